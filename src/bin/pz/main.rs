@@ -1,0 +1,3 @@
+//! The `pz` program.
+
+fn main() {}

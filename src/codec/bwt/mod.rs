@@ -1,0 +1,1 @@
+//! The Burrows-Wheeler transform and its second stage.

@@ -1,0 +1,1 @@
+//! Finite state entropy (tabled asymmetric numeral systems): normalised counts, encoding and decoding tables and their compact description.

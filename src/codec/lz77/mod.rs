@@ -1,0 +1,1 @@
+//! LZ77: candidates, parses, sequences and their coding.
