@@ -1,0 +1,261 @@
+//! The one error type of the library.
+
+use std::fmt;
+use std::io;
+
+use crate::pipeline::Pipeline;
+
+/// Where in a compressed file something was found.
+///
+/// `Display` gives it in words: `frame 0, block 3, byte 98304`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Place {
+    /// Number of the frame, from 0, counted from the start of the file.
+    pub frame: u64,
+    /// Number of the block in its frame, from 0; `None` when it is a header, an index or a footer.
+    pub block: Option<u64>,
+    /// Byte offset in the compressed file of the structure concerned.
+    pub offset: u64,
+}
+
+impl Place {
+    /// A place outside of any block.
+    pub(crate) const fn new(frame: u64, offset: u64) -> Self {
+        Self { frame, block: None, offset }
+    }
+
+    /// The same place, in block `number`.
+    pub(crate) const fn in_block(self, number: u64) -> Self {
+        Self { block: Some(number), ..self }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frame {}, ", self.frame)?;
+        if let Some(block) = self.block {
+            write!(f, "block {block}, ")?;
+        }
+        write!(f, "byte {}", self.offset)
+    }
+}
+
+/// What went wrong.
+///
+/// Every variant belongs to one [`ErrorClass`], which is what an exit code is made of.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Reading or writing failed. The system's error is the source.
+    Io(io::Error),
+    /// The input does not begin with the magic of a `.pz` frame.
+    NotPz {
+        /// Where the magic was expected.
+        place: Place,
+    },
+    /// The input breaks a rule of the format, or a checksum does not agree.
+    Corrupt {
+        /// The first rule that is broken.
+        what: &'static str,
+        /// Where.
+        place: Place,
+    },
+    /// The input ends in the middle of a frame.
+    Truncated {
+        /// The structure that is cut short.
+        place: Place,
+    },
+    /// The input is well formed, but uses a part of the format that this version does not know.
+    Unsupported {
+        /// The part that is not known.
+        what: &'static str,
+        /// Where.
+        place: Place,
+    },
+    /// The contents are larger than [`DecodeOptions::max_output`](crate::DecodeOptions::max_output) permits.
+    LimitOutput {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The work cannot be done in the memory that [`Options::memory`](crate::Options::memory) or
+    /// [`DecodeOptions::max_memory`](crate::DecodeOptions::max_memory) permits, not even one block at a time, or the
+    /// system has not got it.
+    LimitMemory {
+        /// Bytes that one block at a time needs.
+        needed: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A level outside of 1 to 9.
+    InvalidLevel {
+        /// The value given.
+        level: u32,
+    },
+    /// A pipeline name that does not exist.
+    InvalidPipeline {
+        /// The name given.
+        name: String,
+    },
+    /// A block size that is not a power of two or that the pipeline does not permit.
+    InvalidBlockSize {
+        /// The size given, in bytes.
+        size: u64,
+        /// The pipeline that it was given for.
+        pipeline: Pipeline,
+    },
+    /// The input's length is not the one that was declared with
+    /// [`Options::content_size`](crate::Options::content_size): the source changed while it was read.
+    Changed {
+        /// Bytes declared.
+        declared: u64,
+        /// Bytes seen, at least.
+        seen: u64,
+    },
+    /// An asked-for range begins or ends outside of the contents.
+    InvalidRange {
+        /// First byte asked for.
+        start: u64,
+        /// One past the last byte asked for.
+        end: u64,
+        /// Length of the contents.
+        len: u64,
+    },
+    /// A fault of this library: something that cannot happen happened.
+    Internal {
+        /// What.
+        what: &'static str,
+    },
+}
+
+/// Whose fault an [`Error`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorClass {
+    /// The machine or the request: files, permissions, space, memory, limits, options.
+    Environment,
+    /// The compressed input: damaged, cut short, or of a kind not known.
+    Input,
+    /// This library.
+    Bug,
+}
+
+impl Error {
+    /// Whose fault it is.
+    ///
+    /// ```
+    /// use pz::{ErrorClass, DecodeOptions};
+    /// let error = pz::decompress(b"not compressed at all", &DecodeOptions::new()).unwrap_err();
+    /// assert_eq!(error.class(), ErrorClass::Input);
+    /// ```
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::NotPz { .. }
+            | Self::Corrupt { .. }
+            | Self::Truncated { .. }
+            | Self::Unsupported { .. } => ErrorClass::Input,
+            Self::Internal { .. } => ErrorClass::Bug,
+            Self::Io(_)
+            | Self::LimitOutput { .. }
+            | Self::LimitMemory { .. }
+            | Self::InvalidLevel { .. }
+            | Self::InvalidPipeline { .. }
+            | Self::InvalidBlockSize { .. }
+            | Self::Changed { .. }
+            | Self::InvalidRange { .. } => ErrorClass::Environment,
+        }
+    }
+
+    /// Where in the compressed input it was found, for the variants that are about the input.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::NotPz { place }
+            | Self::Corrupt { place, .. }
+            | Self::Truncated { place }
+            | Self::Unsupported { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::NotPz { place } if place.offset == 0 => f.write_str("not in pz format"),
+            Self::NotPz { place } => {
+                write!(f, "corrupt: what follows the last frame is not in pz format ({place})")
+            }
+            Self::Corrupt { what, place } => write!(f, "corrupt: {what} ({place})"),
+            Self::Truncated { place } => write!(f, "truncated ({place})"),
+            Self::Unsupported { what, place } => write!(f, "unsupported: {what} ({place})"),
+            Self::LimitOutput { limit } => {
+                write!(f, "contents exceed the output limit of {limit} bytes")
+            }
+            Self::LimitMemory { needed, limit } => {
+                write!(f, "needs {needed} bytes of memory, more than the limit of {limit} bytes")
+            }
+            Self::InvalidLevel { level } => write!(f, "level {level} is not between 1 and 9"),
+            Self::InvalidPipeline { name } => {
+                write!(f, "no pipeline is called {name:?} (there are lzh, lzf, bwt, fse and store)")
+            }
+            Self::InvalidBlockSize { size, pipeline } => {
+                let range = pipeline.block_sizes();
+                write!(
+                    f,
+                    "block size {size} is not a power of two between {} and {} (pipeline {pipeline})",
+                    range.start(),
+                    range.end(),
+                )
+            }
+            Self::Changed { declared, seen } => {
+                write!(f, "input changed while it was read: {declared} bytes declared, {seen} seen")
+            }
+            Self::InvalidRange { start, end, len } => {
+                write!(f, "range {start}..{end} is not within the {len} bytes of contents")
+            }
+            Self::Internal { what } => write!(f, "internal error: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Gives back the `Error` that an [`io::Error`] was made of, if it was.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => own,
+            Err(error) => Self::Io(error),
+        }
+    }
+}
+
+/// For `Read`, `Write` and `Seek`: [`Error::Io`] is unwrapped, any other error is wrapped as the source.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error {
+            Error::Io(error) => return error,
+            Error::Truncated { .. } => io::ErrorKind::UnexpectedEof,
+            Error::NotPz { .. } | Error::Corrupt { .. } | Error::Changed { .. } => {
+                io::ErrorKind::InvalidData
+            }
+            Error::Unsupported { .. } => io::ErrorKind::Unsupported,
+            Error::LimitMemory { .. } => io::ErrorKind::OutOfMemory,
+            Error::LimitOutput { .. } => io::ErrorKind::QuotaExceeded,
+            Error::InvalidLevel { .. }
+            | Error::InvalidPipeline { .. }
+            | Error::InvalidBlockSize { .. }
+            | Error::InvalidRange { .. } => io::ErrorKind::InvalidInput,
+            Error::Internal { .. } => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}

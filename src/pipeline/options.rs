@@ -1,0 +1,159 @@
+//! What a caller may choose.
+
+use super::{Level, Pipeline};
+use crate::error::Error;
+
+/// Host memory that compression keeps under unless told otherwise: 2 GiB.
+const DEFAULT_ENCODE_MEMORY: u64 = 2 << 30;
+/// Host memory that decompression keeps under unless told otherwise: 1 GiB.
+const DEFAULT_DECODE_MEMORY: u64 = 1 << 30;
+
+/// How to compress. Each setter takes and gives the whole, so that they chain.
+///
+/// ```
+/// use pz::{Level, Options};
+/// let options = Options::new().level(Level::new(6)?).threads(2);
+/// let small = pz::compress(&[7; 100_000], &options)?;
+/// assert!(small.len() < 100);
+/// # Ok::<(), pz::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    pub(crate) level: Level,
+    pub(crate) pipeline: Option<Pipeline>,
+    pub(crate) block_size: Option<u64>,
+    pub(crate) threads: usize,
+    pub(crate) memory: u64,
+    pub(crate) content_size: Option<u64>,
+}
+
+impl Options {
+    /// Level 3 on all cores, in at most 2 GiB of memory.
+    pub fn new() -> Self {
+        Self {
+            level: Level::DEFAULT,
+            pipeline: None,
+            block_size: None,
+            threads: 0,
+            memory: DEFAULT_ENCODE_MEMORY,
+            content_size: None,
+        }
+    }
+
+    /// Sets the level, which names a pipeline, a block size and the codec's parameters.
+    pub fn level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Replaces the level's pipeline; the effort stays the level's.
+    pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
+        self.pipeline = Some(pipeline);
+        self
+    }
+
+    /// Replaces the level's block size. In bytes: a power of two within
+    /// [`Pipeline::block_sizes`], which is checked when compression begins.
+    pub fn block_size(mut self, bytes: u64) -> Self {
+        self.block_size = Some(bytes);
+        self
+    }
+
+    /// Sets the number of worker threads; 0 means as many as the machine has cores. With 1 everything runs in the
+    /// calling thread. The output does not depend on it.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets the host memory, in bytes, that the work keeps under, whatever the input's length: fewer blocks are in
+    /// flight when it is small. What the caller's own input and output take is not counted.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Declares the length of the input in bytes. It is recorded in the header, for readers that cannot seek, and
+    /// compression fails with [`Error::Changed`] if the input has another length.
+    pub fn content_size(mut self, bytes: u64) -> Self {
+        self.content_size = Some(bytes);
+        self
+    }
+
+    /// The pipeline that these options lead to.
+    pub fn chosen_pipeline(&self) -> Pipeline {
+        self.pipeline.unwrap_or_else(|| self.level.pipeline())
+    }
+
+    /// The block size in bytes that these options lead to.
+    ///
+    /// # Errors
+    /// [`Error::InvalidBlockSize`] if it is not a power of two or outside of what the pipeline permits.
+    pub fn chosen_block_size(&self) -> Result<u64, Error> {
+        let pipeline = self.chosen_pipeline();
+        let permitted = pipeline.block_sizes();
+        match self.block_size {
+            None => Ok(self.level.block_size().min(*permitted.end())),
+            Some(size) if size.is_power_of_two() && permitted.contains(&size) => Ok(size),
+            Some(size) => Err(Error::InvalidBlockSize { size, pipeline }),
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How to decompress, and what a decoder may spend on a file that it does not trust.
+///
+/// ```
+/// use pz::{DecodeOptions, Error, Options};
+/// let small = pz::compress(&[7; 100_000], &Options::new())?;
+/// let limited = DecodeOptions::new().max_output(99_999);
+/// assert!(matches!(pz::decompress(&small, &limited), Err(Error::LimitOutput { .. })));
+/// # Ok::<(), pz::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DecodeOptions {
+    pub(crate) threads: usize,
+    pub(crate) max_output: u64,
+    pub(crate) max_memory: u64,
+}
+
+impl DecodeOptions {
+    /// All cores, at most 1 GiB of memory, output of any length.
+    pub fn new() -> Self {
+        Self { threads: 0, max_output: u64::MAX, max_memory: DEFAULT_DECODE_MEMORY }
+    }
+
+    /// Sets the number of worker threads; 0 means as many as the machine has cores. With 1 everything runs in the
+    /// calling thread.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets the most bytes that may come out, over all frames; more is [`Error::LimitOutput`].
+    pub fn max_output(mut self, bytes: u64) -> Self {
+        self.max_output = bytes;
+        self
+    }
+
+    /// Sets the host memory, in bytes, that decoding keeps under. What a file needs is known from each frame's
+    /// header: one that needs more, even one block at a time, is [`Error::LimitMemory`]. What the caller's own input
+    /// and output take is not counted.
+    pub fn max_memory(mut self, bytes: u64) -> Self {
+        self.max_memory = bytes;
+        self
+    }
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,15 @@
+//! Whole inputs, streams, ranges, listing and recovery.
+
+mod decoder;
+mod encoder;
+mod list;
+mod oneshot;
+mod recover;
+mod seekable;
+
+pub use decoder::Decoder;
+pub use encoder::Encoder;
+pub use list::{BlockInfo, FrameInfo, list};
+pub use oneshot::{compress, decompress};
+pub use recover::{Piece, Recovery, RecoveryReport, recover};
+pub use seekable::SeekableReader;
