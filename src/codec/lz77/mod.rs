@@ -1,1 +1,56 @@
 //! LZ77: candidates, parses, sequences and their coding.
+//!
+//! A block is cut into *chunks*, each with lane streams of its own, so that chunks are entropy-decoded in parallel.
+//! Matches reach back to the start of the chunk's *window*, which is one chunk or several: windows are decoded in
+//! parallel with each other. Neighbouring chunks share tables in *groups*.
+
+mod candidates;
+mod decode;
+mod directory;
+mod encode;
+mod execute;
+mod lazy;
+mod models;
+mod parse;
+mod rows;
+mod sequences;
+pub(crate) mod spec;
+
+pub use decode::Decoder;
+pub use encode::Encoder;
+pub use parse::Search;
+
+/// The longest block, in bytes.
+pub const MAX_BLOCK: usize = 1 << 24;
+/// Lengths of a chunk: 64 KiB to 1 MiB.
+pub const MIN_CHUNK_LOG: u8 = 16;
+/// See [`MIN_CHUNK_LOG`].
+pub const MAX_CHUNK_LOG: u8 = 20;
+
+/// Everything about an encoding that its input does not decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Params {
+    /// Length of a chunk.
+    pub chunk_log: u8,
+    /// Length of a window.
+    pub window_log: u8,
+    /// Number of chunks that share tables.
+    pub group_log: u8,
+    /// Length of a segment, the unit of parsing.
+    pub segment_log: u8,
+    /// Hash bits.
+    pub hash_log: u32,
+    /// How quickly the search gives up on data without matches: the step grows by one every `1 << skip_log` literals.
+    pub skip_log: u32,
+    /// Match search.
+    pub search: Search,
+    /// Whether FSE may be used.
+    pub fse: bool,
+}
+
+impl Params {
+    const MAX_GROUP_LOG: u8 = 4;
+}
+
+#[doc(hidden)]
+pub mod lab;

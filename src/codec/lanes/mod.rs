@@ -1,0 +1,270 @@
+//! Entropy-coded bits dealt over 32 lanes.
+//!
+//! A decoder that reads one bit stream is bound by the latency of one chain of table lookups. Here 32 lanes read one
+//! stream of 32-bit words together, each with bits of its own: a vector unit or 32 work items of a GPU decode 32
+//! symbols at a time.
+//!
+//! # The rule
+//! Work goes in *rows*. In a row each lane consumes 0 to 31 bits, most significant first. Before a row, every lane
+//! that holds fewer than 32 bits takes the next word of the stream, in lane order, and appends it to its bits: one
+//! ballot and one coalesced (or expanding) load serve all of them. A lane starts with no bits, so the first row takes
+//! 32 words. Words past the end of the stream are zero, and an encoder leaves out zero words at the end.
+//!
+//! The encoder follows the same rule: the place of a lane's next word is known as soon as the decoder would take it,
+//! which is before its last bits are.
+//!
+//! The algorithms are written once, over [`Vector`]; the backends differ in speed only.
+
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
+pub(crate) mod avx512;
+pub(crate) mod portable;
+
+/// Which implementation of [`Vector`] to run on. All give the same results.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Backend(Choice);
+
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    Portable,
+    /// Made only where [`avx512::is_available`].
+    #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+    Avx512,
+}
+
+/// Code over lanes, to be run on a [`Backend`].
+pub(crate) trait Kernel {
+    type Output;
+    /// Must be `#[inline(always)]`, as must be what it calls with a `V`: only then is it compiled for the backend's
+    /// instructions.
+    fn run<V: Vector>(self) -> Self::Output;
+}
+
+impl Backend {
+    /// The backend for every processor.
+    pub(crate) const PORTABLE: Self = Self(Choice::Portable);
+
+    /// The fastest backend that this processor has.
+    pub(crate) fn detect() -> Self {
+        #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+        if avx512::is_available() {
+            return Self(Choice::Avx512);
+        }
+        Self::PORTABLE
+    }
+
+    /// What users call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self.0 {
+            Choice::Portable => "portable",
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            Choice::Avx512 => "AVX-512",
+        }
+    }
+
+    #[inline]
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            Choice::Portable => kernel.run::<portable::Portable>(),
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            // SAFETY: the choice is made only where the processor has the instructions.
+            Choice::Avx512 => unsafe { avx512::run(kernel) },
+        }
+    }
+}
+
+/// Lanes of every entropy-coded stream.
+pub(crate) const LANES: usize = 32;
+
+/// The most bits a lane may consume in one row.
+pub(crate) const MAX_ROW_BITS: u32 = 31;
+
+/// The operations on 32 unsigned 32-bit lanes that the lane streams are made of.
+///
+/// Shifts by 32 or more give 0. Masks have lane `l` in bit `l`.
+pub(crate) trait Vector: Copy {
+    fn splat(x: u32) -> Self;
+    fn load(a: &[u32; LANES]) -> Self;
+    /// Loads 128 bytes as 32 little-endian words.
+    fn load_bytes(a: &[u8; 4 * LANES]) -> Self;
+    fn store(self, a: &mut [u32; LANES]);
+    /// Stores 32 little-endian words.
+    fn store_bytes(self, a: &mut [u8; 4 * LANES]);
+    fn add(self, o: Self) -> Self;
+    fn sub(self, o: Self) -> Self;
+    fn and(self, o: Self) -> Self;
+    fn or(self, o: Self) -> Self;
+    fn shl(self, n: Self) -> Self;
+    fn shr(self, n: Self) -> Self;
+    fn shl_by<const N: u32>(self) -> Self;
+    fn shr_by<const N: u32>(self) -> Self;
+    /// The upper words of the 64-bit lanes `hi:lo` shifted left by `n` of 0 to 31.
+    fn funnel_shl(hi: Self, lo: Self, n: Self) -> Self;
+    /// Lanes where `self < o`.
+    fn lt(self, o: Self) -> u32;
+    /// Lanes of `a` where the mask is set, of `b` elsewhere.
+    fn select(mask: u32, a: Self, b: Self) -> Self;
+    /// Lanes set in the mask get `words[0]`, `words[1]`, … in lane order, the others 0.
+    fn expand(self, mask: u32) -> Self;
+    /// `table[index mod N]`; `N` is a power of two.
+    fn gather<const N: usize>(table: &[u32; N], index: Self) -> Self;
+    /// `table[index mod 32]`.
+    fn lookup(table: &[u32; 32], index: Self) -> Self;
+    /// Writes the lanes set in the mask to `out[index]`, which exist.
+    fn scatter(self, mask: u32, index: Self, out: &mut [u32]);
+}
+
+/// Reads a lane stream.
+pub(crate) struct Reader<'a, V> {
+    /// Each lane's bits, the next one on top of `hi`.
+    hi: V,
+    lo: V,
+    /// Bits that each lane holds.
+    count: V,
+    words: &'a [u8],
+    /// Bytes taken, which may run past the end of `words`.
+    taken: usize,
+}
+
+impl<'a, V: Vector> Reader<'a, V> {
+    /// A reader of little-endian words. The length of `words` is a multiple of 4.
+    #[inline(always)]
+    pub(crate) fn new(words: &'a [u8]) -> Self {
+        let zero = V::splat(0);
+        Self { hi: zero, lo: zero, count: zero, words, taken: 0 }
+    }
+
+    /// Begins a row: afterwards every lane holds at least 32 bits.
+    #[inline(always)]
+    pub(crate) fn refill(&mut self) {
+        let v32 = V::splat(32);
+        let need = self.count.lt(v32);
+        let fresh = match self.words.get(self.taken..).and_then(|w| w.first_chunk()) {
+            Some(words) => V::load_bytes(words),
+            None => self.last_words(),
+        };
+        let fresh = fresh.expand(need);
+        self.taken += 4 * need.count_ones() as usize;
+        // Where no word was taken `fresh` is 0, and a lane that takes one has an empty `lo`.
+        self.hi = self.hi.or(fresh.shr(self.count));
+        self.lo = self.lo.or(fresh.shl(v32.sub(self.count)));
+        self.count = self.count.add(V::select(need, v32, V::splat(0)));
+    }
+
+    #[cold]
+    fn last_words(&self) -> V {
+        let mut bytes = [0; 4 * LANES];
+        if let Some(rest) = self.words.get(self.taken..) {
+            let n = rest.len().min(bytes.len());
+            bytes[..n].copy_from_slice(&rest[..n]);
+        }
+        V::load_bytes(&bytes)
+    }
+
+    /// The next 32 bits of each lane.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> V {
+        self.hi
+    }
+
+    /// Consumes `n` of 0 to 31 bits in each lane.
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, n: V) {
+        self.hi = V::funnel_shl(self.hi, self.lo, n);
+        self.lo = self.lo.shl(n);
+        self.count = self.count.sub(n);
+    }
+
+    /// Whether every word has been taken.
+    #[inline(always)]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.taken >= self.words.len()
+    }
+}
+
+/// Writes a lane stream.
+pub(crate) struct Writer<'a, V> {
+    out: &'a mut Vec<u32>,
+    /// Words of `out` that belong to earlier streams.
+    base: usize,
+    /// Words that the decoder has taken, counted from the start of `out`.
+    len: usize,
+    /// Each lane's unfinished word, filled from the top, and how many bits it has.
+    partial: V,
+    filled: V,
+    /// Where each lane's unfinished word goes, and the one after it.
+    place: V,
+    next_place: V,
+    /// Lanes whose next place is known.
+    ahead: u32,
+}
+
+impl<'a, V: Vector> Writer<'a, V> {
+    /// A writer that appends to `out`.
+    #[inline(always)]
+    pub(crate) fn new(out: &'a mut Vec<u32>) -> Self {
+        let (base, zero) = (out.len(), V::splat(0));
+        Self {
+            out,
+            base,
+            len: base,
+            partial: zero,
+            filled: zero,
+            place: zero,
+            next_place: zero,
+            ahead: 0,
+        }
+    }
+
+    /// Writes a row: in each lane the `len` (0 to 31) uppermost bits of `bits`, whose others are 0.
+    #[inline(always)]
+    pub(crate) fn row(&mut self, bits: V, len: V) {
+        let zero = V::splat(0);
+        if self.len == self.base {
+            self.place = Self::places(self.len, u32::MAX);
+            self.len += LANES;
+        } else {
+            let take = zero.lt(self.filled) & !self.ahead;
+            self.next_place = V::select(take, Self::places(self.len, take), self.next_place);
+            self.len += take.count_ones() as usize;
+            self.ahead |= take;
+        }
+        if self.out.len() < self.len {
+            self.out.resize(self.len + 32 * LANES, 0);
+        }
+        let v32 = V::splat(32);
+        let word = self.partial.or(bits.shr(self.filled));
+        let filled = self.filled.add(len);
+        let full = V::splat(31).lt(filled);
+        word.scatter(full, self.place, self.out);
+        self.partial = V::select(full, bits.shl(v32.sub(self.filled)), word);
+        self.filled = filled.and(V::splat(31));
+        self.place = V::select(full, self.next_place, self.place);
+        self.ahead &= !full;
+    }
+
+    #[inline(always)]
+    fn places(first: usize, mask: u32) -> V {
+        const IOTA: [u32; LANES] = {
+            let mut a = [0; LANES];
+            let mut i = 0;
+            while i < LANES {
+                a[i] = i as u32;
+                i += 1;
+            }
+            a
+        };
+        V::load(&IOTA).add(V::splat(first as u32)).expand(mask)
+    }
+
+    /// Ends the stream.
+    #[inline(always)]
+    pub(crate) fn finish(self) {
+        if self.len > self.base {
+            self.partial.scatter(V::splat(0).lt(self.filled), self.place, self.out);
+        }
+        self.out.truncate(self.len);
+        while self.out.len() > self.base && self.out.last() == Some(&0) {
+            self.out.pop();
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Carrying out sequences: copies of literals and of matches.
+
+use super::spec::{BATCH, INITIAL_RECENT, RECENT};
+use crate::codec::Malformed;
+use crate::codec::lanes::LANES;
+use core::ops::Range;
+
+/// Up to 64 decoded sequences; the one of lane `l` and parity `p` is at `[p][l]`.
+pub(crate) struct Batch {
+    /// `literals | length << 16`.
+    pub lengths: [[u32; LANES]; 2],
+    /// Below [`RECENT`] a recent offset, else an explicit one to which `RECENT - 1` has been added.
+    pub offsets: [[u32; LANES]; 2],
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { lengths: [[0; LANES]; 2], offsets: [[0; LANES]; 2] }
+    }
+}
+
+/// Bytes that a copy may write past its end where there is room.
+const SLACK: usize = 32;
+
+/// Explicit offsets kept: any power of two above [`RECENT`].
+const RING: usize = 4;
+
+/// Carries out the sequences of one chunk.
+pub(crate) struct Executor<'a> {
+    block: &'a mut [u8],
+    window_start: usize,
+    pos: usize,
+    end: usize,
+    /// The chunk's literals, followed by at least [`SLACK`] other bytes.
+    literals: &'a [u8],
+    literal: usize,
+    literal_end: usize,
+    ring: [u32; RING],
+    explicit: usize,
+}
+
+impl<'a> Executor<'a> {
+    #[inline(always)]
+    pub(crate) fn new(
+        block: &'a mut [u8],
+        window_start: usize,
+        chunk: Range<usize>,
+        literals: &'a [u8],
+        literal_end: usize,
+    ) -> Self {
+        debug_assert!(literals.len() >= literal_end + SLACK);
+        let mut ring = [0; RING];
+        for (i, &offset) in INITIAL_RECENT.iter().enumerate() {
+            ring[RECENT - 1 - i] = offset;
+        }
+        Self {
+            block,
+            window_start,
+            pos: chunk.start,
+            end: chunk.end,
+            literals,
+            literal: 0,
+            literal_end,
+            ring,
+            explicit: RECENT,
+        }
+    }
+
+    /// Carries out the first `n` sequences of a batch.
+    #[inline(always)]
+    pub(crate) fn run(&mut self, batch: &Batch, n: usize) -> Result<(), Malformed> {
+        debug_assert!(n <= BATCH);
+        for i in 0..n {
+            let (parity, lane) = (i & 1, (i >> 1) & (LANES - 1));
+            let lengths = batch.lengths[parity][lane];
+            let (run, length) = (lengths as usize & 0xffff, lengths as usize >> 16);
+            let value = batch.offsets[parity][lane];
+
+            let is_explicit = value >= RECENT as u32;
+            let recent = self.ring[self.explicit.wrapping_sub(1 + value as usize) % RING];
+            let offset = if is_explicit { value - (RECENT as u32 - 1) } else { recent } as usize;
+            self.ring[self.explicit % RING] = offset as u32;
+            self.explicit += usize::from(is_explicit);
+
+            let match_start = self.pos + run;
+            let end = match_start + length;
+            if end > self.end || self.literal + run > self.literal_end {
+                return Err(Malformed("a sequence exceeds its chunk"));
+            }
+            if offset.wrapping_sub(1) >= match_start - self.window_start && length > 0 {
+                return Err(Malformed("an offset reaches before its window"));
+            }
+            if end + SLACK <= self.block.len() {
+                self.copy_literals(run);
+                self.pos = match_start;
+                if length > 0 { self.copy_match(offset, length); }
+                self.pos = end;
+            } else {
+                let from = self.literal;
+                self.block[self.pos..match_start].copy_from_slice(&self.literals[from..][..run]);
+                self.literal += run;
+                for i in match_start..end {
+                    self.block[i] = self.block[i - offset];
+                }
+                self.pos = end;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn copy_literals(&mut self, run: usize) {
+        let (from, to) = (self.literal, self.pos);
+        self.literal += run;
+        copy16(&mut self.block[to..], &self.literals[from..]);
+        if run > 16 {
+            let mut done = 16;
+            while done < run {
+                copy16(&mut self.block[to + done..], &self.literals[from + done..]);
+                done += 16;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn copy_match(&mut self, offset: usize, length: usize) {
+        let (to, from) = (self.pos, self.pos - offset);
+        if offset >= 16 {
+            move16(self.block, from, to);
+            if length > 16 {
+                move16(self.block, from + 16, to + 16);
+                let mut done = 32;
+                while done < length {
+                    move16(self.block, from + done, to + done);
+                    done += 16;
+                }
+            }
+        } else {
+            self.repeat(offset, length);
+        }
+    }
+
+    /// A match that overlaps itself within 16 bytes.
+    #[inline(always)]
+    fn repeat(&mut self, offset: usize, length: usize) {
+        let to = self.pos;
+        let source: [u8; 16] = *self.block[to - offset..].first_chunk().unwrap();
+        let pattern: [u8; 16] = core::array::from_fn(|i| source[REPEAT[offset & 15][i] as usize & 15]);
+        // The longest whole number of periods in 16 bytes.
+        let step = 16 - 16 % offset;
+        let mut done = 0;
+        while done < length {
+            *self.block[to + done..].first_chunk_mut().unwrap() = pattern;
+            done += step;
+        }
+    }
+
+    /// Checks that the chunk is complete.
+    #[inline(always)]
+    pub(crate) fn finish(self) -> Result<(), Malformed> {
+        if self.pos != self.end || self.literal != self.literal_end {
+            return Err(Malformed("a chunk's sequences do not fill it"));
+        }
+        Ok(())
+    }
+}
+
+/// `REPEAT[offset][i]` is `i` modulo the offset.
+const REPEAT: [[u8; 16]; 16] = {
+    let mut table = [[0; 16]; 16];
+    let mut offset = 1;
+    while offset < 16 {
+        let mut i = 0;
+        while i < 16 {
+            table[offset][i] = (i % offset) as u8;
+            i += 1;
+        }
+        offset += 1;
+    }
+    table
+};
+
+#[inline(always)]
+fn copy16(to: &mut [u8], from: &[u8]) {
+    let chunk: [u8; 16] = *from.first_chunk().unwrap();
+    *to.first_chunk_mut().unwrap() = chunk;
+}
+
+#[inline(always)]
+fn move16(bytes: &mut [u8], from: usize, to: usize) {
+    let chunk: [u8; 16] = *bytes[from..].first_chunk().unwrap();
+    *bytes[to..].first_chunk_mut().unwrap() = chunk;
+}
