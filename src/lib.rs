@@ -1,5 +1,6 @@
 //! pz: lossless compression whose blocks decode alone, in any order, on CPUs and GPUs alike.
 
+pub mod bits;
 pub mod codec;
 mod error;
 pub mod format;

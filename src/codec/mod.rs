@@ -13,6 +13,7 @@
 pub mod bwt;
 pub mod fse;
 pub mod huffman;
+pub mod log2;
 pub mod lz77;
 
 /// Why a payload cannot be decoded: the first rule of the format that it breaks.

@@ -1,1 +1,120 @@
-//! Length-limited canonical Huffman codes: lengths, codes, decoding tables and their compact description.
+//! Length-limited canonical Huffman codes: lengths, codes, decoding tables and their compact
+//! description.
+//!
+//! A code is its lengths and nothing else: a symbol's *length* is 0 if it does not occur, shorter
+//! codes come before longer ones, and among equals the smaller symbol comes first. Codes are written
+//! top bit first, so that in a table indexed by the next bits every code owns one run of entries, and
+//! the table is the concatenation of these runs in code order: a GPU fills it with one search per entry.
+//!
+//! A message of fewer than two distinct symbols needs no code. Everything that is called a code here
+//! has at least two symbols, and its lengths fill the code space exactly.
+
+mod description;
+mod lengths;
+
+pub use description::{read_lengths, write_lengths};
+pub use lengths::code_lengths;
+
+use crate::codec::Malformed;
+use crate::codec::log2::FRACTION_BITS;
+
+/// The longest code allowed, in bits.
+pub const MAX_LEN: u8 = 12;
+
+/// The most symbols that an alphabet can have.
+pub const MAX_SYMBOLS: usize = 256;
+
+/// Numbers of codes of each length, once `lengths` are known to fill the code space exactly with
+/// lengths of at most `max_len`.
+fn count_lengths(lengths: &[u8], max_len: u8) -> Result<[u16; MAX_LEN as usize + 1], Malformed> {
+    assert!(max_len <= MAX_LEN && lengths.len() <= MAX_SYMBOLS);
+    let mut counts = [0u16; MAX_LEN as usize + 1];
+    let mut space = 0;
+    for &len in lengths {
+        if len > max_len {
+            return Err(Malformed("a code is longer than its limit"));
+        }
+        counts[usize::from(len)] += 1;
+        if len > 0 {
+            space += 1u32 << (MAX_LEN - len);
+        }
+    }
+    if space != 1 << MAX_LEN {
+        return Err(Malformed("code lengths do not fill the code space"));
+    }
+    Ok(counts)
+}
+
+/// Assigns the canonical code of each symbol, right-aligned: the low `lengths[s]` bits of `codes[s]`
+/// are to be written top bit first. Symbols without a code get 0.
+///
+/// # Panics
+/// If a length exceeds [`MAX_LEN`], or `codes` is shorter than `lengths`.
+pub fn assign_codes(lengths: &[u8], codes: &mut [u16]) {
+    let mut counts = [0u16; MAX_LEN as usize + 1];
+    for &len in lengths {
+        counts[usize::from(len)] += 1;
+    }
+    counts[0] = 0;
+    let mut next = [0u16; MAX_LEN as usize + 1];
+    for len in 1..next.len() {
+        next[len] = (next[len - 1] + counts[len - 1]) << 1;
+    }
+    for (code, &len) in codes[..lengths.len()].iter_mut().zip(lengths) {
+        let next = &mut next[usize::from(len)];
+        *code = if len == 0 { 0 } else { *next };
+        *next += u16::from(len > 0);
+    }
+}
+
+/// Fills a decoding table: the entry at the next `table_log` bits is `symbol << 4 | length`.
+///
+/// # Errors
+/// If a length exceeds `table_log`, or the lengths do not fill the code space exactly.
+///
+/// # Panics
+/// If `table` has fewer than `1 << table_log` entries, `table_log` exceeds [`MAX_LEN`], or there are
+/// more than [`MAX_SYMBOLS`] lengths.
+pub fn build_table(lengths: &[u8], table_log: u8, table: &mut [u16]) -> Result<(), Malformed> {
+    let counts = count_lengths(lengths, table_log)?;
+    let table = &mut table[..1 << table_log];
+    // Where the next code of each length begins.
+    let mut next = [0usize; MAX_LEN as usize + 1];
+    for len in 1..usize::from(table_log) {
+        next[len + 1] = next[len] + (usize::from(counts[len]) << (usize::from(table_log) - len));
+    }
+    for (symbol, &len) in lengths.iter().enumerate() {
+        if len > 0 {
+            let begin = next[usize::from(len)];
+            let end = begin + (1 << (table_log - len));
+            table[begin..end].fill((symbol as u16) << 4 | u16::from(len));
+            next[usize::from(len)] = end;
+        }
+    }
+    Ok(())
+}
+
+/// The size in bits of a message with these symbol counts under a code, or `None` if the code lacks a
+/// symbol that occurs.
+pub fn coded_bits(freqs: &[u32], lengths: &[u8]) -> Option<u64> {
+    let mut bits = 0;
+    for (symbol, &freq) in freqs.iter().enumerate() {
+        let len = lengths.get(symbol).copied().unwrap_or(0);
+        if freq > 0 && len == 0 {
+            return None;
+        }
+        bits += u64::from(freq) * u64::from(len);
+    }
+    Some(bits)
+}
+
+/// Each symbol's price in bits, with [`FRACTION_BITS`] bits of fraction like the prices of
+/// [`fse::prices`](crate::codec::fse::prices); `absent` for a symbol without a code.
+pub fn prices(lengths: &[u8], absent: u32, prices: &mut [u32]) {
+    for (price, &len) in prices.iter_mut().zip(lengths) {
+        *price = if len == 0 { absent } else { u32::from(len) << FRACTION_BITS };
+    }
+}
+
+#[cfg(test)]
+mod tests;

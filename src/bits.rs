@@ -1,0 +1,150 @@
+//! Bits in bytes, most significant bit first: what descriptions of entropy codes are written in.
+//!
+//! The first bit of a stream is the top bit of its first byte, and a value's top bit comes first, so
+//! that a canonical prefix code can be looked up by the next bits as they stand. The streams coded
+//! over many lanes have layouts of their own; this one is for the few dozen bytes in front of them,
+//! which one lane reads. Every read is checked, so that no input can make a reader go on for ever.
+
+/// Appends bits to a byte vector.
+#[derive(Debug)]
+pub struct BitWriter<'a> {
+    out: &'a mut Vec<u8>,
+    /// The low `held` bits are not yet in `out`.
+    pending: u64,
+    held: u32,
+}
+
+impl<'a> BitWriter<'a> {
+    /// A writer that begins at a byte boundary, after what `out` already holds.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out, pending: 0, held: 0 }
+    }
+
+    /// Writes the low `count` bits of `value`, top bit first. `count` is at most 32, and the bits of
+    /// `value` above it must be zero.
+    #[inline]
+    pub fn write(&mut self, value: u32, count: u32) {
+        debug_assert!(count <= 32 && u64::from(value) >> count == 0);
+        self.pending = (self.pending << count) | u64::from(value);
+        self.held += count;
+        while self.held >= 8 {
+            self.held -= 8;
+            self.out.push((self.pending >> self.held) as u8);
+        }
+    }
+
+    /// Fills the last byte with zero bits.
+    pub fn finish(mut self) {
+        let padding = self.held.wrapping_neg() % 8;
+        self.write(0, padding);
+    }
+}
+
+/// Takes bits from a byte slice; `None` says that the slice has too few.
+#[derive(Debug, Clone)]
+pub struct BitReader<'a> {
+    bytes: &'a [u8],
+    /// Bits taken so far.
+    position: usize,
+}
+
+impl<'a> BitReader<'a> {
+    /// A reader that begins at the first bit of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, position: 0 }
+    }
+
+    /// The next `count` bits, at most 32, without taking them. Bits past the end read as zero.
+    #[inline]
+    pub fn peek(&self, count: u32) -> u32 {
+        debug_assert!(count <= 32);
+        let first = self.position / 8;
+        let mut window = [0; 8];
+        let rest = self.bytes.get(first..).unwrap_or_default();
+        let len = rest.len().min(8);
+        window[..len].copy_from_slice(&rest[..len]);
+        let window = u64::from_be_bytes(window) << (self.position % 8);
+        // In two steps, because a shift by 64 is not defined.
+        ((window >> 1) >> (63 - count)) as u32
+    }
+
+    /// Takes `count` bits that were looked at before.
+    #[inline]
+    pub fn skip(&mut self, count: u32) -> Option<()> {
+        let end = self.position.checked_add(count as usize)?;
+        if end.div_ceil(8) > self.bytes.len() {
+            return None;
+        }
+        self.position = end;
+        Some(())
+    }
+
+    /// Takes the next `count` bits, at most 32.
+    #[inline]
+    pub fn read(&mut self, count: u32) -> Option<u32> {
+        let value = self.peek(count);
+        self.skip(count).map(|()| value)
+    }
+
+    /// Takes the zero bits that fill the last byte, and gives the number of whole bytes taken since
+    /// the beginning. `None` if one of these bits is set.
+    pub fn finish(mut self) -> Option<usize> {
+        let padding = (self.position as u32).wrapping_neg() % 8;
+        (self.read(padding)? == 0).then_some(self.position / 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn top_bit_first() {
+        let mut out = vec![0xaa];
+        let mut writer = BitWriter::new(&mut out);
+        writer.write(1, 1);
+        writer.write(0, 0);
+        writer.write(0b0110, 4);
+        writer.write(0xdead_beef, 32);
+        writer.finish();
+        assert_eq!(out, [0xaa, 0b1011_0110, 0xf5, 0x6d, 0xf7, 0b0111_1000]);
+    }
+
+    #[test]
+    fn reads_are_checked() {
+        let mut reader = BitReader::new(&[0b1010_0000]);
+        assert_eq!(reader.peek(32), 0b1010_0000 << 24);
+        assert_eq!(reader.read(9), None);
+        assert_eq!(reader.read(3), Some(0b101));
+        assert_eq!(reader.clone().finish(), Some(1));
+        assert_eq!(reader.read(5), Some(0));
+        assert_eq!(reader.clone().finish(), Some(1));
+        assert_eq!(reader.read(0), Some(0));
+        assert_eq!(reader.read(1), None);
+        let mut unclean = BitReader::new(&[1]);
+        assert_eq!(unclean.read(4), Some(0));
+        assert_eq!(unclean.finish(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn restores_what_was_written(values in prop::collection::vec((any::<u32>(), 0u32..=32), 0..100)) {
+            let values: Vec<_> = values
+                .into_iter()
+                .map(|(value, count)| ((u64::from(value) & ((1 << count) - 1)) as u32, count))
+                .collect();
+            let mut out = Vec::new();
+            let mut writer = BitWriter::new(&mut out);
+            for &(value, count) in &values {
+                writer.write(value, count);
+            }
+            writer.finish();
+            let mut reader = BitReader::new(&out);
+            for &(value, count) in &values {
+                prop_assert_eq!(reader.read(count), Some(value));
+            }
+            prop_assert_eq!(reader.finish(), Some(out.len()));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Symbol counts scaled to a table's size.
+
+use core::cmp::Ordering;
+
+use super::{MAX_SYMBOLS, MAX_TABLE_LOG, MIN_TABLE_LOG};
+
+/// `ln(1 + 1 / n)` in units of `2^-32`: what state number `n + 1` is worth to a symbol that has `n`, each
+/// time the symbol occurs. Falls with `n`, which differences of rounded logarithms would not do.
+const WORTH: [u32; 1 << MAX_TABLE_LOG] = {
+    let mut worth = [u32::MAX; 1 << MAX_TABLE_LOG];
+    let mut n = 1;
+    while n < worth.len() {
+        // 2 artanh(1 / (2 n + 1)), by its series.
+        let y = 2 * n as u128 + 1;
+        let terms = [y, 3 * y.pow(3), 5 * y.pow(5), 7 * y.pow(7)];
+        let mut i = 0;
+        let mut sum = 0;
+        while i < terms.len() {
+            sum += (1 << 33) / terms[i];
+            i += 1;
+        }
+        worth[n] = sum as u32;
+        n += 1;
+    }
+    worth
+};
+
+/// What a symbol would lose with its last state, and gain by one more.
+#[derive(Clone, Copy)]
+struct Margin {
+    /// The largest number there is if the last state is the only one.
+    loss: u64,
+    gain: u64,
+}
+
+impl Margin {
+    fn new(freq: u32, n: u16) -> Self {
+        let worth =
+            |n: u16| WORTH.get(usize::from(n)).map_or(0, |&w| u64::from(freq) * u64::from(w));
+        Self { loss: if n == 1 { u64::MAX } else { worth(n - 1) }, gain: worth(n) }
+    }
+}
+
+/// Shares out the `1 << table_log` states of a table among the symbols that occur, at least one each,
+/// so that the message with these counts becomes as short as possible. Without any symbol, every
+/// norm is 0; a symbol alone gets the whole table.
+///
+/// # Panics
+/// If `table_log` is not between [`MIN_TABLE_LOG`] and [`MAX_TABLE_LOG`], more symbols occur than
+/// there are states, there are more than [`MAX_SYMBOLS`] counts, or `freqs` and `norm` differ in length.
+pub fn normalize(freqs: &[u32], table_log: u8, norm: &mut [u16]) {
+    assert!((MIN_TABLE_LOG..=MAX_TABLE_LOG).contains(&table_log));
+    assert!(freqs.len() <= MAX_SYMBOLS && norm.len() == freqs.len());
+    norm.fill(0);
+    let size = 1u64 << table_log;
+    let mut present = [0u8; MAX_SYMBOLS];
+    let mut count = 0;
+    for (symbol, &freq) in freqs.iter().enumerate() {
+        present[count & 0xff] = symbol as u8;
+        count += usize::from(freq > 0);
+    }
+    let present = &present[..count];
+    assert!(count as u64 <= size);
+    if count == 0 {
+        return;
+    }
+    let freq_of = |symbol: u8| freqs[usize::from(symbol)];
+
+    // Rare symbols are worth less than the one state they must have; what that costs is taken from
+    // the others, so that more of them may become rare in turn.
+    let mut total: u64 = present.iter().map(|&symbol| u64::from(freq_of(symbol))).sum();
+    let mut states = size;
+    loop {
+        let (total_before, states_before) = (total, states);
+        for &symbol in present {
+            let freq = u64::from(freq_of(symbol));
+            if norm[usize::from(symbol)] == 0 && freq * states_before <= total_before {
+                norm[usize::from(symbol)] = 1;
+                total -= freq;
+                states -= 1;
+            }
+        }
+        if states == states_before || total == 0 {
+            break;
+        }
+    }
+    let mut sum = size - states;
+    for &symbol in present {
+        let n = &mut norm[usize::from(symbol)];
+        if *n == 0 {
+            *n = ((u64::from(freq_of(symbol)) * states + total / 2) / total).max(1) as u16;
+            sum += u64::from(*n);
+        }
+    }
+
+    // A few states are over or missing, or better placed elsewhere. The size is a sum of convex
+    // functions, so once no single state is worth moving, it is the best possible.
+    let mut margins = [Margin { loss: u64::MAX, gain: 0 }; MAX_SYMBOLS];
+    let margins = &mut margins[..count];
+    for (margin, &symbol) in margins.iter_mut().zip(present) {
+        *margin = Margin::new(freq_of(symbol), norm[usize::from(symbol)]);
+    }
+    loop {
+        let (mut cheapest, mut dearest) = (0, 0);
+        for (i, margin) in margins.iter().enumerate() {
+            if margin.loss < margins[cheapest].loss {
+                cheapest = i;
+            }
+            if margin.gain > margins[dearest].gain {
+                dearest = i;
+            }
+        }
+        let misplaced = margins[dearest].gain > margins[cheapest].loss;
+        if sum == size && !misplaced {
+            break;
+        }
+        let mut change = |i: usize, by: i16| {
+            let n = &mut norm[usize::from(present[i])];
+            *n = n.wrapping_add_signed(by);
+            margins[i] = Margin::new(freq_of(present[i]), *n);
+        };
+        if sum >= size {
+            change(cheapest, -1);
+        }
+        if sum <= size {
+            change(dearest, 1);
+        }
+        match sum.cmp(&size) {
+            Ordering::Less => sum += 1,
+            Ordering::Equal => {}
+            Ordering::Greater => sum -= 1,
+        }
+    }
+}

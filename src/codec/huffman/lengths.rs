@@ -1,0 +1,138 @@
+//! Optimal code lengths, with and without a limit.
+//!
+//! Most codes never reach the limit, so lengths come first from Huffman's algorithm with two queues
+//! over sorted counts (Moffat and Katajainen, "In-place calculation of minimum-redundancy codes",
+//! 1995), and only if one is too long from package-merge (Larmore and Hirschberg, "A fast algorithm
+//! for optimal length-limited Huffman codes", 1990), which is exact too.
+
+use super::{MAX_LEN, MAX_SYMBOLS};
+
+/// Finds the lengths of an optimal prefix code none of whose codes is longer than `max_len` bits.
+///
+/// Among equally frequent symbols the larger ones get the shorter codes. With fewer than two symbols
+/// there is no code, and every length is 0.
+///
+/// # Panics
+/// If `max_len` exceeds [`MAX_LEN`], there are more than [`MAX_SYMBOLS`] counts or more symbols
+/// occur than `1 << max_len`, or `lengths` and `freqs` differ in length.
+pub fn code_lengths(freqs: &[u32], max_len: u8, lengths: &mut [u8]) {
+    assert!(max_len <= MAX_LEN && freqs.len() <= MAX_SYMBOLS && lengths.len() == freqs.len());
+    lengths.fill(0);
+    let mut keys = [0u64; MAX_SYMBOLS];
+    let mut n = 0;
+    for (symbol, &freq) in freqs.iter().enumerate() {
+        keys[n & 0xff] = u64::from(freq) << 8 | symbol as u64;
+        n += usize::from(freq > 0);
+    }
+    if n < 2 {
+        return;
+    }
+    assert!(n <= 1 << max_len);
+    let keys = &mut keys[..n];
+    keys.sort_unstable();
+    let mut depths = [0u8; MAX_SYMBOLS];
+    let depths = &mut depths[..n];
+    if !minimum_redundancy(keys, max_len, depths) {
+        package_merge(keys, max_len, depths);
+    }
+    for (&key, &depth) in keys.iter().zip(depths.iter()) {
+        lengths[key as usize & 0xff] = depth;
+    }
+}
+
+/// Huffman's algorithm; false if a code would be longer than `max_len`. Takes `count << 8 | symbol`
+/// in rising order.
+fn minimum_redundancy(keys: &[u64], max_len: u8, depths: &mut [u8]) -> bool {
+    let n = keys.len();
+    // The nodes inside the tree in the order in which they are made, which is that of their weights.
+    let mut weights = [0u64; MAX_SYMBOLS];
+    let mut parents = [0u8; MAX_SYMBOLS];
+    let (mut leaf, mut root) = (0, 0);
+    for made in 0..n - 1 {
+        let mut weight = 0;
+        for _ in 0..2 {
+            if leaf < n && (root == made || keys[leaf] >> 8 <= weights[root]) {
+                weight += keys[leaf] >> 8;
+                leaf += 1;
+            } else {
+                weight += weights[root];
+                parents[root] = made as u8;
+                root += 1;
+            }
+        }
+        weights[made] = weight;
+    }
+    // From the root down, the depths of inner nodes fall monotonically with their weights, and so do
+    // those of the leaves: at each depth, the slots that inner nodes leave free are leaves.
+    let mut inner_depths = [0u8; MAX_SYMBOLS];
+    for node in (0..n - 2).rev() {
+        let depth = inner_depths[usize::from(parents[node])] + 1;
+        inner_depths[node] = depth;
+        // A node inside the tree has a child still deeper.
+        if depth >= max_len {
+            return false;
+        }
+    }
+    let mut free = n;
+    let mut inner = n - 1;
+    let mut slots = 1;
+    let mut depth = 0;
+    while free > 0 {
+        let above = inner;
+        while inner > 0 && inner_depths[inner - 1] == depth {
+            inner -= 1;
+        }
+        let used = above - inner;
+        let leaves = slots - used;
+        depths[free - leaves..free].fill(depth);
+        free -= leaves;
+        slots = 2 * used;
+        depth += 1;
+    }
+    true
+}
+
+/// Optimal lengths under a limit. Takes `count << 8 | symbol` in rising order.
+fn package_merge(keys: &[u64], max_len: u8, depths: &mut [u8]) {
+    let n = keys.len();
+    let wanted = 2 * n - 2;
+    // Both lists end in a sentinel that is never taken while the other has items.
+    let mut leaves = [u64::MAX; MAX_SYMBOLS + 1];
+    for (leaf, &key) in leaves.iter_mut().zip(keys) {
+        *leaf = key >> 8;
+    }
+    let mut packages = [u64::MAX; MAX_SYMBOLS + 1];
+    // A bit per item of each level's list: set for a leaf.
+    let mut is_leaf = [[0u64; 8]; MAX_LEN as usize];
+    let mut items = [0u64; 2 * MAX_SYMBOLS];
+    for level in is_leaf[..usize::from(max_len)].iter_mut() {
+        let (mut leaf, mut package) = (0, 0);
+        for (k, item) in items[..wanted].iter_mut().enumerate() {
+            let (a, b) = (leaves[leaf], packages[package]);
+            let take_leaf = a <= b;
+            *item = if take_leaf { a } else { b };
+            level[k / 64] |= u64::from(take_leaf) << (k % 64);
+            leaf = (leaf + usize::from(take_leaf)).min(n);
+            package = (package + usize::from(!take_leaf)).min(MAX_SYMBOLS);
+        }
+        for (package, pair) in packages.iter_mut().zip(items[..wanted].chunks_exact(2)) {
+            *package = pair[0].saturating_add(pair[1]);
+        }
+    }
+    // Each leaf among the items taken at a level adds one to its symbol's length, and each package
+    // takes two items of the level below.
+    depths.fill(0);
+    let mut taken = wanted;
+    for level in is_leaf[..usize::from(max_len)].iter().rev() {
+        let mut leaves_taken = 0;
+        for (word, bits) in level.iter().enumerate() {
+            let here = taken.saturating_sub(64 * word).min(64);
+            let mask = if here == 64 { u64::MAX } else { (1 << here) - 1 };
+            leaves_taken += (bits & mask).count_ones() as usize;
+        }
+        for depth in &mut depths[..leaves_taken] {
+            *depth += 1;
+        }
+        taken = 2 * (taken - leaves_taken);
+    }
+}
