@@ -1,1 +1,227 @@
 //! The Burrows-Wheeler transform and its second stage.
+//!
+//! The best ratio that decodes in parallel. A block is transformed ([`sort`]); the transform is cut into runs and the
+//! runs into segments ([`runs`]); each segment is one rANS stream ([`segments`]) whose tables ([`tables`]) are the
+//! block's, chosen run by run by what the run's symbol did before in that segment ([`spec`]). Segments decode
+//! independently, up to a renaming of symbols, and the inverse transform ([`inverse`]) starts at many stored rows, so
+//! a GPU has thousands of independent lanes in both stages. The payload's layout is in `src/format/bwt.md`.
+
+mod binary;
+mod inverse;
+mod payload;
+mod runs;
+mod segments;
+mod sort;
+mod spec;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use super::Malformed;
+use payload::Layout;
+use segments::Tables;
+use spec::{RANK_CONTEXTS, RUN_CONTEXTS};
+use tables::{Exponents, WIDTH};
+
+/// The largest block that can be encoded, and that a decoder accepts.
+pub const MAX_BLOCK_LEN: usize = 64 << 20;
+
+/// What a level fixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Params {
+    /// A segment has at least `1 << segment_log` bytes, unless it has many runs. From 10 to 16: smaller ones are more
+    /// lanes for a GPU, larger ones compress better.
+    pub segment_log: u8,
+    /// One row is stored for every `1 << start_log` bytes. From 8 to 23.
+    pub start_log: u8,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self { segment_log: 14, start_log: 14 }
+    }
+}
+
+/// Encodes blocks; keeps its memory from one to the next.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    /// First the suffix sorter's array, then two words for each run.
+    scratch: Vec<i32>,
+    bwt: Vec<u8>,
+    rows: Vec<i32>,
+    segments: Vec<runs::Segment>,
+    words: Vec<u32>,
+    stack: Vec<u32>,
+}
+
+impl Encoder {
+    /// An encoder without memory as yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes of memory that encoding a block of this length takes at most, the block and the payload not counted.
+    pub fn memory(params: &Params, block_len: usize) -> u64 {
+        let len = block_len as u64;
+        let segment_cost = 256 + 3 * 8;
+        // Run array (never smaller than the suffix sorter's), transform, words, segments, rows, tables.
+        8 * len
+            + 8192
+            + len
+            + len * 2
+            + (len >> params.segment_log.min(13)) * 2 * segment_cost
+            + (len >> params.start_log) * 4
+            + (1 << 18)
+    }
+
+    /// Appends the payload of `block` to `out`.
+    ///
+    /// # Panics
+    ///
+    /// If the block is longer than [`MAX_BLOCK_LEN`] or a parameter is outside its range.
+    pub fn encode(&mut self, params: &Params, block: &[u8], out: &mut Vec<u8>) {
+        assert!(block.len() <= MAX_BLOCK_LEN, "block too long for this codec");
+        assert!((10..=16).contains(&params.segment_log), "segment_log out of range");
+        assert!((8..=23).contains(&params.start_log), "start_log out of range");
+        if block.is_empty() {
+            return;
+        }
+        let len = block.len();
+        self.bwt.resize(len, 0);
+        grow(&mut self.scratch, sort::scratch_len(len));
+        let start_log = u32::from(params.start_log);
+        sort::transform(block, start_log, &mut self.bwt, &mut self.rows, &mut self.scratch);
+
+        let run_count = runs::count(&self.bwt);
+        grow(&mut self.scratch, 2 * run_count);
+        let runs: &mut [runs::Run] = bytemuck::cast_slice_mut(&mut self.scratch[..2 * run_count]);
+        let segment_log = u32::from(params.segment_log);
+        let used = runs::split(&self.bwt, segment_log, runs, &mut self.segments);
+
+        let mut ranks = Box::new([[0; WIDTH]; RANK_CONTEXTS]);
+        let mut lengths = Box::new([[0; WIDTH]; RUN_CONTEXTS]);
+        for (segment, range) in ranges(&self.segments, run_count) {
+            segments::count(&segment.list, &mut runs[range], &mut ranks, &mut lengths);
+        }
+        let mut description = Vec::new();
+        let rank = payload::choose_tables(payload::RANK_SHAPE, ranks.as_slice(), &mut description);
+        let mut run_description = Vec::new();
+        let run =
+            payload::choose_tables(payload::RUN_SHAPE, lengths.as_slice(), &mut run_description);
+        let tables = expand(&rank, &run);
+
+        self.words.clear();
+        let mut directory = Vec::with_capacity(self.segments.len());
+        let mut end = len;
+        for segment in self.segments.iter().rev() {
+            directory.push(payload::Entry { len: end - segment.begin, words: 0 });
+            end = segment.begin;
+        }
+        directory.reverse();
+        for ((_, range), entry) in ranges(&self.segments, run_count).zip(&mut directory) {
+            let before = self.words.len();
+            segments::write(&runs[range], &tables, &mut self.words, &mut self.stack);
+            entry.words = self.words.len() - before;
+        }
+        let layout = Layout {
+            params: *params,
+            list: &self.segments[0].list[..used],
+            rows: bytemuck::cast_slice(&self.rows),
+            directory: &directory,
+            rank_tables: &description,
+            run_tables: &run_description,
+        };
+        layout.write(len, out);
+        out.extend(self.words.iter().flat_map(|w| w.to_le_bytes()));
+    }
+}
+
+/// Lengthens a vector to at least `len`. What it held is kept only as far as that is cheap.
+fn grow(scratch: &mut Vec<i32>, len: usize) {
+    if scratch.len() < len {
+        scratch.clear();
+        scratch.reserve_exact(len);
+        scratch.resize(len, 0);
+    }
+}
+
+/// Each segment with the range of its runs.
+fn ranges(
+    segments: &[runs::Segment],
+    run_count: usize,
+) -> impl Iterator<Item = (&runs::Segment, core::ops::Range<usize>)> {
+    let ends = segments.iter().skip(1).map(|s| s.first_run).chain([run_count]);
+    segments.iter().zip(ends).map(|(s, end)| (s, s.first_run..end))
+}
+
+fn expand(rank: &[Exponents], run: &[Exponents]) -> Tables {
+    let mut tables = Tables {
+        rank: Box::new([[0; WIDTH]; RANK_CONTEXTS]),
+        run: Box::new([[0; WIDTH]; RUN_CONTEXTS]),
+    };
+    for (table, exponents) in tables.rank.iter_mut().zip(rank) {
+        *table = tables::starts(exponents);
+    }
+    for (table, exponents) in tables.run.iter_mut().zip(run) {
+        *table = tables::starts(exponents);
+    }
+    tables
+}
+
+/// Decodes payloads; keeps its memory from one to the next.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    bwt: Vec<u8>,
+    words: Vec<u32>,
+    rows: Vec<u32>,
+    directory: Vec<payload::Entry>,
+    links: Vec<u64>,
+}
+
+impl Decoder {
+    /// A decoder without memory as yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes of memory that decoding a block of this length takes at most, the block and the payload not counted.
+    pub fn memory(block_len: usize) -> u64 {
+        let len = block_len as u64;
+        // Links, transform, words, rows and directory.
+        8 * len + len + 2 * len + (1 << 18)
+    }
+
+    /// Decodes a payload into `block`, which has exactly the block's length.
+    ///
+    /// # Errors
+    ///
+    /// If the payload breaks a rule of the format. What `block` holds then is unspecified.
+    pub fn decode(&mut self, payload: &[u8], block: &mut [u8]) -> Result<(), Malformed> {
+        let len = block.len();
+        if len > MAX_BLOCK_LEN {
+            return Err(Malformed("block too long for the BWT codec"));
+        }
+        if len == 0 {
+            return if payload.is_empty() {
+                Ok(())
+            } else {
+                Err(Malformed("empty block has a payload"))
+            };
+        }
+        let header = payload::read(payload, len, &mut self.rows, &mut self.directory)?;
+        let tables = expand(&header.rank, &header.run);
+        self.words.clear();
+        self.words.extend(header.words.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)));
+        self.bwt.resize(len, 0);
+        let mut list = header.list;
+        let (mut begin, mut word) = (0, 0);
+        for entry in &self.directory {
+            let words = &self.words[word..word + entry.words];
+            let end = begin + entry.len;
+            segments::read(words, &tables, &mut list, &mut self.bwt, begin, end)?;
+            (begin, word) = (end, word + entry.words);
+        }
+        let start_log = u32::from(header.params.start_log);
+        inverse::inverse(&self.bwt, &self.rows, start_log, block, &mut self.links)
+    }
+}

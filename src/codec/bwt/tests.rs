@@ -1,0 +1,119 @@
+use super::*;
+use proptest::prelude::*;
+
+fn round_trip(params: &Params, block: &[u8]) -> usize {
+    let mut payload = Vec::new();
+    Encoder::new().encode(params, block, &mut payload);
+    let mut out = vec![0xa5; block.len()];
+    Decoder::new().decode(&payload, &mut out).unwrap();
+    assert!(out == block, "block of {} bytes differs", block.len());
+    payload.len()
+}
+
+/// Bytes of a fixed pseudo-random sequence.
+fn noise(len: usize, symbols: u32) -> Vec<u8> {
+    let mut x = 0x9e37_79b9u32;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        (x % symbols) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn round_trips_of_special_blocks() {
+    let text: Vec<u8> = include_bytes!("mod.rs").repeat(5);
+    let mut cases: Vec<Vec<u8>> = vec![
+        vec![],
+        vec![0],
+        vec![255],
+        vec![7, 7],
+        b"abracadabra".to_vec(),
+        (0..=255).collect(),
+        (0..=255).rev().collect::<Vec<u8>>().repeat(3),
+        text.clone(),
+        b"ab".repeat(40_000),
+        noise(100_000, 2),
+        [vec![1; 40_000], noise(40_000, 256), vec![2; 40_000]].concat(),
+    ];
+    for len in [1023, 1024, 1025, 8191, 8192, 8193, 16383, 16384, 16385, 65535, 65536, 65537] {
+        cases.push(vec![b'x'; len]);
+        cases.push(noise(len, 256));
+        cases.push(text[..len.min(text.len())].to_vec());
+    }
+    let params = [
+        Params::default(),
+        Params { segment_log: 10, start_log: 8 },
+        Params { segment_log: 16, start_log: 23 },
+        Params { segment_log: 13, start_log: 12 },
+    ];
+    for case in &cases {
+        for params in &params {
+            round_trip(params, case);
+        }
+    }
+}
+
+/// Blocks with runs, repeats and noise, of a few symbols or many.
+fn blocks() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..200),
+        prop::collection::vec(0..4u8, 0..200),
+        (any::<u8>(), 0..20_000usize).prop_map(|(byte, len)| vec![byte; len]),
+        (prop::collection::vec(any::<u8>(), 1..40), 1..200usize)
+            .prop_map(|(period, times)| period.repeat(times)),
+    ];
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+fn params() -> impl Strategy<Value = Params> {
+    (10..=16u8, 8..=23u8).prop_map(|(segment_log, start_log)| Params { segment_log, start_log })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn round_trips(block in blocks(), params in params()) {
+        round_trip(&params, &block);
+    }
+
+    /// Damage of any kind gives an error or some block, in bounded time, and never a panic.
+    #[test]
+    fn damage_is_survived(
+        block in blocks(),
+        params in params(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8u32), 0..4),
+        overwritten in (any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..64)),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+        len_change in -2..=2isize,
+    ) {
+        let mut payload = Vec::new();
+        Encoder::new().encode(&params, &block, &mut payload);
+        if !payload.is_empty() {
+            for (index, bit) in flips {
+                let at = index.index(payload.len());
+                payload[at] ^= 1 << bit;
+            }
+            let at = overwritten.0.index(payload.len());
+            for (byte, new) in payload[at..].iter_mut().zip(&overwritten.1) {
+                *byte = *new;
+            }
+        }
+        if let Some(cut) = cut {
+            payload.truncate(cut.index(payload.len() + 1));
+        }
+        let mut out = vec![0; block.len().saturating_add_signed(len_change)];
+        let _ = Decoder::new().decode(&payload, &mut out);
+    }
+
+    #[test]
+    fn arbitrary_payloads_are_survived(
+        payload in prop::collection::vec(any::<u8>(), 0..600),
+        len in 0..40_000usize,
+    ) {
+        let _ = Decoder::new().decode(&payload, &mut vec![0; len]);
+    }
+}
