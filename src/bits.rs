@@ -59,10 +59,15 @@ impl<'a> BitReader<'a> {
     pub fn peek(&self, count: u32) -> u32 {
         debug_assert!(count <= 32);
         let first = self.position / 8;
-        let mut window = [0; 8];
         let rest = self.bytes.get(first..).unwrap_or_default();
-        let len = rest.len().min(8);
-        window[..len].copy_from_slice(&rest[..len]);
+        let window = match rest.first_chunk() {
+            Some(&window) => window,
+            None => {
+                let mut window = [0; 8];
+                window[..rest.len()].copy_from_slice(rest);
+                window
+            }
+        };
         let window = u64::from_be_bytes(window) << (self.position % 8);
         // In two steps, because a shift by 64 is not defined.
         ((window >> 1) >> (63 - count)) as u32

@@ -13,6 +13,7 @@
 pub mod bwt;
 pub mod fse;
 pub mod huffman;
+mod length_code;
 pub mod log2;
 pub mod lz77;
 

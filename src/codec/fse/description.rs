@@ -1,28 +1,56 @@
 //! The compact description of normalised counts.
+//!
+//! A norm between `2^(table_log - l)` and twice that is like a code of length `l`, and these lengths are
+//! written like those of Huffman codes. Each is followed by what tells the norm apart from the others of
+//! its length: its bits after the first.
 
 use super::tables::check_norm;
+use super::{MAX_SYMBOLS, MAX_TABLE_LOG, MIN_TABLE_LOG};
 use crate::bits::{BitReader, BitWriter};
-use crate::codec::Malformed;
+use crate::codec::{Malformed, length_code};
 
 /// Writes normalised counts.
+///
+/// # Panics
+/// If fewer than two symbols have states, the norms do not add up to `1 << table_log`, that is not
+/// between [`MIN_TABLE_LOG`] and [`MAX_TABLE_LOG`], or there are more than [`MAX_SYMBOLS`].
 pub fn write_norm(norm: &[u16], table_log: u8, out: &mut BitWriter<'_>) {
-    for &n in norm {
-        out.write(u32::from(n), u32::from(table_log) + 1);
+    assert!((MIN_TABLE_LOG..=MAX_TABLE_LOG).contains(&table_log) && norm.len() <= MAX_SYMBOLS);
+    assert!(check_norm(norm, table_log).is_ok(), "norms fill the table");
+    let mut lengths = [0; MAX_SYMBOLS];
+    for (len, &n) in lengths.iter_mut().zip(norm) {
+        assert!(n < 1 << table_log, "two symbols have states");
+        *len = if n == 0 { 0 } else { table_log - n.ilog2() as u8 };
     }
+    length_code::write(&lengths[..norm.len()], out, |symbol, out| {
+        let bits = norm[symbol].ilog2();
+        out.write(u32::from(norm[symbol]) - (1 << bits), bits);
+    });
 }
 
 /// Reads what [`write_norm`] wrote for the same `table_log` and size of alphabet.
 ///
 /// # Errors
 /// If the input ends early, or the norms do not add up to `1 << table_log`.
+///
+/// # Panics
+/// If `table_log` is not between [`MIN_TABLE_LOG`] and [`MAX_TABLE_LOG`], or the alphabet has more than
+/// [`MAX_SYMBOLS`] symbols.
 pub fn read_norm(
     input: &mut BitReader<'_>,
     table_log: u8,
     norm: &mut [u16],
 ) -> Result<(), Malformed> {
-    for n in norm.iter_mut() {
-        let value = input.read(u32::from(table_log) + 1);
-        *n = value.ok_or(Malformed("normalised counts are cut short"))? as u16;
-    }
-    check_norm(norm, table_log)
+    assert!((MIN_TABLE_LOG..=MAX_TABLE_LOG).contains(&table_log) && norm.len() <= MAX_SYMBOLS);
+    norm.fill(0);
+    let mut states = 1u32 << table_log;
+    length_code::read(input, norm.len(), |symbol, len, input| {
+        let bits =
+            table_log.checked_sub(len).ok_or(Malformed("a normalised count is below one"))?;
+        let rest = input.read(bits.into()).ok_or(Malformed("normalised counts are cut short"))?;
+        let n = 1 << bits | rest;
+        states = states.checked_sub(n).ok_or(Malformed("normalised counts overfill the table"))?;
+        norm[symbol] = n as u16;
+        Ok(states > 0)
+    })
 }

@@ -53,8 +53,7 @@ pub fn coded_bits(freqs: &[u32], norm: &[u16], table_log: u8) -> Option<u64> {
             if n == 0 {
                 return None;
             }
-            let price =
-                (u32::from(table_log) << FRACTION_BITS).saturating_sub(log2(u32::from(n)));
+            let price = (u32::from(table_log) << FRACTION_BITS).saturating_sub(log2(u32::from(n)));
             bits += u64::from(freq) * u64::from(price);
         }
     }
