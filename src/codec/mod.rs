@@ -13,6 +13,7 @@
 pub mod bwt;
 pub mod fse;
 pub mod huffman;
+pub(crate) mod lanes;
 mod length_code;
 pub mod log2;
 pub mod lz77;
@@ -28,3 +29,9 @@ impl core::fmt::Display for Malformed {
 }
 
 impl core::error::Error for Malformed {}
+
+/// The vector instructions that the codecs use on this machine, by the name that users know them by; `portable` if
+/// none. They decide the speed, never the bytes.
+pub fn vector_instructions() -> &'static str {
+    lanes::Backend::detect().name()
+}

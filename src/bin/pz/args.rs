@@ -1,0 +1,495 @@
+//! The command line, defined once: parsing, help, completions and man pages all come from here.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, Parser, Subcommand};
+use pz::{Level, Pipeline};
+
+use crate::device::Device;
+use crate::sizes::{self, ByteRange, Size};
+
+/// Everything that can be said on the command line.
+#[derive(Parser, Debug)]
+#[command(
+    name = "pz",
+    version,
+    about = "Compresses files, losslessly, in blocks that every processor of the machine works on at once",
+    args_conflicts_with_subcommands = true,
+    args_override_self = true,
+    disable_help_subcommand = true,
+    override_usage = "pz COMMAND [OPTIONS] [FILE]...\n       pz [OPTIONS] [FILE]...",
+    help_template = "{about}\n\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
+                     Options without a command:\n{options}{after-help}",
+    after_help = "Without a command, pz compresses standard input to standard output, `pz -d` decompresses it:\n\
+                  Example: tar -I pz -cf DIR.tar.pz DIR. More options and examples: pz COMMAND --help"
+)]
+pub struct Cli {
+    /// What to do; without it the program is a filter.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The filter's options.
+    #[command(flatten)]
+    pub filter: Filter,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Compress each FILE to FILE.pz
+    Compress(Compress),
+    /// Restore each FILE from FILE.pz (also from .gz, .zst, .bz2, .xz, .lz4)
+    Decompress(Decompress),
+    /// Decode and check each FILE, write nothing
+    Test(Test),
+    /// Show blocks, sizes and ratio of each FILE
+    List(List),
+    /// Measure ratio and speed of the levels on FILEs
+    Bench(Bench),
+    /// List the processors that can be used
+    Devices(Devices),
+    /// Save what a damaged FILE still holds
+    Recover(Recover),
+    /// Print the completions of a shell
+    Completions(Completions),
+    /// Print the manual, or write all its pages
+    Man(Man),
+}
+
+/// The program as a filter, or the short form of the four commands on files.
+#[derive(Args, Debug)]
+pub struct Filter {
+    /// Decompress
+    #[arg(short = 'd', long, conflicts_with_all = ["test", "list"])]
+    pub decompress: bool,
+    /// Test: decode and check, write nothing
+    #[arg(short = 't', long, conflicts_with_all = ["list", "output", "rm", "range"])]
+    pub test: bool,
+    /// List what a file holds
+    #[arg(short = 'l', long, conflicts_with_all = ["output", "stdout", "rm", "range"])]
+    pub list: bool,
+    /// How to compress.
+    #[command(flatten)]
+    pub encoding: Encoding,
+    /// On what to run.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Where the output goes.
+    #[command(flatten)]
+    pub placement: Placement,
+    /// Decode each output again and check it before it gets its name
+    #[arg(long, conflicts_with_all = ["decompress", "test", "list"])]
+    pub verify: bool,
+    /// Restore only bytes FROM to TO (not included); needs -d
+    #[arg(long, value_name = "FROM..TO", requires = "decompress")]
+    pub range: Option<ByteRange>,
+    /// Print the list as JSON; needs -l
+    #[arg(long, requires = "list")]
+    pub json: bool,
+    /// How much to say.
+    #[command(flatten)]
+    pub talk: Talk,
+    /// Files; none or '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// `pz compress`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz compress -8 --rm backup.tar\n  \
+    writes backup.tar.pz and, once it is safely on disk, removes backup.tar")]
+pub struct Compress {
+    /// Files to compress; none or '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How to compress.
+    #[command(flatten)]
+    pub encoding: Encoding,
+    /// Where the output goes.
+    #[command(flatten)]
+    pub placement: Placement,
+    /// Decode each output again and check it before it gets its name
+    #[arg(long)]
+    pub verify: bool,
+    /// On what to run.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How much to say.
+    #[command(flatten)]
+    pub talk: Talk,
+}
+
+/// `pz decompress`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz decompress --range 1G..2G -c backup.tar.pz\n  \
+    prints the second GiB of backup.tar, decoding no more than the blocks that hold it")]
+pub struct Decompress {
+    /// Files to restore; none or '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Restore only bytes FROM to TO (not included); either may be missing. Needs -o or -c
+    #[arg(long, value_name = "FROM..TO", conflicts_with = "rm")]
+    pub range: Option<ByteRange>,
+    /// Where the output goes.
+    #[command(flatten)]
+    pub placement: Placement,
+    /// On what to run.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How much to say.
+    #[command(flatten)]
+    pub talk: Talk,
+}
+
+/// `pz test`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz test -r /backups && echo all sound")]
+pub struct Test {
+    /// Files to test; none or '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Test the compressed files in directories, and in theirs
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// On what to run.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How much to say.
+    #[command(flatten)]
+    pub talk: Talk,
+}
+
+/// `pz list`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz list --json backup.tar.pz | jq '.[0].ratio'")]
+pub struct List {
+    /// Files to list; none or '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// List the .pz files in directories, and in theirs
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Print JSON: an array with an object a file
+    #[arg(long)]
+    pub json: bool,
+    /// One line a block
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// `pz bench`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz bench -1 -3 -9 -T 1,0 silesia.tar\n  \
+    measures three levels, on one thread and on all; in memory; each output is checked first")]
+pub struct Bench {
+    /// Files to measure with
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Which levels; all of them unless some are chosen.
+    #[command(flatten)]
+    pub encoding: Encoding,
+    /// Threads to measure with, one or several numbers: 0 is all cores
+    #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = threads, default_value = "1")]
+    pub threads: Vec<usize>,
+    /// Most memory to take for each run
+    #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub memory: Option<Size>,
+    /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub gpu_memory: Option<Size>,
+    /// auto, cpu, opencl[:N] or webgpu[:N] [env: PZ_DEVICE]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<Device>,
+    /// Print JSON: an array with an object a measurement
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print comma-separated values
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// `pz devices`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz devices --json | jq '.devices[].name'")]
+pub struct Devices {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pz recover`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz recover --fill -o saved.tar damaged.tar.pz\n  \
+    writes every undamaged block, zeros for the others, and names the ranges that are lost")]
+pub struct Recover {
+    /// The damaged file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write zeros for lost contents, so that the rest keeps its place
+    #[arg(long)]
+    pub fill: bool,
+    /// Output file; '-' is standard output
+    #[arg(short, long, value_name = "FILE", conflicts_with = "stdout")]
+    pub output: Option<PathBuf>,
+    /// Write to standard output; the report goes to standard error
+    #[arg(short = 'c', long)]
+    pub stdout: bool,
+    /// Overwrite an output that exists
+    #[arg(short, long)]
+    pub force: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// On what to run.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How much to say.
+    #[command(flatten)]
+    pub talk: Talk,
+}
+
+/// `pz completions`
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: pz completions bash > ~/.local/share/bash-completion/completions/pz"
+)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// `pz man`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz man ~/.local/share/man/man1")]
+pub struct Man {
+    /// Folder to write the page of every command into
+    #[arg(value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+}
+
+/// How to compress.
+#[derive(Args, Debug, Clone)]
+pub struct Encoding {
+    /// `-1` to `-9`.
+    #[command(flatten)]
+    pub levels: Levels,
+    /// Stages to use instead of the level's: lzh, lzf, bwt, fse or store
+    #[arg(short, long, value_name = "NAME")]
+    pub pipeline: Option<Pipeline>,
+    /// Block size instead of the level's, a power of two from 64K to 16M (bwt: 64M)
+    #[arg(short, long, value_name = "SIZE")]
+    pub block_size: Option<Size>,
+}
+
+/// On what to run.
+#[derive(Args, Debug, Clone)]
+pub struct Machine {
+    /// Worker threads; 0 is one a core [default: 0] [env: PZ_THREADS]
+    #[arg(short = 'T', long, value_name = "N", value_parser = threads)]
+    pub threads: Option<usize>,
+    /// Most memory to take [default: 2G to compress, 1G to decompress]
+    #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub memory: Option<Size>,
+    /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub gpu_memory: Option<Size>,
+    /// auto, cpu, opencl[:N] or webgpu[:N] [default: auto] [env: PZ_DEVICE]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<Device>,
+}
+
+/// Where the output goes, and what becomes of the input.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Placement {
+    /// Output file, for a single input; '-' is standard output
+    #[arg(short, long, value_name = "FILE", conflicts_with = "stdout")]
+    pub output: Option<PathBuf>,
+    /// Write to standard output
+    #[arg(short = 'c', long)]
+    pub stdout: bool,
+    /// Keep the input (this is the default)
+    #[arg(short, long, overrides_with = "rm")]
+    pub keep: bool,
+    /// Remove the input once the output is safely on disk
+    #[arg(long, overrides_with = "keep", conflicts_with = "stdout")]
+    pub rm: bool,
+    /// Overwrite outputs, follow symbolic links, write to a terminal
+    #[arg(short, long)]
+    pub force: bool,
+    /// Go through directories
+    #[arg(short, long)]
+    pub recursive: bool,
+}
+
+/// How much to say.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Talk {
+    /// Say nothing but errors
+    #[arg(short, long, overrides_with = "verbose")]
+    pub quiet: bool,
+    /// Say what was done
+    #[arg(short, long, overrides_with = "quiet")]
+    pub verbose: bool,
+    /// Show no progress, even on a terminal
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// The levels given, in the order they were given in.
+#[derive(Debug, Clone, Default)]
+pub struct Levels(pub Vec<Level>);
+
+/// The flag of a level: its digit.
+fn level_flag(level: Level) -> char {
+    char::from(b'0' + level.get())
+}
+
+impl Args for Levels {
+    fn augment_args(mut command: clap::Command) -> clap::Command {
+        for level in Level::all() {
+            let help = match level {
+                Level::MIN => "Fastest level".to_string(),
+                Level::MAX => format!(
+                    "Smallest output; -1 is fastest [default: -{}] [env: PZ_LEVEL]",
+                    Level::DEFAULT
+                ),
+                _ => format!("Level {level}"),
+            };
+            let arg = Arg::new(level_flag(level).to_string())
+                .short(level_flag(level))
+                .action(ArgAction::SetTrue)
+                .hide(level != Level::MIN && level != Level::MAX)
+                .help(help);
+            command = command.arg(arg);
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Levels {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given: Vec<(usize, Level)> = Level::all()
+            .filter(|&level| matches.get_flag(&level_flag(level).to_string()))
+            .filter_map(|level| {
+                Some((matches.indices_of(&level_flag(level).to_string())?.max()?, level))
+            })
+            .collect();
+        given.sort();
+        Ok(Levels(given.into_iter().map(|(_, level)| level).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// A number of worker threads; 0 is one a core.
+pub fn threads(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(threads) if threads <= MAX_THREADS => Ok(threads),
+        Ok(_) => Err(format!("at most {MAX_THREADS} threads")),
+        Err(_) => Err("a number of threads was expected".into()),
+    }
+}
+
+/// More threads than any machine has cores; a typing error would otherwise exhaust it.
+const MAX_THREADS: usize = 4096;
+
+/// The options of the filter that the program's short help shows; the commands' help shows the others.
+const FILTER_HELP: [&str; 7] = ["decompress", "test", "list", "9", "threads", "help", "version"];
+
+/// The definition as the program parses it: its help fits a screen.
+pub fn command() -> clap::Command {
+    complete_command().mut_args(|arg| {
+        let hidden = !FILTER_HELP.contains(&arg.get_id().as_str());
+        if hidden { arg.hide(true) } else { arg }
+    })
+}
+
+/// The definition with every option shown, for man pages.
+pub fn complete_command() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::FromArgMatches;
+
+    fn parse(arguments: &str) -> Result<Cli, clap::Error> {
+        let words = std::iter::once("pz").chain(arguments.split_whitespace());
+        Cli::from_arg_matches(&command().try_get_matches_from(words)?)
+    }
+
+    #[test]
+    fn definition_is_sound() {
+        command().debug_assert();
+        complete_command().debug_assert();
+    }
+
+    #[test]
+    fn levels_keep_their_order() {
+        for (arguments, levels) in [
+            ("", vec![]),
+            ("-9", vec![9]),
+            ("-9 -d", vec![9]),
+            ("-19", vec![1, 9]),
+            ("-9 -1", vec![9, 1]),
+            ("-1 -9 -1", vec![9, 1]),
+        ] {
+            let given = parse(arguments).unwrap().filter.encoding.levels.0;
+            let given: Vec<u8> = given.into_iter().map(Level::get).collect();
+            assert_eq!(given, levels, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn combinations() {
+        for (arguments, accepted) in [
+            ("-d -T2", true),
+            ("-d -9", true),
+            ("-dc a.pz", true),
+            ("-d -t", false),
+            ("-l --rm", false),
+            ("--json", false),
+            ("-l --json", true),
+            ("--range 1..2", false),
+            ("-d --range 1..2", true),
+            ("compress -c --rm x", false),
+            ("compress -c -o y x", false),
+            ("compress --rm -k x", true),
+            ("compress -q -v x", true),
+            ("compress -T x", false),
+            ("decompress --rm --range 1..2 x", false),
+            ("bench -T 1,0 x", true),
+            ("bench", false),
+            ("bench --csv --json x", false),
+            ("completions tcsh", false),
+        ] {
+            assert_eq!(parse(arguments).is_ok(), accepted, "pz {arguments}");
+        }
+    }
+
+    #[test]
+    fn help_fits_a_screen() {
+        let help = command().render_help().to_string();
+        assert!(help.lines().count() <= 27, "{} lines:\n{help}", help.lines().count());
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let mut definition = command();
+        definition.build();
+        for command in definition.get_subcommands_mut() {
+            let name = command.get_name().to_string();
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Example: pz "), "pz {name} --help lacks an example");
+        }
+    }
+}

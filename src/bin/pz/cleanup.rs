@@ -1,0 +1,108 @@
+//! Unfinished files disappear however the program ends, short of being killed outright.
+//!
+//! Every temporary file is entered in a list before anybody else can see it and taken out in the same breath in which
+//! it is renamed or removed. A signal or a panic removes what is still entered. The list is locked over each of those
+//! steps, so that an interruption finds a file either entered or finished, never in between.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use tempfile::NamedTempFile;
+
+static ENTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn entered() -> MutexGuard<'static, Vec<PathBuf>> {
+    ENTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file under a temporary name. Dropped, it is removed.
+pub struct Unfinished(Option<NamedTempFile>);
+
+impl Unfinished {
+    /// Makes an empty file in `folder` that only its owner may read and write.
+    pub fn create_in(folder: &Path) -> io::Result<Self> {
+        static WATCH: Once = Once::new();
+        WATCH.call_once(watch_signals);
+        let mut entered = entered();
+        let file = tempfile::Builder::new().prefix(".pz-").suffix(".tmp").tempfile_in(folder)?;
+        entered.push(file.path().to_path_buf());
+        Ok(Unfinished(Some(file)))
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        self.0.as_ref().expect("taken only when it is consumed").as_file()
+    }
+
+    /// Gives the file its final name, replacing what has that name only if `overwrite`. If that fails it is removed.
+    pub fn rename(mut self, path: &Path, overwrite: bool) -> io::Result<()> {
+        let mut entered = entered();
+        let Some(file) = self.0.take() else { return Ok(()) };
+        let name = file.path().to_path_buf();
+        let result = if overwrite { file.persist(path) } else { file.persist_noclobber(path) };
+        // A failure drops the file, which removes it.
+        let result = result.map(drop).map_err(|failed| failed.error);
+        entered.retain(|path| *path != name);
+        result
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(file) = self.0.take() {
+            let mut entered = entered();
+            let name = file.path().to_path_buf();
+            drop(file);
+            entered.retain(|path| *path != name);
+        }
+    }
+}
+
+/// Removes all unfinished files; for the last moments of the program.
+pub fn remove_all() {
+    // A panic may come from the very thread that holds the lock: then its file has to stay.
+    if let Ok(mut entered) = ENTERED.try_lock() {
+        remove(&mut entered);
+    }
+}
+
+fn remove(entered: &mut Vec<PathBuf>) {
+    for path in entered.drain(..) {
+        // Nothing is left to be done, or to be told, if this fails.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Removes the unfinished files when the program is asked to end, then ends as that signal ends any program.
+#[cfg(unix)]
+fn watch_signals() {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+    // A signal that our parent made us ignore (nohup, a shell's background job) stays ignored.
+    let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|&s| !is_ignored(s));
+    // Without the watch an interruption leaves a temporary file behind, and nothing worse.
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else { return };
+    let watch = move || {
+        if let Some(signal) = signals.forever().next() {
+            let mut entered = entered();
+            remove(&mut entered);
+            // The lock is held to the end: nothing can be renamed any more.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    let _ = std::thread::Builder::new().name("signals".into()).spawn(watch);
+}
+
+#[cfg(not(unix))]
+fn watch_signals() {}
+
+/// Whether the program was started with this signal ignored. Only Linux lets a program ask without `unsafe`.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}

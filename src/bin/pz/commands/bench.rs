@@ -1,0 +1,198 @@
+//! `pz bench`: ratio and speed of each level, in memory.
+
+use std::fs;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use pz::{DecodeOptions, Decoder, Encoder, Level, Options};
+use serde::Serialize;
+
+use crate::args::Bench;
+use crate::failure::{Failure, show};
+use crate::session::Session;
+use crate::settings;
+use crate::sizes::{self, Human, Size};
+use crate::source::Input;
+use crate::table;
+
+/// A direction is repeated until this much time has been spent on it; its fastest run counts.
+const ENOUGH: Duration = Duration::from_secs(1);
+
+/// Measures each file at each level on each number of threads.
+pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
+    settings::check_device(args.device, args.gpu_memory)?;
+    let levels: Vec<Level> = match &args.encoding.levels.0 {
+        given if given.is_empty() => Level::all().collect(),
+        given => given.clone(),
+    };
+    let mut rows = Vec::new();
+    for path in &args.files {
+        let input = Input::Path(path.clone());
+        match fs::read(path) {
+            Ok(data) => {
+                for &level in &levels {
+                    for &threads in &args.threads {
+                        match measure(&show(path), &data, level, threads, args) {
+                            Ok(row) => {
+                                if !args.json {
+                                    print_row(&row, rows.is_empty(), args.csv)?;
+                                }
+                                rows.push(row);
+                            }
+                            Err(failure) => session.fail(&input, failure),
+                        }
+                    }
+                }
+            }
+            Err(error) => session.fail(&input, error.into()),
+        }
+    }
+    if args.json { table::print_json(&rows) } else { Ok(()) }
+}
+
+/// One measurement. Speeds are in 10^6 bytes of contents a second.
+#[derive(Serialize)]
+struct Row {
+    file: String,
+    engine: &'static str,
+    level: u8,
+    pipeline: String,
+    block_size: u64,
+    threads: usize,
+    bytes: u64,
+    compressed: u64,
+    ratio: f64,
+    compress_mb_s: f64,
+    decompress_mb_s: f64,
+}
+
+fn measure(
+    file: &str,
+    data: &[u8],
+    level: Level,
+    threads: usize,
+    args: &Bench,
+) -> Result<Row, Failure> {
+    let options = settings::encode_with(&args.encoding, level, threads, args.memory)?;
+    let options = options.content_size(data.len() as u64);
+    let mut decoding = DecodeOptions::new().threads(threads);
+    if let Some(Size(bytes)) = args.memory {
+        decoding = decoding.max_memory(bytes);
+    }
+    let packed = pz::compress(data, &options)?;
+    if pz::decompress(&packed, &decoding)? != data {
+        return Err(Failure::bug(format!(
+            "level {level}: what was restored is not what was given"
+        )));
+    }
+    let mut buffer = Vec::with_capacity(packed.len());
+    let compress = fastest(|| compress(data, &options, &mut buffer))?;
+    let decompress = fastest(|| Decoder::new(&packed[..], &decoding)?.verify())?;
+    let speed = |time: Duration| data.len() as f64 / time.as_secs_f64().max(1e-9) / 1e6;
+    Ok(Row {
+        file: file.to_string(),
+        engine: "cpu",
+        level: level.get(),
+        pipeline: options.chosen_pipeline().to_string(),
+        block_size: options.chosen_block_size()?,
+        threads: if threads == 0 { settings::all_cores() } else { threads },
+        bytes: data.len() as u64,
+        compressed: packed.len() as u64,
+        ratio: sizes::ratio(data.len() as u64, packed.len() as u64),
+        compress_mb_s: speed(compress),
+        decompress_mb_s: speed(decompress),
+    })
+}
+
+fn compress(mut data: &[u8], options: &Options, buffer: &mut Vec<u8>) -> Result<u64, pz::Error> {
+    buffer.clear();
+    let mut encoder = Encoder::new(buffer, options)?;
+    let bytes = encoder.read_from(&mut data)?;
+    encoder.finish()?;
+    Ok(bytes)
+}
+
+/// The time of the fastest of some runs.
+fn fastest(mut run: impl FnMut() -> Result<u64, pz::Error>) -> Result<Duration, Failure> {
+    let begun = Instant::now();
+    let mut best = Duration::MAX;
+    while best == Duration::MAX || begun.elapsed() < ENOUGH {
+        let start = Instant::now();
+        black_box(run()?);
+        best = best.min(start.elapsed());
+    }
+    Ok(best)
+}
+
+const COLUMNS: [&str; 11] = [
+    "file",
+    "engine",
+    "level",
+    "pipeline",
+    "block_size",
+    "threads",
+    "bytes",
+    "compressed",
+    "ratio",
+    "compress_mb_s",
+    "decompress_mb_s",
+];
+
+impl Row {
+    fn cells(&self) -> [String; 11] {
+        [
+            self.file.clone(),
+            self.engine.to_string(),
+            self.level.to_string(),
+            self.pipeline.clone(),
+            self.block_size.to_string(),
+            self.threads.to_string(),
+            self.bytes.to_string(),
+            self.compressed.to_string(),
+            format!("{:.3}", self.ratio),
+            format!("{:.1}", self.compress_mb_s),
+            format!("{:.1}", self.decompress_mb_s),
+        ]
+    }
+
+    fn to_csv(&self) -> String {
+        self.cells().map(|cell| csv_field(&cell)).join(",")
+    }
+
+    fn to_text(&self) -> String {
+        format!(
+            "-{}  {:<5} {:>8}  {:>3}  {:>11}  {:>7.3}  {:>10.1}  {:>10.1}  {}",
+            self.level,
+            self.pipeline,
+            Human(self.block_size),
+            self.threads,
+            self.compressed,
+            self.ratio,
+            self.compress_mb_s,
+            self.decompress_mb_s,
+            self.file,
+        )
+    }
+}
+
+const TEXT_HEAD: &str =
+    "level     block size  thr   compressed    ratio  comp. MB/s  dec. MB/s  file";
+
+/// Prints a row at once: long runs show their results as they come.
+fn print_row(row: &Row, first: bool, csv: bool) -> Result<(), Failure> {
+    let (head, line) = match csv {
+        true => (COLUMNS.join(","), row.to_csv()),
+        false => (TEXT_HEAD.to_string(), row.to_text()),
+    };
+    let head = if first { head + "\n" } else { String::new() };
+    table::print(&format!("{head}{line}\n"))
+}
+
+/// A field of RFC 4180.
+fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_string()
+    }
+}

@@ -1,0 +1,51 @@
+//! `pz compress`
+
+use pz::{DecodeOptions, Decoder, Encoder, Options};
+
+use crate::args::Compress;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::session::Session;
+use crate::settings;
+use crate::source::Source;
+use crate::transfer::{self, Direction};
+
+/// Compresses each file.
+pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
+    let options = settings::encode(&args.encoding, &args.machine, session)?;
+    let check = args.verify.then(|| settings::decode(&args.machine, session)).transpose()?;
+    transfer::each(session, &args.files, &args.placement, Direction::Compress, |source, output| {
+        encode(source, output, &options)?;
+        match &check {
+            Some(check) => verify(source.bytes_read(), output, &check.options),
+            None => Ok(()),
+        }
+    })
+}
+
+fn encode(source: &mut Source, output: &mut Output, options: &Options) -> Result<(), Failure> {
+    let options = match source.len() {
+        Some(len) => options.clone().content_size(len),
+        None => options.clone(),
+    };
+    let mut encoder = Encoder::new(output, &options)?;
+    encoder.read_from(source)?;
+    encoder.finish()?;
+    Ok(())
+}
+
+/// Decodes what was written: every block's contents must have the checksum that was taken of the input.
+fn verify(len: u64, output: &Output, options: &DecodeOptions) -> Result<(), Failure> {
+    if !output.is_named() {
+        return Err(Failure::environment("--verify needs an output that is a regular file"));
+    }
+    let decoded = Decoder::new(output.reopen()?, options).and_then(|mut decoder| decoder.verify());
+    match decoded {
+        Ok(decoded) if decoded == len => Ok(()),
+        Ok(decoded) => {
+            Err(Failure::bug(format!("the output decodes to {decoded} bytes instead of {len}")))
+        }
+        Err(error @ (pz::Error::Io(_) | pz::Error::LimitMemory { .. })) => Err(error.into()),
+        Err(error) => Err(Failure::bug(format!("the output does not decode: {error}"))),
+    }
+}

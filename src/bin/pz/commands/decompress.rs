@@ -1,0 +1,69 @@
+//! `pz decompress`
+
+use std::io::Write;
+
+use pz::{DecodeOptions, Decoder, SeekableReader};
+
+use crate::args::Decompress;
+use crate::failure::Failure;
+use crate::formats::{self, Format};
+use crate::session::Session;
+use crate::settings::{self, DecodeSettings};
+use crate::sizes::ByteRange;
+use crate::source::Source;
+use crate::transfer::{self, Direction};
+
+/// Restores each file.
+pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
+    let settings = settings::decode(&args.machine, session)?;
+    let placement = &args.placement;
+    if args.range.is_some() && placement.output.is_none() && !placement.stdout {
+        // A part of the contents must not pass for the whole.
+        let only_stdin = args.files.iter().all(|file| file.as_os_str() == "-");
+        if !only_stdin {
+            return Err(Failure::environment("--range needs -o or -c"));
+        }
+    }
+    transfer::each(session, &args.files, placement, Direction::Decompress, |source, output| {
+        let format = Format::detect(source)?;
+        match args.range {
+            None => whole(format, source, output, &settings)?,
+            Some(range) if format == Format::Pz && source.is_seekable() => {
+                indexed(range, source, output, &settings.options)?
+            }
+            // No index, or none that can be reached: everything before the range is decoded too.
+            Some(range) => formats::decode(format, source, output, range, &settings)?,
+        };
+        Ok(())
+    })
+}
+
+/// All of the contents.
+fn whole(
+    format: Format,
+    source: &mut Source,
+    output: &mut dyn Write,
+    settings: &DecodeSettings,
+) -> Result<u64, Failure> {
+    match format {
+        Format::Pz => Ok(Decoder::new(source, &settings.options)?.copy_to(output)?),
+        _ => formats::decode(format, source, output, ByteRange::WHOLE, settings),
+    }
+}
+
+/// A range of the contents, decoding only the blocks that hold it.
+fn indexed(
+    range: ByteRange,
+    source: &mut Source,
+    output: &mut dyn Write,
+    options: &DecodeOptions,
+) -> Result<u64, Failure> {
+    let mut reader = SeekableReader::new(source, options)?;
+    let len = reader.len();
+    if range.from > len {
+        return Err(formats::past_the_end(len));
+    }
+    let to = range.to.unwrap_or(len).min(len);
+    reader.copy_range(range.from..to, output)?;
+    Ok(to - range.from)
+}

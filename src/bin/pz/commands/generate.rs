@@ -1,0 +1,32 @@
+//! `pz completions` and `pz man`: both come from the definition of the command line.
+
+use std::fs;
+use std::io;
+
+use crate::args::{self, Completions, Man};
+use crate::failure::Failure;
+use crate::table;
+
+/// Prints the completions of a shell.
+pub fn completions(args: &Completions) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut args::complete_command(), "pz", &mut text);
+    table::print(&String::from_utf8_lossy(&text))
+}
+
+/// Prints the manual's first page, or writes all of them.
+pub fn man(args: &Man) -> Result<(), Failure> {
+    let command = args::complete_command();
+    match &args.folder {
+        None => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(command).render(&mut text)?;
+            table::print(&String::from_utf8_lossy(&text))
+        }
+        Some(folder) => {
+            let written =
+                fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
+            written.map_err(|error: io::Error| Failure::from(error).at(folder))
+        }
+    }
+}

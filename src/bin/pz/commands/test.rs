@@ -1,0 +1,58 @@
+//! `pz test`
+
+use std::io;
+use std::time::Instant;
+
+use pz::Decoder;
+
+use crate::args::Test;
+use crate::failure::Failure;
+use crate::formats::{self, Format};
+use crate::inputs::{self, Select};
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::settings::{self, DecodeSettings};
+use crate::sizes::{ByteRange, Human};
+use crate::source::{Input, Permit, Source};
+
+/// Decodes and checks each file.
+pub fn run(args: &Test, session: &mut Session) -> Result<(), Failure> {
+    let settings = settings::decode(&args.machine, session)?;
+    for input in inputs::expand(&args.files, args.recursive, Select::Compressed) {
+        match input {
+            Ok(input) => {
+                if let Err(failure) = one(&input, &settings, session) {
+                    session.fail(&input, failure);
+                }
+            }
+            Err((name, failure)) => session.fail(name, failure),
+        }
+    }
+    Ok(())
+}
+
+fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut source = Source::open(input, Permit::READ)?;
+    let progress = match session.shows_progress() {
+        true => Progress::new(&input.to_string(), source.len(), true),
+        false => Progress::silent(),
+    };
+    source.set_progress(progress.clone());
+    let outcome = check(&mut source, settings);
+    progress.finish();
+    if source.changed() {
+        return Err(Failure::changed());
+    }
+    let bytes = outcome?;
+    let seconds = begun.elapsed().as_secs_f64();
+    session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
+    Ok(())
+}
+
+fn check(source: &mut Source, settings: &DecodeSettings) -> Result<u64, Failure> {
+    match Format::detect(source)? {
+        Format::Pz => Ok(Decoder::new(source, &settings.options)?.verify()?),
+        format => formats::decode(format, source, &mut io::sink(), ByteRange::WHOLE, settings),
+    }
+}

@@ -1,0 +1,95 @@
+//! `--device`: which processor does the work.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::failure::Failure;
+
+/// What may be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// Whatever is fastest; a GPU only where it helps.
+    #[default]
+    Auto,
+    /// The processor's cores.
+    Cpu,
+    /// A GPU through OpenCL, by its number in `pz devices`.
+    OpenCl(Option<u32>),
+    /// A GPU through WebGPU, by its number in `pz devices`.
+    WebGpu(Option<u32>),
+}
+
+/// Why there is no GPU to choose.
+pub const NO_GPU_ENGINE: &str = "not in this build: it has no GPU engine";
+
+impl Device {
+    /// Refuses what this build cannot do. A device that the user named is never replaced by another.
+    pub fn check(self) -> Result<(), Failure> {
+        match self {
+            Device::Auto | Device::Cpu => Ok(()),
+            Device::OpenCl(_) | Device::WebGpu(_) => {
+                Err(Failure::environment(format!("device {self}: {NO_GPU_ENGINE}")))
+            }
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (backend, number) = match text.split_once(':') {
+            None => (text, None),
+            Some((backend, number)) => {
+                let number = number.parse::<u32>();
+                (backend, Some(number.map_err(|_| format!("'{text}' lacks a number after ':'"))?))
+            }
+        };
+        match (backend, number) {
+            ("auto", None) => Ok(Device::Auto),
+            ("cpu", None) => Ok(Device::Cpu),
+            ("opencl", number) => Ok(Device::OpenCl(number)),
+            ("webgpu", number) => Ok(Device::WebGpu(number)),
+            _ => Err("a device is auto, cpu, opencl[:N] or webgpu[:N]".into()),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (backend, number) = match self {
+            Device::Auto => ("auto", None),
+            Device::Cpu => ("cpu", None),
+            Device::OpenCl(number) => ("opencl", *number),
+            Device::WebGpu(number) => ("webgpu", *number),
+        };
+        f.write_str(backend)?;
+        number.map_or(Ok(()), |number| write!(f, ":{number}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (text, device) in [
+            ("auto", Some(Device::Auto)),
+            ("cpu", Some(Device::Cpu)),
+            ("opencl", Some(Device::OpenCl(None))),
+            ("opencl:1", Some(Device::OpenCl(Some(1)))),
+            ("webgpu:0", Some(Device::WebGpu(Some(0)))),
+            ("cpu:0", None),
+            ("opencl:", None),
+            ("opencl:-1", None),
+            ("cuda", None),
+            ("", None),
+        ] {
+            assert_eq!(text.parse::<Device>().ok(), device, "{text:?}");
+            if let Some(device) = device {
+                assert_eq!(device.to_string(), text);
+            }
+        }
+    }
+}

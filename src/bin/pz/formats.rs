@@ -1,0 +1,262 @@
+//! Other people's formats, told apart by their first bytes and decoded by their own libraries.
+
+use std::io::{self, BufReader, Read, Write};
+
+use liblzma::stream::{CONCATENATED, Stream};
+
+use crate::failure::{Failure, describe_io};
+use crate::settings::DecodeSettings;
+use crate::sizes::ByteRange;
+use crate::source::Source;
+
+/// Formats that are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Ours, or anything unknown: its decoder says what is wrong.
+    Pz,
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+    /// bzip2.
+    Bzip2,
+    /// The .xz file format.
+    Xz,
+    /// The LZ4 frame format.
+    Lz4,
+}
+
+/// Bytes that [`Format::of`] wants to see.
+const HEAD: usize = 6;
+/// Bytes that are handed on at a time.
+const CHUNK: usize = 1 << 20;
+
+impl Format {
+    /// Recognises a format by a file's first bytes.
+    pub fn of(head: &[u8]) -> Format {
+        match head {
+            [0x1f, 0x8b, ..] => Format::Gzip,
+            // A zstd file may begin with a skippable frame.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Format::Zstd,
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Format::Bzip2,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Format::Xz,
+            [0x04, 0x22, 0x4d, 0x18, ..] => Format::Lz4,
+            _ => Format::Pz,
+        }
+    }
+
+    /// Recognises the format of a source, whose bytes all remain to be read.
+    pub fn detect(source: &mut Source) -> io::Result<Format> {
+        source.peek(HEAD).map(Format::of)
+    }
+
+    /// The name that people know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Pz => "pz",
+            Format::Gzip => "gzip",
+            Format::Zstd => "zstd",
+            Format::Bzip2 => "bzip2",
+            Format::Xz => "xz",
+            Format::Lz4 => "lz4",
+        }
+    }
+}
+
+/// Decodes `range` of the contents of `source` to `writer`, reading from its beginning to the end of the range; gives
+/// the bytes written.
+pub fn decode(
+    format: Format,
+    source: &mut Source,
+    writer: &mut dyn Write,
+    range: ByteRange,
+    settings: &DecodeSettings,
+) -> Result<u64, Failure> {
+    let outcome = copy(open(format, source, settings)?, writer, range);
+    match outcome {
+        Ok(end) if end < range.from => Err(past_the_end(end)),
+        Ok(end) => Ok(end - range.from),
+        Err(Side::Writing(error)) => Err(Failure::from(error)),
+        Err(Side::Reading(error)) if format == Format::Pz || source.failed() => {
+            Err(Failure::from(error))
+        }
+        Err(Side::Reading(error)) => Err(Failure::input(explain(format, source, &error))),
+    }
+}
+
+/// A range that lies outside of the contents.
+pub fn past_the_end(len: u64) -> Failure {
+    Failure::environment(format!("the range begins after the end of the contents, {len} bytes"))
+}
+
+fn open<'a>(
+    format: Format,
+    source: &'a mut Source,
+    settings: &DecodeSettings,
+) -> Result<Box<dyn Read + 'a>, Failure> {
+    if format == Format::Pz {
+        return Ok(Box::new(pz::Decoder::new(source, &settings.options)?));
+    }
+    let reader = BufReader::with_capacity(CHUNK, source);
+    Ok(match format {
+        Format::Pz | Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
+        Format::Zstd => {
+            let mut decoder = zstd::Decoder::with_buffer(reader)?;
+            // The window is what its memory goes into.
+            decoder.window_log_max(settings.memory.max(1).ilog2().clamp(10, 31))?;
+            Box::new(decoder)
+        }
+        Format::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(reader)),
+        Format::Xz => {
+            let stream = Stream::new_stream_decoder(settings.memory, CONCATENATED);
+            let stream = stream.map_err(|error| Failure::bug(format!("liblzma: {error}")))?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(reader, stream))
+        }
+        Format::Lz4 => Box::new(Lz4Frames::new(reader)),
+    })
+}
+
+/// Which side of a copy failed.
+enum Side {
+    Reading(io::Error),
+    Writing(io::Error),
+}
+
+/// Copies a range; gives the position in the contents at which it stopped.
+fn copy(
+    mut reader: Box<dyn Read + '_>,
+    writer: &mut dyn Write,
+    range: ByteRange,
+) -> Result<u64, Side> {
+    let mut buffer = vec![0; CHUNK];
+    let mut position = 0u64;
+    let to = range.to.unwrap_or(u64::MAX);
+    while position < to {
+        // Whole chunks: each write is a system call.
+        let filled = fill(&mut reader, &mut buffer).map_err(Side::Reading)?;
+        if filled == 0 {
+            break;
+        }
+        // What lies before the range, and how much of the chunk does not lie behind it.
+        let skip = range.from.saturating_sub(position).min(filled as u64) as usize;
+        let end = (to - position).min(filled as u64) as usize;
+        if skip < end {
+            writer.write_all(&buffer[skip..end]).map_err(Side::Writing)?;
+        }
+        position += end as u64;
+    }
+    Ok(position)
+}
+
+/// Reads until `buffer` is full or nothing is left.
+fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn explain(format: Format, source: &Source, error: &io::Error) -> String {
+    let (name, place) = (format.name(), source.bytes_read());
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => format!("truncated {name} file (byte {place})"),
+        _ => format!("corrupt {name} file: {} (at or before byte {place})", describe_io(error)),
+    }
+}
+
+/// All frames of an LZ4 file, one after another.
+///
+/// The library's decoder reads one frame and takes the end of the input for the end of a frame, so that a file cut
+/// between two blocks would pass for a whole one. A frame that is whole ends before the end of the input is seen.
+struct Lz4Frames<R: Read> {
+    decoder: lz4_flex::frame::FrameDecoder<EndWatch<R>>,
+}
+
+/// Sees whether the input has ended, and whether anything was read since the last frame.
+struct EndWatch<R> {
+    inner: R,
+    ended: bool,
+    read_since_frame: bool,
+}
+
+impl<R: Read> Lz4Frames<R> {
+    fn new(inner: R) -> Self {
+        let watch = EndWatch { inner, ended: false, read_since_frame: false };
+        Lz4Frames { decoder: lz4_flex::frame::FrameDecoder::new(watch) }
+    }
+}
+
+impl<R: Read> Read for EndWatch<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.ended |= count == 0 && !buffer.is_empty();
+        self.read_since_frame |= count > 0;
+        Ok(count)
+    }
+}
+
+impl<R: Read> Read for Lz4Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.decoder.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            let watch = self.decoder.get_mut();
+            match (watch.ended, watch.read_since_frame) {
+                (true, false) => return Ok(0),
+                (true, true) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                (false, _) => watch.read_since_frame = false,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn magic() {
+        for (head, format) in [
+            (&b"\x1f\x8b\x08\x00"[..], Format::Gzip),
+            (b"\x28\xb5\x2f\xfd", Format::Zstd),
+            (b"\x50\x2a\x4d\x18", Format::Zstd),
+            (b"BZh91A", Format::Bzip2),
+            (b"BZh01A", Format::Pz),
+            (b"\xfd7zXZ\x00", Format::Xz),
+            (b"\x04\x22\x4d\x18", Format::Lz4),
+            (b"", Format::Pz),
+            (b"plain text", Format::Pz),
+        ] {
+            assert_eq!(Format::of(head), format, "{head:x?}");
+        }
+    }
+
+    /// The library alone takes a file cut between blocks for a whole one.
+    #[test]
+    fn cut_lz4_files_are_noticed() {
+        let contents: Vec<u8> =
+            (0..300_000u32).map(|i| (u64::from(i) * u64::from(i) >> 7) as u8).collect();
+        let info =
+            lz4_flex::frame::FrameInfo::new().block_size(lz4_flex::frame::BlockSize::Max64KB);
+        let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(&contents).unwrap();
+        let frame = encoder.finish().unwrap();
+        let two = [&frame[..], &frame[..]].concat();
+        let decode = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            Lz4Frames::new(bytes).read_to_end(&mut out).map(|_| out)
+        };
+        assert!(decode(&two).unwrap() == [&contents[..], &contents[..]].concat());
+        for cut in (1..two.len()).filter(|&cut| cut != frame.len()) {
+            assert!(decode(&two[..cut]).is_err(), "cut at {cut} of {}", two.len());
+        }
+    }
+}

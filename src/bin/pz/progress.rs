@@ -1,0 +1,94 @@
+//! How far a long run has come: on a terminal, after half a second, never in anybody's way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::sizes;
+
+/// Runs shorter than this show nothing.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The progress of one file. Clones share it, one counting what is read, another what is written.
+#[derive(Clone)]
+pub struct Progress(Option<Arc<Shared>>);
+
+struct Shared {
+    bar: ProgressBar,
+    begun: Instant,
+    shown: AtomicBool,
+    read: AtomicU64,
+    written: AtomicU64,
+    /// Whether what is written is the larger side, so that the ratio comes out the right way up.
+    expands: bool,
+}
+
+impl Progress {
+    /// Shows nothing.
+    pub fn silent() -> Self {
+        Progress(None)
+    }
+
+    /// Will show the progress of `name` through `total` bytes of input, if it takes long.
+    pub fn new(name: &str, total: Option<u64>, expands: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        let template = match total {
+            Some(_) => {
+                "{prefix} {percent}% of {binary_total_bytes}  {binary_bytes_per_sec}  {msg}  {eta} left"
+            }
+            None => "{prefix} {binary_bytes}  {binary_bytes_per_sec}  {msg}  {elapsed}",
+        };
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_prefix(name.to_string());
+        Progress(Some(Arc::new(Shared {
+            bar,
+            begun: Instant::now(),
+            shown: AtomicBool::new(false),
+            read: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            expands,
+        })))
+    }
+
+    /// Counts input.
+    pub fn read(&self, bytes: usize) {
+        if let Some(shared) = &self.0 {
+            shared.read.fetch_add(bytes as u64, Relaxed);
+            shared.update();
+        }
+    }
+
+    /// Counts output.
+    pub fn wrote(&self, bytes: usize) {
+        if let Some(shared) = &self.0 {
+            shared.written.fetch_add(bytes as u64, Relaxed);
+            shared.update();
+        }
+    }
+
+    /// Takes the display away; to be called before anything else is printed.
+    pub fn finish(&self) {
+        if let Some(shared) = &self.0 {
+            shared.bar.finish_and_clear();
+        }
+    }
+}
+
+impl Shared {
+    fn update(&self) {
+        if self.begun.elapsed() < PATIENCE {
+            return;
+        }
+        if !self.shown.swap(true, Relaxed) {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        let (read, written) = (self.read.load(Relaxed), self.written.load(Relaxed));
+        let ratio =
+            if self.expands { sizes::ratio(written, read) } else { sizes::ratio(read, written) };
+        self.bar.set_message(format!("ratio {ratio:.2}"));
+        self.bar.set_position(read);
+    }
+}

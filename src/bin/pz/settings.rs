@@ -1,0 +1,131 @@
+//! Options and environment variables, checked and turned into what the library takes.
+
+use std::thread;
+
+use pz::{DecodeOptions, Level, Options};
+
+use crate::args::{self, Encoding, Machine};
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::sizes::{self, Size};
+
+/// The value of an environment variable, held to the rule of the option that it stands for. Empty means unset.
+fn from_environment<T, E: std::fmt::Display>(
+    name: &str,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<Option<T>, Failure> {
+    let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let Some(text) = value.to_str() else {
+        return Err(Failure::environment(format!("{name}: is not valid Unicode")));
+    };
+    match parse(text) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => Err(Failure::environment(format!("{name}: invalid value '{text}': {error}"))),
+    }
+}
+
+fn parse_level(text: &str) -> Result<Level, String> {
+    let level = text.parse().map_err(|_| "a level is a number from 1 to 9".to_string())?;
+    Level::new(level).map_err(|error| error.to_string())
+}
+
+/// The level to use when the command line names none.
+fn default_level() -> Result<Level, Failure> {
+    Ok(from_environment("PZ_LEVEL", parse_level)?.unwrap_or_default())
+}
+
+/// Checks that the processor asked for is there.
+///
+/// The limit on GPU memory limits nothing while no GPU is used, yet a limit that makes no sense is still an error.
+pub fn check_device(device: Option<Device>, gpu_memory: Option<Size>) -> Result<(), Failure> {
+    if gpu_memory.is_none() {
+        from_environment("PZ_GPU_MEMORY", sizes::nonzero)?;
+    }
+    let device = match device {
+        Some(device) => device,
+        None => from_environment("PZ_DEVICE", str::parse)?.unwrap_or_default(),
+    };
+    device.check()
+}
+
+fn threads(machine: &Machine) -> Result<usize, Failure> {
+    match machine.threads {
+        Some(threads) => Ok(threads),
+        None => Ok(from_environment("PZ_THREADS", args::threads)?.unwrap_or(0)),
+    }
+}
+
+/// Number of threads that `0` stands for.
+pub fn all_cores() -> usize {
+    thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// Says, if asked to, on what the work is done.
+fn say_engine(threads: usize, session: &Session) {
+    let threads = if threads == 0 { all_cores() } else { threads };
+    let plural = if threads == 1 { "" } else { "s" };
+    session
+        .say(format_args!("using the CPU, {threads} thread{plural} (no GPU engine in this build)"));
+}
+
+/// What the library needs to know to compress.
+pub fn encode(
+    encoding: &Encoding,
+    machine: &Machine,
+    session: &Session,
+) -> Result<Options, Failure> {
+    check_device(machine.device, machine.gpu_memory)?;
+    let level = match encoding.levels.0.last() {
+        Some(&level) => level,
+        None => default_level()?,
+    };
+    let threads = threads(machine)?;
+    let options = encode_with(encoding, level, threads, machine.memory)?;
+    say_engine(threads, session);
+    Ok(options)
+}
+
+/// What the library needs to know to compress at one level.
+pub fn encode_with(
+    encoding: &Encoding,
+    level: Level,
+    threads: usize,
+    memory: Option<Size>,
+) -> Result<Options, Failure> {
+    let mut options = Options::new().level(level).threads(threads);
+    if let Some(pipeline) = encoding.pipeline {
+        options = options.pipeline(pipeline);
+    }
+    if let Some(Size(bytes)) = encoding.block_size {
+        options = options.block_size(bytes);
+    }
+    if let Some(Size(bytes)) = memory {
+        options = options.memory(bytes);
+    }
+    options.chosen_block_size()?;
+    Ok(options)
+}
+
+/// What a decoder may spend.
+pub struct DecodeSettings {
+    /// For our own format.
+    pub options: DecodeOptions,
+    /// For the others: most memory to take, in bytes.
+    pub memory: u64,
+}
+
+/// Memory that decompression keeps under unless told otherwise; the library's own default.
+const DECODE_MEMORY: u64 = 1 << 30;
+
+/// What the library needs to know to decompress.
+pub fn decode(machine: &Machine, session: &Session) -> Result<DecodeSettings, Failure> {
+    check_device(machine.device, machine.gpu_memory)?;
+    let threads = threads(machine)?;
+    say_engine(threads, session);
+    let memory = machine.memory.map_or(DECODE_MEMORY, |Size(bytes)| bytes);
+    let options = DecodeOptions::new().threads(threads).max_memory(memory);
+    Ok(DecodeSettings { options, memory })
+}

@@ -1,0 +1,251 @@
+//! The file that is read.
+
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use same_file::Handle;
+
+use crate::failure::{Failure, show};
+use crate::progress::Progress;
+
+/// What the user names as an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Standard input.
+    Stdin,
+    /// A file.
+    Path(PathBuf),
+}
+
+impl Input {
+    /// A name on the command line; `-` is standard input.
+    pub fn named(path: PathBuf) -> Self {
+        if path.as_os_str() == "-" { Input::Stdin } else { Input::Path(path) }
+    }
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::Stdin => f.write_str("standard input"),
+            Input::Path(path) => f.write_str(&show(path)),
+        }
+    }
+}
+
+/// Which inputs are acceptable.
+#[derive(Clone, Copy, Debug)]
+pub struct Permit {
+    /// Symbolic links are followed.
+    pub links: bool,
+    /// Pipes and devices are read.
+    pub special: bool,
+    /// A terminal is read.
+    pub terminal: bool,
+}
+
+impl Permit {
+    /// For commands that read and replace nothing.
+    pub const READ: Permit = Permit { links: true, special: true, terminal: false };
+}
+
+/// An open input.
+///
+/// Reads go straight to the file: whoever reads brings large buffers.
+pub struct Source {
+    file: File,
+    input: Input,
+    /// The file as it was when it was opened; only of regular files.
+    before: Option<Metadata>,
+    /// First bytes, read ahead of time to recognise the format.
+    head: Vec<u8>,
+    head_position: usize,
+    read: u64,
+    failed: bool,
+    progress: Progress,
+}
+
+impl Source {
+    /// Opens an input, or says why it will not be read.
+    pub fn open(input: &Input, permit: Permit) -> Result<Self, Failure> {
+        let file = match input {
+            Input::Stdin => {
+                let stdin = io::stdin();
+                if !permit.terminal && stdin.is_terminal() {
+                    return Err(Failure::environment(
+                        "is a terminal: compressed data was expected",
+                    ));
+                }
+                stdin_file()?
+            }
+            Input::Path(path) => {
+                check_kind(path, permit)?;
+                File::open(path)?
+            }
+        };
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(directory());
+        }
+        widen_pipe(&file, &metadata);
+        // Standard input may have been read in part: what is left of it is a stream.
+        let regular = metadata.is_file() && (&file).stream_position()? == 0;
+        Ok(Source {
+            file,
+            input: input.clone(),
+            before: regular.then_some(metadata),
+            head: Vec::new(),
+            head_position: 0,
+            read: 0,
+            failed: false,
+            progress: Progress::silent(),
+        })
+    }
+
+    /// Mode, times and owner, if it is a regular file.
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.before.as_ref()
+    }
+
+    /// Its length in bytes, if it can be known beforehand. Files of the kernel say 0 whatever they hold.
+    pub fn len(&self) -> Option<u64> {
+        self.before.as_ref().map(Metadata::len).filter(|&len| len > 0)
+    }
+
+    /// Whether it is a regular file, which can be read in any order.
+    pub fn is_seekable(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Its identity, to be compared with an output's.
+    pub fn handle(&self) -> io::Result<Handle> {
+        Handle::from_file(self.file.try_clone()?)
+    }
+
+    /// Reports what is read from now on.
+    pub fn set_progress(&mut self, progress: Progress) {
+        self.progress = progress;
+    }
+
+    /// The first bytes, which will be read again.
+    pub fn peek(&mut self, len: usize) -> io::Result<&[u8]> {
+        let have = self.head.len();
+        if have < len {
+            let missing = (len - have) as u64;
+            (&mut self.file).take(missing).read_to_end(&mut self.head)?;
+        }
+        Ok(&self.head)
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.read
+    }
+
+    /// Whether the system, and not the contents, was the reason of an error.
+    pub fn failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Whether somebody wrote to the file since it was opened.
+    pub fn changed(&self) -> bool {
+        let Some(before) = &self.before else { return false };
+        let Ok(now) = self.file.metadata() else { return true };
+        let modified = |metadata: &Metadata| metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        now.len() != before.len() || modified(&now) != modified(before)
+    }
+
+    /// Removes the file, unless its name has come to mean another one.
+    pub fn remove(self) -> Result<(), Failure> {
+        let Input::Path(path) = &self.input else { return Ok(()) };
+        if Handle::from_path(path)? != self.handle()? {
+            return Err(Failure::environment("was replaced by another file: not removed"));
+        }
+        fs::remove_file(path)?;
+        Ok(())
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let ahead = &self.head[self.head_position..];
+        let count = if ahead.is_empty() {
+            let result = self.file.read(buffer);
+            self.failed |= matches!(&result, Err(e) if e.kind() != io::ErrorKind::Interrupted);
+            result?
+        } else {
+            let count = ahead.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&ahead[..count]);
+            self.head_position += count;
+            count
+        };
+        self.read += count as u64;
+        self.progress.read(count);
+        Ok(count)
+    }
+}
+
+impl Seek for Source {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        let position = match position {
+            // The file is ahead of the reader by what is left of the head.
+            SeekFrom::Current(offset) => {
+                let ahead = self.head.len() - self.head_position;
+                SeekFrom::Current(offset.saturating_sub_unsigned(ahead as u64))
+            }
+            other => other,
+        };
+        self.head_position = self.head.len();
+        let result = self.file.seek(position);
+        self.failed |= result.is_err();
+        result
+    }
+}
+
+fn directory() -> Failure {
+    Failure::environment("is a directory; -r goes through it")
+}
+
+fn check_kind(path: &Path, permit: Permit) -> Result<(), Failure> {
+    if !permit.links && fs::symlink_metadata(path)?.is_symlink() {
+        return Err(Failure::environment("is a symbolic link; -f follows it"));
+    }
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
+        Err(directory())
+    } else if !metadata.is_file() && !permit.special {
+        Err(Failure::environment("is not a regular file; -c reads it"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Standard input without the buffer that the standard library puts before it.
+fn stdin_file() -> io::Result<File> {
+    #[cfg(unix)]
+    use std::os::fd::AsFd;
+    #[cfg(windows)]
+    use std::os::windows::io::AsHandle;
+    #[cfg(unix)]
+    let owned = io::stdin().as_fd().try_clone_to_owned()?;
+    #[cfg(windows)]
+    let owned = io::stdin().as_handle().try_clone_to_owned()?;
+    Ok(File::from(owned))
+}
+
+/// Lets a pipe hold a whole large read: on Linux it holds 64 KiB otherwise, and each refill is a switch of processes.
+pub fn widen_pipe(file: &File, metadata: &Metadata) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if metadata.file_type().is_fifo() {
+            // A wish: the system may have a lower limit.
+            let _ = rustix::pipe::fcntl_setpipe_size(file, 1 << 20);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, metadata);
+}
