@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::pipeline::Pipeline;
+use crate::format::Pipeline;
 
 /// Where in a compressed file something was found.
 ///
@@ -79,13 +79,17 @@ pub enum Error {
         limit: u64,
     },
     /// The work cannot be done in the memory that [`Options::memory`](crate::Options::memory) or
-    /// [`DecodeOptions::max_memory`](crate::DecodeOptions::max_memory) permits, not even one block at a time, or the
-    /// system has not got it.
+    /// [`DecodeOptions::max_memory`](crate::DecodeOptions::max_memory) permits, not even one block at a time.
     LimitMemory {
         /// Bytes that one block at a time needs.
         needed: u64,
         /// The limit in bytes.
         limit: u64,
+    },
+    /// The system refused memory.
+    OutOfMemory {
+        /// Bytes asked for.
+        needed: u64,
     },
     /// A level outside of 1 to 9.
     InvalidLevel {
@@ -158,6 +162,7 @@ impl Error {
             Self::Io(_)
             | Self::LimitOutput { .. }
             | Self::LimitMemory { .. }
+            | Self::OutOfMemory { .. }
             | Self::InvalidLevel { .. }
             | Self::InvalidPipeline { .. }
             | Self::InvalidBlockSize { .. }
@@ -194,6 +199,9 @@ impl fmt::Display for Error {
             }
             Self::LimitMemory { needed, limit } => {
                 write!(f, "needs {needed} bytes of memory, more than the limit of {limit} bytes")
+            }
+            Self::OutOfMemory { needed } => {
+                write!(f, "the system refused {needed} bytes of memory")
             }
             Self::InvalidLevel { level } => write!(f, "level {level} is not between 1 and 9"),
             Self::InvalidPipeline { name } => {
@@ -248,7 +256,7 @@ impl From<Error> for io::Error {
                 io::ErrorKind::InvalidData
             }
             Error::Unsupported { .. } => io::ErrorKind::Unsupported,
-            Error::LimitMemory { .. } => io::ErrorKind::OutOfMemory,
+            Error::LimitMemory { .. } | Error::OutOfMemory { .. } => io::ErrorKind::OutOfMemory,
             Error::LimitOutput { .. } => io::ErrorKind::QuotaExceeded,
             Error::InvalidLevel { .. }
             | Error::InvalidPipeline { .. }

@@ -8,8 +8,8 @@ mod pipeline;
 mod stream;
 
 pub use error::{Error, ErrorClass, Place};
-pub use format::Method;
-pub use pipeline::{DecodeOptions, Level, Options, Pipeline};
+pub use format::{Method, Pipeline};
+pub use pipeline::{DecodeOptions, Level, Options};
 pub use stream::{
     BlockInfo, Decoder, Encoder, FrameInfo, Piece, Recovery, RecoveryReport, SeekableReader,
     compress, decompress, list, recover,

@@ -1,33 +1,34 @@
-//! What is on disk.
+#![doc = include_str!("FORMAT.md")]
 
-/// How one block is coded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Method {
-    /// The contents as they are.
-    Store,
-    /// One byte, repeated.
-    Fill,
-    /// LZ77 and entropy coding.
-    Lz77,
-    /// Burrows-Wheeler transform and its second stage.
-    Bwt,
-}
+mod block_header;
+mod fault;
+mod footer;
+mod frame_header;
+mod index;
+mod kinds;
 
-impl Method {
-    /// The name in listings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::Fill => "fill",
-            Self::Lz77 => "lz77",
-            Self::Bwt => "bwt",
-        }
-    }
-}
+use std::io::{self, Read};
 
-impl std::fmt::Display for Method {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
+pub(crate) use block_header::{BlockHeader, CODED_LEN, Next, read_next};
+pub(crate) use fault::Fault;
+pub(crate) use footer::{Footer, LEN as FOOTER_LEN};
+pub(crate) use frame_header::{FrameHeader, MIN_LEN as MIN_FRAME_HEADER_LEN};
+pub(crate) use index::{Index, IndexChecker, IndexWriter};
+pub use kinds::{Method, Pipeline};
+
+/// First bytes of every frame: a byte that is not text, the name, and line ends that a text-mode transfer spoils.
+pub(crate) const MAGIC: [u8; 8] = [0x89, b'P', b'Z', b'F', 0x0D, 0x0A, 0x1A, 0x0A];
+/// Version of the format that is written and read.
+pub(crate) const VERSION: u8 = 1;
+/// First bytes of every block.
+pub(crate) const BLOCK_MARKER: [u8; 2] = [0xB7, 0x42];
+/// First bytes of every index.
+pub(crate) const INDEX_MARKER: [u8; 2] = [0xB7, 0x49];
+/// Blocks that a frame may hold, so that its index fits in 1 MiB. What is longer takes several frames.
+pub(crate) const MAX_BLOCKS: u64 = 1 << 18;
+
+fn read_array<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    reader.read_exact(&mut bytes)?;
+    Ok(bytes)
 }

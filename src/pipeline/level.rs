@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use super::Pipeline;
+use crate::codec::bwt;
+use crate::codec::lz77::{self, Search};
 use crate::error::Error;
+use crate::format::Pipeline;
 
 /// How hard to try: 1 (fastest) to 9 (smallest).
 ///
@@ -17,29 +19,63 @@ use crate::error::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
+/// What is done to each block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Recipe {
+    /// Nothing.
+    #[default]
+    Store,
+    /// [`lz77`], for the pipelines `lzh`, `lzf` and `fse`.
+    Lz77(lz77::Params),
+    /// [`bwt`].
+    Bwt(bwt::Params),
+}
+
 /// What a level fixes.
 struct Row {
     pipeline: Pipeline,
     /// Base-2 logarithm of the block size in bytes.
     block_log: u8,
+    /// What the LZ pipelines do; whether FSE may be used is the pipeline's choice.
+    lz77: lz77::Params,
+    /// What the pipeline `bwt` does.
+    bwt: bwt::Params,
 }
 
-const fn row(pipeline: Pipeline, block_log: u8) -> Row {
-    Row { pipeline, block_log }
+const fn row(pipeline: Pipeline, block_log: u8, lz77: lz77::Params) -> Row {
+    Row { pipeline, block_log, lz77, bwt: bwt::Params { segment_log: 14, start_log: 14 } }
 }
 
-/// Levels 1 to 9.
-const LEVELS: [Row; 9] = [
-    row(Pipeline::Lzh, 20),
-    row(Pipeline::Lzh, 20),
-    row(Pipeline::Lzh, 21),
-    row(Pipeline::Lzh, 22),
-    row(Pipeline::Lzf, 22),
-    row(Pipeline::Lzf, 22),
-    row(Pipeline::Lzf, 23),
-    row(Pipeline::Lzf, 24),
-    row(Pipeline::Bwt, 23),
-];
+const fn lz(search: Search, chunk_log: u8, window_log: u8, hash_log: u32) -> lz77::Params {
+    lz77::Params {
+        chunk_log,
+        window_log,
+        group_log: 0,
+        segment_log: 16,
+        hash_log,
+        skip_log: 6,
+        search,
+        fse: false,
+    }
+}
+
+/// Levels 1 to 9: pipeline, base-2 logarithm of the block size, and for LZ77 the search and the base-2 logarithms of
+/// chunk, window and hash table.
+const LEVELS: [Row; 9] = {
+    use Pipeline::{Bwt, Lzf, Lzh};
+    use Search::{Greedy, Lazy};
+    [
+        row(Lzh, 20, lz(Greedy, 18, 18, 15)),
+        row(Lzh, 20, lz(Lazy, 18, 20, 16)),
+        row(Lzh, 22, lz(Lazy, 18, 22, 17)),
+        row(Lzh, 22, lz(Lazy, 18, 22, 17)),
+        row(Lzf, 22, lz(Lazy, 18, 22, 17)),
+        row(Lzf, 22, lz(Lazy, 18, 22, 17)),
+        row(Lzf, 23, lz(Lazy, 18, 23, 17)),
+        row(Lzf, 24, lz(Lazy, 18, 24, 17)),
+        row(Bwt, 23, lz(Lazy, 18, 24, 17)),
+    ]
+};
 
 impl Level {
     /// The smallest level, the fastest.
@@ -78,6 +114,17 @@ impl Level {
     /// The block size in bytes that it uses unless another is chosen.
     pub fn block_size(self) -> u64 {
         1 << self.row().block_log
+    }
+
+    /// What `pipeline` does to each block at this level.
+    pub(crate) fn recipe(self, pipeline: Pipeline) -> Recipe {
+        let Row { lz77, bwt, .. } = *self.row();
+        match pipeline {
+            Pipeline::Store => Recipe::Store,
+            Pipeline::Lzh => Recipe::Lz77(lz77::Params { fse: false, ..lz77 }),
+            Pipeline::Lzf | Pipeline::Fse => Recipe::Lz77(lz77::Params { fse: true, ..lz77 }),
+            Pipeline::Bwt => Recipe::Bwt(bwt),
+        }
     }
 
     fn row(self) -> &'static Row {

@@ -1,7 +1,8 @@
 //! What a caller may choose.
 
-use super::{Level, Pipeline};
+use super::Level;
 use crate::error::Error;
+use crate::format::Pipeline;
 
 /// Host memory that compression keeps under unless told otherwise: 2 GiB.
 const DEFAULT_ENCODE_MEMORY: u64 = 2 << 30;

@@ -1,66 +1,288 @@
 //! Decompression of a stream.
-use std::io::{self, BufRead, Read, Write};
 
-use crate::DecodeOptions;
-use crate::error::{Error, Place};
+use std::io::{self, BufRead, Read, Write};
+use std::sync::Arc;
+
+use super::frame_reader::{Event, FrameReader};
+use super::tasks::DecodeTask;
+use crate::error::Error;
+use crate::format::{FrameHeader, Method};
+use crate::pipeline::DecodeOptions;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::memory::{Cost, Share};
+use crate::pipeline::scheduler::Scheduler;
 
 /// Decompresses the frames that it reads from `R`, to the end of the input.
+///
+/// It reads ahead, and blocks are decoded by as many threads as the options say while the calling thread reads and
+/// uses what is finished. Everything is checked: each block before its contents are given, index, footer and length
+/// at the end of each frame. So contents are to be trusted only when the end has been reached without an error.
+/// Errors of `Read` wrap an [`Error`].
+///
+/// ```
+/// use std::io::Read;
+/// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+/// let mut decoder = pz::Decoder::new(&compressed[..], &pz::DecodeOptions::new())?;
+/// let mut text = String::new();
+/// decoder.read_to_string(&mut text)?;
+/// assert_eq!(text, "some contents");
+/// # Ok::<(), pz::Error>(())
+/// ```
 pub struct Decoder<R: Read> {
-    inner: R,
+    frames: FrameReader<R>,
+    options: DecodeOptions,
+    engine: Arc<dyn Engine>,
+    /// Header of the frame being read, and what its blocks' decoding is given.
+    header: FrameHeader,
+    cost: Cost,
+    share: Share,
+    scheduler: Option<Scheduler<DecodeTask>>,
+    /// A frame that waits until no block of the one before is in flight, because its blocks need other memory.
+    waiting: Option<FrameHeader>,
+    /// The block being given, and how much of it has been.
+    current: Option<DecodeTask>,
+    given: usize,
+    idle: Vec<DecodeTask>,
+    /// Contents of all blocks read so far.
+    promised: u64,
+    bytes_out: u64,
+    input: Input,
+}
+
+/// How far the input is.
+enum Input {
+    Open,
+    Ended,
+    /// It cannot be read on; the error is given when what came before has been.
+    Failed(Option<Error>),
 }
 
 impl<R: Read> Decoder<R> {
     /// Reads and checks the first frame's header.
-    pub fn new(inner: R, options: &DecodeOptions) -> Result<Self, Error> {
-        let _ = options;
-        Ok(Self { inner })
+    ///
+    /// # Errors
+    /// Those of reading; [`Error::NotPz`] and its like if there is no such header; [`Error::LimitMemory`] if the
+    /// frame's blocks need more than the options permit.
+    pub fn new(reader: R, options: &DecodeOptions) -> Result<Self, Error> {
+        let mut frames = FrameReader::new(reader);
+        let Event::Frame(header) = frames.next()? else {
+            return Err(Error::Internal { what: "a file does not begin with a frame" });
+        };
+        let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+        let cost = Cost::of_decoding(&*engine, &header);
+        let share = cost.share(options.threads, options.max_memory)?;
+        let mut decoder = Self {
+            frames,
+            options: options.clone(),
+            engine,
+            header,
+            cost,
+            share,
+            scheduler: None,
+            waiting: None,
+            current: None,
+            given: 0,
+            idle: Vec::new(),
+            promised: 0,
+            bytes_out: 0,
+            input: Input::Open,
+        };
+        decoder.begin(header)?;
+        Ok(decoder)
     }
 
-    /// Writes all that is left to `writer`, straight from the block buffers; gives the bytes written.
+    /// Writes all that is left to `writer`, straight from the buffers into which it was decoded; gives the number of
+    /// bytes.
+    ///
+    /// # Errors
+    /// Those of decoding and writing.
+    ///
+    /// ```
+    /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+    /// let mut contents = Vec::new();
+    /// let mut decoder = pz::Decoder::new(&compressed[..], &pz::DecodeOptions::new())?;
+    /// assert_eq!(decoder.copy_to(&mut contents)?, 13);
+    /// assert_eq!(contents, b"some contents");
+    /// # Ok::<(), pz::Error>(())
+    /// ```
     pub fn copy_to(&mut self, writer: &mut (impl Write + ?Sized)) -> Result<u64, Error> {
-        let _ = writer;
-        Err(Error::Unsupported { what: "everything", place: Place::default() })
+        self.for_each_part(|part| Ok(writer.write_all(part)?))
     }
 
-    /// Decodes and checks all that is left and keeps none of it; gives the length of the contents in bytes.
+    /// Decodes and checks all that is left and keeps none of it; gives the number of bytes.
+    ///
+    /// # Errors
+    /// Those of decoding.
+    ///
+    /// ```
+    /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+    /// let mut decoder = pz::Decoder::new(&compressed[..], &pz::DecodeOptions::new())?;
+    /// assert_eq!(decoder.verify()?, 13);
+    /// # Ok::<(), pz::Error>(())
+    /// ```
     pub fn verify(&mut self) -> Result<u64, Error> {
-        Err(Error::Unsupported { what: "everything", place: Place::default() })
+        self.for_each_part(|_| Ok(()))
     }
 
     /// Compressed bytes read so far.
     pub fn bytes_in(&self) -> u64 {
-        0
+        self.frames.position()
     }
 
     /// Bytes of contents given so far.
     pub fn bytes_out(&self) -> u64 {
-        0
+        self.bytes_out
     }
 
-    /// The length of the present frame's contents, if its header records it.
+    /// The length in bytes of the contents of the frame being read, if its header records it.
     pub fn content_size(&self) -> Option<u64> {
-        None
+        self.header.content_size
     }
 
-    /// Gives back the reader.
+    /// Gives back the reader, which may have been read ahead of what was given.
     pub fn into_inner(self) -> R {
-        self.inner
+        self.frames.into_inner()
+    }
+
+    /// Hands each part of what is left to `sink`, in order.
+    fn for_each_part(
+        &mut self,
+        mut sink: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        let mut total = 0;
+        while let Some(part) = self.part()? {
+            sink(part)?;
+            let n = part.len();
+            total += n as u64;
+            self.advance(n);
+        }
+        Ok(total)
+    }
+
+    /// What has been decoded and not been given; `None` at the end.
+    fn part(&mut self) -> Result<Option<&[u8]>, Error> {
+        if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
+            self.idle.extend(self.current.take());
+            self.current = self.next_block()?;
+            self.given = 0;
+        }
+        Ok(self.current.as_ref().map(|task| &task.contents[self.given..]))
+    }
+
+    fn advance(&mut self, n: usize) {
+        self.given += n;
+        self.bytes_out += n as u64;
+    }
+
+    /// The next decoded block; `None` at the end.
+    fn next_block(&mut self) -> Result<Option<DecodeTask>, Error> {
+        self.read_ahead();
+        match self.scheduler.as_mut().and_then(Scheduler::next) {
+            Some(mut task) => match task.finish() {
+                Ok(()) => Ok(Some(task)),
+                Err(error) => {
+                    // Nothing after it is given.
+                    self.scheduler = None;
+                    self.input = Input::Failed(None);
+                    Err(error)
+                }
+            },
+            None => match &mut self.input {
+                Input::Failed(error) => {
+                    let again = || Error::Io(io::Error::other("decoding has failed before"));
+                    Err(error.take().unwrap_or_else(again))
+                }
+                Input::Open | Input::Ended => Ok(None),
+            },
+        }
+    }
+
+    /// Reads blocks until as many are in flight as may be.
+    fn read_ahead(&mut self) {
+        while matches!(self.input, Input::Open) {
+            let in_flight = self.scheduler.as_ref().map_or(0, Scheduler::in_flight);
+            if in_flight >= self.share.in_flight || (self.waiting.is_some() && in_flight > 0) {
+                return;
+            }
+            if let Err(error) = self.read_one() {
+                self.input = Input::Failed(Some(error));
+            }
+        }
+    }
+
+    fn read_one(&mut self) -> Result<(), Error> {
+        if let Some(header) = self.waiting.take() {
+            self.cost = Cost::of_decoding(&*self.engine, &header);
+            self.share = self.cost.share(self.options.threads, self.options.max_memory)?;
+            self.scheduler = None;
+            self.idle.clear();
+            return self.begin(header);
+        }
+        match self.frames.next()? {
+            Event::Frame(header) => {
+                if Cost::of_decoding(&*self.engine, &header) == self.cost {
+                    self.begin(header)?;
+                } else {
+                    self.waiting = Some(header);
+                }
+            }
+            Event::Block(header, place) => {
+                self.promise(u64::from(header.content_len))?;
+                self.promised += u64::from(header.content_len);
+                let mut task = self.idle.pop().unwrap_or_default();
+                task.set_block(header, place);
+                let buffer = match header.method {
+                    Method::Store => &mut task.contents,
+                    _ => &mut task.payload,
+                };
+                self.frames.payload(&header, place, buffer)?;
+                let workers = self.share.workers;
+                self.scheduler
+                    .get_or_insert_with(|| Scheduler::new(Arc::clone(&self.engine), workers))
+                    .submit(task);
+            }
+            Event::FrameEnd => {}
+            Event::End => self.input = Input::Ended,
+        }
+        Ok(())
+    }
+
+    /// Takes note of a frame whose blocks are next.
+    fn begin(&mut self, header: FrameHeader) -> Result<(), Error> {
+        self.header = header;
+        self.promise(header.content_size.unwrap_or(0))
+    }
+
+    /// Refuses `more` bytes of contents if they are too many.
+    fn promise(&self, more: u64) -> Result<(), Error> {
+        let limit = self.options.max_output;
+        match self.promised.checked_add(more) {
+            Some(total) if total <= limit => Ok(()),
+            _ => Err(Error::LimitOutput { limit }),
+        }
     }
 }
 
 impl<R: Read> Read for Decoder<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let _ = buf;
-        Err(io::ErrorKind::Unsupported.into())
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let Some(part) = self.part()? else { return Ok(0) };
+        let n = part.len().min(buf.len());
+        buf[..n].copy_from_slice(&part[..n]);
+        self.advance(n);
+        Ok(n)
     }
 }
 
 impl<R: Read> BufRead for Decoder<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        Err(io::ErrorKind::Unsupported.into())
+        Ok(self.part()?.unwrap_or_default())
     }
 
     fn consume(&mut self, amount: usize) {
-        let _ = amount;
+        self.advance(amount);
     }
 }

@@ -1,55 +1,260 @@
 //! Compression of a stream.
+
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
-use crate::Options;
-use crate::error::{Error, Place};
+use super::frame_writer::FrameWriter;
+use super::tasks::EncodeTask;
+use crate::error::Error;
+use crate::format::FrameHeader;
+use crate::pipeline::Options;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::level::Recipe;
+use crate::pipeline::memory::{Cost, Share};
+use crate::pipeline::scheduler::{Scheduler, Task};
 
-/// Compresses what is written to it into one frame on `W`.
+/// Compresses what is written to it onto `W`.
+///
+/// Blocks are compressed by as many threads as the options say while the calling thread goes on writing. Nothing is
+/// complete before [`Encoder::finish`]: an encoder that is dropped leaves a truncated file behind. `flush` passes on
+/// the blocks that are finished; it does not cut the present one short.
+///
+/// ```
+/// use std::io::Write;
+/// let mut encoder = pz::Encoder::new(Vec::new(), &pz::Options::new())?;
+/// encoder.write_all(b"any number of times")?;
+/// let compressed = encoder.finish()?;
+/// assert_eq!(pz::decompress(&compressed, &pz::DecodeOptions::new())?, b"any number of times");
+/// # Ok::<(), pz::Error>(())
+/// ```
 pub struct Encoder<W: Write> {
-    inner: W,
+    writer: W,
+    recipe: Recipe,
+    block_size: usize,
+    share: Share,
+    engine: Arc<dyn Engine>,
+    /// Made when a second block shows that there is work for it.
+    scheduler: Option<Scheduler<EncodeTask>>,
+    frames: FrameWriter,
+    /// The block being filled, and how far it is.
+    current: Option<EncodeTask>,
+    filled: usize,
+    idle: Vec<EncodeTask>,
+    bytes_in: u64,
+    declared: Option<u64>,
+    failed: bool,
 }
 
 impl<W: Write> Encoder<W> {
-    /// Begins a frame on `inner`.
-    pub fn new(inner: W, options: &Options) -> Result<Self, Error> {
-        options.chosen_block_size()?;
-        Ok(Self { inner })
+    /// Prepares to write to `writer`; nothing is written yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidBlockSize`], or [`Error::LimitMemory`] if one block at a time takes more than the options
+    /// permit.
+    pub fn new(writer: W, options: &Options) -> Result<Self, Error> {
+        let plan = Plan::new(options)?;
+        Ok(Self {
+            writer,
+            recipe: plan.recipe,
+            block_size: plan.header.block_size(),
+            share: plan.share,
+            engine: plan.engine,
+            scheduler: None,
+            frames: FrameWriter::new(plan.header),
+            current: None,
+            filled: 0,
+            idle: Vec::new(),
+            bytes_in: 0,
+            declared: options.content_size,
+            failed: false,
+        })
     }
 
-    /// Compresses all of `reader`, reading straight into block buffers; gives the bytes read.
+    /// Compresses all of `reader`, read straight into the blocks' buffers; gives the number of bytes.
+    ///
+    /// # Errors
+    /// Those of reading and writing, and [`Error::Changed`] if more comes than was declared.
+    ///
+    /// ```
+    /// let mut encoder = pz::Encoder::new(Vec::new(), &pz::Options::new())?;
+    /// assert_eq!(encoder.read_from(&mut &b"everything"[..])?, 10);
+    /// # encoder.finish()?;
+    /// # Ok::<(), pz::Error>(())
+    /// ```
     pub fn read_from(&mut self, reader: &mut (impl Read + ?Sized)) -> Result<u64, Error> {
-        let _ = reader;
-        Err(Error::Unsupported { what: "everything", place: Place::default() })
+        let mut total = 0;
+        loop {
+            self.room()?;
+            let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
+            let from = self.filled;
+            self.filled = task.contents.fill_from(reader, from)?;
+            let n = (self.filled - from) as u64;
+            total += n;
+            self.count_in(n)?;
+            if self.filled < self.block_size {
+                return Ok(total);
+            }
+        }
     }
 
     /// Compresses what is left, writes index and footer, flushes, and gives back the writer.
-    pub fn finish(self) -> Result<W, Error> {
-        Ok(self.inner)
+    ///
+    /// # Errors
+    /// Those of writing, and [`Error::Changed`] if less came than was declared.
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.check_failed()?;
+        if let Some(declared) = self.declared
+            && declared != self.bytes_in
+        {
+            return Err(Error::Changed { declared, seen: self.bytes_in });
+        }
+        if let Some(mut task) = self.current.take()
+            && self.filled > 0
+        {
+            task.contents.truncate(self.filled);
+            match &mut self.scheduler {
+                Some(scheduler) => scheduler.submit(task),
+                None => {
+                    EncodeTask::run(std::slice::from_mut(&mut task), &*self.engine);
+                    self.emit(task)?;
+                }
+            }
+        }
+        while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
+            self.emit(task)?;
+        }
+        self.frames.finish(&mut self.writer)?;
+        self.writer.flush()?;
+        Ok(self.writer)
     }
 
     /// Bytes of contents taken so far.
     pub fn bytes_in(&self) -> u64 {
-        0
+        self.bytes_in
     }
 
     /// Compressed bytes given to the writer so far.
     pub fn bytes_out(&self) -> u64 {
-        0
+        self.frames.written()
     }
 
     /// The writer.
     pub fn get_ref(&self) -> &W {
-        &self.inner
+        &self.writer
+    }
+
+    /// Makes sure that `current` has room for a byte.
+    fn room(&mut self) -> Result<(), Error> {
+        self.check_failed()?;
+        if self.filled == self.block_size
+            && let Some(task) = self.current.take()
+        {
+            self.submit(task)?;
+        }
+        if self.current.is_none() {
+            let mut task = self.idle.pop().unwrap_or_default();
+            task.recipe = self.recipe;
+            task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
+            self.current = Some(task);
+            self.filled = 0;
+        }
+        Ok(())
+    }
+
+    /// Hands a block to the workers, and what they have finished to the writer.
+    fn submit(&mut self, task: EncodeTask) -> Result<(), Error> {
+        let scheduler = self
+            .scheduler
+            .get_or_insert_with(|| Scheduler::new(Arc::clone(&self.engine), self.share.workers));
+        scheduler.submit(task);
+        while let Some(scheduler) = &mut self.scheduler {
+            // The block that is filled next is in flight too.
+            let full = scheduler.in_flight() >= self.share.in_flight;
+            let finished = if full { scheduler.next() } else { scheduler.try_next() };
+            match finished {
+                Some(task) => self.emit(task)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn emit(&mut self, task: EncodeTask) -> Result<(), Error> {
+        let written = task.coded().and_then(|coded| {
+            self.frames.block(&mut self.writer, coded, &task.contents, &task.payload)
+        });
+        self.idle.push(task);
+        self.failed |= written.is_err();
+        written
+    }
+
+    fn count_in(&mut self, n: u64) -> Result<(), Error> {
+        self.bytes_in += n;
+        match self.declared {
+            Some(declared) if self.bytes_in > declared => {
+                self.failed = true;
+                Err(Error::Changed { declared, seen: self.bytes_in })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_failed(&self) -> Result<(), Error> {
+        match self.failed {
+            true => Err(Error::Io(io::Error::other("the output is not whole: writing it failed"))),
+            false => Ok(()),
+        }
     }
 }
 
+const NO_BLOCK: Error = Error::Internal { what: "there is no block to fill" };
+
 impl<W: Write> Write for Encoder<W> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let _ = buf;
-        Err(io::ErrorKind::Unsupported.into())
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.room()?;
+        let Some(task) = &mut self.current else { return Err(NO_BLOCK.into()) };
+        let n = buf.len().min(self.block_size - self.filled);
+        task.contents[self.filled..self.filled + n].copy_from_slice(&buf[..n]);
+        self.filled += n;
+        self.count_in(n as u64)?;
+        Ok(n)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        self.check_failed()?;
+        while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
+            self.emit(task)?;
+        }
+        self.writer.flush()
+    }
+}
+
+/// What the options lead to.
+pub(crate) struct Plan {
+    pub(crate) header: FrameHeader,
+    pub(crate) recipe: Recipe,
+    pub(crate) share: Share,
+    pub(crate) engine: Arc<dyn Engine>,
+}
+
+impl Plan {
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+        let pipeline = options.chosen_pipeline();
+        let block_size = options.chosen_block_size()?;
+        let header = FrameHeader {
+            pipeline,
+            block_log: block_size.trailing_zeros() as u8,
+            level: options.level.get(),
+            content_size: options.content_size,
+        };
+        let recipe = options.level.recipe(pipeline);
+        let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+        let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
+        let share = cost.share(options.threads, options.memory)?;
+        Ok(Self { header, recipe, share, engine })
     }
 }

@@ -1,9 +1,13 @@
 //! What a file of frames holds, without decoding it.
-use std::io::{Read, Seek};
 
+use std::io::{Read, Seek, SeekFrom};
+
+use super::directory::{FrameEntry, read_directory};
 use crate::error::{Error, Place};
-use crate::format::Method;
-use crate::pipeline::{Level, Pipeline};
+use crate::format::{BlockHeader, CODED_LEN, Fault, Method, Pipeline, VERSION};
+use crate::pipeline::Level;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::memory::Cost;
 
 /// One frame of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,10 +61,83 @@ pub struct BlockInfo {
     pub content_checksum: u32,
 }
 
-/// Lists the frames of a file; with `blocks`, the blocks of each too (one short read each).
+/// Lists the frames of a file; with `blocks`, the blocks of each too, at one short read for each.
 ///
 /// Headers, indices and footers are checked, contents are not.
+///
+/// # Errors
+/// Those of reading, and the first fault of the file, with its place.
+///
+/// ```
+/// use std::io::Cursor;
+/// let compressed = pz::compress(&[1; 3_000_000], &pz::Options::new().block_size(1 << 20))?;
+/// let frames = pz::list(&mut Cursor::new(&compressed), true)?;
+/// assert_eq!(frames.len(), 1);
+/// assert_eq!(frames[0].content_size, 3_000_000);
+/// assert_eq!(frames[0].blocks.len(), 3);
+/// assert_eq!(frames[0].blocks[1].content_offset, 1 << 20);
+/// # Ok::<(), pz::Error>(())
+/// ```
 pub fn list(reader: &mut (impl Read + Seek), blocks: bool) -> Result<Vec<FrameInfo>, Error> {
-    let _ = (reader, blocks);
-    Err(Error::Unsupported { what: "everything", place: Place::default() })
+    let engine = CpuEngine::new();
+    let mut infos = Vec::new();
+    for (number, frame) in (0..).zip(read_directory(reader, u64::MAX)?) {
+        infos.push(FrameInfo {
+            number,
+            offset: frame.offset,
+            compressed_size: frame.footer.frame_len,
+            content_size: frame.footer.content_size,
+            version: VERSION,
+            pipeline: frame.header.pipeline,
+            level: Level::new(frame.header.level.into()).ok(),
+            block_size: frame.header.block_size() as u64,
+            block_count: frame.block_count(),
+            decode_memory: Cost::of_decoding(&engine, &frame.header).least(),
+            size_in_header: frame.header.content_size.is_some(),
+            blocks: if blocks { list_blocks(reader, number, &frame)? } else { Vec::new() },
+        });
+    }
+    Ok(infos)
+}
+
+fn list_blocks(
+    reader: &mut (impl Read + Seek),
+    frame_number: u64,
+    frame: &FrameEntry,
+) -> Result<Vec<BlockInfo>, Error> {
+    let at = |offset| Place::new(frame_number, offset);
+    let index = frame.index(reader).map_err(|fault| fault.at(at(frame.offset)))?;
+    let mut infos = Vec::new();
+    for number in 0..index.block_count() {
+        let Some(range) = index.block(number) else { break };
+        let offset = frame.offset + range.start;
+        let place = at(offset).in_block(number);
+        let content_offset = number << frame.header.block_log;
+        let header = read_header(reader, offset, range.end - range.start)
+            .and_then(|header| frame.check_block(&header, number, &range).map(|()| header))
+            .map_err(|fault| fault.at(place))?;
+        infos.push(BlockInfo {
+            number,
+            method: header.method,
+            offset,
+            compressed_size: range.end - range.start,
+            content_offset,
+            content_size: header.content_len.into(),
+            payload_checksum: header.payload_crc,
+            content_checksum: header.content_crc,
+        });
+    }
+    Ok(infos)
+}
+
+fn read_header(
+    reader: &mut (impl Read + Seek),
+    offset: u64,
+    len: u64,
+) -> Result<BlockHeader, Fault> {
+    let mut bytes = [0; CODED_LEN];
+    let bytes = &mut bytes[..len.min(CODED_LEN as u64) as usize];
+    reader.seek(SeekFrom::Start(offset))?;
+    reader.read_exact(bytes)?;
+    BlockHeader::parse(bytes)
 }

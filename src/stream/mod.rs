@@ -1,11 +1,15 @@
 //! Whole inputs, streams, ranges, listing and recovery.
 
 mod decoder;
+mod directory;
 mod encoder;
+mod frame_reader;
+mod frame_writer;
 mod list;
 mod oneshot;
 mod recover;
 mod seekable;
+mod tasks;
 
 pub use decoder::Decoder;
 pub use encoder::Encoder;

@@ -1,15 +1,138 @@
 //! Whole slices at once.
-use crate::error::{Error, Place};
-use crate::{DecodeOptions, Options};
 
-/// Compresses `input` into one frame.
+use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
+
+use super::encoder::{Encoder, Plan};
+use super::frame_reader::{Event, FrameReader};
+use super::frame_writer::FrameWriter;
+use crate::error::{Error, Place};
+use crate::format::BlockHeader;
+use crate::pipeline::buffer::zeroed;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
+use crate::pipeline::memory::{Cost, payload_capacity};
+use crate::pipeline::scheduler::thread_pool;
+use crate::pipeline::{DecodeOptions, Options};
+
+/// Compresses `input`.
+///
+/// # Errors
+/// [`Error::InvalidBlockSize`]; [`Error::LimitMemory`] if one block at a time takes more than the options permit;
+/// [`Error::Changed`] if the options declare another length than that of `input`.
+///
+/// ```
+/// let input = b"to be or not to be, that is the question".repeat(100);
+/// let compressed = pz::compress(&input, &pz::Options::new())?;
+/// assert_eq!(pz::decompress(&compressed, &pz::DecodeOptions::new())?, input);
+/// # Ok::<(), pz::Error>(())
+/// ```
 pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
-    let _ = (input, options);
-    Err(Error::Unsupported { what: "everything", place: Place::default() })
+    let plan = Plan::new(options)?;
+    if let Some(declared) = options.content_size
+        && declared != input.len() as u64
+    {
+        return Err(Error::Changed { declared, seen: input.len() as u64 });
+    }
+    let block_size = plan.header.block_size();
+    if plan.share.workers > 1 && input.len() > block_size {
+        let mut encoder = Encoder::new(Vec::new(), options)?;
+        encoder.read_from(&mut &input[..])?;
+        return encoder.finish();
+    }
+    let mut out = Vec::new();
+    let mut frames = FrameWriter::new(plan.header);
+    let mut payload = Vec::with_capacity(payload_capacity(block_size.min(input.len())));
+    for contents in input.chunks(block_size) {
+        let mut job = EncodeJob { contents, payload: &mut payload, coded: None };
+        plan.engine.encode(&plan.recipe, std::slice::from_mut(&mut job));
+        let coded = job.coded.ok_or(Error::Internal { what: "a block could not be encoded" })?;
+        frames.block(&mut out, coded, contents, &payload)?;
+    }
+    frames.finish(&mut out)?;
+    Ok(out)
 }
 
 /// Decompresses `input`, which is one or more frames, one after another.
+///
+/// Headers, indices and footers of the whole input are checked before anything is allocated; then blocks are decoded
+/// in parallel, each to its place.
+///
+/// # Errors
+/// [`Error::NotPz`], [`Error::Truncated`], [`Error::Corrupt`], [`Error::Unsupported`] say what is wrong with the
+/// input and where; [`Error::LimitOutput`] and [`Error::LimitMemory`] that it asks for more than the options permit.
 pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Error> {
-    let _ = (input, options);
-    Err(Error::Unsupported { what: "everything", place: Place::default() })
+    let engine = CpuEngine::new();
+    let (blocks, workers) = survey(input, options, &engine)?;
+    let total: u64 = blocks.iter().map(|block| u64::from(block.header.content_len)).sum();
+    let len = usize::try_from(total).map_err(|_| Error::OutOfMemory { needed: total })?;
+    let mut output = zeroed(len).map_err(|fault| fault.at(Place::default()))?;
+
+    let mut rest = &mut output[..];
+    let mut jobs = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
+        rest = later;
+        let job = DecodeJob {
+            header: block.header,
+            payload: Some(block.payload),
+            contents,
+            outcome: None,
+        };
+        jobs.push((job, block.place));
+    }
+    match thread_pool(workers.min(jobs.len())) {
+        Some(pool) => pool.install(|| {
+            jobs.par_iter_mut().try_for_each(|(job, place)| decode_one(&engine, job, *place))
+        })?,
+        None => {
+            jobs.iter_mut().try_for_each(|(job, place)| decode_one(&engine, job, *place))?;
+        }
+    }
+    Ok(output)
+}
+
+/// A block of the input.
+struct Block<'a> {
+    header: BlockHeader,
+    place: Place,
+    payload: &'a [u8],
+}
+
+/// Walks all structures of `input`; gives its blocks and how many workers may decode them.
+fn survey<'a>(
+    input: &'a [u8],
+    options: &DecodeOptions,
+    engine: &dyn Engine,
+) -> Result<(Vec<Block<'a>>, usize), Error> {
+    let mut frames = FrameReader::new(input);
+    let mut blocks = Vec::new();
+    let mut total = 0_u64;
+    let mut workers = usize::MAX;
+    loop {
+        match frames.next()? {
+            Event::Frame(header) => {
+                // Contents and payloads lie in the caller's memory.
+                let cost = Cost { block: 0, ..Cost::of_decoding(engine, &header) };
+                workers = workers.min(cost.share(options.threads, options.max_memory)?.workers);
+            }
+            Event::Block(header, place) => {
+                total = total.saturating_add(u64::from(header.content_len));
+                if total > options.max_output {
+                    return Err(Error::LimitOutput { limit: options.max_output });
+                }
+                let payload = frames.payload_in_place(&header, place)?;
+                blocks.push(Block { header, place, payload });
+            }
+            Event::FrameEnd => {}
+            Event::End => return Ok((blocks, workers)),
+        }
+    }
+}
+
+fn decode_one(engine: &dyn Engine, job: &mut DecodeJob<'_>, place: Place) -> Result<(), Error> {
+    engine.decode(std::slice::from_mut(job));
+    match job.outcome.take() {
+        Some(outcome) => outcome.map_err(|fault| fault.at(place)),
+        None => Err(Error::Internal { what: "a block could not be decoded" }),
+    }
 }

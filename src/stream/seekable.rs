@@ -1,55 +1,266 @@
 //! Random access by the index.
+
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::DecodeOptions;
+use super::directory::{FrameEntry, read_directory};
+use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
+use crate::format::{BlockHeader, Fault, Index};
+use crate::pipeline::DecodeOptions;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::memory::{Cost, Share};
+use crate::pipeline::scheduler::Scheduler;
 
 /// Reads any part of the contents of a file of frames, decoding only the blocks that hold it.
+///
+/// `Read` and `Seek` work on the contents; the block that was read last is kept. [`SeekableReader::copy_range`]
+/// decodes a whole range in parallel.
+///
+/// ```
+/// use std::io::{Cursor, Read, Seek, SeekFrom};
+/// let contents: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+/// let compressed = pz::compress(&contents, &pz::Options::new().block_size(1 << 16))?;
+/// let mut reader = pz::SeekableReader::new(Cursor::new(compressed), &pz::DecodeOptions::new())?;
+/// assert_eq!(reader.len(), 4_000_000);
+/// reader.seek(SeekFrom::Start(4 * 123_456))?;
+/// let mut number = [0; 4];
+/// reader.read_exact(&mut number)?;
+/// assert_eq!(u32::from_le_bytes(number), 123_456);
+/// # Ok::<(), pz::Error>(())
+/// ```
 pub struct SeekableReader<R: Read + Seek> {
-    inner: R,
+    reader: R,
+    options: DecodeOptions,
+    engine: Arc<dyn Engine>,
+    frames: Vec<FrameEntry>,
+    len: u64,
     position: u64,
+    /// The index that was used last, with the number of its frame.
+    index: Option<(usize, Index)>,
+    /// The block that was read last: where its contents begin, and they.
+    block: Option<(u64, DecodeTask)>,
+}
+
+/// Where a byte of the contents lies.
+struct Spot {
+    frame: usize,
+    block: u64,
+    /// Where the block's contents begin in the contents of the file.
+    content_start: u64,
 }
 
 impl<R: Read + Seek> SeekableReader<R> {
-    /// Reads the footers, headers and indices of all frames.
-    pub fn new(inner: R, options: &DecodeOptions) -> Result<Self, Error> {
-        let _ = options;
-        Ok(Self { inner, position: 0 })
+    /// Reads and checks the headers, indices and footers of all frames.
+    ///
+    /// # Errors
+    /// Those of reading, the first fault of the file with its place, [`Error::LimitMemory`] if a frame's blocks need
+    /// more than the options permit, and [`Error::LimitOutput`] if the contents are longer than they permit.
+    pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
+        let frames = read_directory(&mut reader, options.max_memory)?;
+        let len = frames.last().map_or(0, |last| last.content_start + last.footer.content_size);
+        if len > options.max_output {
+            return Err(Error::LimitOutput { limit: options.max_output });
+        }
+        let seekable = Self {
+            reader,
+            options: options.clone(),
+            engine: Arc::new(CpuEngine::new()),
+            frames,
+            len,
+            position: 0,
+            index: None,
+            block: None,
+        };
+        for frame in &seekable.frames {
+            seekable.cost(frame).share(1, options.max_memory)?;
+        }
+        Ok(seekable)
     }
 
-    /// Length of the contents of all frames together, in bytes.
-    #[allow(clippy::len_without_is_empty)]
+    /// Length in bytes of the contents of all frames together.
     pub fn len(&self) -> u64 {
-        0
+        self.len
     }
 
-    /// Writes bytes `range` of the contents to `writer`, decoding blocks in parallel; gives the bytes written.
+    /// Whether there are no contents.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes bytes `range` of the contents to `writer`, decoding blocks in parallel. The position stays.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRange`] if the range does not lie within the contents, and those of decoding and writing.
+    ///
+    /// ```
+    /// let compressed = pz::compress(b"one two three", &pz::Options::new())?;
+    /// let file = std::io::Cursor::new(compressed);
+    /// let mut reader = pz::SeekableReader::new(file, &pz::DecodeOptions::new())?;
+    /// let mut word = Vec::new();
+    /// reader.copy_range(4..7, &mut word)?;
+    /// assert_eq!(word, b"two");
+    /// # Ok::<(), pz::Error>(())
+    /// ```
     pub fn copy_range(
         &mut self,
         range: Range<u64>,
         writer: &mut (impl Write + ?Sized),
-    ) -> Result<u64, Error> {
-        let _ = (range, writer);
-        Err(Error::Unsupported { what: "everything", place: Place::default() })
+    ) -> Result<(), Error> {
+        let Range { start, end } = range;
+        if start > end || end > self.len {
+            return Err(Error::InvalidRange { start, end, len: self.len });
+        }
+        // Its memory is needed for the blocks in flight.
+        self.block = None;
+        let mut share = Share { workers: 1, in_flight: 1 };
+        let mut scheduler: Option<Scheduler<DecodeTask>> = None;
+        let mut frame = None;
+        // Where the contents of each block in flight belong.
+        let mut starts = std::collections::VecDeque::new();
+        let mut idle = Vec::new();
+        let mut next = start;
+        while next < end || !starts.is_empty() {
+            let spot = if next < end { Some(self.locate(next)?) } else { None };
+            let new_frame = spot.as_ref().is_some_and(|spot| frame != Some(spot.frame));
+            if let Some(spot) = spot
+                && starts.len() < share.in_flight
+                && (!new_frame || starts.is_empty())
+            {
+                if new_frame {
+                    let cost = self.cost(&self.frames[spot.frame]);
+                    share = cost.share(self.options.threads, self.options.max_memory)?;
+                    let blocks = ((end - start) >> self.frames[spot.frame].header.block_log) + 1;
+                    let workers = share.workers.min(usize::try_from(blocks).unwrap_or(usize::MAX));
+                    scheduler = Some(Scheduler::new(Arc::clone(&self.engine), workers));
+                    idle.clear();
+                    frame = Some(spot.frame);
+                }
+                let mut task = idle.pop().unwrap_or_default();
+                let content_len = self.read_block(&spot, &mut task)?;
+                starts.push_back(spot.content_start);
+                next = spot.content_start + u64::from(content_len);
+                if let Some(scheduler) = &mut scheduler {
+                    scheduler.submit(task);
+                }
+                continue;
+            }
+            let (Some(mut task), Some(content_start)) =
+                (scheduler.as_mut().and_then(Scheduler::next), starts.pop_front())
+            else {
+                return Err(Error::Internal { what: "a block was lost" });
+            };
+            task.finish()?;
+            let part = &task.contents;
+            let from = start.saturating_sub(content_start) as usize;
+            let to = (end - content_start).min(part.len() as u64) as usize;
+            writer.write_all(&part[from..to])?;
+            idle.push(task);
+        }
+        Ok(())
     }
 
     /// Gives back the reader.
     pub fn into_inner(self) -> R {
-        self.inner
+        self.reader
+    }
+
+    fn cost(&self, frame: &FrameEntry) -> Cost {
+        let frames = 2 * (self.frames.len() * size_of::<FrameEntry>()) as u64;
+        let index = 8 * (frame.block_count() + 2) + Index::len_with_footer(frame.block_count());
+        Cost { fixed: frames + index, ..Cost::of_decoding(&*self.engine, &frame.header) }
+    }
+
+    /// Where byte `position` of the contents lies.
+    fn locate(&self, position: u64) -> Result<Spot, Error> {
+        // Frames without contents begin where the next one does: the last of those is the one.
+        let frame = self.frames.partition_point(|frame| frame.content_start <= position);
+        let Some(frame) = frame.checked_sub(1) else {
+            return Err(Error::Internal { what: "a position before the first frame" });
+        };
+        let entry = &self.frames[frame];
+        let block = (position - entry.content_start) >> entry.header.block_log;
+        let content_start = entry.content_start + (block << entry.header.block_log);
+        Ok(Spot { frame, block, content_start })
+    }
+
+    /// Reads the block at `spot` into `task`; gives the length of its contents.
+    fn read_block(&mut self, spot: &Spot, task: &mut DecodeTask) -> Result<u32, Error> {
+        let entry = self.frames[spot.frame];
+        let place = Place::new(spot.frame as u64, entry.offset);
+        if self.index.as_ref().is_none_or(|(frame, _)| *frame != spot.frame) {
+            self.index = None;
+            let index = entry.index(&mut self.reader).map_err(|fault| fault.at(place))?;
+            self.index = Some((spot.frame, index));
+        }
+        let range = self.index.as_ref().and_then(|(_, index)| index.block(spot.block));
+        let Some(range) = range else {
+            return Err(Error::Internal { what: "a block beyond the index" });
+        };
+        let offset = entry.offset + range.start;
+        let place = Place::new(spot.frame as u64, offset).in_block(spot.block);
+        // Every block takes less than its contents and a header.
+        let len = range.end - range.start;
+        if len > entry.header.block_size() as u64 + crate::format::CODED_LEN as u64 {
+            return Err(Fault::Corrupt("the block is too long").at(place));
+        }
+        self.reader.seek(SeekFrom::Start(offset))?;
+        let header = task
+            .payload
+            .read_exact(&mut self.reader, len as usize)
+            .and_then(|()| BlockHeader::parse(&task.payload))
+            .and_then(|header| entry.check_block(&header, spot.block, &range).map(|()| header))
+            .map_err(|fault| fault.at(place))?;
+        task.set_block(header, place);
+        task.payload_start = header.len();
+        Ok(header.content_len)
+    }
+
+    /// The contents from the position on to the end of its block.
+    fn part(&mut self) -> Result<&[u8], Error> {
+        if self.position >= self.len {
+            return Ok(&[]);
+        }
+        let spot = self.locate(self.position)?;
+        if self.block.as_ref().is_none_or(|(start, _)| *start != spot.content_start) {
+            let mut task = self.block.take().map(|(_, task)| task).unwrap_or_default();
+            self.read_block(&spot, &mut task)?;
+            let mut scheduler = Scheduler::new(Arc::clone(&self.engine), 1);
+            scheduler.submit(task);
+            let Some(mut task) = scheduler.next() else {
+                return Err(Error::Internal { what: "a block was lost" });
+            };
+            task.finish()?;
+            self.block = Some((spot.content_start, task));
+        }
+        let from = (self.position - spot.content_start) as usize;
+        Ok(self.block.as_ref().map_or(&[], |(_, task)| &task.contents[from..]))
     }
 }
 
 impl<R: Read + Seek> Read for SeekableReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let _ = buf;
-        Err(io::ErrorKind::Unsupported.into())
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let part = self.part()?;
+        let n = part.len().min(buf.len());
+        buf[..n].copy_from_slice(&part[..n]);
+        self.position += n as u64;
+        Ok(n)
     }
 }
 
 impl<R: Read + Seek> Seek for SeekableReader<R> {
-    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        let _ = position;
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(position) => Some(position),
+            SeekFrom::End(offset) => self.len.checked_add_signed(offset),
+            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
+        };
+        self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(self.position)
     }
 }

@@ -1,0 +1,252 @@
+//! The block header: enough to decode the block alone, and to find it in a damaged file.
+
+use std::io::Read;
+
+use crc32c::crc32c;
+
+use super::kinds::MIN_BLOCK_LOG;
+use super::{BLOCK_MARKER, Fault, FrameHeader, Method, read_array};
+
+/// Length of the part that every block header has.
+const COMMON: usize = 11;
+/// Length of a stored block's header.
+pub(crate) const STORE_LEN: usize = COMMON + 8;
+/// Length of the header of a block of any other method.
+pub(crate) const CODED_LEN: usize = COMMON + 16;
+
+/// A block header that has been checked by itself; [`BlockHeader::check`] checks it against its frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockHeader {
+    pub(crate) method: Method,
+    /// Base-2 logarithm of the frame's block size.
+    pub(crate) block_log: u8,
+    /// Number of the block in its frame, from 0.
+    pub(crate) number: u32,
+    /// Length of the contents, at least 1.
+    pub(crate) content_len: u32,
+    /// Length of the payload.
+    pub(crate) payload_len: u32,
+    /// CRC-32C of the payload.
+    pub(crate) payload_crc: u32,
+    /// CRC-32C of the contents.
+    pub(crate) content_crc: u32,
+}
+
+/// A header as bytes, on the stack.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeaderBytes {
+    bytes: [u8; CODED_LEN],
+    len: usize,
+}
+
+impl std::ops::Deref for HeaderBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl BlockHeader {
+    /// Length of the header in bytes.
+    pub(crate) const fn len(&self) -> usize {
+        header_len(self.method)
+    }
+
+    /// Length of header and payload in bytes: what the index records.
+    pub(crate) fn block_len(&self) -> u32 {
+        // At most 27 + 2^26, because `read` and the encoder bound the payload by the contents.
+        self.len() as u32 + self.payload_len
+    }
+
+    /// The header as bytes.
+    pub(crate) fn to_bytes(self) -> HeaderBytes {
+        let mut bytes = [0; CODED_LEN];
+        bytes[0..2].copy_from_slice(&BLOCK_MARKER);
+        bytes[2] = self.method.id() | (self.block_log - MIN_BLOCK_LOG) << 4;
+        bytes[3..7].copy_from_slice(&self.number.to_le_bytes());
+        bytes[7..11].copy_from_slice(&self.content_len.to_le_bytes());
+        let len = self.len();
+        if self.method != Method::Store {
+            bytes[11..15].copy_from_slice(&self.payload_len.to_le_bytes());
+            bytes[15..19].copy_from_slice(&self.payload_crc.to_le_bytes());
+        }
+        bytes[len - 8..len - 4].copy_from_slice(&self.content_crc.to_le_bytes());
+        let checksum = crc32c(&bytes[..len - 4]);
+        bytes[len - 4..len].copy_from_slice(&checksum.to_le_bytes());
+        HeaderBytes { bytes, len }
+    }
+
+    /// Reads what follows the marker of a block.
+    pub(crate) fn read_after_marker(reader: &mut impl Read) -> Result<Self, Fault> {
+        let mut bytes = [0; CODED_LEN];
+        bytes[..2].copy_from_slice(&BLOCK_MARKER);
+        reader.read_exact(&mut bytes[2..STORE_LEN])?;
+        let method = Method::from_id(bytes[2] & 15);
+        // An unknown method gets the benefit of the longer header: a damaged one is then told by its checksum.
+        let len = method.as_ref().map_or(CODED_LEN, |&method| header_len(method));
+        reader.read_exact(&mut bytes[STORE_LEN..len.max(STORE_LEN)])?;
+        Self::parse(&bytes[..len])
+    }
+
+    /// Reads a header, marker included, from the start of `bytes`.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+        if bytes.len() < STORE_LEN {
+            return Err(Fault::Truncated);
+        }
+        if bytes[..2] != BLOCK_MARKER {
+            return Err(Fault::Corrupt("there is no block here"));
+        }
+        let method = Method::from_id(bytes[2] & 15);
+        let len = method.as_ref().map_or(CODED_LEN, |&method| header_len(method));
+        let bytes = bytes.get(..len).ok_or(Fault::Truncated)?;
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        if crc32c(&bytes[..len - 4]) != word(len - 4) {
+            return Err(Fault::Corrupt("the block header's checksum does not agree"));
+        }
+        let method = method?;
+        let content_len = word(7);
+        let content_crc = word(len - 8);
+        let stored = method == Method::Store;
+        let header = Self {
+            method,
+            block_log: MIN_BLOCK_LOG + (bytes[2] >> 4),
+            number: word(3),
+            content_len,
+            payload_len: if stored { content_len } else { word(11) },
+            payload_crc: if stored { content_crc } else { word(15) },
+            content_crc,
+        };
+        if header.block_log > 26 {
+            return Err(Fault::Corrupt("the block size is out of range"));
+        }
+        if content_len == 0 || content_len > 1 << header.block_log {
+            return Err(Fault::Corrupt("the block's length is out of range"));
+        }
+        let payload_fits = match method {
+            Method::Store => true,
+            Method::Fill => header.payload_len == 1 && content_len > 1,
+            Method::Lz77 | Method::Bwt => (1..content_len).contains(&header.payload_len),
+        };
+        if !payload_fits {
+            return Err(Fault::Corrupt("the payload's length is out of range"));
+        }
+        Ok(header)
+    }
+
+    /// Checks that the block may be number `number` of a frame with `frame` as its header.
+    pub(crate) fn check(&self, frame: &FrameHeader, number: u64) -> Result<(), Fault> {
+        if self.block_log != frame.block_log {
+            return Err(Fault::Corrupt("the block's size is not its frame's"));
+        }
+        if u64::from(self.number) != number {
+            return Err(Fault::Corrupt("the block is not the next one of its frame"));
+        }
+        if !frame.pipeline.permits(self.method) {
+            return Err(Fault::Corrupt("the pipeline does not permit the block's method"));
+        }
+        Ok(())
+    }
+}
+
+const fn header_len(method: Method) -> usize {
+    match method {
+        Method::Store => STORE_LEN,
+        _ => CODED_LEN,
+    }
+}
+
+/// What follows a frame header or a block.
+pub(crate) enum Next {
+    Block(BlockHeader),
+    Index,
+}
+
+/// Reads a marker and, if it is a block's, the block header.
+pub(crate) fn read_next(reader: &mut impl Read) -> Result<Next, Fault> {
+    match read_array(reader)? {
+        BLOCK_MARKER => BlockHeader::read_after_marker(reader).map(Next::Block),
+        super::INDEX_MARKER => Ok(Next::Index),
+        _ => Err(Fault::Corrupt("neither a block nor the index is here")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Pipeline;
+
+    fn sample(method: Method) -> BlockHeader {
+        let mut header = BlockHeader {
+            method,
+            block_log: 20,
+            number: 0x0102_0304,
+            content_len: 1 << 20,
+            payload_len: 1 << 20,
+            payload_crc: 0xdead_beef,
+            content_crc: 0xdead_beef,
+        };
+        if method != Method::Store {
+            header.payload_len = if method == Method::Fill { 1 } else { 999_999 };
+            header.payload_crc = 77;
+        }
+        header
+    }
+
+    #[test]
+    fn round_trip_and_damage() {
+        for method in [Method::Store, Method::Fill, Method::Lz77, Method::Bwt] {
+            let header = sample(method);
+            let bytes = header.to_bytes();
+            assert_eq!(BlockHeader::parse(&bytes).unwrap(), header);
+            let Ok(Next::Block(streamed)) = read_next(&mut &bytes[..]) else { panic!() };
+            assert_eq!(streamed, header);
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = [0xA5; 64];
+                damaged[..bytes.len()].copy_from_slice(&bytes);
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(BlockHeader::parse(&damaged).is_err(), "{method} bit {bit}");
+            }
+            for len in 0..bytes.len() {
+                assert!(BlockHeader::parse(&bytes[..len]).is_err());
+                assert!(matches!(read_next(&mut &bytes[..len]), Err(Fault::Truncated)));
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_out_of_range_are_refused() {
+        let cases = [
+            ("empty", BlockHeader { content_len: 0, ..sample(Method::Store) }),
+            ("too long", BlockHeader { content_len: (1 << 20) + 1, ..sample(Method::Store) }),
+            ("huge", BlockHeader { content_len: u32::MAX, ..sample(Method::Lz77) }),
+            ("fill of 2", BlockHeader { payload_len: 2, ..sample(Method::Fill) }),
+            ("fill of 0", BlockHeader { payload_len: 0, ..sample(Method::Fill) }),
+            ("short fill", BlockHeader { content_len: 1, ..sample(Method::Fill) }),
+            ("no payload", BlockHeader { payload_len: 0, ..sample(Method::Lz77) }),
+            ("no gain", BlockHeader { payload_len: 1 << 20, ..sample(Method::Lz77) }),
+            ("payload", BlockHeader { payload_len: u32::MAX, ..sample(Method::Bwt) }),
+            ("block size", BlockHeader { block_log: 27, ..sample(Method::Bwt) }),
+        ];
+        for (what, header) in cases {
+            assert!(
+                matches!(BlockHeader::parse(&header.to_bytes()), Err(Fault::Corrupt(_))),
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_block_must_suit_its_frame() {
+        let frame =
+            FrameHeader { pipeline: Pipeline::Lzh, block_log: 20, level: 0, content_size: None };
+        let header = sample(Method::Lz77);
+        assert!(header.check(&frame, 0x0102_0304).is_ok());
+        assert!(header.check(&frame, 5).is_err());
+        assert!(header.check(&FrameHeader { block_log: 21, ..frame }, 0x0102_0304).is_err());
+        let bwt = FrameHeader { pipeline: Pipeline::Bwt, ..frame };
+        assert!(header.check(&bwt, 0x0102_0304).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a structure on disk cannot be used, before anybody says where it is.
+
+use std::io;
+
+use crate::codec::Malformed;
+use crate::error::{Error, Place};
+
+/// Why a structure cannot be used. [`Fault::at`] adds the place and makes an [`Error`] of it.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The magic is not there.
+    NotPz,
+    /// The input ends inside of the structure.
+    Truncated,
+    /// A rule of the format is broken.
+    Corrupt(&'static str),
+    /// It is of a kind that this version does not know.
+    Unsupported(&'static str),
+    /// Reading failed.
+    Io(io::Error),
+    /// The system refused that many bytes of memory.
+    OutOfMemory(u64),
+    /// A fault of this library.
+    Internal(&'static str),
+}
+
+impl Fault {
+    pub(crate) fn at(self, place: Place) -> Error {
+        match self {
+            Self::NotPz => Error::NotPz { place },
+            Self::Truncated => Error::Truncated { place },
+            Self::Corrupt(what) => Error::Corrupt { what, place },
+            Self::Unsupported(what) => Error::Unsupported { what, place },
+            Self::Io(error) => error.into(),
+            Self::OutOfMemory(needed) => Error::OutOfMemory { needed },
+            Self::Internal(what) => Error::Internal { what },
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Truncated,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<Malformed> for Fault {
+    fn from(malformed: Malformed) -> Self {
+        Self::Corrupt(malformed.0)
+    }
+}

@@ -1,0 +1,120 @@
+//! Memory that is used again instead of given back: fresh pages cost about as much as decoding into them.
+
+use std::io::{self, Read};
+
+use crate::format::Fault;
+
+/// How much is taken at first for a length that the input merely claims.
+const FIRST_STEP: usize = 1 << 20;
+
+/// A byte buffer that never shrinks and never clears what it held: whoever sets a length fills it.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Buffer {
+    /// Sets the length. What the bytes are is not specified.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfMemory`] if the system has not got the memory.
+    pub(crate) fn set_len(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+        if self.bytes.len() < len {
+            self.bytes = Vec::new();
+            self.bytes = zeroed(len)?;
+        }
+        self.len = len;
+        Ok(&mut self.bytes[..len])
+    }
+
+    /// Shortens it to `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Reads exactly `len` bytes from `reader` into the buffer, which grows only as they arrive.
+    pub(crate) fn read_exact(&mut self, reader: &mut impl Read, len: usize) -> Result<(), Fault> {
+        self.len = len;
+        if self.bytes.len() >= len {
+            return Ok(reader.read_exact(&mut self.bytes[..len])?);
+        }
+        let mut filled = 0;
+        while filled < len {
+            let step = len.min((2 * filled).max(FIRST_STEP));
+            if step > self.bytes.len() {
+                let mut grown = zeroed(step)?;
+                grown[..filled].copy_from_slice(&self.bytes[..filled]);
+                self.bytes = grown;
+            }
+            reader.read_exact(&mut self.bytes[filled..step])?;
+            filled = step;
+        }
+        Ok(())
+    }
+
+    /// Reads from `reader` until `self[from..]` is full or the input ends; gives where it stopped.
+    pub(crate) fn fill_from(
+        &mut self,
+        reader: &mut (impl Read + ?Sized),
+        mut from: usize,
+    ) -> io::Result<usize> {
+        while from < self.len {
+            match reader.read(&mut self.bytes[from..self.len]) {
+                Ok(0) => break,
+                Ok(n) => from += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(from)
+    }
+}
+
+impl std::ops::Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl std::ops::DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+}
+
+/// `len` zero bytes, which the system gives page by page when they are first touched.
+pub(crate) fn zeroed(len: usize) -> Result<Vec<u8>, Fault> {
+    // `vec!` alone would abort the process when there is not enough memory.
+    let mut probe: Vec<u8> = Vec::new();
+    if probe.try_reserve_exact(len).is_err() {
+        return Err(Fault::OutOfMemory(len as u64));
+    }
+    drop(probe);
+    Ok(vec![0; len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_a_claimed_length_grows_with_what_arrives() {
+        let data: Vec<u8> = (0..5_000_000_u32).map(|i| (i % 251) as u8).collect();
+        let mut buffer = Buffer::default();
+        for len in [10, 5_000_000, 0, 1 << 20, (1 << 20) + 1] {
+            buffer.read_exact(&mut &data[..], len).unwrap();
+            assert!(*buffer == data[..len]);
+        }
+        let mut short = Buffer::default();
+        assert!(short.read_exact(&mut &data[..1000], 1 << 30).is_err());
+        assert!(short.bytes.len() <= FIRST_STEP);
+    }
+
+    #[test]
+    fn an_impossible_size_is_an_error() {
+        assert!(matches!(zeroed(usize::MAX), Err(Fault::OutOfMemory(_))));
+    }
+}

@@ -1,0 +1,129 @@
+//! The engine that runs the codecs on processor cores.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use crc32c::crc32c;
+
+use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use super::level::Recipe;
+use crate::codec::{bwt, lz77};
+use crate::format::{Fault, Method, Pipeline};
+
+/// Runs codecs in the thread that calls it. A codec that panics is a fault of ours, and costs one block its outcome,
+/// not the program its life.
+#[derive(Default)]
+pub(crate) struct CpuEngine {
+    /// Codecs' scratch memory that nobody uses at present: as many as have been used at once.
+    idle: Mutex<Vec<Scratch>>,
+}
+
+/// Every codec's scratch memory; each grows on its first use.
+#[derive(Default)]
+struct Scratch {
+    lz77_encoder: lz77::Encoder,
+    lz77_decoder: lz77::Decoder,
+    bwt_encoder: bwt::Encoder,
+    bwt_decoder: bwt::Decoder,
+}
+
+impl CpuEngine {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
+        let lock = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = lock().pop();
+        let mut scratch = idle.unwrap_or_default();
+        let result = work(&mut scratch);
+        lock().push(scratch);
+        result
+    }
+}
+
+impl Engine for CpuEngine {
+    fn encode(&self, recipe: &Recipe, batch: &mut [EncodeJob<'_>]) {
+        self.with_scratch(|scratch| {
+            for job in batch {
+                let work = || encode(scratch, recipe, job.contents, job.payload);
+                job.coded = catch_unwind(AssertUnwindSafe(work)).ok();
+            }
+        });
+    }
+
+    fn decode(&self, batch: &mut [DecodeJob<'_>]) {
+        self.with_scratch(|scratch| {
+            for job in batch {
+                let outcome = catch_unwind(AssertUnwindSafe(|| decode(scratch, job)));
+                job.outcome = Some(outcome.unwrap_or(Err(Fault::Internal("a decoder panicked"))));
+            }
+        });
+    }
+
+    fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64 {
+        match recipe {
+            Recipe::Store => 0,
+            Recipe::Lz77(_) => 8 * block_size as u64 + (16 << 20),
+            Recipe::Bwt(params) => bwt::Encoder::memory(params, block_size),
+        }
+    }
+
+    fn decode_memory(&self, pipeline: Pipeline, block_size: usize) -> u64 {
+        match pipeline {
+            Pipeline::Store => 0,
+            Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => 2 * block_size as u64 + (1 << 20),
+            Pipeline::Bwt => bwt::Decoder::memory(block_size),
+        }
+    }
+}
+
+fn encode(scratch: &mut Scratch, recipe: &Recipe, contents: &[u8], payload: &mut Vec<u8>) -> Coded {
+    payload.clear();
+    let content_crc = crc32c(contents);
+    let method = if is_fill(contents) {
+        payload.push(contents[0]);
+        Method::Fill
+    } else {
+        match recipe {
+            Recipe::Store => Method::Store,
+            Recipe::Lz77(params) => {
+                scratch.lz77_encoder.encode(params, contents, payload);
+                Method::Lz77
+            }
+            Recipe::Bwt(params) => {
+                scratch.bwt_encoder.encode(params, contents, payload);
+                Method::Bwt
+            }
+        }
+    };
+    if method == Method::Store || payload.len() >= contents.len() {
+        payload.clear();
+        return Coded { method: Method::Store, payload_crc: content_crc, content_crc };
+    }
+    Coded { method, payload_crc: crc32c(payload), content_crc }
+}
+
+/// Whether the contents are one byte, repeated.
+fn is_fill(contents: &[u8]) -> bool {
+    contents.len() > 1 && contents[1..] == contents[..contents.len() - 1]
+}
+
+fn decode(scratch: &mut Scratch, job: &mut DecodeJob<'_>) -> Result<(), Fault> {
+    let header = &job.header;
+    if let Some(payload) = job.payload {
+        if crc32c(payload) != header.payload_crc {
+            return Err(Fault::Corrupt("the block's checksum does not agree"));
+        }
+        match header.method {
+            Method::Store => job.contents.copy_from_slice(payload),
+            Method::Fill => job.contents.fill(payload[0]),
+            Method::Lz77 => scratch.lz77_decoder.decode(payload, job.contents)?,
+            Method::Bwt => scratch.bwt_decoder.decode(payload, job.contents)?,
+        }
+    }
+    if crc32c(job.contents) != header.content_crc {
+        return Err(Fault::Corrupt("the checksum of the block's contents does not agree"));
+    }
+    Ok(())
+}

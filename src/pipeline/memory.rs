@@ -1,0 +1,119 @@
+//! How many workers and how many blocks in flight a memory limit permits.
+
+use std::num::NonZero;
+
+use super::buffer::Buffer;
+use super::engine::Engine;
+use super::level::Recipe;
+use crate::error::Error;
+use crate::format::{FrameHeader, MAX_BLOCKS};
+
+/// What runs at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Workers; with one, everything runs in the calling thread.
+    pub(crate) workers: usize,
+    /// Blocks that exist at any time: being filled, waiting, worked on, or waiting for their turn to be written.
+    pub(crate) in_flight: usize,
+}
+
+/// What the parts of a job take, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// Once.
+    pub(crate) fixed: u64,
+    /// Per worker.
+    pub(crate) worker: u64,
+    /// Per block in flight.
+    pub(crate) block: u64,
+}
+
+impl Cost {
+    /// Of encoding blocks of `block_size` bytes.
+    pub(crate) fn of_encoding(engine: &dyn Engine, recipe: &Recipe, block_size: usize) -> Self {
+        let size = block_size as u64;
+        Self {
+            // The index.
+            fixed: 4 * MAX_BLOCKS,
+            worker: engine.encode_memory(recipe, block_size),
+            block: size + payload_capacity(block_size) as u64 + size_of::<Buffer>() as u64,
+        }
+    }
+
+    /// Of decoding the blocks of a frame.
+    pub(crate) fn of_decoding(engine: &dyn Engine, frame: &FrameHeader) -> Self {
+        let block_size = frame.block_size();
+        Self {
+            fixed: 0,
+            worker: engine.decode_memory(frame.pipeline, block_size),
+            block: 2 * (block_size + size_of::<Buffer>()) as u64,
+        }
+    }
+
+    /// Of one block at a time.
+    pub(crate) fn least(&self) -> u64 {
+        self.of(Share { workers: 1, in_flight: 1 })
+    }
+
+    fn of(&self, share: Share) -> u64 {
+        let workers = self.worker.saturating_mul(share.workers as u64);
+        let blocks = self.block.saturating_mul(share.in_flight as u64);
+        self.fixed.saturating_add(workers).saturating_add(blocks)
+    }
+
+    /// The largest share of at most `threads` workers (0: as many as there are cores) that stays within `limit`.
+    ///
+    /// # Errors
+    /// [`Error::LimitMemory`] if one block at a time is too much.
+    pub(crate) fn share(&self, threads: usize, limit: u64) -> Result<Share, Error> {
+        if self.least() > limit {
+            return Err(Error::LimitMemory { needed: self.least(), limit });
+        }
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+            n => n.min(MAX_WORKERS),
+        };
+        // Two blocks for each worker, so that none waits for the writer, and one that is being filled or written.
+        // Fewer than a block for each worker and one more is not worth the worker.
+        let shares = (2..=threads).rev().flat_map(|workers| {
+            (workers + 1..=2 * workers + 1).rev().map(move |in_flight| Share { workers, in_flight })
+        });
+        Ok(shares
+            .into_iter()
+            .find(|&share| self.of(share) <= limit)
+            .unwrap_or(Share { workers: 1, in_flight: 1 }))
+    }
+}
+
+/// Workers that nobody has a machine for.
+const MAX_WORKERS: usize = 1024;
+
+/// Room that is kept for a block's payload while it is made: a codec notices that a block does not shrink only after
+/// it has written about as much.
+pub(crate) const fn payload_capacity(block_size: usize) -> usize {
+    block_size + block_size / 8 + 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_fit_the_limit() {
+        let cost = Cost { fixed: 10, worker: 100, block: 20 };
+        assert_eq!(cost.share(1, 130).unwrap(), Share { workers: 1, in_flight: 1 });
+        assert!(matches!(cost.share(4, 129), Err(Error::LimitMemory { needed: 130, limit: 129 })));
+        for threads in 0..20 {
+            for limit in 130..3000 {
+                let share = cost.share(threads, limit).unwrap();
+                assert!(cost.of(share) <= limit);
+                assert!(threads == 0 || share.workers <= threads);
+                assert!((share.workers == 1) == (share.in_flight == 1));
+            }
+        }
+        let plenty = cost.share(8, u64::MAX).unwrap();
+        assert_eq!(plenty, Share { workers: 8, in_flight: 17 });
+        let huge = Cost { fixed: u64::MAX, worker: u64::MAX, block: u64::MAX };
+        assert!(huge.share(4, u64::MAX - 1).is_err());
+    }
+}

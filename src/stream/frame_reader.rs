@@ -1,0 +1,141 @@
+//! Frames, in order, from a reader: everything but the decoding of payloads.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use crate::error::{Error, Place};
+use crate::format::{BlockHeader, Fault, FrameHeader, IndexChecker, Next, read_next};
+use crate::pipeline::buffer::Buffer;
+
+/// What comes next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Event {
+    /// A frame begins.
+    Frame(FrameHeader),
+    /// A block's header has been read; its payload is to be read or skipped before anything else.
+    Block(BlockHeader, Place),
+    /// A frame has ended; its index and footer agree with its blocks.
+    FrameEnd,
+    /// The input has ended after a whole frame.
+    End,
+}
+
+/// Walks frames, checking every structure against what came before it.
+pub(crate) struct FrameReader<R> {
+    source: Counted<R>,
+    /// Frames that have ended.
+    frames: u64,
+    open: Option<Open>,
+}
+
+struct Open {
+    header: FrameHeader,
+    start: u64,
+    index: IndexChecker,
+}
+
+impl<R: Read> FrameReader<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self { source: Counted { inner, position: 0 }, frames: 0, open: None }
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn position(&self) -> u64 {
+        self.source.position
+    }
+
+    pub(crate) fn into_inner(self) -> R {
+        self.source.inner
+    }
+
+    /// Reads the next structure and checks it.
+    pub(crate) fn next(&mut self) -> Result<Event, Error> {
+        let place = Place::new(self.frames, self.source.position);
+        let Some(open) = &mut self.open else {
+            return match FrameHeader::read(&mut self.source).map_err(|fault| fault.at(place))? {
+                Some((header, _)) => {
+                    self.open =
+                        Some(Open { header, start: place.offset, index: IndexChecker::new() });
+                    Ok(Event::Frame(header))
+                }
+                None if self.frames == 0 => Err(Error::Truncated { place }),
+                None => Ok(Event::End),
+            };
+        };
+        let number = open.index.block_count();
+        let in_block = place.in_block(number);
+        match read_next(&mut self.source).map_err(|fault| fault.at(in_block))? {
+            Next::Block(header) => {
+                header
+                    .check(&open.header, number)
+                    .and_then(|()| {
+                        open.index.push(header.block_len(), header.content_len, &open.header)
+                    })
+                    .map_err(|fault| fault.at(in_block))?;
+                Ok(Event::Block(header, in_block))
+            }
+            Next::Index => {
+                let before = place.offset - open.start;
+                open.index
+                    .finish(&mut self.source, &open.header, before)
+                    .map_err(|fault| fault.at(place))?;
+                self.open = None;
+                self.frames += 1;
+                Ok(Event::FrameEnd)
+            }
+        }
+    }
+
+    /// Reads the payload of the block that [`FrameReader::next`] gave into `buffer`.
+    pub(crate) fn payload(
+        &mut self,
+        header: &BlockHeader,
+        place: Place,
+        buffer: &mut Buffer,
+    ) -> Result<(), Error> {
+        buffer
+            .read_exact(&mut self.source, header.payload_len as usize)
+            .map_err(|fault| fault.at(place))
+    }
+}
+
+impl<R: Read + Seek> FrameReader<R> {
+    /// Passes over the payload of the block that [`FrameReader::next`] gave. That it is all there shows when the
+    /// next structure is read.
+    pub(crate) fn skip_payload(&mut self, header: &BlockHeader) -> Result<(), Error> {
+        let len = i64::from(header.payload_len);
+        self.source.inner.seek(SeekFrom::Current(len))?;
+        self.source.position += u64::from(header.payload_len);
+        Ok(())
+    }
+}
+
+impl<'a> FrameReader<&'a [u8]> {
+    /// The payload of the block that [`FrameReader::next`] gave, where it lies.
+    pub(crate) fn payload_in_place(
+        &mut self,
+        header: &BlockHeader,
+        place: Place,
+    ) -> Result<&'a [u8], Error> {
+        let Some((payload, rest)) = self.source.inner.split_at_checked(header.payload_len as usize)
+        else {
+            return Err(Fault::Truncated.at(place));
+        };
+        self.source.inner = rest;
+        self.source.position += payload.len() as u64;
+        Ok(payload)
+    }
+}
+
+/// A reader that knows how far it is.
+struct Counted<R> {
+    inner: R,
+    position: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.position += n as u64;
+        Ok(n)
+    }
+}

@@ -1,0 +1,114 @@
+//! Blocks on their way through the scheduler, with the memory that they need.
+
+use crate::error::{Error, Place};
+use crate::format::{BlockHeader, Fault, Method};
+use crate::pipeline::buffer::Buffer;
+use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use crate::pipeline::level::Recipe;
+use crate::pipeline::memory::payload_capacity;
+use crate::pipeline::scheduler::Task;
+
+/// A block to encode.
+#[derive(Debug, Default)]
+pub(crate) struct EncodeTask {
+    pub(crate) recipe: Recipe,
+    pub(crate) contents: Buffer,
+    pub(crate) payload: Vec<u8>,
+    coded: Option<Coded>,
+}
+
+impl EncodeTask {
+    /// What became of it.
+    pub(crate) fn coded(&self) -> Result<Coded, Error> {
+        self.coded.ok_or(Error::Internal { what: "a block could not be encoded" })
+    }
+}
+
+impl Task for EncodeTask {
+    fn run(batch: &mut [Self], engine: &dyn Engine) {
+        let mut by_recipe = batch;
+        // One call of the engine for each run of blocks with one recipe, which is all of them as a rule.
+        while let Some(first) = by_recipe.first() {
+            let recipe = first.recipe;
+            let same = by_recipe.iter().take_while(|task| task.recipe == recipe).count();
+            let (now, later) = by_recipe.split_at_mut(same);
+            by_recipe = later;
+            let mut jobs: Vec<_> = now
+                .iter_mut()
+                .map(|task| {
+                    task.coded = None;
+                    task.payload.clear();
+                    task.payload.reserve_exact(payload_capacity(task.contents.len()));
+                    EncodeJob { contents: &task.contents, payload: &mut task.payload, coded: None }
+                })
+                .collect();
+            engine.encode(&recipe, &mut jobs);
+            let coded: Vec<_> = jobs.into_iter().map(|job| job.coded).collect();
+            for (task, coded) in now.iter_mut().zip(coded) {
+                task.coded = coded;
+            }
+        }
+    }
+
+    fn set_panicked(&mut self) {
+        self.coded = None;
+    }
+}
+
+/// A block to decode.
+#[derive(Debug, Default)]
+pub(crate) struct DecodeTask {
+    pub(crate) payload: Buffer,
+    /// Where in `payload` it begins.
+    pub(crate) payload_start: usize,
+    pub(crate) contents: Buffer,
+    block: Option<(BlockHeader, Place)>,
+    outcome: Option<Result<(), Fault>>,
+}
+
+impl DecodeTask {
+    /// Says which block it is.
+    pub(crate) fn set_block(&mut self, header: BlockHeader, place: Place) {
+        self.block = Some((header, place));
+        self.outcome = None;
+        self.payload_start = 0;
+    }
+
+    /// What became of it.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        const LOST: Error = Error::Internal { what: "a block could not be decoded" };
+        let (_, place) = self.block.ok_or(LOST)?;
+        self.outcome.take().ok_or(LOST)?.map_err(|fault| fault.at(place))
+    }
+}
+
+impl Task for DecodeTask {
+    fn run(batch: &mut [Self], engine: &dyn Engine) {
+        let mut jobs = Vec::with_capacity(batch.len());
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for task in batch {
+            let Some((header, _)) = task.block else { continue };
+            // A stored block was read to where it belongs.
+            let in_place = header.method == Method::Store && task.payload_start == 0;
+            if !in_place && let Err(fault) = task.contents.set_len(header.content_len as usize) {
+                task.outcome = Some(Err(fault));
+                continue;
+            }
+            jobs.push(DecodeJob {
+                header,
+                payload: (!in_place).then(|| &task.payload[task.payload_start..]),
+                contents: &mut task.contents,
+                outcome: None,
+            });
+            outcomes.push(&mut task.outcome);
+        }
+        engine.decode(&mut jobs);
+        for (outcome, job) in outcomes.into_iter().zip(jobs) {
+            *outcome = job.outcome;
+        }
+    }
+
+    fn set_panicked(&mut self) {
+        self.outcome = None;
+    }
+}

@@ -1,0 +1,61 @@
+//! What several tests share.
+#![allow(dead_code)]
+
+use std::io::{self, Read};
+
+use pz::{DecodeOptions, Level, Options, Pipeline};
+
+/// Compressible bytes: words from a small vocabulary, runs, and noise, in that order of likelihood.
+pub fn sample(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut out = Vec::with_capacity(len + 64);
+    while out.len() < len {
+        let random = next();
+        match random % 16 {
+            0 => {
+                out.extend(std::iter::repeat_n((random >> 8) as u8, (random >> 16) as usize % 300))
+            }
+            1 => out.extend(random.to_le_bytes()),
+            _ => {
+                let word = (random >> 8) % 500;
+                out.extend_from_slice(format!("word{:x} ", word * word).as_bytes());
+            }
+        }
+    }
+    out.truncate(len);
+    out
+}
+
+/// Every level, and every pipeline at the default level, with a name for messages.
+pub fn levels_and_pipelines() -> Vec<(Options, String)> {
+    let levels = Level::all().map(|level| (Options::new().level(level), format!("level {level}")));
+    let pipelines =
+        Pipeline::ALL.map(|pipeline| (Options::new().pipeline(pipeline), pipeline.to_string()));
+    levels.chain(pipelines).collect()
+}
+
+/// One thread, so that tests that run at once do not crowd the machine.
+pub fn decode_options() -> DecodeOptions {
+    DecodeOptions::new().threads(1)
+}
+
+/// Gives a byte at a time, and now and then is interrupted.
+pub struct Trickle<'a>(pub &'a [u8]);
+
+impl Read for Trickle<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let Some((first, rest)) = self.0.split_first() else { return Ok(0) };
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        buf[0] = *first;
+        self.0 = rest;
+        Ok(1)
+    }
+}
