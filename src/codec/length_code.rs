@@ -128,13 +128,10 @@ impl Context {
     }
 }
 
-/// Writes lengths up to the last that is not zero. What `detail` writes for such a length, given its
-/// place, follows it.
-pub(super) fn write(
-    lengths: &[u8],
-    out: &mut BitWriter<'_>,
-    mut detail: impl FnMut(usize, &mut BitWriter<'_>),
-) {
+/// Codes lengths up to the last that is not zero, as calls of `emit(value, bits, done)`, where `done` is the
+/// place of such a length when its code is complete.
+#[inline(always)]
+fn code(lengths: &[u8], mut emit: impl FnMut(u32, u32, Option<usize>)) {
     let end = lengths.iter().rposition(|&len| len > 0).map_or(0, |last| last + 1);
     let mut context = Context::START;
     let mut run = 0u32;
@@ -144,17 +141,37 @@ pub(super) fn write(
             if len == 0 {
                 continue;
             }
-            out.write(run, 2 * run.ilog2() + 1);
+            emit(run, 2 * run.ilog2() + 1, None);
             run = 0;
         }
         let code = context.code();
         let bits = CODES[code][usize::from(len)];
-        out.write(u32::from(CODE_WORDS[code][usize::from(len)]), u32::from(bits));
-        if len > 0 {
-            detail(place, out);
-        }
+        let word = CODE_WORDS[code][usize::from(len)];
+        emit(u32::from(word), u32::from(bits), (len > 0).then_some(place));
         context.push(len);
     }
+}
+
+/// Writes lengths up to the last that is not zero. What `detail` writes for such a length, given its
+/// place, follows it.
+pub(super) fn write(
+    lengths: &[u8],
+    out: &mut BitWriter<'_>,
+    mut detail: impl FnMut(usize, &mut BitWriter<'_>),
+) {
+    code(lengths, |value, bits, done| {
+        out.write(value, bits);
+        if let Some(place) = done {
+            detail(place, out);
+        }
+    });
+}
+
+/// Bits that [`write`] takes, without details.
+pub(super) fn size(lengths: &[u8]) -> u64 {
+    let mut sum = 0;
+    code(lengths, |_, bits, _| sum += u64::from(bits));
+    sum
 }
 
 /// Reads what [`write`] wrote for an alphabet of `size` symbols. `take` gets each length that is not zero

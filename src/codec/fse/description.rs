@@ -9,6 +9,16 @@ use super::{MAX_SYMBOLS, MAX_TABLE_LOG, MIN_TABLE_LOG};
 use crate::bits::{BitReader, BitWriter};
 use crate::codec::{Malformed, length_code};
 
+/// The lengths that stand for the norms.
+fn lengths(norm: &[u16], table_log: u8) -> [u8; MAX_SYMBOLS] {
+    let mut lengths = [0; MAX_SYMBOLS];
+    for (len, &n) in lengths.iter_mut().zip(norm) {
+        assert!(n < 1 << table_log, "two symbols have states");
+        *len = if n == 0 { 0 } else { table_log - n.ilog2() as u8 };
+    }
+    lengths
+}
+
 /// Writes normalised counts.
 ///
 /// # Panics
@@ -17,15 +27,19 @@ use crate::codec::{Malformed, length_code};
 pub fn write_norm(norm: &[u16], table_log: u8, out: &mut BitWriter<'_>) {
     assert!((MIN_TABLE_LOG..=MAX_TABLE_LOG).contains(&table_log) && norm.len() <= MAX_SYMBOLS);
     assert!(check_norm(norm, table_log).is_ok(), "norms fill the table");
-    let mut lengths = [0; MAX_SYMBOLS];
-    for (len, &n) in lengths.iter_mut().zip(norm) {
-        assert!(n < 1 << table_log, "two symbols have states");
-        *len = if n == 0 { 0 } else { table_log - n.ilog2() as u8 };
-    }
-    length_code::write(&lengths[..norm.len()], out, |symbol, out| {
+    length_code::write(&lengths(norm, table_log)[..norm.len()], out, |symbol, out| {
         let bits = norm[symbol].ilog2();
         out.write(u32::from(norm[symbol]) - (1 << bits), bits);
     });
+}
+
+/// Bits that [`write_norm`] takes.
+///
+/// # Panics
+/// As [`write_norm`] does.
+pub fn description_bits(norm: &[u16], table_log: u8) -> u64 {
+    let details: u64 = norm.iter().map(|&n| u64::from(n.checked_ilog2().unwrap_or(0))).sum();
+    length_code::size(&lengths(norm, table_log)[..norm.len()]) + details
 }
 
 /// Reads what [`write_norm`] wrote for the same `table_log` and size of alphabet.

@@ -8,16 +8,18 @@
 //! 2013; the tables are laid out in the way of Collet's FSE).
 //!
 //! Which states belong to which symbol is a rule that needs no serial pass. The `n` states of a symbol
-//! are to be evenly spaced, so occurrence `j` would like to be at `(j + 1/2) / n` of the table; all
-//! occurrences, sorted by this position and then by symbol, get the states in order. A GPU can sort
-//! them, or count, scan and place; and because a symbol's occurrences keep their order, an entry's
-//! rank within its symbol is known without looking at the other entries.
+//! are to be evenly spaced, so occurrence `j` would like to be at `(j + 1/2) / n` of the table; but a
+//! symbol with a single state would like the last, because as a rule it is rarer than even that one
+//! says, and the higher a state, the more bits it takes to leave it. All occurrences, sorted by these
+//! positions and then by symbol, get the states in order. A GPU can sort them, or count, scan and
+//! place; and because a symbol's occurrences keep their order, an entry's rank within its symbol is
+//! known without looking at the other entries.
 
 mod description;
 mod normalize;
 mod tables;
 
-pub use description::{read_norm, write_norm};
+pub use description::{description_bits, read_norm, write_norm};
 pub use normalize::normalize;
 pub use tables::{EncodeTable, build_decode_table, decode_entry};
 

@@ -14,21 +14,31 @@ pub(super) fn check_norm(norm: &[u16], table_log: u8) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// Where a symbol's occurrences would like to be, with 16 bits of fraction: the first place, and the distance
+/// from each to the next.
+#[inline(always)]
+fn preferred(n: u16, table_log: u8) -> (u32, u32) {
+    let size = 1 << (u32::from(table_log) + 16);
+    if n == 1 {
+        return (size - 1, 0);
+    }
+    let distance = size / u32::from(n);
+    (distance / 2, distance)
+}
+
 /// Calls `place(state, symbol, j)` for occurrence `j` of each symbol and the state that it gets, by the
 /// rule of the [module](super). The norms fill the table.
 #[inline(always)]
 fn spread(norm: &[u16], table_log: u8, mut place: impl FnMut(usize, usize, usize)) {
+    // A counting sort by whole places; symbols come in order.
     let size = 1usize << table_log;
-    // Occurrence `j` prefers position `(spacing / 2 + j * spacing) >> 16`, all in integers.
-    let spacing = |n: u16| (1u32 << (u32::from(table_log) + 16)) / u32::from(n);
     let mut next = [0u16; MAX_STATES];
     let next = &mut next[..size];
     for &n in norm.iter().filter(|&&n| n > 0) {
-        let spacing = spacing(n);
-        let mut position = spacing / 2;
+        let (mut position, distance) = preferred(n, table_log);
         for _ in 0..n {
             next[(position >> 16) as usize & (size - 1)] += 1;
-            position = position.wrapping_add(spacing);
+            position = position.wrapping_add(distance);
         }
     }
     let mut begin = 0;
@@ -38,13 +48,12 @@ fn spread(norm: &[u16], table_log: u8, mut place: impl FnMut(usize, usize, usize
         begin += count;
     }
     for (symbol, &n) in norm.iter().enumerate().filter(|&(_, &n)| n > 0) {
-        let spacing = spacing(n);
-        let mut position = spacing / 2;
+        let (mut position, distance) = preferred(n, table_log);
         for j in 0..usize::from(n) {
             let next = &mut next[(position >> 16) as usize & (size - 1)];
             place(usize::from(*next), symbol, j);
             *next += 1;
-            position = position.wrapping_add(spacing);
+            position = position.wrapping_add(distance);
         }
     }
 }

@@ -109,6 +109,19 @@ fn norms_that_do_not_fill_the_table_are_refused() {
     assert!(build_decode_table(&[32, 0, 32], 6, &mut table).is_ok());
 }
 
+#[test]
+fn states_are_spread_by_the_rule() {
+    let spread = |norm: &[u16]| -> Vec<u8> {
+        let mut table = [0; 32];
+        build_decode_table(norm, 5, &mut table).unwrap();
+        table.iter().map(|&entry| b'a' + decode_entry(entry).0).collect()
+    };
+    // From the rule in exact fractions: `a` would like places 1, 3, 5 and so on, `b` 2, 6, 10, `c` 2, 8, 13.
+    assert_eq!(spread(&[16, 8, 6, 1, 1]), b"abcaabacabaacbaabcaabacabaacbade");
+    assert_eq!(spread(&[32]), [b'a'; 32]);
+    assert_eq!(spread(&[1; 32])[..3], *b"abc");
+}
+
 fn describe(norm: &[u16], table_log: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut out = BitWriter::new(&mut bytes);
@@ -179,6 +192,7 @@ proptest! {
         prop_assume!(present(&freqs) > 1);
         let norm = check_norm(&freqs, table_log);
         let bytes = describe(&norm, table_log);
+        prop_assert_eq!(bytes.len() as u64, description_bits(&norm, table_log).div_ceil(8));
         prop_assert_eq!(restore(&bytes, table_log, norm.len()), Ok((norm.clone(), bytes.len())));
         for cut in 0..bytes.len() {
             prop_assert!(restore(&bytes[..cut], table_log, norm.len()).is_err());

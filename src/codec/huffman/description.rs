@@ -15,6 +15,11 @@ pub fn write_lengths(codes: &[&[u8]], out: &mut BitWriter<'_>) {
     }
 }
 
+/// Bits that the description of a code takes.
+pub fn description_bits(lengths: &[u8]) -> u64 {
+    length_code::size(lengths)
+}
+
 /// Reads what [`write_lengths`] wrote. Each slice of `codes` has the size of its alphabet.
 ///
 /// # Errors

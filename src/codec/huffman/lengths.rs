@@ -94,35 +94,55 @@ fn minimum_redundancy(keys: &[u64], max_len: u8, depths: &mut [u8]) -> bool {
 
 /// Optimal lengths under a limit. Takes `count << 8 | symbol` in rising order.
 fn package_merge(keys: &[u64], max_len: u8, depths: &mut [u8]) {
+    /// Room for an alphabet and a sentinel at each end; a power of two, so that masked indices need no check.
+    const ROOM: usize = 2 * MAX_SYMBOLS;
     let n = keys.len();
-    let wanted = 2 * n - 2;
-    // Both lists end in a sentinel that is never taken while the other has items.
-    let mut leaves = [u64::MAX; MAX_SYMBOLS + 1];
-    for (leaf, &key) in leaves.iter_mut().zip(keys) {
+    // Both lists stand between a sentinel that is less than every weight and one that is greater.
+    let mut leaves = [0u64; ROOM];
+    for (leaf, &key) in leaves[1..].iter_mut().zip(keys) {
         *leaf = key >> 8;
     }
-    let mut packages = [u64::MAX; MAX_SYMBOLS + 1];
+    leaves[n + 1] = u64::MAX;
+    let mut packages = [0u64; ROOM];
+    let mut package_count = 0;
     // A bit per item of each level's list: set for a leaf.
-    let mut is_leaf = [[0u64; 8]; MAX_LEN as usize];
-    let mut items = [0u64; 2 * MAX_SYMBOLS];
+    let mut is_leaf = [[0u64; ROOM / 64]; MAX_LEN as usize];
+    let mut items = [0u64; ROOM];
     for level in is_leaf[..usize::from(max_len)].iter_mut() {
-        let (mut leaf, mut package) = (0, 0);
-        for (k, item) in items[..wanted].iter_mut().enumerate() {
-            let (a, b) = (leaves[leaf], packages[package]);
-            let take_leaf = a <= b;
-            *item = if take_leaf { a } else { b };
-            level[k / 64] |= u64::from(take_leaf) << (k % 64);
-            leaf = (leaf + usize::from(take_leaf)).min(n);
-            package = (package + usize::from(!take_leaf)).min(MAX_SYMBOLS);
+        packages[package_count + 1] = u64::MAX;
+        // Merging is a chain of dependent steps. Doing it from both ends at once makes two of them.
+        // Among equals leaves come first.
+        let count = n + package_count;
+        let (mut leaf, mut package) = (1, 1);
+        let (mut last_leaf, mut last_package) = (n, package_count);
+        for i in 0..count.div_ceil(2) {
+            let (a, b) = (leaves[leaf % ROOM], packages[package % ROOM]);
+            let from_leaves = a <= b;
+            items[i % ROOM] = if from_leaves { a } else { b };
+            level[i / 64 % level.len()] |= u64::from(from_leaves) << (i % 64);
+            leaf += usize::from(from_leaves);
+            package += usize::from(!from_leaves);
+
+            let k = count - 1 - i;
+            let (a, b) = (leaves[last_leaf % ROOM], packages[last_package % ROOM]);
+            let from_leaves = a > b;
+            items[k % ROOM] = if from_leaves { a } else { b };
+            let bit = 1 << (k % 64);
+            let word = &mut level[k / 64 % (ROOM / 64)];
+            *word = *word & !bit | u64::from(from_leaves) << (k % 64);
+            last_leaf -= usize::from(from_leaves);
+            last_package -= usize::from(!from_leaves);
         }
-        for (package, pair) in packages.iter_mut().zip(items[..wanted].chunks_exact(2)) {
-            *package = pair[0].saturating_add(pair[1]);
+        // Of the last level `2 * n - 2` items are taken, so no level needs more.
+        package_count = count.min(2 * n - 2) / 2;
+        for (package, pair) in packages[1..].iter_mut().zip(items.chunks_exact(2)) {
+            *package = pair[0] + pair[1];
         }
     }
     // Each leaf among the items taken at a level adds one to its symbol's length, and each package
     // takes two items of the level below.
+    let mut taken = 2 * n - 2;
     depths.fill(0);
-    let mut taken = wanted;
     for level in is_leaf[..usize::from(max_len)].iter().rev() {
         let mut leaves_taken = 0;
         for (word, bits) in level.iter().enumerate() {

@@ -12,7 +12,7 @@
 mod description;
 mod lengths;
 
-pub use description::{read_lengths, write_lengths};
+pub use description::{description_bits, read_lengths, write_lengths};
 pub use lengths::code_lengths;
 
 use crate::codec::Malformed;
@@ -76,6 +76,22 @@ pub fn assign_codes(lengths: &[u8], codes: &mut [u16]) {
 /// If `table` has fewer than `1 << table_log` entries, `table_log` exceeds [`MAX_LEN`], or there are
 /// more than [`MAX_SYMBOLS`] lengths.
 pub fn build_table(lengths: &[u8], table_log: u8, table: &mut [u16]) -> Result<(), Malformed> {
+    build_table_of(lengths, table_log, table, |symbol, len| u16::from(symbol) << 4 | u16::from(len))
+}
+
+/// Fills a decoding table like [`build_table`], with what `entry` makes of each symbol and its length.
+///
+/// # Errors
+/// As for [`build_table`].
+///
+/// # Panics
+/// As for [`build_table`].
+pub fn build_table_of<T: Copy>(
+    lengths: &[u8],
+    table_log: u8,
+    table: &mut [T],
+    mut entry: impl FnMut(u8, u8) -> T,
+) -> Result<(), Malformed> {
     let counts = count_lengths(lengths, table_log)?;
     let table = &mut table[..1 << table_log];
     // Where the next code of each length begins.
@@ -87,7 +103,7 @@ pub fn build_table(lengths: &[u8], table_log: u8, table: &mut [u16]) -> Result<(
         if len > 0 {
             let begin = next[usize::from(len)];
             let end = begin + (1 << (table_log - len));
-            table[begin..end].fill((symbol as u16) << 4 | u16::from(len));
+            table[begin..end].fill(entry(symbol as u8, len));
             next[usize::from(len)] = end;
         }
     }

@@ -143,6 +143,8 @@ proptest! {
         let slices: Vec<_> = codes.iter().map(Vec::as_slice).collect();
         let sizes: Vec<_> = codes.iter().map(Vec::len).collect();
         let bytes = describe(&slices);
+        let bits: u64 = slices.iter().map(|lengths| description_bits(lengths)).sum();
+        prop_assert_eq!(bytes.len() as u64, bits.div_ceil(8));
         prop_assert_eq!(restore(&bytes, 11, &sizes), Ok((codes, bytes.len())));
         for cut in 0..bytes.len() {
             prop_assert!(restore(&bytes[..cut], 11, &sizes).is_err());
