@@ -1,61 +1,220 @@
 //! The inverse transform: many walkers, each backward from a stored row, so that their memory reads overlap.
+//!
+//! A step of a walker goes from the row of the suffix at `p` to the row of the suffix at `p - 1`, and finds the byte
+//! between. Rows are kept less one, which leaves out the empty suffix: nothing leads to it. What its row would hold,
+//! where the walker of the block's end starts, stands in the place of the whole block's row, from which no walker
+//! reads since its walk ends there.
+//!
+//! Steps are random reads, so blocks up to 16 MiB take two steps at a time in a table of four bytes an entry: the row
+//! two steps on (24 bits) and the first of the two bytes; the second is the first byte of the row arrived at, which
+//! follows from the sorted order of the rows.
 
 use super::Malformed;
 
 /// Walkers that take turns on one core.
 const WALKERS: usize = 16;
+/// Bytes that a walker collects before it writes them out, since its neighbours' outputs share its cache sets.
+const LINE: usize = 64;
+/// The largest block whose rows leave room for a byte in a 32-bit entry.
+const MAX_PAIRED_LEN: usize = 1 << 24;
 
-/// Reverses the transform of a block of `bwt.len()` bytes into `block`.
+/// Tables of a block's inverse; kept from one block to the next.
+#[derive(Debug, Default)]
+pub struct Inverse {
+    links: Vec<u32>,
+    pairs: Vec<u32>,
+    /// For each range of `1 << shift` rows, the first byte of the first of them.
+    first_byte: Vec<u8>,
+}
+
+/// Ranges of rows in [`Inverse::first_byte`].
+const RANGES: usize = 1 << 14;
+
+/// First bytes of rows.
+struct FirstBytes<'a> {
+    ranges: &'a [u8; RANGES],
+    shift: u32,
+    /// For each byte, the first row past its rows; for the last byte no row is past.
+    end: [u32; 256],
+}
+
+impl FirstBytes<'_> {
+    #[inline(always)]
+    fn of(&self, row: u32) -> u8 {
+        let mut byte = self.ranges[(row >> self.shift) as usize & (RANGES - 1)];
+        while self.end[usize::from(byte)] <= row {
+            byte += 1;
+        }
+        byte
+    }
+}
+
+/// How often each byte occurs.
+fn histogram(bytes: &[u8]) -> [u32; 256] {
+    // Four counters a byte: a run of one byte would else wait for its own counter.
+    let mut counts = [[0u32; 256]; 4];
+    let (chunks, rest) = bytes.as_chunks::<4>();
+    for chunk in chunks {
+        for (count, &byte) in counts.iter_mut().zip(chunk) {
+            count[usize::from(byte)] += 1;
+        }
+    }
+    for &byte in rest {
+        counts[0][usize::from(byte)] += 1;
+    }
+    core::array::from_fn(|byte| counts.iter().map(|count| count[byte]).sum())
+}
+
+impl Inverse {
+    /// Reverses the transform of a block of at least one byte into `block`, which has the same length.
+    ///
+    /// `rows[k]` is the row of the suffix at `k << start_log`, from 1 to the block's length; see [`super::sort`].
+    pub fn run(
+        &mut self,
+        bwt: &[u8],
+        rows: &[u32],
+        start_log: u32,
+        block: &mut [u8],
+    ) -> Result<(), Malformed> {
+        let len = bwt.len();
+        let paired = len <= MAX_PAIRED_LEN;
+        let mut begin = [0u32; 256];
+        let mut end = histogram(bwt);
+        let mut sum = 0;
+        for (begin, end) in begin.iter_mut().zip(&mut end) {
+            *begin = sum;
+            sum += *end;
+            *end = sum;
+        }
+        end[255] = u32::MAX;
+        let shift = (usize::BITS - (len - 1).leading_zeros()).saturating_sub(RANGES.ilog2());
+        self.first_byte.clear();
+        let mut byte = 0u8;
+        self.first_byte.extend((0..RANGES).map(|range| {
+            while u64::from(end[usize::from(byte)]) <= (range as u64) << shift {
+                byte += 1;
+            }
+            byte
+        }));
+        let Some(ranges) = self.first_byte.first_chunk() else {
+            unreachable!("all ranges have just been filled");
+        };
+        let first_bytes = FirstBytes { ranges, shift, end };
+
+        self.links.resize(len, 0);
+        let whole = rows[0] as usize - 1;
+        let shift = if paired { 8 } else { 0 };
+        link(bwt, whole, shift, begin, &mut self.links);
+        if paired {
+            // A row's link leads near to where its predecessor's with the same byte does: few cache lines at a time.
+            self.pairs.clear();
+            self.pairs.extend(self.links.iter().map(|&link| {
+                let then = self.links[(link >> 8) as usize];
+                (then & !0xff) | (link & 0xff)
+            }));
+        }
+
+        let stretch = 1usize << start_log;
+        let ends = rows.iter().skip(1).chain([&rows[0]]).map(|&row| row - 1);
+        let (full, ragged) = block.split_at_mut(len & !(stretch - 1));
+        let starts: Vec<u32> = ends.collect();
+        let table = if paired { &self.pairs } else { &self.links };
+        let mut walked = 0;
+        let mut rest = full;
+        while !rest.is_empty() {
+            let starts = &starts[walked..];
+            let goals = &rows[walked..];
+            let count = match rest.len() >> start_log {
+                WALKERS.. => WALKERS,
+                4.. => 4,
+                _ => 1,
+            };
+            let group = rest.split_off_mut(..count << start_log).unwrap_or_default();
+            let arrived = match (count, paired) {
+                (WALKERS, true) => walk::<WALKERS, true>(table, &first_bytes, starts, goals, group),
+                (WALKERS, false) => {
+                    walk::<WALKERS, false>(table, &first_bytes, starts, goals, group)
+                }
+                (4, true) => walk::<4, true>(table, &first_bytes, starts, goals, group),
+                (4, false) => walk::<4, false>(table, &first_bytes, starts, goals, group),
+                (_, true) => walk::<1, true>(table, &first_bytes, starts, goals, group),
+                (_, false) => walk::<1, false>(table, &first_bytes, starts, goals, group),
+            };
+            if !arrived {
+                return Err(WRONG_ROWS);
+            }
+            walked += count;
+        }
+        if !ragged.is_empty() {
+            let mut row = starts[walked];
+            for byte in ragged.iter_mut().rev() {
+                row = self.links[row as usize] >> shift;
+                *byte = first_bytes.of(row);
+            }
+            if row != rows[walked] - 1 {
+                return Err(WRONG_ROWS);
+            }
+        }
+        Ok(())
+    }
+}
+
+const WRONG_ROWS: Malformed = Malformed("stored rows do not belong to the transform");
+
+/// Writes each row's link: the row one step on, and if `shift` is 8, the byte between in the low bits.
 ///
-/// `rows[k]` is the row of the suffix at `k << start_log`, from 1 to `bwt.len()`; see [`super::sort`]. `links` is
-/// scratch.
-pub fn inverse(
-    bwt: &[u8],
-    rows: &[u32],
-    start_log: u32,
-    block: &mut [u8],
-    links: &mut Vec<u64>,
-) -> Result<(), Malformed> {
-    let len = bwt.len();
-    let primary = rows[0] as usize;
-    let mut next = [0u32; 256];
-    for &c in bwt {
-        next[usize::from(c)] += 1;
+/// `next[c]` is the first row of byte `c`; `whole` is the row of the whole block.
+fn link(bwt: &[u8], whole: usize, shift: u32, mut next: [u32; 256], links: &mut [u32]) {
+    let low = (1u32 << shift) - 1;
+    let mut one = |byte: u8| {
+        let next = &mut next[usize::from(byte)];
+        let link = *next << shift | u32::from(byte) & low;
+        *next += 1;
+        link
+    };
+    links[whole] = one(bwt[0]);
+    let (before, after) = bwt[1..].split_at(whole);
+    for (link, &byte) in links.iter_mut().zip(before) {
+        *link = one(byte);
     }
-    let mut sum = 1;
-    for n in &mut next {
-        sum += core::mem::replace(n, sum);
+    for (link, &byte) in links[whole + 1..].iter_mut().zip(after) {
+        *link = one(byte);
     }
-    links.clear();
-    links.extend(bwt.iter().map(|&c| {
-        let n = &mut next[usize::from(c)];
-        let row = *n;
-        *n += 1;
-        u64::from(row - u32::from(row as usize > primary)) << 8 | u64::from(c)
-    }));
-    let stretch = 1 << start_log;
-    let mut todo: Vec<usize> = (0..rows.len()).collect();
-    let mut group = [0; WALKERS];
-    while !todo.is_empty() {
-        let n = todo.len().min(WALKERS);
-        for (i, k) in todo.drain(todo.len() - n..).enumerate() {
-            group[i] = k;
-        }
-        let mut at = [0usize; WALKERS];
-        for i in 0..n {
-            let row = if group[i] + 1 < rows.len() { rows[group[i] + 1] as usize } else { 0 };
-            at[i] = row - usize::from(row > primary);
-        }
-        for step in 0..stretch {
-            for i in 0..n {
-                let end = ((group[i] + 1) * stretch).min(len);
-                if step < end - group[i] * stretch {
-                    let link = links[at[i].min(len - 1)];
-                    block[end - 1 - step] = link as u8;
-                    at[i] = (link >> 8) as usize;
+}
+
+/// Fills `out`, `W` equal stretches, each backward from its start. Returns whether each ended at its goal.
+#[inline(always)]
+fn walk<const W: usize, const PAIRED: bool>(
+    table: &[u32],
+    first_bytes: &FirstBytes,
+    starts: &[u32],
+    goals: &[u32],
+    out: &mut [u8],
+) -> bool {
+    let stretch = out.len() / W;
+    let mut row: [u32; W] = core::array::from_fn(|i| starts[i]);
+    let mut lines = [[0; LINE]; W];
+    for line in (0..stretch / LINE).rev() {
+        if PAIRED {
+            for step in (0..LINE / 2).rev() {
+                for (row, bytes) in row.iter_mut().zip(&mut lines) {
+                    let pair = table[*row as usize];
+                    *row = pair >> 8;
+                    bytes[2 * step + 1] = pair as u8;
+                    bytes[2 * step] = first_bytes.of(*row);
+                }
+            }
+        } else {
+            for step in (0..LINE).rev() {
+                for (row, bytes) in row.iter_mut().zip(&mut lines) {
+                    *row = table[*row as usize];
+                    bytes[step] = first_bytes.of(*row);
                 }
             }
         }
+        for (bytes, out) in lines.iter().zip(out.chunks_exact_mut(stretch)) {
+            out[line * LINE..][..LINE].copy_from_slice(bytes);
+        }
     }
-    Ok(())
+    row.iter().zip(goals).all(|(row, goal)| *row == goal - 1)
 }

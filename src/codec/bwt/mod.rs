@@ -175,7 +175,7 @@ pub struct Decoder {
     words: Vec<u32>,
     rows: Vec<u32>,
     directory: Vec<payload::Entry>,
-    links: Vec<u64>,
+    inverse: inverse::Inverse,
 }
 
 impl Decoder {
@@ -187,7 +187,7 @@ impl Decoder {
     /// Bytes of memory that decoding a block of this length takes at most, the block and the payload not counted.
     pub fn memory(block_len: usize) -> u64 {
         let len = block_len as u64;
-        // Links, transform, words, rows and directory.
+        // Links and pairs, transform, words, rows and directory.
         8 * len + len + 2 * len + (1 << 18)
     }
 
@@ -222,6 +222,6 @@ impl Decoder {
             (begin, word) = (end, word + entry.words);
         }
         let start_log = u32::from(header.params.start_log);
-        inverse::inverse(&self.bwt, &self.rows, start_log, block, &mut self.links)
+        self.inverse.run(&self.bwt, &self.rows, start_log, block)
     }
 }
