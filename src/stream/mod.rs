@@ -8,6 +8,7 @@ mod frame_writer;
 mod list;
 mod oneshot;
 mod recover;
+mod salvage;
 mod seekable;
 mod tasks;
 

@@ -1,9 +1,18 @@
 //! Saving what a damaged file still holds.
-use std::io::{Read, Seek, Write};
-use std::ops::Range;
 
-use crate::DecodeOptions;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::salvage::{Step, has_structure, lay_out, survey};
+use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
+use crate::format::{BlockHeader, Fault, FrameHeader, Method, Pipeline};
+use crate::pipeline::DecodeOptions;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::memory::Cost;
+use crate::pipeline::scheduler::Task;
 
 /// A part of a damaged file, in file order.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,21 +44,117 @@ pub enum Piece<'a> {
 }
 
 /// Walks a file, damaged or not, block by block.
+///
+/// ```
+/// use std::io::Cursor;
+/// use pz::{DecodeOptions, Options, Piece, Recovery};
+/// let contents: Vec<u8> = (0..50_000_u32).flat_map(u32::to_le_bytes).collect();
+/// let mut damaged = pz::compress(&contents, &Options::new().block_size(1 << 16))?;
+/// damaged[100] ^= 1;
+/// let mut recovery = Recovery::new(Cursor::new(damaged), &DecodeOptions::new())?;
+/// let mut lost = Vec::new();
+/// while let Some(piece) = recovery.next_piece()? {
+///     match piece {
+///         Piece::Block { range, contents: part, .. } => {
+///             assert_eq!(part, &contents[range.start as usize..range.end as usize]);
+///         }
+///         Piece::Lost { range, .. } => lost.extend(range),
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(lost, [0..65_536]);
+/// # Ok::<(), pz::Error>(())
+/// ```
 pub struct Recovery<R: Read + Seek> {
-    inner: R,
+    reader: R,
+    options: DecodeOptions,
+    engine: Arc<dyn Engine>,
+    steps: std::vec::IntoIter<Step>,
+    end_unknown: bool,
+    task: DecodeTask,
 }
 
 impl<R: Read + Seek> Recovery<R> {
-    /// Prepares to walk `inner`.
-    pub fn new(inner: R, options: &DecodeOptions) -> Result<Self, Error> {
-        let _ = options;
-        Ok(Self { inner })
+    /// Finds the structures that are left of the file; this reads the headers of all blocks, and searches the parts
+    /// that are damaged.
+    ///
+    /// # Errors
+    /// Those of reading, and [`Error::NotPz`] if there is nothing of a `.pz` file in it.
+    pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
+        let items = survey(&mut reader)?;
+        if !has_structure(&items) {
+            return Err(Error::NotPz { place: Place::default() });
+        }
+        let (steps, end_unknown) = lay_out(&items);
+        Ok(Self {
+            reader,
+            options: options.clone(),
+            engine: Arc::new(CpuEngine::new()),
+            steps: steps.into_iter(),
+            end_unknown,
+            task: DecodeTask::default(),
+        })
+    }
+
+    /// Whether the end of a frame is missing, so that nobody knows how long it was: then contents may be lost that no
+    /// [`Piece::Lost`] tells of.
+    pub fn end_unknown(&self) -> bool {
+        self.end_unknown
     }
 
     /// The next part of the file, `None` at its end.
+    ///
+    /// # Errors
+    /// Those of reading, and [`Error::LimitMemory`] if a block needs more than the options permit.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, Error> {
-        let _ = &mut self.inner;
-        Err(Error::Unsupported { what: "everything", place: Place::default() })
+        Ok(match self.steps.next() {
+            None => None,
+            Some(Step::Lost { frame, source, range }) => Some(Piece::Lost { frame, source, range }),
+            Some(Step::Block { frame, offset, header, range }) => {
+                let source = offset..offset + u64::from(header.block_len());
+                match self.decode(frame, offset, &header) {
+                    Ok(()) => Some(Piece::Block {
+                        frame,
+                        number: header.number.into(),
+                        source,
+                        range,
+                        contents: &self.task.contents,
+                    }),
+                    Err(Error::Corrupt { .. } | Error::Truncated { .. }) => {
+                        Some(Piece::Lost { frame, source, range: Some(range) })
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+    }
+
+    fn decode(&mut self, frame: u64, offset: u64, header: &BlockHeader) -> Result<(), Error> {
+        let place = Place::new(frame, offset).in_block(header.number.into());
+        // The frame's header may be lost; the block tells as much.
+        let pipeline = match header.method {
+            Method::Store | Method::Fill => Pipeline::Store,
+            Method::Lz77 => Pipeline::Lzh,
+            Method::Bwt => Pipeline::Bwt,
+        };
+        if header.block_log > pipeline.max_block_log() {
+            return Err(Fault::Corrupt("the block size is out of range").at(place));
+        }
+        let like =
+            FrameHeader { pipeline, block_log: header.block_log, level: 0, content_size: None };
+        Cost::of_decoding(&*self.engine, &like).share(1, self.options.max_memory)?;
+        let payload = offset + header.len() as u64;
+        self.reader.seek(SeekFrom::Start(payload))?;
+        self.task.set_block(*header, place);
+        let buffer = match header.method {
+            Method::Store => &mut self.task.contents,
+            _ => &mut self.task.payload,
+        };
+        buffer
+            .read_exact(&mut self.reader, header.payload_len as usize)
+            .map_err(|fault| fault.at(place))?;
+        DecodeTask::run(std::slice::from_mut(&mut self.task), &*self.engine);
+        self.task.finish()
     }
 }
 
@@ -72,12 +177,66 @@ pub struct RecoveryReport {
 
 /// Writes every undamaged block of `reader` to `writer`, in order, and reports what is lost. With `fill`, zeros take
 /// the place of lost contents, so that what is saved keeps its offsets.
+///
+/// # Errors
+/// Those of [`Recovery`] and of writing, and [`Error::LimitOutput`] if more than the options permit would be written.
+///
+/// ```
+/// use std::io::Cursor;
+/// let contents: Vec<u8> = (0..50_000_u32).flat_map(u32::to_le_bytes).collect();
+/// let mut damaged = pz::compress(&contents, &pz::Options::new().block_size(1 << 16))?;
+/// damaged[100] ^= 1;
+/// let mut saved = Vec::new();
+/// let report =
+///     pz::recover(&mut Cursor::new(damaged), &mut saved, false, &pz::DecodeOptions::new())?;
+/// assert_eq!(report.lost, [0..65_536]);
+/// assert_eq!(saved, &contents[65_536..]);
+/// # Ok::<(), pz::Error>(())
+/// ```
 pub fn recover(
     reader: &mut (impl Read + Seek),
     writer: &mut (impl Write + ?Sized),
     fill: bool,
     options: &DecodeOptions,
 ) -> Result<RecoveryReport, Error> {
-    let _ = (reader, writer, fill, options);
-    Err(Error::Unsupported { what: "everything", place: Place::default() })
+    let mut recovery = Recovery::new(reader, options)?;
+    let mut report =
+        RecoveryReport { end_unknown: recovery.end_unknown(), ..RecoveryReport::default() };
+    let limit = options.max_output;
+    let mut left = limit;
+    let mut take = |n: u64| {
+        left = left.checked_sub(n).ok_or(Error::LimitOutput { limit })?;
+        Ok::<_, Error>(())
+    };
+    while let Some(piece) = recovery.next_piece()? {
+        match piece {
+            Piece::Block { contents, .. } => {
+                take(contents.len() as u64)?;
+                writer.write_all(contents)?;
+                report.blocks += 1;
+                report.bytes += contents.len() as u64;
+            }
+            Piece::Lost { source, range, .. } => {
+                if let Some(range) = range {
+                    if fill {
+                        take(range.end - range.start)?;
+                        io::copy(&mut io::repeat(0).take(range.end - range.start), writer)?;
+                    }
+                    append(&mut report.lost, range);
+                }
+                if !source.is_empty() {
+                    append(&mut report.damaged, source);
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// Appends a range, joined with the last one if they touch.
+fn append(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
 }

@@ -1,0 +1,167 @@
+//! Recovery: every undamaged block is saved, and what is lost is named exactly.
+
+mod common;
+
+use std::io::Cursor;
+use std::ops::Range;
+
+use common::{decode_options, sample};
+use pz::{Options, RecoveryReport};
+
+const BLOCK: u64 = 1 << 16;
+
+struct Case {
+    contents: Vec<u8>,
+    file: Vec<u8>,
+    /// Of each block: where it lies in the file.
+    blocks: Vec<Range<usize>>,
+}
+
+fn case() -> Case {
+    let contents = sample(5 * BLOCK as usize + 1000, 11);
+    let file = pz::compress(&contents, &Options::new().block_size(BLOCK)).unwrap();
+    let blocks = pz::list(&mut Cursor::new(&file), true).unwrap().remove(0).blocks;
+    let range = |b: &pz::BlockInfo| b.offset as usize..(b.offset + b.compressed_size) as usize;
+    let blocks = blocks.iter().map(range).collect();
+    Case { contents, file, blocks }
+}
+
+/// Recovers `file` and checks what is saved against `contents`.
+fn recover(file: &[u8], contents: &[u8]) -> RecoveryReport {
+    let mut saved = Vec::new();
+    let report = pz::recover(&mut Cursor::new(file), &mut saved, false, &decode_options()).unwrap();
+    let mut expected = contents.to_vec();
+    for lost in report.lost.iter().rev() {
+        expected.drain(lost.start as usize..(lost.end as usize).min(expected.len()));
+    }
+    assert_eq!(report.bytes, saved.len() as u64);
+    assert!(expected.starts_with(&saved), "{report:?}");
+    assert!(report.end_unknown || saved.len() == expected.len(), "{report:?}");
+
+    let mut filled = Vec::new();
+    pz::recover(&mut Cursor::new(file), &mut filled, true, &decode_options()).unwrap();
+    let mut expected = contents[..filled.len()].to_vec();
+    for lost in &report.lost {
+        expected[lost.start as usize..lost.end as usize].fill(0);
+    }
+    assert!(filled == expected);
+    report
+}
+
+#[test]
+fn a_sound_file_is_saved_whole() {
+    let Case { contents, file, .. } = case();
+    let report = recover(&file, &contents);
+    assert_eq!(report.blocks, 6);
+    assert!(report.lost.is_empty() && report.damaged.is_empty() && !report.end_unknown);
+    let twice = [&file[..], &file[..]].concat();
+    let report = recover(&twice, &contents.repeat(2));
+    assert!(report.blocks == 12 && report.lost.is_empty() && report.damaged.is_empty());
+}
+
+#[test]
+fn damage_costs_the_blocks_that_it_hits() {
+    let Case { contents, file, blocks } = case();
+    let end = contents.len() as u64;
+    let whole = |number: u64| number * BLOCK..((number + 1) * BLOCK).min(end);
+    for (number, block) in blocks.iter().enumerate() {
+        let lost = [whole(number as u64)];
+        // In the payload, in the header, in both markers' places.
+        for at in [block.start, block.start + 5, block.start + 20, block.start + 100, block.end - 1]
+        {
+            let mut damaged = file.clone();
+            damaged[at] ^= 0x40;
+            let report = recover(&damaged, &contents);
+            assert_eq!(report.lost, lost, "byte {at} of {block:?}");
+            assert!(report.damaged[0].contains(&(at as u64)) && !report.end_unknown);
+        }
+        // Bytes missing, bytes too many, all of it gone.
+        let mut short = file.clone();
+        short.drain(block.start + 50..block.start + 60);
+        assert_eq!(recover(&short, &contents).lost, lost, "cut {block:?}");
+        let mut long = file.clone();
+        long.splice(block.start + 50..block.start + 50, [1, 2, 3]);
+        assert_eq!(recover(&long, &contents).lost, lost, "inserted {block:?}");
+        let mut gone = file.clone();
+        gone.drain(block.clone());
+        assert_eq!(recover(&gone, &contents).lost, lost, "gone {block:?}");
+        let mut zeroed = file.clone();
+        zeroed[block.clone()].fill(0);
+        assert_eq!(recover(&zeroed, &contents).lost, lost, "zeroed {block:?}");
+        // Over the seam to the next one.
+        if number + 1 < blocks.len() {
+            let mut damaged = file.clone();
+            damaged[block.end - 20..block.end + 20].fill(0xEE);
+            let next = whole(number as u64 + 1);
+            assert_eq!(recover(&damaged, &contents).lost, [lost[0].start..next.end]);
+        }
+    }
+}
+
+#[test]
+fn damage_outside_of_blocks_loses_nothing() {
+    let Case { contents, file, blocks } = case();
+    for at in (0..blocks[0].start).chain(blocks[5].end..file.len()) {
+        let mut damaged = file.clone();
+        damaged[at] ^= 1;
+        let report = recover(&damaged, &contents);
+        assert_eq!((report.blocks, &report.lost), (6, &vec![]), "byte {at}");
+        assert!(report.damaged[0].contains(&(at as u64)));
+        assert_eq!(report.end_unknown, at >= blocks[5].end);
+    }
+    // Headerless, endless, in the middle of other files.
+    for (range, end_unknown) in [
+        (blocks[0].start..file.len(), false),
+        (0..blocks[5].end, true),
+        (blocks[0].start..blocks[5].end, true),
+    ] {
+        let part = [&[0x89; 777], &file[range], &b"\x89PZF and other things\xB7\x42\xB7\x49"[..]];
+        let report = recover(&part.concat(), &contents);
+        assert_eq!((report.blocks, &report.lost), (6, &vec![]));
+        assert_eq!((report.end_unknown, report.damaged.len()), (end_unknown, 2));
+    }
+}
+
+#[test]
+fn a_truncated_file_gives_what_is_whole() {
+    let Case { contents, file, blocks } = case();
+    for block in &blocks {
+        for len in [block.start, block.start + 10, block.start + 200] {
+            let report = recover(&file[..len], &contents);
+            assert!(report.end_unknown);
+            assert_eq!(report.blocks, blocks.iter().filter(|b| b.end <= len).count() as u64);
+        }
+    }
+    // With the length in the header the end is known.
+    let options = Options::new().block_size(BLOCK).content_size(contents.len() as u64);
+    let file = pz::compress(&contents, &options).unwrap();
+    let report = recover(&file[..blocks[3].start + 8], &contents);
+    assert_eq!(report.lost, [3 * BLOCK..contents.len() as u64]);
+    assert!(!report.end_unknown);
+}
+
+#[test]
+fn a_file_stored_in_a_damaged_file_is_not_mistaken_for_it() {
+    let Case { file: inner, .. } = case();
+    let contents = [inner.repeat(2), sample(200_000, 12)].concat();
+    let options = Options::new().pipeline(pz::Pipeline::Store).block_size(BLOCK);
+    let file = pz::compress(&contents, &options).unwrap();
+    let mut damaged = file.clone();
+    damaged[20] ^= 1;
+    let report = recover(&damaged, &contents);
+    assert_eq!(report.lost, [0..BLOCK]);
+}
+
+#[test]
+fn frames_with_damage_between_them() {
+    let Case { contents, file, blocks } = case();
+    let mut twice = [&file[..], &file[..]].concat();
+    let all = contents.repeat(2);
+    twice[blocks[5].end..file.len() + blocks[0].start].fill(0);
+    let report = recover(&twice, &all);
+    assert_eq!((report.blocks, &report.lost), (12, &vec![]));
+    twice[blocks[5].start..file.len() + blocks[1].start].fill(0);
+    let report = recover(&twice, &[&contents[..5 * BLOCK as usize], &contents].concat());
+    assert_eq!(report.blocks, 10);
+    assert!(report.end_unknown);
+}
