@@ -137,6 +137,17 @@ fn restore(bytes: &[u8], table_log: u8, size: usize) -> Result<(Vec<u16>, usize)
     Ok((norm, input.finish().ok_or(Malformed("padding"))?))
 }
 
+#[test]
+fn descriptions_are_as_specified() {
+    // A run of 3 zeros, then 17 = 16 + 1, 8 + 0, 4 + 3: 00100 111110 0001, 11100 000, 10 11.
+    let norm = [0, 0, 0, 17, 8, 7, 0];
+    let bytes = [0x27, 0xc3, 0xc1, 0x60];
+    assert_eq!(describe(&norm, 5), bytes);
+    assert_eq!(restore(&bytes, 5, 7), Ok((norm.to_vec(), 4)));
+    assert!(restore(&bytes, 5, 5).is_err(), "outside the alphabet");
+    assert!(restore(&bytes, 6, 7).is_err(), "does not fill the table");
+}
+
 proptest! {
     #[test]
     fn norms_are_optimal(freqs in freqs(), table_log in 8u8..=11) {

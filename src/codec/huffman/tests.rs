@@ -107,6 +107,20 @@ fn restore(bytes: &[u8], max_len: u8, sizes: &[usize]) -> Result<(Vec<Vec<u8>>, 
     Ok((codes, input.finish().ok_or(Malformed("padding"))?))
 }
 
+#[test]
+fn descriptions_are_as_specified() {
+    // A run of 3 zeros, then 1, 2 and 2 in their contexts: 00100 111110, 11100, 01.
+    let lengths = [0, 0, 0, 1, 2, 2, 0, 0];
+    let bytes = [0x27, 0xdc, 0x40];
+    assert_eq!(describe(&[&lengths]), bytes);
+    assert_eq!(restore(&bytes, 2, &[8]), Ok((vec![lengths.to_vec()], 3)));
+    assert!(restore(&bytes, 1, &[8]).is_err(), "longer than the limit");
+    assert!(restore(&bytes, 2, &[5]).is_err(), "outside the alphabet");
+    assert!(restore(&[0x27, 0xdc, 0x41], 2, &[8]).is_err(), "padding");
+    // 1, 2 and then 1.
+    assert!(restore(&[0x27, 0xdc, 0], 2, &[8]).is_err_and(|e| e.0.contains("overfill")));
+}
+
 proptest! {
     #[test]
     fn lengths_are_optimal(freqs in freqs(), extra in 0u8..5) {
