@@ -1,4 +1,6 @@
 //! Recovery: every undamaged block is saved, and what is lost is named exactly.
+// Lists of ranges, not ranges of lists.
+#![allow(clippy::single_range_in_vec_init)]
 
 mod common;
 

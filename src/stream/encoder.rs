@@ -258,3 +258,34 @@ impl Plan {
         Ok(Self { header, recipe, share, engine })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DecodeOptions, SeekableReader, decompress, list};
+    use std::io::Cursor;
+
+    #[test]
+    fn a_full_frame_is_followed_by_another() {
+        let contents: Vec<u8> = (0..500_000_u32).map(|i| (i / 999) as u8).collect();
+        for declared in [None, Some(contents.len() as u64)] {
+            let mut options = Options::new().block_size(1 << 16);
+            options.content_size = declared;
+            let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+            encoder.frames.set_max_blocks(3);
+            encoder.write_all(&contents).unwrap();
+            assert_eq!(encoder.bytes_in(), contents.len() as u64);
+            let file = encoder.finish().unwrap();
+            assert!(decompress(&file, &DecodeOptions::new()).unwrap() == contents);
+            let frames = list(&mut Cursor::new(&file), true).unwrap();
+            assert_eq!(frames.len(), 3);
+            assert_eq!(frames[2].content_size, contents.len() as u64 - (6 << 16));
+            assert!(frames.iter().all(|f| f.size_in_header == declared.is_some()));
+            let mut reader =
+                SeekableReader::new(Cursor::new(&file), &DecodeOptions::new()).unwrap();
+            let mut part = Vec::new();
+            reader.copy_range(190_000..400_000, &mut part).unwrap();
+            assert!(part == contents[190_000..400_000]);
+        }
+    }
+}

@@ -221,7 +221,7 @@ impl<R: Read + Seek> File<'_, R> {
     /// payload of a damaged block may be structures of another file, which that block holds.
     fn drop_strangers(
         &mut self,
-        items: &mut Vec<Item>,
+        items: &mut [Item],
         end: Item,
         footer: Footer,
     ) -> Result<(), Error> {

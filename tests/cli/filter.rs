@@ -1,0 +1,110 @@
+//! The program without a command: as tar calls it, and in the short forms of gzip's and zstd's users.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::{Folder, program, sample, skip};
+
+#[test]
+fn standard_input_to_standard_output() {
+    let folder = Folder::new();
+    for len in [0, 1, 100, 3_000_000] {
+        let contents = sample(len);
+        for level in ["-1", "-3", "-9"] {
+            let packed = folder.pz_with(&[level], &contents).silent();
+            folder.pz_with(&["-t"], &packed).silent();
+            assert!(folder.pz_with(&["-d"], &packed).silent() == contents, "{len} {level}");
+            // tar passes the whole command on, level and all.
+            assert!(folder.pz_with(&[level, "-d"], &packed).silent() == contents);
+        }
+    }
+    assert_eq!(folder.names(), [""; 0]);
+}
+
+#[test]
+fn tar_round_trip() {
+    if Command::new("tar").arg("--version").output().is_err() {
+        return skip("there is no tar");
+    }
+    let folder = Folder::new();
+    folder.write("tree/a", &sample(200_000));
+    folder.write("tree/sub/b", b"small");
+    folder.write("out/.keep", b"");
+    let tar = |arguments: &[&str]| {
+        let output = Command::new("tar").args(arguments).current_dir(folder.as_path()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && stderr.is_empty(), "tar {arguments:?}: {stderr}");
+        output.stdout
+    };
+    for command in [program().to_string(), format!("{} -9 -T2", program())] {
+        tar(&["-I", &command, "-cf", "tree.tar.pz", "tree"]);
+        let names = String::from_utf8(tar(&["-I", &command, "-tf", "tree.tar.pz"])).unwrap();
+        assert!(names.contains("tree/sub/b\n"), "{names}");
+        tar(&["-I", &command, "-xf", "tree.tar.pz", "-C", "out"]);
+        assert!(folder.read("out/tree/a") == sample(200_000));
+        assert_eq!(folder.read("out/tree/sub/b"), b"small");
+        fs::remove_dir_all(folder.path("out/tree")).unwrap();
+    }
+    folder.pz(&["test", "tree.tar.pz"]).silent();
+}
+
+#[test]
+fn short_forms_of_the_commands() {
+    let folder = Folder::new();
+    folder.write("a", &sample(1000));
+    folder.pz(&["-8", "--rm", "a"]).silent();
+    assert_eq!(folder.names(), ["a.pz"]);
+    folder.pz(&["-t", "a.pz"]).silent();
+    let short = folder.pz(&["-l", "a.pz"]).silent();
+    assert_eq!(short, folder.pz(&["list", "a.pz"]).silent());
+    assert_eq!(folder.pz(&["-l", "--json", "a.pz"]).json()[0]["content_size"], 1000);
+    assert_eq!(folder.pz(&["-dc", "a.pz"]).silent(), sample(1000));
+    assert_eq!(folder.pz(&["-d", "--range", "..9", "-c", "a.pz"]).silent(), &sample(1000)[..9]);
+    folder.pz(&["-d", "--rm", "a.pz"]).silent();
+    assert_eq!(folder.names(), ["a"]);
+}
+
+#[test]
+fn concatenated_files_decode_to_concatenated_contents() {
+    let folder = Folder::new();
+    let (a, b) = (sample(100_000), sample(77));
+    let packed = [
+        folder.pz_with(&["-1"], &a).silent(),
+        folder.pz_with(&["-9"], &b).silent(),
+        folder.pz_with(&["-p", "store"], b"").silent(),
+    ]
+    .concat();
+    assert!(folder.pz_with(&["-d"], &packed).silent() == [a, b].concat());
+}
+
+#[test]
+fn standard_input_that_has_been_read_in_part() {
+    let folder = Folder::new();
+    folder.write("a", b"first line\nsecond line\n");
+    let script = format!("read line; '{0}' -1 | '{0}' -d", program());
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .stdin(fs::File::open(folder.path("a")).unwrap())
+        .output();
+    match output {
+        Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout), "second line\n"),
+        Err(_) => skip("there is no bash"),
+    }
+}
+
+#[test]
+fn help_and_version() {
+    let folder = Folder::new();
+    let help = String::from_utf8(folder.pz(&["--help"]).silent()).unwrap();
+    assert!(help.lines().count() <= 27 && help.lines().all(|line| line.chars().count() <= 100));
+    let version = String::from_utf8(folder.pz(&["--version"]).silent()).unwrap();
+    assert_eq!(version, format!("pz {}\n", env!("CARGO_PKG_VERSION")));
+    let commands = [
+        "compress", "decompress", "test", "list", "bench", "devices", "recover", "completions", "man",
+    ];
+    for command in commands {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}");
+        let text = String::from_utf8(folder.pz(&[command, "--help"]).silent()).unwrap();
+        assert!(text.contains("Example: pz "), "{command}: {text}");
+    }
+}

@@ -1,0 +1,20 @@
+//! The `pz` program as its users meet it: files, pipes, messages, exit codes, interruptions.
+
+mod bench;
+mod damage;
+mod devices;
+mod environment;
+mod faults;
+mod files;
+mod filter;
+mod formats;
+mod generate;
+mod list;
+mod range;
+mod recover;
+mod refusals;
+#[cfg(unix)]
+mod signals;
+mod support;
+#[cfg(unix)]
+mod terminal;

@@ -1,0 +1,179 @@
+//! What the program will not do, and the exact words in which it says so.
+
+use std::fs;
+
+use crate::support::{Folder, sample};
+
+/// A folder with something of everything.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("a", &sample(1000));
+    folder.pz(&["compress", "-o", "b.pz", "a"]).silent();
+    folder.write("b", b"other contents");
+    folder.write("d/x", b"");
+    folder
+}
+
+#[test]
+fn files_that_are_in_the_way() {
+    let folder = folder();
+    folder.write("a.pz", b"old");
+    for (arguments, line) in [
+        (vec!["compress", "a"], "pz: a: a.pz: already exists; -f overwrites it"),
+        (vec!["decompress", "b.pz"], "pz: b.pz: b: already exists; -f overwrites it"),
+        (vec!["compress", "-o", "b", "a"], "pz: a: b: already exists; -f overwrites it"),
+        (vec!["compress", "-o", "a", "a"], "pz: a: a: is the input itself"),
+        (vec!["compress", "-f", "-o", "./a", "a"], "pz: a: ./a: is the input itself"),
+        (vec!["compress", "-f", "-o", "d", "a"], "pz: a: d: is a directory"),
+        (vec!["compress", "d"], "pz: d: is a directory; -r goes through it"),
+        (vec!["compress", "-c", "d"], "pz: d: is a directory; -r goes through it"),
+        (vec!["decompress", "d"], "pz: d: has no known suffix; -o names the output"),
+        (vec!["test", "d"], "pz: d: is a directory; -r goes through it"),
+        (vec!["list", "d"], "pz: d: is a directory; -r goes through it"),
+        (vec!["decompress", "a"], "pz: a: has no known suffix; -o names the output"),
+        (vec!["compress", "none"], "pz: none: No such file or directory"),
+        (vec!["compress", "-o", "no/a.pz", "a"], "pz: a: no/a.pz: No such file or directory"),
+        (vec!["compress", "a/b"], "pz: a/b: Not a directory"),
+    ] {
+        folder.pz(&arguments).says(1, &[line]);
+    }
+    assert_eq!(folder.read("a.pz"), b"old");
+    assert_eq!(folder.read("b"), b"other contents");
+    assert_eq!(folder.read("a"), sample(1000));
+    assert_eq!(folder.unfinished(), [""; 0]);
+    folder.pz(&["decompress", "-f", "b.pz"]).silent();
+    assert_eq!(folder.read("b"), sample(1000));
+}
+
+#[test]
+fn requests_that_make_no_sense() {
+    let folder = folder();
+    for (arguments, line) in [
+        (vec!["compress", "-o", "x", "a", "b"], "pz: -o names one output, but there are several inputs"),
+        (vec!["decompress", "--range", "0..1", "b.pz"], "pz: --range needs -o or -c"),
+        (
+            vec!["compress", "--rm", "-"],
+            "pz: standard input: --rm needs an input and an output that are regular files",
+        ),
+        (
+            vec!["compress", "-b", "100K", "a"],
+            "pz: block size 102400 is not a power of two between 65536 and 16777216 (pipeline lzh)",
+        ),
+        (
+            vec!["compress", "-b", "32M", "-p", "fse", "a"],
+            "pz: block size 33554432 is not a power of two between 65536 and 16777216 (pipeline fse)",
+        ),
+        (
+            vec!["compress", "--device", "opencl", "a"],
+            "pz: device opencl: not in this build: it has no GPU engine",
+        ),
+        (
+            vec!["decompress", "--device", "webgpu:1", "b.pz"],
+            "pz: device webgpu:1: not in this build: it has no GPU engine",
+        ),
+        (
+            vec!["-d", "--device=opencl:0"],
+            "pz: device opencl:0: not in this build: it has no GPU engine",
+        ),
+        (
+            vec!["compress", "--device", "cuda", "a"],
+            "pz: invalid value 'cuda' for '--device <DEVICE>': a device is auto, cpu, opencl[:N] or \
+             webgpu[:N] (see pz --help)",
+        ),
+        (
+            vec!["compress", "--gpu-memory", "lots", "a"],
+            "pz: invalid value 'lots' for '--gpu-memory <SIZE>': 'lots' is no unit of size: use K, M, \
+             G or T (see pz --help)",
+        ),
+        (
+            vec!["compress", "-M", "0", "a"],
+            "pz: invalid value '0' for '--memory <SIZE>': must be more than 0 bytes (see pz --help)",
+        ),
+        (
+            vec!["compress", "-T", "many", "a"],
+            "pz: invalid value 'many' for '--threads <N>': a number of threads was expected (see pz \
+             --help)",
+        ),
+        (
+            vec!["compress", "-p", "zip", "a"],
+            "pz: invalid value 'zip' for '--pipeline <NAME>': no pipeline is called \"zip\" (there are \
+             lzh, lzf, bwt, fse and store) (see pz --help)",
+        ),
+        (
+            vec!["decompress", "--range", "2..1", "-c", "b.pz"],
+            "pz: invalid value '2..1' for '--range <FROM..TO>': it ends before it begins (see pz \
+             --help)",
+        ),
+    ] {
+        folder.pz(&arguments).says(1, &[line]);
+    }
+    for arguments in [vec!["--frob"], vec!["compress", "--frob"], vec!["bench"], vec!["-d", "-t"]] {
+        folder.pz(&arguments).complains(1, "pz: ");
+    }
+    assert_eq!(folder.names(), ["a", "b", "b.pz", "d"]);
+}
+
+#[test]
+fn devices_that_are_there() {
+    let folder = folder();
+    for device in ["auto", "cpu"] {
+        folder.pz(&["compress", "-f", "--device", device, "--gpu-memory", "1G", "a"]).silent();
+        folder.pz(&["test", "--device", device, "a.pz"]).silent();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links() {
+    use std::os::unix::fs::symlink;
+
+    let folder = folder();
+    symlink("a", folder.path("soft")).unwrap();
+    symlink("nowhere", folder.path("dangling.pz")).unwrap();
+    fs::hard_link(folder.path("a"), folder.path("hard")).unwrap();
+    for (arguments, line) in [
+        (vec!["compress", "soft"], "pz: soft: is a symbolic link; -f follows it"),
+        (vec!["compress", "-f", "-o", "hard", "a"], "pz: a: hard: is the input itself"),
+        (vec!["compress", "-f", "-o", "soft", "a"], "pz: a: soft: is the input itself"),
+        (
+            vec!["compress", "-o", "dangling.pz", "a"],
+            "pz: a: dangling.pz: already exists; -f overwrites it",
+        ),
+        (vec!["decompress", "-c", "dangling.pz"], "pz: dangling.pz: No such file or directory"),
+    ] {
+        folder.pz(&arguments).says(1, &[line]);
+    }
+    // To standard output nothing is at risk.
+    let packed = folder.pz(&["compress", "-c", "soft"]).silent();
+    assert!(folder.pz_with(&["-d"], &packed).silent() == sample(1000));
+    // Followed, it is the link that goes.
+    folder.pz(&["compress", "-f", "--rm", "soft"]).silent();
+    assert!(!folder.has("soft") && folder.has("soft.pz") && folder.has("a"));
+    let metadata = fs::symlink_metadata(folder.path("soft.pz")).unwrap();
+    assert!(metadata.is_file());
+}
+
+#[cfg(unix)]
+#[test]
+fn standard_output_that_is_the_input() {
+    let folder = folder();
+    let output = fs::File::options().append(true).open(folder.path("a")).unwrap();
+    let ran = folder.command(&["compress", "-c", "a"]).stdout(output).output().unwrap();
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!((ran.status.code(), &*stderr), (Some(1), "pz: a: standard output is the input itself\n"));
+    assert!(folder.read("a") == sample(1000));
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_and_devices_are_not_files() {
+    let folder = folder();
+    folder.pz(&["compress", "/dev/null"]).says(1, &["pz: /dev/null: is not a regular file; -c reads it"]);
+    let empty = folder.pz(&["compress", "-c", "/dev/null"]).silent();
+    assert_eq!(folder.pz_with(&["-d"], &empty).silent(), b"");
+    folder.pz(&["compress", "-o", "/dev/null", "a"]).silent();
+    folder
+        .pz(&["compress", "--rm", "-o", "/dev/null", "a"])
+        .says(1, &["pz: a: --rm needs an input and an output that are regular files"]);
+    assert!(folder.has("a"));
+}

@@ -1,0 +1,207 @@
+//! Running the program and looking at what it did.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The program, untouched by the environment of whoever runs the tests.
+pub fn pz() -> Command {
+    let mut command = Command::new(program());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PZ_") {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Where the program lies.
+pub fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_pz")
+}
+
+/// A folder of its own for a test.
+pub struct Folder(TempDir);
+
+impl Folder {
+    pub fn new() -> Self {
+        Folder(tempfile::Builder::new().prefix("pz-cli-").tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, contents: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        fs::symlink_metadata(self.path(name)).is_ok()
+    }
+
+    /// All names in the folder, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Names of unfinished outputs.
+    pub fn unfinished(&self) -> Vec<String> {
+        self.names().into_iter().filter(|name| name.starts_with(".pz-")).collect()
+    }
+
+    /// The program, run in this folder.
+    pub fn pz(&self, arguments: &[&str]) -> Ran {
+        self.pz_with(arguments, b"")
+    }
+
+    /// The same, with bytes on standard input.
+    pub fn pz_with(&self, arguments: &[&str], stdin: &[u8]) -> Ran {
+        feed(pz().args(arguments).current_dir(self.0.path()), stdin)
+    }
+
+    /// The program in this folder, not yet started.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = pz();
+        command.args(arguments).current_dir(self.0.path());
+        command
+    }
+
+    pub fn as_path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// Runs a command to its end with bytes on its standard input.
+pub fn feed(command: &mut Command, stdin: &[u8]) -> Ran {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    thread::scope(|scope| {
+        // A program that does not read to the end is none of our business here.
+        scope.spawn(move || drop(pipe.write_all(stdin)));
+        Ran::from(child.wait_with_output().unwrap())
+    })
+}
+
+/// What a finished run left behind.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Ran {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    /// All went well, and in silence.
+    #[track_caller]
+    pub fn silent(self) -> Vec<u8> {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""));
+        self.stdout
+    }
+
+    /// It ended with this code after exactly these lines.
+    #[track_caller]
+    pub fn says(self, code: i32, lines: &[&str]) -> Vec<u8> {
+        let expected: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        assert_eq!((self.code, self.stderr), (Some(code), expected));
+        self.stdout
+    }
+
+    /// It ended with this code after one line that begins like this.
+    #[track_caller]
+    pub fn complains(self, code: i32, begin: &str) -> String {
+        let Ran { stderr, .. } = self;
+        assert_eq!(self.code, Some(code), "{stderr}");
+        assert!(stderr.starts_with(begin), "{stderr:?} does not begin with {begin:?}");
+        assert!(stderr.ends_with('\n') && stderr.lines().count() == 1, "not one line: {stderr:?}");
+        stderr
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.stdout.clone()).unwrap()
+    }
+
+    /// Standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""));
+        serde_json::from_slice(&self.stdout).unwrap()
+    }
+}
+
+/// Text-like bytes that compress, with no period that a block's length could hide.
+pub fn sample(len: usize) -> Vec<u8> {
+    const WORDS: [&str; 16] = [
+        "block ", "frame ", "lane ", "sequence ", "literal ", "offset ", "length ", "the ", "of ",
+        "and ", "a ", "rank\n", "index ", "0x1f, ", "checksum ", "{ return; }\n",
+    ];
+    let mut bytes = Vec::with_capacity(len + 16);
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    while bytes.len() < len {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend_from_slice(WORDS[(state >> 60) as usize].as_bytes());
+        if state >> 40 & 7 == 0 {
+            bytes.extend_from_slice((state >> 33).to_string().as_bytes());
+        }
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Bytes that do not compress.
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Waits for something that must happen; the limit is there so that a failure ends.
+#[track_caller]
+pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Says loudly that a test could not be run. With `PZ_TEST_NO_SKIP` set, as in CI, that is a failure.
+pub fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+    assert!(std::env::var_os("PZ_TEST_NO_SKIP").is_none(), "skipped: {why}");
+}

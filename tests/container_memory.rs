@@ -1,0 +1,107 @@
+//! Memory stays under what the options permit, whatever the input's length and whatever a file claims.
+//!
+//! One test, because the figure is the whole process's.
+
+use std::io::{self, Cursor, Read, Write};
+
+use peak_alloc::PeakAlloc;
+use pz::{DecodeOptions, Decoder, Encoder, Error, Level, Options, Pipeline};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// What the standard library, the pool's threads and the measuring itself may take.
+const OTHER: usize = 256 << 10;
+
+/// Gives the result of `work` and the memory that was in use at once beyond what was before.
+fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let result = work();
+    (result, ALLOCATOR.peak_usage() - before)
+}
+
+/// `len` bytes with some structure, without memory.
+struct Source {
+    len: u64,
+    at: u64,
+}
+
+impl Read for Source {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = buf.len().min((self.len - self.at).min(1 << 20) as usize);
+        for byte in &mut buf[..n] {
+            *byte = (self.at.wrapping_mul(self.at >> 9) >> 7) as u8;
+            self.at += 1;
+        }
+        Ok(n)
+    }
+}
+
+fn compressed(options: &Options, len: u64) -> Vec<u8> {
+    let mut encoder = Encoder::new(Vec::new(), options).unwrap();
+    encoder.read_from(&mut Source { len, at: 0 }).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn memory_is_bounded() {
+    for (options, least) in [
+        (Options::new().pipeline(Pipeline::Store).block_size(1 << 16), 2 << 20),
+        (Options::new().level(Level::new(1).unwrap()).block_size(1 << 16), 20 << 20),
+        (Options::new().level(Level::new(9).unwrap()).block_size(1 << 18), 10 << 20),
+    ] {
+        for threads in [1, 2, 4] {
+            for limit in [least, 2 * least, 64 << 20] {
+                let options = options.clone().threads(threads).memory(limit as u64);
+                for len in [1 << 20, 6 << 20] {
+                    let (written, used) = peak(|| {
+                        let mut encoder = Encoder::new(io::sink(), &options).unwrap();
+                        encoder.read_from(&mut Source { len, at: 0 }).unwrap();
+                        encoder.finish().map(drop)
+                    });
+                    written.unwrap();
+                    assert!(used <= limit + OTHER, "{used} > {limit}: {options:?}");
+                }
+            }
+        }
+        let file = compressed(&options, 6 << 20);
+        let needed = pz::list(&mut Cursor::new(&file), false).unwrap()[0].decode_memory;
+        for threads in [1, 2, 4] {
+            for limit in [needed, 3 * needed, 64 << 20] {
+                let options = DecodeOptions::new().threads(threads).max_memory(limit);
+                let (len, used) = peak(|| {
+                    let mut decoder = Decoder::new(&file[..], &options).unwrap();
+                    decoder.copy_to(&mut io::sink())
+                });
+                assert_eq!(len.unwrap(), 6 << 20);
+                assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
+            }
+        }
+    }
+
+    // Small files that claim to be large ones.
+    let options = DecodeOptions::new().threads(1).max_memory(1 << 20).max_output(1 << 30);
+    let bwt = compressed(&Options::new().pipeline(Pipeline::Bwt).block_size(1 << 26), 100);
+    let (refused, used) = peak(|| Decoder::new(&bwt[..], &options).map(drop));
+    assert!(matches!(refused, Err(Error::LimitMemory { .. })));
+    assert!(used < OTHER, "{used}");
+    let (refused, used) = peak(|| pz::decompress(&bwt, &options));
+    assert!(matches!(refused, Err(Error::LimitMemory { .. })));
+    assert!(used < OTHER, "{used}");
+    let (_, used) = peak(|| Decoder::new(&bwt[..60], &DecodeOptions::new()).unwrap().verify());
+    assert!(used < 2 << 20, "{used}");
+
+    // 4 GiB of zeros in 8 KiB.
+    let mut zeros = Encoder::new(Vec::new(), &Options::new().level(Level::MAX)).unwrap();
+    let part = vec![0; 1 << 20];
+    for _ in 0..2 << 10 {
+        zeros.write_all(&part).unwrap();
+    }
+    let zeros = zeros.finish().unwrap();
+    assert!(zeros.len() < 16 << 10);
+    let (refused, used) =
+        peak(|| pz::decompress(&zeros, &DecodeOptions::new().max_output(1 << 30)));
+    assert!(matches!(refused, Err(Error::LimitOutput { .. })));
+    assert!(used < OTHER, "{used}");
+}
