@@ -11,6 +11,8 @@ mod inverse;
 mod payload;
 mod runs;
 mod segments;
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
+mod simd;
 mod sort;
 mod spec;
 mod tables;
@@ -208,6 +210,17 @@ impl Decoder {
                 Err(Malformed("empty block has a payload"))
             };
         }
+        let start_log = self.read_transform(payload, len, segments::fastest())?;
+        self.inverse.run(&self.bwt, &self.rows, start_log, block)
+    }
+
+    /// Reads everything but the block: the transform and the rows. Returns the binary logarithm of the rows' distance.
+    fn read_transform(
+        &mut self,
+        payload: &[u8],
+        len: usize,
+        read: segments::Read,
+    ) -> Result<u32, Malformed> {
         let header = payload::read(payload, len, &mut self.rows, &mut self.directory)?;
         let tables = expand(&header.rank, &header.run);
         self.words.clear();
@@ -218,10 +231,9 @@ impl Decoder {
         for entry in &self.directory {
             let words = &self.words[word..word + entry.words];
             let end = begin + entry.len;
-            segments::read(words, &tables, &mut list, &mut self.bwt, begin, end)?;
+            read(words, &tables, &mut list, &mut self.bwt, begin..end)?;
             (begin, word) = (end, word + entry.words);
         }
-        let start_log = u32::from(header.params.start_log);
-        self.inverse.run(&self.bwt, &self.rows, start_log, block)
+        Ok(u32::from(header.params.start_log))
     }
 }

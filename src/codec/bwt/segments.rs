@@ -3,6 +3,8 @@
 //! rANS (Duda, "Asymmetric numeral systems", 2013) with a 64-bit state and 32-bit words. A state starts at 1, not at
 //! the bottom of its interval, and the reader takes no word past the segment's last: that saves four bytes a segment.
 
+use core::ops::Range;
+
 use super::Malformed;
 use super::runs::{Run, symbol_and_rank};
 use super::spec::{
@@ -10,7 +12,7 @@ use super::spec::{
     RANK_CONTEXTS, RUN_BASE, RUN_CONTEXTS, log_scale, rank_context, rank_token, run_context,
     run_token,
 };
-use super::tables::{Counts, Starts};
+use super::tables::{Counts, Starts, WIDTH};
 
 /// The tables of a block.
 #[derive(Debug, Clone)]
@@ -93,86 +95,150 @@ fn interval(starts: &Starts, token: u32) -> (u64, u64) {
     (u64::from(start), u64::from(starts[token as usize + 1] - start))
 }
 
-/// The token whose interval holds `v`, its start and its frequency.
-#[inline(always)]
-fn find(starts: &Starts, v: u32) -> (usize, u64, u64) {
-    let below: u16 = starts.iter().map(|&s| u16::from(s <= v as u16)).sum();
-    let token = usize::from(below.wrapping_sub(1)) & 31;
-    let start = starts[token];
-    (token, u64::from(start), u64::from(starts[(token + 1) & 31].wrapping_sub(start)))
+/// What vector instructions speed up in [`read_on`].
+pub trait Machine: Copy {
+    /// The first symbols of a list; the list in memory has the rest.
+    type Front: Copy;
+
+    fn load(self, list: &[u8; 256]) -> Self::Front;
+    fn store(self, front: Self::Front, list: &mut [u8; 256]);
+    fn first(self, front: Self::Front, list: &[u8; 256]) -> u8;
+    /// Moves the first symbol, which is `symbol`, back to the position `rank`.
+    fn first_to(
+        self,
+        front: Self::Front,
+        list: &mut [u8; 256],
+        symbol: u8,
+        rank: u8,
+    ) -> Self::Front;
+    /// How many starts are at most `v`.
+    fn starts_to(self, starts: &Starts, v: u16) -> u32;
 }
 
-/// Reads one segment: its `words` give `out[begin..end]`. `list` goes from the segment's start to the next one's.
-///
-/// Bytes of `out` from `end` on may be overwritten.
+/// Plain code.
+#[derive(Debug, Clone, Copy)]
+pub struct Portable;
+
+impl Machine for Portable {
+    type Front = ();
+
+    fn load(self, _: &[u8; 256]) {}
+
+    fn store(self, (): (), _: &mut [u8; 256]) {}
+
+    #[inline(always)]
+    fn first(self, (): (), list: &[u8; 256]) -> u8 {
+        list[0]
+    }
+
+    #[inline(always)]
+    fn first_to(self, (): (), list: &mut [u8; 256], symbol: u8, rank: u8) {
+        list.copy_within(1..usize::from(rank) + 1, 0);
+        list[usize::from(rank)] = symbol;
+    }
+
+    #[inline(always)]
+    fn starts_to(self, starts: &Starts, v: u16) -> u32 {
+        u32::from(starts.iter().map(|&start| u16::from(start <= v)).sum::<u16>())
+    }
+}
+
+/// The token whose interval holds the low bits of the state, and the state without it.
 #[inline(always)]
+fn token<M: Machine>(machine: M, starts: &Starts, x: u64) -> (usize, u64) {
+    let v = x & ((1 << FREQ_BITS) - 1);
+    // The first start is 0, so at least one is at most `v`; the last is 1 << FREQ_BITS, which is more.
+    let token = machine.starts_to(starts, v as u16).wrapping_sub(1) as usize % WIDTH;
+    let start = starts[token];
+    let freq = starts[(token + 1) % WIDTH].wrapping_sub(start);
+    (token, (x >> FREQ_BITS) * u64::from(freq) + v - u64::from(start))
+}
+
+/// Reads one segment: its words give a range of `out`. The list goes from the segment's start to the next one's.
+///
+/// Bytes of `out` after the range may be overwritten.
+pub type Read =
+    fn(&[u32], &Tables, &mut [u8; 256], out: &mut [u8], Range<usize>) -> Result<(), Malformed>;
+
+/// [`Read`] as it is fastest on this processor.
+pub fn fastest() -> Read {
+    #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+    if super::simd::Avx2::detect().is_some() {
+        return super::simd::read;
+    }
+    read
+}
+
+/// [`Read`] on any processor.
 pub fn read(
     words: &[u32],
     tables: &Tables,
     list: &mut [u8; 256],
     out: &mut [u8],
-    begin: usize,
-    end: usize,
+    range: Range<usize>,
+) -> Result<(), Malformed> {
+    read_on(Portable, words, tables, list, out, range)
+}
+
+/// As [`read`], on a given machine.
+#[inline(always)]
+pub fn read_on<M: Machine>(
+    machine: M,
+    words: &[u32],
+    tables: &Tables,
+    list: &mut [u8; 256],
+    out: &mut [u8],
+    range: Range<usize>,
 ) -> Result<(), Malformed> {
     let mut histories = histories(list);
     let mut globals = Globals::at_start();
+    let mut front = machine.load(list);
     let mut next = 0;
-    let mut x = 0u64;
-    let mut refill = |x: u64| {
-        let word = words.get(next).copied();
-        match word {
-            Some(word) if x >> 32 == 0 => {
-                next += 1;
-                x << 32 | u64::from(word)
-            }
-            _ => x,
+    let mut refill = |x: u64| match words.get(next) {
+        Some(&word) if x >> 32 == 0 => {
+            next += 1;
+            x << 32 | u64::from(word)
         }
+        _ => x,
     };
+    let mut x = refill(0);
     x = refill(x);
-    x = refill(x);
-    let mut at = begin;
+    let mut at = range.start;
     for _ in 0..MAX_SEGMENT_RUNS {
-        let symbol = list[0];
+        let symbol = machine.first(front, list);
         let history = histories[usize::from(symbol)];
         let rank_table = &tables.rank[rank_context(history, globals)];
         let run_table = &tables.run[run_context(history, globals)];
 
-        let (token, start, freq) = find(rank_table, x as u32 & 0xfff);
-        x = (x >> FREQ_BITS) * freq + (x & 0xfff) - start;
-        let (base, bits) = RANK_BASE[token];
-        let rank = u32::from(base) + (x as u32 & ((1 << bits) - 1));
-        x >>= bits;
-
-        let (token, start, freq) = find(run_table, x as u32 & 0xfff);
-        x = (x >> FREQ_BITS) * freq + (x & 0xfff) - start;
-        x = refill(x);
-        let mut length = token as u32 + 1;
-        if token >= 8 {
-            let (base, bits) = RUN_BASE[token];
+        let (rank_token, rest) = token(machine, rank_table, x);
+        let (base, bits) = RANK_BASE[rank_token];
+        let rank = base + (rest as u8 & ((1u8 << bits) - 1));
+        let (run_token, rest) = token(machine, run_table, rest >> bits);
+        x = refill(rest);
+        let mut length = run_token as u32 + 1;
+        if run_token >= 8 {
+            let (base, bits) = RUN_BASE[run_token];
             length = u32::from(base) + (x as u32 & ((1 << bits) - 1));
-            if token == LONG_RUN_TOKEN {
+            if run_token == LONG_RUN_TOKEN {
                 length = (x as u32).saturating_add(1);
                 if length <= LONG_RUN {
                     return Err(Malformed("long run is short"));
                 }
                 x >>= 32;
             }
-            x >>= bits;
-            x = refill(x);
+            x = refill(x >> bits);
         }
 
-        let (rank_log, run_log) = (log_scale(rank), log_scale(length));
+        let (rank_log, run_log) = (log_scale(u32::from(rank)), log_scale(length));
         histories[usize::from(symbol)] = history.after(rank_log, run_log);
         globals = globals.after(rank_log, run_log);
-
-        let rank = rank as usize & 255;
-        list.copy_within(1..rank + 1, 0);
-        list[rank] = symbol;
+        front = machine.first_to(front, list, symbol, rank);
 
         let length = length as usize;
-        if length > end - at {
+        if length > range.end - at {
             return Err(Malformed("run longer than its segment"));
         }
+        // Most runs are short: one store of fixed length, the rest of which the next run overwrites.
         if length <= 32
             && let Some(chunk) = out.get_mut(at..at + 32)
         {
@@ -181,7 +247,8 @@ pub fn read(
             out[at..at + length].fill(symbol);
         }
         at += length;
-        if at == end {
+        if at == range.end {
+            machine.store(front, list);
             return if x == 1 && next == words.len() {
                 Ok(())
             } else {

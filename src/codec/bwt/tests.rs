@@ -117,3 +117,42 @@ proptest! {
         let _ = Decoder::new().decode(&payload, &mut vec![0; len]);
     }
 }
+
+/// A block larger than those that the inverse takes two steps at a time.
+#[test]
+fn large_blocks_round_trip() {
+    let block = [noise(9 << 20, 3), vec![9; 5 << 20], noise((3 << 20) + 77, 200)].concat();
+    round_trip(&Params::default(), &block);
+}
+
+/// Reads the transform of a payload with the portable reader and with the processor's own.
+fn both_transforms(payload: &[u8], len: usize) -> [(Result<u32, Malformed>, Vec<u8>); 2] {
+    [segments::read as segments::Read, segments::fastest()].map(|read| {
+        let mut decoder = Decoder::new();
+        let result = decoder.read_transform(payload, len, read);
+        (result, decoder.bwt)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
+
+    /// Valid or not, a payload means the same with vector code and without.
+    #[test]
+    fn readers_agree(
+        block in blocks(),
+        params in params(),
+        flip in prop::option::of((any::<prop::sample::Index>(), 0..8u32)),
+    ) {
+        prop_assume!(!block.is_empty());
+        let mut payload = Vec::new();
+        Encoder::new().encode(&params, &block, &mut payload);
+        if let Some((index, bit)) = flip {
+            let at = index.index(payload.len());
+            payload[at] ^= 1 << bit;
+        }
+        let [portable, fastest] = both_transforms(&payload, block.len());
+        prop_assert_eq!(portable.0, fastest.0);
+        prop_assert!(portable.1 == fastest.1);
+    }
+}
