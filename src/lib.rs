@@ -1,4 +1,32 @@
 //! pz: lossless compression whose blocks decode alone, in any order, on CPUs and GPUs alike.
+//!
+//! ```
+//! let contents = b"what is said three times is true ".repeat(3000);
+//! let compressed = pz::compress(&contents, &pz::Options::new())?;
+//! assert!(compressed.len() < 1000);
+//! assert_eq!(pz::decompress(&compressed, &pz::DecodeOptions::new())?, contents);
+//! # Ok::<(), pz::Error>(())
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | compress or decompress a slice | [`compress`], [`decompress`] |
+//! | compress what is written, or a reader | [`Encoder`] |
+//! | decompress while reading, or to a writer, or only check | [`Decoder`] |
+//! | read any part of a compressed file | [`SeekableReader`] |
+//! | see what a compressed file holds | [`list`] |
+//! | save what a damaged file still holds | [`recover`], [`Recovery`] |
+//!
+//! [`Options`] choose a [`Level`] (1, fastest, to 9, smallest), or a [`Pipeline`] and a block size, and how many threads
+//! and how much memory the work may take; [`DecodeOptions`] say what a decoder may spend on a file that it does not
+//! trust. The same input and options give the same bytes on any number of threads. Any bytes may be given to a decoder:
+//! it ends with the right contents or with an [`Error`], in bounded time and memory.
+//!
+//! The format is described in [`format`](mod@format), the algorithms in [`codec`].
+//!
+//! # Features
+//! - `simd` (default): vector instructions, chosen at run time. The output does not depend on it.
+//! - `cli` (default): the `pz` program.
 
 pub mod bits;
 pub mod codec;

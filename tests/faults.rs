@@ -39,11 +39,14 @@ fn small_files() -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let mut files = Vec::new();
     for pipeline in Pipeline::ALL {
         for contents in [vec![], vec![9; 100], sample(150, 7), b"abcabcabcabcabcabc".repeat(9)] {
-            let options = Options::new().pipeline(pipeline).content_size(contents.len() as u64);
+            let options = Options::new().pipeline(pipeline);
             let small = pz::compress(&contents, &options).unwrap();
             files.push((format!("{pipeline} {}", contents.len()), small, contents));
         }
     }
+    let parts = [craft::frame_header(0, 16, Some(4)), craft::store(16, 0, b"four")].concat();
+    let end = craft::end(&[], 4, parts.len() as u64 + 22);
+    files.push(("size in header".into(), [parts, end].concat(), b"four".to_vec()));
     files
 }
 
@@ -114,6 +117,42 @@ proptest! {
                 prop_assert!(part == &contents[range.start as usize..range.end as usize]);
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Payloads that are damaged under checksums that agree: what a codec is given by an enemy.
+    #[test]
+    fn damage_under_right_checksums(
+        which in 0..14_usize,
+        len in 1..3000_usize,
+        seed in 0..4_u64,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in 0..3_usize,
+    ) {
+        let contents = sample(len, seed);
+        let (options, name) = levels_and_pipelines().swap_remove(which);
+        let file = pz::compress(&contents, &options).unwrap();
+        let block = pz::list(&mut Cursor::new(&file), true).unwrap().remove(0).blocks.remove(0);
+        if block.method == pz::Method::Store {
+            return Ok(());
+        }
+        let start = block.offset as usize;
+        let end = start + block.compressed_size as usize;
+        let mut payload = file[start + 27..end].to_vec();
+        for (at, value) in &changes {
+            let at = at.index(payload.len());
+            payload[at] ^= value;
+        }
+        payload.truncate(payload.len().saturating_sub(cut).max(1));
+        let mut header = file[start..start + 23].to_vec();
+        header[11..15].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        header[15..19].copy_from_slice(&crc32c::crc32c(&payload).to_le_bytes());
+        let parts = [&file[..start], &craft::sealed(header), &payload].concat();
+        let tail = craft::end(&[], len as u64, parts.len() as u64 + 22);
+        check(&[parts, tail].concat(), &contents, &name);
     }
 }
 

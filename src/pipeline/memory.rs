@@ -17,6 +17,16 @@ pub(crate) struct Share {
     pub(crate) in_flight: usize,
 }
 
+impl Share {
+    /// Takes back the workers that a job of `blocks` blocks leaves without work.
+    pub(crate) fn limit_to(&mut self, blocks: u64) {
+        self.workers = self.workers.min(usize::try_from(blocks).unwrap_or(usize::MAX)).max(1);
+        if self.workers == 1 {
+            self.in_flight = 1;
+        }
+    }
+}
+
 /// What the parts of a job take, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {

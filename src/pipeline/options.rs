@@ -75,8 +75,8 @@ impl Options {
         self
     }
 
-    /// Declares the length of the input in bytes. It is recorded in the header, for readers that cannot seek, and
-    /// compression fails with [`Error::Changed`] if the input has another length.
+    /// Declares the length of the input in bytes. It is recorded in the header, for readers that cannot seek,
+    /// if it is more than a block; and compression fails with [`Error::Changed`] if the input has another length.
     pub fn content_size(mut self, bytes: u64) -> Self {
         self.content_size = Some(bytes);
         self

@@ -71,7 +71,10 @@ impl<R: Read> Decoder<R> {
         };
         let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
         let cost = Cost::of_decoding(&*engine, &header);
-        let share = cost.share(options.threads, options.max_memory)?;
+        let mut share = cost.share(options.threads, options.max_memory)?;
+        if let Some(size) = header.content_size {
+            share.limit_to(header.block_count(size));
+        }
         let mut decoder = Self {
             frames,
             options: options.clone(),

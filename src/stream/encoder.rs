@@ -249,12 +249,16 @@ impl Plan {
             pipeline,
             block_log: block_size.trailing_zeros() as u8,
             level: options.level.get(),
-            content_size: options.content_size,
+            // What fits in one block says its length anyway.
+            content_size: options.content_size.filter(|&size| size > block_size),
         };
         let recipe = options.level.recipe(pipeline);
         let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
         let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
-        let share = cost.share(options.threads, options.memory)?;
+        let mut share = cost.share(options.threads, options.memory)?;
+        if let Some(size) = options.content_size {
+            share.limit_to(header.block_count(size));
+        }
         Ok(Self { header, recipe, share, engine })
     }
 }

@@ -117,26 +117,26 @@ impl<R: Read + Seek> SeekableReader<R> {
         self.block = None;
         let mut share = Share { workers: 1, in_flight: 1 };
         let mut scheduler: Option<Scheduler<DecodeTask>> = None;
-        let mut frame = None;
+        let mut cost = None;
         // Where the contents of each block in flight belong.
         let mut starts = std::collections::VecDeque::new();
         let mut idle = Vec::new();
         let mut next = start;
         while next < end || !starts.is_empty() {
             let spot = if next < end { Some(self.locate(next)?) } else { None };
-            let new_frame = spot.as_ref().is_some_and(|spot| frame != Some(spot.frame));
+            let needed = spot.as_ref().map(|spot| self.cost(&self.frames[spot.frame]));
+            // Blocks that need other memory wait until there is none of the others in flight.
+            let other = needed.is_some() && needed != cost;
             if let Some(spot) = spot
                 && starts.len() < share.in_flight
-                && (!new_frame || starts.is_empty())
+                && (!other || starts.is_empty())
             {
-                if new_frame {
-                    let cost = self.cost(&self.frames[spot.frame]);
-                    share = cost.share(self.options.threads, self.options.max_memory)?;
-                    let blocks = ((end - start) >> self.frames[spot.frame].header.block_log) + 1;
-                    let workers = share.workers.min(usize::try_from(blocks).unwrap_or(usize::MAX));
-                    scheduler = Some(Scheduler::new(Arc::clone(&self.engine), workers));
+                if other && let Some(needed) = needed {
+                    share = needed.share(self.options.threads, self.options.max_memory)?;
+                    share.limit_to(((end - start) >> self.frames[spot.frame].header.block_log) + 2);
+                    scheduler = Some(Scheduler::new(Arc::clone(&self.engine), share.workers));
                     idle.clear();
-                    frame = Some(spot.frame);
+                    cost = Some(needed);
                 }
                 let mut task = idle.pop().unwrap_or_default();
                 let content_len = self.read_block(&spot, &mut task)?;
@@ -169,7 +169,8 @@ impl<R: Read + Seek> SeekableReader<R> {
 
     fn cost(&self, frame: &FrameEntry) -> Cost {
         let frames = 2 * (self.frames.len() * size_of::<FrameEntry>()) as u64;
-        let index = 8 * (frame.block_count() + 2) + Index::len_with_footer(frame.block_count());
+        // As it is read, and in memory; in steps, so that frames that differ little cost the same.
+        let index = 12 * frame.block_count().next_multiple_of(1 << 12);
         Cost { fixed: frames + index, ..Cost::of_decoding(&*self.engine, &frame.header) }
     }
 
