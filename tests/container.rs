@@ -155,6 +155,18 @@ fn sample_noise(len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn the_example_of_the_format_is_right() {
+    let text = include_str!("../src/format/FORMAT.md");
+    let (_, example) = text.split_once("```text\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let example: Vec<u8> =
+        example.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let options = Options::new().pipeline(Pipeline::Store).block_size(1 << 20);
+    assert_eq!(pz::compress(b"pz", &options).unwrap(), example);
+    assert_eq!(pz::decompress(&example, &decode_options()).unwrap(), b"pz");
+}
+
+#[test]
 fn a_declared_length_is_recorded_and_must_hold() {
     let options = Options::new().content_size(99_000).block_size(1 << 16);
     let small = pz::compress(&[5; 99_000], &options).unwrap();
@@ -286,6 +298,38 @@ fn writers_that_fail_end_the_encoder() {
             }
         }
         assert!(Encoder::new(Full(whole), &options).unwrap().finish().is_ok());
+    }
+}
+
+#[test]
+fn readers_that_fail_end_either_direction() {
+    struct Failing<'a>(&'a [u8]);
+    impl Read for Failing<'_> {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buf) {
+                Ok(0) => Err(io::ErrorKind::ConnectionReset.into()),
+                result => result,
+            }
+        }
+    }
+    let is_reset = |error: &Error| match error {
+        Error::Io(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        _ => false,
+    };
+    let contents = sample(300_000, 13);
+    let options = Options::new().block_size(1 << 16);
+    let small = pz::compress(&contents, &options).unwrap();
+    for threads in [1, 2] {
+        let mut encoder = Encoder::new(Vec::new(), &options.clone().threads(threads)).unwrap();
+        assert!(is_reset(&encoder.read_from(&mut Failing(&contents)).unwrap_err()));
+        assert!(encoder.write_all(b"more").is_err());
+        assert!(encoder.finish().is_err(), "what was read before must not pass for a whole");
+        let options = decode_options().threads(threads);
+        for len in [0, 10, 17, 18, 1000, small.len()] {
+            let result =
+                Decoder::new(Failing(&small[..len]), &options).and_then(|mut d| d.verify());
+            assert!(is_reset(&result.unwrap_err()), "{len}");
+        }
     }
 }
 

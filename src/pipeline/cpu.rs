@@ -18,13 +18,13 @@ pub(crate) struct CpuEngine {
     idle: Mutex<Vec<Scratch>>,
 }
 
-/// Every codec's scratch memory; each grows on its first use.
+/// The scratch memory of the codecs that have been used.
 #[derive(Default)]
 struct Scratch {
-    lz77_encoder: lz77::Encoder,
-    lz77_decoder: lz77::Decoder,
-    bwt_encoder: bwt::Encoder,
-    bwt_decoder: bwt::Decoder,
+    lz77_encoder: Option<lz77::Encoder>,
+    lz77_decoder: Option<lz77::Decoder>,
+    bwt_encoder: Option<bwt::Encoder>,
+    bwt_decoder: Option<bwt::Decoder>,
 }
 
 impl CpuEngine {
@@ -88,11 +88,11 @@ fn encode(scratch: &mut Scratch, recipe: &Recipe, contents: &[u8], payload: &mut
         match recipe {
             Recipe::Store => Method::Store,
             Recipe::Lz77(params) => {
-                scratch.lz77_encoder.encode(params, contents, payload);
+                scratch.lz77_encoder.get_or_insert_default().encode(params, contents, payload);
                 Method::Lz77
             }
             Recipe::Bwt(params) => {
-                scratch.bwt_encoder.encode(params, contents, payload);
+                scratch.bwt_encoder.get_or_insert_default().encode(params, contents, payload);
                 Method::Bwt
             }
         }
@@ -118,8 +118,12 @@ fn decode(scratch: &mut Scratch, job: &mut DecodeJob<'_>) -> Result<(), Fault> {
         match header.method {
             Method::Store => job.contents.copy_from_slice(payload),
             Method::Fill => job.contents.fill(payload[0]),
-            Method::Lz77 => scratch.lz77_decoder.decode(payload, job.contents)?,
-            Method::Bwt => scratch.bwt_decoder.decode(payload, job.contents)?,
+            Method::Lz77 => {
+                scratch.lz77_decoder.get_or_insert_default().decode(payload, job.contents)?
+            }
+            Method::Bwt => {
+                scratch.bwt_decoder.get_or_insert_default().decode(payload, job.contents)?
+            }
         }
     }
     if crc32c(job.contents) != header.content_crc {

@@ -74,7 +74,8 @@ impl<W: Write> Encoder<W> {
     /// Compresses all of `reader`, read straight into the blocks' buffers; gives the number of bytes.
     ///
     /// # Errors
-    /// Those of reading and writing, and [`Error::Changed`] if more comes than was declared.
+    /// Those of reading and writing, and [`Error::Changed`] if more comes than was declared. After any of them the
+    /// encoder is of no more use.
     ///
     /// ```
     /// let mut encoder = pz::Encoder::new(Vec::new(), &pz::Options::new())?;
@@ -88,7 +89,10 @@ impl<W: Write> Encoder<W> {
             self.room()?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
+            // A part of the input must not pass for the whole.
+            self.failed = true;
             self.filled = task.contents.fill_from(reader, from)?;
+            self.failed = false;
             let n = (self.filled - from) as u64;
             total += n;
             self.count_in(n)?;
