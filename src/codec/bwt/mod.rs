@@ -7,6 +7,7 @@
 //! a GPU has thousands of independent lanes in both stages. The payload's layout is in `src/format/bwt.md`.
 
 mod binary;
+mod choose;
 mod inverse;
 mod payload;
 mod runs;
@@ -19,11 +20,12 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use core::ops::Range;
+
 use super::Malformed;
-use payload::Layout;
-use segments::Tables;
-use spec::{RANK_CONTEXTS, RUN_CONTEXTS};
-use tables::{Exponents, WIDTH};
+use payload::{Entry, Layout};
+use spec::CONTEXTS;
+use tables::{Set, Tables, WIDTH};
 
 /// The largest block that can be encoded, and that a decoder accepts.
 pub const MAX_BLOCK_LEN: usize = 64 << 20;
@@ -52,6 +54,9 @@ pub struct Encoder {
     bwt: Vec<u8>,
     rows: Vec<i32>,
     segments: Vec<runs::Segment>,
+    counts: choose::SegmentCounts,
+    groups: Vec<u8>,
+    directory: Vec<Entry>,
     words: Vec<u32>,
     stack: Vec<u32>,
 }
@@ -100,38 +105,34 @@ impl Encoder {
         let segment_log = u32::from(params.segment_log);
         let used = runs::split(&self.bwt, segment_log, runs, &mut self.segments);
 
-        let mut ranks = Box::new([[0; WIDTH]; RANK_CONTEXTS]);
-        let mut lengths = Box::new([[0; WIDTH]; RUN_CONTEXTS]);
-        for (segment, range) in ranges(&self.segments, run_count) {
-            segments::count(&segment.list, &mut runs[range], &mut ranks, &mut lengths);
+        let mut counts = Box::new([[0; WIDTH]; CONTEXTS]);
+        self.counts.clear();
+        self.directory.clear();
+        for (segment, range, end) in segments_of(&self.segments, run_count, len) {
+            let runs = &mut runs[range];
+            let bytes = end - segment.begin;
+            segments::count(&segment.list, runs, &mut counts);
+            self.counts.push(&mut counts, runs.len(), bytes);
+            self.directory.push(Entry { len: bytes, words: 0, set: 0 });
         }
-        let mut description = Vec::new();
-        let rank = payload::choose_tables(payload::RANK_SHAPE, ranks.as_slice(), &mut description);
-        let mut run_description = Vec::new();
-        let run =
-            payload::choose_tables(payload::RUN_SHAPE, lengths.as_slice(), &mut run_description);
-        let tables = expand(&rank, &run);
+        let sums = self.counts.group(&mut self.groups);
+        let mut sets: Vec<_> = sums.iter().map(|counts| choose::tables(counts)).collect();
+        let tables: Vec<Tables> = sets.iter().map(Set::tables).collect();
 
         self.words.clear();
-        let mut directory = Vec::with_capacity(self.segments.len());
-        let mut end = len;
-        for segment in self.segments.iter().rev() {
-            directory.push(payload::Entry { len: end - segment.begin, words: 0 });
-            end = segment.begin;
-        }
-        directory.reverse();
-        for ((_, range), entry) in ranges(&self.segments, run_count).zip(&mut directory) {
-            let before = self.words.len();
-            segments::write(&runs[range], &tables, &mut self.words, &mut self.stack);
-            entry.words = self.words.len() - before;
+        for (i, (_, range, _)) in segments_of(&self.segments, run_count, len).enumerate() {
+            let (before, set) = (self.words.len(), self.groups[i]);
+            let tables = &tables[usize::from(set)];
+            segments::write(&runs[range], tables, &mut self.words, &mut self.stack);
+            self.directory[i].words = self.words.len() - before;
+            self.directory[i].set = set;
         }
         let layout = Layout {
             params: *params,
             list: &self.segments[0].list[..used],
             rows: bytemuck::cast_slice(&self.rows),
-            directory: &directory,
-            rank_tables: &description,
-            run_tables: &run_description,
+            directory: &self.directory,
+            sets: &mut sets,
         };
         layout.write(len, out);
         out.extend(self.words.iter().flat_map(|w| w.to_le_bytes()));
@@ -147,27 +148,14 @@ fn grow(scratch: &mut Vec<i32>, len: usize) {
     }
 }
 
-/// Each segment with the range of its runs.
-fn ranges(
+/// Each segment with the range of its runs and where it ends in the block.
+fn segments_of(
     segments: &[runs::Segment],
     run_count: usize,
-) -> impl Iterator<Item = (&runs::Segment, core::ops::Range<usize>)> {
-    let ends = segments.iter().skip(1).map(|s| s.first_run).chain([run_count]);
-    segments.iter().zip(ends).map(|(s, end)| (s, s.first_run..end))
-}
-
-fn expand(rank: &[Exponents], run: &[Exponents]) -> Tables {
-    let mut tables = Tables {
-        rank: Box::new([[0; WIDTH]; RANK_CONTEXTS]),
-        run: Box::new([[0; WIDTH]; RUN_CONTEXTS]),
-    };
-    for (table, exponents) in tables.rank.iter_mut().zip(rank) {
-        *table = tables::starts(exponents);
-    }
-    for (table, exponents) in tables.run.iter_mut().zip(run) {
-        *table = tables::starts(exponents);
-    }
-    tables
+    len: usize,
+) -> impl Iterator<Item = (&runs::Segment, Range<usize>, usize)> {
+    let ends = segments.iter().skip(1).map(|s| (s.first_run, s.begin)).chain([(run_count, len)]);
+    segments.iter().zip(ends).map(|(s, (last_run, end))| (s, s.first_run..last_run, end))
 }
 
 /// Decodes payloads; keeps its memory from one to the next.
@@ -176,7 +164,7 @@ pub struct Decoder {
     bwt: Vec<u8>,
     words: Vec<u32>,
     rows: Vec<u32>,
-    directory: Vec<payload::Entry>,
+    directory: Vec<Entry>,
     inverse: inverse::Inverse,
 }
 
@@ -222,7 +210,7 @@ impl Decoder {
         read: segments::Read,
     ) -> Result<u32, Malformed> {
         let header = payload::read(payload, len, &mut self.rows, &mut self.directory)?;
-        let tables = expand(&header.rank, &header.run);
+        let tables: Vec<Tables> = header.sets.iter().map(Set::tables).collect();
         self.words.clear();
         self.words.extend(header.words.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)));
         self.bwt.resize(len, 0);
@@ -231,7 +219,7 @@ impl Decoder {
         for entry in &self.directory {
             let words = &self.words[word..word + entry.words];
             let end = begin + entry.len;
-            read(words, &tables, &mut list, &mut self.bwt, begin..end)?;
+            read(words, &tables[usize::from(entry.set)], &mut list, &mut self.bwt, begin..end)?;
             (begin, word) = (end, word + entry.words);
         }
         Ok(u32::from(header.params.start_log))

@@ -2,42 +2,16 @@
 
 use super::binary::{Bit, Coder, NumberModel, Reader, Writer};
 use super::segments::MAX_SEGMENT_WORDS;
-use super::spec::{
-    MAX_SEGMENT_RUNS, RANK_COLUMNS, RANK_CONTEXTS, RANK_TOKENS, RUN_COLUMNS, RUN_CONTEXTS,
-    RUN_TOKENS,
-};
-use super::tables::{self, Counts, Exponents, Shape, WIDTH};
+use super::spec::MAX_SEGMENT_RUNS;
+use super::tables::{self, MAX_SETS, RANKS, RUNS, Set};
 use super::{Malformed, Params};
 
-/// Shape of the ranks' tables.
-pub const RANK_SHAPE: Shape = Shape { tokens: RANK_TOKENS, columns: RANK_COLUMNS };
-/// Shape of the run lengths' tables.
-pub const RUN_SHAPE: Shape = Shape { tokens: RUN_TOKENS, columns: RUN_COLUMNS };
-
-/// A segment in the directory: bytes of the transform, and words.
+/// A segment in the directory: bytes of the transform, words, and the set of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub len: usize,
     pub words: usize,
-}
-
-/// Chooses tables for these counts and appends their description. Returns the exponents as a decoder sees them.
-pub fn choose_tables(shape: Shape, counts: &[Counts], description: &mut Vec<u8>) -> Vec<Exponents> {
-    let mut exponents = vec![[0; WIDTH]; counts.len()];
-    let mut fresh = vec![false; counts.len()];
-    tables::choose(shape, counts, &mut exponents, &mut fresh);
-    let mut writer = Writer::new(description);
-    tables::describe(&mut writer, shape, &mut exponents, &mut fresh)
-        .expect("tables that were chosen are valid");
-    writer.finish();
-    exponents
-}
-
-fn read_tables(shape: Shape, contexts: usize, bytes: &[u8]) -> Result<Vec<Exponents>, Malformed> {
-    let mut exponents = vec![[0; WIDTH]; contexts];
-    let mut fresh = vec![false; contexts];
-    tables::describe(&mut Reader::new(bytes), shape, &mut exponents, &mut fresh)?;
-    Ok(exponents)
+    pub set: u8,
 }
 
 /// Models of the directory.
@@ -46,6 +20,9 @@ struct Models {
     more: NumberModel,
     less: NumberModel,
     words: NumberModel,
+    /// By the set before; a binary tree each.
+    set: [[Bit; MAX_SETS]; MAX_SETS],
+    set_before: usize,
 }
 
 /// The least bytes that a segment has, unless it is the last.
@@ -71,7 +48,13 @@ fn describe_entry<C: Coder>(
         usual + coder.number(&mut models.more, entry.len.saturating_sub(usual) as u32) as usize
     };
     let words = coder.number(&mut models.words, entry.words as u32) as usize;
-    Entry { len, words }
+    let mut node = 1;
+    for bit in (0..MAX_SETS.ilog2()).rev() {
+        let model = &mut models.set[models.set_before][node];
+        node = node * 2 | usize::from(coder.bit(model, entry.set >> bit & 1 == 1));
+    }
+    models.set_before = node - MAX_SETS;
+    Entry { len, words, set: models.set_before as u8 }
 }
 
 const fn models() -> Models {
@@ -80,6 +63,8 @@ const fn models() -> Models {
         more: NumberModel::NEW,
         less: NumberModel::NEW,
         words: NumberModel::NEW,
+        set: [[Bit::NEW; MAX_SETS]; MAX_SETS],
+        set_before: 0,
     }
 }
 
@@ -91,8 +76,8 @@ pub struct Layout<'a> {
     pub list: &'a [u8],
     pub rows: &'a [u32],
     pub directory: &'a [Entry],
-    pub rank_tables: &'a [u8],
-    pub run_tables: &'a [u8],
+    /// The sets of tables that the directory names.
+    pub sets: &'a mut [Set],
 }
 
 /// Bits of a row less one, in a block of `len` bytes.
@@ -101,10 +86,11 @@ fn row_bits(len: usize) -> u32 {
 }
 
 impl Layout<'_> {
-    /// Appends the header of a block of `len` bytes.
-    pub fn write(&self, len: usize, out: &mut Vec<u8>) {
+    /// Appends the header of a block of `len` bytes. Settles what `sets` are to a decoder.
+    pub fn write(self, len: usize, out: &mut Vec<u8>) {
         let begin = out.len();
         out.push((self.params.segment_log - 10) | (self.params.start_log - 8) << 4);
+        out.push((self.sets.len() - 1) as u8);
         out.push((self.list.len() - 1) as u8);
         out.extend_from_slice(self.list);
 
@@ -134,11 +120,18 @@ impl Layout<'_> {
             rest -= entry.len;
         }
         writer.finish();
-        let descriptions = [&directory[..], self.rank_tables, self.run_tables];
-        for description in descriptions {
+        let [ranks, runs] = [RANKS, RUNS].map(|shape| {
+            let mut description = Vec::new();
+            let mut writer = Writer::new(&mut description);
+            tables::describe(&mut writer, shape, self.sets).expect("chosen tables are valid");
+            writer.finish();
+            description
+        });
+        let descriptions = [directory, ranks, runs];
+        for description in &descriptions {
             out.extend_from_slice(&(description.len() as u32).to_le_bytes()[..3]);
         }
-        for description in descriptions {
+        for description in &descriptions {
             out.extend_from_slice(description);
         }
         out.resize(begin + (out.len() - begin).next_multiple_of(4), 0);
@@ -150,8 +143,7 @@ impl Layout<'_> {
 pub struct Header<'a> {
     pub params: Params,
     pub list: [u8; 256],
-    pub rank: Vec<Exponents>,
-    pub run: Vec<Exponents>,
+    pub sets: Vec<Set>,
     pub words: &'a [u8],
 }
 
@@ -168,12 +160,16 @@ pub fn read<'a>(
     directory: &mut Vec<Entry>,
 ) -> Result<Header<'a>, Malformed> {
     let mut rest = payload;
-    let fixed = take(&mut rest, 2)?;
+    let fixed = take(&mut rest, 3)?;
     let params = Params { segment_log: 10 + (fixed[0] & 15), start_log: 8 + (fixed[0] >> 4) };
     if params.segment_log > 16 {
         return Err(Malformed("segment size is reserved"));
     }
-    let list = read_list(take(&mut rest, usize::from(fixed[1]) + 1)?)?;
+    let mut sets = vec![Set::EMPTY; usize::from(fixed[1]) + 1];
+    if sets.len() > MAX_SETS {
+        return Err(Malformed("number of table sets is reserved"));
+    }
+    let list = read_list(take(&mut rest, usize::from(fixed[2]) + 1)?)?;
 
     let count = ((len - 1) >> params.start_log) + 1;
     let bits = row_bits(len);
@@ -187,18 +183,19 @@ pub fn read<'a>(
         take(&mut rest, size)
     };
     let directory_bytes = description(0)?;
-    let rank = read_tables(RANK_SHAPE, RANK_CONTEXTS, description(1)?)?;
-    let run = read_tables(RUN_SHAPE, RUN_CONTEXTS, description(2)?)?;
+    tables::describe(&mut Reader::new(description(1)?), RANKS, &mut sets)?;
+    tables::describe(&mut Reader::new(description(2)?), RUNS, &mut sets)?;
     let used = payload.len() - rest.len();
     let padding = take(&mut rest, used.next_multiple_of(4) - used)?;
     if padding.iter().any(|&b| b != 0) {
         return Err(Malformed("padding is not zero"));
     }
-    let words = read_directory(directory_bytes, params.segment_log, len, directory)?;
+    let segment_log = params.segment_log;
+    let words = read_directory(directory_bytes, segment_log, sets.len(), len, directory)?;
     if rest.len() != 4 * words {
         return Err(Malformed("payload does not have its directory's length"));
     }
-    Ok(Header { params, list, rank, run, words: rest })
+    Ok(Header { params, list, sets, words: rest })
 }
 
 /// The symbols that occur, completed by all others, ascending.
@@ -250,6 +247,7 @@ fn read_rows(
 fn read_directory(
     bytes: &[u8],
     segment_log: u8,
+    sets: usize,
     len: usize,
     directory: &mut Vec<Entry>,
 ) -> Result<usize, Malformed> {
@@ -258,13 +256,16 @@ fn read_directory(
     let mut models = models();
     let (mut rest, mut words) = (len, 0);
     while rest > 0 {
-        let none = Entry { len: 0, words: 0 };
+        let none = Entry { len: 0, words: 0, set: 0 };
         let entry = describe_entry(&mut reader, &mut models, segment_log, rest, none);
         if entry.len > rest || entry.len < least_len(segment_log).min(rest) {
             return Err(Malformed("segment length out of range"));
         }
         if entry.words > MAX_SEGMENT_WORDS {
             return Err(Malformed("segment has too many words"));
+        }
+        if usize::from(entry.set) >= sets {
+            return Err(Malformed("segment uses a set of tables that is not there"));
         }
         rest -= entry.len;
         words += entry.words;

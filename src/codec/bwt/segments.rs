@@ -6,20 +6,13 @@
 use core::ops::Range;
 
 use super::Malformed;
+use super::choose::Counts;
 use super::runs::{Run, symbol_and_rank};
 use super::spec::{
-    FREQ_BITS, Globals, History, LONG_RUN, LONG_RUN_TOKEN, MAX_SEGMENT_RUNS, RANK_BASE,
-    RANK_CONTEXTS, RUN_BASE, RUN_CONTEXTS, log_scale, rank_context, rank_token, run_context,
-    run_token,
+    CONTEXTS, FREQ_BITS, Globals, History, LONG_RUN, LONG_RUN_TOKEN, MAX_SEGMENT_RUNS, RANK_BASE,
+    RANK_CONTEXTS, RUN_BASE, log_scale, rank_context, rank_token, run_context, run_token,
 };
-use super::tables::{Counts, Starts, WIDTH};
-
-/// The tables of a block.
-#[derive(Debug, Clone)]
-pub struct Tables {
-    pub rank: Box<[Starts; RANK_CONTEXTS]>,
-    pub run: Box<[Starts; RUN_CONTEXTS]>,
-}
+use super::tables::{Starts, Tables, WIDTH};
 
 /// Most words that a segment can take: no run adds more than 62 bits.
 pub const MAX_SEGMENT_WORDS: usize = 2 * MAX_SEGMENT_RUNS + 2;
@@ -34,12 +27,7 @@ fn histories(list: &[u8; 256]) -> [History; 256] {
 }
 
 /// Finds the contexts of a segment's runs, notes them in the runs, and counts tokens in them.
-pub fn count(
-    list: &[u8; 256],
-    runs: &mut [Run],
-    ranks: &mut [Counts; RANK_CONTEXTS],
-    lengths: &mut [Counts; RUN_CONTEXTS],
-) {
+pub fn count(list: &[u8; 256], runs: &mut [Run], counts: &mut [Counts; CONTEXTS]) {
     let mut histories = histories(list);
     let mut globals = Globals::at_start();
     for run in runs {
@@ -47,9 +35,9 @@ pub fn count(
         let history = histories[symbol];
         let rank_context = rank_context(history, globals);
         let run_context = run_context(history, globals);
-        ranks[rank_context][rank_token(rank).token as usize] += 1;
-        lengths[run_context][run_token(run[0]).token as usize] += 1;
-        run[1] |= (rank_context as u32) << 16 | (run_context as u32) << 24;
+        counts[rank_context][rank_token(rank).token as usize] += 1;
+        counts[run_context][run_token(run[0]).token as usize] += 1;
+        run[1] |= (rank_context as u32) << 16 | ((run_context - RANK_CONTEXTS) as u32) << 24;
         let (x, y) = (log_scale(rank), log_scale(run[0]));
         histories[symbol] = history.after(x, y);
         globals = globals.after(x, y);
@@ -71,9 +59,9 @@ pub fn write(runs: &[Run], tables: &Tables, words: &mut Vec<u32>, stack: &mut Ve
         let (_, rank) = symbol_and_rank(*run);
         let rank = rank_token(rank);
         let length = run_token(run[0]);
-        let (rank_start, rank_freq) =
-            interval(&tables.rank[(run[1] >> 16 & 127) as usize], rank.token);
-        let (run_start, run_freq) = interval(&tables.run[(run[1] >> 24) as usize], length.token);
+        let (rank_start, rank_freq) = interval(&tables[(run[1] >> 16 & 0xff) as usize], rank.token);
+        let run_context = RANK_CONTEXTS + (run[1] >> 24) as usize;
+        let (run_start, run_freq) = interval(&tables[run_context], length.token);
         if length.raw_bits > 0 {
             room(&mut x, 1, length.raw_bits);
             x = x << length.raw_bits | u64::from(length.raw);
@@ -207,8 +195,8 @@ pub fn read_on<M: Machine>(
     for _ in 0..MAX_SEGMENT_RUNS {
         let symbol = machine.first(front, list);
         let history = histories[usize::from(symbol)];
-        let rank_table = &tables.rank[rank_context(history, globals)];
-        let run_table = &tables.run[run_context(history, globals)];
+        let rank_table = &tables[rank_context(history, globals)];
+        let run_table = &tables[run_context(history, globals)];
 
         let (rank_token, rest) = token(machine, rank_table, x);
         let (base, bits) = RANK_BASE[rank_token];

@@ -4,8 +4,8 @@ use core::arch::x86_64::*;
 use core::ops::Range;
 
 use super::Malformed;
-use super::segments::{self, Machine, Tables};
-use super::tables::Starts;
+use super::segments::{self, Machine};
+use super::tables::{Starts, Tables};
 
 /// Proof that the processor has what [`read`] is compiled for.
 #[derive(Debug, Clone, Copy)]

@@ -4,10 +4,12 @@
 
 /// The most runs that one segment may hold. It bounds a lane's work on data without runs.
 pub const MAX_SEGMENT_RUNS: usize = 8192;
-/// Contexts of a rank, and of a run length.
+/// Contexts of a rank.
 pub const RANK_CONTEXTS: usize = 128;
 /// Contexts of a run length.
 pub const RUN_CONTEXTS: usize = 256;
+/// Contexts of both, in one numbering: ranks' first.
+pub const CONTEXTS: usize = RANK_CONTEXTS + RUN_CONTEXTS;
 /// Contexts whose tables are neighbours on the scale of the global average; see [`super::tables`].
 pub const RANK_COLUMNS: usize = 4;
 /// As [`RANK_COLUMNS`], for run lengths.
@@ -167,7 +169,7 @@ pub fn rank_context(h: History, g: Globals) -> usize {
 #[inline(always)]
 pub fn run_context(h: History, g: Globals) -> usize {
     let mean = ((h.run() * 7 + g.run) >> 12).min(31);
-    (mean * 8 + (h.rank() >> 11).min(7)) as usize
+    RANK_CONTEXTS + (mean * 8 + (h.rank() >> 11).min(7)) as usize
 }
 
 #[cfg(test)]
@@ -200,7 +202,7 @@ mod tests {
                 g = g.after(rank_log, run_log);
                 assert!(h.rank() <= 127 << 8 | 255 && h.run() <= 127 << 8 | 255);
                 assert!(rank_context(h, g) < RANK_CONTEXTS);
-                assert!(run_context(h, g) < RUN_CONTEXTS);
+                assert!((RANK_CONTEXTS..CONTEXTS).contains(&run_context(h, g)));
             }
         }
     }

@@ -7,14 +7,16 @@
 
 use super::Malformed;
 use super::binary::{Bit, Coder};
-use super::spec::FREQ_BITS;
+use super::spec::{
+    CONTEXTS, FREQ_BITS, RANK_COLUMNS, RANK_CONTEXTS, RANK_TOKENS, RUN_COLUMNS, RUN_TOKENS,
+};
 
 /// Entries of a table in memory; tokens past the last have frequency 0.
 pub const WIDTH: usize = 32;
 /// Rows of a column.
-const ROWS: usize = 32;
+pub const ROWS: usize = 32;
 /// Steps of a frequency's exponent to an octave.
-const STEPS: u32 = 4;
+pub const STEPS: u32 = 4;
 /// The largest exponent; exponent `q` stands for the weight 2^((q - 1) / STEPS), 0 for a token that does not occur.
 const MAX_EXPONENT: u8 = (FREQ_BITS * STEPS + 1) as u8;
 /// round(2^16 * 2^(i / STEPS)).
@@ -24,15 +26,42 @@ const WEIGHTS: [u64; STEPS as usize] = [65536, 77936, 92682, 110218];
 pub type Exponents = [u8; WIDTH];
 /// `starts[t]` is the sum of the frequencies of the tokens below `t`; from the last token on, 1 << FREQ_BITS.
 pub type Starts = [u16; WIDTH];
-/// How often each token occurred in one context.
-pub type Counts = [u32; WIDTH];
 
-/// Which set of tables: the number of tokens and of columns.
+/// The most sets of tables that a block may have.
+pub const MAX_SETS: usize = 8;
+
+/// What a set's tables have in common: those of ranks, or those of run lengths.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
+    /// The first context; the others follow, row by row.
+    pub first: usize,
     pub tokens: usize,
     pub columns: usize,
 }
+
+/// Tables of ranks.
+pub const RANKS: Shape = Shape { first: 0, tokens: RANK_TOKENS, columns: RANK_COLUMNS };
+/// Tables of run lengths.
+pub const RUNS: Shape = Shape { first: RANK_CONTEXTS, tokens: RUN_TOKENS, columns: RUN_COLUMNS };
+
+/// A set of tables as it is described: each context's exponents, and whether they are not just its neighbour's.
+#[derive(Debug, Clone)]
+pub struct Set {
+    pub exponents: [Exponents; CONTEXTS],
+    pub fresh: [bool; CONTEXTS],
+}
+
+impl Set {
+    pub const EMPTY: Self = Self { exponents: [[0; WIDTH]; CONTEXTS], fresh: [false; CONTEXTS] };
+
+    /// The set as it is used.
+    pub fn tables(&self) -> Tables {
+        core::array::from_fn(|context| starts(&self.exponents[context]))
+    }
+}
+
+/// A set of tables as it is used.
+pub type Tables = [Starts; CONTEXTS];
 
 /// The frequencies that exponents stand for.
 ///
@@ -64,88 +93,6 @@ pub fn starts(exponents: &Exponents) -> Starts {
     })
 }
 
-/// log2 in units of 1/65536, for `x` at least 1; exact arithmetic, so that every machine chooses the same tables.
-fn log2(x: u32) -> u64 {
-    let e = x.ilog2();
-    let mut y = u64::from(x) << (31 - e);
-    let mut fraction = 0;
-    for _ in 0..16 {
-        y = (y * y) >> 31;
-        fraction <<= 1;
-        if y >> 32 != 0 {
-            fraction |= 1;
-            y >>= 1;
-        }
-    }
-    u64::from(e) << 16 | fraction
-}
-
-/// Exponents nearest to the counts' proportions.
-fn quantise(counts: &Counts) -> Exponents {
-    let total: u32 = counts.iter().sum();
-    counts.map(|c| match c {
-        0 => 0,
-        c => {
-            let log = (log2(c) + (u64::from(FREQ_BITS) << 16)).saturating_sub(log2(total));
-            1 + ((log * u64::from(STEPS) + (1 << 15)) >> 16) as u8
-        }
-    })
-}
-
-/// Bits, in 1/65536, to code the counted tokens with a table of their own, description included.
-fn cost(counts: &Counts) -> u64 {
-    let total: u32 = counts.iter().sum();
-    if total == 0 {
-        return 0;
-    }
-    let mut bits = u64::from(total) * log2(total);
-    let mut described = 8;
-    for &c in counts.iter().filter(|&&c| c > 0) {
-        bits -= u64::from(c) * log2(c);
-        described += 4;
-    }
-    bits + (described << 16)
-}
-
-/// Chooses the tables: which rows of each column share one, and its exponents. `fresh` marks a run's first row.
-pub fn choose(shape: Shape, counts: &[Counts], exponents: &mut [Exponents], fresh: &mut [bool]) {
-    for column in 0..shape.columns {
-        let at = |row: usize| row * shape.columns + column;
-        // best[j]: the least cost of rows 0..j, and where the last run of rows with one table begins.
-        let mut best = [(0u64, 0usize); ROWS + 1];
-        for end in 1..=ROWS {
-            let mut sum = [0; WIDTH];
-            best[end].0 = u64::MAX;
-            for begin in (0..end).rev() {
-                for (s, c) in sum.iter_mut().zip(&counts[at(begin)]) {
-                    *s += c;
-                }
-                let total = best[begin].0 + cost(&sum);
-                if total <= best[end].0 {
-                    best[end] = (total, begin);
-                }
-            }
-        }
-        let mut end = ROWS;
-        while end > 0 {
-            let begin = best[end].1;
-            let mut sum = [0; WIDTH];
-            for row in begin..end {
-                for (s, c) in sum.iter_mut().zip(&counts[at(row)]) {
-                    *s += c;
-                }
-                fresh[at(row)] = false;
-            }
-            fresh[at(begin)] = sum.iter().any(|&c| c > 0);
-            let table = quantise(&sum);
-            for row in begin..end {
-                exponents[at(row)] = table;
-            }
-            end = begin;
-        }
-    }
-}
-
 /// Models of the tables' description.
 struct Models {
     fresh: [Bit; 4],
@@ -155,13 +102,8 @@ struct Models {
     more: [[Bit; 6]; 15],
 }
 
-/// Writes or reads the tables of one shape.
-pub fn describe<C: Coder>(
-    coder: &mut C,
-    shape: Shape,
-    exponents: &mut [Exponents],
-    fresh: &mut [bool],
-) -> Result<(), Malformed> {
+/// Writes or reads the tables of one shape, of all sets.
+pub fn describe<C: Coder>(coder: &mut C, shape: Shape, sets: &mut [Set]) -> Result<(), Malformed> {
     let mut models = Models {
         fresh: [Bit::NEW; 4],
         present: [Bit::NEW; 8],
@@ -169,29 +111,32 @@ pub fn describe<C: Coder>(
         sign: [Bit::NEW; 15],
         more: [[Bit::NEW; 6]; 15],
     };
-    for column in 0..shape.columns {
-        let mut above_fresh = false;
-        for row in 0..ROWS {
-            let at = row * shape.columns + column;
-            let left = (column > 0).then(|| exponents[at - 1]);
-            let above = (row > 0).then(|| exponents[at - shape.columns]);
-            let left_fresh = column > 0 && fresh[at - 1];
-            let model = &mut models.fresh[usize::from(above_fresh) * 2 + usize::from(left_fresh)];
-            fresh[at] = coder.bit(model, fresh[at]);
-            above_fresh = fresh[at];
-            let near = above.or(left).unwrap_or([0; WIDTH]);
-            if fresh[at] {
-                let table = &mut exponents[at];
-                describe_table(
-                    coder,
-                    &mut models,
-                    shape.tokens,
-                    &near,
-                    &left.unwrap_or(near),
-                    table,
-                )?;
-            } else {
-                exponents[at] = near;
+    for i in 0..sets.len() {
+        let (before, rest) = sets.split_at_mut(i);
+        let Some(Set { exponents, fresh }) = rest.first_mut() else { break };
+        let before = before.last();
+        for column in 0..shape.columns {
+            let mut above_fresh = false;
+            for row in 0..ROWS {
+                let at = shape.first + row * shape.columns + column;
+                let above = (row > 0).then(|| exponents[at - shape.columns]);
+                // The same context of the set before tells more than the column to the left.
+                let (left, left_fresh) = match before {
+                    Some(set) => (Some(set.exponents[at]), set.fresh[at]),
+                    None if column > 0 => (Some(exponents[at - 1]), fresh[at - 1]),
+                    None => (None, false),
+                };
+                let context = usize::from(above_fresh) * 2 + usize::from(left_fresh);
+                fresh[at] = coder.bit(&mut models.fresh[context], fresh[at]);
+                above_fresh = fresh[at];
+                let near = above.or(left).unwrap_or([0; WIDTH]);
+                if fresh[at] {
+                    let left = left.unwrap_or(near);
+                    let table = &mut exponents[at];
+                    describe_table(coder, &mut models, shape.tokens, &near, &left, table)?;
+                } else {
+                    exponents[at] = near;
+                }
             }
         }
     }
