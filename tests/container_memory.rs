@@ -80,6 +80,27 @@ fn memory_is_bounded() {
         }
     }
 
+    // Frames of different kinds, one after another: what one needed is not kept for the next.
+    let kinds =
+        [(Pipeline::Bwt, 20), (Pipeline::Store, 16), (Pipeline::Lzh, 20), (Pipeline::Bwt, 19)];
+    let frames = kinds.map(|(pipeline, log)| {
+        compressed(&Options::new().pipeline(pipeline).block_size(1 << log), 3 << 20)
+    });
+    let file = frames.concat();
+    let needed =
+        pz::list(&mut Cursor::new(&file), false).unwrap().iter().map(|f| f.decode_memory).max();
+    for threads in [1, 4] {
+        for limit in [needed.unwrap(), 2 * needed.unwrap()] {
+            let options = DecodeOptions::new().threads(threads).max_memory(limit);
+            let (len, used) = peak(|| {
+                let mut decoder = Decoder::new(&file[..], &options).unwrap();
+                decoder.copy_to(&mut io::sink())
+            });
+            assert_eq!(len.unwrap(), 12 << 20);
+            assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
+        }
+    }
+
     // Small files that claim to be large ones.
     let options = DecodeOptions::new().threads(1).max_memory(1 << 20).max_output(1 << 30);
     let bwt = compressed(&Options::new().pipeline(Pipeline::Bwt).block_size(1 << 26), 100);

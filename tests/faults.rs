@@ -330,6 +330,29 @@ fn crafted_files_are_refused() {
 }
 
 #[test]
+fn recovery_takes_time_in_proportion() {
+    use craft::*;
+    let start = std::time::Instant::now();
+    let mut files = vec![b"\xB7\x49\0\0".repeat(300_000), b"\xB7\x42".repeat(300_000)];
+    // Blocks whose payloads are the blocks after them.
+    let header = coded(3, 26, 1, 1 << 26, b"", 1_000_000);
+    files.push(header.repeat(1_500_000 / header.len()));
+    // Ends, each of which says that it ends the one frame.
+    let mut ends = frame_header(0, 16, None);
+    for _ in 0..50_000 {
+        let len = ends.len() as u64 + 22;
+        ends.extend(end(&[], 4, len));
+    }
+    files.push(ends);
+    for file in files {
+        let mut file = Cursor::new(file);
+        let _ = pz::recover(&mut file, &mut std::io::sink(), false, &decode_options());
+        let _ = pz::list(&mut file, true);
+    }
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
 fn errors_say_where() {
     let contents = sample(300_000, 9);
     let file = pz::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();

@@ -1,7 +1,7 @@
 //! The engine that runs the codecs on processor cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crc32c::crc32c;
 
@@ -33,12 +33,15 @@ impl CpuEngine {
     }
 
     fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
-        let lock = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = lock().pop();
+        let idle = self.idle().pop();
         let mut scratch = idle.unwrap_or_default();
         let result = work(&mut scratch);
-        lock().push(scratch);
+        self.idle().push(scratch);
         result
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Scratch>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,6 +62,10 @@ impl Engine for CpuEngine {
                 job.outcome = Some(outcome.unwrap_or(Err(Fault::Internal("a decoder panicked"))));
             }
         });
+    }
+
+    fn release(&self) {
+        self.idle().clear();
     }
 
     fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64 {

@@ -47,6 +47,9 @@ pub(crate) trait Engine: Send + Sync {
     /// Decodes and checks each block of `batch`.
     fn decode(&self, batch: &mut [DecodeJob<'_>]);
 
+    /// Gives back the memory that is kept between batches.
+    fn release(&self);
+
     /// Host memory in bytes that a worker takes to encode a block of `block_size` bytes, besides contents and
     /// payload.
     fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::engine::Engine;
+use super::memory::Share;
 
 /// A block on its way, with the memory that it needs.
 pub(crate) trait Task: Send + Sized + 'static {
@@ -52,6 +53,21 @@ impl<T: Task> Scheduler<T> {
         let state = State { queue: VecDeque::new(), done: BTreeMap::new() };
         let shared = Shared { engine, state: Mutex::new(state), finished: Condvar::new() };
         Self { shared: Arc::new(shared), pool: thread_pool(workers), submitted: 0, taken: 0 }
+    }
+
+    /// Prepares for work of another kind, with nothing in flight: the scheduler in `slot` is kept if it has workers
+    /// enough, because threads are not made for nothing; then `share` is narrowed so that no more of them work at
+    /// once than it permits.
+    pub(crate) fn adapt(slot: &mut Option<Self>, share: &mut Share) {
+        let workers = slot.as_ref().map_or(0, |scheduler| {
+            scheduler.shared.engine.release();
+            scheduler.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
+        });
+        if workers < share.workers {
+            *slot = None;
+        } else if workers > share.workers {
+            share.in_flight = share.in_flight.min(share.workers);
+        }
     }
 
     /// Tasks submitted and not yet taken.

@@ -218,7 +218,7 @@ impl<R: Read> Decoder<R> {
         if let Some(header) = self.waiting.take() {
             self.cost = Cost::of_decoding(&*self.engine, &header);
             self.share = self.cost.share(self.options.threads, self.options.max_memory)?;
-            self.scheduler = None;
+            Scheduler::adapt(&mut self.scheduler, &mut self.share);
             self.idle.clear();
             return self.begin(header);
         }

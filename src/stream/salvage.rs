@@ -53,7 +53,8 @@ pub(super) enum Step {
 /// Finds the structures of a file, in order, without a gap.
 pub(super) fn survey<R: Read + Seek>(reader: &mut R) -> Result<Vec<Item>, Error> {
     let len = reader.seek(SeekFrom::End(0))?;
-    let mut file = File { reader, len };
+    let budget = len.saturating_mul(8).saturating_add(16 << 20);
+    let mut file = File { reader, len, budget };
     let mut items: Vec<Item> = Vec::new();
     let mut next = file.structure(0)?;
     let mut at = 0;
@@ -87,6 +88,9 @@ pub(super) fn survey<R: Read + Seek>(reader: &mut R) -> Result<Vec<Item>, Error>
 struct File<'a, R> {
     reader: &'a mut R,
     len: u64,
+    /// Bytes that may yet be read to confirm what was found. Damage takes about as many as there are in the file;
+    /// this keeps a hostile file, in which structures overlap, from taking a multiple for each of them.
+    budget: u64,
 }
 
 impl<R: Read + Seek> File<'_, R> {
@@ -106,6 +110,13 @@ impl<R: Read + Seek> File<'_, R> {
             }
         }
         Ok(filled)
+    }
+
+    /// Takes `n` bytes off the budget; whether there were as many.
+    fn spend(&mut self, n: usize) -> bool {
+        let left = self.budget.checked_sub(n as u64);
+        self.budget = left.unwrap_or(0);
+        left.is_some()
     }
 
     /// The structure that begins at `start`, if one does.
@@ -146,6 +157,9 @@ impl<R: Read + Seek> File<'_, R> {
                 bytes.resize((2 * old).clamp(256, most as usize), 0);
                 let n = self.read_at(start + old as u64, &mut bytes[old..])?;
                 bytes.truncate(old + n);
+                if !self.spend(n) {
+                    return Ok(None);
+                }
                 if at + FOOTER_LEN > bytes.len() {
                     return Ok(None);
                 }
@@ -208,7 +222,7 @@ impl<R: Read + Seek> File<'_, R> {
         while at < item.end {
             let n = (item.end - at).min(WINDOW as u64) as usize;
             let n = self.read_at(at, &mut part[..n])?;
-            if n == 0 {
+            if n == 0 || !self.spend(n) {
                 return Ok(false);
             }
             checksum = crc32c_append(checksum, &part[..n]);
@@ -221,7 +235,7 @@ impl<R: Read + Seek> File<'_, R> {
     /// payload of a damaged block may be structures of another file, which that block holds.
     fn drop_strangers(
         &mut self,
-        items: &mut [Item],
+        items: &mut Vec<Item>,
         end: Item,
         footer: Footer,
     ) -> Result<(), Error> {
@@ -238,7 +252,8 @@ impl<R: Read + Seek> File<'_, R> {
             .filter_map(|number| index.block(number))
             .map(|range| frame_start + range.start)
             .collect();
-        for item in &mut items[first + 1..] {
+        let found: Vec<Item> = items.drain(first + 1..).collect();
+        for mut item in found {
             let belongs = match item.what {
                 What::Block(_) => starts.binary_search(&item.start).is_ok(),
                 What::End(_) => item.start == end.start,
@@ -246,6 +261,10 @@ impl<R: Read + Seek> File<'_, R> {
             };
             if !belongs {
                 item.what = What::Damage;
+            }
+            match (items.last_mut(), item.what) {
+                (Some(last @ Item { what: What::Damage, .. }), What::Damage) => last.end = item.end,
+                _ => items.push(item),
             }
         }
         Ok(())

@@ -134,7 +134,7 @@ impl<R: Read + Seek> SeekableReader<R> {
                 if other && let Some(needed) = needed {
                     share = needed.share(self.options.threads, self.options.max_memory)?;
                     share.limit_to(((end - start) >> self.frames[spot.frame].header.block_log) + 2);
-                    scheduler = Some(Scheduler::new(Arc::clone(&self.engine), share.workers));
+                    Scheduler::adapt(&mut scheduler, &mut share);
                     idle.clear();
                     cost = Some(needed);
                 }
@@ -142,9 +142,9 @@ impl<R: Read + Seek> SeekableReader<R> {
                 let content_len = self.read_block(&spot, &mut task)?;
                 starts.push_back(spot.content_start);
                 next = spot.content_start + u64::from(content_len);
-                if let Some(scheduler) = &mut scheduler {
-                    scheduler.submit(task);
-                }
+                scheduler
+                    .get_or_insert_with(|| Scheduler::new(Arc::clone(&self.engine), share.workers))
+                    .submit(task);
                 continue;
             }
             let (Some(mut task), Some(content_start)) =
