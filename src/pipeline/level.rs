@@ -46,13 +46,12 @@ const fn row(pipeline: Pipeline, block_log: u8, lz77: lz77::Params) -> Row {
     Row { pipeline, block_log, lz77, bwt: bwt::Params { segment_log: 14, start_log: 14 } }
 }
 
-const fn lz(search: Search, chunk_log: u8, window_log: u8, hash_log: u32) -> lz77::Params {
+const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
     lz77::Params {
         chunk_log,
         window_log,
         group_log: 0,
         segment_log: 16,
-        hash_log,
         skip_log: 6,
         search,
         fse: false,
@@ -60,20 +59,20 @@ const fn lz(search: Search, chunk_log: u8, window_log: u8, hash_log: u32) -> lz7
 }
 
 /// Levels 1 to 9: pipeline, base-2 logarithm of the block size, and for LZ77 the search and the base-2 logarithms of
-/// chunk, window and hash table.
+/// chunk and window.
 const LEVELS: [Row; 9] = {
     use Pipeline::{Bwt, Lzf, Lzh};
-    use Search::{Greedy, Lazy};
+    use Search::{Double, Greedy, Lazy4};
     [
-        row(Lzh, 20, lz(Greedy, 18, 18, 15)),
-        row(Lzh, 20, lz(Lazy, 18, 20, 16)),
-        row(Lzh, 22, lz(Lazy, 18, 22, 17)),
-        row(Lzh, 22, lz(Lazy, 18, 22, 17)),
-        row(Lzf, 22, lz(Lazy, 18, 22, 17)),
-        row(Lzf, 22, lz(Lazy, 18, 22, 17)),
-        row(Lzf, 23, lz(Lazy, 18, 23, 17)),
-        row(Lzf, 24, lz(Lazy, 18, 24, 17)),
-        row(Bwt, 23, lz(Lazy, 18, 24, 17)),
+        row(Lzh, 20, lz(Greedy, 18, 18)),
+        row(Lzh, 20, lz(Double, 18, 18)),
+        row(Lzh, 22, lz(Double, 18, 22)),
+        row(Lzh, 22, lz(Lazy4, 18, 22)),
+        row(Lzf, 22, lz(Lazy4, 18, 22)),
+        row(Lzf, 22, lz(Lazy4, 18, 22)),
+        row(Lzf, 23, lz(Lazy4, 18, 23)),
+        row(Lzf, 23, lz(Lazy4, 19, 23)),
+        row(Bwt, 23, lz(Lazy4, 18, 23)),
     ]
 };
 
@@ -122,7 +121,10 @@ impl Level {
         match pipeline {
             Pipeline::Store => Recipe::Store,
             Pipeline::Lzh => Recipe::Lz77(lz77::Params { fse: false, ..lz77 }),
-            Pipeline::Lzf | Pipeline::Fse => Recipe::Lz77(lz77::Params { fse: true, ..lz77 }),
+            Pipeline::Lzf => Recipe::Lz77(lz77::Params { fse: true, ..lz77 }),
+            Pipeline::Fse => {
+                Recipe::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 })
+            }
             Pipeline::Bwt => Recipe::Bwt(bwt),
         }
     }

@@ -62,6 +62,25 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn load_pairs(a: &[[u32; 2]; LANES]) -> (Self, Self) {
+        let (head, tail) = a.split_at(LANES / 2);
+        let load = |half: &[[u32; 2]]| Self::load(bytemuck::cast_slice(half).try_into().unwrap());
+        let (low, high) = (load(head), load(tail));
+        // SAFETY: see the type; no memory is touched.
+        unsafe {
+            let even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+            let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+            let pick = |i| {
+                Self(
+                    _mm512_permutex2var_epi32(low.0, i, low.1),
+                    _mm512_permutex2var_epi32(high.0, i, high.1),
+                )
+            };
+            (pick(even), pick(odd))
+        }
+    }
+
+    #[inline(always)]
     fn store(self, a: &mut [u32; LANES]) {
         self.store_bytes(bytemuck::cast_mut(a));
     }

@@ -76,6 +76,7 @@ impl Backend {
 pub(crate) const LANES: usize = 32;
 
 /// The most bits a lane may consume in one row.
+#[cfg(test)]
 pub(crate) const MAX_ROW_BITS: u32 = 31;
 
 /// The operations on 32 unsigned 32-bit lanes that the lane streams are made of.
@@ -86,6 +87,8 @@ pub(crate) trait Vector: Copy {
     fn load(a: &[u32; LANES]) -> Self;
     /// Loads 128 bytes as 32 little-endian words.
     fn load_bytes(a: &[u8; 4 * LANES]) -> Self;
+    /// Loads the first and the second words of 32 pairs.
+    fn load_pairs(a: &[[u32; 2]; LANES]) -> (Self, Self);
     fn store(self, a: &mut [u32; LANES]);
     /// Stores 32 little-endian words.
     fn store_bytes(self, a: &mut [u8; 4 * LANES]);

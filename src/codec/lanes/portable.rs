@@ -36,6 +36,11 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
+    fn load_pairs(a: &[[u32; 2]; LANES]) -> (Self, Self) {
+        (Self(a.map(|[x, _]| x)), Self(a.map(|[_, y]| y)))
+    }
+
+    #[inline(always)]
     fn store(self, a: &mut [u32; LANES]) {
         *a = self.0;
     }

@@ -13,67 +13,85 @@ pub(crate) const LOOKAHEAD: usize = 8;
 /// The 8 bytes from `pos`, little-endian.
 #[inline(always)]
 pub(crate) fn read64(data: &[u8], pos: usize) -> u64 {
-    u64::from_le_bytes(data[pos..][..8].try_into().unwrap())
-}
-
-/// The 4 bytes from `pos`, little-endian.
-#[inline(always)]
-pub(crate) fn read32(data: &[u8], pos: usize) -> u32 {
-    u32::from_le_bytes(data[pos..][..4].try_into().unwrap())
+    u64::from_le_bytes(*data[pos..].first_chunk().unwrap())
 }
 
 /// The number of equal bytes from `a` and from `b` on, where `a < b`, up to `end` of `b`'s.
 #[inline(always)]
 pub(crate) fn common_length(data: &[u8], a: usize, b: usize, end: usize) -> usize {
-    debug_assert!(a < b && b <= end && end <= data.len());
     let max = end - b;
-    let (earlier, later) = (&data[a..a + max], &data[b..b + max]);
+    let (mut earlier, mut later) = (&data[a..][..max], &data[b..][..max]);
     let mut n = 0;
-    while let (Some(x), Some(y)) = (
-        earlier.get(n..).and_then(|s| s.first_chunk::<8>()),
-        later.get(n..).and_then(|s| s.first_chunk::<8>()),
-    ) {
+    while let (Some((x, rest_x)), Some((y, rest_y))) =
+        (earlier.split_first_chunk::<8>(), later.split_first_chunk::<8>())
+    {
         let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
         if difference != 0 {
             return n + difference.trailing_zeros() as usize / 8;
         }
         n += 8;
+        (earlier, later) = (rest_x, rest_y);
     }
-    while n < max && earlier[n] == later[n] {
+    n + earlier.iter().zip(later).take_while(|(x, y)| x == y).count()
+}
+
+/// The number of equal bytes before `a` and before `b`, where `a < b`, down to `a_start` and `b_start`.
+#[inline(always)]
+pub(crate) fn common_length_before(
+    data: &[u8],
+    a: usize,
+    b: usize,
+    a_start: usize,
+    b_start: usize,
+) -> usize {
+    let max = (a - a_start).min(b - b_start);
+    // Most are shorter than eight bytes: without a branch for each byte, as its outcome is hard to predict.
+    let mut n = 0;
+    if a >= LOOKAHEAD {
+        let difference = read64(data, a - 8) ^ read64(data, b - 8);
+        n = (difference.leading_zeros() as usize / 8).min(max);
+        if n < 8 {
+            return n;
+        }
+    }
+    while n < max && data[a - n - 1] == data[b - n - 1] {
         n += 1;
     }
     n
 }
 
-/// The hash of the lowest `bytes` (3 to 8) bytes of `x`, in `bits` bits.
+/// The hash of the lowest `BYTES` (3 to 8) bytes of `x`, in `bits` bits.
 #[inline(always)]
-fn hash(x: u64, bytes: u32, bits: u32) -> usize {
+fn hash<const BYTES: u32>(x: u64, bits: u32) -> usize {
     const PRIME: u64 = 0x9e37_79b1_85eb_ca87;
-    ((x << (64 - 8 * bytes)).wrapping_mul(PRIME) >> (64 - bits)) as usize
+    ((x << (64 - 8 * BYTES)).wrapping_mul(PRIME) >> (64 - bits)) as usize
 }
 
-/// The K most recent positions of each hash of `BYTES` bytes.
+/// The K most recent positions of each hash of `BYTES` bytes in `BITS` bits.
 ///
 /// Positions are kept with an origin added that grows from block to block, so that what is left of earlier blocks is
 /// out of range instead of having to be cleared.
-pub(crate) struct Table<const K: usize, const BYTES: u32> {
+pub(crate) struct Table<const K: usize, const BYTES: u32, const BITS: u32> {
     slots: Vec<[u32; K]>,
-    bits: u32,
     origin: u32,
 }
 
-impl<const K: usize, const BYTES: u32> Table<K, BYTES> {
-    pub(crate) fn new() -> Self {
-        Self { slots: Vec::new(), bits: 0, origin: 0 }
+impl<const K: usize, const BYTES: u32, const BITS: u32> Default for Table<K, BYTES, BITS> {
+    fn default() -> Self {
+        // The first block makes the slots.
+        Self { slots: Vec::new(), origin: u32::MAX }
     }
+}
 
-    /// Forgets everything and gets ready for a block of `len` bytes with hashes of `bits` bits.
-    pub(crate) fn start(&mut self, bits: u32, len: usize) {
-        let len = len as u32;
-        if self.bits != bits || self.origin > u32::MAX - 2 * len - 2 {
-            self.bits = bits;
+impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
+    /// Its size in bytes.
+    pub(crate) const MEMORY: u64 = (4 * K as u64) << BITS;
+
+    /// Gets ready for a block of `len` bytes.
+    pub(crate) fn start(&mut self, len: usize) {
+        if self.origin > u32::MAX / 2 - len as u32 {
             self.slots.clear();
-            self.slots.resize(1 << bits, [0; K]);
+            self.slots.resize(1 << BITS, [0; K]);
             self.origin = 1;
         }
     }
@@ -83,27 +101,40 @@ impl<const K: usize, const BYTES: u32> Table<K, BYTES> {
         self.origin += len as u32;
     }
 
+    /// Enters positions `from..to`: each once, in order.
     #[inline(always)]
-    fn slot(&mut self, data: &[u8], pos: usize) -> &mut [u32; K] {
-        let index = hash(read64(data, pos), BYTES, self.bits);
-        &mut self.slots[index]
+    pub(crate) fn enter(&mut self, data: &[u8], from: usize, to: usize) {
+        if from >= to {
+            return;
+        }
+        let slots: &mut [[u32; K]] = &mut self.slots[..1 << BITS];
+        let mut entry = self.origin + from as u32;
+        let mut rest = &data[from..to + LOOKAHEAD - 1];
+        let mut enter = |bytes: &[u8; LOOKAHEAD], entry| {
+            let slot = &mut slots[hash::<BYTES>(u64::from_le_bytes(*bytes), BITS)];
+            slot.copy_within(0..K - 1, 1);
+            slot[0] = entry;
+        };
+        while let Some(bytes) = rest.first_chunk::<{ LOOKAHEAD + 3 }>() {
+            for (i, bytes) in bytes.array_windows().enumerate() {
+                enter(bytes, entry + i as u32);
+            }
+            entry += 4;
+            rest = &rest[4..];
+        }
+        for bytes in rest.array_windows() {
+            enter(bytes, entry);
+            entry += 1;
+        }
     }
 
-    /// Enters a position: each once, in order.
+    /// Enters a position, where `bytes` stand, and returns the ones that were there before, the most recent first, as
+    /// distances back from it. Those that are 0 or larger than the position has bytes before it in its window are no
+    /// candidates.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, data: &[u8], pos: usize) {
+    pub(crate) fn exchange(&mut self, bytes: u64, pos: usize) -> [u32; K] {
         let entry = self.origin + pos as u32;
-        let slot = self.slot(data, pos);
-        slot.copy_within(0..K - 1, 1);
-        slot[0] = entry;
-    }
-
-    /// Enters a position and returns the ones that were there before, the most recent first, as distances back from
-    /// it. Those that are 0 or larger than the position has bytes before it in its window are no candidates.
-    #[inline(always)]
-    pub(crate) fn exchange(&mut self, data: &[u8], pos: usize) -> [u32; K] {
-        let entry = self.origin + pos as u32;
-        let slot = self.slot(data, pos);
+        let slot = &mut self.slots[..1 << BITS][hash::<BYTES>(bytes, BITS)];
         let before = *slot;
         slot.copy_within(0..K - 1, 1);
         slot[0] = entry;

@@ -2,11 +2,14 @@
 
 use super::directory::{Entry, Header};
 use super::execute::{Batch, Executor};
-use super::models::{Decoding, TABLE, Tables};
-use super::rows::{LITERAL_ROW, active_literals, literal_shift};
+use super::models::{Decoding, Mode, TABLE, Tables};
+use super::rows::{
+    ALL_ACTIVE, Active, LITERAL_ROW, active_literals, active_sequences, literal_shift,
+};
 use super::spec::{BATCH, LITERAL_ESCAPES, LITERALS_ESCAPE, MATCH_CODES, RECENT};
+use super::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 use crate::codec::Malformed;
-use crate::codec::lanes::{Backend, Kernel, LANES, Reader, Vector};
+use crate::codec::lanes::{Backend, Kernel, Reader, Vector};
 
 /// Decodes payloads. It keeps its working memory: use one for many blocks.
 pub struct Decoder {
@@ -35,6 +38,13 @@ impl Decoder {
 
     fn with_backend(backend: Backend) -> Self {
         Self { backend, tables: Tables::new(), literals: Vec::new() }
+    }
+
+    /// Bytes of working memory for a block of `block_len` bytes.
+    pub fn memory(block_len: usize) -> u64 {
+        // Three tables, and the literals of a chunk.
+        (3 * 4 * TABLE + block_len.clamp(1 << MIN_CHUNK_LOG, 1 << MAX_CHUNK_LOG) + 2 * LITERAL_ROW)
+            as u64
     }
 
     /// Decodes `payload` into `block`, whose length is that of the block that was encoded.
@@ -99,8 +109,16 @@ impl Kernel for ReadChunk<'_> {
         let shift = literal_shift(nlit, len);
         let mut reader = Reader::<V>::new(self.words);
         if nlit > 0 {
-            let mut literals = Huffman::new(self.tables.literals());
-            read_literals(&mut reader, &mut literals, self.literals, shift, nlit + shift);
+            let end = nlit + shift;
+            let model = self.tables.literals();
+            if model.mode == Mode::Fse {
+                reader.refill();
+                let mut literals = Fse::new(model, &mut reader);
+                read_literals(&mut reader, &mut literals, self.literals, shift, end);
+            } else {
+                let mut literals = Huffman::new(model);
+                read_literals(&mut reader, &mut literals, self.literals, shift, end);
+            }
         }
         let mut executor = Executor::new(
             self.block,
@@ -109,15 +127,32 @@ impl Kernel for ReadChunk<'_> {
             &self.literals[shift..],
             nlit,
         );
-        let mut tokens = Huffman::new(self.tables.tokens());
-        let mut offsets = Huffman::new(self.tables.offsets());
-        let mut batch = Batch::default();
-        let mut left = self.entry.sequences;
-        while left > 0 {
-            let n = left.min(BATCH);
-            read_sequences(&mut reader, &mut tokens, &mut offsets, n, &mut batch);
-            executor.run(&batch, n)?;
-            left -= n;
+        let (tokens, offsets) = (self.tables.tokens(), self.tables.offsets());
+        let n = self.entry.sequences;
+        if n > 0 {
+            let states = [tokens, offsets].map(|model| model.mode == Mode::Fse);
+            if states != [false, false] {
+                reader.refill();
+            }
+            match states {
+                [false, false] => {
+                    let (t, o) = (Huffman::new(tokens), Huffman::new(offsets));
+                    run_sequences(&mut reader, t, o, n, &mut executor)?;
+                }
+                [true, false] => {
+                    let (t, o) = (Fse::new(tokens, &mut reader), Huffman::new(offsets));
+                    run_sequences(&mut reader, t, o, n, &mut executor)?;
+                }
+                [false, true] => {
+                    let (t, o) = (Huffman::new(tokens), Fse::new(offsets, &mut reader));
+                    run_sequences(&mut reader, t, o, n, &mut executor)?;
+                }
+                [true, true] => {
+                    let t = Fse::new(tokens, &mut reader);
+                    let o = Fse::new(offsets, &mut reader);
+                    run_sequences(&mut reader, t, o, n, &mut executor)?;
+                }
+            }
         }
         if !reader.is_exhausted() {
             return Err(Malformed("a chunk has words that are not used"));
@@ -126,10 +161,29 @@ impl Kernel for ReadChunk<'_> {
     }
 }
 
+/// Reads and carries out `left` sequences.
+#[inline(always)]
+fn run_sequences<V: Vector>(
+    reader: &mut Reader<'_, V>,
+    mut tokens: impl SymbolReader<V>,
+    mut offsets: impl SymbolReader<V>,
+    mut left: usize,
+    executor: &mut Executor<'_>,
+) -> Result<(), Malformed> {
+    let mut batch = Batch::default();
+    while left > 0 {
+        let n = left.min(BATCH);
+        read_sequences(reader, &mut tokens, &mut offsets, n, &mut batch);
+        executor.run(&batch, n)?;
+        left -= n;
+    }
+    Ok(())
+}
+
 /// A model's decoder for all lanes.
 trait SymbolReader<V: Vector> {
-    /// Each lane's symbol, and the bits that it takes of `bits`.
-    fn next(&mut self, bits: V) -> (V, V);
+    /// Each lane's symbol, and the bits that it takes of `bits`: none in lanes that are not active.
+    fn next(&mut self, bits: V, active: u32) -> (V, V);
 }
 
 /// Huffman codes, and the modes that are written as one.
@@ -140,16 +194,44 @@ struct Huffman<'a, V> {
 
 impl<'a, V: Vector> Huffman<'a, V> {
     #[inline(always)]
-    fn new(decoding: &'a Decoding) -> Self {
-        Self { table: &decoding.table, shift: V::splat(32 - u32::from(decoding.log)) }
+    fn new(model: &'a Decoding) -> Self {
+        Self { table: &model.table, shift: V::splat(32 - u32::from(model.log)) }
     }
 }
 
 impl<V: Vector> SymbolReader<V> for Huffman<'_, V> {
     #[inline(always)]
-    fn next(&mut self, bits: V) -> (V, V) {
+    fn next(&mut self, bits: V, active: u32) -> (V, V) {
         let entry = V::gather(self.table, bits.shr(self.shift));
-        (entry.shr_by::<8>(), entry.and(V::splat(15)))
+        (entry.and(V::splat(255)), V::select(active, entry.shr_by::<8>(), V::splat(0)))
+    }
+}
+
+/// FSE: a state in each lane.
+struct Fse<'a, V> {
+    table: &'a [u32; TABLE],
+    state: V,
+}
+
+impl<'a, V: Vector> Fse<'a, V> {
+    /// Takes the states from the row at hand.
+    #[inline(always)]
+    fn new(model: &'a Decoding, reader: &mut Reader<'_, V>) -> Self {
+        let log = u32::from(model.log);
+        let state = reader.peek().shr(V::splat(32 - log));
+        reader.skip(V::splat(log));
+        Self { table: &model.table, state }
+    }
+}
+
+impl<V: Vector> SymbolReader<V> for Fse<'_, V> {
+    #[inline(always)]
+    fn next(&mut self, bits: V, active: u32) -> (V, V) {
+        let entry = V::gather(self.table, self.state);
+        let count = entry.shr_by::<8>().and(V::splat(255));
+        let state = entry.shr_by::<16>().add(bits.shr(V::splat(32).sub(count)));
+        self.state = V::select(active, state, self.state);
+        (entry.and(V::splat(255)), V::select(active, count, V::splat(0)))
     }
 }
 
@@ -165,9 +247,9 @@ fn read_literals<V: Vector>(
     for (i, row) in rows[..end.div_ceil(LITERAL_ROW)].iter_mut().enumerate() {
         let start = i * LITERAL_ROW;
         let quads = if start >= shift && start + LITERAL_ROW <= end {
-            literal_row(reader, symbols, |_| u32::MAX)
+            literal_row(reader, symbols, &ALL_ACTIVE)
         } else {
-            literal_row(reader, symbols, |j| active_literals(start, shift, end, j))
+            literal_row(reader, symbols, &active_literals(start, shift, end))
         };
         quads.store_bytes(row);
     }
@@ -177,21 +259,26 @@ fn read_literals<V: Vector>(
 fn literal_row<V: Vector>(
     reader: &mut Reader<'_, V>,
     symbols: &mut impl SymbolReader<V>,
-    active: impl Fn(usize) -> u32,
+    active: &Active,
 ) -> V {
-    let zero = V::splat(0);
-    let mut pair = |j| {
-        reader.refill();
-        let bits = reader.peek();
-        let (a, a_len) = symbols.next(bits);
-        let a_len = V::select(active(j), a_len, zero);
-        let (b, b_len) = symbols.next(bits.shl(a_len));
-        let b_len = V::select(active(j + 1), b_len, zero);
-        reader.skip(a_len.add(b_len));
-        a.or(b.shl_by::<8>())
-    };
-    let (low, high) = (pair(0), pair(2));
+    let low = literal_pair(reader, symbols, active[0], active[1]);
+    let high = literal_pair(reader, symbols, active[2], active[3]);
     low.or(high.shl_by::<16>())
+}
+
+#[inline(always)]
+fn literal_pair<V: Vector>(
+    reader: &mut Reader<'_, V>,
+    symbols: &mut impl SymbolReader<V>,
+    active_a: u32,
+    active_b: u32,
+) -> V {
+    reader.refill();
+    let bits = reader.peek();
+    let (a, a_len) = symbols.next(bits, active_a);
+    let (b, b_len) = symbols.next(bits.shl(a_len), active_b);
+    reader.skip(a_len.add(b_len));
+    a.or(b.shl_by::<8>())
 }
 
 /// Reads the `n` sequences of a batch.
@@ -205,13 +292,11 @@ fn read_sequences<V: Vector>(
 ) {
     let zero = V::splat(0);
     for odd in 0..2 {
-        // Lane l has sequence 2l + odd.
-        let lanes = (n + 1 - odd) / 2;
-        let active = if lanes == LANES { u32::MAX } else { (1 << lanes) - 1 };
+        let active = active_sequences(n, odd);
 
         reader.refill();
         let bits = reader.peek();
-        let (token, used) = tokens.next(bits);
+        let (token, used) = tokens.next(bits, active);
         let bits = bits.shl(used);
         let run = token.shr_by::<5>();
         let escaped = V::splat(LITERALS_ESCAPE - 1).lt(run);
@@ -230,7 +315,7 @@ fn read_sequences<V: Vector>(
 
         reader.refill();
         let bits = reader.peek();
-        let (symbol, used) = offsets.next(bits);
+        let (symbol, used) = offsets.next(bits, active);
         let bits = bits.shl(used);
         let explicit = V::splat(RECENT as u32 - 1).lt(symbol);
         let y = symbol.sub(V::splat(RECENT as u32));

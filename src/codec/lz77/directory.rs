@@ -39,9 +39,14 @@ impl Header {
         pos >> self.window_log << self.window_log
     }
 
+    /// Bytes of a full group.
+    pub(crate) fn group_len(&self) -> usize {
+        1 << (self.chunk_log + self.group_log)
+    }
+
     /// The groups of a block.
     pub(crate) fn groups(self, block_len: usize) -> impl Iterator<Item = Range<usize>> {
-        let step = 1 << (self.chunk_log + self.group_log);
+        let step = self.group_len();
         (0..block_len).step_by(step).map(move |s| s..(s + step).min(block_len))
     }
 

@@ -4,9 +4,9 @@ use super::directory::{Entry, Header};
 use super::lazy::Match;
 use super::models::{Models, Streams};
 use super::parse::Parser;
-use super::rows::{ChunkStreams, WriteChunk};
+use super::rows::{ChunkStreams, FseRows, WriteChunk};
 use super::sequences::{self, Sequence};
-use super::spec::{self, Recent};
+use super::spec::{self, BATCH, Recent};
 use super::{MAX_BLOCK, Params};
 use crate::codec::lanes::Backend;
 
@@ -17,13 +17,15 @@ pub struct Encoder {
     matches: Vec<Match>,
     streams: Streams,
     chunks: Vec<Chunk>,
+    fse: FseRows,
     words: Vec<u32>,
 }
 
 /// A chunk of the group at hand.
 struct Chunk {
-    /// Where its literals and its sequences end in the group's.
+    /// Where its literals end in the group's.
     literals: usize,
+    /// Number of its sequences.
     sequences: usize,
     /// Bytes of the block.
     len: usize,
@@ -50,12 +52,21 @@ impl Encoder {
     fn with_backend(backend: Backend) -> Self {
         Self {
             backend,
-            parser: Parser::new(),
+            parser: Parser::default(),
             matches: Vec::new(),
             streams: Streams::default(),
             chunks: Vec::new(),
+            fse: FseRows::default(),
             words: Vec::new(),
         }
+    }
+
+    /// Bytes of working memory for a block of `block_len` bytes.
+    pub fn memory(params: &Params, block_len: usize) -> u64 {
+        let group = Header::new(params, block_len).group_len().min(block_len) as u64;
+        // At worst a match or a literal run every three bytes, of 12 bytes here and 16 in rows, and every literal with
+        // a code of its own; vectors grow to twice what they hold.
+        2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params.search)
     }
 
     /// Appends the payload of `block` to `out`.
@@ -78,22 +89,22 @@ impl Encoder {
             }
             entry = self.write_group(params, entry, out);
         }
-        self.parser.finish(block.len());
+        self.parser.finish(params, block.len());
     }
 
     /// Adds a chunk's literals and coded sequences to the group's.
+    #[inline(never)]
     fn collect(&mut self, block: &[u8], start: usize, end: usize) {
         let Streams { literals, tokens, offsets } = &mut self.streams;
         let mut recent = Recent::START;
+        let mut count = 0;
         sequences::cut(block, start..end, &self.matches, literals, |s: Sequence| {
-            tokens.push(spec::token(s.literals, s.length));
-            offsets.push(if s.length > 0 { recent.code(s.offset) } else { spec::NO_OFFSET });
+            tokens.push(count, spec::token(s.literals, s.length));
+            let offset = if s.length > 0 { recent.code(s.offset) } else { spec::NO_OFFSET };
+            offsets.push(count, offset);
+            count += 1;
         });
-        self.chunks.push(Chunk {
-            literals: literals.len(),
-            sequences: tokens.len(),
-            len: end - start,
-        });
+        self.chunks.push(Chunk { literals: literals.len(), sequences: count, len: end - start });
     }
 
     /// Writes the group's tables and its chunks' words, and returns where the next directory entry goes.
@@ -102,27 +113,31 @@ impl Encoder {
         let models = Models::choose(&self.streams, self.chunks.len(), params.fse);
         models.write(out);
         out.resize(record + (out.len() - record).next_multiple_of(4), 0);
-        let (mut literals, mut sequences) = (0, 0);
+        let (mut literals, mut row) = (0, 0);
         for chunk in &self.chunks {
             self.words.clear();
             let streams = ChunkStreams {
                 literals: &self.streams.literals[literals..chunk.literals],
-                tokens: &self.streams.tokens[sequences..chunk.sequences],
-                offsets: &self.streams.offsets[sequences..chunk.sequences],
+                tokens: &self.streams.tokens.rows[row..],
+                offsets: &self.streams.offsets.rows[row..],
+                sequences: chunk.sequences,
                 len: chunk.len,
             };
-            self.backend.run(WriteChunk { models: &models, streams, words: &mut self.words });
+            self.fse.code(&models, &streams);
+            let (fse, words) = (&self.fse, &mut self.words);
+            self.backend.run(WriteChunk { models: &models, fse, streams, words });
             self.words.iter_mut().for_each(|w| *w = w.to_le());
             out.extend_from_slice(bytemuck::cast_slice(&self.words));
             let e = Entry {
                 words: (out.len() - record) / 4,
                 literals: chunk.literals - literals,
-                sequences: chunk.sequences - sequences,
+                sequences: chunk.sequences,
             };
             out[entry..][..Entry::BYTES].copy_from_slice(&e.pack().to_le_bytes());
             entry += Entry::BYTES;
             record = out.len();
-            (literals, sequences) = (chunk.literals, chunk.sequences);
+            literals = chunk.literals;
+            row += chunk.sequences.div_ceil(BATCH);
         }
         entry
     }

@@ -93,7 +93,9 @@ impl<'a> Executor<'a> {
             if end + SLACK <= self.block.len() {
                 self.copy_literals(run);
                 self.pos = match_start;
-                if length > 0 { self.copy_match(offset, length); }
+                if length > 0 {
+                    self.copy_match(offset, length);
+                }
                 self.pos = end;
             } else {
                 let from = self.literal;
@@ -145,7 +147,8 @@ impl<'a> Executor<'a> {
     fn repeat(&mut self, offset: usize, length: usize) {
         let to = self.pos;
         let source: [u8; 16] = *self.block[to - offset..].first_chunk().unwrap();
-        let pattern: [u8; 16] = core::array::from_fn(|i| source[REPEAT[offset & 15][i] as usize & 15]);
+        let pattern: [u8; 16] =
+            core::array::from_fn(|i| source[REPEAT[offset & 15][i] as usize & 15]);
         // The longest whole number of periods in 16 bytes.
         let step = 16 - 16 % offset;
         let mut done = 0;

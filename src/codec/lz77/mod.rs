@@ -9,6 +9,7 @@ mod decode;
 mod directory;
 mod encode;
 mod execute;
+mod greedy;
 mod lazy;
 mod models;
 mod parse;
@@ -30,27 +31,22 @@ pub const MAX_CHUNK_LOG: u8 = 20;
 /// Everything about an encoding that its input does not decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
-    /// Length of a chunk.
+    /// Length of a chunk, as a base-2 logarithm of bytes: [`MIN_CHUNK_LOG`] to [`MAX_CHUNK_LOG`].
     pub chunk_log: u8,
-    /// Length of a window.
+    /// Length of a window, likewise: a chunk's to [`MAX_BLOCK`].
     pub window_log: u8,
-    /// Number of chunks that share tables.
+    /// Number of chunks that share tables, as a base-2 logarithm of 0 to 4.
     pub group_log: u8,
-    /// Length of a segment, the unit of parsing.
+    /// Length of a segment, the unit of parsing; at most a chunk's.
     pub segment_log: u8,
-    /// Hash bits.
-    pub hash_log: u32,
     /// How quickly the search gives up on data without matches: the step grows by one every `1 << skip_log` literals.
     pub skip_log: u32,
-    /// Match search.
+    /// How matches are searched for and chosen.
     pub search: Search,
-    /// Whether FSE may be used.
+    /// Whether streams may be FSE coded; they may be Huffman coded in any case.
     pub fse: bool,
 }
 
 impl Params {
     const MAX_GROUP_LOG: u8 = 4;
 }
-
-#[doc(hidden)]
-pub mod lab;

@@ -1,16 +1,18 @@
 //! The models of a group of chunks: how each of its three streams codes its symbols.
 
-use super::spec::{Coded, OFFSET_BITS, OFFSETS, SYMBOL_BITS, TOKENS};
+use super::spec::{BATCH, Coded, NO_OFFSET, OFFSET_BITS, OFFSETS, SYMBOL_BITS, TOKENS};
 use crate::bits::{BitReader, BitWriter};
-use crate::codec::huffman;
 use crate::codec::Malformed;
+use crate::codec::fse::{self, EncodeTable};
+use crate::codec::huffman;
+use crate::codec::lanes::LANES;
 
 /// The symbols of a group, chunk after chunk.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub literals: Vec<u8>,
-    pub tokens: Vec<Coded>,
-    pub offsets: Vec<Coded>,
+    pub tokens: CodedRows,
+    pub offsets: CodedRows,
 }
 
 impl Streams {
@@ -18,6 +20,37 @@ impl Streams {
         self.literals.clear();
         self.tokens.clear();
         self.offsets.clear();
+    }
+}
+
+/// Tokens or offsets in the order of rows: each 64 of a chunk are the 32 even ones, then the 32 odd ones.
+pub(crate) struct CodedRows {
+    pub rows: Vec<[[Coded; LANES]; 2]>,
+    counts: [u32; 256],
+}
+
+impl Default for CodedRows {
+    fn default() -> Self {
+        Self { rows: Vec::new(), counts: [0; 256] }
+    }
+}
+
+impl CodedRows {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.counts.fill(0);
+    }
+
+    /// Adds the `i`-th symbol of a chunk: each chunk has rows of its own.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, i: usize, coded: Coded) {
+        if i.is_multiple_of(BATCH) {
+            self.rows.push([[NO_OFFSET; LANES]; 2]);
+        }
+        if let Some(batch) = self.rows.last_mut() {
+            batch[i % 2][i / 2 % LANES] = coded;
+        }
+        self.counts[coded.symbol()] += 1;
     }
 }
 
@@ -39,13 +72,17 @@ pub(crate) enum Mode {
 struct Alphabet {
     symbols: usize,
     raw_bits: u8,
+    /// The longest Huffman code.
     huffman_bits: u8,
+    /// The largest FSE table: with the extra bits behind a symbol, a row must stay below 32 bits.
+    fse_log: u8,
 }
 
 const LITERAL: Alphabet =
-    Alphabet { symbols: 256, raw_bits: 8, huffman_bits: SYMBOL_BITS };
-const TOKEN: Alphabet = Alphabet { symbols: TOKENS, raw_bits: 8, huffman_bits: SYMBOL_BITS };
-const OFFSET: Alphabet = Alphabet { symbols: OFFSETS, raw_bits: 6, huffman_bits: OFFSET_BITS };
+    Alphabet { symbols: 256, raw_bits: 8, huffman_bits: SYMBOL_BITS, fse_log: 11 };
+const TOKEN: Alphabet = Alphabet { symbols: TOKENS, ..LITERAL };
+const OFFSET: Alphabet =
+    Alphabet { symbols: OFFSETS, raw_bits: 6, huffman_bits: OFFSET_BITS, fse_log: 8 };
 const ALPHABETS: [Alphabet; 3] = [LITERAL, TOKEN, OFFSET];
 
 /// A stream's model, for encoding.
@@ -54,44 +91,81 @@ pub(crate) struct Model {
     /// The symbol of a constant stream.
     constant: u8,
     lengths: [u8; 256],
-    /// Each symbol's code from the top bit down, and its length in the low five bits.
+    /// Each symbol's code from the top bit down, and its length in the low five bits; not for FSE.
     pub codes: [u32; 256],
+    pub fse: Option<FseModel>,
+}
+
+/// A stream's FSE tables, for encoding.
+pub(crate) struct FseModel {
+    pub log: u8,
+    norm: [u16; 256],
+    pub table: Box<EncodeTable>,
 }
 
 impl Model {
-    fn choose(counts: &[u32; 256], alphabet: Alphabet) -> Self {
-        let mut lengths = [0; 256];
-        let mut present = counts.iter().enumerate().filter(|&(_, &n)| n > 0).map(|(s, _)| s);
-        let first = present.next().unwrap_or(0) as u8;
-        let mode = if present.next().is_none() {
-            Mode::Constant
-        } else {
-            let lengths = &mut lengths[..alphabet.symbols];
-            huffman::code_lengths(&counts[..alphabet.symbols], alphabet.huffman_bits, lengths);
-            let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
-            let coded = huffman::coded_bits(counts, lengths).expect("every symbol has a code");
-            // A description takes about 4 bits for each symbol that occurs.
-            let description = 4 * lengths.iter().filter(|&&l| l > 0).count() as u64;
-            if coded + description < total * u64::from(alphabet.raw_bits) {
-                Mode::Huffman
-            } else {
-                lengths.fill(alphabet.raw_bits);
-                Mode::Raw
-            }
+    /// The cheapest model of a stream with these counts in `chunks` chunks.
+    fn choose(counts: &[u32; 256], alphabet: Alphabet, chunks: usize, fse: bool) -> Self {
+        let mut model = Self {
+            mode: Mode::Constant,
+            constant: 0,
+            lengths: [0; 256],
+            codes: [0; 256],
+            fse: None,
         };
-        let mut codes = [0; 256];
-        if mode != Mode::Constant {
-            let mut canonical = [0; 256];
-            huffman::assign_codes(&lengths, &mut canonical);
-            for (code, (&c, &len)) in codes.iter_mut().zip(canonical.iter().zip(&lengths)) {
-                if len > 0 {
-                    *code = u32::from(c) << (32 - len) | u32::from(len);
+        let present = counts.iter().filter(|&&n| n > 0).count();
+        if present < 2 {
+            model.constant = counts.iter().position(|&n| n > 0).unwrap_or(0) as u8;
+            return model;
+        }
+        let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
+        let counts = &counts[..alphabet.symbols];
+        let lengths = &mut model.lengths[..alphabet.symbols];
+        huffman::code_lengths(counts, alphabet.huffman_bits, lengths);
+        let coded = huffman::coded_bits(counts, lengths).expect("every symbol has a code");
+        let mut best = coded + huffman::description_bits(lengths);
+        model.mode = Mode::Huffman;
+        let raw = total * u64::from(alphabet.raw_bits);
+        if raw <= best {
+            best = raw;
+            model.mode = Mode::Raw;
+        }
+        if fse {
+            let log = (total.ilog2() as u8).clamp(fse::MIN_TABLE_LOG, alphabet.fse_log);
+            if present < 1 << log {
+                let mut norm = [0; 256];
+                let norm_used = &mut norm[..alphabet.symbols];
+                fse::normalize(counts, log, norm_used);
+                let coded = fse::coded_bits(counts, norm_used, log);
+                let states = (chunks * LANES) as u64 * u64::from(log) + FSE_LOG_BITS;
+                let size = coded.expect("every symbol has a state")
+                    + fse::description_bits(norm_used, log)
+                    + states;
+                if size < best {
+                    model.mode = Mode::Fse;
+                    let mut table = Box::new(EncodeTable::new());
+                    table.build(norm_used, log);
+                    model.fse = Some(FseModel { log, norm, table });
                 }
             }
         }
-        Self { mode, constant: first, lengths, codes }
+        if model.mode == Mode::Raw {
+            model.lengths[..alphabet.symbols].fill(alphabet.raw_bits);
+        }
+        if model.mode != Mode::Fse {
+            let mut canonical = [0; 256];
+            huffman::assign_codes(&model.lengths, &mut canonical);
+            let codes = model.codes.iter_mut().zip(canonical.iter().zip(&model.lengths));
+            for (code, (&c, &len)) in codes.filter(|(_, (_, len))| **len > 0) {
+                *code = u32::from(c) << (32 - len) | u32::from(len);
+            }
+        }
+        model
     }
 }
+
+/// Bits that tell the logarithm of an FSE table.
+const FSE_LOG_BITS: u64 = 4;
 
 /// The models of literals, tokens and offsets.
 pub(crate) struct Models {
@@ -102,7 +176,8 @@ pub(crate) struct Models {
 
 impl Models {
     /// The cheapest model of each stream.
-    pub(crate) fn choose(streams: &Streams, _chunks: usize, _fse: bool) -> Self {
+    #[inline(never)]
+    pub(crate) fn choose(streams: &Streams, chunks: usize, fse: bool) -> Self {
         let mut literals = [[0u32; 256]; 4];
         let (quads, rest) = streams.literals.as_chunks::<4>();
         for quad in quads {
@@ -119,15 +194,10 @@ impl Models {
                 *n += m;
             }
         }
-        let (mut tokens, mut offsets) = ([0; 256], [0; 256]);
-        for (t, o) in streams.tokens.iter().zip(&streams.offsets) {
-            tokens[usize::from(t.symbol)] += 1;
-            offsets[usize::from(o.symbol)] += 1;
-        }
         Self {
-            literals: Model::choose(&counts, LITERAL),
-            tokens: Model::choose(&tokens, TOKEN),
-            offsets: Model::choose(&offsets, OFFSET),
+            literals: Model::choose(&counts, LITERAL, chunks, fse),
+            tokens: Model::choose(&streams.tokens.counts, TOKEN, chunks, fse),
+            offsets: Model::choose(&streams.offsets.counts, OFFSET, chunks, fse),
         }
     }
 
@@ -150,6 +220,12 @@ impl Models {
         if !lengths.is_empty() {
             huffman::write_lengths(&lengths, &mut bits);
         }
+        for (model, alphabet) in models.iter().zip(ALPHABETS) {
+            if let Some(fse) = &model.fse {
+                bits.write(u32::from(fse.log), FSE_LOG_BITS as u32);
+                fse::write_norm(&fse.norm[..alphabet.symbols], fse.log, &mut bits);
+            }
+        }
         bits.finish();
     }
 }
@@ -157,7 +233,8 @@ impl Models {
 /// Entries of a decoding table.
 pub(crate) const TABLE: usize = 1 << 11;
 
-/// A stream's decoding table: entries are `symbol << 8 | bits`, indexed by the next `log` bits.
+/// A stream's decoding table: entries are `symbol | bits << 8`, indexed by the next `log` bits; for FSE
+/// `symbol | bits << 8 | base << 16`, indexed by the state.
 pub(crate) struct Decoding {
     pub mode: Mode,
     pub log: u8,
@@ -171,23 +248,20 @@ impl Decoding {
 
     fn set_constant(&mut self, symbol: u8) {
         self.log = 1;
-        self.table[..2].fill(u32::from(symbol) << 8);
+        self.table[..2].fill(u32::from(symbol));
     }
 
     fn set_raw(&mut self, bits: u8) {
         self.log = bits;
         for (symbol, entry) in self.table[..1 << bits].iter_mut().enumerate() {
-            *entry = (symbol as u32) << 8 | u32::from(bits);
+            *entry = symbol as u32 | u32::from(bits) << 8;
         }
     }
 
     fn set_huffman(&mut self, lengths: &[u8], log: u8) -> Result<(), Malformed> {
-        let mut narrow = [0; 1 << SYMBOL_BITS];
-        huffman::build_table(lengths, log, &mut narrow)?;
         self.log = log;
-        for (entry, &e) in self.table.iter_mut().zip(&narrow[..1 << log]) {
-            *entry = u32::from(e >> 4) << 8 | u32::from(e & 15);
-        }
+        let entry = |symbol, len| u32::from(symbol) | u32::from(len) << 8;
+        huffman::build_table_of(lengths, log, &mut self.table[..], entry)?;
         Ok(())
     }
 }
@@ -243,12 +317,24 @@ impl Tables {
                     limit = limit.max(ALPHABETS[i].huffman_bits);
                     described.push(&mut lengths[..ALPHABETS[i].symbols]);
                 }
-                Mode::Fse => return Err(Malformed("FSE tables are not supported here")),
+                Mode::Fse => {}
             }
         }
         let mut bits = BitReader::new(rest);
         if !described.is_empty() {
             huffman::read_lengths(&mut bits, limit, &mut described)?;
+        }
+        for (decoding, alphabet) in self.0.iter_mut().zip(ALPHABETS) {
+            if decoding.mode == Mode::Fse {
+                let log = bits.read(FSE_LOG_BITS as u32).ok_or(short)? as u8;
+                if !(fse::MIN_TABLE_LOG..=alphabet.fse_log).contains(&log) {
+                    return Err(Malformed("an FSE table is too large or too small"));
+                }
+                let norm = &mut [0; 256][..alphabet.symbols];
+                fse::read_norm(&mut bits, log, norm)?;
+                fse::build_decode_table(norm, log, &mut decoding.table[..])?;
+                decoding.log = log;
+            }
         }
         let used = record.len() - rest.len() + bits.finish().ok_or(short)?;
         for (i, decoding) in self.0.iter_mut().enumerate() {

@@ -2,49 +2,43 @@
 
 use super::Params;
 use super::candidates::Table;
-use super::lazy::{self, Match, OneHash, TwoHashes};
+use super::greedy;
+use super::lazy::{self, Finder, Match, OneHash, TwoHashes};
 use core::ops::Range;
 
 /// How matches are searched for and chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// Takes the first match found: one hash, its most recent position.
+    /// Not at all: every byte is a literal. For data whose structure is in its byte frequencies.
+    None,
+    /// Takes the first match found; one hash, its most recent position.
     Greedy,
-    /// Lazy by one position: two hashes, the most recent position of each.
-    Lazy,
-    /// Lazy.
+    /// Lazy by one position; two hashes, the most recent position of each.
+    Double,
+    /// Lazy by two positions; one hash, its four most recent positions.
     Lazy4,
 }
 
+/// Finds the matches of blocks.
+#[derive(Default)]
 pub(crate) struct Parser {
-    greedy: OneHash<1, 6>,
-    lazy: TwoHashes<1, 8, 5>,
-    lazy4: OneHash<4, 5>,
-    search: Search,
+    greedy: Option<Table<1, 6, 15>>,
+    double: Option<TwoHashes<8, 5, 17>>,
+    lazy4: Option<OneHash<4, 5, 17>>,
 }
 
 impl Parser {
-    pub(crate) fn new() -> Self {
-        Self {
-            greedy: OneHash(Table::new()),
-            lazy: TwoHashes { long: Table::new(), short: Table::new() },
-            lazy4: OneHash(Table::new()),
-            search: Search::Greedy,
-        }
-    }
-
+    /// Gets ready for a block of `len` bytes.
     pub(crate) fn start(&mut self, params: &Params, len: usize) {
-        self.search = params.search;
-        match self.search {
-            Search::Greedy => self.greedy.0.start(params.hash_log, len),
-            Search::Lazy => {
-                self.lazy.long.start(params.hash_log, len);
-                self.lazy.short.start(params.hash_log, len);
-            }
-            Search::Lazy4 => self.lazy4.0.start(params.hash_log, len),
+        match params.search {
+            Search::None => {}
+            Search::Greedy => self.greedy.get_or_insert_default().start(len),
+            Search::Double => self.double.get_or_insert_default().start(len),
+            Search::Lazy4 => self.lazy4.get_or_insert_default().start(len),
         }
     }
 
+    /// Appends the matches of a chunk of the block, whose chunks come in order.
     pub(crate) fn parse(
         &mut self,
         params: &Params,
@@ -54,31 +48,44 @@ impl Parser {
         out: &mut Vec<Match>,
     ) {
         let len = 1 << params.segment_log;
+        let skip = params.skip_log;
         for start in chunk.clone().step_by(len) {
             let segment = start..(start + len).min(chunk.end);
-            let skip = params.skip_log;
-            match self.search {
+            match params.search {
+                Search::None => {}
                 Search::Greedy => {
-                    lazy::parse::<_, 0>(&mut self.greedy, block, segment, window_start, skip, out)
+                    let table = self.greedy.get_or_insert_default();
+                    greedy::parse(table, block, segment, window_start, skip, out);
                 }
-                Search::Lazy => {
-                    lazy::parse::<_, 1>(&mut self.lazy, block, segment, window_start, skip, out)
+                Search::Double => {
+                    let finder = self.double.get_or_insert_default();
+                    lazy::parse::<_, 1>(finder, block, segment, window_start, skip, out);
                 }
                 Search::Lazy4 => {
-                    lazy::parse::<_, 1>(&mut self.lazy4, block, segment, window_start, skip, out)
+                    let finder = self.lazy4.get_or_insert_default();
+                    lazy::parse::<_, 2>(finder, block, segment, window_start, skip, out);
                 }
             }
         }
     }
 
-    pub(crate) fn finish(&mut self, len: usize) {
-        match self.search {
-            Search::Greedy => self.greedy.0.finish(len),
-            Search::Lazy => {
-                self.lazy.long.finish(len);
-                self.lazy.short.finish(len);
-            }
-            Search::Lazy4 => self.lazy4.0.finish(len),
+    /// Ends the block.
+    pub(crate) fn finish(&mut self, params: &Params, len: usize) {
+        match params.search {
+            Search::None => {}
+            Search::Greedy => self.greedy.get_or_insert_default().finish(len),
+            Search::Double => self.double.get_or_insert_default().finish(len),
+            Search::Lazy4 => self.lazy4.get_or_insert_default().finish(len),
+        }
+    }
+
+    /// Bytes that a search keeps.
+    pub(crate) fn memory(search: Search) -> u64 {
+        match search {
+            Search::None => 0,
+            Search::Greedy => Table::<1, 6, 15>::MEMORY,
+            Search::Double => TwoHashes::<8, 5, 17>::MEMORY,
+            Search::Lazy4 => Table::<4, 5, 17>::MEMORY,
         }
     }
 }

@@ -67,41 +67,76 @@ pub(crate) const MATCH_CODES: [u32; 32] = {
     codes
 };
 
-/// A symbol and its extra bits, right-aligned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A symbol and its extra bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub(crate) struct Coded {
-    pub symbol: u8,
-    pub bits: u8,
+    /// `symbol | number of extra bits << 8`.
+    pub head: u32,
+    /// The extra bits, right-aligned.
     pub extra: u32,
 }
 
+impl Coded {
+    const fn new(symbol: u32, bits: u32, extra: u32) -> Self {
+        Self { head: symbol | bits << 8, extra }
+    }
+
+    pub(crate) fn symbol(self) -> usize {
+        self.head as usize & 255
+    }
+
+    #[cfg(test)]
+    fn bits(self) -> u32 {
+        self.head >> 8
+    }
+}
+
 /// What stands in the stream of offsets for a sequence without a match.
-pub(crate) const NO_OFFSET: Coded = Coded { symbol: 0, bits: 0, extra: 0 };
+pub(crate) const NO_OFFSET: Coded = Coded::new(0, 0, 0);
+
+/// The token of each run of literals, with no match.
+static LITERAL_TOKENS: [Coded; MAX_LITERALS as usize + 1] = {
+    let mut tokens = [NO_OFFSET; MAX_LITERALS as usize + 1];
+    let mut n = 0;
+    while n <= MAX_LITERALS {
+        tokens[n as usize] = if n < LITERALS_ESCAPE {
+            Coded::new(n << 5, 0, 0)
+        } else {
+            let log = (n - (LITERALS_ESCAPE - 1)).ilog2();
+            let row = if log < 7 { log } else { 7 };
+            let escape = LITERAL_ESCAPES[row as usize];
+            let (base, bits) = (escape & 0xffff, escape >> 16);
+            Coded::new(LITERALS_ESCAPE << 5, 3 + bits, row << bits | (n - base))
+        };
+        n += 1;
+    }
+    tokens
+};
+
+/// The token of each match, with no literals; not of lengths 1 and 2.
+static MATCH_TOKENS: [Coded; MAX_MATCH as usize + 1] = {
+    let mut tokens = [NO_OFFSET; MAX_MATCH as usize + 1];
+    let mut n = MIN_MATCH;
+    while n < MAX_MATCH {
+        tokens[n as usize] = if n < 22 {
+            Coded::new(n - 2, 0, 0)
+        } else {
+            let bits = (n - 14).ilog2();
+            Coded::new(17 + bits, bits, n - 14 - (1 << bits))
+        };
+        n += 1;
+    }
+    tokens[MAX_MATCH as usize] = Coded::new(MATCH_LONGEST, 0, 0);
+    tokens
+};
 
 /// The token of a run of `literals` and a match of `length` (0: no match).
 #[inline(always)]
 pub(crate) fn token(literals: u32, length: u32) -> Coded {
-    debug_assert!(literals <= MAX_LITERALS && length <= MAX_MATCH && length != 1 && length != 2);
-    let (mut literal_code, mut extra, mut bits) = (literals, 0, 0);
-    if literals >= LITERALS_ESCAPE {
-        literal_code = LITERALS_ESCAPE;
-        let row = (literals - (LITERALS_ESCAPE - 1)).ilog2().min(7);
-        let (base, k) = (LITERAL_ESCAPES[row as usize] & 0xffff, LITERAL_ESCAPES[row as usize] >> 16);
-        extra = row << k | (literals - base);
-        bits = 3 + k;
-    }
-    let match_code = if length < 22 {
-        length.saturating_sub(2)
-    } else if length == MAX_MATCH {
-        MATCH_LONGEST
-    } else {
-        let x = length - 14;
-        let k = x.ilog2();
-        extra = extra << k | (x - (1 << k));
-        bits += k;
-        17 + k
-    };
-    Coded { symbol: (literal_code << 5 | match_code) as u8, bits: bits as u8, extra }
+    debug_assert!(length != 1 && length != 2);
+    let (run, m) = (LITERAL_TOKENS[literals as usize], MATCH_TOKENS[length as usize]);
+    Coded { head: run.head + m.head, extra: run.extra << (m.head >> 8) | m.extra }
 }
 
 /// The symbol of an explicit offset.
@@ -110,8 +145,7 @@ pub(crate) fn offset(offset: u32) -> Coded {
     debug_assert!(offset > 0 && offset <= 1 << 24);
     let x = offset + 3;
     let k = x.ilog2() - 1;
-    let symbol = RECENT as u32 + 2 * (k - 1) + (x >> k & 1);
-    Coded { symbol: symbol as u8, bits: k as u8, extra: x & ((1 << k) - 1) }
+    Coded::new(RECENT as u32 + 2 * (k - 1) + (x >> k & 1), k, x & ((1 << k) - 1))
 }
 
 /// The offsets that a chunk's sequences named explicitly, the latest first: a queue.
@@ -127,20 +161,11 @@ impl Recent {
     /// The symbol of `offset`, which the queue then knows of.
     #[inline(always)]
     pub(crate) fn code(&mut self, offset: u32) -> Coded {
-        match self.0.iter().position(|&o| o == offset) {
-            Some(i) => Coded { symbol: i as u8, bits: 0, extra: 0 },
-            None => {
-                self.push(offset);
-                self::offset(offset)
-            }
+        if let Some(i) = self.0.iter().position(|&recent| recent == offset) {
+            return Coded::new(i as u32, 0, 0);
         }
-    }
-
-    /// Puts an explicit offset in front.
-    #[inline(always)]
-    pub(crate) fn push(&mut self, offset: u32) {
-        let [a, b, _] = self.0;
-        self.0 = [offset, a, b];
+        self.0 = [offset, self.0[0], self.0[1]];
+        self::offset(offset)
     }
 }
 
@@ -153,20 +178,20 @@ mod tests {
         for literals in 0..=MAX_LITERALS {
             for length in (0..=MAX_MATCH).filter(|l| !(1..MIN_MATCH).contains(l)) {
                 let t = token(literals, length);
-                let code = MATCH_CODES[t.symbol as usize & 31];
+                let code = MATCH_CODES[t.symbol() & 31];
                 let match_bits = code >> 16;
                 assert_eq!(length, (code & 0xffff) + (t.extra & ((1 << match_bits) - 1)));
-                let mut run = u32::from(t.symbol) >> 5;
+                let mut run = t.symbol() as u32 >> 5;
                 let mut bits = match_bits;
                 if run == LITERALS_ESCAPE {
                     let rest = t.extra >> match_bits;
-                    let escape_bits = u32::from(t.bits) - match_bits - 3;
+                    let escape_bits = t.bits() - match_bits - 3;
                     let row = LITERAL_ESCAPES[(rest >> escape_bits) as usize];
                     assert_eq!(row >> 16, escape_bits);
                     run = (row & 0xffff) + (rest & ((1 << escape_bits) - 1));
                     bits += 3 + escape_bits;
                 }
-                assert_eq!((run, bits), (literals, u32::from(t.bits)));
+                assert_eq!((run, bits), (literals, t.bits()));
                 assert!(bits + u32::from(SYMBOL_BITS) <= crate::codec::lanes::MAX_ROW_BITS);
             }
         }
@@ -176,11 +201,11 @@ mod tests {
     fn every_offset_has_one_symbol_that_says_it() {
         for off in (1..5000).chain((12..=24).flat_map(|k| [(1 << k) - 3, (1 << k) - 1, 1 << k])) {
             let c = offset(off);
-            let y = u32::from(c.symbol) - RECENT as u32;
+            let y = c.symbol() as u32 - RECENT as u32;
             let k = (y >> 1) + 1;
-            assert_eq!(k, u32::from(c.bits));
+            assert_eq!(k, c.bits());
             assert_eq!(off, ((2 | (y & 1)) << k) + c.extra - 3);
-            assert!(usize::from(c.symbol) < OFFSETS);
+            assert!(c.symbol() < OFFSETS);
             assert!(k + u32::from(OFFSET_BITS) <= crate::codec::lanes::MAX_ROW_BITS);
         }
     }
