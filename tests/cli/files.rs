@@ -9,7 +9,8 @@ use crate::support::{Folder, noise, sample};
 fn every_level_restores_every_size() {
     let folder = Folder::new();
     for size in [0, 1, 13, 65_535, 65_536, 65_537] {
-        for (kind, contents) in [("text", sample(size)), ("noise", noise(size)), ("zeros", vec![0; size])]
+        for (kind, contents) in
+            [("text", sample(size)), ("noise", noise(size)), ("zeros", vec![0; size])]
         {
             folder.write("a", &contents);
             for level in 1..=9 {

@@ -31,7 +31,8 @@ fn tar_round_trip() {
     folder.write("tree/sub/b", b"small");
     folder.write("out/.keep", b"");
     let tar = |arguments: &[&str]| {
-        let output = Command::new("tar").args(arguments).current_dir(folder.as_path()).output().unwrap();
+        let output =
+            Command::new("tar").args(arguments).current_dir(folder.as_path()).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && stderr.is_empty(), "tar {arguments:?}: {stderr}");
         output.stdout
@@ -100,7 +101,15 @@ fn help_and_version() {
     let version = String::from_utf8(folder.pz(&["--version"]).silent()).unwrap();
     assert_eq!(version, format!("pz {}\n", env!("CARGO_PKG_VERSION")));
     let commands = [
-        "compress", "decompress", "test", "list", "bench", "devices", "recover", "completions", "man",
+        "compress",
+        "decompress",
+        "test",
+        "list",
+        "bench",
+        "devices",
+        "recover",
+        "completions",
+        "man",
     ];
     for command in commands {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");

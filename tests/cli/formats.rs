@@ -63,9 +63,7 @@ fn cut_files_are_noticed_wherever_they_are_cut() {
     for (suffix, bytes) in packed(&sample(300_000)) {
         let last = bytes.len() - 1;
         for cut in [7, 20, 1000, bytes.len() / 2, last - 8, last - 4, last] {
-            folder
-                .pz_with(&["-t"], &bytes[..cut])
-                .complains(2, "pz: standard input: truncated ");
+            folder.pz_with(&["-t"], &bytes[..cut]).complains(2, "pz: standard input: truncated ");
             assert!(cut < bytes.len(), "{suffix}");
         }
     }
@@ -81,7 +79,7 @@ fn damaged_files_are_noticed() {
             let name = format!("bad.{suffix}");
             folder.write(&name, &bad);
             folder.pz(&["decompress", &name]).complains(2, &format!("pz: {name}: "));
-            assert_eq!(folder.names(), [name.clone()]);
+            assert_eq!(folder.names(), [&*name]);
             std::fs::remove_file(folder.path(&name)).unwrap();
         }
     }

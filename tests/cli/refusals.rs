@@ -49,7 +49,10 @@ fn files_that_are_in_the_way() {
 fn requests_that_make_no_sense() {
     let folder = folder();
     for (arguments, line) in [
-        (vec!["compress", "-o", "x", "a", "b"], "pz: -o names one output, but there are several inputs"),
+        (
+            vec!["compress", "-o", "x", "a", "b"],
+            "pz: -o names one output, but there are several inputs",
+        ),
         (vec!["decompress", "--range", "0..1", "b.pz"], "pz: --range needs -o or -c"),
         (
             vec!["compress", "--rm", "-"],
@@ -160,7 +163,10 @@ fn standard_output_that_is_the_input() {
     let output = fs::File::options().append(true).open(folder.path("a")).unwrap();
     let ran = folder.command(&["compress", "-c", "a"]).stdout(output).output().unwrap();
     let stderr = String::from_utf8(ran.stderr).unwrap();
-    assert_eq!((ran.status.code(), &*stderr), (Some(1), "pz: a: standard output is the input itself\n"));
+    assert_eq!(
+        (ran.status.code(), &*stderr),
+        (Some(1), "pz: a: standard output is the input itself\n")
+    );
     assert!(folder.read("a") == sample(1000));
 }
 
@@ -168,7 +174,9 @@ fn standard_output_that_is_the_input() {
 #[test]
 fn pipes_and_devices_are_not_files() {
     let folder = folder();
-    folder.pz(&["compress", "/dev/null"]).says(1, &["pz: /dev/null: is not a regular file; -c reads it"]);
+    folder
+        .pz(&["compress", "/dev/null"])
+        .says(1, &["pz: /dev/null: is not a regular file; -c reads it"]);
     let empty = folder.pz(&["compress", "-c", "/dev/null"]).silent();
     assert_eq!(folder.pz_with(&["-d"], &empty).silent(), b"");
     folder.pz(&["compress", "-o", "/dev/null", "a"]).silent();

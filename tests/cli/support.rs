@@ -151,6 +151,11 @@ impl Ran {
         String::from_utf8(self.stdout.clone()).unwrap()
     }
 
+    /// Standard output, line by line.
+    pub fn stdout_lines(&self) -> impl Iterator<Item = &str> {
+        str::from_utf8(&self.stdout).unwrap().lines()
+    }
+
     /// Standard output as JSON.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
@@ -162,13 +167,28 @@ impl Ran {
 /// Text-like bytes that compress, with no period that a block's length could hide.
 pub fn sample(len: usize) -> Vec<u8> {
     const WORDS: [&str; 16] = [
-        "block ", "frame ", "lane ", "sequence ", "literal ", "offset ", "length ", "the ", "of ",
-        "and ", "a ", "rank\n", "index ", "0x1f, ", "checksum ", "{ return; }\n",
+        "block ",
+        "frame ",
+        "lane ",
+        "sequence ",
+        "literal ",
+        "offset ",
+        "length ",
+        "the ",
+        "of ",
+        "and ",
+        "a ",
+        "rank\n",
+        "index ",
+        "0x1f, ",
+        "checksum ",
+        "{ return; }\n",
     ];
     let mut bytes = Vec::with_capacity(len + 16);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     while bytes.len() < len {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         bytes.extend_from_slice(WORDS[(state >> 60) as usize].as_bytes());
         if state >> 40 & 7 == 0 {
             bytes.extend_from_slice((state >> 33).to_string().as_bytes());

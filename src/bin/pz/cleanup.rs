@@ -78,14 +78,16 @@ fn remove(entered: &mut Vec<PathBuf>) {
 /// Removes the unfinished files when the program is asked to end, then ends as that signal ends any program.
 #[cfg(unix)]
 fn watch_signals() {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 
     // A signal that our parent made us ignore (nohup, a shell's background job) stays ignored.
-    let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|&s| !is_ignored(s));
+    let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ];
+    let signals = signals.into_iter().filter(|&signal| !is_ignored(signal));
     // Without the watch an interruption leaves a temporary file behind, and nothing worse.
     let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else { return };
     let watch = move || {
-        if let Some(signal) = signals.forever().next() {
+        // A file that grows past the user's limit is an error of writing, once the signal does not end the program.
+        if let Some(signal) = signals.forever().find(|&signal| signal != SIGXFSZ) {
             let mut entered = entered();
             remove(&mut entered);
             // The lock is held to the end: nothing can be renamed any more.

@@ -3,6 +3,7 @@
 use std::io::{self, BufReader, Read, Write};
 
 use liblzma::stream::{CONCATENATED, Stream};
+use lz4_flex::frame::FrameDecoder;
 
 use crate::failure::{Failure, describe_io};
 use crate::settings::DecodeSettings;
@@ -80,6 +81,10 @@ pub fn decode(
         Err(Side::Reading(error)) if format == Format::Pz || source.failed() => {
             Err(Failure::from(error))
         }
+        Err(Side::Reading(error)) if wants_memory(&error) => Err(Failure::environment(format!(
+            "needs more than {} bytes of memory; -M raises the limit",
+            settings.memory
+        ))),
         Err(Side::Reading(error)) => Err(Failure::input(explain(format, source, &error))),
     }
 }
@@ -162,6 +167,14 @@ fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
+/// Whether a decoder stopped at our limit on memory.
+fn wants_memory(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
+    matches!(inner, Some(liblzma::stream::Error::MemLimit))
+        // zstd's errors are nothing but text.
+        || error.to_string().contains("too much memory")
+}
+
 fn explain(format: Format, source: &Source, error: &io::Error) -> String {
     let (name, place) = (format.name(), source.bytes_read());
     match error.kind() {
@@ -170,12 +183,13 @@ fn explain(format: Format, source: &Source, error: &io::Error) -> String {
     }
 }
 
-/// All frames of an LZ4 file, one after another.
+/// All frames of an LZ4 file, one after another, each with a decoder of its own: the library's expects every frame to
+/// have the first one's block size.
 ///
-/// The library's decoder reads one frame and takes the end of the input for the end of a frame, so that a file cut
-/// between two blocks would pass for a whole one. A frame that is whole ends before the end of the input is seen.
+/// It also takes the end of the input for the end of a frame, so that a file cut between two blocks would pass for a
+/// whole one. A frame that is whole ends before the end of the input is seen.
 struct Lz4Frames<R: Read> {
-    decoder: lz4_flex::frame::FrameDecoder<EndWatch<R>>,
+    decoder: Option<FrameDecoder<EndWatch<R>>>,
 }
 
 /// Sees whether the input has ended, and whether anything was read since the last frame.
@@ -188,7 +202,7 @@ struct EndWatch<R> {
 impl<R: Read> Lz4Frames<R> {
     fn new(inner: R) -> Self {
         let watch = EndWatch { inner, ended: false, read_since_frame: false };
-        Lz4Frames { decoder: lz4_flex::frame::FrameDecoder::new(watch) }
+        Lz4Frames { decoder: Some(FrameDecoder::new(watch)) }
     }
 }
 
@@ -203,18 +217,21 @@ impl<R: Read> Read for EndWatch<R> {
 
 impl<R: Read> Read for Lz4Frames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let count = self.decoder.read(buffer)?;
+        while let Some(decoder) = &mut self.decoder {
+            let count = decoder.read(buffer)?;
             if count > 0 || buffer.is_empty() {
                 return Ok(count);
             }
-            let watch = self.decoder.get_mut();
-            match (watch.ended, watch.read_since_frame) {
-                (true, false) => return Ok(0),
-                (true, true) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                (false, _) => watch.read_since_frame = false,
-            }
+            let watch = self.decoder.take().map(FrameDecoder::into_inner);
+            self.decoder = match watch {
+                Some(EndWatch { ended: true, read_since_frame: true, .. }) => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                Some(EndWatch { ended: false, inner, .. }) => Lz4Frames::new(inner).decoder,
+                _ => None,
+            };
         }
+        Ok(0)
     }
 }
 

@@ -123,8 +123,13 @@ const DECODE_MEMORY: u64 = 1 << 30;
 /// What the library needs to know to decompress.
 pub fn decode(machine: &Machine, session: &Session) -> Result<DecodeSettings, Failure> {
     check_device(machine.device, machine.gpu_memory)?;
+    say_engine(threads(machine)?, session);
+    decode_quietly(machine)
+}
+
+/// The same, where the work on the device is part of other work.
+pub fn decode_quietly(machine: &Machine) -> Result<DecodeSettings, Failure> {
     let threads = threads(machine)?;
-    say_engine(threads, session);
     let memory = machine.memory.map_or(DECODE_MEMORY, |Size(bytes)| bytes);
     let options = DecodeOptions::new().threads(threads).max_memory(memory);
     Ok(DecodeSettings { options, memory })

@@ -13,7 +13,7 @@ use crate::transfer::{self, Direction};
 /// Compresses each file.
 pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
     let options = settings::encode(&args.encoding, &args.machine, session)?;
-    let check = args.verify.then(|| settings::decode(&args.machine, session)).transpose()?;
+    let check = args.verify.then(|| settings::decode_quietly(&args.machine)).transpose()?;
     transfer::each(session, &args.files, &args.placement, Direction::Compress, |source, output| {
         encode(source, output, &options)?;
         match &check {

@@ -1,0 +1,50 @@
+//! `pz bench`: its results' form; what they are is the machine's business.
+
+use crate::support::{Folder, sample};
+
+#[test]
+fn json() {
+    let folder = Folder::new();
+    folder.write("a", &sample(200_000));
+    let rows = folder.pz(&["bench", "--json", "-1", "-T1", "-b", "64K", "a"]).json();
+    let row = &rows[0];
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    for (key, value) in [
+        ("file", "a".into()),
+        ("engine", "cpu".into()),
+        ("level", 1.into()),
+        ("pipeline", "lzh".into()),
+        ("threads", 1.into()),
+        ("block_size", 65_536.into()),
+        ("bytes", 200_000.into()),
+    ] {
+        let value: serde_json::Value = value;
+        assert_eq!(row[key], value, "{key}");
+    }
+    let packed = folder.pz(&["compress", "-1", "-b", "64K", "-c", "a"]).silent();
+    assert_eq!(row["compressed"], packed.len());
+    for speed in ["compress_mb_s", "decompress_mb_s"] {
+        assert!(row[speed].as_f64().unwrap() > 0.0, "{speed}");
+    }
+}
+
+#[test]
+fn csv_and_text() {
+    let folder = Folder::new();
+    folder.write("a,b", &sample(50_000));
+    let text = folder.pz(&["bench", "--csv", "-1", "-T1,2", "a,b"]).silent();
+    let text = String::from_utf8(text).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "file,engine,level,pipeline,block_size,threads,bytes,compressed,ratio,compress_mb_s,\
+         decompress_mb_s"
+    );
+    assert!(lines[1].starts_with("\"a,b\",cpu,1,lzh,1048576,1,50000,"), "{}", lines[1]);
+    assert!(lines[2].starts_with("\"a,b\",cpu,1,lzh,1048576,2,50000,"), "{}", lines[2]);
+    assert_eq!(lines.len(), 3);
+
+    let ran = folder.pz(&["bench", "-1", "none", "a,b"]);
+    assert_eq!((ran.code, &*ran.stderr), (Some(1), "pz: none: No such file or directory\n"));
+    assert_eq!(ran.text().lines().count(), 2, "{}", ran.text());
+}

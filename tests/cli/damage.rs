@@ -1,0 +1,57 @@
+//! Damaged files end in the right output or in exit code 2 and one line, and leave nothing behind.
+
+use crate::support::{Folder, sample};
+
+#[test]
+fn damaged_files_are_refused() {
+    let folder = Folder::new();
+    let contents = sample(150_000);
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    for pipeline in ["lzh", "lzf", "bwt", "fse", "store"] {
+        let sound = folder.pz_with(&["-p", pipeline, "-b", "64K"], &contents).silent();
+        for round in 0..30 {
+            let mut bad = sound.clone();
+            match round % 3 {
+                0 => bad[random(sound.len())] ^= 1 << random(8),
+                1 => bad.truncate(random(sound.len())),
+                _ => {
+                    let start = random(sound.len());
+                    let end = (start + 1 + random(500)).min(sound.len());
+                    bad[start..end].fill(random(256) as u8);
+                }
+            }
+            folder.write("bad.pz", &bad);
+            let ran = folder.pz(&["decompress", "-f", "bad.pz"]);
+            if ran.code == Some(0) {
+                assert!(folder.read("bad") == contents, "{pipeline} {round}: wrong contents");
+                std::fs::remove_file(folder.path("bad")).unwrap();
+            } else {
+                ran.complains(2, "pz: bad.pz: ");
+                folder.pz(&["test", "bad.pz"]).complains(2, "pz: bad.pz: ");
+            }
+            assert_eq!(folder.names(), ["bad.pz"]);
+        }
+    }
+}
+
+#[test]
+fn what_follows_the_last_frame_is_damage() {
+    let folder = Folder::new();
+    let mut packed = folder.pz_with(&[], b"contents").silent();
+    packed.extend_from_slice(b"trailing bytes that are no frame, and more than a header's length");
+    folder.pz_with(&["-t"], &packed).complains(2, "pz: standard input: corrupt: ");
+}
+
+#[test]
+fn a_limit_on_memory_holds() {
+    let folder = Folder::new();
+    folder.pz_with(&["-o", "a.pz", "-9"], &sample(9_000_000)).silent();
+    let line = folder.pz(&["test", "-M", "64K", "a.pz"]).complains(1, "pz: a.pz: needs ");
+    assert!(line.ends_with(" more than the limit of 65536 bytes; -M raises it\n"), "{line}");
+    assert_eq!(folder.pz(&["decompress", "-M", "64K", "a.pz"]).code, Some(1));
+    assert_eq!(folder.names(), ["a.pz"]);
+}

@@ -1,0 +1,185 @@
+//! No space, no permission, no reader: the source stays, nothing appears under the final name.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+
+use crate::support::{Folder, noise, program, sample, skip, wait_until};
+
+#[test]
+fn no_space_on_the_device() {
+    if fs::metadata("/dev/full").is_err() {
+        return skip("there is no /dev/full");
+    }
+    let folder = Folder::new();
+    folder.write("a", &sample(100_000));
+    folder.pz(&["compress", "a"]).silent();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for (arguments, line) in [
+        (["compress", "-c", "a"], "pz: a: standard output: No space left on device\n"),
+        (["decompress", "-c", "a.pz"], "pz: a.pz: standard output: No space left on device\n"),
+    ] {
+        let output = folder.command(&arguments).stdout(full()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), &*stderr), (Some(1), line));
+    }
+    folder
+        .pz(&["compress", "-o", "/dev/full", "a"])
+        .says(1, &["pz: a: /dev/full: No space left on device"]);
+    for (arguments, line) in [
+        (&["list", "a.pz"][..], "pz: No space left on device\n"),
+        (&["--help"], "pz: No space left on device\n"),
+        (&["completions", "bash"], "pz: No space left on device\n"),
+        (&["man"], "pz: No space left on device\n"),
+        (&["devices"], "pz: No space left on device\n"),
+    ] {
+        let output = folder.command(arguments).stdout(full()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), &*stderr), (Some(1), line), "{arguments:?}");
+    }
+    assert!(folder.read("a") == sample(100_000));
+}
+
+/// A limit on the size of files is a full disk that any user can make.
+#[test]
+fn files_that_may_not_grow() {
+    let folder = Folder::new();
+    folder.write("a", &noise(500_000));
+    let script = format!("ulimit -f 100; exec '{}' compress --rm -p store a", program());
+    let output =
+        Command::new("bash").args(["-c", &script]).current_dir(folder.as_path()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &*stderr), (Some(1), "pz: a: a.pz: File too large\n"));
+    assert_eq!(folder.names(), ["a"]);
+}
+
+#[test]
+fn a_full_file_system() {
+    let folder = Folder::new();
+    folder.write("mount/.keep", b"");
+    // A mount of its own in a name space of its own: nothing outside sees it.
+    let script = format!(
+        "mount -t tmpfs -o size=256k none mount || exit 77
+         head -c 200000 /dev/urandom > mount/a
+         '{}' compress --rm -p store mount/a; code=$?
+         ls -A mount; exit $code",
+        program()
+    );
+    let output = Command::new("unshare")
+        .args(["-rm", "bash", "-c", &script])
+        .current_dir(folder.as_path())
+        .output();
+    match output {
+        Ok(output) if output.status.code() == Some(1) && !output.stdout.is_empty() => {
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(stderr, "pz: mount/a: mount/a.pz: No space left on device\n");
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), "a\n");
+        }
+        Ok(output) if [Some(1), Some(77)].contains(&output.status.code()) => {
+            skip("a file system cannot be mounted here");
+        }
+        Ok(output) => panic!("{output:?}"),
+        Err(_) => skip("there is no unshare"),
+    }
+}
+
+#[test]
+fn folders_that_may_not_be_written() {
+    let folder = Folder::new();
+    folder.write("d/a", &sample(1000));
+    folder.write("secret", b"");
+    // Root may write everywhere: then somebody else runs a copy that he can reach.
+    fs::copy(program(), folder.path("pz")).unwrap();
+    let mode = |name: &str, mode| {
+        fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(".", 0o755);
+    mode("d", 0o555);
+    mode("secret", 0o000);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(folder.path("pz"));
+        if rustix::process::geteuid().is_root() {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = command.args(arguments).current_dir(folder.as_path()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, stderr) = run(&["compress", "--rm", "d/a"]);
+    assert_eq!((code, &*stderr), (Some(1), "pz: d/a: d/a.pz: Permission denied\n"));
+    let (code, stderr) = run(&["compress", "-c", "secret"]);
+    assert_eq!((code, &*stderr), (Some(1), "pz: secret: Permission denied\n"));
+    mode("d", 0o755);
+    assert!(folder.read("d/a") == sample(1000));
+    assert_eq!(fs::read_dir(folder.path("d")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough() {
+    let folder = Folder::new();
+    folder.pz_with(&["-o", "a.pz", "-1"], &sample(20_000_000)).silent();
+    for arguments in [&["decompress", "-c", "a.pz"][..], &["compress", "-p", "store", "-c", "a.pz"]]
+    {
+        let mut child = folder
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut some = [0; 10];
+        let mut pipe = child.stdout.take().unwrap();
+        pipe.read_exact(&mut some).unwrap();
+        drop(pipe);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+        // A small output may have fit into the pipe.
+        assert!([None, Some(0)].contains(&output.status.code()), "{:?}", output.status);
+        if output.status.code().is_none() {
+            assert_eq!(output.status.signal(), Some(13));
+        }
+    }
+}
+
+#[test]
+fn a_source_that_changes_meanwhile() {
+    let folder = Folder::new();
+    for change in ["cut", "grow", "touch"] {
+        let path = folder.write("a", &noise(24_000_000));
+        let mut child = folder
+            .command(&["compress", "-9", "-T1", "-b", "1M", "--rm", "a"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until("an unfinished output", || !folder.unfinished().is_empty());
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        match change {
+            "cut" => file.set_len(12_000_000).unwrap(),
+            "grow" => file.set_len(25_000_000).unwrap(),
+            _ => file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap(),
+        }
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let code = child.wait().unwrap().code();
+        assert_eq!(
+            (code, &*stderr),
+            (Some(1), "pz: a: changed while it was being read\n"),
+            "{change}"
+        );
+        assert_eq!(folder.names(), ["a"], "{change}");
+    }
+}
+
+/// What the kernel makes up has no length beforehand.
+#[test]
+fn files_without_a_length() {
+    if fs::metadata("/proc/self/limits").is_err() {
+        return skip("there is no /proc");
+    }
+    let folder = Folder::new();
+    let packed = folder.pz(&["compress", "-c", "/proc/self/limits"]).silent();
+    let text = String::from_utf8(folder.pz_with(&["-d"], &packed).silent()).unwrap();
+    assert!(text.starts_with("Limit "), "{text}");
+}

@@ -1,0 +1,98 @@
+//! `pz list`
+
+use crate::support::{Folder, sample};
+
+#[test]
+fn one_line_a_file() {
+    let folder = Folder::new();
+    folder.write("a", &[7; 100_000]);
+    folder.write("b", &sample(70_000));
+    folder.pz(&["compress", "-p", "store", "-b", "64K", "a", "b"]).silent();
+    let ran = folder.pz(&["list", "a.pz"]);
+    let lines: Vec<Vec<&str>> =
+        ran.stdout_lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        lines[0],
+        [
+            "Frames",
+            "Blocks",
+            "Pipeline",
+            "Compressed",
+            "Contents",
+            "Ratio",
+            "Check",
+            "Memory",
+            "File"
+        ]
+    );
+    assert_eq!(lines[1][..3], ["1", "2", "store"]);
+    assert_eq!(*lines[1].last().unwrap(), "a.pz");
+    assert_eq!(lines.len(), 2);
+
+    let two = folder.pz(&["list", "a.pz", "b.pz"]);
+    assert_eq!(two.stdout_lines().count(), 4);
+    assert!(two.text().trim_end().ends_with("2 files"), "{}", two.text());
+    let found = folder.pz(&["list", "-r", "."]);
+    assert_eq!(found.stdout_lines().count(), 4);
+}
+
+#[test]
+fn one_line_a_block() {
+    let folder = Folder::new();
+    folder.pz_with(&["-o", "a.pz", "-b", "64K", "-1"], &sample(200_000)).silent();
+    let ran = folder.pz(&["list", "-v", "a.pz"]);
+    let blocks = ran.stdout_lines().filter(|line| line.contains("lz77")).count();
+    assert_eq!(blocks, 4, "{}", ran.text());
+    assert!(ran.text().starts_with("a.pz: 200000 bytes of contents in "), "{}", ran.text());
+}
+
+#[test]
+fn json_says_everything() {
+    let folder = Folder::new();
+    let contents = sample(200_000);
+    folder.write("a", &contents);
+    folder.pz(&["compress", "-9", "-b", "64K", "a"]).silent();
+    let packed = folder.read("a.pz").len();
+    let list = folder.pz(&["list", "--json", "-v", "a.pz"]).json();
+    let file = &list[0];
+    assert_eq!(file["file"], "a.pz");
+    assert_eq!(file["compressed_size"], packed);
+    assert_eq!(file["content_size"], 200_000);
+    assert_eq!(file["blocks"], 4);
+    assert!((file["ratio"].as_f64().unwrap() - 200_000.0 / packed as f64).abs() < 1e-9);
+    assert!(file["decode_memory"].as_u64().unwrap() >= 65_536);
+    let frame = &file["frames"][0];
+    assert_eq!((&frame["pipeline"], &frame["level"]), (&"bwt".into(), &9.into()));
+    assert_eq!((&frame["block_size"], &frame["block_count"]), (&65_536.into(), &4.into()));
+    assert_eq!(frame["size_in_header"], true);
+    let mut end = 0;
+    for (number, block) in frame["blocks"].as_array().unwrap().iter().enumerate() {
+        assert_eq!((&block["number"], &block["content_offset"]), (&number.into(), &end.into()));
+        end += block["content_size"].as_u64().unwrap();
+        for check in ["payload_checksum", "content_checksum"] {
+            assert_eq!(block[check].as_str().unwrap().len(), 8);
+        }
+    }
+    assert_eq!(end, 200_000);
+    // Without -v no blocks, and from standard input as well.
+    let file = std::fs::File::open(folder.path("a.pz")).unwrap();
+    let output = folder.command(&["-l", "--json"]).stdin(file).output().unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list[0]["file"], "standard input");
+    assert!(list[0]["frames"][0].get("blocks").is_none());
+}
+
+#[test]
+fn what_cannot_be_listed() {
+    let folder = Folder::new();
+    folder.write("plain.pz", b"plain text that nobody compressed");
+    folder.pz(&["list", "plain.pz"]).says(2, &["pz: plain.pz: not in pz format"]);
+    folder
+        .pz_with(&["list"], b"")
+        .says(1, &["pz: standard input: is not a regular file: its index cannot be reached"]);
+    folder.pz_with(&["-o", "a.pz"], b"contents").silent();
+    // The others are listed all the same, and the JSON is whole.
+    let ran = folder.pz(&["list", "--json", "plain.pz", "a.pz"]);
+    let list: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((list.as_array().unwrap().len(), ran.code), (1, Some(2)));
+}

@@ -1,0 +1,124 @@
+//! Interrupted at any moment, the final file is absent or complete, and the source is there or the final file is.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Folder, noise, program, sample, wait_until};
+
+const SIGNALS: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL];
+
+fn send(child: &Child, signal: Signal) {
+    let _ = kill_process(Pid::from_child(child), signal);
+}
+
+/// The program in the middle of its work: it waits for more input.
+#[test]
+fn in_the_middle_of_work() {
+    for signal in SIGNALS {
+        let folder = Folder::new();
+        let mut child = folder
+            .command(&["compress", "-1", "-b", "64K", "-o", "out.pz"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(&sample(1_000_000)).unwrap();
+        wait_until("an unfinished output", || !folder.unfinished().is_empty());
+        let unfinished = folder.path(&folder.unfinished()[0]);
+        let mode = fs::metadata(unfinished).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(!folder.has("out.pz"));
+        send(&child, signal);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(signal.as_raw()), "{signal:?}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{signal:?}");
+        assert!(!folder.has("out.pz"), "{signal:?}");
+        if signal != Signal::KILL {
+            assert_eq!(folder.names(), [""; 0], "{signal:?}");
+        }
+        drop(stdin);
+    }
+}
+
+#[test]
+fn at_any_moment() {
+    let contents = sample(2_000_000);
+    let (mut interrupted, mut finished) = (0, 0);
+    for round in 0..60u64 {
+        let signal = SIGNALS[round as usize % SIGNALS.len()];
+        let folder = Folder::new();
+        folder.write("a", &contents);
+        let mut child = folder.command(&["compress", "-1", "--rm", "a"]).spawn().unwrap();
+        thread::sleep(Duration::from_micros(round * round * 40));
+        send(&child, signal);
+        let status = child.wait().unwrap();
+        if status.signal().is_some() {
+            interrupted += 1;
+            assert_eq!(status.signal(), Some(signal.as_raw()));
+            if signal != Signal::KILL {
+                assert_eq!(folder.unfinished(), [""; 0], "{signal:?} in round {round}");
+            }
+        } else {
+            finished += 1;
+            assert_eq!(status.code(), Some(0));
+        }
+        if folder.has("a.pz") {
+            let restored = folder.pz(&["decompress", "-c", "a.pz"]).silent();
+            assert!(restored == contents, "{signal:?} in round {round}");
+        } else {
+            assert!(folder.read("a") == contents, "{signal:?} in round {round}");
+        }
+    }
+    println!("{interrupted} interrupted, {finished} finished");
+}
+
+/// `nohup`, and jobs in the background of a shell.
+#[test]
+fn what_the_parent_ignores_is_ignored() {
+    let folder = Folder::new();
+    let script = format!("trap '' HUP; exec '{}' compress -o out.pz", program());
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(folder.as_path())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"contents").unwrap();
+    wait_until("an unfinished output", || !folder.unfinished().is_empty());
+    send(&child, Signal::HUP);
+    thread::sleep(Duration::from_millis(50));
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(folder.pz(&["decompress", "-c", "out.pz"]).silent(), b"contents");
+}
+
+/// Standard output is not ours to remove, but the program ends all the same.
+#[test]
+fn as_a_filter() {
+    let folder = Folder::new();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut child = folder
+            .command(&["-1", "-b", "64K"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // More than the pipes hold: the program is either waiting or at work. It ends before it has read all.
+        let writer = thread::spawn(move || stdin.write_all(&noise(64_000_000)).is_err());
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 8]).unwrap();
+        send(&child, signal);
+        assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
+        assert!(writer.join().unwrap());
+    }
+}
