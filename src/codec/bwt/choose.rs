@@ -192,7 +192,7 @@ impl SegmentCounts {
 }
 
 /// A set of tables takes about two kilobytes, which this many segments earn.
-const SEGMENTS_PER_SET: usize = 64;
+const SEGMENTS_PER_SET: usize = 48;
 /// Rounds of grouping.
 const ROUNDS: usize = 5;
 

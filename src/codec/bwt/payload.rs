@@ -51,7 +51,7 @@ fn describe_entry<C: Coder>(
     let mut node = 1;
     for bit in (0..MAX_SETS.ilog2()).rev() {
         let model = &mut models.set[models.set_before][node];
-        node = node * 2 | usize::from(coder.bit(model, entry.set >> bit & 1 == 1));
+        node = (node << 1) | usize::from(coder.bit(model, (entry.set >> bit) & 1 == 1));
     }
     models.set_before = node - MAX_SETS;
     Entry { len, words, set: models.set_before as u8 }

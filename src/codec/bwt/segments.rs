@@ -200,7 +200,8 @@ pub fn read_on<M: Machine>(
 
         let (rank_token, rest) = token(machine, rank_table, x);
         let (base, bits) = RANK_BASE[rank_token];
-        let rank = base + (rest as u8 & ((1u8 << bits) - 1));
+        // 256 wraps to 0, by the format.
+        let rank = base.wrapping_add(rest as u8 & ((1u8 << bits) - 1));
         let (run_token, rest) = token(machine, run_table, rest >> bits);
         x = refill(rest);
         let mut length = run_token as u32 + 1;

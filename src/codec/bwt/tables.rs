@@ -111,31 +111,23 @@ pub fn describe<C: Coder>(coder: &mut C, shape: Shape, sets: &mut [Set]) -> Resu
         sign: [Bit::NEW; 15],
         more: [[Bit::NEW; 6]; 15],
     };
-    for i in 0..sets.len() {
-        let (before, rest) = sets.split_at_mut(i);
-        let Some(Set { exponents, fresh }) = rest.first_mut() else { break };
-        let before = before.last();
+    for Set { exponents, fresh } in sets {
         for column in 0..shape.columns {
-            let mut above_fresh = false;
             for row in 0..ROWS {
                 let at = shape.first + row * shape.columns + column;
-                let above = (row > 0).then(|| exponents[at - shape.columns]);
-                // The same context of the set before tells more than the column to the left.
-                let (left, left_fresh) = match before {
-                    Some(set) => (Some(set.exponents[at]), set.fresh[at]),
-                    None if column > 0 => (Some(exponents[at - 1]), fresh[at - 1]),
-                    None => (None, false),
-                };
-                let context = usize::from(above_fresh) * 2 + usize::from(left_fresh);
+                let above = row.checked_sub(1).map(|_| at - shape.columns);
+                let left = column.checked_sub(1).map(|_| at - 1);
+                let is_fresh = |near: Option<usize>| usize::from(near.is_some_and(|at| fresh[at]));
+                let context = is_fresh(above) * 2 + is_fresh(left);
                 fresh[at] = coder.bit(&mut models.fresh[context], fresh[at]);
-                above_fresh = fresh[at];
-                let near = above.or(left).unwrap_or([0; WIDTH]);
+                let table = |near: Option<usize>| near.map(|at| exponents[at]);
+                let above = table(above).or(table(left)).unwrap_or([0; WIDTH]);
                 if fresh[at] {
-                    let left = left.unwrap_or(near);
+                    let left = table(left).unwrap_or(above);
                     let table = &mut exponents[at];
-                    describe_table(coder, &mut models, shape.tokens, &near, &left, table)?;
+                    describe_table(coder, &mut models, shape.tokens, &above, &left, table)?;
                 } else {
-                    exponents[at] = near;
+                    exponents[at] = above;
                 }
             }
         }
