@@ -71,7 +71,7 @@ impl Engine for CpuEngine {
     fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64 {
         match recipe {
             Recipe::Store => 0,
-            Recipe::Lz77(_) => 8 * block_size as u64 + (16 << 20),
+            Recipe::Lz77(params) => lz77::Encoder::memory(params, block_size),
             Recipe::Bwt(params) => bwt::Encoder::memory(params, block_size),
         }
     }
@@ -79,7 +79,7 @@ impl Engine for CpuEngine {
     fn decode_memory(&self, pipeline: Pipeline, block_size: usize) -> u64 {
         match pipeline {
             Pipeline::Store => 0,
-            Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => 2 * block_size as u64 + (1 << 20),
+            Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77::Decoder::memory(block_size),
             Pipeline::Bwt => bwt::Decoder::memory(block_size),
         }
     }
