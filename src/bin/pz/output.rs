@@ -171,9 +171,21 @@ fn folder(path: &Path) -> &Path {
 
 /// A name lasts once its folder is on disk.
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    // Elsewhere a folder cannot be opened as a file, and its entries are not ours to sync.
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    if !cfg!(unix) {
+        // A folder cannot be opened as a file there.
+        return Ok(());
+    }
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // Some network file systems do not sync folders, and a folder may be writable and not readable: the file is
+        // complete all the same.
+        Err(error) if UNSYNCABLE.contains(&error.kind()) => Ok(()),
+        other => other,
+    }
 }
+
+/// Errors which say that a folder cannot be synced, as opposed to that syncing it failed.
+const UNSYNCABLE: [io::ErrorKind; 3] =
+    [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported, io::ErrorKind::PermissionDenied];
 
 /// Gives `file` the times, owner and mode of the file it was made from.
 #[cfg(unix)]

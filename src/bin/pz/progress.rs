@@ -56,16 +56,20 @@ impl Progress {
     /// Counts input.
     pub fn read(&self, bytes: usize) {
         if let Some(shared) = &self.0 {
-            shared.read.fetch_add(bytes as u64, Relaxed);
-            shared.update();
+            shared.bar.set_position(shared.read.fetch_add(bytes as u64, Relaxed) + bytes as u64);
+            shared.show();
         }
     }
 
     /// Counts output.
     pub fn wrote(&self, bytes: usize) {
         if let Some(shared) = &self.0 {
-            shared.written.fetch_add(bytes as u64, Relaxed);
-            shared.update();
+            let written = shared.written.fetch_add(bytes as u64, Relaxed) + bytes as u64;
+            // Taken here and not in `read`: what was just read has not been written yet.
+            let read = shared.read.load(Relaxed);
+            let (large, small) = if shared.expands { (written, read) } else { (read, written) };
+            shared.bar.set_message(format!("ratio {:.2}", sizes::ratio(large, small)));
+            shared.show();
         }
     }
 
@@ -78,17 +82,10 @@ impl Progress {
 }
 
 impl Shared {
-    fn update(&self) {
-        if self.begun.elapsed() < PATIENCE {
-            return;
-        }
-        if !self.shown.swap(true, Relaxed) {
+    /// Brings the display up, once the run has lasted long enough.
+    fn show(&self) {
+        if self.begun.elapsed() >= PATIENCE && !self.shown.swap(true, Relaxed) {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        let (read, written) = (self.read.load(Relaxed), self.written.load(Relaxed));
-        let ratio =
-            if self.expands { sizes::ratio(written, read) } else { sizes::ratio(read, written) };
-        self.bar.set_message(format!("ratio {ratio:.2}"));
-        self.bar.set_position(read);
     }
 }

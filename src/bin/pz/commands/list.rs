@@ -213,7 +213,7 @@ fn details(file: &File) -> String {
     for frame in &file.frames {
         let level = frame.level.map(|level| format!(" level {level}")).unwrap_or_default();
         text += &format!(
-            "frame {} at byte {}: format {}, {}{level}, {} blocks of {}, {} to decode\n",
+            "frame {} at byte {}: format {}, {}{level}, {} x {}, {} to decode\n",
             frame.number,
             frame.offset,
             frame.version,
