@@ -115,26 +115,55 @@ fn share_rows(shape: Shape, column: usize, counts: &[Counts; CONTEXTS], set: &mu
 }
 
 /// Counts of every segment's tokens by context, without the zeros.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SegmentCounts {
     /// `(context * WIDTH + token) << 16 | count`; a count is at most the most runs of a segment.
     cells: Vec<u32>,
     /// Where each segment's cells end, and its runs per 64 KiB.
     segments: Vec<(usize, u64)>,
+    /// The most cells that are kept, and the counts of the segments that have no room there: they are in group 0.
+    limit: usize,
+    rest: Box<[Counts; CONTEXTS]>,
+}
+
+impl Default for SegmentCounts {
+    fn default() -> Self {
+        let rest = Box::new([[0; WIDTH]; CONTEXTS]);
+        Self { cells: Vec::new(), segments: Vec::new(), limit: 0, rest }
+    }
+}
+
+/// Groups for this many segments.
+fn sets(segments: usize) -> usize {
+    (segments / SEGMENTS_PER_SET).clamp(1, MAX_SETS)
 }
 
 impl SegmentCounts {
-    pub fn clear(&mut self) {
+    /// Starts a block of this length, with this many segments.
+    pub fn start(&mut self, segments: usize, block_len: usize) {
         self.cells.clear();
         self.segments.clear();
+        *self.rest = [[0; WIDTH]; CONTEXTS];
+        // A single group needs no cells. Real data makes about a tenth of a cell a byte.
+        self.limit = if sets(segments) == 1 { 0 } else { block_len / 4 };
     }
 
     /// Takes the counts of the next segment, of `len` bytes, and leaves zeros in their place.
     pub fn push(&mut self, counts: &mut [Counts; CONTEXTS], runs: usize, len: usize) {
-        for (context, counts) in counts.iter_mut().enumerate() {
-            for (token, count) in counts.iter_mut().enumerate().filter(|(_, c)| **c > 0) {
-                self.cells.push(((context * WIDTH + token) as u32) << 16 | *count);
-                *count = 0;
+        if self.cells.len() + CONTEXTS * WIDTH > self.limit {
+            for (rest, counts) in self.rest.iter_mut().zip(counts.iter()) {
+                add(rest, counts);
+            }
+            *counts = [[0; WIDTH]; CONTEXTS];
+        } else {
+            for (context, counts) in counts.iter_mut().enumerate() {
+                if *counts == [0; WIDTH] {
+                    continue;
+                }
+                for (token, count) in counts.iter_mut().enumerate().filter(|(_, c)| **c > 0) {
+                    self.cells.push((((context * WIDTH + token) as u32) << 16) | *count);
+                    *count = 0;
+                }
             }
         }
         self.segments.push((self.cells.len(), ((runs as u64) << 16) / len as u64));
@@ -149,14 +178,15 @@ impl SegmentCounts {
     /// sets each segment's group.
     pub fn group(&self, groups: &mut Vec<u8>) -> Vec<Box<[Counts; CONTEXTS]>> {
         let segments = self.segments.len();
-        let sets = (segments / SEGMENTS_PER_SET).clamp(1, MAX_SETS);
+        let sets = sets(segments);
         // At first by how long runs are.
         let mut order: Vec<usize> = (0..segments).collect();
         order.sort_by_key(|&i| (self.segments[i].1, i));
         groups.clear();
         groups.resize(segments, 0);
         for (place, &segment) in order.iter().enumerate() {
-            groups[segment] = (place * sets / segments) as u8;
+            let kept = !self.cells(segment).is_empty();
+            groups[segment] = if kept { (place * sets / segments) as u8 } else { 0 };
         }
         let mut sums = self.sums(sets, groups);
         if sets > 1 {
@@ -186,6 +216,9 @@ impl SegmentCounts {
             for &cell in self.cells(segment) {
                 sums[(cell >> 16) as usize] += cell & 0xffff;
             }
+        }
+        for (sums, rest) in sums[0].iter_mut().zip(self.rest.iter()) {
+            add(sums, rest);
         }
         sums
     }

@@ -101,17 +101,17 @@ impl Inverse {
         };
         let first_bytes = FirstBytes { ranges, shift, end };
 
-        self.links.resize(len, 0);
+        super::fit(&mut self.links, len);
         let whole = rows[0] as usize - 1;
         let shift = if paired { 8 } else { 0 };
         link(bwt, whole, shift, begin, &mut self.links);
         if paired {
             // A row's link leads near to where its predecessor's with the same byte does: few cache lines at a time.
-            self.pairs.clear();
-            self.pairs.extend(self.links.iter().map(|&link| {
+            super::fit(&mut self.pairs, len);
+            for (pair, &link) in self.pairs.iter_mut().zip(&self.links) {
                 let then = self.links[(link >> 8) as usize];
-                (then & !0xff) | (link & 0xff)
-            }));
+                *pair = (then & !0xff) | (link & 0xff);
+            }
         }
 
         let stretch = 1usize << start_log;

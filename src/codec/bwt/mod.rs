@@ -4,7 +4,10 @@
 //! runs into segments ([`runs`]); each segment is one rANS stream ([`segments`]) whose tables ([`tables`]) are the
 //! block's, chosen run by run by what the run's symbol did before in that segment ([`spec`]). Segments decode
 //! independently, up to a renaming of symbols, and the inverse transform ([`inverse`]) starts at many stored rows, so
-//! a GPU has thousands of independent lanes in both stages. The payload's layout is in `src/format/bwt.md`.
+//! a GPU has thousands of independent lanes in both stages. The payload is described in [`format`].
+
+#[doc = include_str!("../../format/bwt.md")]
+pub mod format {}
 
 mod binary;
 mod choose;
@@ -70,15 +73,11 @@ impl Encoder {
     /// Bytes of memory that encoding a block of this length takes at most, the block and the payload not counted.
     pub fn memory(params: &Params, block_len: usize) -> u64 {
         let len = block_len as u64;
-        let segment_cost = 256 + 3 * 8;
-        // Run array (never smaller than the suffix sorter's), transform, words, segments, rows, tables.
-        8 * len
-            + 8192
-            + len
-            + len * 2
-            + (len >> params.segment_log.min(13)) * 2 * segment_cost
-            + (len >> params.start_log) * 4
-            + (1 << 18)
+        let segments = (len >> params.segment_log.min(13)) + 1;
+        let rows = (len >> params.start_log) + 1;
+        // Two words for each run (more than the suffix sorter needs), the transform, the coded words, counts, all
+        // with room to grow, and what has a fixed size.
+        8 * len + len + 3 * len + 2 * len + segments * 2 * 400 + rows * 4 + (1 << 20)
     }
 
     /// Appends the payload of `block` to `out`.
@@ -94,19 +93,23 @@ impl Encoder {
             return;
         }
         let len = block.len();
-        self.bwt.resize(len, 0);
-        grow(&mut self.scratch, sort::scratch_len(len));
+        fit(&mut self.bwt, len);
+        if self.scratch.len() < sort::scratch_len(len) {
+            fit(&mut self.scratch, sort::scratch_len(len));
+        }
         let start_log = u32::from(params.start_log);
         sort::transform(block, start_log, &mut self.bwt, &mut self.rows, &mut self.scratch);
 
         let run_count = runs::count(&self.bwt);
-        grow(&mut self.scratch, 2 * run_count);
+        if self.scratch.len() < 2 * run_count {
+            fit(&mut self.scratch, 2 * run_count);
+        }
         let runs: &mut [runs::Run] = bytemuck::cast_slice_mut(&mut self.scratch[..2 * run_count]);
         let segment_log = u32::from(params.segment_log);
         let used = runs::split(&self.bwt, segment_log, runs, &mut self.segments);
 
         let mut counts = Box::new([[0; WIDTH]; CONTEXTS]);
-        self.counts.clear();
+        self.counts.start(self.segments.len(), len);
         self.directory.clear();
         for (segment, range, end) in segments_of(&self.segments, run_count, len) {
             let runs = &mut runs[range];
@@ -139,13 +142,13 @@ impl Encoder {
     }
 }
 
-/// Lengthens a vector to at least `len`. What it held is kept only as far as that is cheap.
-fn grow(scratch: &mut Vec<i32>, len: usize) {
-    if scratch.len() < len {
-        scratch.clear();
-        scratch.reserve_exact(len);
-        scratch.resize(len, 0);
+/// Makes a vector `len` long. It takes no more memory than that needs, and what it held is not kept.
+fn fit<T: Copy + Default>(vec: &mut Vec<T>, len: usize) {
+    if vec.capacity() < len {
+        *vec = Vec::new();
+        vec.reserve_exact(len);
     }
+    vec.resize(len, T::default());
 }
 
 /// Each segment with the range of its runs and where it ends in the block.
@@ -177,8 +180,9 @@ impl Decoder {
     /// Bytes of memory that decoding a block of this length takes at most, the block and the payload not counted.
     pub fn memory(block_len: usize) -> u64 {
         let len = block_len as u64;
-        // Links and pairs, transform, words, rows and directory.
-        8 * len + len + 2 * len + (1 << 18)
+        // Links and pairs, the transform, the words of a payload that is shorter than the block, rows, directory, and
+        // what has a fixed size.
+        8 * len + len + len + len / 64 + len / 16 + (1 << 20)
     }
 
     /// Decodes a payload into `block`, which has exactly the block's length.
@@ -211,9 +215,11 @@ impl Decoder {
     ) -> Result<u32, Malformed> {
         let header = payload::read(payload, len, &mut self.rows, &mut self.directory)?;
         let tables: Vec<Tables> = header.sets.iter().map(Set::tables).collect();
-        self.words.clear();
-        self.words.extend(header.words.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)));
-        self.bwt.resize(len, 0);
+        fit(&mut self.words, header.words.len() / 4);
+        for (word, bytes) in self.words.iter_mut().zip(header.words.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        fit(&mut self.bwt, len);
         let mut list = header.list;
         let (mut begin, mut word) = (0, 0);
         for entry in &self.directory {

@@ -1,6 +1,6 @@
 //! The static rANS tables of a block: how the encoder chooses them, and how they are described.
 //!
-//! A context's frequencies are powers of two in steps of a quarter octave, so a table is a list of small exponents.
+//! A context's frequencies are powers of two in steps of a third of an octave, so a table is a list of small exponents.
 //! Contexts form columns (those with one value of the global average) of 32 rows (the symbol's own average); tables
 //! change slowly in both directions, so each is described by its differences from its neighbours above and to the
 //! left. Rows that are nearly alike, or rarely used, share one table.
@@ -16,11 +16,11 @@ pub const WIDTH: usize = 32;
 /// Rows of a column.
 pub const ROWS: usize = 32;
 /// Steps of a frequency's exponent to an octave.
-pub const STEPS: u32 = 4;
+pub const STEPS: u32 = 3;
 /// The largest exponent; exponent `q` stands for the weight 2^((q - 1) / STEPS), 0 for a token that does not occur.
 const MAX_EXPONENT: u8 = (FREQ_BITS * STEPS + 1) as u8;
 /// round(2^16 * 2^(i / STEPS)).
-const WEIGHTS: [u64; STEPS as usize] = [65536, 77936, 92682, 110218];
+const WEIGHTS: [u64; STEPS as usize] = [65536, 82570, 104032];
 
 /// Exponents of all tokens of one context.
 pub type Exponents = [u8; WIDTH];
