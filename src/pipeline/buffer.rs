@@ -1,6 +1,7 @@
 //! Memory that is used again instead of given back: fresh pages cost about as much as decoding into them.
 
 use std::io::{self, Read};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::format::Fault;
 
@@ -82,6 +83,36 @@ impl std::ops::Deref for Buffer {
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
+    }
+}
+
+/// Buffers that nobody uses at present. The one given back last is taken first: it is the one most likely to be in a
+/// cache.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pool {
+    idle: Arc<Mutex<Vec<Buffer>>>,
+}
+
+impl Pool {
+    /// A buffer, of any length.
+    pub(crate) fn take(&self) -> Buffer {
+        self.lock().pop().unwrap_or_default()
+    }
+
+    /// Keeps `buffer` for the next who needs one.
+    pub(crate) fn give(&self, buffer: Buffer) {
+        if !buffer.bytes.is_empty() {
+            self.lock().push(buffer);
+        }
+    }
+
+    /// Gives all of them back to the system.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -83,10 +83,12 @@ impl Cost {
             0 => std::thread::available_parallelism().map_or(1, NonZero::get),
             n => n.min(MAX_WORKERS),
         };
-        // Two blocks for each worker, so that none waits for the writer, and one that is being filled or written.
-        // Fewer than a block for each worker and one more is not worth the worker.
+        // Besides a block for each worker: one that is being filled or written, one that waits for a worker, and some
+        // that wait for an earlier one to be finished. Without the first of these a worker is not worth its memory.
         let shares = (2..=threads).rev().flat_map(|workers| {
-            (workers + 1..=2 * workers + 1).rev().map(move |in_flight| Share { workers, in_flight })
+            (workers + 1..=workers + 2 + workers / 4)
+                .rev()
+                .map(move |in_flight| Share { workers, in_flight })
         });
         Ok(shares
             .into_iter()
@@ -122,7 +124,7 @@ mod tests {
             }
         }
         let plenty = cost.share(8, u64::MAX).unwrap();
-        assert_eq!(plenty, Share { workers: 8, in_flight: 17 });
+        assert_eq!(plenty, Share { workers: 8, in_flight: 12 });
         let huge = Cost { fixed: u64::MAX, worker: u64::MAX, block: u64::MAX };
         assert!(huge.share(4, u64::MAX - 1).is_err());
     }

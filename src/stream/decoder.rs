@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::frame_reader::{Event, FrameReader};
 use super::tasks::DecodeTask;
 use crate::error::Error;
-use crate::format::{FrameHeader, Method};
+use crate::format::FrameHeader;
 use crate::pipeline::DecodeOptions;
+use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::memory::{Cost, Share};
@@ -44,6 +45,7 @@ pub struct Decoder<R: Read> {
     current: Option<DecodeTask>,
     given: usize,
     idle: Vec<DecodeTask>,
+    pool: Pool,
     /// Contents of all blocks read so far.
     promised: u64,
     bytes_out: u64,
@@ -87,6 +89,7 @@ impl<R: Read> Decoder<R> {
             current: None,
             given: 0,
             idle: Vec::new(),
+            pool: Pool::default(),
             promised: 0,
             bytes_out: 0,
             input: Input::Open,
@@ -166,7 +169,10 @@ impl<R: Read> Decoder<R> {
     /// What has been decoded and not been given; `None` at the end.
     fn part(&mut self) -> Result<Option<&[u8]>, Error> {
         if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
-            self.idle.extend(self.current.take());
+            if let Some(mut task) = self.current.take() {
+                task.release();
+                self.idle.push(task);
+            }
             self.current = self.next_block()?;
             self.given = 0;
         }
@@ -220,6 +226,7 @@ impl<R: Read> Decoder<R> {
             self.share = self.cost.share(self.options.threads, self.options.max_memory)?;
             Scheduler::adapt(&mut self.scheduler, &mut self.share);
             self.idle.clear();
+            self.pool.clear();
             return self.begin(header);
         }
         match self.frames.next()? {
@@ -233,13 +240,8 @@ impl<R: Read> Decoder<R> {
             Event::Block(header, place) => {
                 self.promise(u64::from(header.content_len))?;
                 self.promised += u64::from(header.content_len);
-                let mut task = self.idle.pop().unwrap_or_default();
-                task.set_block(header, place);
-                let buffer = match header.method {
-                    Method::Store => &mut task.contents,
-                    _ => &mut task.payload,
-                };
-                self.frames.payload(&header, place, buffer)?;
+                let mut task = self.idle.pop().unwrap_or_else(|| DecodeTask::new(&self.pool));
+                self.frames.payload(&header, place, task.set_block(header, place))?;
                 let workers = self.share.workers;
                 self.scheduler
                     .get_or_insert_with(|| Scheduler::new(Arc::clone(&self.engine), workers))

@@ -145,12 +145,9 @@ impl<R: Read + Seek> Recovery<R> {
         Cost::of_decoding(&*self.engine, &like).share(1, self.options.max_memory)?;
         let payload = offset + header.len() as u64;
         self.reader.seek(SeekFrom::Start(payload))?;
-        self.task.set_block(*header, place);
-        let buffer = match header.method {
-            Method::Store => &mut self.task.contents,
-            _ => &mut self.task.payload,
-        };
-        buffer
+        self.task.release();
+        self.task
+            .set_block(*header, place)
             .read_exact(&mut self.reader, header.payload_len as usize)
             .map_err(|fault| fault.at(place))?;
         DecodeTask::run(std::slice::from_mut(&mut self.task), &*self.engine);

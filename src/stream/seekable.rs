@@ -9,6 +9,7 @@ use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Index};
 use crate::pipeline::DecodeOptions;
+use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::memory::{Cost, Share};
@@ -121,6 +122,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         // Where the contents of each block in flight belong.
         let mut starts = std::collections::VecDeque::new();
         let mut idle = Vec::new();
+        let pool = Pool::default();
         let mut next = start;
         while next < end || !starts.is_empty() {
             let spot = if next < end { Some(self.locate(next)?) } else { None };
@@ -136,9 +138,10 @@ impl<R: Read + Seek> SeekableReader<R> {
                     share.limit_to(((end - start) >> self.frames[spot.frame].header.block_log) + 2);
                     Scheduler::adapt(&mut scheduler, &mut share);
                     idle.clear();
+                    pool.clear();
                     cost = Some(needed);
                 }
-                let mut task = idle.pop().unwrap_or_default();
+                let mut task = idle.pop().unwrap_or_else(|| DecodeTask::new(&pool));
                 let content_len = self.read_block(&spot, &mut task)?;
                 starts.push_back(spot.content_start);
                 next = spot.content_start + u64::from(content_len);
@@ -157,6 +160,7 @@ impl<R: Read + Seek> SeekableReader<R> {
             let from = start.saturating_sub(content_start) as usize;
             let to = (end - content_start).min(part.len() as u64) as usize;
             writer.write_all(&part[from..to])?;
+            task.release();
             idle.push(task);
         }
         Ok(())
@@ -214,8 +218,7 @@ impl<R: Read + Seek> SeekableReader<R> {
             .and_then(|()| BlockHeader::parse(&task.payload))
             .and_then(|header| entry.check_block(&header, spot.block, &range).map(|()| header))
             .map_err(|fault| fault.at(place))?;
-        task.set_block(header, place);
-        task.payload_start = header.len();
+        task.set_whole_block(header, place);
         Ok(header.content_len)
     }
 

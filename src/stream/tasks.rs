@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method};
-use crate::pipeline::buffer::Buffer;
+use crate::pipeline::buffer::{Buffer, Pool};
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use crate::pipeline::level::Recipe;
 use crate::pipeline::memory::payload_capacity;
@@ -61,17 +61,42 @@ pub(crate) struct DecodeTask {
     pub(crate) payload: Buffer,
     /// Where in `payload` it begins.
     pub(crate) payload_start: usize,
+    /// Taken from `pool` when the block is decoded, not before: a block that waits needs none.
     pub(crate) contents: Buffer,
+    pool: Pool,
     block: Option<(BlockHeader, Place)>,
     outcome: Option<Result<(), Fault>>,
 }
 
 impl DecodeTask {
-    /// Says which block it is.
-    pub(crate) fn set_block(&mut self, header: BlockHeader, place: Place) {
+    /// A task whose contents come from `pool`.
+    pub(crate) fn new(pool: &Pool) -> Self {
+        Self { pool: pool.clone(), ..Self::default() }
+    }
+
+    /// Says which block it is, and where its payload is to be read to: the payload of a stored block is its contents.
+    pub(crate) fn set_block(&mut self, header: BlockHeader, place: Place) -> &mut Buffer {
         self.block = Some((header, place));
         self.outcome = None;
         self.payload_start = 0;
+        if header.method == Method::Store {
+            self.contents = self.pool.take();
+            &mut self.contents
+        } else {
+            &mut self.payload
+        }
+    }
+
+    /// Says which block it is that has been read into `payload`, header included.
+    pub(crate) fn set_whole_block(&mut self, header: BlockHeader, place: Place) {
+        self.block = Some((header, place));
+        self.outcome = None;
+        self.payload_start = header.len();
+    }
+
+    /// Gives the contents back for others to use.
+    pub(crate) fn release(&mut self) {
+        self.pool.give(std::mem::take(&mut self.contents));
     }
 
     /// What became of it.
@@ -90,9 +115,14 @@ impl Task for DecodeTask {
             let Some((header, _)) = task.block else { continue };
             // A stored block was read to where it belongs.
             let in_place = header.method == Method::Store && task.payload_start == 0;
-            if !in_place && let Err(fault) = task.contents.set_len(header.content_len as usize) {
-                task.outcome = Some(Err(fault));
-                continue;
+            if !in_place {
+                if task.contents.is_empty() {
+                    task.contents = task.pool.take();
+                }
+                if let Err(fault) = task.contents.set_len(header.content_len as usize) {
+                    task.outcome = Some(Err(fault));
+                    continue;
+                }
             }
             jobs.push(DecodeJob {
                 header,
