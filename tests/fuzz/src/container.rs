@@ -1,0 +1,113 @@
+//! Whole files: every decoder gives the same contents of the same bytes, or refuses them.
+
+use std::io::{Cursor, Read, Seek, SeekFrom};
+
+use pz::{DecodeOptions, Decoder, Error, ErrorClass, Piece, Recovery, SeekableReader};
+
+use crate::reseal::reseal;
+
+/// Most contents that a target asks for, in bytes.
+const MAX_OUTPUT: u64 = 1 << 22;
+/// Most memory that a decoder may take.
+const MAX_MEMORY: u64 = 128 << 20;
+
+fn options() -> DecodeOptions {
+    DecodeOptions::new().threads(1).max_output(MAX_OUTPUT).max_memory(MAX_MEMORY)
+}
+
+/// Does `test` with the bytes, and with the bytes under right checksums.
+fn both(data: &[u8], test: impl Fn(&[u8])) {
+    test(data);
+    let mut sealed = data.to_vec();
+    reseal(&mut sealed);
+    if sealed != data {
+        test(&sealed);
+    }
+}
+
+fn blame_the_input<T>(result: Result<T, Error>) -> Option<T> {
+    result.map_err(|error| assert_eq!(error.class(), ErrorClass::Input, "{error}")).ok()
+}
+
+fn contents(data: &[u8]) -> Option<Vec<u8>> {
+    blame_the_input(pz::decompress(data, &options()))
+}
+
+/// Decompression at once, on one thread and on two.
+pub fn one_shot(data: &[u8]) {
+    both(data, |data| {
+        let one = contents(data);
+        let two = blame_the_input(pz::decompress(data, &options().threads(2)));
+        assert!(one == two, "threads change the verdict or the contents");
+        assert!(one.is_none_or(|out| out.len() as u64 <= MAX_OUTPUT), "a limit was passed");
+    });
+}
+
+/// The streaming decoder, read in small uneven parts, against the one that sees all at once.
+pub fn stream(data: &[u8]) {
+    both(data, |data| {
+        let streamed = Decoder::new(data, &options()).ok().and_then(|mut decoder| {
+            let mut out = Vec::new();
+            let mut part = [0; 4099];
+            loop {
+                match decoder.read(&mut part) {
+                    Ok(0) => return Some(out),
+                    Ok(n) => out.extend_from_slice(&part[..n]),
+                    Err(_) => return None,
+                }
+            }
+        });
+        assert!(streamed == contents(data), "the stream differs");
+    });
+}
+
+/// Random access agrees with reading from the beginning; it sees less, so it may accept what that refuses.
+pub fn seekable(data: &[u8]) {
+    both(data, |data| {
+        let whole = contents(data);
+        let _ = pz::list(&mut Cursor::new(data), true);
+        let Some(mut reader) = blame_the_input(SeekableReader::new(Cursor::new(data), &options()))
+        else {
+            assert!(whole.is_none(), "random access refuses a sound file");
+            return;
+        };
+        let len = reader.len();
+        for (from, n) in [(0, 10), (len / 2, 70_000), (len.saturating_sub(3), 10), (len, 1)] {
+            let mut part = Vec::new();
+            let read = reader
+                .seek(SeekFrom::Start(from))
+                .and_then(|_| (&mut reader).take(n).read_to_end(&mut part));
+            let Some(whole) = &whole else { continue };
+            read.expect("a sound file");
+            let end = (from + n).min(len);
+            assert!(part == whole[from as usize..end as usize], "{from}, {n} bytes");
+        }
+    });
+}
+
+/// Recovery ends, saves all of a sound file, and keeps within the file's bytes.
+pub fn recover(data: &[u8]) {
+    both(data, |data| {
+        let whole = contents(data);
+        let Ok(mut recovery) = Recovery::new(Cursor::new(data), &options()) else {
+            assert!(whole.is_none(), "recovery refuses a sound file");
+            return;
+        };
+        let mut saved = Vec::new();
+        while let Ok(Some(piece)) = recovery.next_piece() {
+            match piece {
+                Piece::Block { source, contents, .. } => {
+                    assert!(source.end <= data.len() as u64);
+                    if saved.len() as u64 <= MAX_OUTPUT {
+                        saved.extend_from_slice(contents);
+                    }
+                }
+                Piece::Lost { source, .. } => assert!(source.end <= data.len() as u64),
+                _ => {}
+            }
+        }
+        if let Some(whole) = whole {
+            assert!(saved == whole, "recovery loses what is sound");
+        }
+    });
+}

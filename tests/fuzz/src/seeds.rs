@@ -1,0 +1,146 @@
+//! Valid inputs from which a fuzzer can start.
+
+use pz::bits::BitWriter;
+use pz::codec::{bwt, fse, huffman, lz77};
+use pz::{Level, Options, Pipeline};
+
+use crate::Rng;
+
+/// Valid inputs of a target.
+///
+/// # Panics
+/// If there is no such target.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "lz77" => payloads(|block, out| {
+            for search in [lz77::Search::None, lz77::Search::Greedy, lz77::Search::Lazy4] {
+                let params = lz77::Params {
+                    chunk_log: 16,
+                    window_log: 17,
+                    group_log: 1,
+                    segment_log: 14,
+                    skip_log: 6,
+                    search,
+                    fse: block.len() % 2 == 0,
+                };
+                let mut payload = Vec::new();
+                lz77::Encoder::new().encode(&params, block, &mut payload);
+                out.push(payload);
+            }
+        }),
+        "bwt" => payloads(|block, out| {
+            for (segment_log, start_log) in [(10, 8), (14, 14)] {
+                let mut payload = Vec::new();
+                let params = bwt::Params { segment_log, start_log };
+                bwt::Encoder::new().encode(&params, block, &mut payload);
+                out.push(payload);
+            }
+        }),
+        "huffman" => described(|freqs, limit, out| {
+            let max_len = limit % huffman::MAX_LEN + 1;
+            if freqs.len() > 1 << max_len {
+                return;
+            }
+            let mut lengths = vec![0; freqs.len()];
+            huffman::code_lengths(freqs, max_len, &mut lengths);
+            huffman::write_lengths(&[&lengths], out);
+        }),
+        "fse" => described(|freqs, log, out| {
+            let table_log = (fse::MIN_TABLE_LOG + log % 8).min(fse::MAX_TABLE_LOG);
+            if freqs.len() > 1 << table_log {
+                return;
+            }
+            let mut norm = vec![0; freqs.len()];
+            fse::normalize(freqs, table_log, &mut norm);
+            fse::write_norm(&norm, table_log, out);
+        }),
+        "container" | "stream" | "seekable" | "recover" => files(),
+        _ if target.starts_with("round_trip_") => contents()
+            .into_iter()
+            .enumerate()
+            .map(|(i, contents)| {
+                [&[(i * 29 % 256) as u8][..], &contents[..contents.len().min(4000)]].concat()
+            })
+            .collect(),
+        _ => panic!("no target is called {target}"),
+    }
+}
+
+/// Texts, tables, numbers, noise, runs, and nearly nothing.
+fn contents() -> Vec<Vec<u8>> {
+    let mut rng = Rng::new(1);
+    let text = |rng: &mut Rng, len: usize| {
+        let mut text = String::new();
+        while text.len() < len {
+            let word = rng.below(300);
+            text += &format!("{}{:x} ", ["a", "the", "word", "\n"][word % 4], word * word);
+        }
+        text.into_bytes()
+    };
+    let floats = |rng: &mut Rng| (rng.bits() as f32 / 1e20).sin().to_le_bytes();
+    vec![
+        text(&mut rng, 3000),
+        text(&mut rng, 200_000),
+        (0..700_u32).flat_map(|i| format!("{i},{},{}\n", i % 7, i * i).into_bytes()).collect(),
+        (0..2000).flat_map(|_| floats(&mut rng)).collect(),
+        (0..999).map(|_| rng.bits() as u8).collect(),
+        (0..66_000_u32).map(|i| (i / 1000) as u8).collect(),
+        vec![7; 5000],
+        b"abcabcabcabcabcabcabc".repeat(20),
+        (0..=255).chain((0..=255).rev()).collect(),
+        b"x".to_vec(),
+    ]
+}
+
+/// Blocks' lengths and what `encode` makes of them.
+fn payloads(encode: impl Fn(&[u8], &mut Vec<Vec<u8>>)) -> Vec<Vec<u8>> {
+    let mut inputs = Vec::new();
+    for block in contents() {
+        let mut payloads = Vec::new();
+        encode(&block, &mut payloads);
+        let len = &(block.len() as u32).to_le_bytes()[..3];
+        inputs.extend(payloads.iter().map(|payload| [len, payload].concat()));
+    }
+    inputs
+}
+
+/// Two parameters, and what `describe` writes of symbols' counts.
+fn described(describe: impl Fn(&[u32], u8, &mut BitWriter<'_>)) -> Vec<Vec<u8>> {
+    let mut inputs = Vec::new();
+    let mut rng = Rng::new(2);
+    for symbols in [2_u16, 3, 17, 64, 200, 256] {
+        for parameter in 0..12 {
+            let freqs: Vec<u32> =
+                (0..symbols).map(|_| 1 << rng.below(20) >> rng.below(20)).collect();
+            let freqs = if freqs.iter().filter(|&&n| n > 0).count() < 2 {
+                vec![1; symbols.into()]
+            } else {
+                freqs
+            };
+            let mut input = vec![parameter, (symbols - 1) as u8];
+            let mut out = BitWriter::new(&mut input);
+            describe(&freqs, parameter, &mut out);
+            out.finish();
+            inputs.push(input);
+        }
+    }
+    inputs
+}
+
+/// Compressed files of every pipeline, alone and two together.
+fn files() -> Vec<Vec<u8>> {
+    let mut files = vec![pz::compress(b"", &Options::new()).expect("a file")];
+    for contents in contents() {
+        for pipeline in Pipeline::ALL {
+            let level = Level::new(contents.len() as u32 % 9 + 1).expect("1 to 9");
+            let options = Options::new().level(level).pipeline(pipeline).block_size(1 << 16);
+            let options = match contents.len() % 2 {
+                0 => options.content_size(contents.len() as u64),
+                _ => options,
+            };
+            files.push(pz::compress(&contents, &options.threads(1)).expect("a file"));
+        }
+    }
+    files.push([&files[1][..], &files[8]].concat());
+    files
+}
