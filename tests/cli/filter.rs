@@ -115,5 +115,8 @@ fn help_and_version() {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         let text = String::from_utf8(folder.pz(&[command, "--help"]).silent()).unwrap();
         assert!(text.contains("Example: pz "), "{command}: {text}");
+        assert_eq!(folder.pz(&["help", command]).silent(), text.as_bytes());
     }
+    assert_eq!(folder.pz(&["help"]).silent(), help.as_bytes());
+    folder.pz(&["help", "zip"]).says(1, &["pz: no command is called 'zip' (see pz --help)"]);
 }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, Parser, Subcommand};
-use pz::{Level, Pipeline};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use pz::Pipeline;
 
 use crate::device::Device;
+use crate::levels::Levels;
 use crate::sizes::{self, ByteRange, Size};
 
 /// Everything that can be said on the command line.
@@ -53,6 +54,9 @@ pub enum Command {
     Completions(Completions),
     /// Print the manual, or write all its pages
     Man(Man),
+    /// Print the help of a command
+    #[command(hide = true)]
+    Help(Help),
 }
 
 /// The program as a filter, or the short form of the four commands on files.
@@ -267,6 +271,15 @@ pub struct Man {
     pub folder: Option<PathBuf>,
 }
 
+/// `pz help`, for those who are used to it; `--help` is what the help shows.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz help compress")]
+pub struct Help {
+    /// The command
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
+}
+
 /// How to compress.
 #[derive(Args, Debug, Clone)]
 pub struct Encoding {
@@ -335,59 +348,6 @@ pub struct Talk {
     pub no_progress: bool,
 }
 
-/// The levels given, in the order they were given in.
-#[derive(Debug, Clone, Default)]
-pub struct Levels(pub Vec<Level>);
-
-/// The flag of a level: its digit.
-fn level_flag(level: Level) -> char {
-    char::from(b'0' + level.get())
-}
-
-impl Args for Levels {
-    fn augment_args(mut command: clap::Command) -> clap::Command {
-        for level in Level::all() {
-            let help = match level {
-                Level::MIN => "Fastest level".to_string(),
-                Level::MAX => format!(
-                    "Smallest output; -1 is fastest [default: -{}] [env: PZ_LEVEL]",
-                    Level::DEFAULT
-                ),
-                _ => format!("Level {level}"),
-            };
-            let arg = Arg::new(level_flag(level).to_string())
-                .short(level_flag(level))
-                .action(ArgAction::SetTrue)
-                .hide(level != Level::MIN && level != Level::MAX)
-                .help(help);
-            command = command.arg(arg);
-        }
-        command
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
-}
-
-impl clap::FromArgMatches for Levels {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut given: Vec<(usize, Level)> = Level::all()
-            .filter(|&level| matches.get_flag(&level_flag(level).to_string()))
-            .filter_map(|level| {
-                Some((matches.indices_of(&level_flag(level).to_string())?.max()?, level))
-            })
-            .collect();
-        given.sort();
-        Ok(Levels(given.into_iter().map(|(_, level)| level).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
 /// A number of worker threads; 0 is one a core.
 pub fn threads(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
@@ -430,22 +390,6 @@ mod tests {
     fn definition_is_sound() {
         command().debug_assert();
         complete_command().debug_assert();
-    }
-
-    #[test]
-    fn levels_keep_their_order() {
-        for (arguments, levels) in [
-            ("", vec![]),
-            ("-9", vec![9]),
-            ("-9 -d", vec![9]),
-            ("-19", vec![1, 9]),
-            ("-9 -1", vec![9, 1]),
-            ("-1 -9 -1", vec![9, 1]),
-        ] {
-            let given = parse(arguments).unwrap().filter.encoding.levels.0;
-            let given: Vec<u8> = given.into_iter().map(Level::get).collect();
-            assert_eq!(given, levels, "{arguments}");
-        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Unfinished files disappear however the program ends, short of being killed outright.
 //!
 //! Every temporary file is entered in a list before anybody else can see it and taken out in the same breath in which
-//! it is renamed or removed. A signal or a panic removes what is still entered. The list is locked over each of those
+//! it is renamed or removed. A signal removes what is still entered. The list is locked over each of those
 //! steps, so that an interruption finds a file either entered or finished, never in between.
 
 use std::fs::File;
@@ -62,10 +62,7 @@ impl Drop for Unfinished {
 
 /// Removes all unfinished files; for the last moments of the program.
 pub fn remove_all() {
-    // A panic may come from the very thread that holds the lock: then its file has to stay.
-    if let Ok(mut entered) = ENTERED.try_lock() {
-        remove(&mut entered);
-    }
+    remove(&mut entered());
 }
 
 fn remove(entered: &mut Vec<PathBuf>) {

@@ -7,6 +7,7 @@ mod device;
 mod failure;
 mod formats;
 mod inputs;
+mod levels;
 mod output;
 mod panics;
 mod progress;
@@ -20,15 +21,20 @@ mod usage;
 
 use std::process::ExitCode;
 
+use failure::Exit;
+
 fn main() -> ExitCode {
-    panics::install();
-    let outcome = usage::parse(std::env::args_os()).and_then(|cli| match cli {
-        Some(cli) => commands::run(cli),
-        None => Ok(failure::Exit::Done),
-    });
-    let exit = outcome.unwrap_or_else(|failure| {
+    ExitCode::from(panics::guard(run) as u8)
+}
+
+fn run() -> Exit {
+    let outcome = match usage::parse(std::env::args_os()) {
+        Ok(Some(cli)) => commands::run(cli),
+        Ok(None) => Ok(Exit::Done),
+        Err(failure) => Err(failure),
+    };
+    outcome.unwrap_or_else(|failure| {
         session::report(None, &failure);
         failure.exit
-    });
-    ExitCode::from(exit as u8)
+    })
 }

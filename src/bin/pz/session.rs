@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use crate::args::Talk;
 use crate::cleanup;
 use crate::failure::{Exit, Failure};
+use crate::panics;
 
 /// One run of the program: several files, one exit code.
 pub struct Session {
@@ -53,9 +54,14 @@ pub fn report(name: Option<&dyn Display>, failure: &Failure) {
     if failure.broken_pipe {
         end_by_broken_pipe();
     }
+    let mut what = failure.what.clone();
+    if let (Exit::Bug, Some(panic)) = (failure.exit, panics::take()) {
+        what += ": ";
+        what += &panic;
+    }
     match name {
-        Some(name) => say(format_args!("{name}: {}", failure.what)),
-        None => say(format_args!("{}", failure.what)),
+        Some(name) => say(format_args!("{name}: {what}")),
+        None => say(format_args!("{what}")),
     }
 }
 

@@ -1,9 +1,9 @@
-//! `pz completions` and `pz man`: both come from the definition of the command line.
+//! `pz completions`, `pz man` and `pz help`: all come from the definition of the command line.
 
 use std::fs;
 use std::io;
 
-use crate::args::{self, Completions, Man};
+use crate::args::{self, Completions, Help, Man};
 use crate::failure::Failure;
 use crate::table;
 
@@ -27,6 +27,23 @@ pub fn man(args: &Man) -> Result<(), Failure> {
             let written =
                 fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
             written.map_err(|error: io::Error| Failure::from(error).at(folder))
+        }
+    }
+}
+
+/// Prints the help of the program or of a command.
+pub fn help(args: &Help) -> Result<(), Failure> {
+    let mut program = args::command();
+    program.build();
+    let command = match &args.command {
+        None => Some(&mut program),
+        Some(name) => program.find_subcommand_mut(name),
+    };
+    match (command, &args.command) {
+        (Some(command), _) => table::print(&command.render_help().to_string()),
+        (None, name) => {
+            let name = name.as_deref().unwrap_or_default();
+            Err(Failure::environment(format!("no command is called '{name}' (see pz --help)")))
         }
     }
 }

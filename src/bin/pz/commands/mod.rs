@@ -27,6 +27,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Recover(args) => recover::run(&args, &mut session)?,
         Command::Completions(args) => generate::completions(&args)?,
         Command::Man(args) => generate::man(&args)?,
+        Command::Help(args) => generate::help(&args)?,
     }
     Ok(session.finish())
 }
