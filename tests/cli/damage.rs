@@ -54,4 +54,7 @@ fn a_limit_on_memory_holds() {
     assert!(line.ends_with(" more than the limit of 65536 bytes; -M raises it\n"), "{line}");
     assert_eq!(folder.pz(&["decompress", "-M", "64K", "a.pz"]).code, Some(1));
     assert_eq!(folder.names(), ["a.pz"]);
+    folder.write("a", b"contents");
+    folder.pz(&["compress", "-M", "64K", "-o", "b.pz", "a"]).complains(1, "pz: a: needs ");
+    assert_eq!(folder.names(), ["a", "a.pz"]);
 }

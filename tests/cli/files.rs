@@ -1,6 +1,7 @@
 //! Files in, files out.
 
 use std::fs;
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use crate::support::{Folder, noise, sample};
@@ -217,4 +218,38 @@ fn names_that_are_no_text_are_handled() {
         .pz(&["compress", "two\nlines"])
         .says(1, &["pz: two\\nlines: two\\nlines.pz: already exists; -f overwrites it"]);
     folder.pz(&["compress", "--", "-x"]).says(1, &["pz: -x: No such file or directory"]);
+}
+
+#[test]
+fn eight_at_once_are_all_correct() {
+    let folder = Folder::new();
+    let contents = sample(2_000_000);
+    folder.write("a", &contents);
+    let names: Vec<String> = (0..8).map(|number| format!("{number}.pz")).collect();
+    let start =
+        |name: &String| folder.command(&["compress", "-6", "-o", name, "a"]).spawn().unwrap();
+    let children: Vec<_> = names.iter().map(start).collect();
+    for mut child in children {
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    for name in &names {
+        assert!(folder.read(name) == folder.read("0.pz"), "{name}");
+    }
+    assert!(folder.pz(&["decompress", "-c", "0.pz"]).silent() == contents);
+}
+
+/// Of several processes that want the same name one gets it, whole; the others change nothing.
+#[test]
+fn one_name_for_several() {
+    let folder = Folder::new();
+    let contents = sample(500_000);
+    folder.write("a", &contents);
+    let start = |_| folder.command(&["compress", "-q", "a"]).stderr(Stdio::null()).spawn().unwrap();
+    let children: Vec<_> = (0..8).map(start).collect();
+    let codes = children.into_iter().map(|mut child| child.wait().unwrap().code().unwrap());
+    let mut codes: Vec<i32> = codes.collect();
+    codes.sort();
+    assert_eq!(codes, [0, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(folder.names(), ["a", "a.pz"]);
+    assert!(folder.pz(&["decompress", "-c", "a.pz"]).silent() == contents);
 }

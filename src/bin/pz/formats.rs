@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn cut_lz4_files_are_noticed() {
         let contents: Vec<u8> =
-            (0..300_000u32).map(|i| (u64::from(i) * u64::from(i) >> 7) as u8).collect();
+            (0..300_000u32).map(|i| ((u64::from(i) * u64::from(i)) >> 7) as u8).collect();
         let info =
             lz4_flex::frame::FrameInfo::new().block_size(lz4_flex::frame::BlockSize::Max64KB);
         let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
