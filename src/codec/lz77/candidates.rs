@@ -16,6 +16,12 @@ pub(crate) fn read64(data: &[u8], pos: usize) -> u64 {
     u64::from_le_bytes(*data[pos..].first_chunk().unwrap())
 }
 
+/// The 4 bytes from `pos`, little-endian.
+#[inline(always)]
+pub(crate) fn read32(data: &[u8], pos: usize) -> u32 {
+    u32::from_le_bytes(*data[pos..].first_chunk().unwrap())
+}
+
 /// The number of equal bytes from `a` and from `b` on, where `a < b`, up to `end` of `b`'s.
 #[inline(always)]
 pub(crate) fn common_length(data: &[u8], a: usize, b: usize, end: usize) -> usize {
@@ -67,6 +73,12 @@ fn hash<const BYTES: u32>(x: u64, bits: u32) -> usize {
     ((x << (64 - 8 * BYTES)).wrapping_mul(PRIME) >> (64 - bits)) as usize
 }
 
+/// The slot with `entry` in front and without its last one.
+#[inline(always)]
+fn shifted<const K: usize>(slot: [u32; K], entry: u32) -> [u32; K] {
+    core::array::from_fn(|i| if i == 0 { entry } else { slot[i - 1] })
+}
+
 /// The K most recent positions of each hash of `BYTES` bytes in `BITS` bits.
 ///
 /// Positions are kept with an origin added that grows from block to block, so that what is left of earlier blocks is
@@ -112,8 +124,7 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
         let mut rest = &data[from..to + LOOKAHEAD - 1];
         let mut enter = |bytes: &[u8; LOOKAHEAD], entry| {
             let slot = &mut slots[hash::<BYTES>(u64::from_le_bytes(*bytes), BITS)];
-            slot.copy_within(0..K - 1, 1);
-            slot[0] = entry;
+            *slot = shifted(*slot, entry);
         };
         while let Some(bytes) = rest.first_chunk::<{ LOOKAHEAD + 3 }>() {
             for (i, bytes) in bytes.array_windows().enumerate() {
@@ -136,8 +147,7 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
         let entry = self.origin + pos as u32;
         let slot = &mut self.slots[..1 << BITS][hash::<BYTES>(bytes, BITS)];
         let before = *slot;
-        slot.copy_within(0..K - 1, 1);
-        slot[0] = entry;
+        *slot = shifted(before, entry);
         before.map(|e| entry.wrapping_sub(e))
     }
 }

@@ -4,6 +4,7 @@
 //! Matches reach back to the start of the chunk's *window*, which is one chunk or several: windows are decoded in
 //! parallel with each other. Neighbouring chunks share tables in *groups*.
 
+mod candidate_lists;
 mod candidates;
 mod decode;
 mod directory;
@@ -12,13 +13,16 @@ mod execute;
 mod greedy;
 mod lazy;
 mod models;
+mod optimal;
 mod parse;
+mod prices;
 mod rows;
 mod sequences;
 pub(crate) mod spec;
 
 pub use decode::Decoder;
 pub use encode::Encoder;
+pub use optimal::Effort;
 pub use parse::Search;
 
 /// The longest block, in bytes.

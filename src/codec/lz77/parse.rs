@@ -1,9 +1,11 @@
 //! The parses of the levels.
 
 use super::Params;
+use super::candidate_lists::{FourHashes, Tables};
 use super::candidates::Table;
 use super::greedy;
 use super::lazy::{self, Finder, Match, OneHash, TwoHashes};
+use super::optimal::{Effort, Optimal};
 use core::ops::Range;
 
 /// How matches are searched for and chosen.
@@ -17,6 +19,10 @@ pub enum Search {
     Double,
     /// Lazy by two positions; one hash, its four most recent positions.
     Lazy4,
+    /// Optimal by price, few candidates.
+    Optimal1(Effort),
+    /// Optimal by price, many candidates.
+    Optimal2(Effort),
 }
 
 /// Finds the matches of blocks.
@@ -25,6 +31,8 @@ pub(crate) struct Parser {
     greedy: Option<Table<1, 6, 15>>,
     double: Option<TwoHashes<8, 5, 17>>,
     lazy4: Option<OneHash<4, 5, 17>>,
+    optimal1: Option<Optimal<FourHashes<2, 2, 2, 7>>>,
+    optimal2: Option<Optimal<FourHashes<8, 8, 8, 25>>>,
 }
 
 impl Parser {
@@ -35,6 +43,8 @@ impl Parser {
             Search::Greedy => self.greedy.get_or_insert_default().start(len),
             Search::Double => self.double.get_or_insert_default().start(len),
             Search::Lazy4 => self.lazy4.get_or_insert_default().start(len),
+            Search::Optimal1(_) => self.optimal1.get_or_insert_default().start(len),
+            Search::Optimal2(_) => self.optimal2.get_or_insert_default().start(len),
         }
     }
 
@@ -47,12 +57,22 @@ impl Parser {
         window_start: usize,
         out: &mut Vec<Match>,
     ) {
+        if let Search::Optimal1(effort) = params.search {
+            let optimal = self.optimal1.get_or_insert_default();
+            optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
+            return;
+        }
+        if let Search::Optimal2(effort) = params.search {
+            let optimal = self.optimal2.get_or_insert_default();
+            optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
+            return;
+        }
         let len = 1 << params.segment_log;
         let skip = params.skip_log;
         for start in chunk.clone().step_by(len) {
             let segment = start..(start + len).min(chunk.end);
             match params.search {
-                Search::None => {}
+                Search::None | Search::Optimal1(_) | Search::Optimal2(_) => {}
                 Search::Greedy => {
                     let table = self.greedy.get_or_insert_default();
                     greedy::parse(table, block, segment, window_start, skip, out);
@@ -76,6 +96,8 @@ impl Parser {
             Search::Greedy => self.greedy.get_or_insert_default().finish(len),
             Search::Double => self.double.get_or_insert_default().finish(len),
             Search::Lazy4 => self.lazy4.get_or_insert_default().finish(len),
+            Search::Optimal1(_) => self.optimal1.get_or_insert_default().finish(len),
+            Search::Optimal2(_) => self.optimal2.get_or_insert_default().finish(len),
         }
     }
 
@@ -86,6 +108,8 @@ impl Parser {
             Search::Greedy => Table::<1, 6, 15>::MEMORY,
             Search::Double => TwoHashes::<8, 5, 17>::MEMORY,
             Search::Lazy4 => Table::<4, 5, 17>::MEMORY,
+            Search::Optimal1(_) => FourHashes::<2, 2, 2, 7>::MEMORY,
+            Search::Optimal2(_) => FourHashes::<8, 8, 8, 25>::MEMORY,
         }
     }
 }

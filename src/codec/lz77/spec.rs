@@ -139,6 +139,11 @@ pub(crate) fn token(literals: u32, length: u32) -> Coded {
     Coded { head: run.head + m.head, extra: run.extra << (m.head >> 8) | m.extra }
 }
 
+/// The token of a match of `length` with no literals before it.
+pub(crate) fn match_token(length: u32) -> Coded {
+    MATCH_TOKENS[length as usize]
+}
+
 /// The symbol of an explicit offset.
 #[inline(always)]
 pub(crate) fn offset(offset: u32) -> Coded {
@@ -164,8 +169,15 @@ impl Recent {
         if let Some(i) = self.0.iter().position(|&recent| recent == offset) {
             return Coded::new(i as u32, 0, 0);
         }
-        self.0 = [offset, self.0[0], self.0[1]];
+        self.push(offset);
         self::offset(offset)
+    }
+
+    /// Puts an explicit offset in front.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, offset: u32) {
+        let [a, b, _] = self.0;
+        self.0 = [offset, a, b];
     }
 }
 
