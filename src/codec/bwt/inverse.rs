@@ -39,13 +39,16 @@ struct FirstBytes<'a> {
 }
 
 impl FirstBytes<'_> {
+    /// For the few ranges in which one byte's rows end and another's begin.
+    #[cold]
+    fn search(&self, row: u32) -> u8 {
+        self.end.partition_point(|&end| end <= row) as u8
+    }
+
     #[inline(always)]
     fn of(&self, row: u32) -> u8 {
-        let mut byte = self.ranges[(row >> self.shift) as usize & (RANGES - 1)];
-        while self.end[usize::from(byte)] <= row {
-            byte += 1;
-        }
-        byte
+        let byte = self.ranges[(row >> self.shift) as usize & (RANGES - 1)];
+        if row < self.end[usize::from(byte)] { byte } else { self.search(row) }
     }
 }
 

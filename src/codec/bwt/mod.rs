@@ -1,9 +1,9 @@
 //! The Burrows-Wheeler transform and its second stage.
 //!
-//! The best ratio that decodes in parallel. A block is transformed ([`sort`]); the transform is cut into runs and the
-//! runs into segments ([`runs`]); each segment is one rANS stream ([`segments`]) whose tables ([`tables`]) are the
-//! block's, chosen run by run by what the run's symbol did before in that segment ([`spec`]). Segments decode
-//! independently, up to a renaming of symbols, and the inverse transform ([`inverse`]) starts at many stored rows, so
+//! The best ratio that decodes in parallel. A block is transformed (`sort`); the transform is cut into runs and the
+//! runs into segments (`runs`); each segment is one rANS stream (`segments`) whose tables (`tables`) are the
+//! block's, chosen run by run by what the run's symbol did before in that segment (`spec`). Segments decode
+//! independently, up to a renaming of symbols, and the inverse transform (`inverse`) starts at many stored rows, so
 //! a GPU has thousands of independent lanes in both stages. The payload is described in [`format`].
 
 #[doc = include_str!("../../format/bwt.md")]
@@ -12,6 +12,8 @@ pub mod format {}
 mod binary;
 mod choose;
 mod inverse;
+#[cfg(test)]
+mod oracle;
 mod payload;
 mod runs;
 mod segments;

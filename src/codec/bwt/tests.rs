@@ -156,3 +156,57 @@ proptest! {
         prop_assert!(portable.1 == fastest.1);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+
+    /// The codec accepts what the text of the format accepts, and makes the same of it.
+    #[test]
+    fn codec_agrees_with_the_text(
+        block in blocks(),
+        params in params(),
+        flip in prop::option::of((any::<prop::sample::Index>(), 0..8u32)),
+    ) {
+        prop_assume!(!block.is_empty());
+        let mut payload = Vec::new();
+        Encoder::new().encode(&params, &block, &mut payload);
+        if let Some((index, bit)) = flip {
+            let at = index.index(payload.len());
+            payload[at] ^= 1 << bit;
+        }
+        let mut out = vec![0; block.len()];
+        let decoded = Decoder::new().decode(&payload, &mut out).ok().map(|()| out);
+        prop_assert!(decoded == oracle::decode(&payload, block.len()));
+    }
+}
+
+/// Several sets of tables, which need many segments, by the text.
+#[test]
+fn sets_of_tables_agree_with_the_text() {
+    let text = include_bytes!("mod.rs");
+    let block = [noise(150_000, 30), text.repeat(20), noise(100_000, 256)].concat();
+    let params = Params { segment_log: 10, start_log: 12 };
+    let mut payload = Vec::new();
+    Encoder::new().encode(&params, &block, &mut payload);
+    assert!(payload[1] > 0, "the block should have several sets of tables");
+    assert!(oracle::decode(&payload, block.len()).as_deref() == Some(&block[..]));
+}
+
+/// The bytes of a payload are part of the format's promise: the same on every machine, with vector code or without.
+#[test]
+fn payloads_do_not_change() {
+    let block = [noise(200_000, 5), vec![3; 70_000], noise(60_000, 256)].concat();
+    let cases = [
+        (Params::default(), GOLDEN_DEFAULT),
+        (Params { segment_log: 10, start_log: 8 }, GOLDEN_SMALL),
+    ];
+    for (params, golden) in cases {
+        let mut payload = Vec::new();
+        Encoder::new().encode(&params, &block, &mut payload);
+        assert_eq!((payload.len(), crc32c::crc32c(&payload)), golden);
+    }
+}
+
+/// Length and CRC-32C of payloads, which change only with the format or with what the encoder chooses.
+const GOLDEN_DEFAULT: (usize, u32) = (118_992, 3_567_802_530);
+const GOLDEN_SMALL: (usize, u32) = (122840, 3048818827);
