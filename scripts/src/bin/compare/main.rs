@@ -1,0 +1,70 @@
+//! Compares pz with other programs of the machine on real files; `scripts/bench.sh` calls it.
+//!
+//! Whole programs are timed, from start to exit, reading a file that is in the page cache and writing to the null
+//! device. Before that, each output is restored and compared with its source. Programs take turns, so that what
+//! else the machine does hits all of them; the fastest run of each counts.
+
+mod measure;
+mod plot;
+mod report;
+mod tools;
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Compares pz with zstd, lz4, xz, bzip2 and bzip3: sizes, ratios, and speed each way
+#[derive(Parser)]
+#[command(name = "scripts/bench.sh")]
+struct Arguments {
+    /// Files to compress
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Levels and pipelines of pz
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6,7,8,9,fse")]
+    levels: Vec<String>,
+    /// Other programs, each alone or with levels of its own, as in zstd:1:3:9,bzip3
+    #[arg(long, value_delimiter = ',', default_value = "zstd,lz4,xz,bzip2,bzip3")]
+    tools: Vec<String>,
+    /// Most times that each is run; what takes long is run less often
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Numbers of threads; 0 is one a core
+    #[arg(long, value_delimiter = ',', default_value = "1,0")]
+    threads: Vec<usize>,
+    /// The pz to measure
+    #[arg(long, value_name = "PROGRAM", default_value = "target/release/pz")]
+    pz: PathBuf,
+    /// Folder for the results
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    out: PathBuf,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let cores = std::thread::available_parallelism()?.get();
+    let mut threads: Vec<usize> =
+        arguments.threads.iter().map(|&n| if n == 0 { cores } else { n }).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let programs = tools::programs(&arguments.pz, &arguments.levels, &arguments.tools)?;
+    fs::create_dir_all(&arguments.out)?;
+    let mut report = report::Report::new(&programs, arguments.runs)?;
+    for file in &arguments.files {
+        let rows = measure::measure(file, &programs, &threads, arguments.runs, &arguments.out)?;
+        let name = file.file_name().ok_or("not a file")?.to_string_lossy().into_owned();
+        let plot = arguments.out.join(format!("{name}.svg"));
+        plot::draw(&plot, &name, &rows)?;
+        report.add(&name, &rows);
+    }
+    fs::write(arguments.out.join("results.md"), &report.markdown)?;
+    fs::write(arguments.out.join("results.csv"), &report.csv)?;
+    println!("{}", report.markdown);
+    println!(
+        "Written to {}: results.md, results.csv, and a plot for each file",
+        arguments.out.display()
+    );
+    Ok(())
+}

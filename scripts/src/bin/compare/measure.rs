@@ -1,0 +1,163 @@
+//! Timing.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::tools::Program;
+
+/// A program at a level that has taken this long is not run again.
+const ENOUGH: Duration = Duration::from_secs(20);
+
+/// What is known of a program at a level on a number of threads.
+pub struct Row {
+    /// Name of the program.
+    pub program: &'static str,
+    /// Its options, as people would type them.
+    pub label: String,
+    /// Threads that it was told to use.
+    pub threads: usize,
+    /// Whether it is measured on several threads too.
+    pub is_parallel: bool,
+    /// Length of the source in bytes.
+    pub bytes: u64,
+    /// Length of the compressed file in bytes.
+    pub compressed: u64,
+    /// Each run.
+    pub compress: Vec<Run>,
+    /// Each run.
+    pub decompress: Vec<Run>,
+}
+
+/// One run of a program.
+#[derive(Clone, Copy)]
+pub struct Run {
+    /// From start to exit.
+    pub wall: Duration,
+    /// Processor time of all its threads, in user and in system mode.
+    pub cpu: Duration,
+}
+
+impl Row {
+    /// Source bytes for each compressed byte.
+    pub fn ratio(&self) -> f64 {
+        self.bytes as f64 / self.compressed.max(1) as f64
+    }
+
+    /// 10^6 source bytes a second in the fastest run.
+    pub fn speed(&self, runs: &[Run]) -> f64 {
+        self.bytes as f64 / fastest(runs).wall.as_secs_f64().max(1e-6) / 1e6
+    }
+}
+
+/// The fastest of some runs.
+pub fn fastest(runs: &[Run]) -> Run {
+    *runs.iter().min_by_key(|run| run.wall).expect("at least one run")
+}
+
+/// Measures everything on one file.
+pub fn measure(
+    file: &Path,
+    programs: &[Program],
+    threads: &[usize],
+    runs: u32,
+    out: &Path,
+) -> Result<Vec<Row>, Box<dyn Error>> {
+    let bytes = fs::metadata(file)?.len();
+    let folder = out.join("compressed");
+    fs::create_dir_all(&folder)?;
+    let mut jobs: Vec<(Row, &Program, &str, PathBuf)> = Vec::new();
+    for program in programs {
+        for level in &program.levels {
+            for &threads in threads.iter().filter(|&&n| n == 1 || program.is_parallel()) {
+                let label = program.label(level);
+                let packed = folder.join(format!("{}-{level}-{threads}", program.name));
+                eprintln!("verifying {} {label}, {threads} thread(s)", program.name);
+                run(program.compress(level, threads, file).stdout(File::create(&packed)?))?;
+                verify(program.decompress(threads, &packed), file)?;
+                let row = Row {
+                    program: program.name,
+                    label,
+                    threads,
+                    is_parallel: program.is_parallel(),
+                    bytes,
+                    compressed: fs::metadata(&packed)?.len(),
+                    compress: Vec::new(),
+                    decompress: Vec::new(),
+                };
+                jobs.push((row, program, level, packed));
+            }
+        }
+    }
+    for round in 1..=runs {
+        eprintln!("{}: round {round} of {runs}", file.display());
+        for (row, program, level, packed) in &mut jobs {
+            if spent(&row.compress) < ENOUGH {
+                let mut command = program.compress(level, row.threads, file);
+                row.compress.push(run(command.stdout(Stdio::null()))?);
+            }
+            if spent(&row.decompress) < ENOUGH {
+                let mut command = program.decompress(row.threads, packed);
+                row.decompress.push(run(command.stdout(Stdio::null()))?);
+            }
+        }
+    }
+    fs::remove_dir_all(folder)?;
+    Ok(jobs.into_iter().map(|job| job.0).collect())
+}
+
+fn spent(runs: &[Run]) -> Duration {
+    runs.iter().map(|run| run.wall).sum()
+}
+
+/// Runs a command to its end.
+fn run(command: &mut Command) -> Result<Run, Box<dyn Error>> {
+    let cpu_before = cpu()?;
+    let begun = Instant::now();
+    let status = command.status()?;
+    let wall = begun.elapsed();
+    if !status.success() {
+        return Err(format!("{command:?}: {status}").into());
+    }
+    Ok(Run { wall, cpu: cpu()?.saturating_sub(cpu_before) })
+}
+
+/// Processor time of all programs that have ended.
+fn cpu() -> Result<Duration, Box<dyn Error>> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let times = [usage.user_time(), usage.system_time()];
+    Ok(times.iter().map(|t| Duration::new(t.tv_sec() as u64, t.tv_usec() as u32 * 1000)).sum())
+}
+
+/// Compares what a command writes with a file.
+fn verify(mut command: Command, file: &Path) -> Result<(), Box<dyn Error>> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut restored = child.stdout.take().ok_or("no output")?;
+    let same = same(&mut restored, &mut File::open(file)?)?;
+    drop(restored);
+    let status = child.wait()?;
+    match same && status.success() {
+        true => Ok(()),
+        false => Err(format!("{command:?} does not restore {}: {status}", file.display()).into()),
+    }
+}
+
+fn same(a: &mut impl Read, b: &mut impl Read) -> io::Result<bool> {
+    let (mut part, mut other) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    loop {
+        let n = a.read(&mut part)?;
+        if n == 0 {
+            return Ok(b.read(&mut other[..1])? == 0);
+        }
+        match b.read_exact(&mut other[..n]) {
+            Ok(()) if part[..n] == other[..n] => {}
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
+            _ => return Ok(false),
+        }
+    }
+}
