@@ -2,8 +2,11 @@
 //!
 //! One test, because the figure is the whole process's.
 
+mod common;
+
 use std::io::{self, Cursor, Read, Write};
 
+use common::levels_and_pipelines;
 use peak_alloc::PeakAlloc;
 use pz::{DecodeOptions, Decoder, Encoder, Error, Level, Options, Pipeline};
 
@@ -46,15 +49,15 @@ fn compressed(options: &Options, len: u64) -> Vec<u8> {
 
 #[test]
 fn memory_is_bounded() {
-    for (options, least) in [
-        (Options::new().pipeline(Pipeline::Store).block_size(1 << 16), 2 << 20),
-        (Options::new().level(Level::new(1).unwrap()).block_size(1 << 16), 20 << 20),
-        (Options::new().level(Level::new(9).unwrap()).block_size(1 << 18), 10 << 20),
-    ] {
+    for (options, _) in levels_and_pipelines() {
+        let options = options.block_size(1 << 17);
+        let refused = Encoder::new(io::sink(), &options.clone().memory(0)).map(drop);
+        let Err(Error::LimitMemory { needed, .. }) = refused else { panic!("{refused:?}") };
+        let least = needed as usize;
         for threads in [1, 2, 4] {
-            for limit in [least, 2 * least, 64 << 20] {
+            for limit in [least, 2 * least, 5 * least] {
                 let options = options.clone().threads(threads).memory(limit as u64);
-                for len in [1 << 20, 6 << 20] {
+                for len in [1 << 19, 2 << 20] {
                     let (written, used) = peak(|| {
                         let mut encoder = Encoder::new(io::sink(), &options).unwrap();
                         encoder.read_from(&mut Source { len, at: 0 }).unwrap();
@@ -65,7 +68,7 @@ fn memory_is_bounded() {
                 }
             }
         }
-        let file = compressed(&options, 6 << 20);
+        let file = compressed(&options, 2 << 20);
         let needed = pz::list(&mut Cursor::new(&file), false).unwrap()[0].decode_memory;
         for threads in [1, 2, 4] {
             for limit in [needed, 3 * needed, 64 << 20] {
@@ -74,7 +77,7 @@ fn memory_is_bounded() {
                     let mut decoder = Decoder::new(&file[..], &options).unwrap();
                     decoder.copy_to(&mut io::sink())
                 });
-                assert_eq!(len.unwrap(), 6 << 20);
+                assert_eq!(len.unwrap(), 2 << 20);
                 assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
             }
         }
