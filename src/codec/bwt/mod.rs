@@ -63,7 +63,7 @@ pub struct Encoder {
     groups: Vec<u8>,
     directory: Vec<Entry>,
     words: Vec<u32>,
-    stack: Vec<u32>,
+    stack: segments::Stack,
 }
 
 impl Encoder {

@@ -44,17 +44,63 @@ pub fn count(list: &[u8; 256], runs: &mut [Run], counts: &mut [Counts; CONTEXTS]
     }
 }
 
+/// The words of a segment while it is written, the last to be read first.
+#[derive(Debug)]
+pub struct Stack {
+    words: Box<[u32; STACK]>,
+    len: usize,
+}
+
+/// A power of two that is more than [`MAX_SEGMENT_WORDS`].
+const STACK: usize = 1 << 15;
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self { words: Box::new([0; STACK]), len: 0 }
+    }
+}
+
+impl Stack {
+    /// Takes a word off the state if it could not stay below 2^64 when scaled by 2^bits / freq. Whether is hard to
+    /// predict, so there is no branch.
+    #[inline(always)]
+    fn make_room(&mut self, x: u64, freq: u64, bits: u32) -> u64 {
+        let full = x >> (64 - bits) >= freq;
+        self.words[self.len % STACK] = x as u32;
+        self.len += usize::from(full);
+        if full { x >> 32 } else { x }
+    }
+}
+
+/// floor((2^64 - 1) / d) for frequencies d; index 0 is unused.
+static RECIPROCALS: [u64; (1 << FREQ_BITS) + 1] = {
+    let mut table = [0; (1 << FREQ_BITS) + 1];
+    let mut d = 1;
+    while d < table.len() {
+        table[d] = u64::MAX / d as u64;
+        d += 1;
+    }
+    table
+};
+
+/// Puts a token with this interval into the state.
+#[inline(always)]
+fn put(x: u64, start: u64, freq: u64) -> u64 {
+    // The estimate of x / freq is right or one too small.
+    let reciprocal = RECIPROCALS[freq as usize];
+    let mut quotient = ((u128::from(x) * u128::from(reciprocal)) >> 64) as u64;
+    let mut rest = x - quotient * freq;
+    if rest >= freq {
+        quotient += 1;
+        rest -= freq;
+    }
+    (quotient << FREQ_BITS) + rest + start
+}
+
 /// Writes a segment whose runs [`count`] has seen: appends its words to `words`.
-pub fn write(runs: &[Run], tables: &Tables, words: &mut Vec<u32>, stack: &mut Vec<u32>) {
-    stack.clear();
+pub fn write(runs: &[Run], tables: &Tables, words: &mut Vec<u32>, stack: &mut Stack) {
+    stack.len = 0;
     let mut x = 1u64;
-    let mut room = |x: &mut u64, freq: u64, bits: u32| {
-        // The state must stay below 2^64 when scaled by 2^bits / freq.
-        if *x >> (64 - bits) >= freq {
-            stack.push(*x as u32);
-            *x >>= 32;
-        }
-    };
     for run in runs.iter().rev() {
         let (_, rank) = symbol_and_rank(*run);
         let rank = rank_token(rank);
@@ -63,19 +109,17 @@ pub fn write(runs: &[Run], tables: &Tables, words: &mut Vec<u32>, stack: &mut Ve
         let run_context = RANK_CONTEXTS + (run[1] >> 24) as usize;
         let (run_start, run_freq) = interval(&tables[run_context], length.token);
         if length.raw_bits > 0 {
-            room(&mut x, 1, length.raw_bits);
+            x = stack.make_room(x, 1, length.raw_bits);
             x = x << length.raw_bits | u64::from(length.raw);
         }
-        room(&mut x, rank_freq * run_freq, 2 * FREQ_BITS + rank.raw_bits);
-        x = ((x / run_freq) << FREQ_BITS) + x % run_freq + run_start;
+        x = stack.make_room(x, rank_freq * run_freq, 2 * FREQ_BITS + rank.raw_bits);
+        x = put(x, run_start, run_freq);
         x = x << rank.raw_bits | u64::from(rank.raw);
-        x = ((x / rank_freq) << FREQ_BITS) + x % rank_freq + rank_start;
+        x = put(x, rank_start, rank_freq);
     }
-    stack.push(x as u32);
-    if x >> 32 != 0 {
-        stack.push((x >> 32) as u32);
-    }
-    words.extend(stack.iter().rev());
+    let rest = [(x >> 32) as u32, x as u32];
+    words.extend(rest.iter().skip_while(|&&word| word == 0));
+    words.extend(stack.words[..stack.len].iter().rev());
 }
 
 fn interval(starts: &Starts, token: u32) -> (u64, u64) {
@@ -246,4 +290,26 @@ pub fn read_on<M: Machine>(
         }
     }
     Err(Malformed("too many runs in a segment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn put_divides_exactly() {
+        for freq in 1..=1u64 << FREQ_BITS {
+            let most = u64::MAX >> FREQ_BITS;
+            // States whose quotients are at most that, at the edges of each quotient.
+            for quotient in [0, 1, 2, 3, 1 << 20, most - 1, most] {
+                for rest in [0, 1, freq / 2, freq - 1].map(|rest| rest.min(freq - 1)) {
+                    let Some(x) = quotient.checked_mul(freq).and_then(|x| x.checked_add(rest))
+                    else {
+                        continue;
+                    };
+                    assert_eq!(put(x, 0, freq), (quotient << FREQ_BITS) + rest, "{x} / {freq}");
+                }
+            }
+        }
+    }
 }

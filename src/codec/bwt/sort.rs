@@ -27,7 +27,6 @@ pub fn transform(
     scratch: &mut [i32],
 ) {
     let len = block.len();
-    // The library wants a sampling rate of at least 2 and fewer rows than it has bytes.
     rows.clear();
     rows.resize(((len - 1) >> start_log) + 1, 0);
     BwtConstruction::for_text(block)
@@ -36,5 +35,5 @@ pub fn transform(
         .single_threaded()
         .with_aux_indices_in_buffer(AuxIndicesSamplingRate::from(1 << start_log), rows)
         .run()
-        .expect("libsais fails only on arguments that are checked here");
+        .expect("with arguments in range, libsais fails only for want of memory");
 }

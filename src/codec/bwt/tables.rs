@@ -1,4 +1,4 @@
-//! The static rANS tables of a block: how the encoder chooses them, and how they are described.
+//! The static rANS tables of a block, and how they are described; [`super::choose`] has how the encoder makes them.
 //!
 //! A context's frequencies are powers of two in steps of a third of an octave, so a table is a list of small exponents.
 //! Contexts form columns (those with one value of the global average) of 32 rows (the symbol's own average); tables
