@@ -99,10 +99,14 @@ fn panel(
         chart.draw_series(of.iter().map(|row| {
             let label = row.label.trim_start_matches("-p ").to_string();
             let style = ("sans-serif", 14).into_font().color(&colour);
-            let style = style.pos(Pos::new(HPos::Left, VPos::Bottom));
+            // The lines of pz and zstd run close together: their labels stand on different sides.
+            let (anchor, place) = match name {
+                "zstd" => (Pos::new(HPos::Right, VPos::Top), (-5, 4)),
+                _ => (Pos::new(HPos::Left, VPos::Bottom), (6, -4)),
+            };
             EmptyElement::at((speed(row), row.ratio()))
                 + Circle::new((0, 0), 4, colour.filled())
-                + Text::new(label, (6, -4), style)
+                + Text::new(label, place, style.pos(anchor))
         }))?;
     }
     chart

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# All set-up and all tests of pz, on a machine with Rust. Usage: scripts/test.sh
+# A test that cannot run here fails, but for one that needs a mount: where that is forbidden, the script says so.
+# Ends with "All tests passed" and exit code 0, or not.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/common.sh
+
+export CARGO_TERM_COLOR=never
+# Line tables are enough for backtraces, and build faster.
+export CARGO_PROFILE_DEV_DEBUG=line-tables-only
+target=${CARGO_TARGET_DIR:-$PWD/target}
+
+step() {
+    say "$* (${SECONDS} s)"
+}
+
+step "Set-up"
+need_compiler
+cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 ||
+    rustup component add rustfmt clippy ||
+    die "rustfmt or clippy is missing, and rustup cannot install them"
+
+if unshare -rm mount -t tmpfs none /mnt 2>/dev/null; then
+    export PZ_TEST_NO_SKIP=1
+else
+    say "NOT TESTED: a full file system, because this machine lets nobody mount one"
+fi
+
+step "Format"
+cargo fmt --all --check
+
+step "Lints"
+cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+
+step "Documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features --quiet
+
+step "Every combination of features"
+for features in "" simd cli; do
+    cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
+done
+
+step "Tests, portable code alone"
+cargo test --locked --no-default-features --features cli
+portable=$(mktemp -d)
+trap 'rm -rf "$portable"' EXIT
+cp "$target/debug/pz" "$portable/pz"
+
+step "Tests, all features"
+cargo test --locked --all-features
+
+step "Fuzz targets, on mutations of valid files"
+cargo test --locked --package pz-fuzz
+
+step "A mixed set of files at every level, with and without vector code, on one thread and two"
+cargo build --locked --quiet --all-features --bin pz
+cargo run --locked --quiet --package pz-scripts --bin mixed_set "$portable/files"
+scripts/same-bytes.sh "$target/debug/pz" "$portable/pz" "$portable/files"
+
+step "All tests passed"
