@@ -16,6 +16,8 @@
 //! The algorithms are written once, over [`Vector`]; the backends differ in speed only.
 
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+pub(crate) mod avx2;
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
@@ -26,6 +28,9 @@ pub(crate) struct Backend(Choice);
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Portable,
+    /// Made only where [`avx2::is_available`].
+    #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+    Avx2,
     /// Made only where [`avx512::is_available`].
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     Avx512,
@@ -45,17 +50,34 @@ impl Backend {
 
     /// The fastest backend that this processor has.
     pub(crate) fn detect() -> Self {
-        #[cfg(all(feature = "simd", target_arch = "x86_64"))]
-        if avx512::is_available() {
-            return Self(Choice::Avx512);
-        }
-        Self::PORTABLE
+        Self::all().next().unwrap_or(Self::PORTABLE)
+    }
+
+    /// The backends that this processor has, the fastest first.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        const ALL: &[Choice] = &[
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            Choice::Avx512,
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            Choice::Avx2,
+            Choice::Portable,
+        ];
+        let is_available = |choice: &Choice| match choice {
+            Choice::Portable => true,
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            Choice::Avx2 => avx2::is_available(),
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            Choice::Avx512 => avx512::is_available(),
+        };
+        ALL.iter().copied().filter(is_available).map(Self)
     }
 
     /// What users call it.
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
             Choice::Portable => "portable",
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            Choice::Avx2 => "AVX2",
             #[cfg(all(feature = "simd", target_arch = "x86_64"))]
             Choice::Avx512 => "AVX-512",
         }
@@ -65,6 +87,9 @@ impl Backend {
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             Choice::Portable => kernel.run::<portable::Portable>(),
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            // SAFETY: the choice is made only where the processor has the instructions.
+            Choice::Avx2 => unsafe { avx2::run(kernel) },
             #[cfg(all(feature = "simd", target_arch = "x86_64"))]
             // SAFETY: the choice is made only where the processor has the instructions.
             Choice::Avx512 => unsafe { avx512::run(kernel) },
@@ -87,6 +112,11 @@ pub(crate) trait Vector: Copy {
     fn load(a: &[u32; LANES]) -> Self;
     /// Loads 128 bytes as 32 little-endian words.
     fn load_bytes(a: &[u8; 4 * LANES]) -> Self;
+    /// Loads as many words as lanes are set in the mask into these, in lane order; the others get 0.
+    #[inline(always)]
+    fn load_expanded(a: &[u8; 4 * LANES], mask: u32) -> Self {
+        Self::load_bytes(a).expand(mask)
+    }
     /// Loads the first and the second words of 32 pairs.
     fn load_pairs(a: &[[u32; 2]; LANES]) -> (Self, Self);
     fn store(self, a: &mut [u32; LANES]);
@@ -142,10 +172,9 @@ impl<'a, V: Vector> Reader<'a, V> {
         let v32 = V::splat(32);
         let need = self.count.lt(v32);
         let fresh = match self.words.get(self.taken..).and_then(|w| w.first_chunk()) {
-            Some(words) => V::load_bytes(words),
-            None => self.last_words(),
+            Some(words) => V::load_expanded(words, need),
+            None => V::load_expanded(&self.last_words(), need),
         };
-        let fresh = fresh.expand(need);
         self.taken += 4 * need.count_ones() as usize;
         // Where no word was taken `fresh` is 0, and a lane that takes one has an empty `lo`.
         self.hi = self.hi.or(fresh.shr(self.count));
@@ -154,13 +183,13 @@ impl<'a, V: Vector> Reader<'a, V> {
     }
 
     #[cold]
-    fn last_words(&self) -> V {
+    fn last_words(&self) -> [u8; 4 * LANES] {
         let mut bytes = [0; 4 * LANES];
         if let Some(rest) = self.words.get(self.taken..) {
             let n = rest.len().min(bytes.len());
             bytes[..n].copy_from_slice(&rest[..n]);
         }
-        V::load_bytes(&bytes)
+        bytes
     }
 
     /// The next 32 bits of each lane.

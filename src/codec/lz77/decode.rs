@@ -30,6 +30,12 @@ impl Decoder {
         Self::with_backend(Backend::detect())
     }
 
+    /// A decoder on each of the backends that this processor has, to compare them.
+    #[doc(hidden)]
+    pub fn each_backend() -> impl Iterator<Item = Self> {
+        Backend::all().map(Self::with_backend)
+    }
+
     /// A decoder on portable code alone, to compare with.
     #[doc(hidden)]
     pub fn portable() -> Self {

@@ -43,6 +43,12 @@ impl Encoder {
         Self::with_backend(Backend::detect())
     }
 
+    /// An encoder on each of the backends that this processor has, to compare them.
+    #[doc(hidden)]
+    pub fn each_backend() -> impl Iterator<Item = Self> {
+        Backend::all().map(Self::with_backend)
+    }
+
     /// An encoder on portable code alone, to compare with.
     #[doc(hidden)]
     pub fn portable() -> Self {
