@@ -19,7 +19,6 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
                     window_log: 17,
                     group_log: 1,
                     segment_log: 14,
-                    skip_log: 6,
                     search,
                     fse: block.len() % 2 == 0,
                 };
