@@ -42,6 +42,13 @@ pub(crate) trait Kernel {
     /// Must be `#[inline(always)]`, as must be what it calls with a `V`: only then is it compiled for the backend's
     /// instructions.
     fn run<V: Vector>(self) -> Self::Output;
+    /// The same on any processor.
+    fn run_portable(self) -> Self::Output
+    where
+        Self: Sized,
+    {
+        self.run::<portable::Portable>()
+    }
 }
 
 impl Backend {
@@ -86,7 +93,7 @@ impl Backend {
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
-            Choice::Portable => kernel.run::<portable::Portable>(),
+            Choice::Portable => kernel.run_portable(),
             #[cfg(all(feature = "simd", target_arch = "x86_64"))]
             // SAFETY: the choice is made only where the processor has the instructions.
             Choice::Avx2 => unsafe { avx2::run(kernel) },
@@ -210,6 +217,12 @@ impl<'a, V: Vector> Reader<'a, V> {
     #[inline(always)]
     pub(crate) fn is_exhausted(&self) -> bool {
         self.taken >= self.words.len()
+    }
+
+    /// Whether no bit that is held is set.
+    #[inline(always)]
+    pub(crate) fn is_zero(&self) -> bool {
+        V::splat(0).lt(self.hi.or(self.lo)) == 0
     }
 }
 

@@ -11,11 +11,13 @@ pub(crate) struct Batch {
     pub lengths: [[u32; LANES]; 2],
     /// Below [`RECENT`] a recent offset, else an explicit one to which `RECENT - 1` has been added.
     pub offsets: [[u32; LANES]; 2],
+    /// Not zero if a run or a match is longer than the format allows.
+    pub exceeds: u32,
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        Self { lengths: [[0; LANES]; 2], offsets: [[0; LANES]; 2] }
+        Self { lengths: [[0; LANES]; 2], offsets: [[0; LANES]; 2], exceeds: 0 }
     }
 }
 
@@ -70,6 +72,9 @@ impl<'a> Executor<'a> {
     #[inline(always)]
     pub(crate) fn run(&mut self, batch: &Batch, n: usize) -> Result<(), Malformed> {
         debug_assert!(n <= BATCH);
+        if batch.exceeds != 0 {
+            return Err(Malformed("a run or a match is too long"));
+        }
         for i in 0..n {
             let (parity, lane) = (i & 1, (i >> 1) & (LANES - 1));
             let lengths = batch.lengths[parity][lane];
@@ -87,7 +92,13 @@ impl<'a> Executor<'a> {
             if end > self.end || self.literal + run > self.literal_end {
                 return Err(Malformed("a sequence exceeds its chunk"));
             }
-            if offset.wrapping_sub(1) >= match_start - self.window_start && length > 0 {
+            if length == 0 {
+                if value != 0 || run == 0 {
+                    return Err(Malformed(
+                        "a sequence without a match has an offset or no literals",
+                    ));
+                }
+            } else if offset > match_start - self.window_start {
                 return Err(Malformed("an offset reaches before its window"));
             }
             if end + SLACK <= self.block.len() {

@@ -17,8 +17,10 @@ mod optimal;
 mod parse;
 mod prices;
 mod rows;
+mod scalar_rows;
 mod sequences;
 pub(crate) mod spec;
+mod vector_rows;
 
 pub use decode::Decoder;
 pub use encode::Encoder;

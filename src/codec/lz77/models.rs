@@ -251,9 +251,12 @@ impl Decoding {
         self.table[..2].fill(u32::from(symbol));
     }
 
-    fn set_raw(&mut self, bits: u8) {
+    fn set_raw(&mut self, alphabet: Alphabet) {
+        let bits = alphabet.raw_bits;
         self.log = bits;
-        for (symbol, entry) in self.table[..1 << bits].iter_mut().enumerate() {
+        for (i, entry) in self.table[..1 << bits].iter_mut().enumerate() {
+            // The offset past the alphabet reaches before every window, which is how all that follow are rejected.
+            let symbol = i.min(alphabet.symbols);
             *entry = symbol as u32 | u32::from(bits) << 8;
         }
     }
@@ -312,7 +315,7 @@ impl Tables {
                     decoding.set_constant(symbol);
                     rest = after;
                 }
-                Mode::Raw => decoding.set_raw(ALPHABETS[i].raw_bits),
+                Mode::Raw => decoding.set_raw(ALPHABETS[i]),
                 Mode::Huffman => {
                     limit = limit.max(ALPHABETS[i].huffman_bits);
                     described.push(&mut lengths[..ALPHABETS[i].symbols]);

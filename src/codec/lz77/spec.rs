@@ -1,7 +1,7 @@
 //! The codes of LZ77 payloads: what encoder, decoder and kernels must agree on.
 //!
 //! A *sequence* is a run of literals followed by a match. Its two lengths share one *token*, a symbol of 256; its
-//! offset is a symbol of 64. Lengths and offsets beyond what a symbol says exactly are the symbol's base plus extra
+//! offset is a symbol of 48. Lengths and offsets beyond what a symbol says exactly are the symbol's base plus extra
 //! bits ("log2 codes").
 
 /// Literals of a sequence, at most.
@@ -14,8 +14,8 @@ pub(crate) const MIN_MATCH: u32 = 3;
 
 /// Symbols of the token alphabet and of the literal alphabet.
 pub(crate) const TOKENS: usize = 256;
-/// Symbols of the offset alphabet.
-pub(crate) const OFFSETS: usize = 64;
+/// Symbols of the offset alphabet: enough for a window of 2^24 bytes.
+pub(crate) const OFFSETS: usize = 48;
 
 /// Recent offsets that have a symbol of their own.
 pub(crate) const RECENT: usize = 3;
