@@ -47,32 +47,24 @@ const fn row(pipeline: Pipeline, block_log: u8, lz77: lz77::Params) -> Row {
 }
 
 const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
-    lz77::Params {
-        chunk_log,
-        window_log,
-        group_log: 0,
-        segment_log: 16,
-        skip_log: 6,
-        search,
-        fse: false,
-    }
+    lz77::Params { chunk_log, window_log, group_log: 0, segment_log: 14, search, fse: false }
 }
 
 /// Levels 1 to 9: pipeline, base-2 logarithm of the block size, and for LZ77 the search and the base-2 logarithms of
 /// chunk and window.
 const LEVELS: [Row; 9] = {
     use Pipeline::{Bwt, Lzf, Lzh};
-    use Search::{Double, Greedy, Lazy4};
+    use Search::{Best, Double, Greedy, Lazy4, Lazy8};
     [
         row(Lzh, 20, lz(Greedy, 18, 18)),
-        row(Lzh, 20, lz(Double, 18, 18)),
+        row(Lzh, 20, lz(Best, 18, 18)),
         row(Lzh, 22, lz(Double, 18, 22)),
         row(Lzh, 22, lz(Lazy4, 18, 22)),
-        row(Lzf, 22, lz(Lazy4, 18, 22)),
-        row(Lzf, 22, lz(Lazy4, 18, 22)),
-        row(Lzf, 23, lz(Lazy4, 18, 23)),
-        row(Lzf, 23, lz(Lazy4, 19, 23)),
-        row(Bwt, 23, lz(Lazy4, 18, 23)),
+        row(Lzh, 22, lz(Lazy8, 18, 22)),
+        row(Lzf, 22, lz(Lazy8, 18, 22)),
+        row(Lzf, 23, lz(Lazy8, 18, 23)),
+        row(Lzf, 23, lz(Lazy8, 19, 23)),
+        row(Bwt, 23, lz(Lazy8, 18, 23)),
     ]
 };
 
@@ -122,9 +114,7 @@ impl Level {
             Pipeline::Store => Recipe::Store,
             Pipeline::Lzh => Recipe::Lz77(lz77::Params { fse: false, ..lz77 }),
             Pipeline::Lzf => Recipe::Lz77(lz77::Params { fse: true, ..lz77 }),
-            Pipeline::Fse => {
-                Recipe::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 })
-            }
+            Pipeline::Fse => Recipe::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 }),
             Pipeline::Bwt => Recipe::Bwt(bwt),
         }
     }

@@ -66,11 +66,16 @@ pub(crate) fn common_length_before(
     n
 }
 
-/// The hash of the lowest `BYTES` (3 to 8) bytes of `x`, in `bits` bits.
+/// A product whose upper bits are hashes of the lowest `BYTES` (3 to 8) bytes of `x`.
+#[inline(always)]
+pub(crate) fn product<const BYTES: u32>(x: u64) -> u64 {
+    (x << (64 - 8 * BYTES)).wrapping_mul(0x9e37_79b1_85eb_ca87)
+}
+
+/// The hash of the lowest `BYTES` bytes of `x`, in `bits` bits.
 #[inline(always)]
 fn hash<const BYTES: u32>(x: u64, bits: u32) -> usize {
-    const PRIME: u64 = 0x9e37_79b1_85eb_ca87;
-    ((x << (64 - 8 * BYTES)).wrapping_mul(PRIME) >> (64 - bits)) as usize
+    (product::<BYTES>(x) >> (64 - bits)) as usize
 }
 
 /// The slot with `entry` in front and without its last one.
@@ -111,32 +116,6 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
     /// Ends the block begun by [`start`](Self::start): its positions are out of range from here on.
     pub(crate) fn finish(&mut self, len: usize) {
         self.origin += len as u32;
-    }
-
-    /// Enters positions `from..to`: each once, in order.
-    #[inline(always)]
-    pub(crate) fn enter(&mut self, data: &[u8], from: usize, to: usize) {
-        if from >= to {
-            return;
-        }
-        let slots: &mut [[u32; K]] = &mut self.slots[..1 << BITS];
-        let mut entry = self.origin + from as u32;
-        let mut rest = &data[from..to + LOOKAHEAD - 1];
-        let mut enter = |bytes: &[u8; LOOKAHEAD], entry| {
-            let slot = &mut slots[hash::<BYTES>(u64::from_le_bytes(*bytes), BITS)];
-            *slot = shifted(*slot, entry);
-        };
-        while let Some(bytes) = rest.first_chunk::<{ LOOKAHEAD + 3 }>() {
-            for (i, bytes) in bytes.array_windows().enumerate() {
-                enter(bytes, entry + i as u32);
-            }
-            entry += 4;
-            rest = &rest[4..];
-        }
-        for bytes in rest.array_windows() {
-            enter(bytes, entry);
-            entry += 1;
-        }
     }
 
     /// Enters a position, where `bytes` stand, and returns the ones that were there before, the most recent first, as

@@ -4,6 +4,7 @@ use super::directory::{Entry, Header};
 use super::lazy::Match;
 use super::models::{Models, Streams};
 use super::parse::Parser;
+use super::probe;
 use super::rows::{ChunkStreams, FseRows, WriteChunk};
 use super::sequences::{self, Sequence};
 use super::spec::{self, BATCH, Recent};
@@ -40,7 +41,10 @@ impl Default for Encoder {
 impl Encoder {
     /// An encoder that has no working memory yet.
     pub fn new() -> Self {
-        Self::with_backend(Backend::detect())
+        Self {
+            parser: Parser::new(probe::Backend::detect()),
+            ..Self::with_backend(Backend::detect())
+        }
     }
 
     /// An encoder on each of the backends that this processor has, to compare them.
@@ -58,7 +62,7 @@ impl Encoder {
     fn with_backend(backend: Backend) -> Self {
         Self {
             backend,
-            parser: Parser::default(),
+            parser: Parser::new(probe::Backend::PORTABLE),
             matches: Vec::new(),
             streams: Streams::default(),
             chunks: Vec::new(),
@@ -72,7 +76,7 @@ impl Encoder {
         let group = Header::new(params, block_len).group_len().min(block_len) as u64;
         // At worst a match or a literal run every three bytes, of 12 bytes here and 16 in rows, and every literal with
         // a code of its own; vectors grow to twice what they hold.
-        2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params.search)
+        2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params)
     }
 
     /// Appends the payload of `block` to `out`.

@@ -1,6 +1,18 @@
-//! The lazy parse: take a match unless the next position has a better one.
+//! The lazy parse: the best match of a few neighbouring positions is taken.
+//!
+//! A segment is gone through from its start. The matches of a position are those of its candidates and of an offset
+//! that comes cheaper: of the last match; right behind that, of the last different one before it. A match goes on while
+//! bytes are equal, up to the segment's end. The best match of a position is the one of highest [`gain`], the first of
+//! equals, but the cheap one if that is one of them; a gain of less than [`LEAST_GAIN`] is none. At the first position
+//! that has a match, those of up to `LAZY` further positions are looked at as well, one after the other: each takes
+//! the place of the best one before it if its gain exceeds that one's by more than one, and three for each literal
+//! that would be added. The match that is left is extended backward over the literals before it and taken, and the
+//! search goes on behind it. A segment begins without offsets of earlier matches.
 
-use super::candidates::{LOOKAHEAD, Table, common_length, common_length_before, read64};
+use super::candidates::{LOOKAHEAD, common_length_before, read32};
+use super::probe::Probe;
+use super::tagged::{Candidates, Lookup};
+use core::hint::select_unpredictable;
 use core::ops::Range;
 
 /// A repetition: `length` bytes from `start` on equal those `offset` bytes before.
@@ -11,204 +23,112 @@ pub(crate) struct Match {
     pub offset: u32,
 }
 
-/// What matches are searched for with.
-pub(crate) trait Finder: Default {
-    /// Its size in bytes.
-    const MEMORY: u64;
-    /// Several distances.
-    type Distances: AsRef<[u32]>;
-    /// Gets ready for a block of `len` bytes.
-    fn start(&mut self, len: usize);
-    /// Enters positions that are not looked at.
-    fn enter(&mut self, data: &[u8], from: usize, to: usize);
-    /// Enters `pos`, where `bytes` stand, and returns the distances back to its candidates.
-    fn candidates(&mut self, bytes: u64, pos: usize) -> Self::Distances;
-    /// Ends a block of `len` bytes.
-    fn finish(&mut self, len: usize);
-}
-
-/// Finds by one hash of `A` bytes, its `K` most recent positions.
-#[derive(Default)]
-pub(crate) struct OneHash<const K: usize, const A: u32, const BITS: u32>(Table<K, A, BITS>);
-
-impl<const K: usize, const A: u32, const BITS: u32> Finder for OneHash<K, A, BITS> {
-    const MEMORY: u64 = Table::<K, A, BITS>::MEMORY;
-    type Distances = [u32; K];
-
-    fn start(&mut self, len: usize) {
-        self.0.start(len);
-    }
-
-    #[inline(always)]
-    fn enter(&mut self, data: &[u8], from: usize, to: usize) {
-        self.0.enter(data, from, to);
-    }
-
-    #[inline(always)]
-    fn candidates(&mut self, bytes: u64, pos: usize) -> [u32; K] {
-        self.0.exchange(bytes, pos)
-    }
-
-    fn finish(&mut self, len: usize) {
-        self.0.finish(len);
-    }
-}
-
-/// Finds by hashes of `A` and of `B` bytes, the most recent position of each.
-#[derive(Default)]
-pub(crate) struct TwoHashes<const A: u32, const B: u32, const BITS: u32> {
-    long: Table<1, A, BITS>,
-    short: Table<1, B, BITS>,
-}
-
-impl<const A: u32, const B: u32, const BITS: u32> Finder for TwoHashes<A, B, BITS> {
-    const MEMORY: u64 = Table::<1, A, BITS>::MEMORY + Table::<1, B, BITS>::MEMORY;
-    type Distances = [u32; 2];
-
-    fn start(&mut self, len: usize) {
-        self.long.start(len);
-        self.short.start(len);
-    }
-
-    #[inline(always)]
-    fn enter(&mut self, data: &[u8], from: usize, to: usize) {
-        self.long.enter(data, from, to);
-        self.short.enter(data, from, to);
-    }
-
-    #[inline(always)]
-    fn candidates(&mut self, bytes: u64, pos: usize) -> [u32; 2] {
-        [self.long.exchange(bytes, pos)[0], self.short.exchange(bytes, pos)[0]]
-    }
-
-    fn finish(&mut self, len: usize) {
-        self.long.finish(len);
-        self.short.finish(len);
-    }
-}
-
 /// A match that a position could take.
 #[derive(Clone, Copy)]
 struct Found {
-    length: u32,
-    offset: u32,
-    /// Quarters of the bits saved, roughly: what matches are compared by. Positive, or 0 for no match.
+    start: usize,
+    length: usize,
+    offset: usize,
+    /// Quarters of the bytes saved, roughly: what matches are compared by.
     gain: i32,
 }
 
-impl Found {
-    const NONE: Self = Self { length: 0, offset: 0, gain: 0 };
+/// What a match saves: four for each byte, less the bits of its offset.
+#[inline(always)]
+fn gain(length: usize, offset: usize) -> i32 {
+    4 * length as i32 - (offset as u32 + 3).ilog2() as i32
 }
 
-struct Segment<'a> {
-    data: &'a [u8],
+/// Matches of smaller gain are not taken.
+const LEAST_GAIN: i32 = 3;
+
+/// The best match of `pos` among those at distances `row` and at `recent` (0 for none); a gain of 0 if there is none.
+#[inline(always)]
+fn best<P: Probe, const N: usize>(
+    data: &[u8],
     window_start: usize,
     end: usize,
+    pos: usize,
+    row: &[u32; N],
+    recent: usize,
+) -> Found {
+    let reach = pos - window_start;
+    let mut offsets = [0; N];
+    for (offset, &distance) in offsets.iter_mut().zip(row) {
+        let distance = distance as usize;
+        *offset = select_unpredictable(distance <= reach, distance, 0);
+    }
+    let lengths = P::lengths(data, pos, offsets, end);
+    let [mut length] = P::lengths(data, pos, [recent], end);
+    let mut offset = recent;
+    let mut most = select_unpredictable(length >= 4, 4 * length as i32 + 1, 0);
+    for i in 0..N {
+        let gain = gain(lengths[i], offsets[i]);
+        let better = (lengths[i] >= 4) & (gain >= LEAST_GAIN) & (gain > most);
+        length = select_unpredictable(better, lengths[i], length);
+        offset = select_unpredictable(better, offsets[i], offset);
+        most = select_unpredictable(better, gain, most);
+    }
+    Found { start: pos, length, offset, gain: most }
 }
-
-impl Segment<'_> {
-    /// Enters `pos` and returns its best match, with the offset `recent` (0 for none) cheaper than others.
-    #[inline(always)]
-    fn find(&self, finder: &mut impl Finder, pos: usize, recent: u32) -> Found {
-        let bytes = read64(self.data, pos);
-        let reach = (pos - self.window_start) as u32;
-        let distances = finder.candidates(bytes, pos);
-        let mut best = Found::NONE;
-        for &offset in distances.as_ref() {
-            let difference = self.difference(bytes, pos, offset, reach);
-            if difference as u32 == 0 {
-                let length = self.length(difference, pos, offset);
-                let gain = 4 * length as i32 - (offset + 3).ilog2() as i32;
-                if gain > best.gain && (length >= 5 || (length == 4 && offset < 1 << 13)) {
-                    best = Found { length, offset, gain };
-                }
-            }
-        }
-        let difference = self.difference(bytes, pos, recent, reach);
-        if difference as u32 == 0 {
-            let length = self.length(difference, pos, recent);
-            let gain = 4 * length as i32;
-            if gain >= best.gain && length >= 4 {
-                best = Found { length, offset: recent, gain };
-            }
-        }
-        best
-    }
-
-    /// The bits in which the eight bytes at `pos` differ from those `offset` before; all if that is out of reach.
-    #[inline(always)]
-    fn difference(&self, bytes: u64, pos: usize, offset: u32, reach: u32) -> u64 {
-        let valid = offset.wrapping_sub(1) < reach;
-        let from = if valid { pos - offset as usize } else { 0 };
-        let difference = read64(self.data, from) ^ bytes;
-        if valid { difference } else { u64::MAX }
-    }
-
-    /// The length of a match that begins with this difference.
-    #[inline(always)]
-    fn length(&self, difference: u64, pos: usize, offset: u32) -> u32 {
-        let length = if difference != 0 {
-            difference.trailing_zeros() as usize / 8
-        } else if pos + 8 < self.end {
-            8 + common_length(self.data, pos + 8 - offset as usize, pos + 8, self.end)
-        } else {
-            8
-        };
-        length.min(self.end - pos) as u32
-    }
-}
-
-/// Length from which on a match is taken without looking for a better one.
-const LONG_ENOUGH: u32 = 64;
 
 /// Parses a segment, looking up to `LAZY` positions ahead for a better match, and appends its matches.
-///
-/// `skip_log` tells how quickly the search gives up on data without matches: the step from position to position grows
-/// by one every `1 << skip_log` literals.
 #[inline(always)]
-pub(crate) fn parse<F: Finder, const LAZY: usize>(
-    finder: &mut F,
+pub(crate) fn parse<P: Probe, L: Lookup<N>, const N: usize, const LAZY: usize>(
+    candidates: &mut Candidates<N, L>,
     data: &[u8],
     range: Range<usize>,
     window_start: usize,
-    skip_log: u32,
     matches: &mut Vec<Match>,
 ) {
-    let segment = Segment { data, window_start, end: range.end };
     let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
-    // The offsets of the last two different matches of the segment. Right behind a match its own offset does not match.
-    let mut recent = [0; 2];
+    if last <= range.start {
+        return;
+    }
+    let found = candidates.find(data, range.start, last);
     let (mut pos, mut anchor) = (range.start, range.start);
+    let mut recent = [0usize; 2];
     while pos < last {
-        let mut found =
-            segment.find(finder, pos, if pos == anchor { recent[1] } else { recent[0] });
-        if found.gain == 0 {
-            let next = pos + 1 + ((pos - anchor) >> skip_log);
-            finder.enter(data, pos + 1, next.min(last));
-            pos = next;
-            continue;
-        }
-        let mut start = pos;
-        let mut tried = pos;
-        while tried < start + LAZY && tried + 1 < last && found.length < LONG_ENOUGH {
-            tried += 1;
-            let better = segment.find(finder, tried, recent[0]);
-            // Each position further on costs another literal.
-            if better.gain > found.gain + 1 + 3 * (tried - start) as i32 {
-                found = better;
-                start = tried;
+        let second =
+            pos == anchor && recent[1] != 0 && read32(data, pos) == read32(data, pos - recent[1]);
+        if !second {
+            match P::first(data, window_start, pos, &found[pos - range.start..], recent[0]) {
+                Ok(at) if at >= last => break,
+                Ok(at) => pos = at,
+                Err(next) => {
+                    pos = next;
+                    continue;
+                }
             }
         }
-        let from = start - found.offset as usize;
-        let before = common_length_before(data, from, start, window_start, anchor);
-        start -= before;
-        found.length += before as u32;
-        matches.push(Match { start: start as u32, length: found.length, offset: found.offset });
-        if found.offset != recent[0] {
-            recent = [found.offset, recent[0]];
+        let recents = if pos == anchor { recent[1] } else { recent[0] };
+        let row = &found[pos - range.start];
+        let mut m = best::<P, N>(data, window_start, range.end, pos, row, recents);
+        if m.gain == 0 {
+            pos += 1;
+            continue;
         }
-        pos = start + found.length as usize;
+        for ahead in 1..=LAZY {
+            let at = pos + ahead;
+            if at >= last {
+                break;
+            }
+            let row = &found[at - range.start];
+            let other = best::<P, N>(data, window_start, range.end, at, row, recent[0]);
+            let better = other.gain > m.gain + 1 + 3 * (at - m.start) as i32;
+            m.start = select_unpredictable(better, other.start, m.start);
+            m.length = select_unpredictable(better, other.length, m.length);
+            m.offset = select_unpredictable(better, other.offset, m.offset);
+            m.gain = select_unpredictable(better, other.gain, m.gain);
+        }
+        let from = m.start - m.offset;
+        let before = common_length_before(data, from, m.start, window_start, anchor);
+        let (start, length) = (m.start - before, m.length + before);
+        matches.push(Match { start: start as u32, length: length as u32, offset: m.offset as u32 });
+        if m.offset != recent[0] {
+            recent = [m.offset, recent[0]];
+        }
+        pos = start + length;
         anchor = pos;
-        finder.enter(data, tried + 1, pos.min(last));
     }
 }

@@ -16,10 +16,14 @@ mod models;
 mod optimal;
 mod parse;
 mod prices;
+mod probe;
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
+mod probe_avx512;
 mod rows;
 mod scalar_rows;
 mod sequences;
 pub(crate) mod spec;
+mod tagged;
 mod vector_rows;
 
 pub use decode::Decoder;
@@ -45,8 +49,6 @@ pub struct Params {
     pub group_log: u8,
     /// Length of a segment, the unit of parsing; at most a chunk's.
     pub segment_log: u8,
-    /// How quickly the search gives up on data without matches: the step grows by one every `1 << skip_log` literals.
-    pub skip_log: u32,
     /// How matches are searched for and chosen.
     pub search: Search,
     /// Whether streams may be FSE coded; they may be Huffman coded in any case.

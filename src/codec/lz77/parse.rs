@@ -2,10 +2,11 @@
 
 use super::Params;
 use super::candidate_lists::{FourHashes, Tables};
-use super::candidates::Table;
 use super::greedy;
-use super::lazy::{self, Finder, Match, OneHash, TwoHashes};
+use super::lazy::{self, Match};
 use super::optimal::{Effort, Optimal};
+use super::probe::{Backend, Probe, Task};
+use super::tagged::{Candidates, Double, Double4, Lookup, Tagged};
 use core::ops::Range;
 
 /// How matches are searched for and chosen.
@@ -15,34 +16,57 @@ pub enum Search {
     None,
     /// Takes the first match found; one hash, its most recent position.
     Greedy,
+    /// Takes the best match of the first position that has one; two hashes, the most recent position of each.
+    Best,
     /// Lazy by one position; two hashes, the most recent position of each.
     Double,
     /// Lazy by two positions; one hash, its four most recent positions.
     Lazy4,
+    /// Lazy by three positions; two hashes, the four most recent positions of each.
+    Lazy8,
     /// Optimal by price, few candidates.
     Optimal1(Effort),
     /// Optimal by price, many candidates.
     Optimal2(Effort),
 }
 
+type GreedyTable = Tagged<1, 6, 15>;
+type DoubleTable = Double<8, 5, 16>;
+type Lazy4Table = Tagged<4, 5, 17>;
+type Lazy8Table = Double4<8, 5, 16>;
+
 /// Finds the matches of blocks.
-#[derive(Default)]
 pub(crate) struct Parser {
-    greedy: Option<Table<1, 6, 15>>,
-    double: Option<TwoHashes<8, 5, 17>>,
-    lazy4: Option<OneHash<4, 5, 17>>,
+    backend: Backend,
+    greedy: Option<Candidates<1, GreedyTable>>,
+    double: Option<Candidates<2, DoubleTable>>,
+    lazy4: Option<Candidates<4, Lazy4Table>>,
+    lazy8: Option<Candidates<8, Lazy8Table>>,
     optimal1: Option<Optimal<FourHashes<2, 2, 2, 7>>>,
     optimal2: Option<Optimal<FourHashes<8, 8, 8, 25>>>,
 }
 
 impl Parser {
+    pub(crate) fn new(backend: Backend) -> Self {
+        Self {
+            backend,
+            greedy: None,
+            double: None,
+            lazy4: None,
+            lazy8: None,
+            optimal1: None,
+            optimal2: None,
+        }
+    }
+
     /// Gets ready for a block of `len` bytes.
     pub(crate) fn start(&mut self, params: &Params, len: usize) {
         match params.search {
             Search::None => {}
-            Search::Greedy => self.greedy.get_or_insert_default().start(len),
-            Search::Double => self.double.get_or_insert_default().start(len),
-            Search::Lazy4 => self.lazy4.get_or_insert_default().start(len),
+            Search::Greedy => self.greedy.get_or_insert_default().start(),
+            Search::Best | Search::Double => self.double.get_or_insert_default().start(),
+            Search::Lazy4 => self.lazy4.get_or_insert_default().start(),
+            Search::Lazy8 => self.lazy8.get_or_insert_default().start(),
             Search::Optimal1(_) => self.optimal1.get_or_insert_default().start(len),
             Search::Optimal2(_) => self.optimal2.get_or_insert_default().start(len),
         }
@@ -57,34 +81,32 @@ impl Parser {
         window_start: usize,
         out: &mut Vec<Match>,
     ) {
-        if let Search::Optimal1(effort) = params.search {
-            let optimal = self.optimal1.get_or_insert_default();
-            optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
-            return;
-        }
-        if let Search::Optimal2(effort) = params.search {
-            let optimal = self.optimal2.get_or_insert_default();
-            optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
-            return;
-        }
-        let len = 1 << params.segment_log;
-        let skip = params.skip_log;
-        for start in chunk.clone().step_by(len) {
-            let segment = start..(start + len).min(chunk.end);
-            match params.search {
-                Search::None | Search::Optimal1(_) | Search::Optimal2(_) => {}
-                Search::Greedy => {
-                    let table = self.greedy.get_or_insert_default();
-                    greedy::parse(table, block, segment, window_start, skip, out);
-                }
-                Search::Double => {
-                    let finder = self.double.get_or_insert_default();
-                    lazy::parse::<_, 1>(finder, block, segment, window_start, skip, out);
-                }
-                Search::Lazy4 => {
-                    let finder = self.lazy4.get_or_insert_default();
-                    lazy::parse::<_, 2>(finder, block, segment, window_start, skip, out);
-                }
+        let segment = 1 << params.segment_log;
+        let part = Chunk { block, chunk: chunk.clone(), segment, window_start, out };
+        match params.search {
+            Search::None => {}
+            Search::Greedy => {
+                self.backend.run(Greedy(part, self.greedy.get_or_insert_default()));
+            }
+            Search::Best => {
+                self.backend.run(Lazy::<_, 2, 0>(part, self.double.get_or_insert_default()));
+            }
+            Search::Double => {
+                self.backend.run(Lazy::<_, 2, 1>(part, self.double.get_or_insert_default()));
+            }
+            Search::Lazy4 => {
+                self.backend.run(Lazy::<_, 4, 2>(part, self.lazy4.get_or_insert_default()));
+            }
+            Search::Lazy8 => {
+                self.backend.run(Lazy::<_, 8, 3>(part, self.lazy8.get_or_insert_default()));
+            }
+            Search::Optimal1(effort) => {
+                let optimal = self.optimal1.get_or_insert_default();
+                optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
+            }
+            Search::Optimal2(effort) => {
+                let optimal = self.optimal2.get_or_insert_default();
+                optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
             }
         }
     }
@@ -92,24 +114,167 @@ impl Parser {
     /// Ends the block.
     pub(crate) fn finish(&mut self, params: &Params, len: usize) {
         match params.search {
-            Search::None => {}
-            Search::Greedy => self.greedy.get_or_insert_default().finish(len),
-            Search::Double => self.double.get_or_insert_default().finish(len),
-            Search::Lazy4 => self.lazy4.get_or_insert_default().finish(len),
             Search::Optimal1(_) => self.optimal1.get_or_insert_default().finish(len),
             Search::Optimal2(_) => self.optimal2.get_or_insert_default().finish(len),
+            _ => {}
         }
     }
 
     /// Bytes that a search keeps.
-    pub(crate) fn memory(search: Search) -> u64 {
-        match search {
+    pub(crate) fn memory(params: &Params) -> u64 {
+        let segment = 1 << params.segment_log;
+        match params.search {
             Search::None => 0,
-            Search::Greedy => Table::<1, 6, 15>::MEMORY,
-            Search::Double => TwoHashes::<8, 5, 17>::MEMORY,
-            Search::Lazy4 => Table::<4, 5, 17>::MEMORY,
+            Search::Greedy => Candidates::<1, GreedyTable>::memory(segment),
+            Search::Best | Search::Double => Candidates::<2, DoubleTable>::memory(segment),
+            Search::Lazy4 => Candidates::<4, Lazy4Table>::memory(segment),
+            Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
             Search::Optimal1(_) => FourHashes::<2, 2, 2, 7>::MEMORY,
             Search::Optimal2(_) => FourHashes::<8, 8, 8, 25>::MEMORY,
+        }
+    }
+}
+
+/// What is parsed, segment by segment.
+struct Chunk<'a> {
+    block: &'a [u8],
+    chunk: Range<usize>,
+    /// Length of a segment.
+    segment: usize,
+    window_start: usize,
+    out: &'a mut Vec<Match>,
+}
+
+impl Chunk<'_> {
+    #[inline(always)]
+    fn segments(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (len, end) = (self.segment, self.chunk.end);
+        self.chunk.clone().step_by(len).map(move |start| start..(start + len).min(end))
+    }
+}
+
+struct Greedy<'a, L>(Chunk<'a>, &'a mut Candidates<1, L>);
+
+impl<L: Lookup<1>> Task for Greedy<'_, L> {
+    #[inline(always)]
+    fn run<P: Probe>(self) {
+        let Self(part, candidates) = self;
+        for segment in part.segments() {
+            greedy::parse::<P, L>(candidates, part.block, segment, part.window_start, part.out);
+        }
+    }
+}
+
+struct Lazy<'a, L, const N: usize, const LAZY: usize>(Chunk<'a>, &'a mut Candidates<N, L>);
+
+impl<L: Lookup<N>, const N: usize, const LAZY: usize> Task for Lazy<'_, L, N, LAZY> {
+    #[inline(always)]
+    fn run<P: Probe>(self) {
+        let Self(part, candidates) = self;
+        for segment in part.segments() {
+            let (block, start) = (part.block, part.window_start);
+            lazy::parse::<P, L, N, LAZY>(candidates, block, segment, start, part.out);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Data with which parses may go wrong: short, runs, periods, noise, texts of few words, repetitions far apart.
+    pub(crate) fn samples() -> Vec<Vec<u8>> {
+        let mut x = 1u32;
+        let mut random = move |n: u32| {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (x >> 8) % n
+        };
+        let mut samples: Vec<Vec<u8>> = (0..24).map(|n| vec![7; n]).collect();
+        for len in [31, 32, 33, 63, 64, 65, 66, 67, 68, 71, 72, 100, 1023, 1024, 1025, 5000, 70_000]
+        {
+            samples.push(vec![0; len]);
+            for period in [2, 3, 5, 7, 8, 31, 33, 64, 1000] {
+                samples.push((0..len).map(|i| (i % period) as u8).collect());
+            }
+            samples.push((0..len).map(|_| random(256) as u8).collect());
+            samples.push((0..len).map(|_| random(2) as u8).collect());
+            let words: Vec<Vec<u8>> = (0..20)
+                .map(|_| (0..3 + random(40)).map(|_| random(26) as u8 + b'a').collect())
+                .collect();
+            let mut text = Vec::new();
+            while text.len() < len {
+                text.extend_from_slice(&words[random(20) as usize]);
+                if random(4) == 0 {
+                    text.push(random(256) as u8);
+                }
+            }
+            text.truncate(len);
+            samples.push(text);
+        }
+        // Noise, and again what came before it.
+        let noise: Vec<u8> = (0..40_000).map(|_| random(256) as u8).collect();
+        samples.push([&noise[..], &noise[..], &noise[10_000..12_000]].concat());
+        samples
+    }
+
+    const SEARCHES: [Search; 5] =
+        [Search::Greedy, Search::Best, Search::Double, Search::Lazy4, Search::Lazy8];
+
+    fn params(search: Search, chunk_log: u8, window_log: u8, segment_log: u8) -> Params {
+        Params { chunk_log, window_log, group_log: 0, segment_log, search, fse: false }
+    }
+
+    /// All matches of a block.
+    fn parse(parser: &mut Parser, params: &Params, block: &[u8]) -> Vec<Match> {
+        let mut out = Vec::new();
+        parser.start(params, block.len());
+        for start in (0..block.len()).step_by(1 << params.chunk_log) {
+            let chunk = start..block.len().min(start + (1 << params.chunk_log));
+            let window_start = start >> params.window_log << params.window_log;
+            parser.parse(params, block, chunk, window_start, &mut out);
+        }
+        parser.finish(params, block.len());
+        out
+    }
+
+    #[test]
+    fn matches_are_repetitions_inside_segment_and_window() {
+        let mut parser = Parser::new(Backend::detect());
+        let mut portable = Parser::new(Backend::PORTABLE);
+        for search in SEARCHES {
+            for (chunk, window, segment) in [(16, 17, 16), (16, 16, 12), (16, 18, 9)] {
+                let params = params(search, chunk, window, segment);
+                for block in samples() {
+                    let matches = parse(&mut parser, &params, &block);
+                    assert_eq!(matches, parse(&mut portable, &params, &block));
+                    let mut end = 0;
+                    for m in matches {
+                        let (start, length) = (m.start as usize, m.length as usize);
+                        let offset = m.offset as usize;
+                        assert!(start >= end && length >= 4 && offset > 0);
+                        assert_eq!(start >> segment, (start + length - 1) >> segment);
+                        assert!(start - offset >= start >> window << window);
+                        let repeats =
+                            (start..start + length).all(|i| block[i] == block[i - offset]);
+                        assert!(repeats);
+                        end = start + length;
+                    }
+                    assert!(end <= block.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn repetitions_are_found() {
+        let mut parser = Parser::new(Backend::detect());
+        for search in SEARCHES {
+            let params = params(search, 16, 18, 14);
+            for block in [vec![0; 50_000], b"something else, ".repeat(3000)] {
+                let covered: u32 =
+                    parse(&mut parser, &params, &block).iter().map(|m| m.length).sum();
+                assert!(covered as usize > block.len() - 40);
+            }
         }
     }
 }

@@ -4,6 +4,8 @@
 //! offset is a symbol of 48. Lengths and offsets beyond what a symbol says exactly are the symbol's base plus extra
 //! bits ("log2 codes").
 
+use core::hint::select_unpredictable;
+
 /// Literals of a sequence, at most.
 pub(crate) const MAX_LITERALS: u32 = 511;
 /// Length of a match, at most. With [`MAX_LITERALS`] it keeps the bytes of 64 sequences below 64 KiB, so that a
@@ -166,11 +168,18 @@ impl Recent {
     /// The symbol of `offset`, which the queue then knows of.
     #[inline(always)]
     pub(crate) fn code(&mut self, offset: u32) -> Coded {
-        if let Some(i) = self.0.iter().position(|&recent| recent == offset) {
-            return Coded::new(i as u32, 0, 0);
+        // Without branches: which of them it is can hardly be predicted.
+        let [a, b, c] = self.0;
+        let known = (offset == a) | (offset == b) | (offset == c);
+        let index = select_unpredictable(offset == a, 0, select_unpredictable(offset == b, 1, 2));
+        self.0[0] = select_unpredictable(known, a, offset);
+        self.0[1] = select_unpredictable(known, b, a);
+        self.0[2] = select_unpredictable(known, c, b);
+        let explicit = self::offset(offset);
+        Coded {
+            head: select_unpredictable(known, index, explicit.head),
+            extra: select_unpredictable(known, 0, explicit.extra),
         }
-        self.push(offset);
-        self::offset(offset)
     }
 
     /// Puts an explicit offset in front.
