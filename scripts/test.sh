@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
 
 export CARGO_TERM_COLOR=never
+export CARGO_INCREMENTAL=0
 # Line tables are enough for backtraces, and build faster.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only
 target=${CARGO_TARGET_DIR:-$PWD/target}
