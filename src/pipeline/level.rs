@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::bwt;
-use crate::codec::lz77::{self, Search};
+use crate::codec::lz77::{self, Effort, Search};
 use crate::error::Error;
 use crate::format::Pipeline;
 
@@ -54,17 +54,19 @@ const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
 /// chunk and window.
 const LEVELS: [Row; 9] = {
     use Pipeline::{Bwt, Lzf, Lzh};
-    use Search::{Best, Double, Greedy, Lazy4, Lazy8};
+    use Search::{Best, Double, Greedy, Lazy4, Lazy8, Lazy16, Lazy64};
+    const OPTIMAL: Search =
+        Search::Optimal(Effort { passes: 2, nice_length: 128, every_length: 64 });
     [
         row(Lzh, 20, lz(Greedy, 18, 18)),
         row(Lzh, 20, lz(Best, 18, 18)),
         row(Lzh, 22, lz(Double, 18, 22)),
         row(Lzh, 22, lz(Lazy4, 18, 22)),
         row(Lzh, 22, lz(Lazy8, 18, 22)),
-        row(Lzf, 22, lz(Lazy8, 18, 22)),
-        row(Lzf, 23, lz(Lazy8, 18, 23)),
-        row(Lzf, 23, lz(Lazy8, 19, 23)),
-        row(Bwt, 23, lz(Lazy8, 18, 23)),
+        row(Lzf, 23, lz(Lazy16, 18, 23)),
+        row(Lzf, 23, lz(Lazy64, 18, 23)),
+        row(Lzf, 23, lz(OPTIMAL, 18, 23)),
+        row(Bwt, 23, lz(OPTIMAL, 18, 23)),
     ]
 };
 

@@ -4,6 +4,7 @@
 //! near, long ones what is far. Of the matches they lead to, those remain that are longer than every one at a smaller
 //! offset.
 
+use super::buckets::Finder;
 use super::candidates::{LOOKAHEAD, Table, common_length, read64};
 use super::spec::{MAX_MATCH, MIN_MATCH};
 use core::ops::Range;
@@ -15,88 +16,53 @@ pub(crate) struct Candidate {
     pub length: u32,
 }
 
-/// Tables whose candidates are taken together.
-pub(crate) trait Tables: Default {
-    /// Their size in bytes.
-    const MEMORY: u64;
-    /// Several distances.
-    type Distances: AsRef<[u32]> + Default + Copy;
-    /// As many differences.
-    type Differences: AsRef<[u64]> + AsMut<[u64]> + Default + Copy;
-    /// Gets ready for a block of `len` bytes.
-    fn start(&mut self, len: usize);
-    /// Enters `pos`, where `bytes` stand, and returns the distances back to its candidates.
-    fn exchange(&mut self, bytes: u64, pos: usize) -> Self::Distances;
-    /// Ends a block of `len` bytes.
-    fn finish(&mut self, len: usize);
-}
-
-/// An array with a default of any length.
-#[derive(Clone, Copy)]
-pub(crate) struct Array<T, const N: usize>([T; N]);
-
-impl<T: Default + Copy, const N: usize> Default for Array<T, N> {
-    fn default() -> Self {
-        Self([T::default(); N])
-    }
-}
-
-impl<T, const N: usize> AsRef<[T]> for Array<T, N> {
-    fn as_ref(&self) -> &[T] {
-        &self.0
-    }
-}
-
-impl<T, const N: usize> AsMut<[T]> for Array<T, N> {
-    fn as_mut(&mut self) -> &mut [T] {
-        &mut self.0
-    }
-}
-
-/// Hashes of 3 bytes (the latest position), 4 bytes (the latest `A`), 6 bytes (`B`) and 8 bytes (`C`).
+/// Finders whose candidates are taken together: of 3 bytes, and of a short and a long hash.
 #[derive(Default)]
-pub(crate) struct FourHashes<const A: usize, const B: usize, const C: usize, const N: usize> {
+pub(crate) struct Finders<S, L> {
     three: Table<1, 3, 14>,
-    four: Table<A, 4, 16>,
-    six: Table<B, 6, 17>,
-    eight: Table<C, 8, 17>,
+    short: S,
+    long: L,
 }
 
-impl<const A: usize, const B: usize, const C: usize, const N: usize> Tables
-    for FourHashes<A, B, C, N>
-{
-    const MEMORY: u64 = Table::<1, 3, 14>::MEMORY
-        + Table::<A, 4, 16>::MEMORY
-        + Table::<B, 6, 17>::MEMORY
-        + Table::<C, 8, 17>::MEMORY;
-    type Distances = Array<u32, N>;
-    type Differences = Array<u64, N>;
+impl<S: Finder, L: Finder> Finders<S, L> {
+    /// Their size in bytes.
+    pub(crate) const MEMORY: u64 = Table::<1, 3, 14>::MEMORY + S::MEMORY + L::MEMORY;
 
-    fn start(&mut self, len: usize) {
+    /// Gets ready for a block of `len` bytes.
+    pub(crate) fn start(&mut self, len: usize) {
         self.three.start(len);
-        self.four.start(len);
-        self.six.start(len);
-        self.eight.start(len);
+        self.short.start(len);
+        self.long.start(len);
     }
 
+    /// Enters `pos`, where `bytes` stand, and appends the distances back to its candidates.
     #[inline(always)]
-    fn exchange(&mut self, bytes: u64, pos: usize) -> Array<u32, N> {
-        const { assert!(N == 1 + A + B + C) }
-        let mut all = [0; N];
-        all[0] = self.three.exchange(bytes, pos)[0];
-        all[1..=A].copy_from_slice(&self.four.exchange(bytes, pos));
-        all[1 + A..][..B].copy_from_slice(&self.six.exchange(bytes, pos));
-        all[1 + A + B..].copy_from_slice(&self.eight.exchange(bytes, pos));
-        Array(all)
+    fn exchange(&mut self, bytes: u64, pos: usize, out: &mut Vec<u32>) -> usize {
+        out.extend_from_slice(&self.three.exchange(bytes, pos));
+        out.extend_from_slice(self.short.candidates(bytes, pos).as_ref());
+        let near = out.len();
+        out.extend_from_slice(self.long.candidates(bytes, pos).as_ref());
+        near
     }
 
-    fn finish(&mut self, len: usize) {
+    /// Enters positions that are not looked at.
+    #[inline(always)]
+    fn enter(&mut self, data: &[u8], from: usize, to: usize) {
+        self.three.enter(data, from, to);
+        self.short.enter(data, from, to);
+        self.long.enter(data, from, to);
+    }
+
+    /// Ends a block of `len` bytes.
+    pub(crate) fn finish(&mut self, len: usize) {
         self.three.finish(len);
-        self.four.finish(len);
-        self.six.finish(len);
-        self.eight.finish(len);
+        self.short.finish(len);
+        self.long.finish(len);
     }
 }
+
+/// The most candidates that a position keeps: the nearest, and instead of the last of these the longest.
+pub(crate) const MAX_LIST: usize = 8;
 
 /// Beyond this offset a match of three bytes costs more than three literals.
 const SHORT_REACH: u32 = 1 << 12;
@@ -111,78 +77,130 @@ pub(crate) struct CandidateLists {
     /// Where each position's list ends.
     ends: Vec<u32>,
     candidates: Vec<Candidate>,
+    /// Of the positions looked at together: the distances to their candidates, and the bits in which these differ in
+    /// their first eight bytes.
+    distances: Vec<u32>,
+    differences: Vec<u64>,
 }
 
 impl CandidateLists {
     /// Finds the candidates of `chunk`, whose chunks come in order.
     #[inline(never)]
-    pub(crate) fn find<T: Tables>(
+    pub(crate) fn find<S: Finder, L: Finder>(
         &mut self,
-        tables: &mut T,
+        finders: &mut Finders<S, L>,
         data: &[u8],
         chunk: Range<usize>,
         window_start: usize,
+        nice_length: u32,
     ) {
         self.ends.clear();
         self.candidates.clear();
         let last = chunk.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
-        let mut found = [(T::Distances::default(), T::Differences::default()); BATCH];
+        let mut ends = [(0, 0); BATCH];
         for start in (chunk.start..last).step_by(BATCH) {
-            let batch = &mut found[..BATCH.min(last - start)];
-            for (i, (distances, _)) in batch.iter_mut().enumerate() {
-                *distances = tables.exchange(read64(data, start + i), start + i);
+            let stop = last.min(start + BATCH);
+            if self.inherit(start, stop, nice_length) {
+                finders.enter(data, start, stop);
+                continue;
             }
-            for (i, (distances, differences)) in batch.iter_mut().enumerate() {
-                let pos = start + i;
+            self.distances.clear();
+            self.differences.clear();
+            for (pos, end) in (start..stop).zip(&mut ends) {
+                let near = finders.exchange(read64(data, pos), pos, &mut self.distances);
+                *end = (near, self.distances.len());
+            }
+            let mut first = 0;
+            for (pos, &(_, end)) in (start..stop).zip(&ends) {
                 let bytes = read64(data, pos);
                 let reach = (pos - window_start) as u32;
-                for (&distance, difference) in distances.as_ref().iter().zip(differences.as_mut()) {
+                self.differences.extend(self.distances[first..end].iter().map(|&distance| {
                     let valid = distance.wrapping_sub(1) < reach;
                     let from = if valid { pos - distance as usize } else { pos };
                     let unequal = if valid { 0 } else { u64::MAX };
-                    *difference = read64(data, from) ^ bytes | unequal;
-                }
+                    read64(data, from) ^ bytes | unequal
+                }));
+                first = end;
             }
-            for (i, (distances, differences)) in batch.iter().enumerate() {
-                self.list(data, start + i, chunk.end, distances.as_ref(), differences.as_ref());
+            let mut first = 0;
+            for (pos, &(near, end)) in (start..stop).zip(&ends) {
+                self.list(data, pos, chunk.end, first..near, near..end);
+                first = end;
             }
         }
         self.ends.resize(chunk.len(), self.candidates.len() as u32);
     }
 
-    /// Makes the list of the next position from the distances of its candidates and the bits in which their first eight
-    /// bytes differ.
+    /// Where the longest candidate of the position before goes on for `nice_length` beyond `stop`, makes what is left of
+    /// it the only candidate of each position from `start` on.
+    #[inline(always)]
+    fn inherit(&mut self, start: usize, stop: usize, nice_length: u32) -> bool {
+        let Some(&Candidate { offset, length }) = self.candidates.last() else { return false };
+        let is_of_last =
+            self.ends.len() >= 2 && self.ends[self.ends.len() - 2] < self.ends[self.ends.len() - 1];
+        let len = (stop - start) as u32;
+        if !is_of_last || length < len + nice_length {
+            return false;
+        }
+        for i in 1..=len {
+            self.candidates.push(Candidate { offset, length: length - i });
+            self.ends.push(self.candidates.len() as u32);
+        }
+        true
+    }
+
+    /// Makes the list of the next position of its candidates, in two runs by increasing distance.
     #[inline(always)]
     fn list(
         &mut self,
         data: &[u8],
         pos: usize,
         chunk_end: usize,
-        distances: &[u32],
-        differences: &[u64],
+        mut near: Range<usize>,
+        mut far: Range<usize>,
     ) {
         let previous = self.ends.len().checked_sub(2).map_or(0, |i| self.ends[i] as usize);
         let first = self.candidates.len();
-        let mut list = List { candidates: [Candidate { offset: 0, length: 0 }; 32], len: 0 };
         let end = chunk_end.min(pos + MAX_MATCH as usize);
-        for (&offset, &difference) in distances.iter().zip(differences) {
-            if difference << 40 != 0 {
-                continue;
-            }
+        let mut longest = MIN_MATCH - 1;
+        // Each must be longer than all that are nearer.
+        loop {
+            let nearer = match (near.is_empty(), far.is_empty()) {
+                (true, true) => break,
+                (empty, false)
+                    if empty || self.distances[far.start] < self.distances[near.start] =>
+                {
+                    &mut far
+                }
+                _ => &mut near,
+            };
+            let i = nearer.start;
+            nearer.start += 1;
+            let (offset, difference) = (self.distances[i], self.differences[i]);
             let length = if difference != 0 {
                 (difference.trailing_zeros() / 8).min((end - pos) as u32)
             } else {
+                let probe = pos + (longest as usize).saturating_sub(7);
+                if probe + 8 > end || read64(data, probe) != read64(data, probe - offset as usize) {
+                    continue;
+                }
                 // A match goes on as it did a position before, and so without being compared again.
                 let known = self.candidates[previous..first].iter().find(|c| c.offset == offset);
                 let equal = known.map_or(8, |c| c.length as usize - 1).max(8).min(end - pos);
                 let from = pos + equal;
                 (equal + common_length(data, from - offset as usize, from, end)) as u32
             };
-            if length > MIN_MATCH || (length == MIN_MATCH && offset <= SHORT_REACH) {
-                list.insert(Candidate { offset, length });
+            if length > longest && (length > MIN_MATCH || offset <= SHORT_REACH) {
+                if self.candidates.len() - first == MAX_LIST {
+                    self.candidates.pop();
+                }
+                self.candidates.push(Candidate { offset, length });
+                longest = length;
+                if pos + length as usize >= end {
+                    break;
+                }
             }
         }
-        self.candidates.extend_from_slice(&list.candidates[..list.len]);
         self.ends.push(self.candidates.len() as u32);
     }
 
@@ -191,33 +209,5 @@ impl CandidateLists {
     pub(crate) fn get(&self, i: usize) -> &[Candidate] {
         let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };
         &self.candidates[start..self.ends[i] as usize]
-    }
-}
-
-/// A list in the making.
-struct List {
-    candidates: [Candidate; 32],
-    len: usize,
-}
-
-impl List {
-    /// Adds a candidate, unless it is no longer than one at a smaller offset, and drops those that it makes useless.
-    #[inline(always)]
-    fn insert(&mut self, new: Candidate) {
-        let mut place = self.len;
-        while place > 0 && self.candidates[place - 1].offset > new.offset {
-            place -= 1;
-        }
-        if place > 0 && self.candidates[place - 1].length >= new.length {
-            return;
-        }
-        let mut kept = place;
-        while kept < self.len && self.candidates[kept].length <= new.length {
-            kept += 1;
-        }
-        let rest = kept..self.len;
-        self.len = place + 1 + rest.len();
-        self.candidates.copy_within(rest, place + 1);
-        self.candidates[place] = new;
     }
 }

@@ -118,6 +118,32 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
         self.origin += len as u32;
     }
 
+    /// Enters positions `from..to`: each once, in order.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, data: &[u8], from: usize, to: usize) {
+        if from >= to {
+            return;
+        }
+        let slots: &mut [[u32; K]] = &mut self.slots[..1 << BITS];
+        let mut entry = self.origin + from as u32;
+        let mut rest = &data[from..to + LOOKAHEAD - 1];
+        let mut enter = |bytes: &[u8; LOOKAHEAD], entry| {
+            let slot = &mut slots[hash::<BYTES>(u64::from_le_bytes(*bytes), BITS)];
+            *slot = shifted(*slot, entry);
+        };
+        while let Some(bytes) = rest.first_chunk::<{ LOOKAHEAD + 3 }>() {
+            for (i, bytes) in bytes.array_windows().enumerate() {
+                enter(bytes, entry + i as u32);
+            }
+            entry += 4;
+            rest = &rest[4..];
+        }
+        for bytes in rest.array_windows() {
+            enter(bytes, entry);
+            entry += 1;
+        }
+    }
+
     /// Enters a position, where `bytes` stand, and returns the ones that were there before, the most recent first, as
     /// distances back from it. Those that are 0 or larger than the position has bytes before it in its window are no
     /// candidates.

@@ -4,9 +4,11 @@
 //! Matches reach back to the start of the chunk's *window*, which is one chunk or several: windows are decoded in
 //! parallel with each other. Neighbouring chunks share tables in *groups*.
 
+mod buckets;
 mod candidate_lists;
 mod candidates;
 mod decode;
+mod deep;
 mod directory;
 mod encode;
 mod execute;

@@ -5,7 +5,9 @@
 //! the recent offsets and the candidates, and so reaches later positions. After the last pass the way to the end of
 //! the segment is the parse. The first pass works with expected prices, later ones with those of the pass before.
 
-use super::candidate_lists::{CandidateLists, Tables};
+use super::Params;
+use super::buckets::Finder;
+use super::candidate_lists::{Candidate, CandidateLists, Finders, MAX_LIST};
 use super::candidates::{LOOKAHEAD, common_length, read32};
 use super::lazy::Match;
 use super::prices::{Counts, Prices};
@@ -45,21 +47,30 @@ struct State {
 
 /// Working memory of the parse.
 #[derive(Default)]
-pub(crate) struct Optimal<T> {
-    tables: T,
+pub(crate) struct Optimal<S, L> {
+    finders: Finders<S, L>,
     lists: CandidateLists,
     arrivals: Vec<Arrival>,
     states: Vec<State>,
     literals: Vec<u8>,
 }
 
-impl<T: Tables> Optimal<T> {
+impl<S: Finder, L: Finder> Optimal<S, L> {
+    /// Bytes that a search keeps.
+    pub(crate) fn memory(params: &Params) -> u64 {
+        let (chunk, segment) = (1u64 << params.chunk_log, 1u64 << params.segment_log);
+        let lists = chunk * (4 + (MAX_LIST * size_of::<Candidate>()) as u64);
+        let ways = segment * (size_of::<Arrival>() + size_of::<State>()) as u64;
+        // Lists grow to twice what they hold; a chunk's bytes may all be literals.
+        Finders::<S, L>::MEMORY + 2 * lists + ways + chunk
+    }
+
     pub(crate) fn start(&mut self, len: usize) {
-        self.tables.start(len);
+        self.finders.start(len);
     }
 
     pub(crate) fn finish(&mut self, len: usize) {
-        self.tables.finish(len);
+        self.finders.finish(len);
     }
 
     /// Appends the matches of a chunk.
@@ -72,7 +83,7 @@ impl<T: Tables> Optimal<T> {
         window_start: usize,
         out: &mut Vec<Match>,
     ) {
-        self.lists.find(&mut self.tables, data, chunk.clone(), window_start);
+        self.lists.find(&mut self.finders, data, chunk.clone(), window_start, effort.nice_length);
         let first = out.len();
         let mut prices = Counts::expected(&data[chunk.clone()]).prices();
         for pass in 0..effort.passes {

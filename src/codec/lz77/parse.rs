@@ -1,7 +1,8 @@
 //! The parses of the levels.
 
 use super::Params;
-use super::candidate_lists::{FourHashes, Tables};
+use super::buckets::{Buckets, Finder};
+use super::deep;
 use super::greedy;
 use super::lazy::{self, Match};
 use super::optimal::{Effort, Optimal};
@@ -24,16 +25,21 @@ pub enum Search {
     Lazy4,
     /// Lazy by three positions; two hashes, the four most recent positions of each.
     Lazy8,
-    /// Optimal by price, few candidates.
-    Optimal1(Effort),
-    /// Optimal by price, many candidates.
-    Optimal2(Effort),
+    /// Lazy by two positions; one hash, its 16 most recent positions.
+    Lazy16,
+    /// Lazy by two positions; one hash, its 64 most recent positions.
+    Lazy64,
+    /// Optimal by price; three hashes, the 1, 16 and 32 most recent positions of each.
+    Optimal(Effort),
 }
 
 type GreedyTable = Tagged<1, 6, 15>;
 type DoubleTable = Double<8, 5, 16>;
 type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 16>;
+type Lazy16Table = Buckets<2, 16, 5, 15>;
+type Lazy64Table = Buckets<8, 64, 5, 16>;
+type OptimalTables = Optimal<Buckets<2, 16, 4, 16>, Buckets<4, 32, 7, 16>>;
 
 /// Finds the matches of blocks.
 pub(crate) struct Parser {
@@ -42,8 +48,9 @@ pub(crate) struct Parser {
     double: Option<Candidates<2, DoubleTable>>,
     lazy4: Option<Candidates<4, Lazy4Table>>,
     lazy8: Option<Candidates<8, Lazy8Table>>,
-    optimal1: Option<Optimal<FourHashes<2, 2, 2, 7>>>,
-    optimal2: Option<Optimal<FourHashes<8, 8, 8, 25>>>,
+    lazy16: Option<Lazy16Table>,
+    lazy64: Option<Lazy64Table>,
+    optimal: Option<OptimalTables>,
 }
 
 impl Parser {
@@ -54,8 +61,9 @@ impl Parser {
             double: None,
             lazy4: None,
             lazy8: None,
-            optimal1: None,
-            optimal2: None,
+            lazy16: None,
+            lazy64: None,
+            optimal: None,
         }
     }
 
@@ -67,8 +75,9 @@ impl Parser {
             Search::Best | Search::Double => self.double.get_or_insert_default().start(),
             Search::Lazy4 => self.lazy4.get_or_insert_default().start(),
             Search::Lazy8 => self.lazy8.get_or_insert_default().start(),
-            Search::Optimal1(_) => self.optimal1.get_or_insert_default().start(len),
-            Search::Optimal2(_) => self.optimal2.get_or_insert_default().start(len),
+            Search::Lazy16 => self.lazy16.get_or_insert_default().start(len),
+            Search::Lazy64 => self.lazy64.get_or_insert_default().start(len),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().start(len),
         }
     }
 
@@ -100,12 +109,20 @@ impl Parser {
             Search::Lazy8 => {
                 self.backend.run(Lazy::<_, 8, 3>(part, self.lazy8.get_or_insert_default()));
             }
-            Search::Optimal1(effort) => {
-                let optimal = self.optimal1.get_or_insert_default();
-                optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
+            Search::Lazy16 => {
+                let finder = self.lazy16.get_or_insert_default();
+                for segment in part.segments() {
+                    deep::parse::<_, 2>(finder, block, segment, window_start, part.out);
+                }
             }
-            Search::Optimal2(effort) => {
-                let optimal = self.optimal2.get_or_insert_default();
+            Search::Lazy64 => {
+                let finder = self.lazy64.get_or_insert_default();
+                for segment in part.segments() {
+                    deep::parse::<_, 2>(finder, block, segment, window_start, part.out);
+                }
+            }
+            Search::Optimal(effort) => {
+                let optimal = self.optimal.get_or_insert_default();
                 optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
             }
         }
@@ -114,8 +131,9 @@ impl Parser {
     /// Ends the block.
     pub(crate) fn finish(&mut self, params: &Params, len: usize) {
         match params.search {
-            Search::Optimal1(_) => self.optimal1.get_or_insert_default().finish(len),
-            Search::Optimal2(_) => self.optimal2.get_or_insert_default().finish(len),
+            Search::Lazy16 => self.lazy16.get_or_insert_default().finish(len),
+            Search::Lazy64 => self.lazy64.get_or_insert_default().finish(len),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().finish(len),
             _ => {}
         }
     }
@@ -129,8 +147,9 @@ impl Parser {
             Search::Best | Search::Double => Candidates::<2, DoubleTable>::memory(segment),
             Search::Lazy4 => Candidates::<4, Lazy4Table>::memory(segment),
             Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
-            Search::Optimal1(_) => FourHashes::<2, 2, 2, 7>::MEMORY,
-            Search::Optimal2(_) => FourHashes::<8, 8, 8, 25>::MEMORY,
+            Search::Lazy16 => Lazy16Table::MEMORY,
+            Search::Lazy64 => Lazy64Table::MEMORY,
+            Search::Optimal(_) => OptimalTables::memory(params),
         }
     }
 }
@@ -217,8 +236,18 @@ pub(crate) mod tests {
         samples
     }
 
-    const SEARCHES: [Search; 5] =
-        [Search::Greedy, Search::Best, Search::Double, Search::Lazy4, Search::Lazy8];
+    const EFFORT: Effort = Effort { passes: 2, nice_length: 64, every_length: 32 };
+
+    const SEARCHES: [Search; 8] = [
+        Search::Greedy,
+        Search::Best,
+        Search::Double,
+        Search::Lazy4,
+        Search::Lazy8,
+        Search::Lazy16,
+        Search::Lazy64,
+        Search::Optimal(EFFORT),
+    ];
 
     fn params(search: Search, chunk_log: u8, window_log: u8, segment_log: u8) -> Params {
         Params { chunk_log, window_log, group_log: 0, segment_log, search, fse: false }
@@ -251,7 +280,7 @@ pub(crate) mod tests {
                     for m in matches {
                         let (start, length) = (m.start as usize, m.length as usize);
                         let offset = m.offset as usize;
-                        assert!(start >= end && length >= 4 && offset > 0);
+                        assert!(start >= end && length >= 3 && offset > 0);
                         assert_eq!(start >> segment, (start + length - 1) >> segment);
                         assert!(start - offset >= start >> window << window);
                         let repeats =

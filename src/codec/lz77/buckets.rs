@@ -1,0 +1,130 @@
+//! Many candidates a position, at little cost for those that do not match: for the levels that look for long.
+
+use super::candidates::LOOKAHEAD;
+
+/// What matches are searched for with.
+pub(crate) trait Finder: Default {
+    /// Its size in bytes.
+    const MEMORY: u64;
+    /// Several distances, the smallest first.
+    type Distances: AsRef<[u32]>;
+    /// Gets ready for a block of `len` bytes.
+    fn start(&mut self, len: usize);
+    /// Enters positions that are not looked at.
+    fn enter(&mut self, data: &[u8], from: usize, to: usize);
+    /// Enters `pos`, where `bytes` stand, and returns the distances back to its candidates.
+    fn candidates(&mut self, bytes: u64, pos: usize) -> Self::Distances;
+    /// Ends a block of `len` bytes.
+    fn finish(&mut self, len: usize);
+}
+
+/// Distances back to candidates, the most recent first.
+#[derive(Clone, Copy)]
+pub(crate) struct Distances<const K: usize> {
+    distances: [u32; K],
+    len: usize,
+}
+
+impl<const K: usize> AsRef<[u32]> for Distances<K> {
+    #[inline(always)]
+    fn as_ref(&self) -> &[u32] {
+        &self.distances[..self.len]
+    }
+}
+
+/// The `8 * G` most recent positions of each hash of `BYTES` bytes in `BITS` bits.
+///
+/// Each position has a *tag* beside it, eight more bits of the hash: a position whose tag differs cannot match, and
+/// tags are compared eight at a time without fetching what the positions point to.
+#[derive(Default)]
+pub(crate) struct Buckets<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> {
+    tags: Vec<[u64; G]>,
+    positions: Vec<[u32; K]>,
+    /// Where each bucket's oldest position is.
+    heads: Vec<u8>,
+    origin: u32,
+}
+
+impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Buckets<G, K, BYTES, BITS> {
+    /// The bucket and the tag of the bytes at a position.
+    #[inline(always)]
+    fn hash(bytes: u64) -> (usize, u8) {
+        const PRIME: u64 = 0x9e37_79b1_85eb_ca87;
+        let x = (bytes << (64 - 8 * BYTES)).wrapping_mul(PRIME);
+        ((x >> (64 - BITS)) as usize, (x >> (56 - BITS)) as u8)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, bucket: usize, tag: u8, pos: usize) {
+        let head = &mut self.heads[bucket];
+        let i = usize::from(*head) % K;
+        *head = head.wrapping_add(1);
+        let shift = i % 8 * 8;
+        let word = &mut self.tags[bucket][i / 8];
+        *word = *word & !(255 << shift) | u64::from(tag) << shift;
+        self.positions[bucket][i] = self.origin + pos as u32;
+    }
+}
+
+impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
+    for Buckets<G, K, BYTES, BITS>
+{
+    const MEMORY: u64 = ((8 * G + 4 * K + 1) as u64) << BITS;
+    type Distances = Distances<K>;
+
+    fn start(&mut self, len: usize) {
+        const { assert!(8 * G == K && 256 % K == 0) }
+        if self.heads.is_empty() || self.origin > u32::MAX / 2 - len as u32 {
+            self.tags.clear();
+            self.tags.resize(1 << BITS, [0; G]);
+            self.positions.clear();
+            self.positions.resize(1 << BITS, [0; K]);
+            self.heads.clear();
+            self.heads.resize(1 << BITS, 0);
+            self.origin = 1;
+        }
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, data: &[u8], from: usize, to: usize) {
+        if from >= to {
+            return;
+        }
+        for (bytes, pos) in data[from..to + LOOKAHEAD - 1].array_windows().zip(from..) {
+            let (bucket, tag) = Self::hash(u64::from_le_bytes(*bytes));
+            self.put(bucket, tag, pos);
+        }
+    }
+
+    #[inline(always)]
+    fn candidates(&mut self, bytes: u64, pos: usize) -> Distances<K> {
+        let (bucket, tag) = Self::hash(bytes);
+        let mut equal = 0u64;
+        for (g, &word) in self.tags[bucket].iter().enumerate() {
+            const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+            let x = word ^ (u64::from(tag) * 0x0101_0101_0101_0101);
+            // The top bit of each byte that is zero, then these bits side by side.
+            let zero = !(((x & LOW) + LOW) | x | LOW) >> 7;
+            equal |= (zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * g);
+        }
+        // The most recent first: bit i is the position i + 1 before the head.
+        let head = u32::from(self.heads[bucket]) % K as u32;
+        let bits = K as u32;
+        let mut equal = (equal << ((bits - head) % 64) | equal >> head) & (u64::MAX >> (64 - bits));
+        let mut found = Distances { distances: [0; K], len: 0 };
+        let here = self.origin + pos as u32;
+        while equal != 0 {
+            let i = equal.ilog2();
+            equal ^= 1 << i;
+            found.distances[found.len % K] =
+                here.wrapping_sub(self.positions[bucket][((i + head) % bits) as usize]);
+            found.len += 1;
+        }
+        self.put(bucket, tag, pos);
+        found
+    }
+
+    fn finish(&mut self, len: usize) {
+        self.origin += len as u32;
+    }
+}

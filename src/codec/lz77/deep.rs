@@ -1,0 +1,136 @@
+//! The deep lazy parse: the longest of many candidates, unless a position soon after has a better one.
+
+use super::buckets::Finder;
+use super::candidates::{LOOKAHEAD, common_length, common_length_before, read32, read64};
+use super::lazy::Match;
+use core::ops::Range;
+
+/// A match that a position could take.
+#[derive(Clone, Copy)]
+struct Found {
+    length: u32,
+    offset: u32,
+    /// Quarters of the bits saved, roughly: what matches are compared by. Positive, or 0 for no match.
+    gain: i32,
+}
+
+impl Found {
+    const NONE: Self = Self { length: 0, offset: 0, gain: 0 };
+}
+
+struct Segment<'a> {
+    data: &'a [u8],
+    window_start: usize,
+    end: usize,
+}
+
+impl Segment<'_> {
+    /// Enters `pos` and returns its best match, with the offset `recent` (0 for none) cheaper than others.
+    #[inline(always)]
+    fn find(&self, finder: &mut impl Finder, pos: usize, recent: u32) -> Found {
+        let bytes = read64(self.data, pos);
+        let reach = (pos - self.window_start) as u32;
+        let distances = finder.candidates(bytes, pos);
+        let mut best = Found::NONE;
+        // Where a candidate must equal the position to be longer than the best so far.
+        let mut probe = 0;
+        let mut probed = bytes as u32;
+        for &offset in distances.as_ref() {
+            if offset.wrapping_sub(1) >= reach
+                || read32(self.data, pos + probe - offset as usize) != probed
+            {
+                continue;
+            }
+            let length = self.length(bytes, pos, offset);
+            let gain = 4 * length as i32 - (offset + 3).ilog2() as i32;
+            if gain > best.gain && (length >= 5 || (length == 4 && offset < 1 << 13)) {
+                best = Found { length, offset, gain };
+                if pos + length as usize >= self.end {
+                    break;
+                }
+                probe = length as usize - 3;
+                probed = read32(self.data, pos + probe);
+            }
+        }
+        if recent.wrapping_sub(1) < reach
+            && read32(self.data, pos - recent as usize) == bytes as u32
+        {
+            let length = self.length(bytes, pos, recent);
+            let gain = 4 * length as i32;
+            if gain >= best.gain && length >= 4 {
+                best = Found { length, offset: recent, gain };
+            }
+        }
+        best
+    }
+
+    /// The length of the match at `pos`, where `bytes` stand.
+    #[inline(always)]
+    fn length(&self, bytes: u64, pos: usize, offset: u32) -> u32 {
+        let from = pos - offset as usize;
+        let difference = read64(self.data, from) ^ bytes;
+        let length = if difference != 0 {
+            difference.trailing_zeros() as usize / 8
+        } else if pos + 8 < self.end {
+            8 + common_length(self.data, from + 8, pos + 8, self.end)
+        } else {
+            8
+        };
+        length.min(self.end - pos) as u32
+    }
+}
+
+/// Length from which on a match is taken without looking for a better one.
+const LONG_ENOUGH: u32 = 64;
+
+const SKIP_LOG: u32 = 6;
+
+/// Parses a segment, looking up to `LAZY` positions ahead for a better match, and appends its matches.
+///
+/// On data without matches the step from position to position grows by one every `1 << SKIP_LOG` literals.
+#[inline(always)]
+pub(crate) fn parse<F: Finder, const LAZY: usize>(
+    finder: &mut F,
+    data: &[u8],
+    range: Range<usize>,
+    window_start: usize,
+    matches: &mut Vec<Match>,
+) {
+    let segment = Segment { data, window_start, end: range.end };
+    let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
+    // The offsets of the last two different matches of the segment. Right behind a match its own offset does not match.
+    let mut recent = [0; 2];
+    let (mut pos, mut anchor) = (range.start, range.start);
+    while pos < last {
+        let mut found =
+            segment.find(finder, pos, if pos == anchor { recent[1] } else { recent[0] });
+        if found.gain == 0 {
+            let next = pos + 1 + ((pos - anchor) >> SKIP_LOG);
+            finder.enter(data, pos + 1, next.min(last));
+            pos = next;
+            continue;
+        }
+        let mut start = pos;
+        let mut tried = pos;
+        while tried < start + LAZY && tried + 1 < last && found.length < LONG_ENOUGH {
+            tried += 1;
+            let better = segment.find(finder, tried, recent[0]);
+            // Each position further on costs another literal.
+            if better.gain > found.gain + 1 + 3 * (tried - start) as i32 {
+                found = better;
+                start = tried;
+            }
+        }
+        let from = start - found.offset as usize;
+        let before = common_length_before(data, from, start, window_start, anchor);
+        start -= before;
+        found.length += before as u32;
+        matches.push(Match { start: start as u32, length: found.length, offset: found.offset });
+        if found.offset != recent[0] {
+            recent = [found.offset, recent[0]];
+        }
+        pos = start + found.length as usize;
+        anchor = pos;
+        finder.enter(data, tried + 1, pos.min(last));
+    }
+}
