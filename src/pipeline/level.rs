@@ -54,12 +54,12 @@ const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
 /// chunk and window.
 const LEVELS: [Row; 9] = {
     use Pipeline::{Bwt, Lzf, Lzh};
-    use Search::{Best, Double, Greedy, Lazy4, Lazy8, Lazy16, Lazy64};
+    use Search::{Double, Greedy, GreedyLarge, Lazy4, Lazy8, Lazy16, Lazy64};
     const OPTIMAL: Search =
         Search::Optimal(Effort { passes: 2, nice_length: 128, every_length: 64 });
     [
         row(Lzh, 20, lz(Greedy, 18, 18)),
-        row(Lzh, 20, lz(Best, 18, 18)),
+        row(Lzh, 20, lz(GreedyLarge, 18, 20)),
         row(Lzh, 22, lz(Double, 18, 22)),
         row(Lzh, 22, lz(Lazy4, 18, 22)),
         row(Lzh, 22, lz(Lazy8, 18, 22)),

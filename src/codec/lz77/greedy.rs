@@ -6,64 +6,73 @@
 //! up to the segment's end, and is extended backward over the literals before it. It is taken if it ends at least four
 //! bytes on, and the search goes on behind it. A segment begins without offsets of earlier matches.
 
-use super::candidates::{LOOKAHEAD, common_length_before, read32};
+use super::candidates::{common_length_before, read32};
 use super::lazy::Match;
 use super::probe::Probe;
-use super::tagged::{Candidates, Lookup};
-use core::ops::Range;
+use super::segments::{Parse, Segment};
+use core::hint::select_unpredictable;
 
-/// Parses a segment and appends its matches.
-#[inline(always)]
-pub(crate) fn parse<P: Probe, L: Lookup<1>>(
-    candidates: &mut Candidates<1, L>,
-    data: &[u8],
-    range: Range<usize>,
-    window_start: usize,
-    matches: &mut Vec<Match>,
-) {
-    let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
-    if last <= range.start {
-        return;
+/// A segment that is being parsed.
+pub(crate) struct Greedy {
+    pos: usize,
+    /// Behind the last match.
+    anchor: usize,
+    /// The offsets of the last two different matches, the last one first.
+    recent: [usize; 2],
+}
+
+impl Parse<1> for Greedy {
+    #[inline(always)]
+    fn new(start: usize) -> Self {
+        Self { pos: start, anchor: start, recent: [0; 2] }
     }
-    let found = candidates.find(data, range.start, last);
-    let (mut pos, mut anchor) = (range.start, range.start);
-    let mut recent = [0usize; 2];
-    let mut second = false;
-    while pos < last {
-        let ahead = &found[pos - range.start..];
+
+    #[inline(always)]
+    fn step<P: Probe>(&mut self, segment: &Segment<'_, 1>, matches: &mut Vec<Match>) -> bool {
+        let Segment { data, window_start, start, end, last, found } = *segment;
+        let Self { pos, anchor, recent } = *self;
+        if pos >= last {
+            return false;
+        }
+        let ahead = &found[pos - start..];
+        let second =
+            pos == anchor && recent[1] != 0 && read32(data, pos) == read32(data, pos - recent[1]);
         let (at, offset) = if second {
             (pos, recent[1])
         } else {
             match P::first(data, window_start, pos, ahead, recent[0]) {
-                Ok(at) if at >= last => break,
+                Ok(at) if at >= last => {
+                    self.pos = last;
+                    return false;
+                }
                 Ok(at) => {
                     let repeats =
                         recent[0] != 0 && read32(data, at) == read32(data, at - recent[0]);
                     let distance = ahead[at - pos][0] as usize;
-                    (at, core::hint::select_unpredictable(repeats, recent[0], distance))
+                    (at, select_unpredictable(repeats, recent[0], distance))
                 }
                 Err(next) => {
-                    pos = next;
-                    continue;
+                    self.pos = next;
+                    return true;
                 }
             }
         };
-        second = false;
-        let [length] = P::lengths(data, at, [offset], range.end);
+        let [length] = P::lengths(data, at, [offset], end);
         if length < 4 {
-            pos = at + 1;
-            continue;
+            self.pos = at + 1;
+            return true;
         }
-        let end = at + length;
-        let start = at - common_length_before(data, at - offset, at, window_start, anchor);
-        let length = (end - start) as u32;
-        matches.push(Match { start: start as u32, length, offset: offset as u32 });
+        let before = common_length_before(data, at - offset, at, window_start, anchor);
+        matches.push(Match {
+            start: (at - before) as u32,
+            length: (before + length) as u32,
+            offset: offset as u32,
+        });
         if offset != recent[0] {
-            recent = [offset, recent[0]];
+            self.recent = [offset, recent[0]];
         }
-        (pos, anchor) = (end, end);
-        if end < last {
-            second = recent[1] != 0 && read32(data, end) == read32(data, end - recent[1]);
-        }
+        self.pos = at + length;
+        self.anchor = at + length;
+        true
     }
 }

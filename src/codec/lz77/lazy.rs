@@ -9,11 +9,10 @@
 //! that would be added. The match that is left is extended backward over the literals before it and taken, and the
 //! search goes on behind it. A segment begins without offsets of earlier matches.
 
-use super::candidates::{LOOKAHEAD, common_length_before, read32};
+use super::candidates::{common_length_before, read32};
 use super::probe::Probe;
-use super::tagged::{Candidates, Lookup};
+use super::segments::{Parse, Segment};
 use core::hint::select_unpredictable;
-use core::ops::Range;
 
 /// A repetition: `length` bytes from `start` on equal those `offset` bytes before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,49 +71,55 @@ fn best<P: Probe, const N: usize>(
     Found { start: pos, length, offset, gain: most }
 }
 
-/// Parses a segment, looking up to `LAZY` positions ahead for a better match, and appends its matches.
-#[inline(always)]
-pub(crate) fn parse<P: Probe, L: Lookup<N>, const N: usize, const LAZY: usize>(
-    candidates: &mut Candidates<N, L>,
-    data: &[u8],
-    range: Range<usize>,
-    window_start: usize,
-    matches: &mut Vec<Match>,
-) {
-    let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
-    if last <= range.start {
-        return;
+/// A segment that is being parsed, looking up to `LAZY` positions ahead for a better match.
+pub(crate) struct Lazy<const LAZY: usize> {
+    pos: usize,
+    /// Behind the last match.
+    anchor: usize,
+    /// The offsets of the last two different matches, the last one first.
+    recent: [usize; 2],
+}
+
+impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
+    #[inline(always)]
+    fn new(start: usize) -> Self {
+        Self { pos: start, anchor: start, recent: [0; 2] }
     }
-    let found = candidates.find(data, range.start, last);
-    let (mut pos, mut anchor) = (range.start, range.start);
-    let mut recent = [0usize; 2];
-    while pos < last {
+
+    #[inline(always)]
+    fn step<P: Probe>(&mut self, segment: &Segment<'_, N>, matches: &mut Vec<Match>) -> bool {
+        let Segment { data, window_start, start, end, last, found } = *segment;
+        let Self { mut pos, anchor, recent } = *self;
+        if pos >= last {
+            return false;
+        }
         let second =
             pos == anchor && recent[1] != 0 && read32(data, pos) == read32(data, pos - recent[1]);
         if !second {
-            match P::first(data, window_start, pos, &found[pos - range.start..], recent[0]) {
-                Ok(at) if at >= last => break,
+            match P::first(data, window_start, pos, &found[pos - start..], recent[0]) {
+                Ok(at) if at >= last => {
+                    self.pos = last;
+                    return false;
+                }
                 Ok(at) => pos = at,
                 Err(next) => {
-                    pos = next;
-                    continue;
+                    self.pos = next;
+                    return true;
                 }
             }
         }
-        let recents = if pos == anchor { recent[1] } else { recent[0] };
-        let row = &found[pos - range.start];
-        let mut m = best::<P, N>(data, window_start, range.end, pos, row, recents);
+        let cheap = select_unpredictable(pos == anchor, recent[1], recent[0]);
+        let mut m = best::<P, N>(data, window_start, end, pos, &found[pos - start], cheap);
         if m.gain == 0 {
-            pos += 1;
-            continue;
+            self.pos = pos + 1;
+            return true;
         }
         for ahead in 1..=LAZY {
             let at = pos + ahead;
             if at >= last {
                 break;
             }
-            let row = &found[at - range.start];
-            let other = best::<P, N>(data, window_start, range.end, at, row, recent[0]);
+            let other = best::<P, N>(data, window_start, end, at, &found[at - start], recent[0]);
             let better = other.gain > m.gain + 1 + 3 * (at - m.start) as i32;
             m.start = select_unpredictable(better, other.start, m.start);
             m.length = select_unpredictable(better, other.length, m.length);
@@ -123,12 +128,16 @@ pub(crate) fn parse<P: Probe, L: Lookup<N>, const N: usize, const LAZY: usize>(
         }
         let from = m.start - m.offset;
         let before = common_length_before(data, from, m.start, window_start, anchor);
-        let (start, length) = (m.start - before, m.length + before);
-        matches.push(Match { start: start as u32, length: length as u32, offset: m.offset as u32 });
+        matches.push(Match {
+            start: (m.start - before) as u32,
+            length: (before + m.length) as u32,
+            offset: m.offset as u32,
+        });
         if m.offset != recent[0] {
-            recent = [m.offset, recent[0]];
+            self.recent = [m.offset, recent[0]];
         }
-        pos = start + length;
-        anchor = pos;
+        self.pos = m.start + m.length;
+        self.anchor = self.pos;
+        true
     }
 }

@@ -23,6 +23,7 @@ mod probe;
 mod probe_avx512;
 mod rows;
 mod scalar_rows;
+mod segments;
 mod sequences;
 pub(crate) mod spec;
 mod tagged;

@@ -3,11 +3,12 @@
 use super::Params;
 use super::buckets::{Buckets, Finder};
 use super::deep;
-use super::greedy;
-use super::lazy::{self, Match};
+use super::greedy::Greedy;
+use super::lazy::{Lazy, Match};
 use super::optimal::{Effort, Optimal};
-use super::probe::{Backend, Probe, Task};
-use super::tagged::{Candidates, Double, Double4, Lookup, Tagged};
+use super::probe::Backend;
+use super::segments::{Chunk, Segments};
+use super::tagged::{Candidates, Double4, Tagged};
 use core::ops::Range;
 
 /// How matches are searched for and chosen.
@@ -17,9 +18,9 @@ pub enum Search {
     None,
     /// Takes the first match found; one hash, its most recent position.
     Greedy,
-    /// Takes the best match of the first position that has one; two hashes, the most recent position of each.
-    Best,
-    /// Lazy by one position; two hashes, the most recent position of each.
+    /// Likewise, with a larger table.
+    GreedyLarge,
+    /// Lazy by one position; one hash, its two most recent positions.
     Double,
     /// Lazy by two positions; one hash, its four most recent positions.
     Lazy4,
@@ -34,7 +35,8 @@ pub enum Search {
 }
 
 type GreedyTable = Tagged<1, 6, 15>;
-type DoubleTable = Double<8, 5, 16>;
+type GreedyLargeTable = Tagged<1, 6, 16>;
+type DoubleTable = Tagged<2, 6, 16>;
 type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 16>;
 type Lazy16Table = Buckets<2, 16, 5, 15>;
@@ -44,7 +46,10 @@ type OptimalTables = Optimal<Buckets<2, 16, 4, 16>, Buckets<4, 32, 7, 16>>;
 /// Finds the matches of blocks.
 pub(crate) struct Parser {
     backend: Backend,
+    /// The matches of every other segment.
+    scratch: Vec<Match>,
     greedy: Option<Candidates<1, GreedyTable>>,
+    greedy_large: Option<Candidates<1, GreedyLargeTable>>,
     double: Option<Candidates<2, DoubleTable>>,
     lazy4: Option<Candidates<4, Lazy4Table>>,
     lazy8: Option<Candidates<8, Lazy8Table>>,
@@ -57,7 +62,9 @@ impl Parser {
     pub(crate) fn new(backend: Backend) -> Self {
         Self {
             backend,
+            scratch: Vec::new(),
             greedy: None,
+            greedy_large: None,
             double: None,
             lazy4: None,
             lazy8: None,
@@ -72,7 +79,8 @@ impl Parser {
         match params.search {
             Search::None => {}
             Search::Greedy => self.greedy.get_or_insert_default().start(),
-            Search::Best | Search::Double => self.double.get_or_insert_default().start(),
+            Search::GreedyLarge => self.greedy_large.get_or_insert_default().start(),
+            Search::Double => self.double.get_or_insert_default().start(),
             Search::Lazy4 => self.lazy4.get_or_insert_default().start(),
             Search::Lazy8 => self.lazy8.get_or_insert_default().start(),
             Search::Lazy16 => self.lazy16.get_or_insert_default().start(len),
@@ -91,23 +99,29 @@ impl Parser {
         out: &mut Vec<Match>,
     ) {
         let segment = 1 << params.segment_log;
-        let part = Chunk { block, chunk: chunk.clone(), segment, window_start, out };
+        let scratch = &mut self.scratch;
+        let part = Chunk { block, chunk: chunk.clone(), segment, window_start, out, scratch };
         match params.search {
             Search::None => {}
             Search::Greedy => {
-                self.backend.run(Greedy(part, self.greedy.get_or_insert_default()));
+                let candidates = self.greedy.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Greedy>::new(part, candidates));
             }
-            Search::Best => {
-                self.backend.run(Lazy::<_, 2, 0>(part, self.double.get_or_insert_default()));
+            Search::GreedyLarge => {
+                let candidates = self.greedy_large.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Greedy>::new(part, candidates));
             }
             Search::Double => {
-                self.backend.run(Lazy::<_, 2, 1>(part, self.double.get_or_insert_default()));
+                let candidates = self.double.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Lazy<1>>::new(part, candidates));
             }
             Search::Lazy4 => {
-                self.backend.run(Lazy::<_, 4, 2>(part, self.lazy4.get_or_insert_default()));
+                let candidates = self.lazy4.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Lazy<2>>::new(part, candidates));
             }
             Search::Lazy8 => {
-                self.backend.run(Lazy::<_, 8, 3>(part, self.lazy8.get_or_insert_default()));
+                let candidates = self.lazy8.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Lazy<3>>::new(part, candidates));
             }
             Search::Lazy16 => {
                 let finder = self.lazy16.get_or_insert_default();
@@ -144,55 +158,13 @@ impl Parser {
         match params.search {
             Search::None => 0,
             Search::Greedy => Candidates::<1, GreedyTable>::memory(segment),
-            Search::Best | Search::Double => Candidates::<2, DoubleTable>::memory(segment),
+            Search::GreedyLarge => Candidates::<1, GreedyLargeTable>::memory(segment),
+            Search::Double => Candidates::<2, DoubleTable>::memory(segment),
             Search::Lazy4 => Candidates::<4, Lazy4Table>::memory(segment),
             Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
             Search::Lazy16 => Lazy16Table::MEMORY,
             Search::Lazy64 => Lazy64Table::MEMORY,
             Search::Optimal(_) => OptimalTables::memory(params),
-        }
-    }
-}
-
-/// What is parsed, segment by segment.
-struct Chunk<'a> {
-    block: &'a [u8],
-    chunk: Range<usize>,
-    /// Length of a segment.
-    segment: usize,
-    window_start: usize,
-    out: &'a mut Vec<Match>,
-}
-
-impl Chunk<'_> {
-    #[inline(always)]
-    fn segments(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (len, end) = (self.segment, self.chunk.end);
-        self.chunk.clone().step_by(len).map(move |start| start..(start + len).min(end))
-    }
-}
-
-struct Greedy<'a, L>(Chunk<'a>, &'a mut Candidates<1, L>);
-
-impl<L: Lookup<1>> Task for Greedy<'_, L> {
-    #[inline(always)]
-    fn run<P: Probe>(self) {
-        let Self(part, candidates) = self;
-        for segment in part.segments() {
-            greedy::parse::<P, L>(candidates, part.block, segment, part.window_start, part.out);
-        }
-    }
-}
-
-struct Lazy<'a, L, const N: usize, const LAZY: usize>(Chunk<'a>, &'a mut Candidates<N, L>);
-
-impl<L: Lookup<N>, const N: usize, const LAZY: usize> Task for Lazy<'_, L, N, LAZY> {
-    #[inline(always)]
-    fn run<P: Probe>(self) {
-        let Self(part, candidates) = self;
-        for segment in part.segments() {
-            let (block, start) = (part.block, part.window_start);
-            lazy::parse::<P, L, N, LAZY>(candidates, block, segment, start, part.out);
         }
     }
 }
@@ -240,7 +212,7 @@ pub(crate) mod tests {
 
     const SEARCHES: [Search; 8] = [
         Search::Greedy,
-        Search::Best,
+        Search::GreedyLarge,
         Search::Double,
         Search::Lazy4,
         Search::Lazy8,

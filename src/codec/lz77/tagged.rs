@@ -76,33 +76,6 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, 
     }
 }
 
-/// Two hashes, of `A` and of `B` bytes, and the most recent position of each.
-#[derive(Default)]
-pub(crate) struct Double<const A: u32, const B: u32, const BITS: u32> {
-    long: Tagged<1, A, BITS>,
-    short: Tagged<1, B, BITS>,
-}
-
-impl<const A: u32, const B: u32, const BITS: u32> Lookup<2> for Double<A, B, BITS> {
-    const MEMORY: u64 = Tagged::<1, A, BITS>::MEMORY + Tagged::<1, B, BITS>::MEMORY;
-
-    fn start(&mut self) {
-        self.long.start();
-        self.short.start();
-    }
-
-    #[inline(never)]
-    fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; 2]]) {
-        let long = &mut self.long.slots[..1 << BITS];
-        let short = &mut self.short.slots[..1 << BITS];
-        for ((found, bytes), pos) in places(data, from, found) {
-            let [a] = Tagged::<1, A, BITS>::exchange(long, bytes, pos);
-            let [b] = Tagged::<1, B, BITS>::exchange(short, bytes, pos);
-            *found = [a, b];
-        }
-    }
-}
-
 /// Two hashes, of `A` and of `B` bytes, and the four most recent positions of each.
 #[derive(Default)]
 pub(crate) struct Double4<const A: u32, const B: u32, const BITS: u32> {
@@ -130,7 +103,7 @@ impl<const A: u32, const B: u32, const BITS: u32> Lookup<8> for Double4<A, B, BI
     }
 }
 
-/// The candidates of a segment's positions.
+/// The candidates of the positions of two segments.
 pub(crate) struct Candidates<const N: usize, L> {
     lookup: L,
     found: Vec<[u32; N]>,
@@ -145,7 +118,7 @@ impl<const N: usize, L: Lookup<N>> Default for Candidates<N, L> {
 impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
     /// Bytes that it keeps, for segments of `segment_len` bytes.
     pub(crate) fn memory(segment_len: u64) -> u64 {
-        L::MEMORY + 4 * (N as u64 * segment_len + PADDING as u64)
+        L::MEMORY + 4 * (2 * N as u64 * segment_len + PADDING as u64)
     }
 
     /// Gets ready for a block.
@@ -207,10 +180,8 @@ mod tests {
     #[test]
     fn candidates_are_the_most_recent_positions_of_the_same_hash() {
         agrees::<1, Tagged<1, 6, 9>>(|data, pos| by_search::<6, 9>(data, pos, 1));
+        agrees::<2, Tagged<2, 6, 8>>(|data, pos| by_search::<6, 8>(data, pos, 2));
         agrees::<4, Tagged<4, 5, 8>>(|data, pos| by_search::<5, 8>(data, pos, 4));
-        agrees::<2, Double<8, 5, 8>>(|data, pos| {
-            [by_search::<8, 8>(data, pos, 1), by_search::<5, 8>(data, pos, 1)].concat()
-        });
         agrees::<8, Double4<8, 5, 8>>(|data, pos| {
             [by_search::<8, 8>(data, pos, 4), by_search::<5, 8>(data, pos, 4)].concat()
         });
