@@ -12,6 +12,9 @@ pub(crate) trait Finder: Default {
     fn start(&mut self, len: usize);
     /// Enters positions that are not looked at.
     fn enter(&mut self, data: &[u8], from: usize, to: usize);
+    /// Reads what [`candidates`](Self::candidates) will read for these bytes, so that it is in the cache by then: done for
+    /// several positions in a row, the cache misses go on at the same time. The result means nothing.
+    fn touch(&self, bytes: u64) -> u32;
     /// Enters `pos`, where `bytes` stand, and returns the distances back to its candidates.
     fn candidates(&mut self, bytes: u64, pos: usize) -> Self::Distances;
     /// Ends a block of `len` bytes.
@@ -94,6 +97,13 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
             let (bucket, tag) = Self::hash(u64::from_le_bytes(*bytes));
             self.put(bucket, tag, pos);
         }
+    }
+
+    #[inline(always)]
+    fn touch(&self, bytes: u64) -> u32 {
+        let (bucket, _) = Self::hash(bytes);
+        let positions = &self.positions[bucket];
+        self.tags[bucket][0] as u32 ^ positions[0] ^ positions[K / 2] ^ positions[K - 1]
     }
 
     #[inline(always)]

@@ -45,6 +45,12 @@ impl<S: Finder, L: Finder> Finders<S, L> {
         near
     }
 
+    /// Brings what will be read for these bytes into the cache.
+    #[inline(always)]
+    fn touch(&self, bytes: u64) -> u32 {
+        self.short.touch(bytes) ^ self.long.touch(bytes)
+    }
+
     /// Enters positions that are not looked at.
     #[inline(always)]
     fn enter(&mut self, data: &[u8], from: usize, to: usize) {
@@ -104,6 +110,8 @@ impl CandidateLists {
                 finders.enter(data, start, stop);
                 continue;
             }
+            let touched = (start..stop).fold(0, |t, pos| t ^ finders.touch(read64(data, pos)));
+            core::hint::black_box(touched);
             self.distances.clear();
             self.differences.clear();
             for (pos, end) in (start..stop).zip(&mut ends) {
