@@ -2,7 +2,11 @@
 //!
 //! A block is cut into *chunks*, each with lane streams of its own, so that chunks are entropy-decoded in parallel.
 //! Matches reach back to the start of the chunk's *window*, which is one chunk or several: windows are decoded in
-//! parallel with each other. Neighbouring chunks share tables in *groups*.
+//! parallel with each other. Neighbouring chunks share tables in *groups*. The payload is described in
+//! [`format`](mod@crate::codec::lz77::format).
+
+#[doc = include_str!("../../format/lz77.md")]
+pub mod format {}
 
 mod buckets;
 mod candidate_lists;
@@ -16,6 +20,8 @@ mod greedy;
 mod lazy;
 mod models;
 mod optimal;
+#[cfg(test)]
+mod oracle;
 mod parse;
 mod prices;
 mod probe;
@@ -27,6 +33,8 @@ mod segments;
 mod sequences;
 pub(crate) mod spec;
 mod tagged;
+#[cfg(test)]
+mod tests;
 mod vector_rows;
 
 pub use decode::Decoder;

@@ -295,7 +295,8 @@ fn chunk(
             for first in [0, 2] {
                 lanes.row();
                 for lane in 0..32 {
-                    for place in 128 * r + 4 * lane + first..128 * r + 4 * lane + first + 2 {
+                    for j in [first, first + 1] {
+                        let place = 128 * r + 4 * lane + j;
                         if (s..e).contains(&place) {
                             grid[place] = lanes.symbol(&models[0], lane, &mut states) as u8;
                         }
