@@ -47,7 +47,9 @@ const fn row(pipeline: Pipeline, block_log: u8, lz77: lz77::Params) -> Row {
 }
 
 const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
-    lz77::Params { chunk_log, window_log, group_log: 0, segment_log: 14, search, fse: false }
+    // Smaller where the candidates of more positions would not stay in a processor's second cache.
+    let segment_log = if matches!(search, Search::Lazy4 | Search::Lazy8) { 13 } else { 14 };
+    lz77::Params { chunk_log, window_log, group_log: 0, segment_log, search, fse: false }
 }
 
 /// Levels 1 to 9: pipeline, base-2 logarithm of the block size, and for LZ77 the search and the base-2 logarithms of

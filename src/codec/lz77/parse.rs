@@ -155,7 +155,9 @@ impl Parser {
     /// Bytes that a search keeps.
     pub(crate) fn memory(params: &Params) -> u64 {
         let segment = 1 << params.segment_log;
-        match params.search {
+        // A match every four bytes at worst; vectors grow to twice what they hold.
+        let scratch = 2 * (segment / 4) * size_of::<Match>() as u64;
+        let tables = match params.search {
             Search::None => 0,
             Search::Greedy => Candidates::<1, GreedyTable>::memory(segment),
             Search::GreedyLarge => Candidates::<1, GreedyLargeTable>::memory(segment),
@@ -165,7 +167,8 @@ impl Parser {
             Search::Lazy16 => Lazy16Table::MEMORY,
             Search::Lazy64 => Lazy64Table::MEMORY,
             Search::Optimal(_) => OptimalTables::memory(params),
-        }
+        };
+        tables + scratch
     }
 }
 
