@@ -31,6 +31,8 @@ pub(crate) struct Scheduler<T: Task> {
     shared: Arc<Shared<T>>,
     /// `None`: tasks run when they are submitted, in the calling thread.
     pool: Option<ThreadPool>,
+    /// Whether the calling thread is one of the workers: it works instead of waiting.
+    helps: bool,
     submitted: u64,
     taken: u64,
 }
@@ -47,12 +49,20 @@ struct State<T> {
 }
 
 impl<T: Task> Scheduler<T> {
-    /// A scheduler with `workers` workers; with one, or if the system refuses threads, everything runs in the
-    /// calling thread.
+    /// A scheduler with `workers` workers, of which the calling thread is one if they are few; with one, or if the
+    /// system refuses threads, everything runs in the calling thread.
     pub(crate) fn new(engine: Arc<dyn Engine>, workers: usize) -> Self {
         let state = State { queue: VecDeque::new(), done: BTreeMap::new() };
         let shared = Shared { engine, state: Mutex::new(state), finished: Condvar::new() };
-        Self { shared: Arc::new(shared), pool: thread_pool(workers), submitted: 0, taken: 0 }
+        let helps = workers <= MOST_WITH_HELP;
+        let pool = if helps { thread_pool_beside_caller(workers) } else { thread_pool(workers) };
+        Self { shared: Arc::new(shared), pool, helps, submitted: 0, taken: 0 }
+    }
+
+    /// Workers, with the calling thread if it is one.
+    fn workers(&self) -> usize {
+        let threads = self.pool.as_ref().map_or(0, ThreadPool::current_num_threads);
+        threads + usize::from(self.helps || threads == 0)
     }
 
     /// Prepares for work of another kind, with nothing in flight: the scheduler in `slot` is kept if it has workers
@@ -61,7 +71,7 @@ impl<T: Task> Scheduler<T> {
     pub(crate) fn adapt(slot: &mut Option<Self>, share: &mut Share) {
         let workers = slot.as_ref().map_or(0, |scheduler| {
             scheduler.shared.engine.release();
-            scheduler.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
+            scheduler.workers()
         });
         if workers < share.workers {
             *slot = None;
@@ -102,6 +112,12 @@ impl<T: Task> Scheduler<T> {
             if let Some(task) = state.done.remove(&self.taken) {
                 self.taken += 1;
                 return Some(task);
+            }
+            if self.helps && !state.queue.is_empty() {
+                drop(state);
+                self.shared.run_one();
+                state = self.shared.lock();
+                continue;
             }
             state = self.shared.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -144,13 +160,27 @@ fn run<T: Task>(task: &mut T, engine: &dyn Engine) {
     }
 }
 
+/// The most workers of which the calling thread is one. As long as it works it neither reads nor writes, so there must
+/// be enough blocks in flight for the others to go on; with more workers than this there are not, and one thread too
+/// many does little harm.
+const MOST_WITH_HELP: usize = 4;
+
+/// Threads for all of `workers` workers but the calling thread.
+fn thread_pool_beside_caller(workers: usize) -> Option<ThreadPool> {
+    (workers > 1).then(|| build_pool(workers - 1)).flatten()
+}
+
 /// Threads for `workers` workers; `None` if the calling thread is to do the work.
 pub(crate) fn thread_pool(workers: usize) -> Option<ThreadPool> {
     if workers < 2 {
         return None;
     }
+    build_pool(workers)
+}
+
+fn build_pool(threads: usize) -> Option<ThreadPool> {
     let name = |i| format!("pz worker {i}");
-    ThreadPoolBuilder::new().num_threads(workers).thread_name(name).build().ok()
+    ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok()
 }
 
 #[cfg(test)]
