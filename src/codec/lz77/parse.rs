@@ -39,7 +39,7 @@ type GreedyLargeTable = Tagged<1, 6, 16>;
 type DoubleTable = Tagged<2, 6, 16>;
 type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 16>;
-type Lazy16Table = Buckets<2, 16, 5, 15>;
+type Lazy16Table = Buckets<2, 16, 5, 16>;
 type Lazy64Table = Buckets<8, 64, 5, 16>;
 type OptimalTables = Optimal<Buckets<2, 16, 4, 16>, Buckets<4, 32, 7, 16>>;
 
