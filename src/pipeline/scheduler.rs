@@ -55,7 +55,7 @@ impl<T: Task> Scheduler<T> {
         let state = State { queue: VecDeque::new(), done: BTreeMap::new() };
         let shared = Shared { engine, state: Mutex::new(state), finished: Condvar::new() };
         let helps = workers <= MOST_WITH_HELP;
-        let pool = if helps { thread_pool_beside_caller(workers) } else { thread_pool(workers) };
+        let pool = if workers < 2 { None } else { build_pool(workers - usize::from(helps)) };
         Self { shared: Arc::new(shared), pool, helps, submitted: 0, taken: 0 }
     }
 
@@ -165,17 +165,9 @@ fn run<T: Task>(task: &mut T, engine: &dyn Engine) {
 /// many does little harm.
 const MOST_WITH_HELP: usize = 4;
 
-/// Threads for all of `workers` workers but the calling thread.
-fn thread_pool_beside_caller(workers: usize) -> Option<ThreadPool> {
-    (workers > 1).then(|| build_pool(workers - 1)).flatten()
-}
-
 /// Threads for `workers` workers; `None` if the calling thread is to do the work.
 pub(crate) fn thread_pool(workers: usize) -> Option<ThreadPool> {
-    if workers < 2 {
-        return None;
-    }
-    build_pool(workers)
+    if workers < 2 { None } else { build_pool(workers) }
 }
 
 fn build_pool(threads: usize) -> Option<ThreadPool> {

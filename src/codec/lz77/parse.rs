@@ -123,18 +123,8 @@ impl Parser {
                 let candidates = self.lazy8.get_or_insert_default();
                 self.backend.run(Segments::<_, _, Lazy<3>>::new(part, candidates));
             }
-            Search::Lazy16 => {
-                let finder = self.lazy16.get_or_insert_default();
-                for segment in part.segments() {
-                    deep::parse::<_, 2>(finder, block, segment, window_start, part.out);
-                }
-            }
-            Search::Lazy64 => {
-                let finder = self.lazy64.get_or_insert_default();
-                for segment in part.segments() {
-                    deep::parse::<_, 2>(finder, block, segment, window_start, part.out);
-                }
-            }
+            Search::Lazy16 => parse_deep(part, self.lazy16.get_or_insert_default()),
+            Search::Lazy64 => parse_deep(part, self.lazy64.get_or_insert_default()),
             Search::Optimal(effort) => {
                 let optimal = self.optimal.get_or_insert_default();
                 optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
@@ -169,6 +159,13 @@ impl Parser {
             Search::Optimal(_) => OptimalTables::memory(params),
         };
         tables + scratch
+    }
+}
+
+/// Parses with many candidates a position, lazily by two positions.
+fn parse_deep(part: Chunk<'_>, finder: &mut impl Finder) {
+    for segment in part.segments() {
+        deep::parse::<_, 2>(finder, part.block, segment, part.window_start, part.out);
     }
 }
 
