@@ -32,6 +32,7 @@ pub mod bits;
 pub mod codec;
 mod error;
 pub mod format;
+pub mod gpu;
 mod pipeline;
 mod stream;
 

@@ -1,0 +1,185 @@
+// Teams: 32 work items that run together and exchange values.
+//
+// TEAM_SUBGROUP: a team is a subgroup of 32, and several share a workgroup. TEAM_LOCAL: a workgroup is one team, and
+// values go through workgroup memory. Every function but lane numbers must be called by all 32 work items together, in
+// uniform control flow.
+//
+// An entry point begins with team_start(local_invocation_index). Results called uniform are the same in all lanes, and
+// known to be by the compiler where that matters: loops should be controlled by such values only.
+
+var<private> lane: u32;       // 0 to 31
+var<private> team_index: u32; // of the team in its workgroup
+
+// The lanes before this one, as a mask.
+fn team_before() -> u32 {
+    return (1u << lane) - 1u;
+}
+
+// @pz_if TEAM_SUBGROUP
+
+fn team_start(local_index: u32) {
+    lane = local_index & 31u;
+    team_index = subgroupBroadcastFirst(local_index >> 5u);
+}
+
+fn team_sync() {
+    // Invocations of a subgroup run together; what they write to workgroup memory is ordered by the barrier.
+    subgroupBarrier();
+}
+
+// The value of lane `source`, which each lane chooses.
+fn team_shuffle(v: u32, source: u32) -> u32 {
+    return subgroupShuffle(v, source & 31u);
+}
+
+// The value of the lane `by` before; the lanes that have none keep their own.
+fn team_shuffle_up(v: u32, by: u32) -> u32 {
+    return subgroupShuffle(v, select(lane, lane - by, lane >= by));
+}
+
+// A value that all lanes hold already; uniform.
+fn team_uniform(v: u32) -> u32 {
+    return subgroupBroadcastFirst(v);
+}
+
+// Bit l tells whether `p` holds in lane l; uniform.
+fn team_ballot(p: bool) -> u32 {
+    return subgroupBallot(p).x;
+}
+
+// Whether `p` holds in any lane; uniform.
+fn team_any(p: bool) -> bool {
+    return subgroupAny(p);
+}
+
+// The sum of `v` in this lane and those before it.
+fn team_scan(v: u32) -> u32 {
+    return subgroupInclusiveAdd(v);
+}
+
+// The sum of `v` over all lanes; uniform.
+fn team_sum(v: u32) -> u32 {
+    return subgroupAdd(v);
+}
+
+// The largest `v` of all lanes; uniform.
+fn team_max(v: u32) -> u32 {
+    return subgroupMax(v);
+}
+
+// The lanes whose `v`, a number of `bits` bits, is the same as this lane's.
+fn team_match(v: u32, bits: u32) -> u32 {
+    var same = 0xffffffffu;
+    for (var i = 0u; i < bits; i++) {
+        let mine = (v >> i & 1u) != 0u;
+        let ones = subgroupBallot(mine).x;
+        same &= select(~ones, ones, mine);
+    }
+    return same;
+}
+
+// @pz_else
+
+var<workgroup> team_scratch: array<u32, 32>;
+var<workgroup> team_result: u32;
+
+fn team_start(local_index: u32) {
+    lane = local_index;
+    team_index = 0u;
+}
+
+fn team_sync() {
+    storageBarrier();
+    workgroupBarrier();
+}
+
+fn team_shuffle(v: u32, source: u32) -> u32 {
+    team_scratch[lane] = v;
+    workgroupBarrier();
+    let r = team_scratch[source & 31u];
+    workgroupBarrier();
+    return r;
+}
+
+fn team_shuffle_up(v: u32, by: u32) -> u32 {
+    return team_shuffle(v, select(lane, lane - by, lane >= by));
+}
+
+fn team_uniform(v: u32) -> u32 {
+    if lane == 0u {
+        team_result = v;
+    }
+    return workgroupUniformLoad(&team_result);
+}
+
+fn team_ballot(p: bool) -> u32 {
+    team_scratch[lane] = select(0u, 1u << lane, p);
+    workgroupBarrier();
+    if lane == 0u {
+        var r = 0u;
+        for (var i = 0u; i < 32u; i++) {
+            r |= team_scratch[i];
+        }
+        team_result = r;
+    }
+    return workgroupUniformLoad(&team_result);
+}
+
+fn team_any(p: bool) -> bool {
+    return team_ballot(p) != 0u;
+}
+
+fn team_scan(v: u32) -> u32 {
+    team_scratch[lane] = v;
+    workgroupBarrier();
+    var r = 0u;
+    for (var i = 0u; i <= lane; i++) {
+        r += team_scratch[i];
+    }
+    workgroupBarrier();
+    return r;
+}
+
+fn team_sum(v: u32) -> u32 {
+    team_scratch[lane] = v;
+    workgroupBarrier();
+    if lane == 0u {
+        var r = 0u;
+        for (var i = 0u; i < 32u; i++) {
+            r += team_scratch[i];
+        }
+        team_result = r;
+    }
+    return workgroupUniformLoad(&team_result);
+}
+
+fn team_max(v: u32) -> u32 {
+    team_scratch[lane] = v;
+    workgroupBarrier();
+    if lane == 0u {
+        var r = 0u;
+        for (var i = 0u; i < 32u; i++) {
+            r = max(r, team_scratch[i]);
+        }
+        team_result = r;
+    }
+    return workgroupUniformLoad(&team_result);
+}
+
+fn team_match(v: u32, bits: u32) -> u32 {
+    team_scratch[lane] = v;
+    workgroupBarrier();
+    var r = 0u;
+    for (var i = 0u; i < 32u; i++) {
+        r |= select(0u, 1u << i, team_scratch[i] == v);
+    }
+    workgroupBarrier();
+    return r;
+}
+
+// @pz_end
+
+// The value of lane `source`, the same for all lanes; uniform.
+fn team_broadcast(v: u32, source: u32) -> u32 {
+    return team_uniform(team_shuffle(v, source));
+}

@@ -1,0 +1,199 @@
+//! The seam between plans and what they run on.
+//!
+//! A [`Device`] has limits, memory, and queues. A [`Queue`] takes uploads, dispatches and downloads in order; two
+//! queues of one device overlap where the device can. All calls block the thread at most for as long as they say.
+//! Nothing of a device is trusted: every call may fail, and a call that does not end is given up at a deadline.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::kernel::Kernel;
+
+/// The interface that a device is driven through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// OpenCL 1.2 or later.
+    OpenCl,
+    /// WebGPU on Vulkan, Metal or Direct3D 12.
+    WebGpu,
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OpenCl => "OpenCL",
+            Self::WebGpu => "WebGPU",
+        })
+    }
+}
+
+/// What a device's processor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the processor's memory.
+    Integrated,
+    /// A driver that runs kernels on the processor: right for tests, never chosen unless named.
+    Software,
+    /// The driver does not say.
+    Other,
+}
+
+/// Where a figure of memory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemorySource {
+    /// The driver says what is free at present.
+    Free,
+    /// The driver says what there is in total.
+    Total,
+    /// The driver says nothing: half of the largest buffer is assumed.
+    Assumed,
+}
+
+/// How the 32 work items of a team exchange values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Teams {
+    /// NVIDIA's warps, through inline PTX in OpenCL C.
+    Ptx,
+    /// Subgroups of exactly 32.
+    Subgroup,
+    /// Workgroup memory and barriers: a workgroup is then exactly one team.
+    Local,
+}
+
+/// What a device is, and what it allows.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The interface.
+    pub api: Api,
+    /// The name that the driver gives it.
+    pub name: String,
+    /// The driver and its version.
+    pub driver: String,
+    /// What its processor is.
+    pub kind: Kind,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Where [`Self::memory`] comes from.
+    pub memory_source: MemorySource,
+    /// Bytes of the largest buffer that a kernel can be given.
+    pub max_buffer: u64,
+    /// Bytes of workgroup memory.
+    pub local_memory: u32,
+    /// Work items of the largest workgroup.
+    pub max_workgroup: u32,
+    /// How teams exchange values.
+    pub teams: Teams,
+    /// Compute units, by which a device is filled.
+    pub compute_units: u32,
+    /// Whether dispatches can be timed on the device.
+    pub timing: bool,
+}
+
+/// Why a device did not do what it was asked to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceError {
+    /// The system library, a driver or a device is not there.
+    Absent(String),
+    /// There is no memory for a buffer of so many bytes.
+    OutOfMemory {
+        /// Bytes that were asked for.
+        bytes: u64,
+    },
+    /// A kernel does not compile on this device.
+    Build {
+        /// The kernel's stem.
+        kernel: &'static str,
+        /// What the compiler says.
+        log: String,
+    },
+    /// The device cannot run this at all; says what it lacks.
+    Unsupported(String),
+    /// The device is gone.
+    Lost,
+    /// Work did not end in time. The queue is not usable any more.
+    TimedOut,
+    /// Another failure: the call and what it returned.
+    Failed(String),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(what) | Self::Unsupported(what) | Self::Failed(what) => f.write_str(what),
+            Self::OutOfMemory { bytes } => write!(f, "no device memory for {bytes} bytes"),
+            Self::Build { kernel, log } => write!(f, "kernel {kernel} does not compile: {log}"),
+            Self::Lost => f.write_str("the device is gone"),
+            Self::TimedOut => f.write_str("the device did not finish in time"),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+/// A buffer of a device. It is the device's until [`Device::free`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BufferId(pub u64);
+
+/// One use of a kernel.
+#[derive(Debug, Clone)]
+pub struct Dispatch<'a> {
+    /// The file.
+    pub kernel: &'static Kernel,
+    /// The entry point.
+    pub entry: &'static str,
+    /// Constants that the kernel is compiled with, besides those of the device.
+    pub defines: &'a [(&'static str, u32)],
+    /// What it works on, in the order of its declarations.
+    pub buffers: &'a [BufferId],
+    /// Numbers that it is given, in the order of its declarations.
+    pub args: &'a [u32],
+    /// Number of workgroups. A kernel may be run with a few more: it must do nothing in those.
+    pub groups: u32,
+    /// Work items of a workgroup; `THREADS` in the kernel.
+    pub threads: u32,
+}
+
+/// Something that runs kernels.
+pub trait Device: Send + Sync {
+    /// What it is and allows.
+    fn limits(&self) -> &Limits;
+
+    /// A buffer of `bytes` bytes (a multiple of 4, not 0), with any contents.
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError>;
+
+    /// Gives a buffer back. Work that uses it must have ended or been given up.
+    fn free(&self, buffer: BufferId);
+
+    /// A queue of its own.
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
+}
+
+/// Work for a device, done in order.
+pub trait Queue: Send {
+    /// Copies `data` to a buffer from byte `offset` on; both are multiples of 4. `data` may change once this returns.
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
+
+    /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both are multiples of 4.
+    fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError>;
+
+    /// Runs a kernel.
+    fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError>;
+
+    /// Waits for all before it, at most until the deadline, and copies from a buffer; `offset` and the length are
+    /// multiples of 4.
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Waits for all before it, at most until the deadline.
+    fn finish(&mut self) -> Result<(), DeviceError>;
+
+    /// How long [`Self::read`] and [`Self::finish`] wait.
+    fn set_deadline(&mut self, deadline: Duration);
+
+    /// From now on, measure how long dispatches take on the device.
+    fn set_timing(&mut self, on: bool);
+
+    /// The times of the dispatches that have finished since the last call, in order; empty if they are not measured.
+    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError>;
+}

@@ -1,0 +1,161 @@
+//! The kernel files.
+//!
+//! Each stem has a file in OpenCL C and one in WGSL which do the same job and state the same cost. A file is not
+//! compiled as it stands: [`Kernel::source`] puts before it the constants that it is specialised by, and in place of
+//! each line `// @pz_import NAME` the file `kernels/common/NAME` of its language. WGSL has no conditional compilation, so
+//! lines between `// @pz_if CONSTANT` and `// @pz_end` are left out where that constant is 0 or not there, and those
+//! between `// @pz_else` and `// @pz_end` otherwise.
+//!
+//! What a backend compiles begins with these constants (`#define` in OpenCL C, `const … : u32` in WGSL): `THREADS`, the
+//! size of a workgroup; `TEAMS`, the number of teams in it; one of `TEAM_PTX`, `TEAM_SUBGROUP`, `TEAM_LOCAL` as 1 and
+//! the others as 0; then those of the dispatch.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use super::cost::{CostError, KernelCost};
+use super::device::{Api, Limits, Teams};
+
+/// A kernel file in both languages.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Its name, without an extension.
+    pub stem: &'static str,
+    opencl: &'static str,
+    wgsl: &'static str,
+    cost: OnceLock<KernelCost>,
+}
+
+/// A file that others import.
+struct Common {
+    name: &'static str,
+    opencl: &'static str,
+    wgsl: &'static str,
+}
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $name:ident = $stem:literal;)*) => {
+        $(
+            $(#[$doc])*
+            pub static $name: Kernel = Kernel {
+                stem: $stem,
+                opencl: include_str!(concat!("../../kernels/", $stem, ".cl")),
+                wgsl: include_str!(concat!("../../kernels/", $stem, ".wgsl")),
+                cost: OnceLock::new(),
+            };
+        )*
+        /// Every kernel file.
+        pub static ALL: &[&Kernel] = &[$(&$name),*];
+    };
+}
+
+macro_rules! common {
+    ($($name:literal),* $(,)?) => {
+        static COMMON: &[Common] = &[$(Common {
+            name: $name,
+            opencl: include_str!(concat!("../../kernels/common/", $name, ".cl")),
+            wgsl: include_str!(concat!("../../kernels/common/", $name, ".wgsl")),
+        }),*];
+    };
+}
+
+kernels! {}
+
+common!["team"];
+
+impl Kernel {
+    /// What the file says that it costs.
+    ///
+    /// # Errors
+    /// If its cost block is not well-formed, or those of the two languages differ.
+    pub fn cost(&self) -> Result<&KernelCost, CostError> {
+        if let Some(cost) = self.cost.get() {
+            return Ok(cost);
+        }
+        let cost =
+            KernelCost::parse(&format!("kernels/{}.cl", self.stem), &self.text(Api::OpenCl))?;
+        Ok(self.cost.get_or_init(|| cost))
+    }
+
+    /// The file's text.
+    pub fn text(&self, api: Api) -> Cow<'static, str> {
+        let (text, extension) = match api {
+            Api::OpenCl => (self.opencl, "cl"),
+            Api::WebGpu => (self.wgsl, "wgsl"),
+        };
+        newest(&format!("{}.{extension}", self.stem), text)
+    }
+
+    /// What a backend compiles: see the module's documentation.
+    pub fn source(&self, limits: &Limits, threads: u32, defines: &[(&'static str, u32)]) -> String {
+        let team = |teams| u32::from(limits.teams == teams);
+        let own = [
+            ("THREADS", threads),
+            ("TEAMS", threads / 32),
+            ("TEAM_PTX", team(Teams::Ptx)),
+            ("TEAM_SUBGROUP", team(Teams::Subgroup)),
+            ("TEAM_LOCAL", team(Teams::Local)),
+        ];
+        let mut source = String::new();
+        for (name, value) in own.iter().chain(defines) {
+            source += &match limits.api {
+                Api::OpenCl => format!("#define {name} {value}u\n"),
+                Api::WebGpu => format!("const {name}: u32 = {value}u;\n"),
+            };
+        }
+        let is_set = |name: &str| own.iter().chain(defines).any(|(n, v)| *n == name && *v != 0);
+        resolve(&self.text(limits.api), limits.api, &is_set, &mut Vec::new(), &mut source);
+        source
+    }
+}
+
+/// Appends `text` with its imports in place, each once, and without the lines that constants leave out.
+fn resolve(
+    text: &str,
+    api: Api,
+    is_set: &dyn Fn(&str) -> bool,
+    imported: &mut Vec<&'static str>,
+    source: &mut String,
+) {
+    let mut kept = Vec::new();
+    for line in text.lines() {
+        if let Some(constant) = line.strip_prefix("// @pz_if ") {
+            kept.push(is_set(constant.trim()));
+        } else if line == "// @pz_else" {
+            if let Some(innermost) = kept.last_mut() {
+                *innermost = !*innermost;
+            }
+        } else if line == "// @pz_end" {
+            kept.pop();
+        } else if kept.contains(&false) {
+        } else if let Some(name) = line.strip_prefix("// @pz_import ") {
+            let common = COMMON.iter().find(|common| common.name == name.trim());
+            let common = common.unwrap_or_else(|| panic!("no kernels/common/{name}"));
+            if imported.contains(&common.name) {
+                continue;
+            }
+            imported.push(common.name);
+            let (text, extension) = match api {
+                Api::OpenCl => (common.opencl, "cl"),
+                Api::WebGpu => (common.wgsl, "wgsl"),
+            };
+            let text = newest(&format!("common/{}.{extension}", common.name), text);
+            resolve(&text, api, is_set, imported, source);
+        } else {
+            *source += line;
+            source.push('\n');
+        }
+    }
+}
+
+/// In tests, the file as it is at present in the folder that `PZ_KERNELS` names, so that kernels can be worked on
+/// without compiling the library; otherwise the text that was compiled in.
+fn newest(file: &str, compiled: &'static str) -> Cow<'static, str> {
+    #[cfg(test)]
+    if let Some(folder) = std::env::var_os("PZ_KERNELS") {
+        let path = std::path::Path::new(&folder).join(file);
+        return std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}")).into();
+    }
+    let _ = file;
+    compiled.into()
+}

@@ -1,0 +1,16 @@
+//! Codecs on GPUs: kernels that state what they cost, plans made of them, and the devices that run plans.
+//!
+//! | module | |
+//! |---|---|
+//! | [`cost`] | what a kernel file says of itself, parsed: bytes of device memory for a block of N bytes, threads, passes |
+//! | [`kernel`] | the kernel files, in both languages, as a registry |
+//! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
+//! | [`device`] | the seam: what a device is, allocates, runs |
+//!
+//! Nothing here knows of files. A plan knows nothing of a backend, and a backend contains no algorithm: a third backend
+//! is one more implementation of [`device::Device`], one more set of kernel sources, and nothing else.
+
+pub mod cost;
+pub mod device;
+pub mod kernel;
+pub mod plan;
