@@ -5,6 +5,8 @@
 //! | [`cost`] | what a kernel file says of itself, parsed: bytes of device memory for a block of N bytes, threads, passes |
 //! | [`kernel`] | the kernel files, in both languages, as a registry |
 //! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
+//! | [`job`] | what kernels are told of each block, and tell of it |
+//! | [`run`] | runs a plan on a device |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //!
 //! Nothing here knows of files. A plan knows nothing of a backend, and a backend contains no algorithm: a third backend
@@ -12,5 +14,7 @@
 
 pub mod cost;
 pub mod device;
+pub mod job;
 pub mod kernel;
 pub mod plan;
+pub mod run;

@@ -1,0 +1,74 @@
+//! Runs plans: allocates what a plan names, and gives its steps to a queue.
+
+use super::device::{BufferId, Device, DeviceError, Dispatch, Queue};
+use super::plan::{Buffer, Plan, Step};
+
+/// The buffers of a plan on a device, given back when dropped. A plan may run many times on them.
+pub struct Memory<'d> {
+    device: &'d dyn Device,
+    names: Vec<&'static str>,
+    buffers: Vec<BufferId>,
+}
+
+impl<'d> Memory<'d> {
+    /// Allocates what `plan` needs, or nothing.
+    ///
+    /// # Errors
+    /// Those of [`Device::allocate`].
+    pub fn allocate(device: &'d dyn Device, plan: &Plan) -> Result<Self, DeviceError> {
+        let mut memory = Self { device, names: Vec::new(), buffers: Vec::new() };
+        for buffer in &plan.buffers {
+            memory.buffers.push(device.allocate(buffer.bytes)?);
+            memory.names.push(buffer.name);
+        }
+        Ok(memory)
+    }
+
+    /// The buffer of that name.
+    ///
+    /// # Panics
+    /// If the plan has none.
+    pub fn named(&self, name: &str) -> BufferId {
+        let at = self.names.iter().position(|other| *other == name);
+        self.buffers[at.unwrap_or_else(|| panic!("the plan has no buffer '{name}'"))]
+    }
+
+    fn get(&self, buffer: Buffer) -> BufferId {
+        self.buffers[buffer.0]
+    }
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        for &buffer in &self.buffers {
+            self.device.free(buffer);
+        }
+    }
+}
+
+/// Gives the steps of `plan` to `queue`, without waiting for them.
+///
+/// # Errors
+/// Those of [`Queue::dispatch`] and [`Queue::clear`].
+pub fn submit(plan: &Plan, memory: &Memory<'_>, queue: &mut dyn Queue) -> Result<(), DeviceError> {
+    for step in &plan.steps {
+        match step {
+            Step::Clear(buffer) => {
+                queue.clear(memory.get(*buffer), 0, plan.buffers[buffer.0].bytes)?;
+            }
+            Step::Run(run) => {
+                let buffers: Vec<_> = run.buffers.iter().map(|b| memory.get(*b)).collect();
+                queue.dispatch(&Dispatch {
+                    kernel: run.kernel,
+                    entry: run.entry,
+                    defines: &run.defines,
+                    buffers: &buffers,
+                    args: &run.args,
+                    groups: run.groups,
+                    threads: run.threads,
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
