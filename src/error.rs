@@ -108,6 +108,11 @@ pub enum Error {
         /// The pipeline that it was given for.
         pipeline: Pipeline,
     },
+    /// A window that is not a power of two between 64 KiB and 16 MiB.
+    InvalidWindow {
+        /// The size given, in bytes.
+        size: u64,
+    },
     /// The input's length is not the one that was declared with
     /// [`Options::content_size`](crate::Options::content_size): the source changed while it was read.
     Changed {
@@ -166,6 +171,7 @@ impl Error {
             | Self::InvalidLevel { .. }
             | Self::InvalidPipeline { .. }
             | Self::InvalidBlockSize { .. }
+            | Self::InvalidWindow { .. }
             | Self::Changed { .. }
             | Self::InvalidRange { .. } => ErrorClass::Environment,
         }
@@ -206,6 +212,9 @@ impl fmt::Display for Error {
             Self::InvalidLevel { level } => write!(f, "level {level} is not between 1 and 9"),
             Self::InvalidPipeline { name } => {
                 write!(f, "no pipeline is called {name:?} (there are lzh, lzf, bwt, fse and store)")
+            }
+            Self::InvalidWindow { size } => {
+                write!(f, "window {size} is not a power of two between 65536 and 16777216")
             }
             Self::InvalidBlockSize { size, pipeline } => {
                 let range = pipeline.block_sizes();
@@ -261,6 +270,7 @@ impl From<Error> for io::Error {
             Error::InvalidLevel { .. }
             | Error::InvalidPipeline { .. }
             | Error::InvalidBlockSize { .. }
+            | Error::InvalidWindow { .. }
             | Error::InvalidRange { .. } => io::ErrorKind::InvalidInput,
             Error::Internal { .. } => io::ErrorKind::Other,
         };

@@ -49,6 +49,25 @@ fn every_entry_point_restores_every_length() {
 }
 
 #[test]
+fn every_window_restores() {
+    let contents = sample(300_000, 2);
+    for level in [1, 3, 7] {
+        for log in 14..26 {
+            let options = Options::new().level(Level::new(level).unwrap()).window(1 << log);
+            if (16..=24).contains(&log) {
+                let small = pz::compress(&contents, &options).unwrap();
+                assert!(pz::decompress(&small, &decode_options()).unwrap() == contents);
+            } else {
+                let refused = pz::compress(&contents, &options);
+                assert!(matches!(refused, Err(Error::InvalidWindow { .. })));
+            }
+        }
+        let odd = Options::new().window(3 << 20);
+        assert!(matches!(pz::compress(b"", &odd), Err(Error::InvalidWindow { .. })));
+    }
+}
+
+#[test]
 fn every_block_size_restores() {
     let contents = sample(300_000, 2);
     for pipeline in Pipeline::ALL {

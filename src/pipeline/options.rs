@@ -1,6 +1,8 @@
 //! What a caller may choose.
 
 use super::Level;
+use super::level::Recipe;
+use crate::codec::lz77::{MAX_BLOCK, MIN_CHUNK_LOG};
 use crate::error::Error;
 use crate::format::Pipeline;
 
@@ -24,6 +26,7 @@ pub struct Options {
     pub(crate) level: Level,
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) block_size: Option<u64>,
+    pub(crate) window: Option<u64>,
     pub(crate) threads: usize,
     pub(crate) memory: u64,
     pub(crate) content_size: Option<u64>,
@@ -36,6 +39,7 @@ impl Options {
             level: Level::DEFAULT,
             pipeline: None,
             block_size: None,
+            window: None,
             threads: 0,
             memory: DEFAULT_ENCODE_MEMORY,
             content_size: None,
@@ -58,6 +62,15 @@ impl Options {
     /// [`Pipeline::block_sizes`], which is checked when compression begins.
     pub fn block_size(mut self, bytes: u64) -> Self {
         self.block_size = Some(bytes);
+        self
+    }
+
+    /// Replaces how far back the level's matches may reach. In bytes: a power of two from 64 KiB to 16 MiB, which is
+    /// checked when compression begins; no more than the block size is of use. Windows are decoded in parallel with
+    /// each other, also inside a block: with smaller ones a GPU decodes faster, and the output is larger. The pipelines
+    /// `bwt`, `fse` and `store` have none.
+    pub fn window(mut self, bytes: u64) -> Self {
+        self.window = Some(bytes);
         self
     }
 
@@ -99,6 +112,17 @@ impl Options {
             Some(size) if size.is_power_of_two() && permitted.contains(&size) => Ok(size),
             Some(size) => Err(Error::InvalidBlockSize { size, pipeline }),
         }
+    }
+
+    /// What these options do to each block.
+    pub(crate) fn recipe(&self) -> Result<Recipe, Error> {
+        let recipe = self.level.recipe(self.chosen_pipeline());
+        let (Recipe::Lz77(params), Some(size)) = (recipe, self.window) else { return Ok(recipe) };
+        let logs = MIN_CHUNK_LOG.into()..=MAX_BLOCK.ilog2();
+        if !size.is_power_of_two() || !logs.contains(&size.ilog2()) {
+            return Err(Error::InvalidWindow { size });
+        }
+        Ok(Recipe::Lz77(params.with_window(size.ilog2() as u8)))
     }
 }
 

@@ -50,7 +50,7 @@ impl<W: Write> Encoder<W> {
     /// Prepares to write to `writer`; nothing is written yet.
     ///
     /// # Errors
-    /// [`Error::InvalidBlockSize`], or [`Error::LimitMemory`] if one block at a time takes more than the options
+    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes more than the options
     /// permit.
     pub fn new(writer: W, options: &Options) -> Result<Self, Error> {
         let plan = Plan::new(options)?;
@@ -256,7 +256,7 @@ impl Plan {
             // What fits in one block says its length anyway.
             content_size: options.content_size.filter(|&size| size > block_size),
         };
-        let recipe = options.level.recipe(pipeline);
+        let recipe = options.recipe()?;
         let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
         let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
         let mut share = cost.share(options.threads, options.memory)?;

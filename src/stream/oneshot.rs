@@ -17,7 +17,7 @@ use crate::pipeline::{DecodeOptions, Options};
 /// Compresses `input`.
 ///
 /// # Errors
-/// [`Error::InvalidBlockSize`]; [`Error::LimitMemory`] if one block at a time takes more than the options permit;
+/// [`Error::InvalidBlockSize`]; [`Error::InvalidWindow`]; [`Error::LimitMemory`] if one block at a time takes more than the options permit;
 /// [`Error::Changed`] if the options declare another length than that of `input`.
 ///
 /// ```

@@ -292,6 +292,9 @@ pub struct Encoding {
     /// Block size instead of the level's, a power of two from 64K to 16M (bwt: 64M)
     #[arg(short, long, value_name = "SIZE")]
     pub block_size: Option<Size>,
+    /// How far back matches reach instead of the level's, a power of two from 64K to 16M: less is faster on a GPU
+    #[arg(short, long, value_name = "SIZE")]
+    pub window: Option<Size>,
 }
 
 /// On what to run.

@@ -102,6 +102,9 @@ pub fn encode_with(
     if let Some(Size(bytes)) = encoding.block_size {
         options = options.block_size(bytes);
     }
+    if let Some(Size(bytes)) = encoding.window {
+        options = options.window(bytes);
+    }
     if let Some(Size(bytes)) = memory {
         options = options.memory(bytes);
     }

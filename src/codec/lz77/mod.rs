@@ -68,4 +68,16 @@ pub struct Params {
 
 impl Params {
     const MAX_GROUP_LOG: u8 = 4;
+
+    /// The same with windows of 2^`window_log` bytes. Chunks are at most as long; shorter ones share tables, so that
+    /// these take no more room.
+    pub(crate) fn with_window(self, window_log: u8) -> Self {
+        let chunk_log = self.chunk_log.min(window_log);
+        Self {
+            chunk_log,
+            window_log,
+            group_log: self.group_log + (self.chunk_log - chunk_log),
+            ..self
+        }
+    }
 }
