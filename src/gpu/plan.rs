@@ -5,6 +5,8 @@
 //! state the same formula for it. So what a plan takes is known from the kernels alone, before there is a plan:
 //! [`Shape::memory`].
 
+use std::fmt;
+
 use super::cost::{CostError, KernelCost};
 use super::kernel::Kernel;
 
@@ -48,6 +50,32 @@ impl Shape {
             }
         }
         Ok(total)
+    }
+}
+
+/// Why there is no plan for what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlanError {
+    /// A kernel's cost is wrong, or what it predicts cannot be counted.
+    Cost(CostError),
+    /// The device cannot run it; says what it lacks. The CPU can.
+    Declined(String),
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cost(error) => error.fmt(f),
+            Self::Declined(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl From<CostError> for PlanError {
+    fn from(error: CostError) -> Self {
+        Self::Cost(error)
     }
 }
 
