@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use super::kernel::Kernel;
 
+/// How long a queue waits unless it is told otherwise: longer than any batch takes on a device that works.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
 /// The interface that a device is driven through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {

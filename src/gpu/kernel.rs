@@ -63,6 +63,15 @@ kernels! {}
 
 common!["team"];
 
+/// Every function of teams, for the tests of backends.
+#[cfg(test)]
+pub(crate) static TEST_TEAM: Kernel = Kernel {
+    stem: "test/team",
+    opencl: include_str!("../../kernels/test/team.cl"),
+    wgsl: include_str!("../../kernels/test/team.wgsl"),
+    cost: OnceLock::new(),
+};
+
 impl Kernel {
     /// What the file says that it costs.
     ///

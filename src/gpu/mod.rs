@@ -8,6 +8,7 @@
 //! | [`job`] | what kernels are told of each block, and tell of it |
 //! | [`run`] | runs a plan on a device |
 //! | [`device`] | the seam: what a device is, allocates, runs |
+//! | `opencl` | devices through OpenCL |
 //!
 //! Nothing here knows of files. A plan knows nothing of a backend, and a backend contains no algorithm: a third backend
 //! is one more implementation of [`device::Device`], one more set of kernel sources, and nothing else.
@@ -16,5 +17,11 @@ pub mod cost;
 pub mod device;
 pub mod job;
 pub mod kernel;
+#[cfg(feature = "opencl")]
+pub mod opencl;
 pub mod plan;
 pub mod run;
+#[cfg(test)]
+mod team_tests;
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,0 +1,64 @@
+// Every function of teams once, for tests.
+//
+// @pz_cost {
+//   threads_per_element: 0.25
+//   passes: 1
+//   buffers: values=N, results=N*16
+//   local_mem: 256
+//   note: 4 bytes of a block are one lane's value; each lane gives 16 results
+// }
+// @pz_import team
+
+struct Args {
+    teams: u32,
+}
+
+@group(0) @binding(0) var<storage, read> values: array<u32>;
+@group(0) @binding(1) var<storage, read_write> results: array<u32>;
+var<immediate> args: Args;
+
+@compute @workgroup_size(THREADS)
+fn team_functions(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let group = wg.y * wgs.x + wg.x;
+    // Workgroups are full: the number of teams is a multiple of TEAMS.
+    if group * TEAMS >= args.teams {
+        return;
+    }
+    let index = group * TEAMS + team_index;
+    let at = index * 32u + lane;
+    let v = values[at];
+    let r = at * 16u;
+    let odd = team_ballot((v & 1u) != 0u);
+    let sum = team_sum(v);
+    results[r] = odd;
+    results[r + 1u] = select(0u, 1u, team_any(v % 41u == 7u));
+    results[r + 2u] = team_shuffle(v, v >> 8u & 31u);
+    results[r + 3u] = team_shuffle_up(v, 1u);
+    results[r + 4u] = team_shuffle_up(v, 16u);
+    results[r + 5u] = team_scan(v);
+    results[r + 6u] = sum;
+    results[r + 7u] = team_max(v);
+    results[r + 8u] = team_match(v & 7u, 3u);
+    results[r + 9u] = team_broadcast(v, sum & 31u);
+    results[r + 10u] = team_uniform(odd);
+    results[r + 11u] = team_before();
+    // What a lane has written is there for the others after a sync.
+    results[r + 12u] = v ^ 0x5a5a5a5au;
+    team_sync();
+    let neighbour = (lane + 1u) & 31u;
+    results[r + 13u] = results[(index * 32u + neighbour) * 16u + 12u];
+    results[r + 14u] = lane;
+    // A loop as long as the data says.
+    var turns = 0u;
+    var rest = team_uniform(sum & 63u);
+    while team_any(rest > lane) {
+        turns += 1u;
+        rest -= min(rest, 5u);
+    }
+    results[r + 15u] = turns;
+}

@@ -1,0 +1,258 @@
+//! A device that has been opened: its context, its buffers, and what could not be given back yet.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use opencl3::command_queue::{
+    CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, flush,
+    release_command_queue,
+};
+use opencl3::context::context::{create_context, release_context, retain_context};
+use opencl3::memory::{
+    CL_MEM_READ_WRITE, CL_MEM_SIZE, create_buffer, get_mem_object_info, release_mem_object,
+    retain_mem_object,
+};
+
+use super::super::device::{BufferId, Device, DeviceError, Limits, Queue};
+use super::handle::{Handle, has_ended, wait};
+use super::program::Programs;
+use super::queue::{ClQueue, Work};
+use super::{Found, failure, failure_for};
+
+/// How long the making of a buffer may take.
+const ALLOCATION: Duration = Duration::from_secs(20);
+
+/// A device that can be used.
+#[derive(Debug)]
+pub struct OpenClDevice {
+    shared: Arc<Shared>,
+}
+
+/// What a device and its queues have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub limits: Limits,
+    pub device: opencl3::device::Device,
+    pub programs: Programs,
+    /// A queue that no kernel is ever given to, so that nothing in it waits for one.
+    pub housekeeping: Arc<Handle>,
+    buffers: RwLock<HashMap<BufferId, Memory>>,
+    next: AtomicU64,
+    given_up: Mutex<GivenUp>,
+    // The last field, because the objects above belong to it.
+    pub context: Handle,
+}
+
+/// A buffer.
+#[derive(Debug, Clone)]
+pub(super) struct Memory {
+    pub handle: Arc<Handle>,
+    pub bytes: u64,
+}
+
+/// Work that may still be going on though nobody waits for it, and buffers that it may use. Releasing those could wait
+/// for it without end, so they are kept until it has ended.
+#[derive(Debug, Default)]
+struct GivenUp {
+    work: Vec<Work>,
+    buffers: Vec<Memory>,
+}
+
+impl OpenClDevice {
+    pub(super) fn open(found: &Found) -> Result<Self, DeviceError> {
+        let device = found.device;
+        let context = create_context(&[device.id()], std::ptr::null(), None, std::ptr::null_mut())
+            .map_err(|code| failure("clCreateContext", code))?;
+        // SAFETY: it has just been made.
+        let context = unsafe { Handle::owning(context, release_context) };
+        Self::in_context(context, device, found.limits.clone())
+    }
+
+    /// A device within a caller's own context, so that buffers of the caller's can be worked on where they are.
+    ///
+    /// # Errors
+    /// If the device cannot be used, or is not one of the context.
+    ///
+    /// # Safety
+    /// `context` is a valid `cl_context`, and `device` a valid `cl_device_id` of it. They need not outlive this call:
+    /// the device keeps a reference.
+    pub unsafe fn from_context(
+        context: *mut std::ffi::c_void,
+        device: *mut std::ffi::c_void,
+    ) -> Result<Self, DeviceError> {
+        // SAFETY: the caller says that it is valid.
+        unsafe { retain_context(context) }.map_err(|code| failure("clRetainContext", code))?;
+        // SAFETY: that reference is ours.
+        let context = unsafe { Handle::owning(context, release_context) };
+        let found = Found::of(opencl3::device::Device::new(device))?;
+        Self::in_context(context, found.device, found.limits)
+    }
+
+    fn in_context(
+        context: Handle,
+        device: opencl3::device::Device,
+        limits: Limits,
+    ) -> Result<Self, DeviceError> {
+        let housekeeping = Arc::new(new_queue(&context, &device)?);
+        let shared = Shared {
+            limits,
+            device,
+            programs: Programs::default(),
+            housekeeping,
+            buffers: RwLock::default(),
+            next: AtomicU64::new(1),
+            given_up: Mutex::default(),
+            context,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// A buffer of the caller's as one of this device's. [`Device::free`] ends that, and leaves the buffer to the caller.
+    ///
+    /// # Errors
+    /// If it is not a buffer.
+    ///
+    /// # Safety
+    /// `memory` is a valid `cl_mem` buffer of this device's context.
+    pub unsafe fn import(&self, memory: *mut std::ffi::c_void) -> Result<BufferId, DeviceError> {
+        // A reference of our own: the caller's may be given back while work goes on.
+        // SAFETY: the caller says that it is valid.
+        unsafe { retain_mem_object(memory) }.map_err(|code| failure("clRetainMemObject", code))?;
+        // SAFETY: that reference is ours.
+        let handle = unsafe { Handle::owning(memory, release_mem_object) };
+        let bytes = get_mem_object_info(memory, CL_MEM_SIZE)
+            .map_err(|code| failure("clGetMemObjectInfo", code))?
+            .to_size() as u64;
+        Ok(self.shared.enter(Memory { handle: Arc::new(handle), bytes }))
+    }
+}
+
+/// An in-order queue whose commands can be timed.
+pub(super) fn new_queue(
+    context: &Handle,
+    device: &opencl3::device::Device,
+) -> Result<Handle, DeviceError> {
+    // OpenCL 2.0 has another call for this, which devices of 1.2 lack; this one is in all.
+    // SAFETY: context and device are valid.
+    let queue =
+        unsafe { create_command_queue(context.raw(), device.id(), CL_QUEUE_PROFILING_ENABLE) };
+    let queue = queue.map_err(|code| failure("clCreateCommandQueue", code))?;
+    // SAFETY: it has just been made.
+    Ok(unsafe { Handle::owning(queue, release_command_queue) })
+}
+
+impl Shared {
+    fn enter(&self, memory: Memory) -> BufferId {
+        let id = BufferId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.buffers.write().unwrap_or_else(PoisonError::into_inner).insert(id, memory);
+        id
+    }
+
+    /// The buffer, if it holds `bytes` bytes from `offset` on.
+    pub fn memory(&self, id: BufferId, offset: u64, bytes: u64) -> Result<Memory, DeviceError> {
+        let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(memory) = buffers.get(&id) else {
+            return Err(DeviceError::Failed(format!("there is no buffer {}", id.0)));
+        };
+        match offset.checked_add(bytes) {
+            Some(end) if end <= memory.bytes => Ok(memory.clone()),
+            _ => Err(DeviceError::Failed(format!(
+                "{bytes} bytes from byte {offset} on are not within a buffer of {} bytes",
+                memory.bytes,
+            ))),
+        }
+    }
+
+    /// Keeps work that has not ended, and from now on all buffers that are given back, until it has.
+    pub fn give_up(&self, work: Work) {
+        self.given_up().work.push(work);
+    }
+
+    fn given_up(&self) -> MutexGuard<'_, GivenUp> {
+        let mut given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        if !given_up.work.is_empty() && given_up.work.iter().all(Work::has_ended) {
+            *given_up = GivenUp::default();
+        }
+        given_up
+    }
+
+    /// Makes the driver reserve the buffer's memory, which some do only when it is first used.
+    fn touch(&self, memory: &Memory) -> Result<(), DeviceError> {
+        let failure = |call: &'static str| move |code| failure_for(call, code, memory.bytes);
+        let zero = 0u32;
+        let queue = self.housekeeping.raw();
+        // SAFETY: queue and buffer are valid and of one context; the pattern is copied before the call returns, and
+        // the 4 bytes are within the buffer.
+        let event = unsafe {
+            let pattern = (&raw const zero).cast();
+            enqueue_fill_buffer(queue, memory.handle.raw(), pattern, 4, 0, 4, 0, std::ptr::null())
+        };
+        // SAFETY: it has just been made.
+        let event = unsafe { Handle::event(event.map_err(failure("clEnqueueFillBuffer"))?) };
+        flush(queue).map_err(failure("clFlush"))?;
+        let ended = wait(&event, Instant::now() + ALLOCATION);
+        if ended == Err(DeviceError::TimedOut) {
+            let queue = Arc::clone(&self.housekeeping);
+            self.give_up(Work::unfinished(queue, event));
+            self.given_up().buffers.push(memory.clone());
+        }
+        ended
+    }
+}
+
+impl Device for OpenClDevice {
+    fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        let error = |code| failure_for("clCreateBuffer", code, bytes);
+        if bytes == 0 || !bytes.is_multiple_of(4) {
+            return Err(DeviceError::Failed(format!("a buffer of {bytes} bytes")));
+        }
+        let Some(size) =
+            usize::try_from(bytes).ok().filter(|_| bytes <= self.shared.limits.max_buffer)
+        else {
+            return Err(DeviceError::OutOfMemory { bytes });
+        };
+        let context = self.shared.context.raw();
+        // SAFETY: the context is valid, and there is no host pointer.
+        let memory =
+            unsafe { create_buffer(context, CL_MEM_READ_WRITE, size, std::ptr::null_mut()) };
+        // SAFETY: it has just been made.
+        let handle = unsafe { Handle::owning(memory.map_err(error)?, release_mem_object) };
+        let memory = Memory { handle: Arc::new(handle), bytes };
+        self.shared.touch(&memory)?;
+        Ok(self.shared.enter(memory))
+    }
+
+    fn free(&self, buffer: BufferId) {
+        let mut buffers = self.shared.buffers.write().unwrap_or_else(PoisonError::into_inner);
+        let memory = buffers.remove(&buffer);
+        drop(buffers);
+        let mut given_up = self.shared.given_up();
+        if !given_up.work.is_empty() {
+            given_up.buffers.extend(memory);
+        }
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        Ok(Box::new(ClQueue::new(Arc::clone(&self.shared))?))
+    }
+}
+
+impl Drop for OpenClDevice {
+    fn drop(&mut self) {
+        if !self.shared.given_up().work.is_empty() {
+            // To release a context may wait for the work in it. What is stuck is left behind.
+            std::mem::forget(Arc::clone(&self.shared));
+        }
+    }
+}
+
+/// Whether a command has ended, in any way.
+pub(super) fn is_over(event: &Handle) -> bool {
+    has_ended(event).unwrap_or(true)
+}

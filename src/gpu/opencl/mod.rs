@@ -1,0 +1,184 @@
+//! Devices through OpenCL 1.2 or later, whose library is loaded at run time.
+//!
+//! | module | |
+//! |---|---|
+//! | `handle` | references to OpenCL's objects; waiting for its events, with a deadline |
+//! | `device` | an open device: context, buffers |
+//! | `program` | compiled kernels |
+//! | `queue` | an in-order queue |
+//! | `staging` | pinned host memory, through which all copies go |
+//!
+//! All calls to OpenCL are in here.
+
+mod device;
+mod handle;
+mod program;
+mod queue;
+mod staging;
+
+use opencl3::device::{
+    CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, CL_DEVICE_TYPE_ALL,
+    CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, get_device_data,
+};
+use opencl3::error_codes::{
+    CL_DEVICE_NOT_AVAILABLE, CL_INVALID_BUFFER_SIZE, CL_MEM_OBJECT_ALLOCATION_FAILURE,
+    CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES, CL_PLATFORM_NOT_FOUND_KHR, ClError,
+    DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED, error_text,
+};
+use opencl3::platform::{Platform, get_platforms};
+
+use super::device::{Api, DeviceError, Kind, Limits, MemorySource, Teams};
+
+pub use device::OpenClDevice;
+
+/// What to install where there is no device.
+pub const REMEDY: &str = "install the driver of your GPU's maker with its OpenCL part \
+    (and, where it does not bring the loader libOpenCL.so.1, the package ocl-icd-libopencl1 or ocl-icd)";
+
+/// NVIDIA's devices from this compute capability on have the instructions that teams use.
+const PTX_TEAMS_FROM: u32 = 8;
+
+/// NVIDIA's code for an access of a kernel's outside of its buffers, after which the context is of no use.
+const NVIDIA_ILLEGAL_ACCESS: i32 = -9999;
+
+/// A device that could be opened.
+#[derive(Debug, Clone)]
+pub struct Found {
+    device: opencl3::device::Device,
+    limits: Limits,
+}
+
+/// The devices that there are, of all drivers, in the loader's order.
+///
+/// # Errors
+/// [`DeviceError::Absent`] if there is no library, no driver or no device.
+pub fn devices() -> Result<Vec<Found>, DeviceError> {
+    let absent = |why: &str| Err(DeviceError::Absent(format!("{why}; {REMEDY}")));
+    let platforms = match get_platforms() {
+        Ok(platforms) => platforms,
+        Err(ClError(DLOPEN_RUNTIME_LOAD_FAILED)) => {
+            return absent("OpenCL's library (libOpenCL.so.1) is not there");
+        }
+        Err(ClError(DLOPEN_FUNCTION_NOT_AVAILABLE)) => {
+            return absent("OpenCL's library is not a complete one");
+        }
+        Err(ClError(CL_PLATFORM_NOT_FOUND_KHR)) => return absent("OpenCL has no driver"),
+        Err(ClError(code)) => return absent(&failure("clGetPlatformIDs", code).to_string()),
+    };
+    if platforms.is_empty() {
+        return absent("OpenCL has no driver");
+    }
+    // A driver that fails, or a device that cannot say what it is, is passed over: others may work.
+    let found: Vec<_> = platforms
+        .iter()
+        .filter_map(|platform| platform.get_devices(CL_DEVICE_TYPE_ALL).ok())
+        .flatten()
+        .filter_map(|device| Found::of(opencl3::device::Device::new(device)).ok())
+        .collect();
+    if found.is_empty() {
+        return absent("OpenCL's drivers have no device that is available");
+    }
+    Ok(found)
+}
+
+impl Found {
+    /// What it is and allows.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Opens it. This takes time, and on some devices memory.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub fn open(&self) -> Result<OpenClDevice, DeviceError> {
+        OpenClDevice::open(self)
+    }
+
+    fn of(device: opencl3::device::Device) -> Result<Self, DeviceError> {
+        let limits = limits(&device).map_err(|ClError(code)| failure("clGetDeviceInfo", code))?;
+        match limits {
+            Some(limits) => Ok(Self { device, limits }),
+            None => Err(DeviceError::Absent("the device is not available at present".into())),
+        }
+    }
+}
+
+/// What a device says of itself; nothing if it is not to be used.
+fn limits(device: &opencl3::device::Device) -> opencl3::Result<Option<Limits>> {
+    // Kernels and hosts read each other's words as they are.
+    if !(device.available()? && device.compiler_available()? && device.endian_little()?) {
+        return Ok(None);
+    }
+    let platform = Platform::new(device.platform()?);
+    let is_nvidia = platform.vendor()?.contains("NVIDIA");
+    let of_type = device.dev_type()?;
+    let kind = if of_type & CL_DEVICE_TYPE_CPU != 0 {
+        Kind::Software
+    } else if of_type & CL_DEVICE_TYPE_GPU == 0 {
+        Kind::Other
+    } else if device.host_unified_memory()? {
+        Kind::Integrated
+    } else {
+        Kind::Discrete
+    };
+    let has_team_instructions = || {
+        let major = get_device_data(device.id(), CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV).ok();
+        let major = major.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?)));
+        major.is_some_and(|major| major >= PTX_TEAMS_FROM)
+    };
+    let teams = if is_nvidia && has_team_instructions() { Teams::Ptx } else { Teams::Local };
+    let (memory, memory_source) = match free_memory(device) {
+        Some(free) => (free, MemorySource::Free),
+        None => (device.global_mem_size()?, MemorySource::Total),
+    };
+    let (platform, driver) = (platform.name()?, device.driver_version()?);
+    Ok(Some(Limits {
+        api: Api::OpenCl,
+        name: tidy(&device.name()?),
+        driver: tidy(&format!("{platform} {driver}")),
+        kind,
+        memory,
+        memory_source,
+        max_buffer: device.max_mem_alloc_size()?,
+        local_memory: u32::try_from(device.local_mem_size()?).unwrap_or(u32::MAX),
+        max_workgroup: u32::try_from(device.max_work_group_size()?).unwrap_or(u32::MAX),
+        teams,
+        compute_units: device.max_compute_units()?,
+        timing: true,
+    }))
+}
+
+/// What AMD's driver says is free: kilobytes, in all and in the largest piece.
+fn free_memory(device: &opencl3::device::Device) -> Option<u64> {
+    let extensions = device.extensions().ok()?;
+    extensions.split(' ').find(|name| *name == "cl_amd_device_attribute_query")?;
+    let data = get_device_data(device.id(), CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).ok()?;
+    let (kilobytes, _) = data.split_first_chunk::<{ size_of::<usize>() }>()?;
+    (usize::from_ne_bytes(*kilobytes) as u64).checked_mul(1024).filter(|free| *free > 0)
+}
+
+/// One line with single spaces.
+fn tidy(text: &str) -> String {
+    let text = text.replace('\0', " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What the failure of a call means.
+fn failure(call: &str, code: i32) -> DeviceError {
+    match code {
+        CL_DEVICE_NOT_AVAILABLE | NVIDIA_ILLEGAL_ACCESS => DeviceError::Lost,
+        _ => DeviceError::Failed(format!("{call}: {} ({code})", error_text(code))),
+    }
+}
+
+/// What the failure of a call means that may have to reserve `bytes` bytes.
+fn failure_for(call: &str, code: i32, bytes: u64) -> DeviceError {
+    match code {
+        CL_MEM_OBJECT_ALLOCATION_FAILURE
+        | CL_OUT_OF_RESOURCES
+        | CL_OUT_OF_HOST_MEMORY
+        | CL_INVALID_BUFFER_SIZE => DeviceError::OutOfMemory { bytes },
+        _ => failure(call, code),
+    }
+}

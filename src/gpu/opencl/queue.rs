@@ -1,0 +1,362 @@
+//! An in-order queue.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use opencl3::command_queue::{
+    enqueue_fill_buffer, enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_write_buffer, flush,
+};
+use opencl3::event::{
+    CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, get_event_profiling_info,
+};
+use opencl3::kernel::set_kernel_arg;
+
+use super::super::device::{BufferId, DEADLINE, DeviceError, Dispatch, Queue};
+use super::device::{Memory, Shared, is_over, new_queue};
+use super::handle::{Handle, Raw, has_ended, wait};
+use super::program::Key;
+use super::staging::{PIECE, PIECES, Piece, Uploads};
+use super::{failure, failure_for};
+
+/// A queue of a device.
+#[derive(Debug)]
+pub(super) struct ClQueue {
+    shared: Arc<Shared>,
+    /// Nothing once it has been given up.
+    work: Option<Work>,
+    deadline: Duration,
+    timing: bool,
+}
+
+/// What is under way, and what it uses.
+#[derive(Debug)]
+pub(super) struct Work {
+    /// The newest command: as the queue is in order, all have ended when it has.
+    last: Option<Handle>,
+    uploads: Uploads,
+    downloads: Vec<Piece>,
+    /// Dispatches whose times have not been asked for.
+    timed: VecDeque<Handle>,
+    kernels: HashMap<(Key, &'static str), Handle>,
+    queue: Arc<Handle>,
+}
+
+impl Work {
+    fn new(queue: Arc<Handle>) -> Self {
+        Self {
+            last: None,
+            uploads: Uploads::default(),
+            downloads: Vec::new(),
+            timed: VecDeque::new(),
+            kernels: HashMap::new(),
+            queue,
+        }
+    }
+
+    /// A command in a queue.
+    pub fn unfinished(queue: Arc<Handle>, last: Handle) -> Self {
+        Self { last: Some(last), ..Self::new(queue) }
+    }
+
+    /// Whether nothing is under way any more.
+    pub fn has_ended(&self) -> bool {
+        self.last.as_ref().is_none_or(is_over)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        flush(self.queue.raw()).map_err(|code| failure("clFlush", code))
+    }
+
+    /// Notes the newest command, which a call has just made an event for.
+    ///
+    /// # Safety
+    /// `event` is a valid event, and one reference to it is the caller's.
+    unsafe fn newest(&mut self, event: Raw) -> Result<(), DeviceError> {
+        // SAFETY: what the caller promises is what is asked for.
+        self.last = Some(unsafe { Handle::event(event) });
+        self.flush()
+    }
+
+    /// Another reference to the newest command.
+    fn last_again(&self) -> Result<Option<Handle>, DeviceError> {
+        let Some(last) = &self.last else { return Ok(None) };
+        // SAFETY: the event is valid; the reference that this makes is the handle's.
+        unsafe {
+            opencl3::event::retain_event(last.raw())
+                .map_err(|code| failure("clRetainEvent", code))?;
+            Ok(Some(Handle::event(last.raw())))
+        }
+    }
+
+    fn write(
+        &mut self,
+        shared: &Shared,
+        (memory, offset): (&Memory, u64),
+        data: &[u8],
+        until: Instant,
+    ) -> Result<(), DeviceError> {
+        let mut done = 0;
+        while done < data.len() {
+            let (piece, from) = self.uploads.place(shared, until)?;
+            let len = (data.len() - done).min(PIECE - from);
+            let staged = &mut piece.bytes()[from..from + len];
+            staged.copy_from_slice(&data[done..done + len]);
+            // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the
+            // caller has asked for it; the memory that is read stays as it is until the command has ended, because
+            // the piece waits for that before it is used again or unmapped, or is kept if it is given up.
+            let event = unsafe {
+                let at = (offset + done as u64) as usize;
+                let staged = staged.as_ptr().cast();
+                let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
+                enqueue_write_buffer(queue, buffer, 0, at, len, staged, 0, std::ptr::null())
+            };
+            let event =
+                event.map_err(|code| failure_for("clEnqueueWriteBuffer", code, memory.bytes))?;
+            // SAFETY: it has just been made.
+            unsafe { self.newest(event)? };
+            if let Some(event) = self.last_again()? {
+                self.uploads.take(len, event);
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        shared: &Shared,
+        (memory, offset): (&Memory, u64),
+        into: &mut [u8],
+        until: Instant,
+    ) -> Result<(), DeviceError> {
+        let pieces = into.len().div_ceil(PIECE);
+        while self.downloads.len() < pieces.min(PIECES) {
+            match Piece::new(shared) {
+                Ok(piece) => self.downloads.push(piece),
+                // Without memory for another piece, the ones that there are do.
+                Err(_) if !self.downloads.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        // As many copies are under way as there are pieces of memory; the oldest is taken before the next is begun.
+        let ahead = self.downloads.len();
+        let range = |i: usize| i * PIECE..((i + 1) * PIECE).min(into.len());
+        let ranges: Vec<_> = (0..pieces).map(range).collect();
+        for i in 0..pieces + ahead {
+            if let Some(range) = i.checked_sub(ahead).and_then(|i| ranges.get(i)) {
+                let piece = &mut self.downloads[i % ahead];
+                piece.wait(until)?;
+                into[range.clone()].copy_from_slice(&piece.bytes()[..range.len()]);
+            }
+            if let Some(range) = ranges.get(i) {
+                let piece = &mut self.downloads[i % ahead];
+                piece.wait(until)?;
+                // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the
+                // caller has asked for it; the memory that is written is looked at only once the command has ended,
+                // and stays mapped until then, or is kept if the command is given up.
+                let event = unsafe {
+                    let at = (offset + range.start as u64) as usize;
+                    let staged = piece.bytes().as_mut_ptr().cast();
+                    let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
+                    enqueue_read_buffer(
+                        queue,
+                        buffer,
+                        0,
+                        at,
+                        range.len(),
+                        staged,
+                        0,
+                        std::ptr::null(),
+                    )
+                };
+                let event =
+                    event.map_err(|code| failure_for("clEnqueueReadBuffer", code, memory.bytes))?;
+                // SAFETY: it has just been made.
+                unsafe { self.newest(event)? };
+                if let Some(event) = self.last_again()? {
+                    self.downloads[i % ahead].is_used_by(event);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, memory: &Memory, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        let zero = 0u32;
+        // SAFETY: queue and buffer are valid and of one context; the pattern is copied before the call returns, and
+        // the range is within the buffer, because the caller has asked for it.
+        let event = unsafe {
+            enqueue_fill_buffer(
+                self.queue.raw(),
+                memory.handle.raw(),
+                (&raw const zero).cast(),
+                4,
+                offset as usize,
+                bytes as usize,
+                0,
+                std::ptr::null(),
+            )
+        };
+        let event = event.map_err(|code| failure_for("clEnqueueFillBuffer", code, memory.bytes))?;
+        // SAFETY: it has just been made.
+        unsafe { self.newest(event) }
+    }
+
+    fn dispatch(&mut self, shared: &Shared, work: &Dispatch<'_>) -> Result<(), DeviceError> {
+        let mut memories = Vec::with_capacity(work.buffers.len());
+        for &id in work.buffers {
+            memories.push(shared.memory(id, 0, 0)?);
+        }
+        let key = (Key::of(work), work.entry);
+        if !self.kernels.contains_key(&key) {
+            self.kernels.insert(key.clone(), shared.programs.kernel(shared, work)?);
+        }
+        let kernel = self.kernels[&key].raw();
+        let mut index = 0;
+        let mut set = |bytes: usize, value: *const std::ffi::c_void| {
+            // SAFETY: the kernel is valid and nobody else's; `value` is of so many bytes, which the call copies. A
+            // number or a kind that does not fit the kernel is an error.
+            let set = unsafe { set_kernel_arg(kernel, index, bytes, value) };
+            let call = || format!("clSetKernelArg({}, {index})", work.entry);
+            set.map_err(|code| failure(&call(), code))?;
+            index += 1;
+            Ok(())
+        };
+        for memory in &memories {
+            let raw = memory.handle.raw();
+            set(size_of::<Raw>(), (&raw const raw).cast())?;
+        }
+        for arg in work.args {
+            set(size_of::<u32>(), (&raw const *arg).cast())?;
+        }
+        let global = work.groups as usize * work.threads as usize;
+        let local = work.threads as usize;
+        // SAFETY: queue, kernel and buffers are valid and of one context; there is one dimension. The kernel accesses
+        // nothing outside of its buffers: kernels are checked for that, as the compiler cannot.
+        let event = unsafe {
+            enqueue_nd_range_kernel(
+                self.queue.raw(),
+                kernel,
+                1,
+                std::ptr::null(),
+                &raw const global,
+                &raw const local,
+                0,
+                std::ptr::null(),
+            )
+        };
+        let bytes = memories.iter().map(|memory| memory.bytes).sum();
+        let call = || format!("clEnqueueNDRangeKernel({})", work.entry);
+        let event = event.map_err(|code| failure_for(&call(), code, bytes))?;
+        // SAFETY: it has just been made.
+        unsafe { self.newest(event) }
+    }
+
+    fn finish(&self, until: Instant) -> Result<(), DeviceError> {
+        self.last.as_ref().map_or(Ok(()), |last| wait(last, until))
+    }
+
+    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
+        let mut times = Vec::new();
+        while let Some(event) = self.timed.front() {
+            if !has_ended(event)? {
+                break;
+            }
+            let time = |what| {
+                let time = get_event_profiling_info(event.raw(), what);
+                time.map_err(|code| failure("clGetEventProfilingInfo", code))
+            };
+            let start = time(CL_PROFILING_COMMAND_START)?.to_ulong();
+            let end = time(CL_PROFILING_COMMAND_END)?.to_ulong();
+            times.push(Duration::from_nanos(end.saturating_sub(start)));
+            self.timed.pop_front();
+        }
+        Ok(times)
+    }
+}
+
+impl ClQueue {
+    pub fn new(shared: Arc<Shared>) -> Result<Self, DeviceError> {
+        let queue = Arc::new(new_queue(&shared.context, &shared.device)?);
+        Ok(Self { shared, work: Some(Work::new(queue)), deadline: DEADLINE, timing: false })
+    }
+
+    /// Does something with the queue, unless it has been given up, and gives it up if that does not end in time.
+    fn attempt<T>(
+        &mut self,
+        action: impl FnOnce(&mut Work, &Shared, Instant) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        let Some(work) = &mut self.work else { return Err(DeviceError::TimedOut) };
+        let result = action(work, &self.shared, Instant::now() + self.deadline);
+        if matches!(result, Err(DeviceError::TimedOut)) {
+            self.give_up();
+        }
+        result
+    }
+
+    fn give_up(&mut self) {
+        if let Some(work) = self.work.take().filter(|work| !work.has_ended()) {
+            self.shared.give_up(work);
+        }
+    }
+}
+
+impl Drop for ClQueue {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl Queue for ClQueue {
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        let memory = self.shared.memory(buffer, offset, data.len() as u64)?;
+        self.attempt(|work, shared, until| work.write(shared, (&memory, offset), data, until))
+    }
+
+    fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        let memory = self.shared.memory(buffer, offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.attempt(|work, _, _| work.clear(&memory, offset, bytes))
+    }
+
+    fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
+        if work.groups == 0 {
+            return Ok(());
+        }
+        let timing = self.timing;
+        self.attempt(|own, shared, _| {
+            own.dispatch(shared, work)?;
+            if timing {
+                own.timed.extend(own.last_again()?);
+            }
+            Ok(())
+        })
+    }
+
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let memory = self.shared.memory(buffer, offset, into.len() as u64)?;
+        self.attempt(|work, shared, until| {
+            work.read(shared, (&memory, offset), into, until)?;
+            work.finish(until)
+        })
+    }
+
+    fn finish(&mut self) -> Result<(), DeviceError> {
+        self.attempt(|work, _, until| work.finish(until))
+    }
+
+    fn set_deadline(&mut self, deadline: Duration) {
+        self.deadline = deadline;
+    }
+
+    fn set_timing(&mut self, on: bool) {
+        self.timing = on;
+    }
+
+    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
+        self.attempt(|work, _, _| work.take_times())
+    }
+}
