@@ -61,6 +61,24 @@ macro_rules! common {
 
 kernels! {}
 
+/// What the tests of devices run.
+#[cfg(test)]
+pub(crate) static TEST_DEVICE: Kernel = Kernel {
+    stem: "test/device",
+    opencl: include_str!("../../kernels/test/device.cl"),
+    wgsl: include_str!("../../kernels/test/device.wgsl"),
+    cost: OnceLock::new(),
+};
+
+/// A kernel that no compiler takes.
+#[cfg(test)]
+pub(crate) static TEST_BROKEN: Kernel = Kernel {
+    stem: "test/broken",
+    opencl: include_str!("../../kernels/test/broken.cl"),
+    wgsl: include_str!("../../kernels/test/broken.wgsl"),
+    cost: OnceLock::new(),
+};
+
 common!["team"];
 
 /// Every function of teams, for the tests of backends.

@@ -9,10 +9,13 @@
 //! | [`run`] | runs a plan on a device |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | `opencl` | devices through OpenCL |
+//! | `webgpu` | devices through WebGPU |
 //!
 //! Nothing here knows of files. A plan knows nothing of a backend, and a backend contains no algorithm: a third backend
 //! is one more implementation of [`device::Device`], one more set of kernel sources, and nothing else.
 
+#[cfg(test)]
+mod conformance;
 pub mod cost;
 pub mod device;
 pub mod job;
@@ -25,3 +28,5 @@ pub mod run;
 mod team_tests;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(feature = "webgpu")]
+pub mod webgpu;

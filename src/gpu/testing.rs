@@ -37,6 +37,13 @@ fn opencl() -> Opened {
     Err(DeviceError::Absent("this build is without the feature".into()))
 }
 
+#[cfg(feature = "webgpu")]
+fn webgpu() -> Opened {
+    let open = |found: &super::webgpu::Found| found.open().map(|d| Box::new(d) as Box<dyn Device>);
+    super::webgpu::devices()?.iter().map(open).collect()
+}
+
+#[cfg(not(feature = "webgpu"))]
 fn webgpu() -> Opened {
     Err(DeviceError::Absent("this build is without the feature".into()))
 }

@@ -1,0 +1,12 @@
+// What the tests of devices expect not to compile.
+//
+// @pz_cost {
+//   threads_per_element: 1
+//   passes: 1
+//   buffers: output=N
+//   local_mem: 0
+// }
+
+__kernel void broken(__global uint *output) {
+    output[0] = nothing_of_that_name;
+}

@@ -1,0 +1,14 @@
+// What the tests of devices expect not to compile.
+//
+// @pz_cost {
+//   threads_per_element: 1
+//   passes: 1
+//   buffers: output=N
+//   local_mem: 0
+// }
+
+@group(0) @binding(0) var<storage, read_write> output: array<u32>;
+@compute @workgroup_size(THREADS)
+fn broken() {
+    output[0] = nothing_of_that_name;
+}

@@ -1,0 +1,18 @@
+// What the tests of devices run: arguments, constants, and more workgroups than fit into a row.
+//
+// @pz_cost {
+//   threads_per_element: 0.25
+//   passes: 1
+//   buffers: output=N
+//   local_mem: 0
+// }
+
+#ifndef ADD
+#define ADD 0u
+#endif
+
+// output[i] = i * factor + ADD for all i below count
+__kernel void count_up(__global uint *output, uint count, uint factor) {
+    uint i = (uint)get_global_id(0);
+    if (i < count) output[i] = i * factor + ADD;
+}

@@ -1,0 +1,184 @@
+//! What every [`Device`] must do, on each that is there.
+
+use std::time::Duration;
+
+use super::device::{BufferId, Device, DeviceError, Dispatch, Queue};
+use super::kernel::{TEST_BROKEN, TEST_DEVICE};
+use super::testing::each_device;
+
+#[test]
+fn devices_do_what_they_must() {
+    each_device(|device| {
+        copies(device);
+        dispatches(device);
+        more_groups_than_a_row(device);
+        times(device);
+        failures(device);
+        two_queues(device);
+    });
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+}
+
+fn read(queue: &mut dyn Queue, buffer: BufferId, bytes: usize) -> Vec<u32> {
+    let mut into = vec![0; bytes];
+    queue.read(buffer, 0, &mut into).unwrap();
+    words(&into)
+}
+
+/// Numbers with no pattern.
+fn noise(count: usize) -> Vec<u32> {
+    (1..=count as u32).map(|i| i.wrapping_mul(2_654_435_761).rotate_left(i % 32)).collect()
+}
+
+/// Copies of all sizes, larger than what a backend stages at once, at offsets, and in order.
+fn copies(device: &dyn Device) {
+    let mut queue = device.queue().unwrap();
+    for (count, offset) in [(1, 0), (1000, 12), ((100 << 20) / 4, 4096)] {
+        let data = noise(count);
+        let bytes = count as u64 * 4;
+        let buffer = device.allocate(offset + bytes + 4).unwrap();
+        queue.clear(buffer, 0, offset + bytes + 4).unwrap();
+        queue.write(buffer, offset, bytemuck::cast_slice(&data)).unwrap();
+        let mut back = vec![0; data.len() * 4];
+        queue.read(buffer, offset, &mut back).unwrap();
+        assert!(words(&back) == data, "{count} words at byte {offset}");
+        queue.clear(buffer, offset, 4).unwrap();
+        queue.write(buffer, offset + bytes, &[1, 2, 3, 4]).unwrap();
+        let mut back = vec![0xee; 4];
+        queue.read(buffer, offset, &mut back).unwrap();
+        assert_eq!(back, [0; 4]);
+        queue.read(buffer, offset + bytes, &mut back).unwrap();
+        assert_eq!(back, [1, 2, 3, 4]);
+        device.free(buffer);
+    }
+    let buffer = device.allocate(8).unwrap();
+    for outside in [(0, 12), (8, 4), (u64::MAX - 3, 8)] {
+        let data = vec![0; outside.1];
+        assert!(queue.write(buffer, outside.0, &data).is_err(), "{outside:?}");
+        assert!(queue.clear(buffer, outside.0, outside.1 as u64).is_err(), "{outside:?}");
+        assert!(queue.read(buffer, outside.0, &mut vec![0; outside.1]).is_err(), "{outside:?}");
+    }
+    device.free(buffer);
+}
+
+fn count_up<'a>(buffers: &'a [BufferId], args: &'a [u32], groups: u32) -> Dispatch<'a> {
+    Dispatch {
+        kernel: &TEST_DEVICE,
+        entry: "count_up",
+        defines: &[],
+        buffers,
+        args,
+        groups,
+        threads: 32,
+    }
+}
+
+/// Arguments, constants, and many dispatches one after another.
+fn dispatches(device: &dyn Device) {
+    let mut queue = device.queue().unwrap();
+    let buffer = device.allocate(400).unwrap();
+    let expected = |factor, add| (0..100u32).map(|i| i * factor + add).collect::<Vec<_>>();
+    for factor in 0..150 {
+        queue.dispatch(&count_up(&[buffer], &[100, factor], 4)).unwrap();
+    }
+    assert_eq!(read(&mut *queue, buffer, 400), expected(149, 0));
+    for (threads, add) in [(32, 7), (64, 7), (32, 9)] {
+        queue.clear(buffer, 0, 400).unwrap();
+        let defines = &[("ADD", add)];
+        let (buffers, args) = ([buffer], [100, 3]);
+        let work = count_up(&buffers, &args, 4);
+        queue.dispatch(&Dispatch { threads, defines, ..work }).unwrap();
+        assert_eq!(read(&mut *queue, buffer, 400), expected(3, add));
+    }
+    queue.finish().unwrap();
+    device.free(buffer);
+}
+
+fn more_groups_than_a_row(device: &dyn Device) {
+    let mut queue = device.queue().unwrap();
+    let count = 65_600 * 32u32;
+    let bytes = count as usize * 4;
+    let buffer = device.allocate(bytes as u64).unwrap();
+    queue.dispatch(&count_up(&[buffer], &[count, 5], count / 32)).unwrap();
+    let back = read(&mut *queue, buffer, bytes);
+    assert!(back.iter().enumerate().all(|(i, &word)| word == i as u32 * 5));
+    device.free(buffer);
+}
+
+fn times(device: &dyn Device) {
+    let mut queue = device.queue().unwrap();
+    let buffer = device.allocate(4 << 20).unwrap();
+    queue.dispatch(&count_up(&[buffer], &[1, 1], 1)).unwrap();
+    queue.set_timing(true);
+    for i in 0..100 {
+        let count = if i == 70 { 1 << 20 } else { 1 };
+        queue.dispatch(&count_up(&[buffer], &[count, 1], count.div_ceil(32))).unwrap();
+    }
+    queue.finish().unwrap();
+    let times = queue.take_times().unwrap();
+    if device.limits().timing {
+        assert_eq!(times.len(), 100);
+        let longest = times.iter().copied().enumerate().max_by_key(|(_, time)| *time);
+        assert!(times.iter().sum::<Duration>() > Duration::ZERO);
+        assert_eq!(longest.map(|(i, _)| i), Some(70), "{times:?}");
+    } else {
+        assert!(times.is_empty());
+    }
+    assert!(queue.take_times().unwrap().is_empty());
+    queue.set_timing(false);
+    queue.dispatch(&count_up(&[buffer], &[1, 1], 1)).unwrap();
+    queue.finish().unwrap();
+    assert!(queue.take_times().unwrap().is_empty());
+    device.free(buffer);
+}
+
+/// Errors are told as what they are, and what comes after them works.
+fn failures(device: &dyn Device) {
+    let mut queue = device.queue().unwrap();
+    let largest = device.limits().max_buffer;
+    let allocated = device.allocate((largest & !3).saturating_add(4).max(largest));
+    if let Ok(buffer) = allocated {
+        // A device may allow more than it says.
+        device.free(buffer);
+    } else {
+        assert!(matches!(allocated, Err(DeviceError::OutOfMemory { .. })), "{allocated:?}");
+    }
+    let buffer = device.allocate(128).unwrap();
+    let buffers = [buffer];
+    let work = count_up(&buffers, &[32, 1], 1);
+    let built = queue.dispatch(&Dispatch { kernel: &TEST_BROKEN, entry: "broken", ..work.clone() });
+    let Err(DeviceError::Build { kernel: "test/broken", log }) = built else {
+        panic!("{built:?}");
+    };
+    assert!(log.contains("nothing_of_that_name"), "{log}");
+    let no_entry = queue.dispatch(&Dispatch { entry: "missing", ..work.clone() });
+    assert!(no_entry.is_err());
+    let freed = device.allocate(128).unwrap();
+    device.free(freed);
+    assert!(queue.dispatch(&Dispatch { buffers: &[freed], ..work.clone() }).is_err());
+    queue.dispatch(&work).unwrap();
+    assert_eq!(read(&mut *queue, buffer, 128), (0..32).collect::<Vec<_>>());
+    device.free(buffer);
+}
+
+/// Two queues at once, on two threads.
+fn two_queues(device: &dyn Device) {
+    std::thread::scope(|scope| {
+        for factor in [3, 11] {
+            scope.spawn(move || {
+                let mut queue = device.queue().unwrap();
+                let buffer = device.allocate(40_000).unwrap();
+                for _ in 0..20 {
+                    queue.clear(buffer, 0, 40_000).unwrap();
+                    queue.dispatch(&count_up(&[buffer], &[10_000, factor], 313)).unwrap();
+                    let expected: Vec<_> = (0..10_000).map(|i| i * factor).collect();
+                    assert!(read(&mut *queue, buffer, 40_000) == expected);
+                }
+                device.free(buffer);
+            });
+        }
+    });
+}
