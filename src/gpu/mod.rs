@@ -6,6 +6,7 @@
 //! | [`kernel`] | the kernel files, in both languages, as a registry |
 //! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
 //! | [`job`] | what kernels are told of each block, and tell of it |
+//! | [`coder`] | whole batches, from contents to payloads and back |
 //! | [`run`] | runs a plan on a device |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | `opencl` | devices through OpenCL |
@@ -14,6 +15,7 @@
 //! Nothing here knows of files. A plan knows nothing of a backend, and a backend contains no algorithm: a third backend
 //! is one more implementation of [`device::Device`], one more set of kernel sources, and nothing else.
 
+pub mod coder;
 #[cfg(test)]
 mod conformance;
 pub mod cost;
@@ -22,6 +24,7 @@ pub mod job;
 pub mod kernel;
 #[cfg(feature = "opencl")]
 pub mod opencl;
+pub(crate) mod pipelines;
 pub mod plan;
 pub mod run;
 #[cfg(test)]

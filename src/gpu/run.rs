@@ -8,6 +8,9 @@ pub struct Memory<'d> {
     device: &'d dyn Device,
     names: Vec<&'static str>,
     buffers: Vec<BufferId>,
+    bytes: u64,
+    /// Those that belong to somebody else.
+    borrowed: Vec<BufferId>,
 }
 
 impl<'d> Memory<'d> {
@@ -16,12 +19,37 @@ impl<'d> Memory<'d> {
     /// # Errors
     /// Those of [`Device::allocate`].
     pub fn allocate(device: &'d dyn Device, plan: &Plan) -> Result<Self, DeviceError> {
-        let mut memory = Self { device, names: Vec::new(), buffers: Vec::new() };
+        Self::allocate_but(device, plan, &[])
+    }
+
+    /// Allocates what `plan` needs but for the buffers in `borrowed`, which are used and not given back.
+    ///
+    /// # Errors
+    /// Those of [`Device::allocate`].
+    pub fn allocate_but(
+        device: &'d dyn Device,
+        plan: &Plan,
+        borrowed: &[(&'static str, BufferId)],
+    ) -> Result<Self, DeviceError> {
+        let mut memory = Self {
+            device,
+            names: Vec::new(),
+            buffers: Vec::new(),
+            bytes: plan.memory(),
+            borrowed: borrowed.iter().map(|(_, id)| *id).collect(),
+        };
         for buffer in &plan.buffers {
-            memory.buffers.push(device.allocate(buffer.bytes)?);
+            let given = borrowed.iter().find(|(name, _)| *name == buffer.name);
+            let id = given.map_or_else(|| device.allocate(buffer.bytes), |(_, id)| Ok(*id))?;
+            memory.buffers.push(id);
             memory.names.push(buffer.name);
         }
         Ok(memory)
+    }
+
+    /// Bytes of all buffers, borrowed ones included.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The buffer of that name.
@@ -40,7 +68,7 @@ impl<'d> Memory<'d> {
 
 impl Drop for Memory<'_> {
     fn drop(&mut self) {
-        for &buffer in &self.buffers {
+        for &buffer in self.buffers.iter().filter(|buffer| !self.borrowed.contains(buffer)) {
             self.device.free(buffer);
         }
     }

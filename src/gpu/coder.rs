@@ -1,0 +1,454 @@
+//! Whole batches on a device: from contents to payloads and back, with nothing visiting the host in between.
+//!
+//! An [`Encoder`] or a [`Decoder`] owns the device memory of one batch and a queue. Its bytes come from the host
+//! ([`Encoder::write`]) or lie on the device already: a caller can have them written where [`Encoder::contents`] says,
+//! or bring buffers of its own. What either takes is known before it is made: [`Encoder::memory_for`].
+
+use std::fmt;
+use std::time::Duration;
+
+use super::cost::CostError;
+use super::device::{BufferId, Device, DeviceError, Limits, Queue};
+use super::job::{Job, JobResult};
+use super::pipelines;
+use super::plan::{Plan, PlanError, Shape, Step};
+use super::run::{Memory, submit};
+use crate::error::Error;
+use crate::format::Pipeline;
+use crate::pipeline::Options;
+use crate::pipeline::level::Recipe;
+
+/// Why a batch was not done.
+#[derive(Debug)]
+pub enum CoderError {
+    /// The options make no sense.
+    Options(Error),
+    /// There is no plan for it on this device.
+    Plan(PlanError),
+    /// The device failed.
+    Device(DeviceError),
+}
+
+impl fmt::Display for CoderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Options(error) => error.fmt(f),
+            Self::Plan(error) => error.fmt(f),
+            Self::Device(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CoderError {}
+
+impl From<PlanError> for CoderError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+impl From<CostError> for CoderError {
+    fn from(error: CostError) -> Self {
+        Self::Plan(PlanError::Cost(error))
+    }
+}
+
+impl From<DeviceError> for CoderError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+/// A stage and how long it took on the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageTime {
+    /// Its name.
+    pub stage: &'static str,
+    /// All its dispatches together.
+    pub time: Duration,
+}
+
+/// What makes plans for batches of any size up to the first.
+type Planner<'d> = dyn Fn(&Limits, Shape) -> Result<Plan, PlanError> + Send + 'd;
+
+/// The memory of a batch, and plans that run in it.
+struct Batch<'d> {
+    device: &'d dyn Device,
+    queue: Box<dyn Queue + 'd>,
+    memory: Memory<'d>,
+    /// The plan for as many blocks as were in the last batch.
+    plan: Plan,
+    most: Shape,
+    planner: Box<Planner<'d>>,
+}
+
+impl<'d> Batch<'d> {
+    fn new(
+        device: &'d dyn Device,
+        most: Shape,
+        own: &[(&'static str, BufferId)],
+        planner: Box<Planner<'d>>,
+    ) -> Result<Self, CoderError> {
+        let plan = planner(device.limits(), most)?;
+        let memory = Memory::allocate_but(device, &plan, own)?;
+        Ok(Self { device, queue: device.queue()?, memory, plan, most, planner })
+    }
+
+    /// Gives the device the jobs of a batch, runs it, and waits for what became of them.
+    fn run(&mut self, jobs: &[Job]) -> Result<Vec<JobResult>, CoderError> {
+        assert!(!jobs.is_empty() && jobs.len() <= self.most.blocks as usize);
+        if jobs.len() != self.plan.shape.blocks as usize {
+            // The parts of blocks lie where they lay: a plan for fewer runs in the memory of one for more.
+            let shape = Shape { blocks: jobs.len() as u32, ..self.most };
+            self.plan = (self.planner)(self.device.limits(), shape)?;
+        }
+        let memory = &self.memory;
+        self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;
+        submit(&self.plan, memory, &mut *self.queue)?;
+        let mut results = vec![JobResult::default(); jobs.len()];
+        let into = bytemuck::cast_slice_mut(&mut results);
+        self.queue.read(memory.named("results"), 0, into)?;
+        Ok(results)
+    }
+
+    /// The stages of the last batch in the order in which they began.
+    fn take_times(&mut self) -> Result<Vec<StageTime>, CoderError> {
+        let times = self.queue.take_times()?;
+        let runs = self.plan.steps.iter().filter_map(|step| match step {
+            Step::Run(run) => Some(run.stage),
+            Step::Clear(_) => None,
+        });
+        let mut stages: Vec<StageTime> = Vec::new();
+        for (stage, time) in runs.zip(times) {
+            match stages.iter_mut().find(|other| other.stage == stage) {
+                Some(other) => other.time += time,
+                None => stages.push(StageTime { stage, time }),
+            }
+        }
+        Ok(stages)
+    }
+
+    /// Writes `bytes` to a buffer of the batch; the last word is filled up with zeros.
+    fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let buffer = self.memory.named(name);
+        let (words, rest) = bytes.split_at(bytes.len() & !3);
+        if !words.is_empty() {
+            self.queue.write(buffer, offset, words)?;
+        }
+        if !rest.is_empty() {
+            let mut word = [0; 4];
+            word[..rest.len()].copy_from_slice(rest);
+            self.queue.write(buffer, offset + words.len() as u64, &word)?;
+        }
+        Ok(())
+    }
+
+    /// Reads from a buffer of the batch.
+    fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let buffer = self.memory.named(name);
+        let (words, rest) = into.split_at_mut(into.len() & !3);
+        if !words.is_empty() {
+            self.queue.read(buffer, offset, words)?;
+        }
+        if !rest.is_empty() {
+            let mut word = [0; 4];
+            self.queue.read(buffer, offset + words.len() as u64, &mut word)?;
+            rest.copy_from_slice(&word[..rest.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// Buffers of the caller's that take the place of those that a coder would allocate: each must be of the device, and at
+/// least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Buffers {
+    /// The contents of the blocks, slot after slot.
+    pub contents: Option<BufferId>,
+    /// Encoding: the payloads, one close behind the other. Decoding: the payloads.
+    pub payloads: Option<BufferId>,
+}
+
+impl Buffers {
+    fn named(&self, payloads: &'static str) -> Vec<(&'static str, BufferId)> {
+        let contents = self.contents.map(|id| ("contents", id));
+        contents.into_iter().chain(self.payloads.map(|id| (payloads, id))).collect()
+    }
+}
+
+/// Encodes batches on a device.
+pub struct Encoder<'d> {
+    batch: Batch<'d>,
+}
+
+/// What became of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncodedBlock {
+    /// Its payload: where it begins among the batch's payloads, and its length in bytes. `None` if the payload would
+    /// not be smaller than the contents: the block is to be stored.
+    pub payload: Option<(u64, u32)>,
+    /// CRC-32C of the payload.
+    pub payload_crc: u32,
+    /// CRC-32C of the contents.
+    pub contents_crc: u32,
+}
+
+fn recipe_of(options: &Options) -> Result<(Recipe, u32), CoderError> {
+    let block = options.chosen_block_size().map_err(CoderError::Options)?;
+    let block = u32::try_from(block).map_err(|_| PlanError::Declined("blocks of 4 GiB".into()))?;
+    Ok((options.recipe().map_err(CoderError::Options)?, block))
+}
+
+impl<'d> Encoder<'d> {
+    /// An encoder of up to `blocks` blocks at once, each of up to `options`' block size.
+    ///
+    /// # Errors
+    /// If the options make no sense, the device cannot run what they ask for, or has not got the memory.
+    pub fn new(
+        device: &'d dyn Device,
+        options: &Options,
+        blocks: u32,
+        own: Buffers,
+    ) -> Result<Self, CoderError> {
+        let (recipe, block) = recipe_of(options)?;
+        Self::with_recipe(device, recipe, Shape::new(blocks, block), own)
+    }
+
+    pub(crate) fn with_recipe(
+        device: &'d dyn Device,
+        recipe: Recipe,
+        most: Shape,
+        own: Buffers,
+    ) -> Result<Self, CoderError> {
+        let planner =
+            Box::new(move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape));
+        Ok(Self { batch: Batch::new(device, most, &own.named("packed"), planner)? })
+    }
+
+    /// Bytes of device memory that such an encoder takes, buffers of the caller's included.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`] that need no device.
+    pub fn memory_for(limits: &Limits, options: &Options, blocks: u32) -> Result<u64, CoderError> {
+        let (recipe, block) = recipe_of(options)?;
+        Ok(pipelines::encode(limits, &recipe, Shape::new(blocks, block))?.memory())
+    }
+
+    /// Bytes of device memory that it takes, buffers of the caller's included.
+    pub fn memory(&self) -> u64 {
+        self.batch.memory.bytes()
+    }
+
+    /// Where the contents belong: block b from byte b times [`Self::slot`] on.
+    pub fn contents(&self) -> BufferId {
+        self.batch.memory.named("contents")
+    }
+
+    /// Where the payloads are after [`Self::encode`].
+    pub fn payloads(&self) -> BufferId {
+        self.batch.memory.named("packed")
+    }
+
+    /// Bytes from the beginning of one block's contents to the next one's.
+    pub fn slot(&self) -> u32 {
+        self.batch.most.slot
+    }
+
+    /// Writes the contents of block `block` from the host.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn write(&mut self, block: u32, contents: &[u8]) -> Result<(), CoderError> {
+        let offset = u64::from(block) * u64::from(self.slot());
+        Ok(self.batch.write("contents", offset, contents)?)
+    }
+
+    /// Encodes as many blocks as there are lengths, in bytes of their contents, each at least 1.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn encode(&mut self, lens: &[u32]) -> Result<Vec<EncodedBlock>, CoderError> {
+        let job = |&contents_len: &u32| Job { contents_len, ..Job::default() };
+        let jobs: Vec<_> = lens.iter().map(job).collect();
+        let results = self.batch.run(&jobs)?;
+        let mut start = 0;
+        let block = |(result, &len): (&JobResult, &u32)| {
+            let is_smaller = result.status == 0 && result.payload_len < len;
+            let payload = is_smaller.then_some((start, result.payload_len));
+            if result.status == 0 {
+                start += u64::from(result.payload_len).next_multiple_of(16);
+            }
+            let (payload_crc, contents_crc) = (result.payload_crc, result.contents_crc);
+            EncodedBlock { payload, payload_crc, contents_crc }
+        };
+        Ok(results.iter().zip(lens).map(block).collect())
+    }
+
+    /// Reads from the payloads to the host.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn read(&mut self, start: u64, into: &mut [u8]) -> Result<(), CoderError> {
+        Ok(self.batch.read("packed", start, into)?)
+    }
+
+    /// From now on, measure how long the stages take.
+    pub fn set_timing(&mut self, on: bool) {
+        self.batch.queue.set_timing(on);
+    }
+
+    /// How long each stage of the last batch took on the device; empty if it cannot be measured.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn take_times(&mut self) -> Result<Vec<StageTime>, CoderError> {
+        self.batch.take_times()
+    }
+}
+
+/// Decodes batches on a device.
+pub struct Decoder<'d> {
+    batch: Batch<'d>,
+    filled: u64,
+}
+
+/// A payload that lies on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PayloadPlace {
+    /// Where it begins among the batch's payloads: a multiple of 16.
+    pub start: u64,
+    /// Its length in bytes.
+    pub payload_len: u32,
+    /// Bytes of the block's contents.
+    pub contents_len: u32,
+}
+
+/// What became of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodedBlock {
+    /// Whether the payload is well-formed and has been decoded. Otherwise its slot holds nothing of use.
+    pub is_decoded: bool,
+    /// CRC-32C of the payload.
+    pub payload_crc: u32,
+    /// CRC-32C of the contents, to be compared with the one that was recorded: a payload can be damaged and still
+    /// well-formed.
+    pub contents_crc: u32,
+}
+
+impl<'d> Decoder<'d> {
+    /// A decoder of up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents.
+    ///
+    /// # Errors
+    /// If the device cannot run it or has not got the memory.
+    pub fn new(
+        device: &'d dyn Device,
+        pipeline: Pipeline,
+        block_len: u32,
+        blocks: u32,
+        own: Buffers,
+    ) -> Result<Self, CoderError> {
+        let planner =
+            Box::new(move |limits: &Limits, shape| pipelines::decode(limits, pipeline, shape));
+        let most = Shape::new(blocks, block_len);
+        Ok(Self { batch: Batch::new(device, most, &own.named("payload"), planner)?, filled: 0 })
+    }
+
+    /// Bytes of device memory that such a decoder takes, buffers of the caller's included.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`] that need no device.
+    pub fn memory_for(
+        limits: &Limits,
+        pipeline: Pipeline,
+        block_len: u32,
+        blocks: u32,
+    ) -> Result<u64, CoderError> {
+        Ok(pipelines::decode(limits, pipeline, Shape::new(blocks, block_len))?.memory())
+    }
+
+    /// Bytes of device memory that it takes, buffers of the caller's included.
+    pub fn memory(&self) -> u64 {
+        self.batch.memory.bytes()
+    }
+
+    /// Where the payloads belong, each from a multiple of 16 bytes on.
+    pub fn payloads(&self) -> BufferId {
+        self.batch.memory.named("payload")
+    }
+
+    /// Where the contents are after [`Self::decode`]: block b from byte b times [`Self::slot`] on.
+    pub fn contents(&self) -> BufferId {
+        self.batch.memory.named("contents")
+    }
+
+    /// Bytes from the beginning of one block's contents to the next one's.
+    pub fn slot(&self) -> u32 {
+        self.batch.most.slot
+    }
+
+    /// Forgets the payloads that were written.
+    pub fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    /// Writes a payload from the host behind those written before, and says where it lies. `None` if it is too long:
+    /// longer than the payload of `contents_len` bytes can be.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn write(
+        &mut self,
+        payload: &[u8],
+        contents_len: u32,
+    ) -> Result<Option<PayloadPlace>, CoderError> {
+        if payload.len() > contents_len as usize || contents_len > self.slot() {
+            return Ok(None);
+        }
+        let start = self.filled;
+        self.batch.write("payload", start, payload)?;
+        self.filled = (start + payload.len() as u64).next_multiple_of(16);
+        Ok(Some(PayloadPlace { start, payload_len: payload.len() as u32, contents_len }))
+    }
+
+    /// Decodes the payloads; block b is the b-th.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn decode(&mut self, payloads: &[PayloadPlace]) -> Result<Vec<DecodedBlock>, CoderError> {
+        let job = |place: &PayloadPlace| Job {
+            contents_len: place.contents_len,
+            payload_len: place.payload_len,
+            payload_start: (place.start / 16) as u32,
+            ..Job::default()
+        };
+        let jobs: Vec<_> = payloads.iter().map(job).collect();
+        let block = |result: &JobResult| DecodedBlock {
+            is_decoded: result.status == 0,
+            payload_crc: result.payload_crc,
+            contents_crc: result.contents_crc,
+        };
+        Ok(self.batch.run(&jobs)?.iter().map(block).collect())
+    }
+
+    /// Reads the contents of block `block` to the host, from their beginning on.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn read(&mut self, block: u32, into: &mut [u8]) -> Result<(), CoderError> {
+        let offset = u64::from(block) * u64::from(self.slot());
+        Ok(self.batch.read("contents", offset, into)?)
+    }
+
+    /// From now on, measure how long the stages take.
+    pub fn set_timing(&mut self, on: bool) {
+        self.batch.queue.set_timing(on);
+    }
+
+    /// How long each stage of the last batch took on the device; empty if it cannot be measured.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn take_times(&mut self) -> Result<Vec<StageTime>, CoderError> {
+        self.batch.take_times()
+    }
+}
