@@ -59,7 +59,12 @@ macro_rules! common {
     };
 }
 
-kernels! {}
+kernels! {
+    /// Candidates of LZ77 matches.
+    LZ77_FIND = "lz77_find";
+    /// Parses of LZ77, each by the teams of its segments.
+    LZ77_PARSE = "lz77_parse";
+}
 
 /// What the tests of devices run.
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! | [`cost`] | what a kernel file says of itself, parsed: bytes of device memory for a block of N bytes, threads, passes |
 //! | [`kernel`] | the kernel files, in both languages, as a registry |
 //! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
+//! | [`lz77_find`] | plans that find the matches of LZ77 |
 //! | [`job`] | what kernels are told of each block, and tell of it |
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //! | [`run`] | runs a plan on a device |
@@ -22,6 +23,9 @@ pub mod cost;
 pub mod device;
 pub mod job;
 pub mod kernel;
+pub mod lz77_find;
+#[cfg(test)]
+mod lz77_find_tests;
 #[cfg(feature = "opencl")]
 pub mod opencl;
 pub(crate) mod pipelines;

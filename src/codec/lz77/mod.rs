@@ -37,6 +37,15 @@ mod tagged;
 mod tests;
 mod vector_rows;
 
+/// What other implementations are compared with.
+#[cfg(test)]
+pub(crate) mod testing {
+    pub(crate) use super::lazy::Match;
+    pub(crate) use super::parse::Parser;
+    pub(crate) use super::parse::tests::{parse, samples};
+    pub(crate) use super::probe::Backend;
+}
+
 pub use decode::Decoder;
 pub use encode::Encoder;
 pub use optimal::Effort;

@@ -226,7 +226,7 @@ pub(crate) mod tests {
     }
 
     /// All matches of a block.
-    fn parse(parser: &mut Parser, params: &Params, block: &[u8]) -> Vec<Match> {
+    pub(crate) fn parse(parser: &mut Parser, params: &Params, block: &[u8]) -> Vec<Match> {
         let mut out = Vec::new();
         parser.start(params, block.len());
         for start in (0..block.len()).step_by(1 << params.chunk_log) {

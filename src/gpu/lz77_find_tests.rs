@@ -1,0 +1,181 @@
+//! The matches found on each device are those of the CPU.
+
+use super::device::{Device, Limits};
+use super::job::Job;
+use super::lz77_find::append;
+use super::plan::{Plan, PlanError, Shape};
+use super::testing::{each_device, run_plan};
+use crate::codec::lz77::testing::{Backend, Match, Parser, parse, samples};
+use crate::codec::lz77::{Params, Search};
+
+/// Searches that devices can do.
+const SEARCHES: [Search; 3] = [Search::Greedy, Search::GreedyLarge, Search::Double];
+
+fn params(search: Search, chunk_log: u8, window_log: u8, segment_log: u8) -> Params {
+    Params { chunk_log, window_log, group_log: 0, segment_log, search, fse: false }
+}
+
+fn jobs(blocks: &[&[u8]]) -> Vec<Job> {
+    let job = |b: &&[u8]| Job { contents_len: b.len() as u32, ..Job::default() };
+    blocks.iter().map(job).collect()
+}
+
+fn shape(blocks: &[&[u8]]) -> Shape {
+    Shape::new(blocks.len() as u32, blocks.iter().map(|b| b.len()).max().unwrap_or(0) as u32)
+}
+
+/// Blocks in slots, with other bytes behind them.
+fn in_slots(blocks: &[&[u8]], shape: Shape) -> Vec<u8> {
+    let mut contents = Vec::new();
+    for (i, block) in blocks.iter().enumerate() {
+        contents.extend_from_slice(block);
+        contents.resize((i + 1) * shape.slot as usize, block[block.len() - 1]);
+    }
+    contents
+}
+
+/// The matches of block `number` in the buffers of a plan.
+fn matches_of(
+    params: &Params,
+    shape: Shape,
+    number: usize,
+    len: usize,
+    matches: &[u32],
+    counts: &[u32],
+) -> Vec<Match> {
+    let slot = shape.slot as usize;
+    let (matches, counts) = (&matches[number * slot / 2..], &counts[number * (slot / 256)..]);
+    let segment_len = 1usize << params.segment_log;
+    let mut out = Vec::new();
+    for segment in 0..len.div_ceil(segment_len) {
+        let list = &matches[2 * (segment * (segment_len / 4))..];
+        assert!(counts[segment] as usize <= segment_len / 4);
+        out.extend(list.chunks_exact(2).take(counts[segment] as usize).map(|entry| Match {
+            start: (segment * segment_len) as u32 + (entry[0] & 0xffff),
+            length: entry[0] >> 16,
+            offset: entry[1],
+        }));
+    }
+    out
+}
+
+fn plan(limits: &Limits, params: &Params, shape: Shape) -> Option<Plan> {
+    let mut plan = Plan::new(shape);
+    match append(&mut plan, limits, params) {
+        Ok(()) => Some(plan),
+        Err(PlanError::Declined(why)) => {
+            println!("{:?} declined: {why}", params.search);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The matches of blocks of one batch; none if the device declines.
+fn found(device: &dyn Device, params: &Params, blocks: &[&[u8]]) -> Option<Vec<Vec<Match>>> {
+    let shape = shape(blocks);
+    let plan = plan(device.limits(), params, shape)?;
+    let jobs = jobs(blocks);
+    let inputs: [(&str, &[u8]); 2] =
+        [("jobs", bytemuck::cast_slice(&jobs)), ("contents", &in_slots(blocks, shape))];
+    let out = run_plan(device, &plan, &inputs, &["matches", "match_counts"]).unwrap();
+    let words = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, u32>(bytes);
+    let (matches, counts) = (words(&out[0]), words(&out[1]));
+    let of =
+        |(i, block): (usize, &&[u8])| matches_of(params, shape, i, block.len(), &matches, &counts);
+    Some(blocks.iter().enumerate().map(of).collect())
+}
+
+/// What is wrong with the matches found in a block.
+fn difference(params: &Params, block: &[u8], found: &[Match]) -> Option<String> {
+    let expected = parse(&mut Parser::new(Backend::detect()), params, block);
+    let at = expected.iter().zip(found).position(|(a, b)| a != b);
+    let len = block.len();
+    match at {
+        Some(at) => {
+            let (expected, found) = (expected[at], found[at]);
+            Some(format!("match {at} of a block of {len} bytes: {found:?}, not {expected:?}"))
+        }
+        None if expected.len() != found.len() => {
+            Some(format!("{} matches, not {}", found.len(), expected.len()))
+        }
+        None => None,
+    }
+}
+
+fn agrees(device: &dyn Device, params: &Params, blocks: &[&[u8]]) {
+    let Some(found) = found(device, params, blocks) else { return };
+    for (i, (block, found)) in blocks.iter().zip(&found).enumerate() {
+        assert_eq!(difference(params, block, found), None, "{:?}, block {i}", params.search);
+    }
+}
+
+/// Files of this repository in one block.
+fn repository(len: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    for folder in ["src/codec/lz77", "src/gpu", "src/format", "kernels"] {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let mut files: Vec<_> = folder.read_dir().unwrap().map(|e| e.unwrap().path()).collect();
+        files.sort();
+        for file in files.iter().filter(|file| file.is_file()) {
+            text.extend(std::fs::read(file).unwrap());
+        }
+    }
+    text.truncate(len);
+    text
+}
+
+#[test]
+fn matches_of_samples_are_those_of_the_cpu() {
+    let samples = samples();
+    let blocks: Vec<&[u8]> = samples.iter().filter(|s| !s.is_empty()).map(|s| &s[..]).collect();
+    let (short, long): (Vec<&[u8]>, Vec<&[u8]>) = blocks.iter().partition(|b| b.len() < 2000);
+    each_device(|device| {
+        for search in SEARCHES {
+            agrees(device, &params(search, 16, 17, 14), &short);
+            agrees(device, &params(search, 16, 17, 13), &long);
+            agrees(device, &params(search, 16, 16, 9), &long[long.len() - 3..]);
+        }
+    });
+}
+
+#[test]
+fn matches_of_files_are_those_of_the_cpu() {
+    let text = repository(400_000);
+    let blocks = [&text[..], &text[100_000..300_001], &text[5000..5001], &text[..65_536]];
+    each_device(|device| {
+        for search in SEARCHES {
+            agrees(device, &params(search, 18, 18, 14), &blocks);
+        }
+    });
+}
+
+/// A block whose windows are smaller than it, and which has more tiles than a team has lanes.
+#[test]
+fn matches_of_a_large_block_are_those_of_the_cpu() {
+    let mut text = repository(300_000);
+    while text.len() < 1 << 20 {
+        text.extend_from_within(..300_000);
+        text.rotate_left(1000);
+    }
+    text.truncate((1 << 20) - 3);
+    each_device(|device| {
+        agrees(device, &params(Search::Greedy, 18, 18, 14), &[&text]);
+        agrees(device, &params(Search::Double, 18, 24, 14), &[&text]);
+    });
+}
+
+#[test]
+fn a_wrong_match_is_noticed() {
+    let text = repository(20_000);
+    each_device(|device| {
+        let params = params(Search::Greedy, 16, 16, 14);
+        let Some(mut found) = found(device, &params, &[&text]) else { return };
+        assert_eq!(difference(&params, &text, &found[0]), None);
+        found[0][7].offset += 1;
+        assert!(difference(&params, &text, &found[0]).is_some());
+        found[0][7].offset -= 1;
+        found[0].pop();
+        assert!(difference(&params, &text, &found[0]).is_some());
+    });
+}
