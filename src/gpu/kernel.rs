@@ -64,6 +64,12 @@ kernels! {
     LZ77_FIND = "lz77_find";
     /// Parses of LZ77, each by the teams of its segments.
     LZ77_PARSE = "lz77_parse";
+    /// The radix sort of the forward BWT.
+    BWT_SORT = "bwt_sort";
+    /// The last step of the forward BWT.
+    BWT_SORT_FINISH = "bwt_sort_finish";
+    /// The prefix doubling of the forward BWT.
+    BWT_SORT_REFINE = "bwt_sort_refine";
 }
 
 /// What the tests of devices run.

@@ -9,6 +9,7 @@
 //! | [`job`] | what kernels are told of each block, and tell of it |
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //! | [`run`] | runs a plan on a device |
+//! | [`bwt_encode`] | plans that encode with the BWT codec |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | `opencl` | devices through OpenCL |
 //! | `webgpu` | devices through WebGPU |
@@ -16,6 +17,7 @@
 //! Nothing here knows of files. A plan knows nothing of a backend, and a backend contains no algorithm: a third backend
 //! is one more implementation of [`device::Device`], one more set of kernel sources, and nothing else.
 
+pub mod bwt_encode;
 pub mod coder;
 #[cfg(test)]
 mod conformance;

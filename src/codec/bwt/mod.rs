@@ -19,7 +19,7 @@ mod runs;
 mod segments;
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
 mod simd;
-mod sort;
+pub(crate) mod sort;
 mod spec;
 mod tables;
 #[cfg(test)]

@@ -1,0 +1,275 @@
+//! Plans that encode with the BWT codec ([`crate::codec::bwt`]).
+
+use super::cost::CostError;
+use super::device::{Limits, Teams};
+use super::kernel::{BWT_SORT, BWT_SORT_FINISH, BWT_SORT_REFINE, Kernel};
+use super::plan::{Plan, Run, Shape, Step};
+
+/// Elements of a tile of the radix sort: `TILE` in the kernel.
+const SORT_TILE: u32 = 4096;
+/// Elements of a tile of the refining kernels: `TILE` there.
+const REFINE_TILE: u32 = 1024;
+/// log2 of the most elements of a small group. The digits of a large group's rank leave so many bits out, since two
+/// groups that are larger never agree in the others.
+const GROUP_LOG: u32 = 7;
+/// How many bytes the first sort looks at.
+const FIRST_DEPTH: u32 = 8;
+/// Rounds of prefix doubling that usually have much to do.
+const BUSY_ROUNDS: u32 = 5;
+
+/// The plan of the forward transform.
+///
+/// Its results are in the buffers `transform` (block b's from byte b N on) and `start_rows` (rows of the suffixes at the
+/// multiples of `1 << start_log`, from 8 to 23, a word each; block b's from byte b (N/64 + 4) on).
+///
+/// # Errors
+/// If the kernels' costs are wrong.
+pub fn transform(limits: &Limits, shape: Shape, start_log: u8) -> Result<Plan, CostError> {
+    let mut builder = Builder::new(limits, shape);
+    builder.sort_suffixes()?;
+    builder.finish(start_log)?;
+    Ok(builder.plan)
+}
+
+/// The copy of the lists' elements that a step reads; the other is the one that it writes.
+#[derive(Clone, Copy)]
+struct Elements {
+    high: &'static str,
+    low: &'static str,
+    position: &'static str,
+}
+
+const COPIES: [Elements; 2] = [
+    Elements { high: "sort_high_a", low: "sort_low_a", position: "sort_position_a" },
+    Elements { high: "sort_high_b", low: "sort_low_b", position: "sort_position_b" },
+];
+
+struct Builder {
+    plan: Plan,
+    shape: Shape,
+    threads: u32,
+    /// Most workgroups for a block in a step that has much to do, and in one that has little. None: one for each tile.
+    most_parts: Option<[u32; 2]>,
+}
+
+impl Builder {
+    fn new(limits: &Limits, shape: Shape) -> Self {
+        let local = limits.teams == Teams::Local;
+        Self {
+            plan: Plan::new(shape),
+            shape,
+            threads: if local { 32 } else { 256 },
+            // Loops over tiles are short where a workgroup is a team: some devices stop long ones.
+            most_parts: (!local).then_some([256, 32]),
+        }
+    }
+
+    /// Workgroups for a block that has so many tiles at most.
+    fn parts(&self, tile: u32, busy: bool) -> u32 {
+        let tiles = self.shape.slot.div_ceil(tile);
+        self.most_parts.map_or(tiles, |most| tiles.min(most[usize::from(!busy)]))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a dispatch has as many properties")]
+    fn run(
+        &mut self,
+        stage: &'static str,
+        kernel: &'static Kernel,
+        entry: &'static str,
+        defines: &[(&'static str, u32)],
+        buffers: &[&'static str],
+        args: &[u32],
+        parts: u32,
+    ) -> Result<(), CostError> {
+        let buffers: Result<_, _> =
+            buffers.iter().map(|name| self.plan.buffer(kernel, name)).collect();
+        self.plan.steps.push(Step::Run(Run {
+            stage,
+            kernel,
+            entry,
+            defines: defines.to_vec(),
+            buffers: buffers?,
+            args: args.to_vec(),
+            groups: self.shape.blocks * parts,
+            threads: self.threads,
+        }));
+        Ok(())
+    }
+
+    /// From `jobs` and `contents` to each suffix's rank in `sort_rank`.
+    fn sort_suffixes(&mut self) -> Result<(), CostError> {
+        let slot = self.shape.slot;
+        let parts = self.parts(SORT_TILE, true);
+        self.run(
+            "sort",
+            &BWT_SORT,
+            "keys",
+            &[],
+            &["jobs", "contents", COPIES[0].high, COPIES[0].low, COPIES[0].position, "sort_state"],
+            &[slot, parts],
+            parts,
+        )?;
+        let digits =
+            [false, true].iter().flat_map(|&high| [0, 8, 16, 24].map(|shift| (high, shift)));
+        let mut from = 0;
+        for (high, shift) in digits {
+            self.pass("sort", from, 0, high, shift, true)?;
+            from ^= 1;
+        }
+        self.classify(from, 0, true, true)?;
+        let mut parity = 1;
+        // A list's elements are in the copy that they were written to.
+        from ^= 1;
+
+        // Keys are up to the slot's length; ranks below it.
+        let key_digits = (u32::BITS - slot.leading_zeros()).div_ceil(8);
+        let mut rank_digits = (u32::BITS - ((slot - 1) >> GROUP_LOG).leading_zeros()).div_ceil(8);
+        // An odd number of passes ends in the copy that the keys were not gathered to.
+        if (key_digits + rank_digits).is_multiple_of(2) {
+            rank_digits += 1;
+        }
+        let mut depth = FIRST_DEPTH;
+        let mut round = 0;
+        while depth < slot {
+            let busy = round < BUSY_ROUNDS;
+            let parts = self.parts(SORT_TILE, busy);
+            let (x, y) = (COPIES[from], COPIES[from ^ 1]);
+            let group = [("GROUP_LOG", GROUP_LOG), ("INITIAL", 0)];
+            self.run(
+                "gather",
+                &BWT_SORT_REFINE,
+                "gather_small",
+                &group,
+                &[x.position, "sort_rank", x.low, "sort_state"],
+                &[slot, parts, parity, depth],
+                parts,
+            )?;
+            self.run(
+                "gather",
+                &BWT_SORT_REFINE,
+                "gather_large",
+                &group,
+                &[x.high, x.position, y.high, y.low, y.position, "sort_rank", "sort_state"],
+                &[slot, parts, parity, depth],
+                parts,
+            )?;
+            let parts = self.parts(REFINE_TILE, busy);
+            self.run(
+                "small groups",
+                &BWT_SORT_REFINE,
+                "order_small",
+                &group,
+                &[x.high, x.low, x.position, y.high, y.position, "sort_rank", "sort_state"],
+                &[slot, parts, parity],
+                parts,
+            )?;
+            let mut at = from ^ 1;
+            for digit in 0..key_digits + rank_digits {
+                let high = digit >= key_digits;
+                let shift = if high { GROUP_LOG + 8 * (digit - key_digits) } else { 8 * digit };
+                self.pass("large groups", at, parity, high, shift, busy)?;
+                at ^= 1;
+            }
+            debug_assert_eq!(at, from);
+            self.classify(from, parity, false, busy)?;
+            from ^= 1;
+            parity ^= 1;
+            depth *= 2;
+            round += 1;
+        }
+        Ok(())
+    }
+
+    /// A pass of the radix sort over the large lists.
+    fn pass(
+        &mut self,
+        stage: &'static str,
+        from: usize,
+        parity: u32,
+        high: bool,
+        shift: u32,
+        busy: bool,
+    ) -> Result<(), CostError> {
+        let slot = self.shape.slot;
+        let parts = self.parts(SORT_TILE, busy);
+        let (x, y) = (COPIES[from], COPIES[from ^ 1]);
+        let which = 2 + 2 * parity;
+        let shift = shift.min(31);
+        let key = if high { x.high } else { x.low };
+        self.run(
+            stage,
+            &BWT_SORT,
+            "histogram",
+            &[],
+            &[key, "sort_counts", "sort_state"],
+            &[slot, parts, which, shift],
+            parts,
+        )?;
+        self.run(
+            stage,
+            &BWT_SORT,
+            "scan",
+            &[],
+            &["sort_counts", "sort_state"],
+            &[slot, which],
+            256 / (self.threads / 32),
+        )?;
+        self.run(
+            stage,
+            &BWT_SORT,
+            "scatter",
+            &[],
+            &[x.high, x.low, x.position, y.high, y.low, y.position, "sort_counts", "sort_state"],
+            &[slot, parts, which, u32::from(high), shift],
+            parts,
+        )
+    }
+
+    fn classify(
+        &mut self,
+        from: usize,
+        parity: u32,
+        initial: bool,
+        busy: bool,
+    ) -> Result<(), CostError> {
+        let parts = self.parts(REFINE_TILE, busy);
+        let (x, y) = (COPIES[from], COPIES[from ^ 1]);
+        self.run(
+            "groups",
+            &BWT_SORT_REFINE,
+            "classify",
+            &[("GROUP_LOG", GROUP_LOG), ("INITIAL", u32::from(initial))],
+            &[x.high, x.low, x.position, y.high, y.position, "sort_rank", "sort_state"],
+            &[self.shape.slot, parts, parity],
+            parts,
+        )
+    }
+
+    fn finish(&mut self, start_log: u8) -> Result<(), CostError> {
+        let slot = self.shape.slot;
+        let parts = self.parts(SORT_TILE, true);
+        self.run(
+            "transform",
+            &BWT_SORT_FINISH,
+            "place",
+            &[],
+            &["jobs", "contents", "sort_rank", "sort_low_b"],
+            &[slot, parts],
+            parts,
+        )?;
+        self.run(
+            "transform",
+            &BWT_SORT_FINISH,
+            "pack",
+            &[],
+            &["jobs", "sort_rank", "sort_low_b", "transform", "start_rows"],
+            &[slot, parts, u32::from(start_log)],
+            parts,
+        )
+    }
+}
+
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! The same checks on every device, against the CPU's codec.
+
+use super::*;
+use crate::codec::bwt::sort;
+use crate::gpu::cost::KernelCost;
+use crate::gpu::device::{Api, Device};
+use crate::gpu::job::Job;
+
+use crate::gpu::testing::{self, run_plan};
+
+const START_LOG: u8 = 8;
+
+/// Runs `test` on every device that there are kernels for.
+fn each_device(test: impl Fn(&dyn Device)) {
+    testing::each_device(|device| {
+        if device.limits().api == Api::OpenCl {
+            test(device);
+        }
+    });
+}
+
+/// The CPU's transform of a block, and its rows.
+pub(super) fn on_cpu(block: &[u8], start_log: u8) -> (Vec<u8>, Vec<u32>) {
+    let mut bwt = vec![0; block.len()];
+    let mut scratch = vec![0; sort::scratch_len(block.len())];
+    let mut rows = Vec::new();
+    sort::transform(block, start_log.into(), &mut bwt, &mut rows, &mut scratch);
+    (bwt, rows.iter().map(|&row| row as u32).collect())
+}
+
+/// Jobs and contents of a batch.
+pub(super) fn inputs(shape: Shape, blocks: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
+    let job = |block: &Vec<u8>| Job { contents_len: block.len() as u32, ..Job::default() };
+    let jobs: Vec<Job> = blocks.iter().map(job).collect();
+    let mut contents = Vec::new();
+    for (b, block) in blocks.iter().enumerate() {
+        contents.extend_from_slice(block);
+        // What lies behind a block must not matter.
+        contents.resize((b + 1) * shape.slot as usize, 0x5a);
+    }
+    (bytemuck::cast_slice(&jobs).to_vec(), contents)
+}
+
+/// What is wrong with a device's transforms, if anything is.
+fn compare(
+    shape: Shape,
+    blocks: &[Vec<u8>],
+    start_log: u8,
+    transforms: &[u8],
+    rows: &[u8],
+) -> Option<String> {
+    let slot = shape.slot as usize;
+    for (b, block) in blocks.iter().enumerate() {
+        let (bwt, expected) = on_cpu(block, start_log);
+        let transform = &transforms[b * slot..][..block.len()];
+        if let Some(at) = (0..block.len()).find(|&i| transform[i] != bwt[i]) {
+            return Some(format!("block {b} of {} bytes differs at byte {at}", block.len()));
+        }
+        let rows = &rows[b * (slot.div_ceil(64) + 4)..][..4 * expected.len()];
+        let rows: Vec<u32> = bytemuck::pod_collect_to_vec(rows);
+        if rows != expected {
+            return Some(format!("block {b} of {} bytes has other rows", block.len()));
+        }
+    }
+    None
+}
+
+fn check(device: &dyn Device, blocks: &[Vec<u8>]) {
+    let longest = blocks.iter().map(Vec::len).max().unwrap_or(1);
+    let shape = Shape::new(blocks.len() as u32, longest as u32);
+    let plan = transform(device.limits(), shape, START_LOG).expect("costs are right");
+    let (jobs, contents) = inputs(shape, blocks);
+    let outputs = run_plan(
+        device,
+        &plan,
+        &[("jobs", &jobs), ("contents", &contents)],
+        &["transform", "start_rows"],
+    )
+    .expect("the device works");
+    assert_eq!(compare(shape, blocks, START_LOG, &outputs[0], &outputs[1]), None);
+    // The comparison finds a wrong byte and a wrong row.
+    let mut wrong = outputs.clone();
+    wrong[0][0] ^= 1;
+    assert!(compare(shape, blocks, START_LOG, &wrong[0], &wrong[1]).is_some());
+    let mut wrong = outputs;
+    wrong[1][0] ^= 1;
+    assert!(compare(shape, blocks, START_LOG, &wrong[0], &wrong[1]).is_some());
+}
+
+fn noise(len: usize, mut state: u64, mask: u8) -> Vec<u8> {
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8 & mask
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn fibonacci(len: usize) -> Vec<u8> {
+    let (mut a, mut b) = (vec![b'a'], vec![b'a', b'b']);
+    while b.len() < len {
+        let next = [&b[..], &a[..]].concat();
+        a = core::mem::replace(&mut b, next);
+    }
+    b.truncate(len);
+    b
+}
+
+fn text(len: usize) -> Vec<u8> {
+    let words = ["the ", "suffix ", "of ", "a ", "block, ", "sorted ", "rank ", "radix\n", "0123 "];
+    let choice = noise(len, 77, 255);
+    let mut text: Vec<u8> =
+        choice.iter().flat_map(|&c| words[usize::from(c) % words.len()].bytes()).collect();
+    text.truncate(len);
+    text
+}
+
+fn periodic(len: usize, period: usize) -> Vec<u8> {
+    let part = noise(period, 5, 255);
+    part.iter().copied().cycle().take(len).collect()
+}
+
+#[test]
+fn short_blocks() {
+    each_device(|device| {
+        let lens = [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 255, 256, 257];
+        let mut blocks = Vec::new();
+        for len in lens {
+            blocks.extend([vec![0; len], vec![b'x'; len], noise(len, 9, 255), noise(len, 3, 1)]);
+            blocks.extend([fibonacci(len), text(len)]);
+        }
+        check(device, &blocks);
+        for len in [1, 2, 8, 256, 257] {
+            check(device, &[noise(len, 11, 3)]);
+        }
+    });
+}
+
+#[test]
+fn blocks_of_several_tiles() {
+    each_device(|device| {
+        check(
+            device,
+            &[
+                vec![255; 70_000],
+                noise(70_000, 1, 255),
+                periodic(69_999, 3),
+                periodic(40_000, 1000),
+                noise(65_536, 1, 1),
+                fibonacci(50_000),
+                text(70_001),
+                vec![7],
+                [vec![0; 5000], noise(5000, 2, 255), vec![0; 5000]].concat(),
+                [noise(3000, 2, 255), vec![1; 9], noise(3000, 2, 255)].concat(),
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_long_block() {
+    each_device(|device| {
+        // Four lists of a length that has no round number of tiles.
+        let mut block = text(500_000);
+        block.extend(noise(200_000, 4, 255));
+        block.extend(vec![0; 50_001]);
+        block.extend(text(300_000));
+        check(device, &[block, text(1000)]);
+    });
+}
+
+#[test]
+fn costs_agree_and_predict_the_plan() {
+    for kernel in [&BWT_SORT, &BWT_SORT_FINISH, &BWT_SORT_REFINE] {
+        let parse = |api| KernelCost::parse(kernel.stem, &kernel.text(api)).expect("a cost");
+        assert_eq!(parse(Api::OpenCl), parse(Api::WebGpu));
+    }
+}
