@@ -1,0 +1,300 @@
+//! The engine that runs batches of blocks on a device.
+//!
+//! Nothing that a device says is trusted: contents and payloads are checked by their checksums, and a block that the
+//! device declines, fails or gets wrong is done again by the CPU. So the output is the same with any device, and a
+//! device's failure is never the user's.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crc32c::crc32c;
+
+use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use super::level::Recipe;
+use crate::format::{Method, Pipeline};
+use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder};
+use crate::gpu::device::{Device, DeviceError};
+use crate::gpu::plan::Shape;
+
+/// A device to run blocks on, and how much of its memory may be taken.
+#[derive(Clone)]
+pub struct Gpu {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) memory: Option<u64>,
+}
+
+impl Gpu {
+    /// All of `device`'s memory that is sensible to take.
+    pub fn new(device: Arc<dyn Device>) -> Self {
+        Self { device, memory: None }
+    }
+
+    /// Sets the most bytes of device memory to take.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.device.limits().name;
+        f.debug_struct("Gpu").field("device", name).field("memory", &self.memory).finish()
+    }
+}
+
+impl PartialEq for Gpu {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.device, &other.device) && self.memory == other.memory
+    }
+}
+
+impl Eq for Gpu {}
+
+/// Runs batches on a device, in memory that it keeps from one to the next. One for each batch that is to be on the
+/// device at a time: a batch waits for the one before.
+pub(crate) struct GpuEngine<'d> {
+    device: &'d dyn Device,
+    /// The most blocks of a batch.
+    batch: u32,
+    cpu: Arc<dyn Engine>,
+    state: Mutex<State<'d>>,
+}
+
+#[derive(Default)]
+struct State<'d> {
+    coder: Coder<'d>,
+    /// Why the device is not used any more.
+    broken: Option<String>,
+    /// What it cannot run, which the CPU then does at once.
+    declined: Vec<Work>,
+    counts: Counts,
+}
+
+/// What a coder has been made for.
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    Encode(Recipe, u32),
+    Decode(Pipeline, u32),
+}
+
+#[derive(Default)]
+enum Coder<'d> {
+    #[default]
+    None,
+    Encode(Recipe, Box<Encoder<'d>>),
+    Decode(Pipeline, Box<Decoder<'d>>),
+}
+
+/// How many blocks were done on what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// On the device.
+    pub(crate) device: u64,
+    /// On the CPU after the device failed, declined, or got them wrong.
+    pub(crate) again: u64,
+}
+
+impl<'d> GpuEngine<'d> {
+    /// An engine for batches of up to `batch` blocks.
+    pub(crate) fn new(device: &'d dyn Device, batch: u32, cpu: Arc<dyn Engine>) -> Self {
+        Self { device, batch: batch.max(1), cpu, state: Mutex::new(State::default()) }
+    }
+
+    /// Why the device is of no more use, if it is not.
+    pub(crate) fn broken(&self) -> Option<String> {
+        self.lock().broken.clone()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<'d>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of an error. A device without memory or a plan may still do other work.
+    fn note(&self, state: &mut State<'d>, work: Work, error: &CoderError) {
+        state.coder = Coder::None;
+        match error {
+            CoderError::Options(_)
+            | CoderError::Plan(_)
+            | CoderError::Device(DeviceError::OutOfMemory { .. })
+            | CoderError::Device(DeviceError::Unsupported(_))
+            | CoderError::Device(DeviceError::Build { .. }) => state.declined.push(work),
+            CoderError::Device(_) => state.broken = Some(error.to_string()),
+        }
+    }
+
+    fn shape(&self, longest: usize) -> Shape {
+        Shape::new(self.batch, longest as u32)
+    }
+
+    /// Encodes `jobs` on the device, or some of them: those with `coded` set are done.
+    fn try_encode(
+        &self,
+        state: &mut State<'d>,
+        recipe: &Recipe,
+        jobs: &mut [&mut EncodeJob<'_>],
+        most: Shape,
+    ) -> Result<(), CoderError> {
+        let fits = matches!(&state.coder, Coder::Encode(r, encoder)
+            if r == recipe && encoder.slot() >= most.slot);
+        if !fits {
+            // The old one's memory goes first.
+            state.coder = Coder::None;
+            let encoder = Encoder::with_recipe(self.device, *recipe, most, Buffers::default())?;
+            state.coder = Coder::Encode(*recipe, Box::new(encoder));
+        }
+        let Coder::Encode(_, encoder) = &mut state.coder else { return Ok(()) };
+        let mut lens = Vec::with_capacity(jobs.len());
+        for (number, job) in (0..).zip(jobs.iter()) {
+            encoder.write(number, job.contents)?;
+            lens.push(job.contents.len() as u32);
+        }
+        let blocks = encoder.encode(&lens)?;
+        for (job, block) in jobs.iter_mut().zip(blocks) {
+            let content_crc = crc32c(job.contents);
+            if block.contents_crc != content_crc {
+                continue; // What the device had was not what was sent.
+            }
+            let Some((start, len)) = block.payload else {
+                job.coded =
+                    Some(Coded { method: Method::Store, payload_crc: content_crc, content_crc });
+                continue;
+            };
+            job.payload.resize(len as usize, 0);
+            encoder.read(start, job.payload)?;
+            if crc32c(job.payload) != block.payload_crc {
+                continue;
+            }
+            let method = match recipe {
+                Recipe::Bwt(_) => Method::Bwt,
+                _ => Method::Lz77,
+            };
+            let payload_crc = block.payload_crc;
+            job.coded = Some(Coded { method, payload_crc, content_crc });
+        }
+        Ok(())
+    }
+
+    /// Decodes `jobs` on the device, or some of them: those with an outcome are done, and right.
+    fn try_decode(
+        &self,
+        state: &mut State<'d>,
+        pipeline: Pipeline,
+        jobs: &mut [&mut DecodeJob<'_>],
+        most: Shape,
+    ) -> Result<(), CoderError> {
+        let fits = matches!(&state.coder, Coder::Decode(p, decoder)
+            if *p == pipeline && decoder.slot() >= most.slot);
+        if !fits {
+            state.coder = Coder::None;
+            let buffers = Buffers::default();
+            let decoder = Decoder::new(self.device, pipeline, most.slot, most.blocks, buffers)?;
+            state.coder = Coder::Decode(pipeline, Box::new(decoder));
+        }
+        let Coder::Decode(_, decoder) = &mut state.coder else { return Ok(()) };
+        decoder.clear();
+        let mut places = Vec::with_capacity(jobs.len());
+        let mut sent = Vec::with_capacity(jobs.len());
+        for job in jobs.iter_mut() {
+            let payload = job.payload.unwrap_or_default();
+            if let Some(place) = decoder.write(payload, job.contents.len() as u32)? {
+                places.push(place);
+                sent.push(job);
+            }
+        }
+        if sent.is_empty() {
+            return Ok(());
+        }
+        let blocks = decoder.decode(&places)?;
+        for ((number, job), block) in (0..).zip(sent).zip(blocks) {
+            let header = &job.header;
+            // Whatever else it may be, the CPU says it.
+            if !block.is_decoded
+                || block.payload_crc != header.payload_crc
+                || block.contents_crc != header.content_crc
+            {
+                continue;
+            }
+            decoder.read(number, job.contents)?;
+            if crc32c(job.contents) == header.content_crc {
+                job.outcome = Some(Ok(()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Engine for GpuEngine<'_> {
+    fn encode(&self, recipe: &Recipe, batch: &mut [EncodeJob<'_>]) {
+        let mut state = self.lock();
+        let mut jobs: Vec<_> = batch.iter_mut().filter(|job| !is_fill(job.contents)).collect();
+        for jobs in jobs.chunks_mut(self.batch as usize) {
+            let longest = jobs.iter().map(|job| job.contents.len()).max().unwrap_or(0);
+            let most = self.shape(longest);
+            let work = Work::Encode(*recipe, most.slot);
+            if longest == 0 || state.broken.is_some() || state.declined.contains(&work) {
+                continue;
+            }
+            if let Err(error) = self.try_encode(&mut state, recipe, jobs, most) {
+                self.note(&mut state, work, &error);
+            }
+            let done = jobs.iter().filter(|job| job.coded.is_some()).count() as u64;
+            state.counts.device += done;
+            state.counts.again += jobs.len() as u64 - done;
+        }
+        drop(state);
+        for job in batch.iter_mut().filter(|job| job.coded.is_none()) {
+            self.cpu.encode(recipe, std::slice::from_mut(job));
+        }
+    }
+
+    fn decode(&self, batch: &mut [DecodeJob<'_>]) {
+        let mut state = self.lock();
+        for (pipeline, method) in [(Pipeline::Lzf, Method::Lz77), (Pipeline::Bwt, Method::Bwt)] {
+            let mut jobs: Vec<_> = batch
+                .iter_mut()
+                .filter(|job| job.header.method == method && job.payload.is_some())
+                .collect();
+            for jobs in jobs.chunks_mut(self.batch as usize) {
+                let longest = jobs.iter().map(|job| job.contents.len()).max().unwrap_or(0);
+                let most = self.shape(longest);
+                let work = Work::Decode(pipeline, most.slot);
+                if state.broken.is_some() || state.declined.contains(&work) {
+                    continue;
+                }
+                if let Err(error) = self.try_decode(&mut state, pipeline, jobs, most) {
+                    self.note(&mut state, work, &error);
+                }
+                let done = jobs.iter().filter(|job| job.outcome.is_some()).count() as u64;
+                state.counts.device += done;
+                state.counts.again += jobs.len() as u64 - done;
+            }
+        }
+        drop(state);
+        for job in batch.iter_mut().filter(|job| job.outcome.is_none()) {
+            self.cpu.decode(std::slice::from_mut(job));
+        }
+    }
+
+    fn release(&self) {
+        self.lock().coder = Coder::None;
+        self.cpu.release();
+    }
+
+    fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64 {
+        self.cpu.encode_memory(recipe, block_size)
+    }
+
+    fn decode_memory(&self, pipeline: Pipeline, block_size: usize) -> u64 {
+        self.cpu.decode_memory(pipeline, block_size)
+    }
+}
+
+/// Whether the contents are one byte, repeated: nothing for a device.
+fn is_fill(contents: &[u8]) -> bool {
+    contents.len() > 1 && contents[1..] == contents[..contents.len() - 1]
+}
