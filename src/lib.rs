@@ -38,7 +38,7 @@ mod stream;
 
 pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};
-pub use pipeline::{DecodeOptions, Level, Options};
+pub use pipeline::{DecodeOptions, Gpu, Level, Options};
 pub use stream::{
     BlockInfo, Decoder, Encoder, FrameInfo, Piece, Recovery, RecoveryReport, SeekableReader,
     compress, decompress, list, recover,

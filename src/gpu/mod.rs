@@ -7,6 +7,7 @@
 //! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
 //! | [`lz77_find`] | plans that find the matches of LZ77 |
 //! | [`job`] | what kernels are told of each block, and tell of it |
+//! | [`budget`] | how many blocks a device is given at once |
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //! | [`run`] | runs a plan on a device |
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
@@ -17,8 +18,11 @@
 //! Nothing here knows of files. A plan knows nothing of a backend, and a backend contains no algorithm: a third backend
 //! is one more implementation of [`device::Device`], one more set of kernel sources, and nothing else.
 
+pub mod budget;
 pub mod bwt_encode;
 pub mod coder;
+#[cfg(test)]
+mod coder_tests;
 #[cfg(test)]
 mod conformance;
 pub mod cost;

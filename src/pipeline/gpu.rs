@@ -12,8 +12,10 @@ use crc32c::crc32c;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::level::Recipe;
 use crate::format::{Method, Pipeline};
+use crate::gpu::budget::{BlockCost, batches, budget};
 use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder};
 use crate::gpu::device::{Device, DeviceError};
+use crate::gpu::pipelines;
 use crate::gpu::plan::Shape;
 
 /// A device to run blocks on, and how much of its memory may be taken.
@@ -33,6 +35,52 @@ impl Gpu {
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
+    }
+}
+
+/// A device at work on blocks of one kind, in threads of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Accelerator {
+    pub(crate) gpu: Gpu,
+    /// Batches that are on the device at once: one is computed while others are copied.
+    pub(crate) slots: usize,
+    /// Blocks of a batch.
+    pub(crate) batch: usize,
+}
+
+impl Accelerator {
+    /// How `gpu` encodes blocks; `None` if it cannot. `share` is widened by the blocks that it is given, as far as
+    /// `limit` bytes of host memory permit.
+    pub(crate) fn for_encoding(
+        gpu: Option<&Gpu>,
+        recipe: &Recipe,
+        block_size: usize,
+        widen: impl FnOnce(u64) -> u64,
+    ) -> Option<Self> {
+        let limits = gpu?.device.limits();
+        let planner = |shape| pipelines::encode(limits, recipe, shape);
+        Self::new(gpu?, BlockCost::of(planner, block_size as u32).ok()?, widen)
+    }
+
+    /// How `gpu` decodes blocks, likewise.
+    pub(crate) fn for_decoding(
+        gpu: Option<&Gpu>,
+        pipeline: Pipeline,
+        block_size: usize,
+        widen: impl FnOnce(u64) -> u64,
+    ) -> Option<Self> {
+        let limits = gpu?.device.limits();
+        let planner = |shape| pipelines::decode(limits, pipeline, shape);
+        Self::new(gpu?, BlockCost::of(planner, block_size as u32).ok()?, widen)
+    }
+
+    fn new(gpu: &Gpu, block: BlockCost, widen: impl FnOnce(u64) -> u64) -> Option<Self> {
+        let limits = gpu.device.limits();
+        let found = batches(limits, budget(limits, gpu.memory), &block)?;
+        // On the host, a further batch is read and one is written while those are on the device.
+        let given = widen(u64::from(found.slots + 2) * u64::from(found.batch));
+        let batch = u64::from(found.batch).min(given / u64::from(found.slots + 2)).max(1);
+        Some(Self { gpu: gpu.clone(), slots: found.slots as usize, batch: batch as usize })
     }
 }
 

@@ -71,6 +71,14 @@ impl Cost {
         self.fixed.saturating_add(workers).saturating_add(blocks)
     }
 
+    /// Widens `share` by up to `blocks` blocks in flight, as far as `limit` permits; gives how many those are.
+    pub(crate) fn widen(&self, share: &mut Share, blocks: u64, limit: u64) -> u64 {
+        let left = limit.saturating_sub(self.of(*share));
+        let more = blocks.min(left / self.block.max(1));
+        share.in_flight = share.in_flight.saturating_add(more as usize);
+        more
+    }
+
     /// The largest share of at most `threads` workers (0: as many as there are cores) that stays within `limit`.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! What a caller may choose.
 
 use super::Level;
+use super::gpu::Gpu;
 use super::level::Recipe;
 use crate::codec::lz77::{MAX_BLOCK, MIN_CHUNK_LOG};
 use crate::error::Error;
@@ -30,6 +31,7 @@ pub struct Options {
     pub(crate) threads: usize,
     pub(crate) memory: u64,
     pub(crate) content_size: Option<u64>,
+    pub(crate) gpu: Option<Gpu>,
 }
 
 impl Options {
@@ -43,6 +45,7 @@ impl Options {
             threads: 0,
             memory: DEFAULT_ENCODE_MEMORY,
             content_size: None,
+            gpu: None,
         }
     }
 
@@ -85,6 +88,13 @@ impl Options {
     /// flight when it is small. What the caller's own input and output take is not counted.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
+        self
+    }
+
+    /// Has blocks encoded on a GPU as well, besides the threads. The output does not depend on it; what the device
+    /// cannot do, or fails to do, the threads do.
+    pub fn gpu(mut self, gpu: Gpu) -> Self {
+        self.gpu = Some(gpu);
         self
     }
 
@@ -147,12 +157,13 @@ pub struct DecodeOptions {
     pub(crate) threads: usize,
     pub(crate) max_output: u64,
     pub(crate) max_memory: u64,
+    pub(crate) gpu: Option<Gpu>,
 }
 
 impl DecodeOptions {
     /// All cores, at most 1 GiB of memory, output of any length.
     pub fn new() -> Self {
-        Self { threads: 0, max_output: u64::MAX, max_memory: DEFAULT_DECODE_MEMORY }
+        Self { threads: 0, max_output: u64::MAX, max_memory: DEFAULT_DECODE_MEMORY, gpu: None }
     }
 
     /// Sets the number of worker threads; 0 means as many as the machine has cores. With 1 everything runs in the
@@ -173,6 +184,13 @@ impl DecodeOptions {
     /// and output take is not counted.
     pub fn max_memory(mut self, bytes: u64) -> Self {
         self.max_memory = bytes;
+        self
+    }
+
+    /// Has blocks decoded on a GPU as well, besides the threads. What the device cannot do, or fails to do, the threads
+    /// do; whether a block is sound they say as well.
+    pub fn gpu(mut self, gpu: Gpu) -> Self {
+        self.gpu = Some(gpu);
         self
     }
 }

@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::engine::Engine;
-use super::gpu::{Gpu, GpuEngine};
+use super::gpu::{Accelerator, Gpu, GpuEngine};
 use super::memory::Share;
 
 /// A block on its way, with the memory that it needs.
@@ -40,16 +40,6 @@ pub(crate) struct Scheduler<T: Task> {
     device: Vec<JoinHandle<()>>,
     submitted: u64,
     taken: u64,
-}
-
-/// A device, and how it is to be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Accelerator {
-    pub(crate) gpu: Gpu,
-    /// Batches that are on the device at once: one is computed while others are copied.
-    pub(crate) slots: usize,
-    /// Blocks of a batch.
-    pub(crate) batch: usize,
 }
 
 struct Shared<T> {
@@ -119,14 +109,15 @@ impl<T: Task> Scheduler<T> {
     }
 
     /// Prepares for work of another kind, with nothing in flight: the scheduler in `slot` is kept if it has workers
-    /// enough, because threads are not made for nothing; then `share` is narrowed so that no more of them work at
+    /// enough and no device, because threads are not made for nothing; then `share` is narrowed so that no more of them work at
     /// once than it permits.
     pub(crate) fn adapt(slot: &mut Option<Self>, share: &mut Share) {
         let workers = slot.as_ref().map_or(0, |scheduler| {
             scheduler.shared.engine.release();
             scheduler.workers()
         });
-        if workers < share.workers {
+        let has_device = slot.as_ref().is_some_and(|scheduler| !scheduler.device.is_empty());
+        if workers < share.workers || has_device {
             *slot = None;
         } else if workers > share.workers {
             share.in_flight = share.in_flight.min(share.workers);

@@ -11,6 +11,7 @@ use crate::pipeline::DecodeOptions;
 use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
+use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
 
@@ -38,6 +39,7 @@ pub struct Decoder<R: Read> {
     header: FrameHeader,
     cost: Cost,
     share: Share,
+    accelerator: Option<Accelerator>,
     scheduler: Option<Scheduler<DecodeTask>>,
     /// A frame that waits until no block of the one before is in flight, because its blocks need other memory.
     waiting: Option<FrameHeader>,
@@ -77,6 +79,7 @@ impl<R: Read> Decoder<R> {
         if let Some(size) = header.content_size {
             share.limit_to(header.block_count(size));
         }
+        let accelerator = accelerator(&header, &cost, &mut share, options);
         let mut decoder = Self {
             frames,
             options: options.clone(),
@@ -84,6 +87,7 @@ impl<R: Read> Decoder<R> {
             header,
             cost,
             share,
+            accelerator,
             scheduler: None,
             waiting: None,
             current: None,
@@ -224,6 +228,7 @@ impl<R: Read> Decoder<R> {
         if let Some(header) = self.waiting.take() {
             self.cost = Cost::of_decoding(&*self.engine, &header);
             self.share = self.cost.share(self.options.threads, self.options.max_memory)?;
+            self.accelerator = accelerator(&header, &self.cost, &mut self.share, &self.options);
             Scheduler::adapt(&mut self.scheduler, &mut self.share);
             self.idle.clear();
             self.pool.clear();
@@ -244,7 +249,10 @@ impl<R: Read> Decoder<R> {
                 self.frames.payload(&header, place, task.set_block(header, place))?;
                 let workers = self.share.workers;
                 self.scheduler
-                    .get_or_insert_with(|| Scheduler::new(Arc::clone(&self.engine), workers))
+                    .get_or_insert_with(|| {
+                        let engine = Arc::clone(&self.engine);
+                        Scheduler::with_accelerator(engine, workers, self.accelerator.as_ref())
+                    })
                     .submit(task);
             }
             Event::FrameEnd => {}
@@ -267,6 +275,18 @@ impl<R: Read> Decoder<R> {
             _ => Err(Error::LimitOutput { limit }),
         }
     }
+}
+
+/// How the device that `options` name decodes a frame's blocks, for which `share` is widened.
+fn accelerator(
+    header: &FrameHeader,
+    cost: &Cost,
+    share: &mut Share,
+    options: &DecodeOptions,
+) -> Option<Accelerator> {
+    let widen = |blocks| cost.widen(share, blocks, options.max_memory);
+    let gpu = options.gpu.as_ref();
+    Accelerator::for_decoding(gpu, header.pipeline, header.block_size(), widen)
 }
 
 impl<R: Read> Read for Decoder<R> {

@@ -10,6 +10,7 @@ use crate::format::FrameHeader;
 use crate::pipeline::Options;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
+use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::level::Recipe;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::{Scheduler, Task};
@@ -34,6 +35,7 @@ pub struct Encoder<W: Write> {
     block_size: usize,
     share: Share,
     engine: Arc<dyn Engine>,
+    accelerator: Option<Accelerator>,
     /// Made when a second block shows that there is work for it.
     scheduler: Option<Scheduler<EncodeTask>>,
     frames: FrameWriter,
@@ -60,6 +62,7 @@ impl<W: Write> Encoder<W> {
             block_size: plan.header.block_size(),
             share: plan.share,
             engine: plan.engine,
+            accelerator: plan.accelerator,
             scheduler: None,
             frames: FrameWriter::new(plan.header),
             current: None,
@@ -117,12 +120,11 @@ impl<W: Write> Encoder<W> {
             && self.filled > 0
         {
             task.contents.truncate(self.filled);
-            match &mut self.scheduler {
-                Some(scheduler) => scheduler.submit(task),
-                None => {
-                    EncodeTask::run(std::slice::from_mut(&mut task), &*self.engine);
-                    self.emit(task)?;
-                }
+            if self.scheduler.is_some() || self.accelerator.is_some() {
+                self.scheduler().submit(task);
+            } else {
+                EncodeTask::run(std::slice::from_mut(&mut task), &*self.engine);
+                self.emit(task)?;
             }
         }
         while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
@@ -168,10 +170,7 @@ impl<W: Write> Encoder<W> {
 
     /// Hands a block to the workers, and what they have finished to the writer.
     fn submit(&mut self, task: EncodeTask) -> Result<(), Error> {
-        let scheduler = self
-            .scheduler
-            .get_or_insert_with(|| Scheduler::new(Arc::clone(&self.engine), self.share.workers));
-        scheduler.submit(task);
+        self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {
             // The block that is filled next is in flight too.
             let full = scheduler.in_flight() >= self.share.in_flight;
@@ -182,6 +181,13 @@ impl<W: Write> Encoder<W> {
             }
         }
         Ok(())
+    }
+
+    fn scheduler(&mut self) -> &mut Scheduler<EncodeTask> {
+        self.scheduler.get_or_insert_with(|| {
+            let engine = Arc::clone(&self.engine);
+            Scheduler::with_accelerator(engine, self.share.workers, self.accelerator.as_ref())
+        })
     }
 
     fn emit(&mut self, task: EncodeTask) -> Result<(), Error> {
@@ -243,6 +249,7 @@ pub(crate) struct Plan {
     pub(crate) recipe: Recipe,
     pub(crate) share: Share,
     pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) accelerator: Option<Accelerator>,
 }
 
 impl Plan {
@@ -263,7 +270,10 @@ impl Plan {
         if let Some(size) = options.content_size {
             share.limit_to(header.block_count(size));
         }
-        Ok(Self { header, recipe, share, engine })
+        let widen = |blocks| cost.widen(&mut share, blocks, options.memory);
+        let gpu = options.gpu.as_ref();
+        let accelerator = Accelerator::for_encoding(gpu, &recipe, header.block_size(), widen);
+        Ok(Self { header, recipe, share, engine, accelerator })
     }
 }
 

@@ -1,7 +1,10 @@
 //! Whole slices at once.
 
+use std::io::Cursor;
+
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
+use super::decoder::Decoder;
 use super::encoder::{Encoder, Plan};
 use super::frame_reader::{Event, FrameReader};
 use super::frame_writer::FrameWriter;
@@ -34,7 +37,8 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
         return Err(Error::Changed { declared, seen: input.len() as u64 });
     }
     let block_size = plan.header.block_size();
-    if plan.share.workers > 1 && input.len() > block_size {
+    let in_parallel = plan.share.workers > 1 && input.len() > block_size;
+    if in_parallel || plan.accelerator.is_some() {
         let mut encoder = Encoder::new(Vec::new(), options)?;
         encoder.read_from(&mut &input[..])?;
         return encoder.finish();
@@ -66,6 +70,11 @@ pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Erro
     let total: u64 = blocks.iter().map(|block| u64::from(block.header.content_len)).sum();
     let len = usize::try_from(total).map_err(|_| Error::OutOfMemory { needed: total })?;
     let mut output = zeroed(len).map_err(|fault| fault.at(Place::default()))?;
+    if options.gpu.is_some() {
+        // Batches go through a decoder's threads.
+        Decoder::new(input, options)?.copy_to(&mut Cursor::new(&mut output[..]))?;
+        return Ok(output);
+    }
 
     let mut rest = &mut output[..];
     let mut jobs = Vec::with_capacity(blocks.len());

@@ -1,0 +1,169 @@
+//! From what kernels cost and what a device has to how many blocks it is given at once.
+//!
+//! ```text
+//! budget    = what the user permits, else a part of the device's memory
+//! in_flight = budget / bytes of one block                 blocks that may exist on the device
+//! slots     = at most 3, at most in_flight                upload | compute | download
+//! batch     = in_flight / slots                           blocks of a slot, and no more than
+//!               largest buffer of the device / largest buffer of one block
+//!               what fills the device's processors several times over
+//! ```
+//!
+//! No figure here is one of a device or of a kernel: those are stated by [`Limits`] and by `@pz_cost`.
+
+use super::cost::CostError;
+use super::device::{Limits, MemorySource};
+use super::plan::{Plan, PlanError, Shape, Step};
+
+/// Batches that are on a device at once, at most: one is computed while one comes and one goes.
+const MOST_SLOTS: u64 = 3;
+
+/// Work items for which a compute unit has room, roughly: from 1,024 to 2,048 on today's GPUs.
+const THREADS_PER_UNIT: u64 = 2048;
+
+/// How often a batch fills the device: with less the last blocks of a batch leave much of it idle; with more nothing is
+/// gained, and results come later.
+const TIMES_FULL: u64 = 4;
+
+/// What a pipeline takes for one block of a given length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockCost {
+    /// Bytes of device memory.
+    pub memory: u64,
+    /// Bytes of its largest buffer.
+    pub largest_buffer: u64,
+    /// Work items of the dispatch that has fewest of them.
+    pub threads: u64,
+}
+
+impl BlockCost {
+    /// What `planner` plans for one block of `block_len` bytes.
+    ///
+    /// # Errors
+    /// Those of `planner`.
+    pub fn of(
+        planner: impl FnOnce(Shape) -> Result<Plan, PlanError>,
+        block_len: u32,
+    ) -> Result<Self, PlanError> {
+        let plan = planner(Shape::new(1, block_len))?;
+        let threads = |step: &Step| match step {
+            Step::Run(run) => Some(u64::from(run.groups) * u64::from(run.threads)),
+            Step::Clear(_) => None,
+        };
+        Ok(Self {
+            memory: plan.memory(),
+            largest_buffer: plan.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(0),
+            threads: plan.steps.iter().filter_map(threads).max().unwrap_or(1),
+        })
+    }
+}
+
+/// What a device is given at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batches {
+    /// Batches at once.
+    pub slots: u32,
+    /// Blocks of each.
+    pub batch: u32,
+}
+
+impl Batches {
+    /// Bytes of device memory that all of them take.
+    ///
+    /// # Errors
+    /// If they cannot be counted.
+    pub fn memory(&self, block: &BlockCost) -> Result<u64, CostError> {
+        let blocks = u64::from(self.slots) * u64::from(self.batch);
+        blocks.checked_mul(block.memory).ok_or_else(|| CostError::overflow("all batches"))
+    }
+}
+
+/// Bytes of a device's memory that may be taken: what the user permits, but never more than there is; else a part of
+/// it that leaves others their share.
+pub fn budget(limits: &Limits, permitted: Option<u64>) -> u64 {
+    let part = match limits.memory_source {
+        MemorySource::Free => limits.memory / 8 * 7,
+        MemorySource::Total => limits.memory / 4 * 3,
+        MemorySource::Assumed => limits.memory,
+    };
+    permitted.map_or(part, |bytes| bytes.min(limits.memory))
+}
+
+/// How blocks of this cost are given to a device within `budget` bytes; `None` if it has not got room for one.
+pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batches> {
+    let in_flight = budget / block.memory.max(1);
+    let in_buffer = limits.max_buffer / block.largest_buffer.max(1);
+    if in_flight == 0 || in_buffer == 0 {
+        return None;
+    }
+    let slots = in_flight.min(MOST_SLOTS);
+    let full = u64::from(limits.compute_units.max(1)) * THREADS_PER_UNIT * TIMES_FULL;
+    let batch = (in_flight / slots).min(in_buffer).min(full.div_ceil(block.threads.max(1)));
+    // The plan of a batch counts its blocks, and their bytes in places, in 32 bits.
+    Some(Batches { slots: slots as u32, batch: batch.clamp(1, 1 << 20) as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::device::{Api, Kind, Teams};
+
+    fn device(memory: u64, max_buffer: u64) -> Limits {
+        Limits {
+            api: Api::OpenCl,
+            name: String::new(),
+            driver: String::new(),
+            kind: Kind::Discrete,
+            memory,
+            memory_source: MemorySource::Total,
+            max_buffer,
+            local_memory: 32 << 10,
+            max_workgroup: 1024,
+            teams: Teams::Local,
+            compute_units: 100,
+            timing: false,
+        }
+    }
+
+    #[test]
+    fn batches_follow_the_memory() {
+        const MIB: u64 = 1 << 20;
+        for memory in [256 * MIB, 1024 * MIB, 8 << 30, 139 << 30] {
+            for max_buffer in [128 * MIB, 2048 * MIB, u64::MAX] {
+                let limits = device(memory, max_buffer);
+                let budget = budget(&limits, None);
+                let mut fewer = u64::MAX;
+                for log in 16..=24 {
+                    let n = 1u64 << log;
+                    let block = BlockCost {
+                        memory: 12 * n + 4096,
+                        largest_buffer: 4 * n,
+                        threads: n / 1024,
+                    };
+                    let Some(found) = batches(&limits, budget, &block) else {
+                        assert!(block.memory > budget || block.largest_buffer > max_buffer);
+                        continue;
+                    };
+                    assert!(found.memory(&block).unwrap() <= budget);
+                    assert!(u64::from(found.batch) * block.largest_buffer <= max_buffer);
+                    let blocks = u64::from(found.slots * found.batch);
+                    assert!((1..=fewer).contains(&blocks), "{limits:?} {block:?} {found:?}");
+                    fewer = blocks;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_of_the_users_is_kept() {
+        let limits = device(8 << 30, u64::MAX);
+        let block = BlockCost { memory: 100 << 20, largest_buffer: 40 << 20, threads: 1 };
+        assert_eq!(batches(&limits, budget(&limits, Some(99 << 20)), &block), None);
+        let one = Some(Batches { slots: 1, batch: 1 });
+        assert_eq!(batches(&limits, budget(&limits, Some(100 << 20)), &block), one);
+        let four = Some(Batches { slots: 3, batch: 1 });
+        assert_eq!(batches(&limits, budget(&limits, Some(500 << 20)), &block), four);
+        assert_eq!(budget(&limits, Some(9 << 30)), 8 << 30);
+        assert_eq!(budget(&limits, None), 6 << 30);
+    }
+}

@@ -1,0 +1,166 @@
+//! Whole pipelines on every device give the CPU's bytes, and decode them.
+
+use super::coder::{Buffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadPlace};
+use super::device::Device;
+use super::plan::{PlanError, Shape};
+use super::testing::each_device;
+use crate::format::{Method, Pipeline};
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::{Coded, EncodeJob, Engine};
+use crate::pipeline::level::Recipe;
+use crate::{Level, Options};
+
+/// Blocks of mixed data: text, code, tables, noise, runs; some short.
+fn blocks() -> Vec<Vec<u8>> {
+    let text = include_bytes!("../format/lz77.md");
+    let code = include_bytes!("coder.rs");
+    let mut x = 1u32;
+    let mut random = move || {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (x >> 24) as u8
+    };
+    let noise: Vec<u8> = (0..30_000).map(|_| random()).collect();
+    let skewed: Vec<u8> = (0..90_000).map(|_| random() & random() & random()).collect();
+    let table: Vec<u8> = (0..20_000u32).flat_map(|i| [(i >> 8) as u8, i as u8, 7, 0]).collect();
+    let all = [text, &code[..], &noise, &skewed, &table, &[5; 40_000], text].concat();
+    vec![all[..200_000].to_vec(), text[..1].to_vec(), noise, all, skewed[..65_537].to_vec(), table]
+}
+
+/// What the CPU makes of a block.
+fn on_cpu(recipe: &Recipe, contents: &[u8]) -> (Coded, Vec<u8>) {
+    let mut payload = Vec::new();
+    let mut job = EncodeJob { contents, payload: &mut payload, coded: None };
+    CpuEngine::new().encode(recipe, std::slice::from_mut(&mut job));
+    (job.coded.unwrap(), payload)
+}
+
+fn recipes() -> Vec<(String, Pipeline, Recipe)> {
+    let mut recipes = Vec::new();
+    for level in Level::all() {
+        let options = Options::new().level(level);
+        recipes.push((format!("level {level}"), level.pipeline(), options.recipe().unwrap()));
+    }
+    for (level, pipeline, window) in [(1, Pipeline::Fse, 18), (3, Pipeline::Lzf, 16)] {
+        let level = Level::new(level).unwrap();
+        let options = Options::new().level(level).pipeline(pipeline).window(1 << window);
+        let name = format!("{pipeline} with windows of 2^{window}");
+        recipes.push((name, pipeline, options.recipe().unwrap()));
+    }
+    recipes
+}
+
+/// The payload of block `number`, if it is not to be stored.
+fn payload(encoder: &mut Encoder<'_>, block: &EncodedBlock) -> Option<Vec<u8>> {
+    let (start, len) = block.payload?;
+    let mut bytes = vec![0; len as usize];
+    encoder.read(start, &mut bytes).unwrap();
+    Some(bytes)
+}
+
+fn is_declined<T>(name: &str, device: &dyn Device, made: &Result<T, CoderError>) -> bool {
+    match made {
+        Err(CoderError::Plan(PlanError::Declined(why))) => {
+            println!("{}: {name}: declined: {why}", device.limits().name);
+            true
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn every_level_encodes_to_the_bytes_of_the_cpu() {
+    let blocks = blocks();
+    let longest = blocks.iter().map(Vec::len).max().unwrap() as u32;
+    each_device(|device| {
+        for (name, _, recipe) in recipes() {
+            let shape = Shape::new(blocks.len() as u32, longest);
+            let made = Encoder::with_recipe(device, recipe, shape, Buffers::default());
+            if is_declined(&name, device, &made) {
+                continue;
+            }
+            let mut encoder = made.unwrap();
+            // The whole batch, and then a part of it in the same memory.
+            for count in [blocks.len(), 2] {
+                let mut lens = Vec::new();
+                for (number, block) in (0..).zip(&blocks[..count]) {
+                    encoder.write(number, block).unwrap();
+                    lens.push(block.len() as u32);
+                }
+                let encoded = encoder.encode(&lens).unwrap();
+                for (number, (block, contents)) in encoded.iter().zip(&blocks).enumerate() {
+                    let (coded, bytes) = on_cpu(&recipe, contents);
+                    let ours = payload(&mut encoder, block);
+                    assert_eq!(ours.is_some(), coded.method != Method::Store, "{name} {number}");
+                    assert!(ours.is_none_or(|ours| ours == bytes), "{name}: block {number}");
+                    assert_eq!(block.contents_crc, coded.content_crc, "{name} {number}");
+                    if block.payload.is_some() {
+                        assert_eq!(block.payload_crc, coded.payload_crc, "{name} {number}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn every_level_decodes() {
+    let blocks = blocks();
+    let longest = blocks.iter().map(Vec::len).max().unwrap() as u32;
+    each_device(|device| {
+        for (name, pipeline, recipe) in recipes() {
+            let count = blocks.len() as u32;
+            let made = Decoder::new(device, pipeline, longest, count, Buffers::default());
+            if is_declined(&name, device, &made) {
+                continue;
+            }
+            let mut decoder = made.unwrap();
+            let coded: Vec<_> = blocks
+                .iter()
+                .map(|contents| (contents, on_cpu(&recipe, contents)))
+                .filter(|(_, (coded, _))| coded.method != Method::Store)
+                .collect();
+            for count in [coded.len(), 1] {
+                decoder.clear();
+                let places: Vec<PayloadPlace> = coded[..count]
+                    .iter()
+                    .map(|(contents, (_, payload))| {
+                        decoder.write(payload, contents.len() as u32).unwrap().unwrap()
+                    })
+                    .collect();
+                let decoded = decoder.decode(&places).unwrap();
+                for (number, (block, (contents, (expected, _)))) in
+                    (0..).zip(decoded.iter().zip(&coded))
+                {
+                    assert!(block.is_decoded, "{name}: block {number}");
+                    assert_eq!(block.payload_crc, expected.payload_crc, "{name}: block {number}");
+                    assert_eq!(block.contents_crc, expected.content_crc, "{name}: {number}");
+                    let mut bytes = vec![0; contents.len()];
+                    decoder.read(number, &mut bytes).unwrap();
+                    assert!(bytes == **contents, "{name}: block {number}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_planted_fault_is_found() {
+    let contents = &blocks()[0];
+    let options = Options::new();
+    let recipe = options.recipe().unwrap();
+    let (expected, mut bytes) = on_cpu(&recipe, contents);
+    let at = bytes.len() / 2;
+    bytes[at] ^= 4;
+    each_device(|device| {
+        let len = contents.len() as u32;
+        let made = Decoder::new(device, options.chosen_pipeline(), len, 1, Buffers::default());
+        if is_declined("default level", device, &made) {
+            return;
+        }
+        let mut decoder = made.unwrap();
+        let place = decoder.write(&bytes, len).unwrap().unwrap();
+        let [block] = decoder.decode(&[place]).unwrap()[..] else { panic!("one block") };
+        assert_ne!(block.payload_crc, expected.payload_crc);
+        assert!(!block.is_decoded || block.contents_crc != expected.content_crc);
+    });
+}
