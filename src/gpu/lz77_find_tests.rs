@@ -3,10 +3,14 @@
 use super::device::{Device, Limits};
 use super::job::Job;
 use super::lz77_find::append;
-use super::plan::{Plan, PlanError, Shape};
+use super::plan::{Plan, PlanError, Shape, Step};
+use super::run::{Memory, submit};
 use super::testing::{each_device, run_plan};
 use crate::codec::lz77::testing::{Backend, Match, Parser, parse, samples};
 use crate::codec::lz77::{Params, Search};
+use crate::pipeline::level::{Level, Recipe};
+use rayon::prelude::*;
+use std::time::Duration;
 
 /// Searches that devices can do.
 const SEARCHES: [Search; 3] = [Search::Greedy, Search::GreedyLarge, Search::Double];
@@ -178,4 +182,85 @@ fn a_wrong_match_is_noticed() {
         found[0].pop();
         assert!(difference(&params, &text, &found[0]).is_some());
     });
+}
+
+/// Speed at each level on a file, and whether all its matches are those of the CPU. `PZ_DATA` is the file, `PZ_TOTAL` the bytes
+/// that it is repeated to, `PZ_LEVELS` the levels (digits).
+#[test]
+#[ignore = "takes a GPU and a file"]
+fn h200_lz77_find() {
+    let file = std::fs::read(std::env::var_os("PZ_DATA").expect("PZ_DATA names a file")).unwrap();
+    let total = std::env::var("PZ_TOTAL").map_or(1_000_000_000, |total| total.parse().unwrap());
+    let levels = std::env::var("PZ_LEVELS").unwrap_or_else(|_| "12345678".into());
+    for level in levels.bytes().map(|digit| Level::new(u32::from(digit - b'0')).unwrap()) {
+        let Recipe::Lz77(params) = level.recipe(level.pipeline()) else { continue };
+        let block_len = level.block_size() as usize;
+        let distinct: Vec<&[u8]> = file.chunks(block_len).collect();
+        let blocks: Vec<&[u8]> = distinct.iter().copied().cycle().take(total / block_len).collect();
+        let shape = Shape::new(blocks.len() as u32, block_len as u32);
+        each_device(|device| measure(device, level, &params, &blocks, &distinct, shape));
+    }
+}
+
+fn measure(
+    device: &dyn Device,
+    level: Level,
+    params: &Params,
+    blocks: &[&[u8]],
+    distinct: &[&[u8]],
+    shape: Shape,
+) {
+    let Some(plan) = plan(device.limits(), params, shape) else { return };
+    let memory = Memory::allocate(device, &plan).unwrap();
+    let mut queue = device.queue().unwrap();
+    queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(&jobs(blocks))).unwrap();
+    for (i, block) in blocks.iter().enumerate() {
+        let mut padded = block.to_vec();
+        padded.resize(block.len().next_multiple_of(4), 0);
+        queue.write(memory.named("contents"), u64::from(shape.slot) * i as u64, &padded).unwrap();
+    }
+    queue.finish().unwrap();
+    queue.set_timing(true);
+    let runs = (0..6).map(|_| {
+        submit(&plan, &memory, &mut *queue).unwrap();
+        queue.finish().unwrap();
+        queue.take_times().unwrap()
+    });
+    let mut runs: Vec<Vec<Duration>> = runs.skip(1).collect();
+    let bytes: usize = blocks.iter().map(|b| b.len()).sum();
+    let report = |what: &str, time: Duration| {
+        let seconds = time.as_secs_f64();
+        println!("  {what:<14} {:9.3} ms {:8.1} GB/s", seconds * 1e3, bytes as f64 / seconds / 1e9);
+    };
+    println!(
+        "level {}: {} blocks of {} bytes, {:.2} GB of memory",
+        level.get(),
+        blocks.len(),
+        shape.slot,
+        plan.memory() as f64 / 1e9
+    );
+    runs.sort_by_key(|times| times.iter().sum::<Duration>());
+    let median = &runs[runs.len() / 2];
+    let steps = plan.steps.iter().filter_map(|step| match step {
+        Step::Run(run) => Some(run),
+        Step::Clear(_) => None,
+    });
+    if median.len() == plan.steps.len() {
+        steps.zip(median).for_each(|(run, time)| report(run.entry, *time));
+    }
+    report("total", median.iter().sum());
+
+    let distinct = &distinct[..distinct.len().min(blocks.len())];
+    let slots = distinct.len() * shape.slot as usize;
+    let mut matches = vec![0u32; slots / 2];
+    let mut counts = vec![0u32; slots / 256];
+    queue.read(memory.named("matches"), 0, bytemuck::cast_slice_mut(&mut matches)).unwrap();
+    queue.read(memory.named("match_counts"), 0, bytemuck::cast_slice_mut(&mut counts)).unwrap();
+    let wrong = distinct.par_iter().enumerate().filter_map(|(i, block)| {
+        let found = matches_of(params, shape, i, block.len(), &matches, &counts);
+        difference(params, block, &found).map(|what| format!("block {i}: {what}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    println!("  {} of {} blocks differ from the CPU's", wrong.len(), distinct.len());
+    assert_eq!(wrong.first(), None);
 }
