@@ -70,6 +70,10 @@ kernels! {
     BWT_SORT_FINISH = "bwt_sort_finish";
     /// The prefix doubling of the forward BWT.
     BWT_SORT_REFINE = "bwt_sort_refine";
+    /// CRC-32C of contents and payloads.
+    CRC32C = "crc32c";
+    /// Payloads one behind the other.
+    COMPACT = "compact";
 }
 
 /// What the tests of devices run.
@@ -90,7 +94,7 @@ pub(crate) static TEST_BROKEN: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-common!["team"];
+common!["crc", "team"];
 
 /// Every function of teams, for the tests of backends.
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //! | [`run`] | runs a plan on a device |
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
+//! | [`checksum`] | plans for checksums, and for payloads packed |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | `opencl` | devices through OpenCL |
 //! | `webgpu` | devices through WebGPU |
@@ -20,6 +21,7 @@
 
 pub mod budget;
 pub mod bwt_encode;
+pub mod checksum;
 pub mod coder;
 #[cfg(test)]
 mod coder_tests;
@@ -36,6 +38,8 @@ mod lz77_find_tests;
 pub mod opencl;
 pub(crate) mod pipelines;
 pub mod plan;
+#[cfg(test)]
+mod plan_tests;
 pub mod run;
 #[cfg(test)]
 mod team_tests;

@@ -25,6 +25,8 @@ use std::time::Instant;
 use pollster::block_on;
 
 pub use adapter::{Found, devices};
+#[cfg(test)]
+pub(crate) use tests::validate;
 
 use super::device::{Api, BufferId, Device, DeviceError, Dispatch, Limits, Queue};
 

@@ -1,0 +1,107 @@
+// The payloads of a batch, one close behind the other: a single copy takes all of them to the host.
+//
+// @pz_cost {
+//   threads_per_element: 0.015625
+//   passes: 2
+//   buffers: payload=N+256, results=32, packed_starts=8, packed=N+256
+//   local_mem: 2048
+//   note: packed_starts holds two words for each block: where its payload begins, and its length, in units of 16 bytes
+// }
+
+struct Result {
+    status: u32,
+    payload_len: u32,
+    contents_crc: u32,
+    payload_crc: u32,
+    reserved: array<u32, 4>,
+}
+
+struct Args {
+    blocks: u32,
+    slot: u32,
+    count: u32,
+}
+
+var<immediate> args: Args;
+
+@group(0) @binding(0) var<storage, read> results: array<Result>;
+
+// Units of 16 bytes of a block's payload. What is not complete takes nothing.
+fn units(block: u32) -> u32 {
+    let len = min(results[block].payload_len, args.slot + 256u);
+    return select(0u, (len + 15u) / 16u, results[block].status == 0u);
+}
+
+@group(0) @binding(1) var<storage, read_write> placed: array<vec2<u32>>;
+
+var<workgroup> sums: array<u32, 2u * THREADS>;
+
+// One workgroup: each work item sums the lengths of consecutive blocks.
+@compute @workgroup_size(THREADS)
+fn place(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) wg: vec3<u32>) {
+    if wg.x + wg.y != 0u {
+        return;
+    }
+    let share = (args.blocks + THREADS - 1u) / THREADS;
+    let begin = min(lane * share, args.blocks);
+    let end = min(begin + share, args.blocks);
+    var sum = 0u;
+    for (var b = begin; b < end; b++) {
+        sum += units(b);
+    }
+    sums[lane] = sum;
+    workgroupBarrier();
+    var from_half = 0u;
+    for (var by = 1u; by < THREADS; by *= 2u) {
+        var total = sums[from_half + lane];
+        if lane >= by {
+            total += sums[from_half + lane - by];
+        }
+        from_half = THREADS - from_half;
+        sums[from_half + lane] = total;
+        workgroupBarrier();
+    }
+    var start = sums[from_half + lane] - sum;
+    for (var b = begin; b < end; b++) {
+        let len = units(b);
+        placed[b] = vec2<u32>(start, len);
+        start += len;
+    }
+}
+
+@group(0) @binding(1) var<storage, read> packed_starts: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read> payload: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read_write> packed: array<vec4<u32>>;
+
+// The mask of a word of which there are `rest` - `before` bytes. Behind the last byte are zeros.
+fn keep(rest: u32, before: u32) -> u32 {
+    let here = min(max(rest, before) - before, 4u);
+    return select((1u << (8u * (here & 3u))) - 1u, 0xffffffffu, here == 4u);
+}
+
+// `count` workgroups for each block, each for UNITS units of 16 bytes.
+@compute @workgroup_size(THREADS)
+fn gather(
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let group = wg.y * wgs.x + wg.x;
+    let block = group / args.count;
+    if block >= args.blocks {
+        return;
+    }
+    let place = packed_starts[block];
+    let first = group % args.count * UNITS;
+    let end = min(first + UNITS, place.y);
+    let len = results[block].payload_len;
+    let data = block * ((args.slot + 256u) / 16u);
+    for (var i = first + lane; i < end; i += THREADS) {
+        var unit = payload[data + i];
+        let rest = len - i * 16u;
+        if rest < 16u {
+            unit &= vec4<u32>(keep(rest, 0u), keep(rest, 4u), keep(rest, 8u), keep(rest, 12u));
+        }
+        packed[place.x + i] = unit;
+    }
+}

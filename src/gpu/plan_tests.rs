@@ -1,0 +1,243 @@
+//! What holds for every plan: it takes exactly what its kernels' costs predict, and its kernels are valid.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use super::device::{Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams};
+use super::kernel::Kernel;
+use super::plan::{Plan, PlanError, Shape, Step};
+use super::run::Memory;
+use super::testing::each_device;
+use super::{bwt_encode, checksum, lz77_find, pipelines};
+use crate::format::Pipeline;
+use crate::pipeline::level::{Level, Recipe};
+
+/// Makes a plan.
+type Builder = Box<dyn Fn(&Limits, Shape) -> Result<Plan, PlanError>>;
+
+/// A builder of plans for one stage, from one that appends to a plan.
+fn stage(append: impl Fn(&mut Plan, &Limits) -> Result<(), PlanError> + 'static) -> Builder {
+    Box::new(move |limits, shape| {
+        let mut plan = Plan::new(shape);
+        append(&mut plan, limits).map(|()| plan)
+    })
+}
+
+/// Every builder of plans, with a name.
+fn builders() -> Vec<(String, Builder)> {
+    let mut all: Vec<(String, Builder)> = Vec::new();
+    for direction in [checksum::Direction::Encode, checksum::Direction::Decode] {
+        let add = move |plan: &mut Plan, limits: &Limits| {
+            Ok(checksum::add_checksums(plan, limits, direction)?)
+        };
+        all.push((format!("checksums, {direction:?}"), stage(add)));
+    }
+    all.push(("packing".into(), stage(|plan, _| Ok(checksum::add_packing(plan)?))));
+    all.push((
+        "suffix sorting".into(),
+        Box::new(|limits, shape| Ok(bwt_encode::transform(limits, shape, 14)?)),
+    ));
+    for pipeline in Pipeline::ALL {
+        for level in Level::all() {
+            let recipe = level.recipe(pipeline);
+            if let Recipe::Lz77(params) = recipe {
+                let find = move |plan: &mut Plan, limits: &Limits| {
+                    lz77_find::append(plan, limits, &params)
+                };
+                all.push((format!("matches of {pipeline:?}, level {level}"), stage(find)));
+            }
+            let encode = move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape);
+            all.push((format!("encoder of {pipeline:?}, level {level}"), Box::new(encode)));
+        }
+        let decode = move |limits: &Limits, shape| pipelines::decode(limits, pipeline, shape);
+        all.push((format!("decoder of {pipeline:?}"), Box::new(decode)));
+    }
+    all
+}
+
+/// A device of a kind.
+fn limits(api: Api, teams: Teams) -> Limits {
+    Limits {
+        api,
+        name: String::new(),
+        driver: String::new(),
+        kind: Kind::Discrete,
+        memory: 80 << 30,
+        memory_source: MemorySource::Total,
+        max_buffer: 40 << 30,
+        local_memory: 48 << 10,
+        max_workgroup: 1024,
+        teams,
+        compute_units: 132,
+        timing: true,
+    }
+}
+
+/// Every kind of device that plans are made for.
+const KINDS: [(Api, Teams); 4] = [
+    (Api::OpenCl, Teams::Ptx),
+    (Api::OpenCl, Teams::Local),
+    (Api::WebGpu, Teams::Subgroup),
+    (Api::WebGpu, Teams::Local),
+];
+
+fn kernels_of(plan: &Plan) -> Vec<&'static Kernel> {
+    let mut kernels: Vec<&Kernel> = Vec::new();
+    for step in &plan.steps {
+        if let Step::Run(run) = step
+            && !kernels.iter().any(|other| other.stem == run.kernel.stem)
+        {
+            kernels.push(run.kernel);
+        }
+    }
+    kernels
+}
+
+/// What is wrong with a plan.
+fn check(plan: &Plan) -> Result<(), String> {
+    let kernels = kernels_of(plan);
+    let predicted = plan.shape.memory(&kernels).map_err(|error| error.to_string())?;
+    if plan.memory() != predicted {
+        return Err(format!("takes {} bytes, and {predicted} are predicted", plan.memory()));
+    }
+    for buffer in &plan.buffers {
+        if buffer.bytes == 0 || buffer.bytes % 4 != 0 {
+            return Err(format!("{} has {} bytes", buffer.name, buffer.bytes));
+        }
+    }
+    for step in &plan.steps {
+        let Step::Run(run) = step else { continue };
+        let mut own = run.buffers.clone();
+        own.sort_by_key(|buffer| buffer.0);
+        own.dedup();
+        if own.len() != run.buffers.len() || own.len() > 8 || run.args.len() > 16 {
+            return Err(format!("{} of {} is given {run:?}", run.entry, run.kernel.stem));
+        }
+        // Each of its buffers is one that its own cost names.
+        let cost = run.kernel.cost().map_err(|error| error.to_string())?;
+        for buffer in own {
+            let name = plan.buffers[buffer.0].name;
+            cost.buffer(name).map_err(|error| format!("{}: {error}", run.kernel.stem))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn plans_take_what_costs_predict() {
+    let lens = [1, 255, 256, 257, 1000, 4096, 65_535, 65_536, 100_000, 1 << 20, (1 << 22) + 1];
+    let mut made = 0;
+    for (name, build) in builders() {
+        for (api, teams) in KINDS {
+            for len in lens.into_iter().chain([1 << 24]) {
+                for blocks in [1, 2, 3, 7, 64, 255, 1000] {
+                    match build(&limits(api, teams), Shape::new(blocks, len)) {
+                        Ok(plan) => {
+                            let checked = check(&plan);
+                            assert_eq!(checked, Ok(()), "{name}, {blocks} blocks of {len} bytes");
+                            made += 1;
+                        }
+                        Err(PlanError::Declined(_)) => (),
+                        Err(PlanError::Cost(error)) => panic!("{name}: {error}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(made > 1000, "{made}");
+}
+
+#[test]
+fn a_plan_that_takes_more_or_less_is_found() {
+    let mut plan = Plan::new(Shape::new(3, 1000));
+    checksum::add_packing(&mut plan).unwrap();
+    assert_eq!(check(&plan), Ok(()));
+    plan.buffers[2].bytes += 4;
+    assert!(check(&plan).is_err());
+    plan.buffers.remove(2);
+    assert!(check(&plan).is_err());
+}
+
+#[test]
+fn devices_allocate_what_costs_predict() {
+    each_device(|device| {
+        let counting = Counting { device, live: Mutex::default(), most: Mutex::default() };
+        for (name, build) in builders() {
+            for (blocks, len) in [(1, 1), (3, 1000), (2, 70_000)] {
+                let shape = Shape::new(blocks, len);
+                let Ok(plan) = build(device.limits(), shape) else { continue };
+                *counting.most.lock().unwrap() = 0;
+                let memory = Memory::allocate(&counting, &plan).unwrap();
+                let predicted = shape.memory(&kernels_of(&plan)).unwrap();
+                assert_eq!(memory.bytes(), predicted, "{name}");
+                drop(memory);
+                assert_eq!(*counting.most.lock().unwrap(), predicted, "{name}");
+                assert!(counting.live.lock().unwrap().is_empty(), "{name}");
+            }
+        }
+    });
+}
+
+/// Kernels as a plan specialises them, compiled as far as can be without a device.
+#[cfg(feature = "webgpu")]
+#[test]
+fn kernels_are_valid_for_every_kind_of_team() {
+    use super::webgpu::validate;
+    let mut seen = std::collections::HashSet::new();
+    let mut wrong = Vec::new();
+    for (name, build) in builders() {
+        for teams in [Teams::Subgroup, Teams::Local] {
+            let limits = limits(Api::WebGpu, teams);
+            for len in [1, 5000, 1 << 20] {
+                let Ok(plan) = build(&limits, Shape::new(2, len)) else { continue };
+                for step in &plan.steps {
+                    let Step::Run(run) = step else { continue };
+                    let source = run.kernel.source(&limits, run.threads, &run.defines);
+                    if !source.contains("@compute") {
+                        println!("{}: there is no code in WGSL", run.kernel.stem);
+                        continue;
+                    }
+                    if seen.insert((source.clone(), run.entry))
+                        && let Err(log) = validate(&source, run.entry)
+                    {
+                        let (stem, entry) = (run.kernel.stem, run.entry);
+                        wrong.push(format!("{name}: {entry} of {stem}, {teams:?}: {log}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen.len() > 5);
+}
+
+/// Counts what is allocated of a device.
+struct Counting<'d> {
+    device: &'d dyn Device,
+    live: Mutex<HashMap<BufferId, u64>>,
+    most: Mutex<u64>,
+}
+
+impl Device for Counting<'_> {
+    fn limits(&self) -> &Limits {
+        self.device.limits()
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        let id = self.device.allocate(bytes)?;
+        let mut live = self.live.lock().unwrap();
+        live.insert(id, bytes);
+        let mut most = self.most.lock().unwrap();
+        *most = live.values().sum::<u64>().max(*most);
+        Ok(id)
+    }
+
+    fn free(&self, buffer: BufferId) {
+        assert!(self.live.lock().unwrap().remove(&buffer).is_some());
+        self.device.free(buffer);
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        self.device.queue()
+    }
+}
