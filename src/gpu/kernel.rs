@@ -74,6 +74,14 @@ kernels! {
     CRC32C = "crc32c";
     /// Payloads one behind the other.
     COMPACT = "compact";
+    /// BWT payloads: fixed fields, rows and directory.
+    BWT_HEADER = "bwt_header";
+    /// BWT payloads: tables and their descriptions.
+    BWT_TABLES = "bwt_tables";
+    /// BWT payloads: the second stage.
+    BWT_SEGMENTS = "bwt_segments";
+    /// The inverse of the Burrows-Wheeler transform.
+    BWT_INVERSE = "bwt_inverse";
 }
 
 /// What the tests of devices run.
@@ -95,6 +103,7 @@ pub(crate) static TEST_BROKEN: Kernel = Kernel {
 };
 
 common!["crc", "team"];
+common!["binary", "bwt", "team"];
 
 /// Every function of teams, for the tests of backends.
 #[cfg(test)]

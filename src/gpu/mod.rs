@@ -22,6 +22,9 @@
 pub mod budget;
 pub mod bwt_encode;
 pub mod checksum;
+mod bwt_decode;
+#[cfg(test)]
+mod bwt_decode_tests;
 pub mod coder;
 #[cfg(test)]
 mod coder_tests;

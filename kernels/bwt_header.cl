@@ -1,0 +1,258 @@
+// BWT payloads: everything before the words, but for the tables' descriptions.
+//
+// @pz_cost {
+//   threads_per_element: 0.0003
+//   passes: 3
+//   buffers: jobs=32, payload=N+256, results=32,
+//            bwt_blocks=512, bwt_state=3840, bwt_rows=N/64,
+//            bwt_segments=N/64+16, bwt_order=N/64+16
+//   local_mem: 3328
+//   note: header and arrange have a team for each block, directory one lane: a chain of some 30 decisions a segment
+// }
+// @pz_import team
+// @pz_import bwt
+// @pz_import binary
+
+// Fixed fields, list, rows, and where the parts are. Sets the status of each block.
+__kernel void header(__global const uint *jobs, __global const uint *payload, __global uint *results,
+                     __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_rows, uint slot) {
+    TEAM_START(team);
+    __local uint used[8];
+    __local uint list[256];
+    uint block = (uint)get_group_id(0);
+    __global const uint *bytes = payload_of(payload, jobs, block);
+    __global uint *info = bwt_blocks + block * BLOCK_WORDS;
+    uint n = jobs[block * JOB_WORDS];
+    uint size = jobs[block * JOB_WORDS + 1u];
+    uint lane = team.lane;
+
+    uint bad = n == 0u || n > slot || size < 3u ? 1u : 0u;
+    uint first = bad != 0u ? 0u : byte_of(bytes, 0u);
+    uint sets = bad != 0u ? 1u : byte_of(bytes, 1u) + 1u;
+    uint symbols = bad != 0u ? 1u : byte_of(bytes, 2u) + 1u;
+    uint segment_log = 10u + (first & 15u);
+    uint start_log = 8u + (first >> 4);
+    if (segment_log > 16u) bad = 2u;
+    if (sets > MAX_SETS) bad = 3u;
+    if (bad == 0u && 3u + symbols > size) bad = 4u;
+
+    // The list, each symbol once, and then the others in order.
+    if (lane < 8u) used[lane] = 0u;
+    team_sync(team);
+    uint twice = 0u;
+    if (bad == 0u) {
+        for (uint i = lane; i < symbols; i += 32u) {
+            uint symbol = byte_of(bytes, 3u + i);
+            uint bit = 1u << (symbol & 31u);
+            uint before = atomic_or(&used[symbol >> 5], bit);
+            if ((before & bit) != 0u) twice = 1u;
+            list[i] = symbol;
+        }
+    }
+    if (team_any(team, twice != 0u)) bad = 5u;
+    team_sync(team);
+    if (bad == 0u) {
+        uint place = symbols;
+        for (uint word = 0u; word < 8u; word++) {
+            uint others = ~used[word];
+            if ((others >> lane & 1u) != 0u) list[place + popcount(others & team_before(team))] = word * 32u + lane;
+            place += popcount(others);
+        }
+    }
+    team_sync(team);
+    if (bad == 0u) {
+        for (uint i = lane; i < 64u; i += 32u) {
+            info[BLOCK_LIST + i] = list[4u * i] | list[4u * i + 1u] << 8 | list[4u * i + 2u] << 16 | list[4u * i + 3u] << 24;
+        }
+    }
+
+    // Rows.
+    uint at = 3u + symbols;
+    uint starts = bad != 0u ? 0u : ((n - 1u) >> start_log) + 1u;
+    uint width = n <= 1u ? 0u : 32u - clz(n - 1u);
+    uint packed_end = at + (starts * width + 7u) / 8u;
+    if (bad == 0u && packed_end + 9u > size) bad = 6u;
+    uint outside = 0u;
+    if (bad == 0u) {
+        for (uint i = lane; i < starts; i += 32u) {
+            uint bit = i * width;
+            uint p = at + (bit >> 3);
+            uint field = 0u;
+            for (uint k = 0u; k < 4u; k++) field |= p + k < packed_end ? byte_of(bytes, p + k) << (8u * k) : 0u;
+            uint row = field >> (bit & 7u) & ((1u << width) - 1u);
+            if (row >= n) outside = 1u;
+            bwt_rows[(size_t)block * (slot / 256u) + i] = row + 1u;
+        }
+        uint filled = starts * width & 7u;
+        if (filled != 0u && byte_of(bytes, packed_end - 1u) >> filled != 0u) outside = 1u;
+    }
+    if (team_any(team, outside != 0u)) bad = 7u;
+
+    // The parts, and zeros up to the words.
+    at = packed_end + 9u;
+    for (uint part = 0u; part < 3u; part++) {
+        uint len = 0u;
+        if (bad == 0u) {
+            for (uint k = 0u; k < 3u; k++) len |= byte_of(bytes, packed_end + 3u * part + k) << (8u * k);
+            if (len > size - at) {
+                bad = 8u;
+                len = 0u;
+            }
+        }
+        if (lane == 0u) {
+            __global uint *state = bwt_state + ((size_t)block * 3u + part) * STATE_WORDS;
+            state[0] = 0u;
+            info[BLOCK_PARTS + 2u * part] = at;
+            info[BLOCK_PARTS + 2u * part + 1u] = len;
+        }
+        at += len;
+    }
+    uint words_at = (at + 3u) & ~3u;
+    if (bad == 0u && words_at > size) bad = 9u;
+    if (bad == 0u) {
+        for (uint p = at; p < words_at; p++) {
+            if (byte_of(bytes, p) != 0u) bad = 10u;
+        }
+    }
+    if (lane == 0u) {
+        info[0] = n;
+        info[BLOCK_SEGMENTS] = 0u;
+        info[BLOCK_SETS] = sets;
+        info[BLOCK_START_LOG] = start_log;
+        info[BLOCK_STARTS] = starts;
+        info[BLOCK_SEGMENT_LOG] = segment_log;
+        info[BLOCK_WORDS_AT] = words_at / 4u;
+        results[block * RESULT_WORDS] = bad;
+    }
+    if (lane < MAX_SETS) info[BLOCK_SET_SIZES + lane] = 0u;
+}
+
+// Words of the directory's state before its models.
+#define DIRECTORY_STARTED 0u
+#define DIRECTORY_RANGE 1u
+#define DIRECTORY_CODE 2u
+#define DIRECTORY_AT 3u
+#define DIRECTORY_BEGIN 4u
+#define DIRECTORY_WORDS 5u
+#define DIRECTORY_SET 6u
+// Its models.
+#define SHORT STATE_MODELS
+#define MORE (SHORT + 1u)
+#define LESS (MORE + NUMBER_MODELS)
+#define WORDS (LESS + NUMBER_MODELS)
+#define SET (WORDS + NUMBER_MODELS)
+#define DIRECTORY_STATE (SET + MAX_SETS * MAX_SETS)
+
+// Reads at most `most` segments of each block's directory, from where the run before of this kernel ended.
+__kernel void directory(__global const uint *jobs, __global const uint *payload, __global uint *results,
+                        __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_segments,
+                        uint slot, uint most) {
+    TEAM_START(team);
+    __local uint state[STATE_WORDS];
+    uint block = (uint)get_group_id(0);
+    uint n = jobs[block * JOB_WORDS];
+    __global uint *info = bwt_blocks + block * BLOCK_WORDS;
+    __global uint *saved = bwt_state + (size_t)block * 3u * STATE_WORDS;
+    bool is_new = saved[DIRECTORY_STARTED] == 0u;
+    for (uint i = team.lane; i < DIRECTORY_STATE; i += 32u) {
+        state[i] = !is_new ? saved[i] : i >= STATE_MODELS ? MODEL_NEW : 0u;
+    }
+    team_sync(team);
+    if (team.lane == 0u && results[block * RESULT_WORDS] == 0u && state[DIRECTORY_BEGIN] < n) {
+        Binary d;
+        d.bytes = payload_of(payload, jobs, block);
+        d.at = info[BLOCK_PARTS];
+        d.end = d.at + info[BLOCK_PARTS + 1u];
+        if (is_new) {
+            binary_start(&d);
+        } else {
+            d.range = state[DIRECTORY_RANGE];
+            d.code = state[DIRECTORY_CODE];
+            d.at = state[DIRECTORY_AT];
+        }
+        uint begin = state[DIRECTORY_BEGIN];
+        uint words_before = state[DIRECTORY_WORDS];
+        uint set = state[DIRECTORY_SET];
+        uint segment = info[BLOCK_SEGMENTS];
+        uint sets = info[BLOCK_SETS];
+        uint usual = 1u << info[BLOCK_SEGMENT_LOG];
+        uint least = min(usual, MAX_RUNS);
+        __global uint *out = bwt_segments + (size_t)block * SEGMENTS_OF(slot) * SEGMENT_WORDS;
+        uint bad = 0u;
+        for (uint i = 0u; i < most && begin < n && bad == 0u; i++) {
+            uint rest = n - begin;
+            uint len = rest;
+            if (rest > least) {
+                if (binary_bit(&d, state + SHORT) != 0u) {
+                    len = usual - min(usual, binary_number(&d, state + LESS));
+                } else {
+                    len = usual + binary_number(&d, state + MORE);
+                }
+                if (len > rest || len < least) bad = 11u;
+            }
+            uint words = binary_number(&d, state + WORDS);
+            uint node = 1u;
+            for (uint k = 0u; k < 3u; k++) node = node << 1 | binary_bit(&d, state + SET + set * MAX_SETS + node);
+            set = node - MAX_SETS;
+            if (words > 2u * MAX_RUNS + 2u) bad = 12u;
+            if (set >= sets) bad = 13u;
+            if (bad == 0u) {
+                out[segment * SEGMENT_WORDS] = begin;
+                out[segment * SEGMENT_WORDS + 1u] = begin + len;
+                out[segment * SEGMENT_WORDS + 2u] = words_before;
+                out[segment * SEGMENT_WORDS + 3u] = words | set << 16;
+                info[BLOCK_SET_SIZES + set] += 1u;
+                segment += 1u;
+                words_before += words;
+                begin += len;
+            }
+        }
+        if (begin == n) {
+            uint size = jobs[block * JOB_WORDS + 1u];
+            uint at = info[BLOCK_WORDS_AT] * 4u;
+            if (size - at != words_before * 4u) bad = 14u;
+        }
+        if (bad != 0u) results[block * RESULT_WORDS] = bad;
+        info[BLOCK_SEGMENTS] = segment;
+        state[DIRECTORY_STARTED] = 1u;
+        state[DIRECTORY_RANGE] = d.range;
+        state[DIRECTORY_CODE] = d.code;
+        state[DIRECTORY_AT] = d.at;
+        state[DIRECTORY_BEGIN] = begin;
+        state[DIRECTORY_WORDS] = words_before;
+        state[DIRECTORY_SET] = set;
+    }
+    team_sync(team);
+    for (uint i = team.lane; i < DIRECTORY_STATE; i += 32u) saved[i] = state[i];
+}
+
+// The order in which segments are decoded: by their sets of tables.
+__kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_segments,
+                      __global uint *bwt_order, uint slot) {
+    TEAM_START(team);
+    __local uint next[MAX_SETS];
+    uint block = (uint)get_group_id(0);
+    __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
+    __global const uint *segments = bwt_segments + (size_t)block * SEGMENTS_OF(slot) * SEGMENT_WORDS;
+    __global uint *order = bwt_order + (size_t)block * SEGMENTS_OF(slot);
+    uint count = team_uniform(team, results[block * RESULT_WORDS] == 0u ? info[BLOCK_SEGMENTS] : 0u);
+    if (team.lane < MAX_SETS) {
+        uint before = 0u;
+        for (uint set = 0u; set < team.lane; set++) before += info[BLOCK_SET_SIZES + set];
+        next[team.lane] = before;
+    }
+    team_sync(team);
+    for (uint from = 0u; from < count; from += 32u) {
+        uint segment = from + team.lane;
+        uint set = segment < count ? segments[segment * SEGMENT_WORDS + 3u] >> 16 : MAX_SETS;
+        uint same = team_match(team, set, 4u);
+        uint place = popcount(same & team_before(team));
+        if (segment < count) {
+            place += next[set];
+            order[min(place, count - 1u)] = segment;
+        }
+        team_sync(team);
+        if (segment < count && same >> team.lane == 1u) next[set] = place + 1u;
+        team_sync(team);
+    }
+}

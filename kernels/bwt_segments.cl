@@ -1,0 +1,371 @@
+// BWT payloads: the second stage. Segments become runs of labels, and those the transform.
+//
+// A segment is decoded before the list at its start is known: positions in that list stand for bytes. Then the lists
+// are composed, one after another, and the runs written out as bytes.
+//
+// @pz_cost {
+//   threads_per_element: 0.02
+//   passes: 3
+//   buffers: jobs=32, payload=N+256, contents=N, results=32,
+//            bwt_blocks=512, bwt_segments=N/64+16, bwt_order=N/64+16, bwt_tables=196608,
+//            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
+//   local_mem: 47624
+//   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
+// }
+// @pz_import team
+// @pz_import bwt
+
+#ifdef DECODE
+
+// Units of 16 bytes of a lane's list that are in workgroup memory; the first is in registers.
+#define UNITS 15u
+// The place of 8 starts of a context's table, so that contexts' first eights are in different banks.
+#define EIGHT(context, i) ((context) * 4u + (((i) + ((context) >> 1)) & 3u))
+
+typedef struct {
+    __global const uint *words;
+    uint next;  // what to load next
+    uint count; // of the segment
+    uint taken;
+    uint ahead0;
+    uint ahead1;
+} Words;
+
+inline ulong refill(Words *w, ulong x) {
+    if (x >> 32 == 0 && w->taken < w->count) {
+        x = x << 32 | w->ahead0;
+        w->taken += 1u;
+        w->ahead0 = w->ahead1;
+        w->ahead1 = w->next < w->count ? w->words[w->next] : 0u;
+        w->next += 1u;
+    }
+    return x;
+}
+
+inline uint log_scale(uint value) {
+    uint v = clamp(value, 1u, 255u);
+    uint e = 31u - clz(v);
+    uint scale = 16u * e + ((v << (7u - e) & 127u) >> 3);
+    return value >= 255u ? 127u : scale;
+}
+
+// How many of eight starts are at most v, which stands in both halves of vv.
+inline uint up_to(uint4 starts, uint vv) {
+    uint high = 0x80008000u;
+    uint4 r = ((uint4)(vv | high) - starts) & high;
+    return popcount(r.x | r.y >> 1 | r.z >> 2 | r.w >> 3);
+}
+
+// The token that the state's low bits are in, and the state without it.
+inline uint take_token(__local const uint4 *tables, uint context, ulong *state) {
+    uint v = (uint)*state & 4095u;
+    uint vv = v | v << 16;
+    uint count = up_to(tables[EIGHT(context, 0u)], vv);
+    if (count == 8u) {
+        count += up_to(tables[EIGHT(context, 1u)], vv);
+        if (count == 16u) {
+            count += up_to(tables[EIGHT(context, 2u)], vv);
+            if (count == 24u) count += up_to(tables[EIGHT(context, 3u)], vv);
+        }
+    }
+    uint token = count - 1u;
+    __local const ushort *starts = (__local const ushort *)tables;
+    uint start = starts[EIGHT(context, token >> 3) * 8u + (token & 7u)];
+    uint end = starts[EIGHT(context, (count & 31u) >> 3) * 8u + (count & 7u)];
+    *state = (*state >> 12) * (end - start) + (v - start);
+    return token;
+}
+
+inline uint4 shift_in(uint4 unit, uint next) {
+    return (uint4)(unit.x >> 8 | unit.y << 24, unit.y >> 8 | unit.z << 24, unit.z >> 8 | unit.w << 24,
+                   unit.w >> 8 | next << 24);
+}
+
+// A word of a list of which `before` of the four bytes move to the front, and the next becomes `symbol`.
+inline uint moved(uint word, uint shifted, int before, uint symbol) {
+    uint low = before <= 0 ? 0u : before >= 4 ? 0xffffffffu : (1u << (8 * before)) - 1u;
+    uint place = before >= 0 && before < 4 ? 255u << (8 * before) : 0u;
+    return (shifted & low) | (symbol * 0x01010101u & place) | (word & ~(low | place));
+}
+
+// A lane decodes a segment, and writes its runs as label | begin << 8 and the list that it leaves.
+__kernel void segments(__global const uint *jobs, __global const uint *payload, __global uint *results,
+                       __global const uint *bwt_blocks, __global uint *bwt_segments, __global const uint *bwt_order,
+                       __global const uint4 *bwt_tables, __global uint *bwt_histories, __global uint4 *bwt_lists,
+                       __global uint *bwt_links, uint slot, uint groups) {
+    __local uint4 tables[CONTEXTS * 4u];
+    __local uint4 lists[UNITS * THREADS];
+    __local uint shared_go;
+    uint block = (uint)get_group_id(0) / groups;
+    uint group = (uint)get_group_id(0) % groups;
+    uint local_index = (uint)get_local_id(0);
+    __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
+
+    // The set of tables of this group, and its segments in the order.
+    uint set = 0u;
+    uint first = 0u;
+    for (; set < MAX_SETS; set++) {
+        uint size = info[BLOCK_SET_SIZES + set];
+        uint its = (size + THREADS - 1u) / THREADS;
+        if (group < its) break;
+        group -= its;
+        first += size;
+    }
+    if (local_index == 0u) shared_go = set < MAX_SETS && results[block * RESULT_WORDS] == 0u ? 1u : 0u;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (shared_go == 0u) return;
+    uint place = group * THREADS + local_index;
+    bool has_segment = place < info[BLOCK_SET_SIZES + set];
+    place += first;
+    __global const uint4 *source = bwt_tables + ((size_t)block * MAX_SETS + set) * (CONTEXTS * 4u);
+    for (uint i = local_index; i < CONTEXTS * 4u; i += THREADS) tables[EIGHT(i >> 2, i & 3u)] = source[i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!has_segment) return;
+
+    uint segment = bwt_order[(size_t)block * SEGMENTS_OF(slot) + place];
+    __global uint *entry = bwt_segments + ((size_t)block * SEGMENTS_OF(slot) + segment) * SEGMENT_WORDS;
+    uint at = entry[0];
+    uint end = entry[1];
+    Words w;
+    w.words = payload_of(payload, jobs, block) + info[BLOCK_WORDS_AT] + entry[2];
+    w.count = entry[3] & 0xffffu;
+    w.taken = 0u;
+    w.ahead0 = w.count > 0u ? w.words[0] : 0u;
+    w.ahead1 = w.count > 1u ? w.words[1] : 0u;
+    w.next = 2u;
+
+    // Histories of 32 lanes are interleaved.
+    __global uint *histories = bwt_histories + ((size_t)block * (slot + 32768u) / 4u)
+        + (size_t)(place >> 5) * 8192u + (place & 31u);
+    for (uint label = 0u; label < 256u; label++) histories[label * 32u] = log_scale(label + 1u) << 8 | 8u << 24;
+    __local uint4 *list = lists + local_index;
+    uint4 front = (uint4)(0x03020100u, 0x07060504u, 0x0b0a0908u, 0x0f0e0d0cu);
+    for (uint unit = 1u; unit <= UNITS; unit++) list[(unit - 1u) * THREADS] = front + 0x10101010u * unit;
+
+    __global uint4 *out = (__global uint4 *)(bwt_links + block * LINKS_OF(slot) + RUNS_AT(at, segment));
+    uint4 runs = (uint4)(0u);
+    uint rank_mean = 24u << 8;
+    uint run_mean = 10u << 8;
+    ulong x = refill(&w, 0);
+    x = refill(&w, x);
+    uint history = histories[0];
+    uint bad = 30u;
+    uint count = 0u;
+    while (count < MAX_RUNS) {
+        uint symbol = front.x & 255u;
+        // The symbol of the next run but where a rank is 0, which it need not be.
+        uint second = front.x >> 8 & 255u;
+        uint history_of_second = histories[second * 32u];
+        uint h = history & 0xffffu;
+        uint j = history >> 16;
+        uint rank_context = min(31u, (6u * h + 2u * rank_mean) >> 13) * 4u + min(3u, rank_mean >> 13);
+        uint run_context = RANK_CONTEXTS + min(31u, (7u * j + run_mean) >> 12) * 8u + min(7u, h >> 11);
+
+        uint token = take_token(tables, rank_context, &x);
+        uint rank = token + 1u;
+        if (token >= 8u) {
+            uint bits = ((token - 8u) >> 2) + 1u;
+            rank = (((4u + (token & 3u)) << bits) + ((uint)x & ((1u << bits) - 1u)) + 1u) & 255u;
+            x >>= bits;
+        }
+        token = take_token(tables, run_context, &x);
+        x = refill(&w, x);
+        uint length = token + 1u;
+        if (token >= 8u) {
+            if (token < 28u) {
+                uint bits = ((token - 8u) >> 1) + 2u;
+                length = ((2u + (token & 1u)) << bits) + ((uint)x & ((1u << bits) - 1u)) + 1u;
+                x >>= bits;
+            } else {
+                uint v = (uint)x;
+                if (v < MAX_RUNS) {
+                    bad = 31u;
+                    break;
+                }
+                length = v == 0xffffffffu ? v : v + 1u;
+                x >>= 32;
+            }
+            x = refill(&w, x);
+        }
+
+        uint rank_log = log_scale(rank);
+        rank_log = rank == 0u ? 0u : rank_log;
+        uint run_log = log_scale(length);
+        history = history - (history >> 3 & 0x1fff1fffu) + (rank_log << 5 | run_log << 21);
+        histories[symbol * 32u] = history;
+        history = rank == 0u ? history : history_of_second;
+        rank_mean = rank_mean - (rank_mean >> 3) + (rank_log << 5);
+        run_mean = run_mean - (run_mean >> 3) + (run_log << 5);
+
+        // Symbols move one place to the front, up to the rank.
+        uint units = rank >> 4;
+        uint4 unit = front;
+        for (uint i = 0u; i < units; i++) {
+            uint4 next = list[i * THREADS];
+            uint4 shifted = shift_in(unit, next.x);
+            if (i == 0u) {
+                front = shifted;
+            } else {
+                list[(i - 1u) * THREADS] = shifted;
+            }
+            unit = next;
+        }
+        uint4 shifted = shift_in(unit, 0u);
+        int before = (int)(rank & 15u);
+        unit = (uint4)(moved(unit.x, shifted.x, before, symbol), moved(unit.y, shifted.y, before - 4, symbol),
+                       moved(unit.z, shifted.z, before - 8, symbol), moved(unit.w, shifted.w, before - 12, symbol));
+        if (units == 0u) {
+            front = unit;
+        } else {
+            list[(units - 1u) * THREADS] = unit;
+        }
+
+        if (length > end - at) {
+            bad = 32u;
+            break;
+        }
+        runs = (uint4)(runs.yzw, symbol | at << 8);
+        count += 1u;
+        if ((count & 3u) == 0u) {
+            *out = runs;
+            out += 1;
+            // At most as many runs as bytes: what `out` points at is the segment's own.
+        }
+        at += length;
+        if (at == end) {
+            bad = x == 1 && w.taken == w.count ? 0u : 33u;
+            break;
+        }
+    }
+    if (bad != 0u) {
+        results[block * RESULT_WORDS] = bad;
+        return;
+    }
+    if ((count & 3u) != 0u) {
+        for (uint i = count & 3u; i < 4u; i++) runs = (uint4)(runs.yzw, 0u);
+        *out = runs;
+    }
+    entry[2] = count;
+    __global uint4 *final = bwt_lists + (size_t)block * (slot / 64u + 16u) + segment * 16u;
+    final[0] = front;
+    for (uint unit = 1u; unit <= UNITS; unit++) final[unit] = list[(unit - 1u) * THREADS];
+}
+
+#else
+
+// Replaces the list that each segment leaves, in labels, by the list at its start, in bytes. A workgroup of 64 a block.
+__kernel void lists(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_lists,
+                    uint slot) {
+    __local uint current[64];
+    uint block = (uint)get_group_id(0);
+    uint lane = (uint)get_local_id(0);
+    __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
+    uint count = results[block * RESULT_WORDS] == 0u ? info[BLOCK_SEGMENTS] : 0u;
+    __global uint *list = bwt_lists + (size_t)block * (slot / 16u + 64u) + lane;
+    uint mine = info[BLOCK_LIST + lane];
+    uint labels = count > 0u ? list[0] : 0u;
+    for (uint segment = 0u; segment < count; segment++) {
+        uint ahead = segment + 1u < count ? list[(segment + 1u) * 64u] : 0u;
+        current[lane] = mine;
+        list[segment * 64u] = mine;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        mine = 0u;
+        for (uint k = 0u; k < 4u; k++) mine |= byte_of_list(current, labels >> (8u * k) & 255u) << (8u * k);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        labels = ahead;
+    }
+}
+
+#define TILE 4096u
+#define BATCH 128u
+
+// The last of `count` ascending numbers, `step` words apart, that is at most `value`; the first is.
+inline uint last_up_to(Team team, __global const uint *numbers, uint step, uint shift, uint count, uint value) {
+    uint from = 0u;
+    uint span = count;
+    while (span > 1u) {
+        uint stride = (span + 31u) / 32u;
+        uint probe = team.lane * stride;
+        bool below = probe < span && numbers[(size_t)(from + probe) * step] >> shift <= value;
+        uint found = max((uint)popcount(team_ballot(team, below)), 1u) - 1u;
+        from += found * stride;
+        span = min(stride, span - found * stride);
+    }
+    return from;
+}
+
+// Writes the transform out, a team for each tile of it.
+__kernel void expand(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_segments,
+                     __global const uint *bwt_lists, __global const uint *bwt_links, __global uint *contents,
+                     uint slot, uint blocks) {
+    TEAM_START(team);
+    __local uint all_bytes[TEAMS * 64u];
+    __local uint all_runs[TEAMS * BATCH];
+    __local uint *bytes = all_bytes + team.index * 64u;
+    __local uint *runs = all_runs + team.index * BATCH;
+    uint tiles = (slot + TILE - 1u) / TILE;
+    uint index = team_uniform(team, (uint)get_group_id(0) * TEAMS + team.index);
+    uint block = index / tiles;
+    if (block >= blocks) return;
+    __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
+    __global const uint *segments = bwt_segments + (size_t)block * SEGMENTS_OF(slot) * SEGMENT_WORDS;
+    __global uint *out = contents + (size_t)block * (slot / 4u);
+    uint at = index % tiles * TILE;
+    uint tile_end = team_uniform(team, results[block * RESULT_WORDS] == 0u ? min(at + TILE, info[0]) : 0u);
+    if (at >= tile_end) return;
+    uint count = team_uniform(team, info[BLOCK_SEGMENTS]);
+    uint segment = last_up_to(team, segments, SEGMENT_WORDS, 0u, count, at);
+    while (at < tile_end && segment < count) {
+        uint begin = team_uniform(team, segments[segment * SEGMENT_WORDS]);
+        uint end = team_uniform(team, segments[segment * SEGMENT_WORDS + 1u]);
+        uint run_count = team_uniform(team, segments[segment * SEGMENT_WORDS + 2u]);
+        __global const uint *its_runs = bwt_links + block * LINKS_OF(slot) + RUNS_AT(begin, segment);
+        uint stop = min(end, tile_end);
+        for (uint i = team.lane; i < 64u; i += 32u) {
+            bytes[i] = bwt_lists[(size_t)block * (slot / 16u + 64u) + segment * 64u + i];
+        }
+        team_sync(team);
+        uint run = at == begin ? 0u : last_up_to(team, its_runs, 1u, 8u, run_count, at);
+        while (at < stop && run < run_count) {
+            // Where runs begin, from `at` on, and their bytes.
+            for (uint i = team.lane; i < BATCH; i += 32u) {
+                uint packed = 0xffffff00u;
+                if (run + i < run_count) {
+                    packed = its_runs[run + i];
+                    uint from = max(packed >> 8, at) - at;
+                    packed = min(from, 65535u) << 8 | byte_of_list(bytes, packed & 255u);
+                }
+                runs[i] = packed;
+            }
+            team_sync(team);
+            uint batch_end = run + BATCH < run_count ? its_runs[run + BATCH] >> 8 : end;
+            batch_end = team_uniform(team, min(batch_end, stop));
+            uint last_word = (batch_end - 1u) / 4u;
+            for (uint word = at / 4u + team.lane; word <= last_word; word += 32u) {
+                uint from = max(word * 4u, at);
+                uint to = min(word * 4u + 4u, batch_end);
+                uint low = 0u;
+                for (uint half_span = BATCH / 2u; half_span > 0u; half_span >>= 1) {
+                    if (runs[low + half_span] >> 8 <= from - at) low += half_span;
+                }
+                uint value = 0u;
+                for (uint p = from; p < to; p++) {
+                    if (low + 1u < BATCH && runs[low + 1u] >> 8 <= p - at) low += 1u;
+                    value |= (runs[low] & 255u) << (8u * (p & 3u));
+                }
+                // Words that another batch has a part of have been cleared.
+                if (to - from == 4u) {
+                    out[word] = value;
+                } else {
+                    atomic_or(&out[word], value);
+                }
+            }
+            team_sync(team);
+            at = batch_end;
+            run += BATCH;
+        }
+        segment += 1u;
+    }
+}
+
+#endif
