@@ -5,7 +5,7 @@
 //   passes: 3
 //   buffers: jobs=32, payload=N+256, results=32,
 //            bwt_blocks=512, bwt_state=3840, bwt_rows=N/64,
-//            bwt_segments=N/64+16, bwt_order=N/64+16
+//            bwt_segments=N/32+32
 //   local_mem: 3328
 //   note: header and arrange have a team for each block, directory one lane: a chain of some 30 decisions a segment
 // }
@@ -116,6 +116,7 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
     }
     if (lane == 0u) {
         info[0] = n;
+        info[BLOCK_PAYLOAD] = jobs[block * JOB_WORDS + 2u];
         info[BLOCK_SEGMENTS] = 0u;
         info[BLOCK_SETS] = sets;
         info[BLOCK_START_LOG] = start_log;
@@ -177,7 +178,7 @@ __kernel void directory(__global const uint *jobs, __global const uint *payload,
         uint sets = info[BLOCK_SETS];
         uint usual = 1u << info[BLOCK_SEGMENT_LOG];
         uint least = min(usual, MAX_RUNS);
-        __global uint *out = bwt_segments + (size_t)block * SEGMENTS_OF(slot) * SEGMENT_WORDS;
+        __global uint *out = bwt_segments + SEGMENTS_AT(block, slot);
         uint bad = 0u;
         for (uint i = 0u; i < most && begin < n && bad == 0u; i++) {
             uint rest = n - begin;
@@ -227,14 +228,14 @@ __kernel void directory(__global const uint *jobs, __global const uint *payload,
 }
 
 // The order in which segments are decoded: by their sets of tables.
-__kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_segments,
-                      __global uint *bwt_order, uint slot) {
+__kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_segments,
+                      uint slot) {
     TEAM_START(team);
     __local uint next[MAX_SETS];
     uint block = (uint)get_group_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
-    __global const uint *segments = bwt_segments + (size_t)block * SEGMENTS_OF(slot) * SEGMENT_WORDS;
-    __global uint *order = bwt_order + (size_t)block * SEGMENTS_OF(slot);
+    __global const uint *segments = bwt_segments + SEGMENTS_AT(block, slot);
+    __global uint *order = bwt_segments + SEGMENTS_AT(block, slot) + ORDER_AT(slot);
     uint count = team_uniform(team, results[block * RESULT_WORDS] == 0u ? info[BLOCK_SEGMENTS] : 0u);
     if (team.lane < MAX_SETS) {
         uint before = 0u;

@@ -6,8 +6,8 @@
 // @pz_cost {
 //   threads_per_element: 0.02
 //   passes: 3
-//   buffers: jobs=32, payload=N+256, contents=N, results=32,
-//            bwt_blocks=512, bwt_segments=N/64+16, bwt_order=N/64+16, bwt_tables=196608,
+//   buffers: payload=N+256, contents=N, results=32,
+//            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=196608,
 //            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
 //   local_mem: 47624
 //   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
@@ -17,8 +17,12 @@
 
 #ifdef DECODE
 
-// Units of 16 bytes of a lane's list that are in workgroup memory; the first is in registers.
+// Units of 16 bytes of a lane's list: the first is in registers, NEAR more are in workgroup memory, and the others,
+// which are needed less, where the list is to be in the end.
 #define UNITS 15u
+#define GET_UNIT(unit) ((unit) <= NEAR ? list[((unit) - 1u) * THREADS] : final[unit])
+#define PUT_UNIT(unit, value) \
+    if ((unit) <= NEAR) list[((unit) - 1u) * THREADS] = (value); else final[unit] = (value)
 // The place of 8 starts of a context's table, so that contexts' first eights are in different banks.
 #define EIGHT(context, i) ((context) * 4u + (((i) + ((context) >> 1)) & 3u))
 
@@ -89,12 +93,11 @@ inline uint moved(uint word, uint shifted, int before, uint symbol) {
 }
 
 // A lane decodes a segment, and writes its runs as label | begin << 8 and the list that it leaves.
-__kernel void segments(__global const uint *jobs, __global const uint *payload, __global uint *results,
-                       __global const uint *bwt_blocks, __global uint *bwt_segments, __global const uint *bwt_order,
-                       __global const uint4 *bwt_tables, __global uint *bwt_histories, __global uint4 *bwt_lists,
-                       __global uint *bwt_links, uint slot, uint groups) {
+__kernel void segments(__global const uint *payload, __global uint *results, __global const uint *bwt_blocks,
+                       __global uint *bwt_segments, __global const uint4 *bwt_tables, 
+                       __global uint *bwt_histories, __global uint4 *bwt_lists, __global uint *bwt_links, uint slot, uint groups) {
     __local uint4 tables[CONTEXTS * 4u];
-    __local uint4 lists[UNITS * THREADS];
+    __local uint4 lists[NEAR * THREADS];
     __local uint shared_go;
     uint block = (uint)get_group_id(0) / groups;
     uint group = (uint)get_group_id(0) % groups;
@@ -122,12 +125,12 @@ __kernel void segments(__global const uint *jobs, __global const uint *payload, 
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!has_segment) return;
 
-    uint segment = bwt_order[(size_t)block * SEGMENTS_OF(slot) + place];
-    __global uint *entry = bwt_segments + ((size_t)block * SEGMENTS_OF(slot) + segment) * SEGMENT_WORDS;
+    uint segment = bwt_segments[SEGMENTS_AT(block, slot) + ORDER_AT(slot) + place];
+    __global uint *entry = bwt_segments + SEGMENTS_AT(block, slot) + segment * SEGMENT_WORDS;
     uint at = entry[0];
     uint end = entry[1];
     Words w;
-    w.words = payload_of(payload, jobs, block) + info[BLOCK_WORDS_AT] + entry[2];
+    w.words = payload + (size_t)info[BLOCK_PAYLOAD] * 4u + info[BLOCK_WORDS_AT] + entry[2];
     w.count = entry[3] & 0xffffu;
     w.taken = 0u;
     w.ahead0 = w.count > 0u ? w.words[0] : 0u;
@@ -140,7 +143,10 @@ __kernel void segments(__global const uint *jobs, __global const uint *payload, 
     for (uint label = 0u; label < 256u; label++) histories[label * 32u] = log_scale(label + 1u) << 8 | 8u << 24;
     __local uint4 *list = lists + local_index;
     uint4 front = (uint4)(0x03020100u, 0x07060504u, 0x0b0a0908u, 0x0f0e0d0cu);
-    for (uint unit = 1u; unit <= UNITS; unit++) list[(unit - 1u) * THREADS] = front + 0x10101010u * unit;
+    __global uint4 *final = bwt_lists + (size_t)block * (slot / 64u + 16u) + segment * 16u;
+    for (uint unit = 1u; unit <= UNITS; unit++) {
+        PUT_UNIT(unit, front + 0x10101010u * unit);
+    }
 
     __global uint4 *out = (__global uint4 *)(bwt_links + block * LINKS_OF(slot) + RUNS_AT(at, segment));
     uint4 runs = (uint4)(0u);
@@ -201,12 +207,12 @@ __kernel void segments(__global const uint *jobs, __global const uint *payload, 
         uint units = rank >> 4;
         uint4 unit = front;
         for (uint i = 0u; i < units; i++) {
-            uint4 next = list[i * THREADS];
+            uint4 next = GET_UNIT(i + 1u);
             uint4 shifted = shift_in(unit, next.x);
             if (i == 0u) {
                 front = shifted;
             } else {
-                list[(i - 1u) * THREADS] = shifted;
+                PUT_UNIT(i, shifted);
             }
             unit = next;
         }
@@ -217,7 +223,7 @@ __kernel void segments(__global const uint *jobs, __global const uint *payload, 
         if (units == 0u) {
             front = unit;
         } else {
-            list[(units - 1u) * THREADS] = unit;
+            PUT_UNIT(units, unit);
         }
 
         if (length > end - at) {
@@ -246,9 +252,8 @@ __kernel void segments(__global const uint *jobs, __global const uint *payload, 
         *out = runs;
     }
     entry[2] = count;
-    __global uint4 *final = bwt_lists + (size_t)block * (slot / 64u + 16u) + segment * 16u;
     final[0] = front;
-    for (uint unit = 1u; unit <= UNITS; unit++) final[unit] = list[(unit - 1u) * THREADS];
+    for (uint unit = 1u; unit <= NEAR; unit++) final[unit] = list[(unit - 1u) * THREADS];
 }
 
 #else
@@ -308,7 +313,7 @@ __kernel void expand(__global const uint *results, __global const uint *bwt_bloc
     uint block = index / tiles;
     if (block >= blocks) return;
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
-    __global const uint *segments = bwt_segments + (size_t)block * SEGMENTS_OF(slot) * SEGMENT_WORDS;
+    __global const uint *segments = bwt_segments + SEGMENTS_AT(block, slot);
     __global uint *out = contents + (size_t)block * (slot / 4u);
     uint at = index % tiles * TILE;
     uint tile_end = team_uniform(team, results[block * RESULT_WORDS] == 0u ? min(at + TILE, info[0]) : 0u);

@@ -8,6 +8,7 @@
 #define BLOCK_STARTS 4u      // number of stored rows
 #define BLOCK_SEGMENT_LOG 5u // log2 of the usual length of a segment
 #define BLOCK_WORDS_AT 6u    // where the words of segments begin, in words of the payload
+#define BLOCK_PAYLOAD 7u     // where the payload begins, in units of 16 bytes
 #define BLOCK_PARTS 8u       // begin and length in bytes: directory, tables of ranks, tables of runs
 #define BLOCK_SET_SIZES 16u  // number of segments that use each set
 #define BLOCK_LIST 64u       // 256 bytes: the list where the block starts
@@ -20,6 +21,9 @@
 // first of all segments (later its number of runs), and its number of words | set << 16.
 #define SEGMENT_WORDS 4u
 #define SEGMENTS_OF(slot) ((slot) / 1024u + 1u)
+// Behind a block's segments there is the order in which they are decoded.
+#define SEGMENTS_AT(block, slot) ((size_t)(block) * SEGMENTS_OF(slot) * (SEGMENT_WORDS + 1u))
+#define ORDER_AT(slot) (SEGMENTS_OF(slot) * SEGMENT_WORDS)
 
 #define MAX_SETS 8u
 #define CONTEXTS 384u

@@ -15,16 +15,33 @@ use super::plan::{Plan, PlanError, Run, Shape, Step};
 
 /// The longest block: a link is 32 bits, eight of them a byte.
 const MAX_SLOT: u32 = 1 << 24;
-/// Lanes that decode segments with the same tables, which are in their workgroup's memory.
-const LANES: u32 = 96;
-/// Workgroup memory of those: tables, and a list for each lane.
-const LANES_MEMORY: u32 = 384 * 64 + LANES * 240 + 8;
 /// Bytes of the transform that a team counts and links.
 const CHUNK: u32 = 8192;
 /// Bytes of the transform that a team writes out.
 const TILE: u32 = 4096;
 const MAX_SETS: u32 = 8;
 const TABLES: u32 = MAX_SETS * 384;
+
+/// How segments are decoded: tables, and the parts of lists that are needed most, are in workgroup memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lanes {
+    /// Lanes of a workgroup, which share a set of tables.
+    pub count: u32,
+    /// Units of 16 bytes of each lane's list that are in workgroup memory; 15 is all but what is in registers.
+    pub near: u32,
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Self { count: 96, near: 15 }
+    }
+}
+
+impl Lanes {
+    fn memory(self) -> u32 {
+        384 * 64 + self.count * self.near * 16 + 8
+    }
+}
 
 /// How much of a serial task one dispatch does.
 struct Limit {
@@ -95,6 +112,11 @@ impl Builder {
 /// # Errors
 /// If the device has not got what it takes, or blocks are longer than 16 MiB.
 pub(crate) fn plan(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
+    plan_with(limits, shape, Lanes::default())
+}
+
+/// As [`plan`], with lanes of one's choice.
+pub(crate) fn plan_with(limits: &Limits, shape: Shape, lanes: Lanes) -> Result<Plan, PlanError> {
     let declined = |what: &str| Err(PlanError::Declined(what.into()));
     if limits.api == Api::WebGpu {
         return declined("no kernel decodes the BWT yet");
@@ -102,18 +124,18 @@ pub(crate) fn plan(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
     if shape.slot > MAX_SLOT {
         return declined("the BWT in blocks longer than 16 MiB");
     }
-    if limits.local_memory < LANES_MEMORY || limits.max_workgroup < 256 {
+    if limits.local_memory < lanes.memory() || limits.max_workgroup < 256 {
         return declined("too little workgroup memory for the BWT's tables");
     }
     let team_threads = if limits.teams == Teams::Local { 32 } else { 256 };
     let mut b = Builder { plan: Plan::new(shape), team_threads };
-    second_stage(&mut b, limits)?;
+    second_stage(&mut b, limits, lanes)?;
     inverse(&mut b, limits)?;
     Ok(b.plan)
 }
 
 /// From `payload` to the transform, in `contents`, and `bwt_rows`.
-fn second_stage(b: &mut Builder, limits: &Limits) -> Result<(), PlanError> {
+fn second_stage(b: &mut Builder, limits: &Limits, lanes: Lanes) -> Result<(), PlanError> {
     let Shape { blocks, slot } = b.plan.shape;
     let most = Limit::of(limits);
     let each = u64::from(blocks);
@@ -136,7 +158,7 @@ fn second_stage(b: &mut Builder, limits: &Limits) -> Result<(), PlanError> {
         let args = [slot, most.segments];
         b.run("header", &BWT_HEADER, "directory", &buffers, &args, each, 32, &[])?;
     }
-    let buffers = [results, info, "bwt_segments", "bwt_order"];
+    let buffers = [results, info, "bwt_segments"];
     b.run("header", &BWT_HEADER, "arrange", &buffers, &[slot], each, 32, &[])?;
 
     for _ in 0..(MAX_SETS * 8).div_ceil(most.columns) {
@@ -147,22 +169,20 @@ fn second_stage(b: &mut Builder, limits: &Limits) -> Result<(), PlanError> {
     b.teams("tables", &BWT_TABLES, "starts", &buffers, &[blocks], each * u64::from(TABLES))?;
 
     // Of each set of tables the last workgroup may not be full.
-    let groups = segments.div_ceil(LANES) + MAX_SETS;
+    let groups = segments.div_ceil(lanes.count) + MAX_SETS;
     let buffers = [
-        jobs,
         payload,
         results,
         info,
         "bwt_segments",
-        "bwt_order",
         "bwt_tables",
         "bwt_histories",
         "bwt_lists",
         "bwt_links",
     ];
     let (args, count) = ([slot, groups], each * u64::from(groups));
-    let defines = [("DECODE", 1)];
-    b.run("segments", &BWT_SEGMENTS, "segments", &buffers, &args, count, LANES, &defines)?;
+    let defines = [("DECODE", 1), ("NEAR", lanes.near)];
+    b.run("segments", &BWT_SEGMENTS, "segments", &buffers, &args, count, lanes.count, &defines)?;
 
     let buffers = [results, info, "bwt_lists"];
     b.run("expand", &BWT_SEGMENTS, "lists", &buffers, &[slot], each, 64, &[])?;

@@ -1,6 +1,6 @@
 //! BWT payloads decoded on every device, against the CPU's codec.
 
-use super::bwt_decode;
+use super::bwt_decode::{self, Lanes};
 use super::device::Device;
 use super::job::{Job, JobResult};
 use super::plan::{PlanError, Shape};
@@ -51,9 +51,17 @@ fn by_cpu(payload: &[u8], len: usize) -> Option<Vec<u8>> {
 
 /// Decodes a batch of payloads, each with the length of its contents.
 fn by_device(device: &dyn Device, cases: &[(Vec<u8>, usize)]) -> Option<Vec<Option<Vec<u8>>>> {
+    by_lanes(device, cases, Lanes::default())
+}
+
+fn by_lanes(
+    device: &dyn Device,
+    cases: &[(Vec<u8>, usize)],
+    lanes: Lanes,
+) -> Option<Vec<Option<Vec<u8>>>> {
     let longest = cases.iter().map(|(payload, len)| (*len).max(payload.len().saturating_sub(256)));
     let shape = Shape::new(cases.len() as u32, longest.max().unwrap_or(1) as u32);
-    let plan = match bwt_decode::plan(device.limits(), shape) {
+    let plan = match bwt_decode::plan_with(device.limits(), shape, lanes) {
         Ok(plan) => plan,
         Err(PlanError::Declined(what)) => {
             eprintln!("\n*** SKIPPED: {what} ***\n");
@@ -142,6 +150,19 @@ fn gpu_decodes_long_bwt_blocks() {
                 .map(|block| (encode(params, block), block.len()))
                 .collect();
             assert_eq!(disagreement(device, &cases), None, "{params:?}");
+        }
+    });
+}
+
+/// The same with parts of the lists elsewhere.
+#[test]
+fn where_lists_are_does_not_matter() {
+    let block = [text(60_000), noise(60_000, 256, 9)].concat();
+    let cases = [(encode(LEVEL_9, &block), block.len())];
+    each_device(|device| {
+        for lanes in [Lanes { count: 64, near: 3 }, Lanes { count: 32, near: 1 }] {
+            let Some(found) = by_lanes(device, &cases, lanes) else { return };
+            assert!(found[0].as_deref() == Some(&block[..]), "{lanes:?}");
         }
     });
 }

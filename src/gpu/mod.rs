@@ -24,6 +24,8 @@ pub mod bwt_encode;
 pub mod checksum;
 mod bwt_decode;
 #[cfg(test)]
+mod bwt_decode_bench;
+#[cfg(test)]
 mod bwt_decode_tests;
 pub mod coder;
 #[cfg(test)]
