@@ -81,10 +81,8 @@ impl Builder {
     ) -> Result<(), PlanError> {
         let groups = u32::try_from(groups)
             .map_err(|_| PlanError::Declined("too many blocks for one dispatch".into()))?;
-        let buffers = buffers
-            .iter()
-            .map(|name| self.plan.buffer(kernel, name))
-            .collect::<Result<_, _>>()?;
+        let buffers =
+            buffers.iter().map(|name| self.plan.buffer(kernel, name)).collect::<Result<_, _>>()?;
         let (args, defines) = (args.to_vec(), defines.to_vec());
         let run = Run { stage, kernel, entry, defines, buffers, args, groups, threads };
         self.plan.steps.push(Step::Run(run));
@@ -111,7 +109,7 @@ impl Builder {
 ///
 /// # Errors
 /// If the device has not got what it takes, or blocks are longer than 16 MiB.
-pub(crate) fn plan(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
+pub fn plan(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
     plan_with(limits, shape, Lanes::default())
 }
 
@@ -215,8 +213,7 @@ fn inverse(b: &mut Builder, limits: &Limits) -> Result<(), PlanError> {
 
     let groups = slot.div_ceil(256 * 64);
     for pass in 0..slot.div_ceil(most.walked) {
-        let buffers =
-            [results, info, "bwt_rows", "bwt_walks", links, "bwt_steps", "contents"];
+        let buffers = [results, info, "bwt_rows", "bwt_walks", links, "bwt_steps", "contents"];
         let args = [slot, groups, pass * most.walked, most.walked];
         let count = each * u64::from(groups);
         b.run("walk", &BWT_INVERSE, "walk", &buffers, &args, count, 64, &[("COMPOSED", 1)])?;

@@ -80,7 +80,14 @@ fn measure(device: &dyn Device, plan: &Plan, memory: &Memory<'_>) -> (Vec<(Strin
     (order.into_iter().filter_map(of).collect(), wall)
 }
 
-fn bench(device: &dyn Device, data: &[u8], block_len: usize, total: usize, lanes: Lanes, all: bool) {
+fn bench(
+    device: &dyn Device,
+    data: &[u8],
+    block_len: usize,
+    total: usize,
+    lanes: Lanes,
+    all: bool,
+) {
     let blocks: Vec<&[u8]> = data.chunks(block_len).collect();
     let payloads = encode_all(&blocks);
     let packed: usize = payloads.iter().map(Vec::len).sum();
@@ -174,7 +181,8 @@ fn h200_bwt_decode() {
         for block_len in [4 << 20, 8 << 20] {
             bench(device, &data, block_len, total, Lanes::default(), true);
         }
-        for (count, near) in [(32, 15), (64, 15), (128, 11), (160, 9), (192, 7), (256, 5), (256, 3)] {
+        for (count, near) in [(32, 15), (64, 15), (128, 11), (160, 9), (192, 7), (256, 5), (256, 3)]
+        {
             bench(device, &data, 8 << 20, total, Lanes { count, near }, false);
         }
         bench(device, &data, 8 << 20, 3 * total, Lanes::default(), true);

@@ -180,7 +180,8 @@ fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
     ];
     let params = [Params { segment_log: 10, start_log: 8 }, LEVEL_9];
     let random = noise(100_000, 256, seed);
-    let mut random = random.chunks(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]) as usize);
+    let mut random =
+        random.chunks(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]) as usize);
     let mut next = move || random.next().unwrap();
     let mut cases = Vec::new();
     for i in 0..250 {

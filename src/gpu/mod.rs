@@ -23,10 +23,12 @@ pub mod budget;
 pub mod bwt_encode;
 pub mod checksum;
 mod bwt_decode;
+pub mod bwt_decode;
 #[cfg(test)]
 mod bwt_decode_bench;
 #[cfg(test)]
 mod bwt_decode_tests;
+pub mod bwt_encode;
 pub mod coder;
 #[cfg(test)]
 mod coder_tests;
