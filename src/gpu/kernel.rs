@@ -102,8 +102,7 @@ pub(crate) static TEST_BROKEN: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-common!["crc", "team"];
-common!["binary", "bwt", "team"];
+common!["binary", "bwt", "crc", "team"];
 
 /// Every function of teams, for the tests of backends.
 #[cfg(test)]

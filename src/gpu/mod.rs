@@ -20,15 +20,13 @@
 //! is one more implementation of [`device::Device`], one more set of kernel sources, and nothing else.
 
 pub mod budget;
-pub mod bwt_encode;
-pub mod checksum;
-mod bwt_decode;
 pub mod bwt_decode;
 #[cfg(test)]
 mod bwt_decode_bench;
 #[cfg(test)]
 mod bwt_decode_tests;
 pub mod bwt_encode;
+pub mod checksum;
 pub mod coder;
 #[cfg(test)]
 mod coder_tests;
