@@ -60,6 +60,12 @@ macro_rules! common {
 }
 
 kernels! {
+    /// LZ77, decoding: where each chunk's record is.
+    LZ77_LAYOUT = "lz77_layout";
+    /// LZ77, decoding: the tables of each group of chunks.
+    LZ77_TABLES = "lz77_tables";
+    /// LZ77, decoding: contents of each chunk.
+    LZ77_DECODE = "lz77_decode";
     /// Candidates of LZ77 matches.
     LZ77_FIND = "lz77_find";
     /// Parses of LZ77, each by the teams of its segments.
@@ -102,7 +108,7 @@ pub(crate) static TEST_BROKEN: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-common!["binary", "bwt", "crc", "team"];
+common!["binary", "bwt", "crc", "team", "lanes", "length_code", "lz77_chunks"];
 
 /// Every function of teams, for the tests of backends.
 #[cfg(test)]

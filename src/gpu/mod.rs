@@ -9,6 +9,7 @@
 //! | [`job`] | what kernels are told of each block, and tell of it |
 //! | [`budget`] | how many blocks a device is given at once |
 //! | [`coder`] | whole batches, from contents to payloads and back |
+//! | [`lz77_decode`] | the plan that decodes LZ77 payloads |
 //! | [`run`] | runs a plan on a device |
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
 //! | [`checksum`] | plans for checksums, and for payloads packed |
@@ -39,6 +40,11 @@ pub mod kernel;
 pub mod lz77_find;
 #[cfg(test)]
 mod lz77_find_tests;
+pub mod lz77_decode;
+#[cfg(test)]
+mod lz77_decode_bench;
+#[cfg(test)]
+mod lz77_decode_tests;
 #[cfg(feature = "opencl")]
 pub mod opencl;
 pub(crate) mod pipelines;

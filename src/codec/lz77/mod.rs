@@ -13,7 +13,7 @@ mod candidate_lists;
 mod candidates;
 mod decode;
 mod deep;
-mod directory;
+pub(crate) mod directory;
 mod encode;
 mod execute;
 mod greedy;

@@ -1,0 +1,261 @@
+// The decoding tables of each group of chunks, from their descriptions.
+//
+// A team has a group: one lane reads the description, then all build tables. See src/format/lz77.md.
+//
+// @pz_cost {
+//   threads_per_element: 0.00048828125
+//   passes: 1
+//   buffers: payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440
+//   local_mem: 27040
+//   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of two teams
+// }
+// @pz_import team
+// @pz_import lz77_chunks
+// @pz_import length_code
+
+#define ALPHABET 256u
+#define OFFSETS 48u
+
+// Of each model, what its alphabet is.
+typedef struct {
+    uint symbols;
+    uint raw_bits;
+    uint prefix_log; // the longest code, and the log of a prefix code's table
+    uint fse_log;    // of the largest FSE table
+} Alphabet;
+
+static inline Alphabet alphabet_of(uint model) {
+    bool offsets = model == 2u;
+    Alphabet a;
+    a.symbols = offsets ? OFFSETS : ALPHABET;
+    a.raw_bits = offsets ? 6u : 8u;
+    a.prefix_log = offsets ? OFFSET_LOG : PREFIX_LOG;
+    a.fse_log = offsets ? 8u : 11u;
+    return a;
+}
+
+// What lane 0 reads of a group's description.
+typedef struct {
+    uint status;
+    uint words;
+    uint modes;
+    uint logs;
+    uint constants;
+} Group;
+
+static inline Group read_group(__global const uint *words, uint count, __local const uchar *codes, __local ushort *values) {
+    Group g = {0u, 0u, 0u, 0u, 0u};
+    Description d;
+    description_start(&d, words, count);
+    g.modes = description_read(&d, 8u);
+    if (count == 0u || g.modes >> 6 != 0u) g.status = 10u;
+    for (uint m = 0u; m < 3u; m++) {
+        if ((g.modes >> 2u * m & 3u) != 0u) continue;
+        uint symbol = description_read(&d, 8u);
+        if (symbol >= alphabet_of(m).symbols) g.status = 11u;
+        g.constants |= symbol << 8u * m;
+    }
+    for (uint pass = 2u; pass < 4u; pass++) {
+        for (uint m = 0u; m < 3u; m++) {
+            if ((g.modes >> 2u * m & 3u) != pass || g.status != 0u) continue;
+            Alphabet a = alphabet_of(m);
+            uint log = 0u;
+            if (pass == 3u) {
+                if (!FSE) {
+                    g.status = 12u;
+                    continue;
+                }
+                log = description_read(&d, 4u);
+                if (log < 5u || log > a.fse_log) {
+                    g.status = 13u;
+                    continue;
+                }
+            }
+            g.status = description_lengths(&d, codes, a.symbols, a.prefix_log, log, values + ALPHABET * m);
+            g.logs |= log << 8u * m;
+        }
+    }
+    // What is left of the last word is padding.
+    uint rest = (0u - d.position) & 31u;
+    if (description_read(&d, rest) != 0u && g.status == 0u) g.status = 14u;
+    if (description_is_short(&d) && g.status == 0u) g.status = 15u;
+    g.words = d.position >> 5;
+    return g;
+}
+
+// Sorts the symbols of a prefix code by length: `order` gets the symbols, `firsts` and `limits` for each length how many
+// are shorter, and the end of its part of the table.
+static inline void sort_symbols(Team t, Alphabet a, __local const ushort *lengths, __local uchar *order, __local ushort *firsts, __local ushort *limits) {
+    uint each = a.symbols > 64u ? 8u : 2u;
+    uint first = 0u;
+    uint limit = 0u;
+    for (uint length = 1u; length <= a.prefix_log; length++) {
+        uint mine = 0u;
+        for (uint i = 0u; i < each; i++) mine += lengths[each * t.lane + i] == length ? 1u : 0u;
+        uint end = team_scan(t, mine);
+        uint rank = first + end - mine;
+        for (uint i = 0u; i < each; i++) {
+            uint symbol = each * t.lane + i;
+            if (lengths[symbol] == length) {
+                order[rank & 255u] = (uchar)symbol;
+                rank++;
+            }
+        }
+        uint all = team_broadcast(t, end, 31u);
+        limit += all << (a.prefix_log - length);
+        if (t.lane == 0u) {
+            firsts[length] = (ushort)first;
+            limits[length] = (ushort)limit;
+        }
+        first += all;
+    }
+    team_sync(t);
+}
+
+// The entry at `i` of a prefix code's table.
+static inline uint prefix_entry(Alphabet a, uint mode, uint symbol_of_all, uint i, __local const uchar *order, __local const ushort *firsts, __local const ushort *limits) {
+    if (mode == 0u) return symbol_of_all;
+    if (mode == 1u) {
+        // Raw symbols that are no offsets are rejected as an offset that reaches before every window.
+        uint symbol = min(i >> (a.prefix_log - a.raw_bits), a.symbols);
+        return symbol | a.raw_bits << 8;
+    }
+    uint length = 1u;
+    uint start = 0u;
+    for (uint l = 1u; l < a.prefix_log; l++) {
+        uint limit = limits[l];
+        if (i >= limit) {
+            length = l + 1u;
+            start = limit;
+        }
+    }
+    uint rank = firsts[length] + ((i - start) >> (a.prefix_log - length));
+    return order[rank & 255u] | length << 8;
+}
+
+#if FSE
+
+#define STATES 2048u
+
+// Where occurrence `j` of a symbol of norm `n` would like to be.
+static inline uint preferred(uint n, uint j, uint log) {
+    uint size = 1u << log;
+    uint distance = (size << 16) / n;
+    return n == 1u ? size - 1u : (distance / 2u + j * distance) >> 16;
+}
+
+// The decoding table of norms that fill it. `next` has STATES words.
+static inline void build_fse(Team t, uint symbols, uint log, __local const ushort *norms, __local uint *next, __global uint *table) {
+    uint size = 1u << log;
+    for (uint i = t.lane; i < size; i += 32u) next[i] = 0u;
+    team_sync(t);
+    // A counting sort by place: count,
+    for (uint symbol = 0u; symbol < symbols; symbol++) {
+        uint n = norms[symbol];
+        for (uint j = t.lane; j < n; j += 32u) atomic_inc(&next[preferred(n, j, log)]);
+    }
+    team_sync(t);
+    // sum up,
+    uint sum = 0u;
+    for (uint i = 0u; i < size; i += 32u) {
+        uint count = next[i + t.lane];
+        uint end = team_scan(t, count);
+        next[i + t.lane] = sum + end - count;
+        sum += team_broadcast(t, end, 31u);
+    }
+    team_sync(t);
+    // and place, symbol after symbol. Occurrences of one symbol are in different places.
+    for (uint symbol = 0u; symbol < symbols; symbol++) {
+        uint n = team_uniform(t, norms[symbol]);
+        if (n == 0u) continue;
+        for (uint j = t.lane; j < n; j += 32u) {
+            uint place = preferred(n, j, log);
+            uint state = next[place];
+            next[place] = state + 1u;
+            uint x = n + j;
+            uint bits = log - (31u - clz(x));
+            uint base = (x << bits) - size;
+            table[state & (STATES - 1u)] = symbol | bits << 8 | base << 16;
+        }
+        team_sync(t);
+    }
+}
+
+#endif
+
+__kernel void lz77_tables(__global const uint *payload, __global uint *results, __global const uint *lz77_chunks,
+                          __global uint *lz77_tables_out, uint blocks, uint max_chunks) {
+    __local uchar codes[LENGTH_CODES * 128u];
+    __local ushort values_of[TEAMS][3u * ALPHABET];
+    __local uchar order_of[TEAMS][ALPHABET];
+    __local ushort firsts_of[TEAMS][16], limits_of[TEAMS][16];
+    __local uint shared_of[TEAMS][5];
+#if FSE
+    __local uint next_of[TEAMS][STATES];
+#endif
+    TEAM_START(t);
+    length_code_build(codes, (uint)get_local_id(0));
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    uint group = (uint)get_group_id(0) * TEAMS + t.index;
+    uint block = team_uniform(t, group / max_chunks);
+    if (block >= blocks) return;
+    group = team_uniform(t, group % max_chunks);
+    __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)block * (max_chunks + 1u));
+    uint chunk = team_uniform(t, group << (head[BLOCK_LOGS] >> 16 & 15u));
+    if (chunk >= team_uniform(t, head[BLOCK_CHUNKS])) return;
+    __global const uint *descriptor = head + CHUNK_WORDS * (chunk + 1u);
+    __global uint *out = lz77_tables_out + (ulong)GROUP_WORDS * ((ulong)block * max_chunks + group);
+
+    __local ushort *values = values_of[t.index];
+    __local uint *shared = shared_of[t.index];
+    for (uint i = t.lane; i < 3u * ALPHABET; i += 32u) values[i] = 0;
+    team_sync(t);
+    if (t.lane == 0u) {
+        Group g = read_group(payload + descriptor[CHUNK_START], descriptor[CHUNK_RECORD], codes, values);
+        out[TABLES_STATUS] = g.status;
+        out[TABLES_WORDS] = g.words;
+        out[TABLES_MODES] = g.modes;
+        out[TABLES_LOGS] = g.logs;
+        if (g.status != 0u) results[8u * block] = g.status;
+        shared[0] = g.status;
+        shared[1] = g.modes;
+        shared[2] = g.logs;
+        shared[3] = g.constants;
+    }
+    team_sync(t);
+    if (team_uniform(t, shared[0]) != 0u) return;
+    uint modes = team_uniform(t, shared[1]);
+    uint logs = team_uniform(t, shared[2]);
+    uint constants = team_uniform(t, shared[3]);
+
+    __global uint *table = out + TABLES_HEAD;
+    for (uint m = 0u; m < 3u; m++) {
+        Alphabet a = alphabet_of(m);
+        uint mode = modes >> 2u * m & 3u;
+        uint symbol_of_all = constants >> 8u * m & 255u;
+        __local ushort *lengths = values + ALPHABET * m;
+        __local uchar *order = order_of[t.index];
+        __local ushort *firsts = firsts_of[t.index];
+        __local ushort *limits = limits_of[t.index];
+        team_sync(t);
+#if FSE
+        if (mode == 3u) build_fse(t, a.symbols, logs >> 8u * m & 255u, lengths, next_of[t.index], table);
+#endif
+        if (mode == 2u) sort_symbols(t, a, lengths, order, firsts, limits);
+        if (mode != 3u) {
+#if FSE
+            for (uint i = t.lane; i < 1u << a.prefix_log; i += 32u) {
+                table[i] = prefix_entry(a, mode, symbol_of_all, i, order, firsts, limits);
+            }
+#else
+            for (uint i = t.lane; i < 1u << (a.prefix_log - 1u); i += 32u) {
+                uint even = prefix_entry(a, mode, symbol_of_all, 2u * i, order, firsts, limits);
+                uint odd = prefix_entry(a, mode, symbol_of_all, 2u * i + 1u, order, firsts, limits);
+                table[i] = even | odd << 16;
+            }
+#endif
+        }
+        table += m == 2u ? OFFSET_TABLE : SYMBOL_TABLE;
+    }
+}

@@ -1,0 +1,156 @@
+//! The plan that decodes payloads of LZ77: [`codec::lz77`](crate::codec::lz77) on a device.
+//!
+//! Three kernels: `lz77_layout` checks the heads of payloads and finds the chunks' records, `lz77_tables` makes the
+//! decoding tables of groups, and `lz77_decode` decodes chunks. The chunks of a window refer to each other, so the k-th
+//! of each window are decoded together, in a dispatch of their own.
+//!
+//! A payload is on the device, but what it [needs](Needs) decides how kernels are compiled and run, and is to be looked
+//! up before. That only reads its head.
+
+use super::device::{Limits, Teams};
+use super::kernel::{Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_TABLES};
+use super::plan::{Plan, PlanError, Run, Shape, Step};
+use crate::codec::lz77::directory::{Entry, Header};
+use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
+
+/// Every kernel of the plan.
+pub static KERNELS: [&Kernel; 3] = [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_DECODE];
+
+/// What payloads need of the plan that is to decode them.
+///
+/// Payloads that break a rule need nothing: any plan rejects them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Whether a stream is FSE coded.
+    fse: bool,
+    /// The shortest chunk, as a base-2 logarithm.
+    chunk_log: u8,
+    /// Chunks of a window: the fewest and the most of any payload, as base-2 logarithms.
+    fewest_log: u8,
+    most_log: u8,
+}
+
+impl Default for Needs {
+    fn default() -> Self {
+        Self { fse: false, chunk_log: MAX_CHUNK_LOG, fewest_log: u8::MAX, most_log: 0 }
+    }
+}
+
+impl Needs {
+    /// What `payload` needs, whose block has `block_len` bytes.
+    pub fn of(payload: &[u8], block_len: usize) -> Self {
+        let Ok((header, directory, mut records)) = Header::read(payload, block_len) else {
+            return Self::default();
+        };
+        let chunks = header.window_log - header.chunk_log;
+        // A block of few chunks has no need of more turns than chunks.
+        let count = header.chunk_count(block_len).next_power_of_two().ilog2() as u8;
+        let mut needs = Self {
+            fse: false,
+            chunk_log: header.chunk_log,
+            fewest_log: chunks.min(count),
+            most_log: chunks.min(count),
+        };
+        let (entries, _) = directory.as_chunks::<{ Entry::BYTES }>();
+        for (i, entry) in entries.iter().enumerate() {
+            let words = Entry::unpack(u64::from_le_bytes(*entry)).words;
+            let Some((record, rest)) = records.split_at_checked(4 * words) else { break };
+            if i.is_multiple_of(1 << header.group_log) {
+                let modes = record.first().copied().unwrap_or(0);
+                needs.fse |= (0..3).any(|model| modes >> (2 * model) & 3 == 3);
+            }
+            records = rest;
+        }
+        needs
+    }
+
+    /// What both need.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            fse: self.fse || other.fse,
+            chunk_log: self.chunk_log.min(other.chunk_log),
+            fewest_log: self.fewest_log.min(other.fewest_log),
+            most_log: self.most_log.max(other.most_log),
+        }
+    }
+}
+
+/// The plan for a batch of payloads that need no more than `needs`.
+///
+/// # Errors
+/// If a kernel's cost is wrong.
+pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanError> {
+    let mut plan = Plan::new(shape);
+    let contents = plan.buffer(&LZ77_DECODE, "contents")?;
+    let jobs = plan.buffer(&LZ77_LAYOUT, "jobs")?;
+    let payload = plan.buffer(&LZ77_LAYOUT, "payload")?;
+    let results = plan.buffer(&LZ77_LAYOUT, "results")?;
+    let chunks = plan.buffer(&LZ77_LAYOUT, "lz77_chunks")?;
+    let tables = plan.buffer(&LZ77_TABLES, "lz77_tables")?;
+
+    let chunk_log = needs.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
+    let max_chunks = shape.slot.div_ceil(1 << chunk_log);
+    // Where all windows have several chunks, a dispatch is for one in so many.
+    let stride = 1u32 << needs.fewest_log.min(needs.most_log);
+    let turns = 1u32 << needs.most_log;
+    let per_block = max_chunks.div_ceil(stride);
+    let payload_units = (plan.buffers[payload.0].bytes / 16) as u32;
+    let fse = ("FSE", u32::from(needs.fse));
+    // As many teams in a workgroup as its memory has room for.
+    let teams = |most: u32| if limits.teams == Teams::Local { 1 } else { most };
+    let mut run = |kernel: &'static Kernel,
+                   stage,
+                   entry,
+                   defines: &[_],
+                   buffers: &[_],
+                   args: &[u32],
+                   work: u32,
+                   teams: u32| {
+        plan.steps.push(Step::Run(Run {
+            stage,
+            kernel,
+            entry,
+            defines: defines.to_vec(),
+            buffers: buffers.to_vec(),
+            args: args.to_vec(),
+            groups: work.div_ceil(teams),
+            threads: 32 * teams,
+        }));
+    };
+
+    run(
+        &LZ77_LAYOUT,
+        "layout",
+        "lz77_layout",
+        &[],
+        &[jobs, payload, results, chunks],
+        &[shape.blocks, max_chunks, shape.slot, payload_units],
+        shape.blocks,
+        teams(4),
+    );
+    run(
+        &LZ77_TABLES,
+        "tables",
+        "lz77_tables",
+        &[fse],
+        &[payload, results, chunks, tables],
+        &[shape.blocks, max_chunks],
+        shape.blocks * max_chunks,
+        teams(2),
+    );
+    for turn in 0..turns {
+        run(
+            &LZ77_DECODE,
+            "decode",
+            "lz77_decode",
+            // With 56 registers, 36 teams fit a multiprocessor of the H200; more of either are slower.
+            &[fse, ("MAX_REGISTERS", if needs.fse { 64 } else { 56 })],
+            &[contents, payload, results, chunks, tables],
+            &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn],
+            shape.blocks * per_block,
+            teams(if needs.fse { 2 } else { 4 }),
+        );
+    }
+    Ok(plan)
+}
