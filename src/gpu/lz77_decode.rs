@@ -37,6 +37,14 @@ impl Default for Needs {
 }
 
 impl Needs {
+    /// What any payloads for blocks of up to `block_len` bytes may need, FSE coded or not. A plan for this does much that
+    /// most payloads have no need of.
+    pub fn any(block_len: u32, fse: bool) -> Self {
+        let chunks = block_len.div_ceil(1 << MIN_CHUNK_LOG).max(1);
+        let most_log = chunks.next_power_of_two().ilog2() as u8;
+        Self { fse, chunk_log: MIN_CHUNK_LOG, fewest_log: 0, most_log }
+    }
+
     /// What `payload` needs, whose block has `block_len` bytes.
     pub fn of(payload: &[u8], block_len: usize) -> Self {
         let Ok((header, directory, mut records)) = Header::read(payload, block_len) else {

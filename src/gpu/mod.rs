@@ -37,14 +37,14 @@ pub mod cost;
 pub mod device;
 pub mod job;
 pub mod kernel;
-pub mod lz77_find;
-#[cfg(test)]
-mod lz77_find_tests;
 pub mod lz77_decode;
 #[cfg(test)]
 mod lz77_decode_bench;
 #[cfg(test)]
 mod lz77_decode_tests;
+pub mod lz77_find;
+#[cfg(test)]
+mod lz77_find_tests;
 #[cfg(feature = "opencl")]
 pub mod opencl;
 pub(crate) mod pipelines;
