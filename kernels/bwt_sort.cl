@@ -95,25 +95,28 @@ __kernel void histogram(
     }
 }
 
-// Turns each digit's counts into sums of those of the tiles before, and gives the state their total. A team for each
-// digit: 256 / TEAMS workgroups for a block.
-__kernel void scan(__global uint *counts, __global uint *state, uint slot, uint which) {
+// Turns each digit's counts into sums of those of the tiles before, and gives the state their total. A team takes a digit
+// at a time.
+__kernel void scan(__global uint *counts, __global uint *state, uint slot, uint parts, uint which) {
     TEAM_START(team);
-    uint parts = 256u / TEAMS;
     uint block = (uint)get_group_id(0) / parts;
-    uint digit = (uint)get_group_id(0) % parts * TEAMS + team.index;
+    uint part = (uint)get_group_id(0) % parts;
     uint tiles = (state[block * STATE_WORDS + which] + TILE - 1) / TILE;
+    counts += (size_t)block * ((slot + 3) / 4 + 1024) / 4;
     if (tiles == 0) return;
-    counts += (size_t)block * ((slot + 3) / 4 + 1024) / 4 + digit * tiles;
-    uint sum = 0;
-    for (uint t = 0; t < tiles; t += 32) {
-        uint tile = t + team.lane;
-        uint v = tile < tiles ? counts[tile] : 0;
-        uint to = team_scan(team, v);
-        if (tile < tiles) counts[tile] = sum + to - v;
-        sum += team_broadcast(team, to, 31);
+    for (uint first = part * TEAMS; first < 256; first += parts * TEAMS) {
+        uint digit = first + team.index;
+        __global uint *of_digit = counts + digit * tiles;
+        uint sum = 0;
+        for (uint t = 0; t < tiles; t += 32) {
+            uint tile = t + team.lane;
+            uint v = tile < tiles ? of_digit[tile] : 0;
+            uint to = team_scan(team, v);
+            if (tile < tiles) of_digit[tile] = sum + to - v;
+            sum += team_broadcast(team, to, 31);
+        }
+        if (team.lane == 0) state[block * STATE_WORDS + STATE_DIGITS + digit] = sum;
     }
-    if (team.lane == 0) state[block * STATE_WORDS + STATE_DIGITS + digit] = sum;
 }
 
 // Sums of the 256 numbers of `from` before each; every team does it, the first writes them.
@@ -132,7 +135,7 @@ __kernel void scatter(
     __global const uint *high, __global const uint *low, __global const uint *position,
     __global uint *high_out, __global uint *low_out, __global uint *position_out,
     __global const uint *counts, __global const uint *state,
-    uint slot, uint parts, uint which, uint use_high, uint shift)
+    uint slot, uint parts, uint which, uint shift, uint use_high)
 {
     TEAM_START(team);
     __local uint ranks[TEAMS * 256u];  // elements of a digit in the teams before, while a team counts: its own so far

@@ -10,3 +10,72 @@
 //   local_mem: 0
 //   note: sort_low_b holds the transform's bytes, a word each, until they are packed
 // }
+
+struct Args { slot: u32, parts: u32, start_log: u32 }
+var<immediate> args: Args;
+@group(0) @binding(0) var<storage, read> jobs: array<u32>;
+@group(0) @binding(1) var<storage, read> contents: array<u32>;
+@group(0) @binding(2) var<storage, read> rank: array<u32>;
+@group(0) @binding(3) var<storage, read_write> wide: array<u32>;
+
+// Each byte to its place in the transform.
+@compute @workgroup_size(THREADS)
+fn place(
+    @builtin(local_invocation_index) index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let group = wg.y * wgs.x + wg.x;
+    let parts = args.parts;
+    let block = group / parts;
+    if block >= arrayLength(&jobs) / 8u {
+        return;
+    }
+    let len = jobs[block * 8u];
+    let base = block * args.slot;
+    let whole = rank[base];
+    for (var p = group % parts * THREADS + index; p < len; p += parts * THREADS) {
+        let r = rank[base + p];
+        let to = select(select(r, r + 1u, r < whole), 0u, p == 0u);
+        let source = base + select(p, len, p == 0u) - 1u;
+        wide[base + to] = contents[source >> 2u] >> (8u * (source & 3u)) & 255u;
+    }
+}
+
+@group(0) @binding(1) var<storage, read> ranks: array<u32>;
+@group(0) @binding(2) var<storage, read> placed: array<u32>;
+@group(0) @binding(3) var<storage, read_write> transform: array<u32>;
+@group(0) @binding(4) var<storage, read_write> rows: array<u32>;
+
+// The bytes together, and the rows of every (1 << start_log)-th suffix.
+@compute @workgroup_size(THREADS)
+fn pack(
+    @builtin(local_invocation_index) index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let group = wg.y * wgs.x + wg.x;
+    let slot = args.slot;
+    let parts = args.parts;
+    let start_log = args.start_log;
+    let block = group / parts;
+    if block >= arrayLength(&jobs) / 8u {
+        return;
+    }
+    let len = jobs[block * 8u];
+    let base = block * slot;
+    let rows_base = block * (slot / 256u + 1u);
+    for (var i = group % parts * THREADS + index; i * 4u < len; i += parts * THREADS) {
+        var v = 0u;
+        for (var k = 0u; k < 4u; k++) {
+            if i * 4u + k < len {
+                v |= (placed[base + i * 4u + k] & 255u) << (8u * k);
+            }
+        }
+        transform[base / 4u + i] = v;
+        let p = i << start_log;
+        if p < len && p >> start_log == i {
+            rows[rows_base + i] = ranks[base + p] + 1u;
+        }
+    }
+}

@@ -196,6 +196,7 @@ impl Builder {
         let which = 2 + 2 * parity;
         let shift = shift.min(31);
         let key = if high { x.high } else { x.low };
+        let digit_groups = 256 / self.threads.max(32);
         self.run(
             stage,
             &BWT_SORT,
@@ -211,8 +212,8 @@ impl Builder {
             "scan",
             &[],
             &["sort_counts", "sort_state"],
-            &[slot, which],
-            256 / (self.threads / 32),
+            &[slot, digit_groups, which],
+            digit_groups,
         )?;
         self.run(
             stage,
@@ -220,7 +221,7 @@ impl Builder {
             "scatter",
             &[],
             &[x.high, x.low, x.position, y.high, y.low, y.position, "sort_counts", "sort_state"],
-            &[slot, parts, which, u32::from(high), shift],
+            &[slot, parts, which, shift, u32::from(high)],
             parts,
         )
     }
