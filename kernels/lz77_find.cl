@@ -79,7 +79,7 @@ inline uint2 entry_at(__global const uint2 *source, uint index) {
 
 // A workgroup for each tile of each block.
 __kernel void count(__global const uint *jobs, __global const SOURCE_TYPE *source, __global uint *histogram, uint slot,
-                    uint tiles, uint blocks) {
+                    uint tiles, uint blocks, uint window_log) {
     __local uint counts[RADIX];
     uint group = get_group_id(0), local_index = get_local_id(0);
     uint block = group / tiles, tile = group % tiles;
@@ -102,7 +102,8 @@ __kernel void count(__global const uint *jobs, __global const SOURCE_TYPE *sourc
 }
 
 // A team for each digit of each block: sums of its counts over the tiles before, and in `digits` over all.
-__kernel void scan(__global uint *histogram, __global uint *digits, uint tiles, uint blocks) {
+__kernel void scan(__global uint *histogram, __global uint *digits, uint slot, uint tiles, uint blocks,
+                   uint window_log) {
     TEAM_START(team);
     uint row = (uint)get_group_id(0) * TEAMS + team.index;
     if (row >= blocks * RADIX) return;
@@ -120,7 +121,8 @@ __kernel void scan(__global uint *histogram, __global uint *digits, uint tiles, 
 
 // A workgroup for each tile of each block.
 __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *source, __global const uint *histogram,
-                    __global const uint *digits, __global uint2 *entries, uint slot, uint tiles, uint blocks) {
+                    __global const uint *digits, __global uint2 *entries, uint slot, uint tiles, uint blocks,
+                    uint window_log) {
     // First the number of a digit's entries in the part of a team; then that of those in the parts before it.
     __local uint counts[TEAMS * RADIX];
     // Where a digit's entries begin in the tile, and how far from there they are to go.
@@ -209,10 +211,10 @@ STEP_LOOP
     }
 }
 
-// A work item for each entry, in workgroups of one block each: `groups` of them.
+// A work item for each entry.
 __kernel void link(__global const uint *jobs, __global const uint2 *entries, __global uint *found, uint slot,
-                   uint groups, uint blocks, uint window_log) {
-    uint group = get_group_id(0);
+                   uint tiles, uint blocks, uint window_log) {
+    uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
     uint block = group / groups;
     uint index = group % groups * THREADS + get_local_id(0);
     if (block >= blocks || index >= entry_count(block_len(jobs, block))) return;

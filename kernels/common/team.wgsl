@@ -83,6 +83,40 @@ fn team_match(v: u32, bits: u32) -> u32 {
 var<workgroup> team_scratch: array<u32, 32>;
 var<workgroup> team_result: u32;
 
+// Of the eight lanes from `i` on. Written out: some drivers limit the iterations of an invocation, and these functions are
+// called in loops.
+fn team_or8(i: u32) -> u32 {
+    return team_scratch[i] | team_scratch[i + 1u] | team_scratch[i + 2u] | team_scratch[i + 3u]
+        | team_scratch[i + 4u] | team_scratch[i + 5u] | team_scratch[i + 6u] | team_scratch[i + 7u];
+}
+
+fn team_max8(i: u32) -> u32 {
+    let a = max(max(team_scratch[i], team_scratch[i + 1u]), max(team_scratch[i + 2u], team_scratch[i + 3u]));
+    let b = max(max(team_scratch[i + 4u], team_scratch[i + 5u]), max(team_scratch[i + 6u], team_scratch[i + 7u]));
+    return max(a, b);
+}
+
+fn team_before_limit(i: u32, limit: u32) -> u32 {
+    return select(0u, team_scratch[i], i < limit);
+}
+
+// Of those of them that are before lane `limit`.
+fn team_add8(i: u32, limit: u32) -> u32 {
+    return team_before_limit(i, limit) + team_before_limit(i + 1u, limit)
+        + team_before_limit(i + 2u, limit) + team_before_limit(i + 3u, limit)
+        + team_before_limit(i + 4u, limit) + team_before_limit(i + 5u, limit)
+        + team_before_limit(i + 6u, limit) + team_before_limit(i + 7u, limit);
+}
+
+fn team_same(i: u32, v: u32) -> u32 {
+    return u32(team_scratch[i] == v) << i;
+}
+
+fn team_same8(i: u32, v: u32) -> u32 {
+    return team_same(i, v) | team_same(i + 1u, v) | team_same(i + 2u, v) | team_same(i + 3u, v)
+        | team_same(i + 4u, v) | team_same(i + 5u, v) | team_same(i + 6u, v) | team_same(i + 7u, v);
+}
+
 fn team_start(local_index: u32) {
     lane = local_index;
     team_index = 0u;
@@ -116,11 +150,7 @@ fn team_ballot(p: bool) -> u32 {
     team_scratch[lane] = select(0u, 1u << lane, p);
     workgroupBarrier();
     if lane == 0u {
-        var r = 0u;
-        for (var i = 0u; i < 32u; i++) {
-            r |= team_scratch[i];
-        }
-        team_result = r;
+        team_result = team_or8(0u) | team_or8(8u) | team_or8(16u) | team_or8(24u);
     }
     return workgroupUniformLoad(&team_result);
 }
@@ -132,10 +162,8 @@ fn team_any(p: bool) -> bool {
 fn team_scan(v: u32) -> u32 {
     team_scratch[lane] = v;
     workgroupBarrier();
-    var r = 0u;
-    for (var i = 0u; i <= lane; i++) {
-        r += team_scratch[i];
-    }
+    let limit = lane + 1u;
+    let r = team_add8(0u, limit) + team_add8(8u, limit) + team_add8(16u, limit) + team_add8(24u, limit);
     workgroupBarrier();
     return r;
 }
@@ -144,11 +172,7 @@ fn team_sum(v: u32) -> u32 {
     team_scratch[lane] = v;
     workgroupBarrier();
     if lane == 0u {
-        var r = 0u;
-        for (var i = 0u; i < 32u; i++) {
-            r += team_scratch[i];
-        }
-        team_result = r;
+        team_result = team_add8(0u, 32u) + team_add8(8u, 32u) + team_add8(16u, 32u) + team_add8(24u, 32u);
     }
     return workgroupUniformLoad(&team_result);
 }
@@ -157,11 +181,7 @@ fn team_max(v: u32) -> u32 {
     team_scratch[lane] = v;
     workgroupBarrier();
     if lane == 0u {
-        var r = 0u;
-        for (var i = 0u; i < 32u; i++) {
-            r = max(r, team_scratch[i]);
-        }
-        team_result = r;
+        team_result = max(max(team_max8(0u), team_max8(8u)), max(team_max8(16u), team_max8(24u)));
     }
     return workgroupUniformLoad(&team_result);
 }
@@ -169,10 +189,7 @@ fn team_max(v: u32) -> u32 {
 fn team_match(v: u32, bits: u32) -> u32 {
     team_scratch[lane] = v;
     workgroupBarrier();
-    var r = 0u;
-    for (var i = 0u; i < 32u; i++) {
-        r |= select(0u, 1u << i, team_scratch[i] == v);
-    }
+    let r = team_same8(0u, v) | team_same8(8u, v) | team_same8(16u, v) | team_same8(24u, v);
     workgroupBarrier();
     return r;
 }

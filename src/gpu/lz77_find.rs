@@ -8,7 +8,7 @@
 //! | `matches` | `N*2` | the list of segment s from entry s · segment length / 4 on; an entry is two words: start in the segment and length · 2^16; offset |
 //! | `match_counts` | `N/64` | a word for each segment: entries of its list |
 
-use super::device::{Api, Limits, Teams};
+use super::device::{Limits, Teams};
 use super::kernel::{LZ77_FIND, LZ77_PARSE};
 use super::plan::{Plan, PlanError, Run, Step};
 use crate::codec::lz77::{Params, Search};
@@ -47,9 +47,6 @@ const DIGIT_BITS: u32 = 8;
 /// [`PlanError::Declined`] if there are no kernels for these parameters on such a device.
 pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), PlanError> {
     let method = Method::of(params.search)?;
-    if limits.api == Api::WebGpu {
-        return Err(PlanError::Declined("matches are not searched for through WebGPU".into()));
-    }
     if !SEGMENT_LOGS.contains(&params.segment_log) {
         return Err(PlanError::Declined("segments of 2^8 to 2^15 bytes only".into()));
     }
@@ -85,27 +82,20 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
             ("HASH_BITS", method.hash_bits),
             ("CANDIDATES", method.candidates),
         ];
-        let run = |entry, buffers, args, groups| {
-            let defines = defines.clone();
-            let kernel = &LZ77_FIND;
+        let args = vec![slot, tiles, blocks, params.window_log.into()];
+        let run = |entry, buffers, groups| {
+            let (defines, args, kernel) = (defines.clone(), args.clone(), &LZ77_FIND);
             Step::Run(Run { stage: "sort", kernel, entry, defines, buffers, args, groups, threads })
         };
-        let of_tiles = vec![slot, tiles, blocks];
         let rows = (blocks << bits).div_ceil(threads / 32);
         plan.steps.extend([
-            run("count", vec![jobs, from, histogram], of_tiles.clone(), blocks * tiles),
-            run("scan", vec![histogram, digits], vec![tiles, blocks], rows),
-            run("place", vec![jobs, from, histogram, digits, to], of_tiles, blocks * tiles),
+            run("count", vec![jobs, from, histogram], blocks * tiles),
+            run("scan", vec![histogram, digits], rows),
+            run("place", vec![jobs, from, histogram, digits, to], blocks * tiles),
         ]);
         if pass == 1 {
-            let groups = slot.div_ceil(threads);
-            let buffers = vec![jobs, entries, found];
-            plan.steps.push(run(
-                "link",
-                buffers,
-                vec![slot, groups, blocks, params.window_log.into()],
-                blocks * groups,
-            ));
+            let groups = blocks * slot.div_ceil(threads);
+            plan.steps.push(run("link", vec![jobs, entries, found], groups));
         }
     }
 
