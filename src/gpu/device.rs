@@ -173,6 +173,31 @@ pub trait Device: Send + Sync {
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
 }
 
+macro_rules! device_through {
+    ($($pointer:ty),*) => {$(
+        impl<D: Device + ?Sized> Device for $pointer {
+            fn limits(&self) -> &Limits {
+                (**self).limits()
+            }
+
+            fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+                (**self).allocate(bytes)
+            }
+
+            fn free(&self, buffer: BufferId) {
+                (**self).free(buffer);
+            }
+
+            fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+                (**self).queue()
+            }
+        }
+    )*};
+}
+
+// So that wrappers take a device however it is held.
+device_through!(&D, Box<D>, std::sync::Arc<D>);
+
 /// Work for a device, done in order.
 pub trait Queue: Send {
     /// Copies `data` to a buffer from byte `offset` on; both are multiples of 4. `data` may change once this returns.

@@ -119,6 +119,15 @@ pub(crate) static TEST_TEAM: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
+/// A loop of any length, for the tests of backends.
+#[cfg(test)]
+pub(crate) static TEST_TURNS: Kernel = Kernel {
+    stem: "test/turns",
+    opencl: include_str!("../../kernels/test/turns.cl"),
+    wgsl: include_str!("../../kernels/test/turns.wgsl"),
+    cost: OnceLock::new(),
+};
+
 impl Kernel {
     /// What the file says that it costs.
     ///

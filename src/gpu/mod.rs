@@ -14,6 +14,7 @@
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
 //! | [`checksum`] | plans for checksums, and for payloads packed |
 //! | [`device`] | the seam: what a device is, allocates, runs |
+//! | [`pool`] | a device whose buffers are used again, and counted |
 //! | `opencl` | devices through OpenCL |
 //! | `webgpu` | devices through WebGPU |
 //!
@@ -35,6 +36,10 @@ mod coder_tests;
 mod conformance;
 pub mod cost;
 pub mod device;
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+pub(crate) mod faulty;
 pub mod job;
 pub mod kernel;
 pub mod lz77_decode;
@@ -51,6 +56,7 @@ pub(crate) mod pipelines;
 pub mod plan;
 #[cfg(test)]
 mod plan_tests;
+pub mod pool;
 pub mod run;
 #[cfg(test)]
 mod team_tests;

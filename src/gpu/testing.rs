@@ -8,7 +8,9 @@
 use std::sync::OnceLock;
 
 use super::device::{Api, Device, DeviceError};
-use super::plan::Plan;
+use super::kernel::Kernel;
+use super::plan::{Plan, Step};
+use super::pool::Pool;
 use super::run::{Memory, submit};
 
 /// What a plan's buffers hold before anything is written to them, so that nothing relies on their contents.
@@ -21,8 +23,15 @@ fn devices(api: Api) -> &'static Opened {
     static OPENCL: OnceLock<Opened> = OnceLock::new();
     static WEBGPU: OnceLock<Opened> = OnceLock::new();
     match api {
-        Api::OpenCl => OPENCL.get_or_init(opencl),
-        Api::WebGpu => WEBGPU.get_or_init(webgpu),
+        Api::OpenCl => OPENCL.get_or_init(|| open(api)),
+        Api::WebGpu => WEBGPU.get_or_init(|| open(api)),
+    }
+}
+
+fn open(api: Api) -> Opened {
+    match api {
+        Api::OpenCl => opencl(),
+        Api::WebGpu => webgpu(),
     }
 }
 
@@ -53,54 +62,55 @@ fn webgpu() -> Opened {
 /// # Panics
 /// If `test` does, or if it is not to be skipped and an interface that this build has is without devices.
 pub(crate) fn each_device(test: impl Fn(&dyn Device)) {
+    each_of(|api, run| run(devices(api)), test);
+}
+
+/// The same, on devices that are opened for this, which `test` may leave in any state.
+pub(crate) fn each_new_device(test: impl Fn(&dyn Device)) {
+    each_of(|api, run| run(&open(api)), test);
+}
+
+fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
     let wanted = std::env::var("PZ_TEST_DEVICE").ok().map(|wanted| wanted.to_lowercase());
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
     let no_skip = std::env::var_os("PZ_TEST_NO_SKIP").is_some_and(|value| value == "1");
     let apis = [(Api::OpenCl, cfg!(feature = "opencl")), (Api::WebGpu, cfg!(feature = "webgpu"))];
     for (api, is_built) in apis {
         let api_name = api.to_string().to_lowercase();
-        let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
-        let mut tested = 0;
-        let why = match devices(api) {
-            Ok(devices) => {
-                for device in devices {
-                    let limits = device.limits();
-                    if is_wanted(&api_name) || is_wanted(&limits.name.to_lowercase()) {
-                        println!("on {api}: {} ({})", limits.name, limits.driver);
-                        test(&**device);
-                        tested += 1;
-                    }
+        let run = |opened: &Opened| {
+            let mut tested = 0;
+            for device in opened.iter().flatten() {
+                let limits = device.limits();
+                if is_wanted(&api_name) || is_wanted(&limits.name.to_lowercase()) {
+                    println!("on {api}: {} ({})", limits.name, limits.driver);
+                    test(&**device);
+                    tested += 1;
                 }
-                "no device is the one that PZ_TEST_DEVICE asks for".to_string()
             }
-            Err(error) => error.to_string(),
+            if tested == 0 && is_built && is_wanted(&api_name) {
+                let why = opened.as_ref().err().map_or("no device".into(), ToString::to_string);
+                eprintln!("\n*** SKIPPED on {api}: {why} ***\n");
+                assert!(!no_skip, "a test was to run on {api}, and cannot: {why}");
+            }
         };
-        let is_excluded = wanted.is_some() && !is_wanted(&api_name);
-        if tested == 0 && is_built && !is_excluded {
-            eprintln!("\n*** SKIPPED on {api}: {why} ***\n");
-            assert!(!no_skip, "a test was to run on {api}, and cannot: {why}");
-        }
+        opened(api, &run);
     }
 }
 
 /// Runs `plan` on `device`, whose buffers are filled with [`GARBAGE`] first: writes `inputs` to the beginnings of the
 /// buffers of these names, and gives back the whole contents of those of `outputs`.
+///
+/// # Panics
+/// If the plan has not taken exactly the memory that the costs of its kernels say.
 pub(crate) fn run_plan(
     device: &dyn Device,
     plan: &Plan,
     inputs: &[(&str, &[u8])],
     outputs: &[&str],
 ) -> Result<Vec<Vec<u8>>, DeviceError> {
-    let memory = Memory::allocate(device, plan)?;
-    let mut queue = device.queue()?;
-    let garbage = vec![GARBAGE; 1 << 20];
-    for buffer in &plan.buffers {
-        let mut at = 0;
-        while at < buffer.bytes {
-            let len = (buffer.bytes - at).min(garbage.len() as u64);
-            queue.write(memory.named(buffer.name), at, &garbage[..len as usize])?;
-            at += len;
-        }
-    }
+    let pool = Pool::new(device).filled_with(GARBAGE);
+    let memory = Memory::allocate(&pool, plan)?;
+    let mut queue = pool.queue()?;
     for (name, bytes) in inputs {
         let mut padded = bytes.to_vec();
         padded.resize(bytes.len().next_multiple_of(4), GARBAGE);
@@ -113,5 +123,15 @@ pub(crate) fn run_plan(
         queue.read(memory.named(name), 0, &mut bytes)?;
         Ok(bytes)
     };
-    outputs.iter().map(read).collect()
+    let outputs = outputs.iter().map(read).collect();
+    let kernels: Vec<&Kernel> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Run(run) => Some(run.kernel),
+            Step::Clear(_) => None,
+        })
+        .collect();
+    assert_eq!(pool.high_water(), plan.shape.memory(&kernels).unwrap(), "memory of the plan");
+    outputs
 }

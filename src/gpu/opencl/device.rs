@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use opencl3::command_queue::{
     CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, flush,
@@ -15,19 +15,16 @@ use opencl3::memory::{
     retain_mem_object,
 };
 
-use super::super::device::{BufferId, Device, DeviceError, Limits, Queue};
+use super::super::device::{BufferId, DEADLINE, Device, DeviceError, Limits, Queue};
 use super::handle::{Handle, has_ended, wait};
 use super::program::Programs;
 use super::queue::{ClQueue, Work};
 use super::{Found, failure, failure_for};
 
-/// How long the making of a buffer may take.
-const ALLOCATION: Duration = Duration::from_secs(20);
-
 /// A device that can be used.
 #[derive(Debug)]
 pub struct OpenClDevice {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What a device and its queues have in common.
@@ -192,7 +189,7 @@ impl Shared {
         // SAFETY: it has just been made.
         let event = unsafe { Handle::event(event.map_err(failure("clEnqueueFillBuffer"))?) };
         flush(queue).map_err(failure("clFlush"))?;
-        let ended = wait(&event, Instant::now() + ALLOCATION);
+        let ended = wait(&event, Instant::now() + DEADLINE);
         if ended == Err(DeviceError::TimedOut) {
             let queue = Arc::clone(&self.housekeeping);
             self.give_up(Work::unfinished(queue, event));

@@ -15,6 +15,10 @@ mod handle;
 mod program;
 mod queue;
 mod staging;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, PoisonError};
 
 use opencl3::device::{
     CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, CL_DEVICE_TYPE_ALL,
@@ -53,6 +57,9 @@ pub struct Found {
 /// # Errors
 /// [`DeviceError::Absent`] if there is no library, no driver or no device.
 pub fn devices() -> Result<Vec<Found>, DeviceError> {
+    // Drivers set themselves up when they are first asked, not all of them safely so if two threads ask.
+    static FIRST: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
     let absent = |why: &str| Err(DeviceError::Absent(format!("{why}; {REMEDY}")));
     let platforms = match get_platforms() {
         Ok(platforms) => platforms,

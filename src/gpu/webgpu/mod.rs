@@ -191,6 +191,12 @@ impl WebGpuDevice {
         if let Some(pipeline) = locked(&self.pipelines).get(&key) {
             return Ok(Arc::clone(pipeline));
         }
+        if work.threads > self.limits.max_workgroup {
+            return Err(DeviceError::Unsupported(format!(
+                "kernel {} has workgroups of {} work items, and {} has at most {}",
+                work.kernel.stem, work.threads, self.limits.name, self.limits.max_workgroup,
+            )));
+        }
         let module = self.module(work)?;
         let made = self.scoped(0, || {
             let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {

@@ -1,0 +1,32 @@
+// A loop of any length, for tests.
+//
+// @pz_cost {
+//   threads_per_element: 0.25
+//   passes: 1
+//   buffers: values=N
+//   local_mem: 0
+// }
+struct Args {
+    turns: u32,
+    len: u32,
+}
+
+@group(0) @binding(0) var<storage, read_write> values: array<u32>;
+var<immediate> args: Args;
+
+@compute @workgroup_size(THREADS)
+fn turns(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let at = (wg.y * wgs.x + wg.x) * THREADS + local_index;
+    if at >= args.len {
+        return;
+    }
+    var v = values[at];
+    for (var i = 0u; i < args.turns; i++) {
+        v = v * 1664525u + 1013904223u + (v >> 16u);
+    }
+    values[at] = v;
+}

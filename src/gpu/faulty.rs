@@ -1,0 +1,177 @@
+//! A device that fails in a way of one's choice, to test what becomes of the work then.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
+
+/// What goes wrong. Calls are counted from 0 over all queues: allocations, queues, and all that queues do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// One call fails, and nothing is done.
+    Call(u64),
+    /// There is no memory for more than so many bytes in one buffer.
+    BuffersAbove(u64),
+    /// A bit of what is read is wrong, in one read, counted from 0.
+    Read(u64),
+    /// From one call on, work does not end, and whoever waits for it does so until the deadline.
+    Endless(u64),
+    /// From one call on, the device is gone.
+    Lost(u64),
+}
+
+/// A device with a fault.
+#[derive(Debug)]
+pub(crate) struct Faulty<D: Device> {
+    device: D,
+    fault: Fault,
+    calls: AtomicU64,
+    reads: AtomicU64,
+    live: Mutex<HashMap<BufferId, u64>>,
+}
+
+/// What is to become of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Done,
+    Endless,
+}
+
+impl<D: Device> Faulty<D> {
+    pub fn new(device: D, fault: Fault) -> Self {
+        Self {
+            device,
+            fault,
+            calls: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            live: Mutex::default(),
+        }
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the buffers that have not been freed.
+    pub fn live(&self) -> u64 {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+
+    fn call(&self) -> Result<Fate, DeviceError> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.fault {
+            Fault::Call(n) if n == call => {
+                Err(DeviceError::Failed(format!("call {call} was to fail")))
+            }
+            Fault::Lost(n) if call >= n => Err(DeviceError::Lost),
+            Fault::Endless(n) if call >= n => Ok(Fate::Endless),
+            _ => Ok(Fate::Done),
+        }
+    }
+}
+
+impl<D: Device> Device for Faulty<D> {
+    fn limits(&self) -> &Limits {
+        self.device.limits()
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        self.call()?;
+        if matches!(self.fault, Fault::BuffersAbove(most) if bytes > most) {
+            return Err(DeviceError::OutOfMemory { bytes });
+        }
+        let id = self.device.allocate(bytes)?;
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(id, bytes);
+        Ok(id)
+    }
+
+    fn free(&self, buffer: BufferId) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(live.remove(&buffer).is_some(), "a buffer that is not live is freed");
+        drop(live);
+        self.device.free(buffer);
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        self.call()?;
+        let queue = self.device.queue()?;
+        let deadline = super::device::DEADLINE;
+        Ok(Box::new(FaultyQueue { faulty: self, queue, deadline, is_given_up: false }))
+    }
+}
+
+struct FaultyQueue<'f, D: Device> {
+    faulty: &'f Faulty<D>,
+    queue: Box<dyn Queue + 'f>,
+    deadline: Duration,
+    is_given_up: bool,
+}
+
+impl<D: Device> FaultyQueue<'_, D> {
+    /// For calls that do not wait: whether to do it.
+    fn call(&mut self) -> Result<bool, DeviceError> {
+        if self.is_given_up {
+            return Err(DeviceError::TimedOut);
+        }
+        Ok(self.faulty.call()? == Fate::Done)
+    }
+
+    /// For calls that wait.
+    fn wait(&mut self) -> Result<(), DeviceError> {
+        if self.call()? {
+            return Ok(());
+        }
+        std::thread::sleep(self.deadline);
+        self.is_given_up = true;
+        Err(DeviceError::TimedOut)
+    }
+}
+
+impl<D: Device> Queue for FaultyQueue<'_, D> {
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        if self.call()? { self.queue.write(buffer, offset, data) } else { Ok(()) }
+    }
+
+    fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        if self.call()? { self.queue.clear(buffer, offset, bytes) } else { Ok(()) }
+    }
+
+    fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
+        if self.call()? { self.queue.dispatch(work) } else { Ok(()) }
+    }
+
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.wait()?;
+        self.queue.read(buffer, offset, into)?;
+        let read = self.faulty.reads.fetch_add(1, Ordering::Relaxed);
+        if self.faulty.fault == Fault::Read(read)
+            && let Some(byte) = into.get_mut(into.len() / 2)
+        {
+            *byte ^= 0x10;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), DeviceError> {
+        self.wait()?;
+        self.queue.finish()
+    }
+
+    fn set_deadline(&mut self, deadline: Duration) {
+        self.deadline = deadline;
+        self.queue.set_deadline(deadline);
+    }
+
+    fn set_timing(&mut self, on: bool) {
+        self.queue.set_timing(on);
+    }
+
+    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
+        self.queue.take_times()
+    }
+}

@@ -1,0 +1,142 @@
+use std::time::Duration;
+
+use opencl3::memory::{
+    CL_MEM_COPY_HOST_PTR, CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, create_buffer,
+    get_mem_object_info, release_mem_object,
+};
+
+use super::*;
+use crate::gpu::device::{BufferId, Device, Dispatch, Queue};
+use crate::gpu::kernel::TEST_TURNS;
+
+fn opened() -> Vec<OpenClDevice> {
+    let found = devices().unwrap_or_default();
+    if found.is_empty() {
+        assert!(std::env::var_os("PZ_TEST_NO_SKIP").is_none(), "there is no device");
+        eprintln!("\n*** SKIPPED: there is no device for OpenCL ***\n");
+    }
+    found.iter().map(|found| found.open().unwrap()).collect()
+}
+
+fn turns(queue: &mut dyn Queue, buffer: BufferId, args: [u32; 2]) {
+    let work = Dispatch {
+        kernel: &TEST_TURNS,
+        entry: "turns",
+        defines: &[],
+        buffers: &[buffer],
+        args: &args,
+        groups: args[1].div_ceil(32),
+        threads: 32,
+    };
+    queue.dispatch(&work).unwrap();
+}
+
+#[test]
+fn copies_are_longer_than_what_they_go_through() {
+    for device in opened() {
+        let mut queue = device.queue().unwrap();
+        let piece = staging::PIECE;
+        for len in [piece - 4, piece, piece + 4, (staging::PIECES + 1) * piece + 12] {
+            let data: Vec<u8> =
+                (0..len as u32).map(|i| (i.wrapping_mul(40503) >> 9) as u8).collect();
+            let buffer = device.allocate(len as u64).unwrap();
+            // In two parts, so that pieces of memory are not begun at their beginnings.
+            queue.write(buffer, 0, &data[..20]).unwrap();
+            queue.write(buffer, 20, &data[20..]).unwrap();
+            let mut back = vec![0; len];
+            queue.read(buffer, 0, &mut back).unwrap();
+            assert!(back == data, "{len} bytes");
+            device.free(buffer);
+        }
+    }
+}
+
+#[test]
+fn many_small_copies_keep_their_order() {
+    for device in opened() {
+        let mut queue = device.queue().unwrap();
+        let buffer = device.allocate(4096).unwrap();
+        for i in 0..3000u32 {
+            queue.write(buffer, u64::from(i % 1024) * 4, &i.to_ne_bytes()).unwrap();
+        }
+        let mut back = vec![0u32; 1024];
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+        let newest = |i: u32| (i..3000).step_by(1024).last().unwrap();
+        assert_eq!(back, (0..1024).map(newest).collect::<Vec<_>>());
+        device.free(buffer);
+    }
+}
+
+#[test]
+fn a_device_is_of_use_after_work_was_given_up() {
+    for device in opened() {
+        let count = 1 << 15;
+        let buffer = device.allocate(u64::from(count) * 4).unwrap();
+        let mut queue = device.queue().unwrap();
+        turns(&mut *queue, buffer, [0, count]);
+        queue.finish().unwrap();
+        (0..2).for_each(|_| turns(&mut *queue, buffer, [30_000, count]));
+        queue.set_deadline(Duration::ZERO);
+        assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
+        assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
+        drop(queue);
+        device.free(buffer);
+        let buffer = device.allocate(128).unwrap();
+        let mut queue = device.queue().unwrap();
+        queue.clear(buffer, 0, 128).unwrap();
+        turns(&mut *queue, buffer, [1, 32]);
+        let mut back = [0u32; 32];
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+        assert_eq!(back, [1013904223; 32]);
+        device.free(buffer);
+    }
+}
+
+#[test]
+fn what_the_caller_has_made_is_used_in_place() {
+    for theirs in opened() {
+        let (context, id) = (theirs.shared.context.raw(), theirs.shared.device.id());
+        // SAFETY: both are valid as long as `theirs` is.
+        let ours = unsafe { OpenClDevice::from_context(context, id) }.unwrap();
+        let mut contents = [0u32; 32];
+        // SAFETY: the context is valid, and the pointer is to as many bytes.
+        let memory = unsafe {
+            let flags = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
+            create_buffer(context, flags, 128, contents.as_mut_ptr().cast()).unwrap()
+        };
+        let references = || get_mem_object_info(memory, CL_MEM_REFERENCE_COUNT).unwrap().to_uint();
+        let before = references();
+        // SAFETY: it is a buffer of that context.
+        let buffer = unsafe { ours.import(memory) }.unwrap();
+        let mut queue = ours.queue().unwrap();
+        turns(&mut *queue, buffer, [1, 32]);
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut contents)).unwrap();
+        assert_eq!(contents, [1013904223; 32]);
+        assert!(queue.read(buffer, 128, &mut [0; 4]).is_err());
+        drop(queue);
+        ours.free(buffer);
+        assert_eq!(references(), before);
+        // SAFETY: the reference is ours.
+        unsafe { release_mem_object(memory) }.unwrap();
+    }
+}
+
+#[test]
+fn limits_make_sense() {
+    for device in opened() {
+        let limits = device.limits();
+        assert!(limits.memory >= limits.max_buffer && limits.max_buffer > 1 << 20, "{limits:?}");
+        assert!(limits.max_workgroup >= 32 && limits.local_memory >= 16 << 10, "{limits:?}");
+        assert!(limits.name.trim() == limits.name && !limits.name.is_empty(), "{limits:?}");
+    }
+}
+
+#[test]
+fn codes_tell_what_is_the_matter() {
+    let out_of_memory = DeviceError::OutOfMemory { bytes: 7 };
+    assert_eq!(failure_for("clCreateBuffer", CL_MEM_OBJECT_ALLOCATION_FAILURE, 7), out_of_memory);
+    assert_eq!(failure_for("clCreateBuffer", CL_OUT_OF_RESOURCES, 7), out_of_memory);
+    assert_eq!(failure("clFinish", NVIDIA_ILLEGAL_ACCESS), DeviceError::Lost);
+    let text = failure("clFinish", CL_OUT_OF_RESOURCES).to_string();
+    assert_eq!(text, "clFinish: CL_OUT_OF_RESOURCES (-5)");
+}
