@@ -32,13 +32,6 @@
 // Entries of a team's part of a tile, in steps of one for each lane.
 #define STEPS (TILE / TEAMS / 32u)
 
-// Elsewhere a workgroup is a single team, whose steps are many.
-#if TEAM_PTX
-#define STEP_LOOP _Pragma("unroll")
-#else
-#define STEP_LOOP
-#endif
-
 inline uint block_len(__global const uint *jobs, uint block) {
     return jobs[(size_t)block * 8];
 }
@@ -144,12 +137,16 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
     uint base = first + team.index * (STEPS * 32u) + team.lane;
     uint2 entry[STEPS];
     uint rank[STEPS];
-STEP_LOOP
+#if TEAM_PTX
+#pragma unroll
+#endif
     for (uint step = 0; step < STEPS; step++) {
         uint index = base + step * 32u;
         if (index < end) entry[step] = entry_at(from, index);
     }
-STEP_LOOP
+#if TEAM_PTX
+#pragma unroll
+#endif
     for (uint step = 0; step < STEPS; step++) {
         bool valid = base + step * 32u < end;
         uint digit = valid ? digit_of(entry[step].x) : RADIX;
@@ -194,7 +191,9 @@ STEP_LOOP
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-STEP_LOOP
+#if TEAM_PTX
+#pragma unroll
+#endif
     for (uint step = 0; step < STEPS; step++) {
         if (base + step * 32u < end) {
             uint digit = digit_of(entry[step].x);
