@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::cost::CostError;
 use super::device::{BufferId, Device, DeviceError, Limits, Queue};
 use super::job::{Job, JobResult};
+use super::lz77_decode::Needs;
 use super::pipelines;
 use super::plan::{Plan, PlanError, Shape, Step};
 use super::run::{Memory, submit};
@@ -69,15 +70,16 @@ pub struct StageTime {
 }
 
 /// What makes plans for batches of any size up to the first.
-type Planner<'d> = dyn Fn(&Limits, Shape) -> Result<Plan, PlanError> + Send + 'd;
+type Planner<'d> = dyn Fn(&Limits, Shape, Needs) -> Result<Plan, PlanError> + Send + 'd;
 
 /// The memory of a batch, and plans that run in it.
 struct Batch<'d> {
     device: &'d dyn Device,
     queue: Box<dyn Queue + 'd>,
     memory: Memory<'d>,
-    /// The plan for as many blocks as were in the last batch.
+    /// The plan for as many blocks as were in the last batch, and what these needed.
     plan: Plan,
+    needs: Needs,
     most: Shape,
     planner: Box<Planner<'d>>,
 }
@@ -89,18 +91,20 @@ impl<'d> Batch<'d> {
         own: &[(&'static str, BufferId)],
         planner: Box<Planner<'d>>,
     ) -> Result<Self, CoderError> {
-        let plan = planner(device.limits(), most)?;
+        let needs = Needs::default();
+        let plan = planner(device.limits(), most, needs)?;
         let memory = Memory::allocate_but(device, &plan, own)?;
-        Ok(Self { device, queue: device.queue()?, memory, plan, most, planner })
+        Ok(Self { device, queue: device.queue()?, memory, plan, needs, most, planner })
     }
 
     /// Gives the device the jobs of a batch, runs it, and waits for what became of them.
-    fn run(&mut self, jobs: &[Job]) -> Result<Vec<JobResult>, CoderError> {
+    fn run(&mut self, jobs: &[Job], needs: Needs) -> Result<Vec<JobResult>, CoderError> {
         assert!(!jobs.is_empty() && jobs.len() <= self.most.blocks as usize);
-        if jobs.len() != self.plan.shape.blocks as usize {
+        if jobs.len() != self.plan.shape.blocks as usize || needs != self.needs {
             // The parts of blocks lie where they lay: a plan for fewer runs in the memory of one for more.
             let shape = Shape { blocks: jobs.len() as u32, ..self.most };
-            self.plan = (self.planner)(self.device.limits(), shape)?;
+            self.plan = (self.planner)(self.device.limits(), shape, needs)?;
+            self.needs = needs;
         }
         let memory = &self.memory;
         self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;
@@ -221,7 +225,7 @@ impl<'d> Encoder<'d> {
         own: Buffers,
     ) -> Result<Self, CoderError> {
         let planner =
-            Box::new(move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape));
+            Box::new(move |limits: &Limits, shape, _| pipelines::encode(limits, &recipe, shape));
         Ok(Self { batch: Batch::new(device, most, &own.named("packed"), planner)? })
     }
 
@@ -270,7 +274,7 @@ impl<'d> Encoder<'d> {
     pub fn encode(&mut self, lens: &[u32]) -> Result<Vec<EncodedBlock>, CoderError> {
         let job = |&contents_len: &u32| Job { contents_len, ..Job::default() };
         let jobs: Vec<_> = lens.iter().map(job).collect();
-        let results = self.batch.run(&jobs)?;
+        let results = self.batch.run(&jobs, Needs::default())?;
         let mut start = 0;
         let block = |(result, &len): (&JobResult, &u32)| {
             let is_smaller = result.status == 0 && result.payload_len < len;
@@ -310,6 +314,7 @@ impl<'d> Encoder<'d> {
 pub struct Decoder<'d> {
     batch: Batch<'d>,
     filled: u64,
+    needs: Needs,
 }
 
 /// A payload that lies on the device.
@@ -348,9 +353,13 @@ impl<'d> Decoder<'d> {
         own: Buffers,
     ) -> Result<Self, CoderError> {
         let planner =
-            Box::new(move |limits: &Limits, shape| pipelines::decode(limits, pipeline, shape));
+            Box::new(move |l: &Limits, shape, needs| pipelines::decode(l, pipeline, shape, needs));
         let most = Shape::new(blocks, block_len);
-        Ok(Self { batch: Batch::new(device, most, &own.named("payload"), planner)?, filled: 0 })
+        Ok(Self {
+            batch: Batch::new(device, most, &own.named("payload"), planner)?,
+            filled: 0,
+            needs: Needs::default(),
+        })
     }
 
     /// Bytes of device memory that such a decoder takes, buffers of the caller's included.
@@ -363,7 +372,8 @@ impl<'d> Decoder<'d> {
         block_len: u32,
         blocks: u32,
     ) -> Result<u64, CoderError> {
-        Ok(pipelines::decode(limits, pipeline, Shape::new(blocks, block_len))?.memory())
+        let shape = Shape::new(blocks, block_len);
+        Ok(pipelines::decode(limits, pipeline, shape, Needs::default())?.memory())
     }
 
     /// Bytes of device memory that it takes, buffers of the caller's included.
@@ -389,6 +399,12 @@ impl<'d> Decoder<'d> {
     /// Forgets the payloads that were written.
     pub fn clear(&mut self) {
         self.filled = 0;
+        self.needs = Needs::default();
+    }
+
+    /// Prepares for payloads that are on the device already, and need no more than this: see [`Needs::of`].
+    pub fn expect(&mut self, needs: Needs) {
+        self.needs = self.needs.and(needs);
     }
 
     /// Writes a payload from the host behind those written before, and says where it lies. `None` if it is too long:
@@ -404,6 +420,7 @@ impl<'d> Decoder<'d> {
         if payload.len() > contents_len as usize || contents_len > self.slot() {
             return Ok(None);
         }
+        self.needs = self.needs.and(Needs::of(payload, contents_len as usize));
         let start = self.filled;
         self.batch.write("payload", start, payload)?;
         self.filled = (start + payload.len() as u64).next_multiple_of(16);
@@ -427,7 +444,7 @@ impl<'d> Decoder<'d> {
             payload_crc: result.payload_crc,
             contents_crc: result.contents_crc,
         };
-        Ok(self.batch.run(&jobs)?.iter().map(block).collect())
+        Ok(self.batch.run(&jobs, self.needs)?.iter().map(block).collect())
     }
 
     /// Reads the contents of block `block` to the host, from their beginning on.

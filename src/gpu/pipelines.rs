@@ -1,7 +1,11 @@
 //! The plans of whole pipelines: stages chained, from a raw batch to finished blocks and back.
 
+use super::checksum::{Direction, add_checksums, add_packing};
 use super::device::Limits;
+use super::lz77_decode::Needs;
 use super::plan::{Plan, PlanError, Shape};
+use super::{bwt_decode, lz77_decode, lz77_find};
+use crate::codec::lz77::Search;
 use crate::format::Pipeline;
 use crate::pipeline::level::Recipe;
 
@@ -11,20 +15,34 @@ fn declined<T>(what: &str) -> Result<T, PlanError> {
 
 /// From `contents` to `packed`, with a result for each block.
 pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
-    let _ = (limits, shape);
+    let mut plan = Plan::new(shape);
     match recipe {
-        Recipe::Store => declined("stored blocks are not encoded"),
-        Recipe::Lz77(_) => declined("no kernel encodes LZ77 yet"),
-        Recipe::Bwt(_) => declined("no kernel encodes the BWT yet"),
+        Recipe::Store => return declined("stored blocks are not encoded"),
+        Recipe::Lz77(params) => {
+            if params.search != Search::None {
+                lz77_find::append(&mut plan, limits, params)?;
+            }
+            return declined("no kernel codes sequences");
+        }
+        Recipe::Bwt(_) => return declined("no kernel encodes the second stage of the BWT"),
     }
+    add_checksums(&mut plan, limits, Direction::Encode)?;
+    add_packing(&mut plan)?;
+    Ok(plan)
 }
 
-/// From `payload` to `contents`, with a result for each block.
-pub(crate) fn decode(limits: &Limits, pipeline: Pipeline, shape: Shape) -> Result<Plan, PlanError> {
-    let _ = (limits, shape);
-    match pipeline {
-        Pipeline::Store => declined("stored blocks are not decoded"),
-        Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => declined("no kernel decodes LZ77 yet"),
-        Pipeline::Bwt => declined("no kernel decodes the BWT yet"),
-    }
+/// From `payload` to `contents`, with a result for each block, for payloads that need no more than `needs`.
+pub(crate) fn decode(
+    limits: &Limits,
+    pipeline: Pipeline,
+    shape: Shape,
+    needs: Needs,
+) -> Result<Plan, PlanError> {
+    let mut plan = match pipeline {
+        Pipeline::Store => return declined("stored blocks are not decoded"),
+        Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77_decode::plan(limits, shape, needs)?,
+        Pipeline::Bwt => bwt_decode::plan(limits, shape)?,
+    };
+    add_checksums(&mut plan, limits, Direction::Decode)?;
+    Ok(plan)
 }

@@ -49,7 +49,9 @@ fn builders() -> Vec<(String, Builder)> {
             let encode = move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape);
             all.push((format!("encoder of {pipeline:?}, level {level}"), Box::new(encode)));
         }
-        let decode = move |limits: &Limits, shape| pipelines::decode(limits, pipeline, shape);
+        let decode = move |limits: &Limits, shape| {
+            pipelines::decode(limits, pipeline, shape, crate::gpu::lz77_decode::Needs::default())
+        };
         all.push((format!("decoder of {pipeline:?}"), Box::new(decode)));
     }
     all

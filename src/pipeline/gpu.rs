@@ -15,6 +15,7 @@ use crate::format::{Method, Pipeline};
 use crate::gpu::budget::{BlockCost, batches, budget};
 use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder};
 use crate::gpu::device::{Device, DeviceError};
+use crate::gpu::lz77_decode::Needs;
 use crate::gpu::pipelines;
 use crate::gpu::plan::Shape;
 
@@ -70,7 +71,7 @@ impl Accelerator {
         widen: impl FnOnce(u64) -> u64,
     ) -> Option<Self> {
         let limits = gpu?.device.limits();
-        let planner = |shape| pipelines::decode(limits, pipeline, shape);
+        let planner = |shape| pipelines::decode(limits, pipeline, shape, Needs::default());
         Self::new(gpu?, BlockCost::of(planner, block_size as u32).ok()?, widen)
     }
 
