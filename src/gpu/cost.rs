@@ -84,6 +84,10 @@ impl CostError {
         Self::of(name, "its size does not fit into 64 bits")
     }
 
+    pub(crate) fn differs(stem: &str, what: &str) -> Self {
+        Self::of(stem, format!("its files in OpenCL C and in WGSL differ in '{what}'"))
+    }
+
     pub(crate) fn disagrees(stem: &str, name: &str) -> Self {
         Self::of(stem, format!("buffer '{name}' has another size in a kernel before it"))
     }
@@ -130,6 +134,17 @@ impl KernelCost {
     /// Work items for a block of `n` bytes, rounded up.
     pub fn total_threads(&self, n: u64) -> u64 {
         (self.threads_per_element * n as f64).ceil() as u64
+    }
+
+    /// The key of which another cost says something else.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let keys = [
+            ("threads_per_element", self.threads_per_element == other.threads_per_element),
+            ("passes", self.passes == other.passes),
+            ("buffers", self.buffers == other.buffers),
+            ("local_mem", self.local_mem == other.local_mem),
+        ];
+        keys.into_iter().find(|(_, is_same)| !is_same).map(|(key, _)| key)
     }
 
     /// Parses the cost block of the kernel file `file`, whose contents are `text`.
@@ -193,7 +208,7 @@ impl Parser<'_> {
     }
 
     fn parse(&self, text: &str) -> Result<KernelCost, CostError> {
-        let mut block: Option<Vec<Piece<'_>>> = None;
+        let mut block: Option<(Piece<'_>, Vec<Piece<'_>>)> = None;
         let mut open: Option<Piece<'_>> = None;
         let mut end = Piece { text: "", line: 1, column: 1 };
         for (i, line) in text.lines().enumerate() {
@@ -211,14 +226,16 @@ impl Parser<'_> {
                     return self.error(start, "'@pz_cost' is not followed by '{'");
                 }
                 open = Some(start);
-                block = Some(Vec::new());
+                block = Some((start, Vec::new()));
             } else if let Some(start) = open {
                 let Some(comment) = comment else {
                     return self.error(start, "the brace of this cost block is not closed");
                 };
                 if comment.text == "}" {
                     open = None;
-                } else if let Some(lines) = block.as_mut().filter(|_| !comment.text.is_empty()) {
+                } else if let Some((_, lines)) = block.as_mut()
+                    && !comment.text.is_empty()
+                {
                     lines.push(comment);
                 }
             }
@@ -227,12 +244,12 @@ impl Parser<'_> {
             return self.error(start, "the brace of this cost block is not closed");
         }
         match block {
-            Some(lines) => self.block(end, &lines),
+            Some((start, lines)) => self.block(start, &lines),
             None => self.error(end, "there is no cost block"),
         }
     }
 
-    fn block(&self, end: Piece<'_>, lines: &[Piece<'_>]) -> Result<KernelCost, CostError> {
+    fn block(&self, start: Piece<'_>, lines: &[Piece<'_>]) -> Result<KernelCost, CostError> {
         const KEYS: [&str; 5] = ["threads_per_element", "passes", "buffers", "local_mem", "note"];
         let mut values: [Option<Vec<Piece<'_>>>; 5] = [const { None }; 5];
         let mut current: Option<usize> = None;
@@ -256,10 +273,7 @@ impl Parser<'_> {
                 }
             }
         }
-        let missing = |key: usize| {
-            let at = lines.first().copied().unwrap_or(end);
-            self.error(at, format!("key '{}' is missing", KEYS[key]))
-        };
+        let missing = |key: usize| self.error(start, format!("key '{}' is missing", KEYS[key]));
         let value = |key: usize| values[key].as_deref().and_then(<[_]>::first).copied();
         let Some(threads) = value(0) else { return missing(0) };
         let Some(passes) = value(1) else { return missing(1) };
@@ -331,7 +345,7 @@ impl Parser<'_> {
     fn formula(&self, formula: Piece<'_>) -> Result<BufferFormula, CostError> {
         let term = |term: Piece<'_>| {
             let factor = |k: Piece<'_>| match self.integer(k.trim())? {
-                0 => self.error(k, "a factor of 0"),
+                0 => self.error(k.trim(), "a factor of 0"),
                 k => Ok(k),
             };
             match (term.split('*'), term.split('/')) {

@@ -27,8 +27,8 @@ pub struct Kernel {
 }
 
 /// A file that others import.
-struct Common {
-    name: &'static str,
+pub(crate) struct Common {
+    pub(crate) name: &'static str,
     opencl: &'static str,
     wgsl: &'static str,
 }
@@ -51,7 +51,7 @@ macro_rules! kernels {
 
 macro_rules! common {
     ($($name:literal),* $(,)?) => {
-        static COMMON: &[Common] = &[$(Common {
+        pub(crate) static COMMON: &[Common] = &[$(Common {
             name: $name,
             opencl: include_str!(concat!("../../kernels/common/", $name, ".cl")),
             wgsl: include_str!(concat!("../../kernels/common/", $name, ".wgsl")),
@@ -137,9 +137,23 @@ impl Kernel {
         if let Some(cost) = self.cost.get() {
             return Ok(cost);
         }
-        let cost =
-            KernelCost::parse(&format!("kernels/{}.cl", self.stem), &self.text(Api::OpenCl))?;
+        let cost = self.parse(|api| self.text(api))?;
         Ok(self.cost.get_or_init(|| cost))
+    }
+
+    /// The cost that the two texts state.
+    pub(super) fn parse(
+        &self,
+        text: impl Fn(Api) -> Cow<'static, str>,
+    ) -> Result<KernelCost, CostError> {
+        let parse = |api, extension| {
+            KernelCost::parse(&format!("kernels/{}.{extension}", self.stem), &text(api))
+        };
+        let (cost, other) = (parse(Api::OpenCl, "cl")?, parse(Api::WebGpu, "wgsl")?);
+        match cost.difference(&other) {
+            Some(key) => Err(CostError::differs(self.stem, key)),
+            None => Ok(cost),
+        }
     }
 
     /// The file's text.

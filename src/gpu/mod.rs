@@ -35,6 +35,8 @@ mod coder_tests;
 #[cfg(test)]
 mod conformance;
 pub mod cost;
+#[cfg(test)]
+mod cost_tests;
 pub mod device;
 #[cfg(test)]
 mod fault_tests;
@@ -42,6 +44,8 @@ mod fault_tests;
 pub(crate) mod faulty;
 pub mod job;
 pub mod kernel;
+#[cfg(test)]
+mod kernel_tests;
 pub mod lz77_decode;
 #[cfg(test)]
 mod lz77_decode_bench;

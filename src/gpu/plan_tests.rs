@@ -8,7 +8,7 @@ use super::kernel::Kernel;
 use super::plan::{Plan, PlanError, Shape, Step};
 use super::run::Memory;
 use super::testing::each_device;
-use super::{bwt_encode, checksum, lz77_find, pipelines};
+use super::{bwt_decode, bwt_encode, checksum, lz77_decode, lz77_find, pipelines};
 use crate::format::Pipeline;
 use crate::pipeline::level::{Level, Recipe};
 
@@ -37,6 +37,15 @@ fn builders() -> Vec<(String, Builder)> {
         "suffix sorting".into(),
         Box::new(|limits, shape| Ok(bwt_encode::transform(limits, shape, 14)?)),
     ));
+    all.push(("decoder of the BWT".into(), Box::new(bwt_decode::plan)));
+    for fse in [false, true] {
+        let decode = move |limits: &Limits, shape: Shape| {
+            lz77_decode::plan(limits, shape, lz77_decode::Needs::any(shape.slot, fse))
+        };
+        all.push((format!("decoder of LZ77, FSE {fse}"), Box::new(decode)));
+    }
+    let decode = |limits: &Limits, shape| lz77_decode::plan(limits, shape, Default::default());
+    all.push(("decoder of LZ77 that needs little".into(), Box::new(decode)));
     for pipeline in Pipeline::ALL {
         for level in Level::all() {
             let recipe = level.recipe(pipeline);

@@ -7,6 +7,7 @@
 
 mod codecs;
 mod container;
+mod cost;
 mod reseal;
 mod rng;
 mod round_trip;
@@ -22,7 +23,7 @@ pub use libfuzzer_sys;
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, that of the program in `fuzz_targets`.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("lz77", codecs::lz77),
     ("bwt", codecs::bwt),
     ("huffman", codecs::huffman),
@@ -31,6 +32,7 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("stream", container::stream),
     ("seekable", container::seekable),
     ("recover", container::recover),
+    ("cost", cost::cost),
     ("round_trip_store", round_trip::store),
     ("round_trip_lzh", round_trip::lzh),
     ("round_trip_lzf", round_trip::lzf),

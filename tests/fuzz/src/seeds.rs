@@ -54,6 +54,13 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             fse::write_norm(&norm, table_log, out);
         }),
         "container" | "stream" | "seekable" | "recover" => files(),
+        "cost" => {
+            let all = pz::gpu::kernel::ALL.iter();
+            let texts = all.map(|kernel| kernel.text(pz::gpu::device::Api::OpenCl).into_owned());
+            // Up to the code: mutations are to hit the block.
+            let heads = texts.map(|text| text.lines().take(40).collect::<Vec<_>>().join("\n"));
+            heads.map(String::into_bytes).collect()
+        }
         _ if target.starts_with("round_trip_") => contents()
             .into_iter()
             .enumerate()

@@ -51,6 +51,11 @@ fn containers() {
 }
 
 #[test]
+fn costs() {
+    check(|name| name == "cost");
+}
+
+#[test]
 fn round_trips() {
     check(|name| name.starts_with("round_trip_"));
 }
