@@ -15,11 +15,13 @@
 
 // Fixed fields, list, rows, and where the parts are. Sets the status of each block.
 __kernel void header(__global const uint *jobs, __global const uint *payload, __global uint *results,
-                     __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_rows, uint slot) {
+                     __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_rows, uint slot,
+                     uint blocks, uint most) {
     TEAM_START(team);
     __local uint used[8];
     __local uint list[256];
     uint block = (uint)get_group_id(0);
+    if (block >= blocks) return;
     __global const uint *bytes = payload_of(payload, jobs, block);
     __global uint *info = bwt_blocks + block * BLOCK_WORDS;
     uint n = jobs[block * JOB_WORDS];
@@ -147,10 +149,11 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
 // Reads at most `most` segments of each block's directory, from where the run before of this kernel ended.
 __kernel void directory(__global const uint *jobs, __global const uint *payload, __global uint *results,
                         __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_segments,
-                        uint slot, uint most) {
+                        uint slot, uint blocks, uint most) {
     TEAM_START(team);
     __local uint state[STATE_WORDS];
     uint block = (uint)get_group_id(0);
+    if (block >= blocks) return;
     uint n = jobs[block * JOB_WORDS];
     __global uint *info = bwt_blocks + block * BLOCK_WORDS;
     __global uint *saved = bwt_state + (size_t)block * 3u * STATE_WORDS;
@@ -229,10 +232,11 @@ __kernel void directory(__global const uint *jobs, __global const uint *payload,
 
 // The order in which segments are decoded: by their sets of tables.
 __kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_segments,
-                      uint slot) {
+                      uint slot, uint blocks, uint most) {
     TEAM_START(team);
     __local uint next[MAX_SETS];
     uint block = (uint)get_group_id(0);
+    if (block >= blocks) return;
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
     __global const uint *segments = bwt_segments + SEGMENTS_AT(block, slot);
     __global uint *order = bwt_segments + SEGMENTS_AT(block, slot) + ORDER_AT(slot);

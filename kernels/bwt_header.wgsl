@@ -9,3 +9,359 @@
 //   local_mem: 3328
 //   note: header and arrange have a team for each block, directory one lane: a chain of some 30 decisions a segment
 // }
+// @pz_import team
+// @pz_import bwt
+// @pz_import binary
+
+struct Args {
+    slot: u32,
+    blocks: u32,
+    most: u32,
+}
+
+@group(0) @binding(0) var<storage, read> jobs: array<u32>;
+@group(0) @binding(1) var<storage, read> payload: array<u32>;
+@group(0) @binding(2) var<storage, read_write> results: array<u32>;
+@group(0) @binding(3) var<storage, read_write> bwt_blocks: array<u32>;
+@group(0) @binding(4) var<storage, read_write> bwt_state: array<u32>;
+@group(0) @binding(5) var<storage, read_write> bwt_rows: array<u32>;
+var<immediate> args: Args;
+
+var<workgroup> state: array<u32, STATE_WORDS>;
+var<workgroup> used: array<atomic<u32>, 8>;
+var<workgroup> list: array<u32, 256>;
+
+// Fixed fields, list, rows, and where the parts are. Sets the status of each block.
+@compute @workgroup_size(THREADS)
+fn header(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let block = wg.y * wgs.x + wg.x;
+    if block >= args.blocks {
+        return;
+    }
+    let slot = args.slot;
+    let info = block * BLOCK_WORDS;
+    let n = jobs[block * JOB_WORDS];
+    let size = jobs[block * JOB_WORDS + 1u];
+    let payload_start = jobs[block * JOB_WORDS + 2u];
+    payload_at = payload_start * 4u;
+
+    var bad = select(0u, 1u, n == 0u || n > slot || size < 3u);
+    var first = 0u;
+    var sets = 1u;
+    var symbols = 1u;
+    if bad == 0u {
+        first = byte_of(0u);
+        sets = byte_of(1u) + 1u;
+        symbols = byte_of(2u) + 1u;
+    }
+    let segment_log = 10u + (first & 15u);
+    let start_log = 8u + (first >> 4u);
+    if segment_log > 16u {
+        bad = 2u;
+    }
+    if sets > MAX_SETS {
+        bad = 3u;
+    }
+    if bad == 0u && 3u + symbols > size {
+        bad = 4u;
+    }
+
+    // The list, each symbol once, and then the others in order.
+    if lane < 8u {
+        atomicStore(&used[lane], 0u);
+    }
+    team_sync();
+    var twice = false;
+    if bad == 0u {
+        for (var i = lane; i < symbols; i += 32u) {
+            let symbol = byte_of(3u + i);
+            let bit = 1u << (symbol & 31u);
+            let before = atomicOr(&used[symbol >> 5u], bit);
+            twice = twice || (before & bit) != 0u;
+            list[i] = symbol;
+        }
+    }
+    if team_any(twice) {
+        bad = 5u;
+    }
+    team_sync();
+    if bad == 0u {
+        var place = symbols;
+        for (var word = 0u; word < 8u; word++) {
+            let others = ~atomicLoad(&used[word]);
+            if ((others >> lane) & 1u) != 0u {
+                list[place + countOneBits(others & team_before())] = word * 32u + lane;
+            }
+            place += countOneBits(others);
+        }
+    }
+    team_sync();
+    if bad == 0u {
+        for (var i = lane; i < 64u; i += 32u) {
+            bwt_blocks[info + BLOCK_LIST + i] = list[4u * i] | (list[4u * i + 1u] << 8u)
+                | (list[4u * i + 2u] << 16u) | (list[4u * i + 3u] << 24u);
+        }
+    }
+
+    // Rows.
+    var at = 3u + symbols;
+    var starts = 0u;
+    var width = 0u;
+    if bad == 0u {
+        starts = ((n - 1u) >> start_log) + 1u;
+        width = 32u - countLeadingZeros(n - 1u);
+    }
+    let packed_end = at + (starts * width + 7u) / 8u;
+    if bad == 0u && packed_end + 9u > size {
+        bad = 6u;
+    }
+    var outside = false;
+    if bad == 0u {
+        for (var i = lane; i < starts; i += 32u) {
+            let bit = i * width;
+            let p = at + (bit >> 3u);
+            var field = 0u;
+            for (var k = 0u; k < 4u; k++) {
+                if p + k < packed_end {
+                    field |= byte_of(p + k) << (8u * k);
+                }
+            }
+            let row = (field >> (bit & 7u)) & ((1u << width) - 1u);
+            outside = outside || row >= n;
+            bwt_rows[block * (slot / 256u) + i] = row + 1u;
+        }
+        let filled = (starts * width) & 7u;
+        if filled != 0u {
+            outside = outside || (byte_of(packed_end - 1u) >> filled) != 0u;
+        }
+    }
+    if team_any(outside) {
+        bad = 7u;
+    }
+
+    // The parts, and zeros up to the words.
+    at = packed_end + 9u;
+    for (var part = 0u; part < 3u; part++) {
+        var len = 0u;
+        if bad == 0u {
+            for (var k = 0u; k < 3u; k++) {
+                len |= byte_of(packed_end + 3u * part + k) << (8u * k);
+            }
+            if len > size - at {
+                bad = 8u;
+                len = 0u;
+            }
+        }
+        if lane == 0u {
+            bwt_state[(block * 3u + part) * STATE_WORDS] = 0u;
+            bwt_blocks[info + BLOCK_PARTS + 2u * part] = at;
+            bwt_blocks[info + BLOCK_PARTS + 2u * part + 1u] = len;
+        }
+        at += len;
+    }
+    let words_at = (at + 3u) & ~3u;
+    if bad == 0u && words_at > size {
+        bad = 9u;
+    }
+    if bad == 0u {
+        for (var p = at; p < words_at; p++) {
+            if byte_of(p) != 0u {
+                bad = 10u;
+            }
+        }
+    }
+    if lane == 0u {
+        bwt_blocks[info] = n;
+        bwt_blocks[info + BLOCK_SEGMENTS] = 0u;
+        bwt_blocks[info + BLOCK_SETS] = sets;
+        bwt_blocks[info + BLOCK_START_LOG] = start_log;
+        bwt_blocks[info + BLOCK_STARTS] = starts;
+        bwt_blocks[info + BLOCK_SEGMENT_LOG] = segment_log;
+        bwt_blocks[info + BLOCK_WORDS_AT] = words_at / 4u;
+        bwt_blocks[info + BLOCK_PAYLOAD] = payload_start;
+        results[block * RESULT_WORDS] = bad;
+    }
+    if lane < MAX_SETS {
+        bwt_blocks[info + BLOCK_SET_SIZES + lane] = 0u;
+    }
+}
+
+@group(0) @binding(5) var<storage, read_write> bwt_segments: array<u32>;
+
+// Words of the directory's state before its models.
+const DIRECTORY_STARTED = 0u;
+const DIRECTORY_RANGE = 1u;
+const DIRECTORY_CODE = 2u;
+const DIRECTORY_AT = 3u;
+const DIRECTORY_BEGIN = 4u;
+const DIRECTORY_WORDS = 5u;
+const DIRECTORY_SET = 6u;
+// Its models.
+const SHORT = STATE_MODELS;
+const MORE = SHORT + 1u;
+const LESS = MORE + NUMBER_MODELS;
+const WORDS = LESS + NUMBER_MODELS;
+const SET = WORDS + NUMBER_MODELS;
+const DIRECTORY_STATE = SET + MAX_SETS * MAX_SETS;
+
+// Reads at most `most` segments of each block's directory, from where the run before of this kernel ended.
+@compute @workgroup_size(THREADS)
+fn directory(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let block = wg.y * wgs.x + wg.x;
+    if block >= args.blocks {
+        return;
+    }
+    let n = jobs[block * JOB_WORDS];
+    let info = block * BLOCK_WORDS;
+    let saved = block * 3u * STATE_WORDS;
+    let is_new = bwt_state[saved + DIRECTORY_STARTED] == 0u;
+    for (var i = lane; i < DIRECTORY_STATE; i += 32u) {
+        if is_new {
+            state[i] = select(0u, MODEL_NEW, i >= STATE_MODELS);
+        } else {
+            state[i] = bwt_state[saved + i];
+        }
+    }
+    team_sync();
+    if lane == 0u && results[block * RESULT_WORDS] == 0u && state[DIRECTORY_BEGIN] < n {
+        payload_at = jobs[block * JOB_WORDS + 2u] * 4u;
+        next_at = bwt_blocks[info + BLOCK_PARTS];
+        end_at = next_at + bwt_blocks[info + BLOCK_PARTS + 1u];
+        if is_new {
+            binary_start();
+        } else {
+            code_range = state[DIRECTORY_RANGE];
+            code = state[DIRECTORY_CODE];
+            next_at = state[DIRECTORY_AT];
+        }
+        var begin = state[DIRECTORY_BEGIN];
+        var words_before = state[DIRECTORY_WORDS];
+        var which = state[DIRECTORY_SET];
+        var segment = bwt_blocks[info + BLOCK_SEGMENTS];
+        let sets = bwt_blocks[info + BLOCK_SETS];
+        let usual = 1u << bwt_blocks[info + BLOCK_SEGMENT_LOG];
+        let least = min(usual, MAX_RUNS);
+        let out = segments_at(block, args.slot);
+        var bad = 0u;
+        for (var i = 0u; i < args.most && begin < n && bad == 0u; i++) {
+            let rest = n - begin;
+            var len = rest;
+            if rest > least {
+                if binary_bit(SHORT) != 0u {
+                    len = usual - min(usual, binary_number(LESS));
+                } else {
+                    len = usual + binary_number(MORE);
+                }
+                if len > rest || len < least {
+                    bad = 11u;
+                }
+            }
+            let words = binary_number(WORDS);
+            var node = 1u;
+            for (var k = 0u; k < 3u; k++) {
+                node = (node << 1u) | binary_bit(SET + which * MAX_SETS + node);
+            }
+            which = node - MAX_SETS;
+            if words > 2u * MAX_RUNS + 2u {
+                bad = 12u;
+            }
+            if which >= sets {
+                bad = 13u;
+            }
+            if bad == 0u {
+                let entry = out + segment * SEGMENT_WORDS;
+                bwt_segments[entry] = begin;
+                bwt_segments[entry + 1u] = begin + len;
+                bwt_segments[entry + 2u] = words_before;
+                bwt_segments[entry + 3u] = words | (which << 16u);
+                bwt_blocks[info + BLOCK_SET_SIZES + which] += 1u;
+                segment += 1u;
+                words_before += words;
+                begin += len;
+            }
+        }
+        if begin == n {
+            let size = jobs[block * JOB_WORDS + 1u];
+            let at = bwt_blocks[info + BLOCK_WORDS_AT] * 4u;
+            if size - at != words_before * 4u {
+                bad = 14u;
+            }
+        }
+        if bad != 0u {
+            results[block * RESULT_WORDS] = bad;
+        }
+        bwt_blocks[info + BLOCK_SEGMENTS] = segment;
+        state[DIRECTORY_STARTED] = 1u;
+        state[DIRECTORY_RANGE] = code_range;
+        state[DIRECTORY_CODE] = code;
+        state[DIRECTORY_AT] = next_at;
+        state[DIRECTORY_BEGIN] = begin;
+        state[DIRECTORY_WORDS] = words_before;
+        state[DIRECTORY_SET] = which;
+    }
+    team_sync();
+    for (var i = lane; i < DIRECTORY_STATE; i += 32u) {
+        bwt_state[saved + i] = state[i];
+    }
+}
+
+@group(0) @binding(0) var<storage, read> arrange_results: array<u32>;
+@group(0) @binding(1) var<storage, read> arrange_blocks: array<u32>;
+@group(0) @binding(2) var<storage, read_write> arrange_segments: array<u32>;
+
+var<workgroup> next: array<u32, MAX_SETS>;
+
+// The order in which segments are decoded: by their sets of tables.
+@compute @workgroup_size(THREADS)
+fn arrange(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let block = wg.y * wgs.x + wg.x;
+    if block >= args.blocks {
+        return;
+    }
+    let info = block * BLOCK_WORDS;
+    let segments = segments_at(block, args.slot);
+    let order = segments + order_at(args.slot);
+    let is_good = arrange_results[block * RESULT_WORDS] == 0u;
+    let count = team_uniform(select(0u, arrange_blocks[info + BLOCK_SEGMENTS], is_good));
+    if lane < MAX_SETS {
+        var before = 0u;
+        for (var which = 0u; which < lane; which++) {
+            before += arrange_blocks[info + BLOCK_SET_SIZES + which];
+        }
+        next[lane] = before;
+    }
+    team_sync();
+    for (var begin_at = 0u; begin_at < count; begin_at += 32u) {
+        let segment = begin_at + lane;
+        var which = MAX_SETS;
+        if segment < count {
+            which = arrange_segments[segments + segment * SEGMENT_WORDS + 3u] >> 16u;
+        }
+        let same = team_match(which, 4u);
+        var place = countOneBits(same & team_before());
+        if segment < count {
+            place += next[which];
+            arrange_segments[order + min(place, count - 1u)] = segment;
+        }
+        team_sync();
+        if segment < count && (same >> lane) == 1u {
+            next[which] = place + 1u;
+        }
+        team_sync();
+    }
+}

@@ -22,7 +22,7 @@
 
 // How often each byte occurs in each chunk; a team for each.
 __kernel void histogram(__global const uint *results, __global const uint *bwt_blocks, __global const uint4 *contents,
-                        __global uint *bwt_counts, uint slot, uint blocks) {
+                        __global uint *bwt_counts, uint slot, uint blocks, uint groups, uint done, uint most) {
     TEAM_START(team);
     __local uint all_counts[TEAMS * 256u];
     __local uint *counts = all_counts + team.index * 256u;
@@ -63,9 +63,10 @@ __kernel void histogram(__global const uint *results, __global const uint *bwt_b
 
 // Turns counts into the row of each byte's first occurrence in each chunk; a workgroup of 256 for each block.
 __kernel void rows(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_counts,
-                   uint slot) {
+                   uint slot, uint blocks, uint groups, uint done, uint most) {
     __local uint totals[256];
     uint block = (uint)get_group_id(0);
+    if (block >= blocks) return;
     uint byte = (uint)get_local_id(0);
     uint n = results[block * RESULT_WORDS] == 0u ? bwt_blocks[block * BLOCK_WORDS] : 0u;
     uint chunks = (n + CHUNK - 1u) / CHUNK;
@@ -93,7 +94,7 @@ __kernel void rows(__global const uint *results, __global const uint *bwt_blocks
 // Links; a team for each chunk.
 __kernel void link(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_rows,
                    __global const uchar *contents, __global const uint *bwt_counts, __global uint *bwt_links,
-                   uint slot, uint blocks) {
+                   uint slot, uint blocks, uint groups, uint done, uint most) {
     TEAM_START(team);
     __local uint all_rows[TEAMS * 257u];
     __local uint *next = all_rows + team.index * 257u;
@@ -137,8 +138,9 @@ __kernel void link(__global const uint *results, __global const uint *bwt_blocks
 
 // Four links in a row: the place that they lead to, and their bytes.
 __kernel void compose(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_links,
-                      __global uint2 *bwt_steps, uint slot, uint groups) {
+                      __global uint2 *bwt_steps, uint slot, uint blocks, uint groups, uint done, uint most) {
     uint block = (uint)get_group_id(0) / groups;
+    if (block >= blocks) return;
     uint from = (uint)get_group_id(0) % groups * (4u * THREADS) + (uint)get_local_id(0);
     uint n = results[block * RESULT_WORDS] == 0u ? bwt_blocks[block * BLOCK_WORDS] : 0u;
     if (from >= n) return;
@@ -169,8 +171,9 @@ __kernel void compose(__global const uint *results, __global const uint *bwt_blo
 // bytes before the end of its stretch), and at the begin looks whether it has come to the right row.
 __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __global const uint *bwt_rows,
                    __global uint *bwt_walks, __global const uint *bwt_links, __global const uint2 *bwt_steps,
-                   __global uint4 *contents, uint slot, uint groups, uint done, uint most) {
+                   __global uint4 *contents, uint slot, uint blocks, uint groups, uint done, uint most) {
     uint block = (uint)get_group_id(0) / groups;
+    if (block >= blocks) return;
     uint index = (uint)get_group_id(0) % groups * THREADS + (uint)get_local_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
     // A work item that fails says so at once; those that have not seen it yet do their share and harm nothing.
@@ -212,20 +215,9 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
         uint words[4];
         #pragma unroll
         for (uint k = 0u; k < 4u; k++) {
-#if COMPOSED
             uint2 step = steps[min(place, n - 1u)];
             place = step.x;
             words[3u - k] = step.y;
-#else
-            uint word = 0u;
-            #pragma unroll
-            for (uint i = 0u; i < 4u; i++) {
-                uint link = links[min(place, n - 1u)];
-                place = link >> 8;
-                word = word << 8 | (link & 255u);
-            }
-            words[3u - k] = word;
-#endif
         }
         unit -= 1u;
         out[unit] = (uint4)(words[0], words[1], words[2], words[3]);

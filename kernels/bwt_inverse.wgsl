@@ -12,3 +12,306 @@
 //   local_mem: 8320
 //   note: random reads of 8 bytes bound it, one for four bytes in steps, about four of nearby ones in compose
 // }
+// @pz_import team
+// @pz_import bwt
+
+struct Args {
+    slot: u32,
+    blocks: u32,
+    groups: u32,
+    done: u32,
+    most: u32,
+}
+
+var<immediate> args: Args;
+
+const CHUNK = 8192u;
+
+fn chunks_of(slot: u32) -> u32 {
+    return (slot + CHUNK - 1u) / CHUNK;
+}
+
+fn counts_of(slot: u32) -> u32 {
+    return slot / 32u + 256u;
+}
+
+// The place in the transform of a row.
+fn place_of(row: u32, whole: u32) -> u32 {
+    if row == whole {
+        return 0u;
+    }
+    return row - select(0u, 1u, row > whole);
+}
+
+@group(0) @binding(0) var<storage, read> results: array<u32>;
+@group(0) @binding(1) var<storage, read> bwt_blocks: array<u32>;
+@group(0) @binding(2) var<storage, read> content_units: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read_write> count_words: array<u32>;
+
+// Bytes of a block, 0 if it is not to be decoded.
+fn length_of(block: u32) -> u32 {
+    return select(0u, bwt_blocks[block * BLOCK_WORDS], results[block * RESULT_WORDS] == 0u);
+}
+
+var<workgroup> counts: array<atomic<u32>, TEAMS * 256u>;
+
+// How often each byte occurs in each chunk; a team for each.
+@compute @workgroup_size(THREADS)
+fn histogram(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let slot = args.slot;
+    let chunks = chunks_of(slot);
+    let index = team_uniform((wg.y * wgs.x + wg.x) * TEAMS + team_index);
+    let block = index / chunks;
+    if block >= args.blocks {
+        return;
+    }
+    let begin = index % chunks * CHUNK;
+    let n = team_uniform(length_of(block));
+    if begin >= n {
+        return;
+    }
+    let len = min(CHUNK, n - begin);
+    let mine = team_index * 256u;
+    for (var i = lane; i < 256u; i += 32u) {
+        atomicStore(&counts[mine + i], 0u);
+    }
+    team_sync();
+    let units = block * (slot / 16u) + begin / 16u;
+    for (var i = lane; 16u * i < len; i += 32u) {
+        let unit = content_units[units + i];
+        var byte = unit.x & 255u;
+        var count = 0u;
+        for (var k = 0u; k < 16u; k++) {
+            let next = (unit[k >> 2u] >> (8u * (k & 3u))) & 255u;
+            if 16u * i + k < len {
+                if next != byte {
+                    atomicAdd(&counts[mine + byte], count);
+                    byte = next;
+                    count = 0u;
+                }
+                count += 1u;
+            }
+        }
+        atomicAdd(&counts[mine + byte], count);
+    }
+    team_sync();
+    let out = block * counts_of(slot) + (begin / CHUNK) * 256u;
+    for (var i = lane; i < 256u; i += 32u) {
+        count_words[out + i] = atomicLoad(&counts[mine + i]);
+    }
+}
+
+@group(0) @binding(2) var<storage, read_write> row_words: array<u32>;
+
+var<workgroup> totals: array<u32, 256>;
+
+// Turns counts into the row of each byte's first occurrence in each chunk; a workgroup of 256 for each block.
+@compute @workgroup_size(THREADS)
+fn rows(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let block = wg.y * wgs.x + wg.x;
+    if block >= args.blocks {
+        return;
+    }
+    let chunks = (length_of(block) + CHUNK - 1u) / CHUNK;
+    let first = block * counts_of(args.slot) + local_index;
+    var total = 0u;
+    for (var i = 0u; i < chunks; i++) {
+        total += row_words[first + i * 256u];
+    }
+    totals[local_index] = total;
+    workgroupBarrier();
+    for (var by = 1u; by < 256u; by <<= 1u) {
+        var before = 0u;
+        if local_index >= by {
+            before = totals[local_index - by];
+        }
+        workgroupBarrier();
+        totals[local_index] += before;
+        workgroupBarrier();
+    }
+    var row = totals[local_index] - total + 1u;
+    for (var i = 0u; i < chunks; i++) {
+        let count = row_words[first + i * 256u];
+        row_words[first + i * 256u] = row;
+        row += count;
+    }
+}
+
+@group(0) @binding(2) var<storage, read> bwt_rows: array<u32>;
+@group(0) @binding(3) var<storage, read> contents: array<u32>;
+@group(0) @binding(4) var<storage, read> bwt_counts: array<u32>;
+@group(0) @binding(5) var<storage, read_write> link_words: array<u32>;
+
+var<workgroup> next: array<u32, TEAMS * 257u>;
+
+// Links; a team for each chunk.
+@compute @workgroup_size(THREADS)
+fn link(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let slot = args.slot;
+    let chunks = chunks_of(slot);
+    let index = team_uniform((wg.y * wgs.x + wg.x) * TEAMS + team_index);
+    let block = index / chunks;
+    if block >= args.blocks {
+        return;
+    }
+    let begin = index % chunks * CHUNK;
+    let n = team_uniform(length_of(block));
+    if begin >= n {
+        return;
+    }
+    let len = min(CHUNK, n - begin);
+    let whole = bwt_rows[block * (slot / 256u)];
+    let mine = team_index * 257u;
+    let first = block * counts_of(slot) + (begin / CHUNK) * 256u;
+    for (var i = lane; i < 256u; i += 32u) {
+        next[mine + i] = bwt_counts[first + i];
+    }
+    if lane == 0u {
+        next[mine + 256u] = 0u;
+    }
+    team_sync();
+    let from_word = block * (slot / 4u) + begin / 4u;
+    let links = block * links_of(slot) + begin;
+    for (var begin_at = 0u; begin_at < len; begin_at += 32u) {
+        let i = begin_at + lane;
+        var byte = 256u;
+        if i < len {
+            byte = (contents[from_word + (i >> 2u)] >> (8u * (i & 3u))) & 255u;
+        }
+        let same = team_match(byte, 9u);
+        let row = next[mine + byte] + countOneBits(same & team_before());
+        team_sync();
+        if (same >> lane) == 1u {
+            next[mine + byte] = row + 1u;
+        }
+        team_sync();
+        if i < len {
+            link_words[links + i] = (place_of(row, whole) << 8u) | byte;
+        }
+    }
+}
+
+@group(0) @binding(2) var<storage, read> links_read: array<u32>;
+@group(0) @binding(3) var<storage, read_write> step_pairs: array<vec2<u32>>;
+
+// Four links in a row: the place that they lead to, and their bytes.
+@compute @workgroup_size(THREADS)
+fn compose(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let group = wg.y * wgs.x + wg.x;
+    let block = group / args.groups;
+    if block >= args.blocks {
+        return;
+    }
+    let n = length_of(block);
+    let links = block * links_of(args.slot);
+    var at = group % args.groups * (4u * THREADS) + local_index;
+    for (var k = 0u; k < 4u; k++) {
+        if at < n {
+            let link0 = links_read[links + at];
+            let link1 = links_read[links + min(link0 >> 8u, n - 1u)];
+            let link2 = links_read[links + min(link1 >> 8u, n - 1u)];
+            let link3 = links_read[links + min(link2 >> 8u, n - 1u)];
+            let bytes = (link0 << 24u) | ((link1 & 255u) << 16u) | ((link2 & 255u) << 8u) | (link3 & 255u);
+            step_pairs[block * args.slot + at] = vec2<u32>(link3 >> 8u, bytes);
+        }
+        at += THREADS;
+    }
+}
+
+@group(0) @binding(0) var<storage, read_write> walk_results: array<u32>;
+@group(0) @binding(3) var<storage, read_write> bwt_walks: array<u32>;
+@group(0) @binding(4) var<storage, read> bwt_links: array<u32>;
+@group(0) @binding(5) var<storage, read> bwt_steps: array<vec2<u32>>;
+@group(0) @binding(6) var<storage, read_write> walked: array<vec4<u32>>;
+
+// A work item for each stored row walks at most `most` bytes, from where the run before of this kernel ended (`done`
+// bytes before the end of its stretch), and at the begin looks whether it has come to the right row.
+@compute @workgroup_size(THREADS)
+fn walk(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let group = wg.y * wgs.x + wg.x;
+    let block = group / args.groups;
+    if block >= args.blocks {
+        return;
+    }
+    let index = group % args.groups * THREADS + local_index;
+    let info = block * BLOCK_WORDS;
+    // A work item that fails says so at once; those that have not seen it yet do their share and harm nothing.
+    if walk_results[block * RESULT_WORDS] != 0u || index >= bwt_blocks[info + BLOCK_STARTS] {
+        return;
+    }
+    let slot = args.slot;
+    let n = bwt_blocks[info];
+    let start_log = bwt_blocks[info + BLOCK_START_LOG];
+    let stored = block * (slot / 256u);
+    let links = block * links_of(slot);
+    let steps = block * slot;
+    let begin = index << start_log;
+    let end = min(n, begin + (1u << start_log));
+    // Units of 16 bytes, the last perhaps not whole.
+    let unit_begin = begin / 16u;
+    var unit = (end + 15u) / 16u;
+    if args.done / 16u >= unit - unit_begin {
+        return;
+    }
+    unit -= args.done / 16u;
+    let unit_end = unit - min(unit - unit_begin, args.most / 16u);
+    let whole = bwt_rows[stored];
+    var place = 0u;
+    if args.done == 0u {
+        var row = whole;
+        if end != n {
+            row = bwt_rows[stored + index + 1u];
+        }
+        place = place_of(row, whole);
+    } else {
+        place = bwt_walks[stored + index];
+    }
+    let out = block * (slot / 16u);
+    let odd = end & 15u;
+    if args.done == 0u && odd != 0u {
+        var bytes = vec4<u32>();
+        for (var i = odd; i > 0u; i--) {
+            let link = bwt_links[links + min(place, n - 1u)];
+            bytes[(i - 1u) >> 2u] |= (link & 255u) << (8u * ((i - 1u) & 3u));
+            place = link >> 8u;
+        }
+        unit -= 1u;
+        walked[out + unit] = bytes;
+    }
+    while unit > unit_end {
+        let step3 = bwt_steps[steps + min(place, n - 1u)];
+        let step2 = bwt_steps[steps + min(step3.x, n - 1u)];
+        let step1 = bwt_steps[steps + min(step2.x, n - 1u)];
+        let step0 = bwt_steps[steps + min(step1.x, n - 1u)];
+        place = step0.x;
+        unit -= 1u;
+        walked[out + unit] = vec4<u32>(step0.y, step1.y, step2.y, step3.y);
+    }
+    if unit > unit_begin {
+        bwt_walks[stored + index] = place;
+    } else if place != place_of(bwt_rows[stored + index], whole) {
+        walk_results[block * RESULT_WORDS] = 40u;
+    }
+}

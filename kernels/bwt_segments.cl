@@ -95,11 +95,13 @@ inline uint moved(uint word, uint shifted, int before, uint symbol) {
 // A lane decodes a segment, and writes its runs as label | begin << 8 and the list that it leaves.
 __kernel void segments(__global const uint *payload, __global uint *results, __global const uint *bwt_blocks,
                        __global uint *bwt_segments, __global const uint4 *bwt_tables, 
-                       __global uint *bwt_histories, __global uint4 *bwt_lists, __global uint *bwt_links, uint slot, uint groups) {
+                       __global uint *bwt_histories, __global uint4 *bwt_lists, __global uint *bwt_links, uint slot, uint blocks,
+                       uint groups) {
     __local uint4 tables[CONTEXTS * 4u];
     __local uint4 lists[NEAR * THREADS];
     __local uint shared_go;
     uint block = (uint)get_group_id(0) / groups;
+    if (block >= blocks) return;
     uint group = (uint)get_group_id(0) % groups;
     uint local_index = (uint)get_local_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
@@ -260,9 +262,10 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
 
 // Replaces the list that each segment leaves, in labels, by the list at its start, in bytes. A workgroup of 64 a block.
 __kernel void lists(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_lists,
-                    uint slot) {
+                    uint slot, uint blocks, uint groups) {
     __local uint current[64];
     uint block = (uint)get_group_id(0);
+    if (block >= blocks) return;
     uint lane = (uint)get_local_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
     uint count = results[block * RESULT_WORDS] == 0u ? info[BLOCK_SEGMENTS] : 0u;
@@ -302,7 +305,7 @@ inline uint last_up_to(Team team, __global const uint *numbers, uint step, uint 
 // Writes the transform out, a team for each tile of it.
 __kernel void expand(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_segments,
                      __global const uint *bwt_lists, __global const uint *bwt_links, __global uint *contents,
-                     uint slot, uint blocks) {
+                     uint slot, uint blocks, uint groups) {
     TEAM_START(team);
     __local uint all_bytes[TEAMS * 64u];
     __local uint all_runs[TEAMS * BATCH];

@@ -12,3 +12,560 @@
 //   local_mem: 47624
 //   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
 // }
+// @pz_import team
+// @pz_import bwt
+
+struct Args {
+    slot: u32,
+    blocks: u32,
+    groups: u32,
+}
+
+var<immediate> args: Args;
+
+// @pz_if DECODE
+
+@group(0) @binding(0) var<storage, read> payload: array<u32>;
+@group(0) @binding(1) var<storage, read_write> results: array<u32>;
+@group(0) @binding(2) var<storage, read> bwt_blocks: array<u32>;
+@group(0) @binding(3) var<storage, read_write> bwt_segments: array<u32>;
+@group(0) @binding(4) var<storage, read> bwt_tables: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> bwt_histories: array<u32>;
+@group(0) @binding(6) var<storage, read_write> bwt_lists: array<vec4<u32>>;
+@group(0) @binding(7) var<storage, read_write> bwt_links: array<vec4<u32>>;
+
+// Units of 16 bytes of a lane's list: the first is in registers, NEAR more are in workgroup memory, and the others,
+// which are needed less, where the list is to be in the end.
+const UNITS = 15u;
+
+var<workgroup> tables: array<vec4<u32>, CONTEXTS * 4u>;
+var<workgroup> lists: array<vec4<u32>, NEAR * THREADS>;
+var<workgroup> shared_go: u32;
+
+// Of the lane.
+var<private> own: u32;         // its number in the workgroup
+var<private> final_list: u32;  // where its list is to be
+var<private> words: u32;       // its segment's
+var<private> word_count: u32;
+var<private> next_word: u32;   // to be loaded
+var<private> taken: u32;
+var<private> ahead0: u32;
+var<private> ahead1: u32;
+var<private> x_low: u32;       // the state
+var<private> x_high: u32;
+
+// The place of 8 starts of a context's table, so that contexts' first eights are in different banks.
+fn eight(context: u32, i: u32) -> u32 {
+    return context * 4u + ((i + (context >> 1u)) & 3u);
+}
+
+fn get_unit(unit: u32) -> vec4<u32> {
+    if unit <= NEAR {
+        return lists[(unit - 1u) * THREADS + own];
+    }
+    return bwt_lists[final_list + unit];
+}
+
+fn put_unit(unit: u32, value: vec4<u32>) {
+    if unit <= NEAR {
+        lists[(unit - 1u) * THREADS + own] = value;
+    } else {
+        bwt_lists[final_list + unit] = value;
+    }
+}
+
+fn refill() {
+    if x_high == 0u && taken < word_count {
+        x_high = x_low;
+        x_low = ahead0;
+        taken += 1u;
+        ahead0 = ahead1;
+        ahead1 = 0u;
+        if next_word < word_count {
+            ahead1 = payload[words + next_word];
+        }
+        next_word += 1u;
+    }
+}
+
+// From 1 to 31 bits.
+fn drop_bits(count: u32) {
+    x_low = (x_low >> count) | (x_high << (32u - count));
+    x_high >>= count;
+}
+
+fn log_scale(value: u32) -> u32 {
+    let v = clamp(value, 1u, 255u);
+    let e = firstLeadingBit(v);
+    let scale = 16u * e + (((v << (7u - e)) & 127u) >> 3u);
+    return select(scale, 127u, value >= 255u);
+}
+
+// How many of eight starts are at most v, which stands in both halves of vv.
+fn up_to(starts: vec4<u32>, vv: u32) -> u32 {
+    let r = (vec4<u32>(vv | 0x80008000u) - starts) & vec4<u32>(0x80008000u);
+    return countOneBits(r.x | (r.y >> 1u) | (r.z >> 2u) | (r.w >> 3u));
+}
+
+fn start_of(context: u32, token: u32) -> u32 {
+    return (tables[eight(context, token >> 3u)][(token & 7u) >> 1u] >> (16u * (token & 1u))) & 0xffffu;
+}
+
+// The token that the state's low bits are in, which it is then without.
+fn take_token(context: u32) -> u32 {
+    let v = x_low & 4095u;
+    let vv = v | (v << 16u);
+    var count = up_to(tables[eight(context, 0u)], vv);
+    if count == 8u {
+        count += up_to(tables[eight(context, 1u)], vv);
+        if count == 16u {
+            count += up_to(tables[eight(context, 2u)], vv);
+            if count == 24u {
+                count += up_to(tables[eight(context, 3u)], vv);
+            }
+        }
+    }
+    let token = count - 1u;
+    let start = start_of(context, token);
+    let freq = start_of(context, count & 31u) - start;
+    let low = (x_low >> 12u) | (x_high << 20u);
+    let product = (low & 0xffffu) * freq;
+    let upper = (low >> 16u) * freq;
+    let sum = product + (upper << 16u);
+    x_low = sum + (v - start);
+    x_high = (x_high >> 12u) * freq + (upper >> 16u) + select(0u, 1u, sum < product) + select(0u, 1u, x_low < sum);
+    return token;
+}
+
+fn shift_in(unit: vec4<u32>, next: u32) -> vec4<u32> {
+    return (unit >> vec4<u32>(8u)) | (vec4<u32>(unit.yzw, next) << vec4<u32>(24u));
+}
+
+// Moves a unit but the first by a place; `unit` is what it was. Returns the next.
+fn shift_unit(i: u32, unit: vec4<u32>) -> vec4<u32> {
+    let next = get_unit(i + 1u);
+    put_unit(i, shift_in(unit, next.x));
+    return next;
+}
+
+// A word of a list of which `before` of the four bytes move to the front, and the next becomes `symbol`.
+fn moved(word: u32, shifted: u32, before: i32, symbol: u32) -> u32 {
+    let bits = 8u * u32(clamp(before, 0i, 3i));
+    let low = select((1u << bits) - 1u, 0xffffffffu, before >= 4i);
+    let place = select(0u, 255u << bits, before >= 0i && before < 4i);
+    return (shifted & low) | ((symbol * 0x01010101u) & place) | (word & ~(low | place));
+}
+
+// A lane decodes a segment, and writes its runs as label | begin << 8 and the list that it leaves.
+@compute @workgroup_size(THREADS)
+fn segments(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let block = (wg.y * wgs.x + wg.x) / args.groups;
+    if block >= args.blocks {
+        return;
+    }
+    let slot = args.slot;
+    var group = (wg.y * wgs.x + wg.x) % args.groups;
+    let info = block * BLOCK_WORDS;
+
+    // The set of tables of this group, and its segments in the order.
+    var which = 0u;
+    var first = 0u;
+    for (; which < MAX_SETS; which++) {
+        let size = bwt_blocks[info + BLOCK_SET_SIZES + which];
+        let its = (size + THREADS - 1u) / THREADS;
+        if group < its {
+            break;
+        }
+        group -= its;
+        first += size;
+    }
+    if local_index == 0u {
+        shared_go = select(0u, 1u, which < MAX_SETS && results[block * RESULT_WORDS] == 0u);
+    }
+    if workgroupUniformLoad(&shared_go) == 0u {
+        return;
+    }
+    var place = group * THREADS + local_index;
+    let has_segment = place < bwt_blocks[info + BLOCK_SET_SIZES + which];
+    place += first;
+    let source = (block * MAX_SETS + which) * (CONTEXTS * 4u);
+    for (var i = local_index; i < CONTEXTS * 4u; i += THREADS) {
+        tables[eight(i >> 2u, i & 3u)] = bwt_tables[source + i];
+    }
+    workgroupBarrier();
+    if !has_segment {
+        return;
+    }
+
+    own = local_index;
+    let segment = bwt_segments[segments_at(block, slot) + order_at(slot) + place];
+    let entry = segments_at(block, slot) + segment * SEGMENT_WORDS;
+    var at = bwt_segments[entry];
+    let end = bwt_segments[entry + 1u];
+    words = bwt_blocks[info + BLOCK_PAYLOAD] * 4u + bwt_blocks[info + BLOCK_WORDS_AT] + bwt_segments[entry + 2u];
+    word_count = bwt_segments[entry + 3u] & 0xffffu;
+    taken = 0u;
+    ahead0 = 0u;
+    ahead1 = 0u;
+    if word_count > 0u {
+        ahead0 = payload[words];
+    }
+    if word_count > 1u {
+        ahead1 = payload[words + 1u];
+    }
+    next_word = 2u;
+
+    // Histories of 32 lanes are interleaved.
+    let histories = block * ((slot + 32768u) / 4u) + (place >> 5u) * 8192u + (place & 31u);
+    for (var label = 0u; label < 256u; label++) {
+        bwt_histories[histories + label * 32u] = (log_scale(label + 1u) << 8u) | (8u << 24u);
+    }
+    var front = vec4<u32>(0x03020100u, 0x07060504u, 0x0b0a0908u, 0x0f0e0d0cu);
+    final_list = block * (slot / 64u + 16u) + segment * 16u;
+    for (var unit = 1u; unit <= UNITS; unit++) {
+        put_unit(unit, front + vec4<u32>(0x10101010u * unit));
+    }
+
+    var out = (block * links_of(slot) + runs_at(at, segment)) / 4u;
+    var runs = vec4<u32>();
+    var rank_mean = 24u << 8u;
+    var run_mean = 10u << 8u;
+    x_low = 0u;
+    x_high = 0u;
+    refill();
+    refill();
+    var history = bwt_histories[histories];
+    var bad = 30u;
+    var count = 0u;
+    while count < MAX_RUNS {
+        let symbol = front.x & 255u;
+        // The symbol of the next run but where a rank is 0, which it need not be.
+        let second = (front.x >> 8u) & 255u;
+        let history_of_second = bwt_histories[histories + second * 32u];
+        let h = history & 0xffffu;
+        let j = history >> 16u;
+        let rank_context = min(31u, (6u * h + 2u * rank_mean) >> 13u) * 4u + min(3u, rank_mean >> 13u);
+        let run_context = RANK_CONTEXTS + min(31u, (7u * j + run_mean) >> 12u) * 8u + min(7u, h >> 11u);
+
+        var token = take_token(rank_context);
+        var rank = token + 1u;
+        if token >= 8u {
+            let bits = ((token - 8u) >> 2u) + 1u;
+            rank = (((4u + (token & 3u)) << bits) + (x_low & ((1u << bits) - 1u)) + 1u) & 255u;
+            drop_bits(bits);
+        }
+        token = take_token(run_context);
+        refill();
+        var length = token + 1u;
+        if token >= 8u {
+            if token < 28u {
+                let bits = ((token - 8u) >> 1u) + 2u;
+                length = ((2u + (token & 1u)) << bits) + (x_low & ((1u << bits) - 1u)) + 1u;
+                drop_bits(bits);
+            } else {
+                if x_low < MAX_RUNS {
+                    bad = 31u;
+                    break;
+                }
+                length = select(x_low + 1u, x_low, x_low == 0xffffffffu);
+                x_low = x_high;
+                x_high = 0u;
+            }
+            refill();
+        }
+
+        let rank_log = select(log_scale(rank), 0u, rank == 0u);
+        let run_log = log_scale(length);
+        history = history - ((history >> 3u) & 0x1fff1fffu) + ((rank_log << 5u) | (run_log << 21u));
+        bwt_histories[histories + symbol * 32u] = history;
+        history = select(history_of_second, history, rank == 0u);
+        rank_mean = rank_mean - (rank_mean >> 3u) + (rank_log << 5u);
+        run_mean = run_mean - (run_mean >> 3u) + (run_log << 5u);
+
+        // Symbols move one place to the front, up to the rank. Without a loop: a lane has to do with few iterations.
+        let units = rank >> 4u;
+        var unit = front;
+        if units > 0u {
+            let next = get_unit(1u);
+            front = shift_in(unit, next.x);
+            unit = next;
+            if units > 1u {
+                unit = shift_unit(1u, unit);
+                if units > 2u {
+                    unit = shift_unit(2u, unit);
+                    if units > 3u {
+                        unit = shift_unit(3u, unit);
+                        if units > 4u {
+                            unit = shift_unit(4u, unit);
+                            if units > 5u {
+                                unit = shift_unit(5u, unit);
+                                if units > 6u {
+                                    unit = shift_unit(6u, unit);
+                                    if units > 7u {
+                                        unit = shift_unit(7u, unit);
+                                        if units > 8u {
+                                            unit = shift_unit(8u, unit);
+                                            if units > 9u {
+                                                unit = shift_unit(9u, unit);
+                                                if units > 10u {
+                                                    unit = shift_unit(10u, unit);
+                                                    if units > 11u {
+                                                        unit = shift_unit(11u, unit);
+                                                        if units > 12u {
+                                                            unit = shift_unit(12u, unit);
+                                                            if units > 13u {
+                                                                unit = shift_unit(13u, unit);
+                                                                if units > 14u {
+                                                                    unit = shift_unit(14u, unit);
+                                                                }
+                                                            }
+                                                        }
+                                                    }
+                                                }
+                                            }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let shifted = shift_in(unit, 0u);
+        let before = i32(rank & 15u);
+        unit = vec4<u32>(
+            moved(unit.x, shifted.x, before, symbol),
+            moved(unit.y, shifted.y, before - 4i, symbol),
+            moved(unit.z, shifted.z, before - 8i, symbol),
+            moved(unit.w, shifted.w, before - 12i, symbol),
+        );
+        if units == 0u {
+            front = unit;
+        } else {
+            put_unit(units, unit);
+        }
+
+        if length > end - at {
+            bad = 32u;
+            break;
+        }
+        runs = vec4<u32>(runs.yzw, symbol | (at << 8u));
+        count += 1u;
+        if (count & 3u) == 0u {
+            bwt_links[out] = runs;
+            out += 1u;
+        }
+        at += length;
+        if at == end {
+            let is_good = x_low == 1u && x_high == 0u && taken == word_count;
+            bad = select(33u, 0u, is_good);
+            break;
+        }
+    }
+    if bad != 0u {
+        results[block * RESULT_WORDS] = bad;
+        return;
+    }
+    if (count & 3u) != 0u {
+        for (var i = count & 3u; i < 4u; i++) {
+            runs = vec4<u32>(runs.yzw, 0u);
+        }
+        bwt_links[out] = runs;
+    }
+    bwt_segments[entry + 2u] = count;
+    bwt_lists[final_list] = front;
+    for (var i = 1u; i <= NEAR; i++) {
+        bwt_lists[final_list + i] = get_unit(i);
+    }
+}
+
+// @pz_else
+
+@group(0) @binding(0) var<storage, read> results: array<u32>;
+@group(0) @binding(1) var<storage, read> bwt_blocks: array<u32>;
+@group(0) @binding(2) var<storage, read_write> list_words: array<u32>;
+
+var<workgroup> current: array<u32, 64>;
+var<workgroup> segment_count: u32;
+
+// Replaces the list that each segment leaves, in labels, by the list at its start, in bytes. A workgroup of 64 a block.
+@compute @workgroup_size(THREADS)
+fn lists(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let block = wg.y * wgs.x + wg.x;
+    if block >= args.blocks {
+        return;
+    }
+    let info = block * BLOCK_WORDS;
+    if local_index == 0u {
+        segment_count = select(0u, bwt_blocks[info + BLOCK_SEGMENTS], results[block * RESULT_WORDS] == 0u);
+    }
+    let count = workgroupUniformLoad(&segment_count);
+    let list = block * (args.slot / 16u + 64u) + local_index;
+    var mine = bwt_blocks[info + BLOCK_LIST + local_index];
+    for (var segment = 0u; segment < count; segment++) {
+        let labels = list_words[list + segment * 64u];
+        current[local_index] = mine;
+        list_words[list + segment * 64u] = mine;
+        workgroupBarrier();
+        mine = 0u;
+        for (var k = 0u; k < 4u; k++) {
+            let label = (labels >> (8u * k)) & 255u;
+            mine |= ((current[label >> 2u] >> (8u * (label & 3u))) & 255u) << (8u * k);
+        }
+        workgroupBarrier();
+    }
+}
+
+@group(0) @binding(2) var<storage, read> bwt_segments: array<u32>;
+@group(0) @binding(3) var<storage, read> bwt_lists: array<u32>;
+@group(0) @binding(4) var<storage, read> bwt_links: array<u32>;
+@group(0) @binding(5) var<storage, read_write> contents: array<atomic<u32>>;
+
+const TILE = 4096u;
+const BATCH = 128u;
+
+var<workgroup> bytes: array<u32, TEAMS * 64u>;
+var<workgroup> runs: array<u32, TEAMS * BATCH>;
+
+// The last of `count` segments that begins at `value` or before; the first does.
+fn last_segment(segments: u32, count: u32, value: u32) -> u32 {
+    var begin_at = 0u;
+    var span = count;
+    while span > 1u {
+        let stride = (span + 31u) / 32u;
+        let probe = lane * stride;
+        var below = false;
+        if probe < span {
+            below = bwt_segments[segments + (begin_at + probe) * SEGMENT_WORDS] <= value;
+        }
+        let found = max(countOneBits(team_ballot(below)), 1u) - 1u;
+        begin_at += found * stride;
+        span = min(stride, span - found * stride);
+    }
+    return begin_at;
+}
+
+// The last of `count` runs that begins at `value` or before; the first does.
+fn last_run(runs: u32, count: u32, value: u32) -> u32 {
+    var begin_at = 0u;
+    var span = count;
+    while span > 1u {
+        let stride = (span + 31u) / 32u;
+        let probe = lane * stride;
+        var below = false;
+        if probe < span {
+            below = (bwt_links[runs + begin_at + probe] >> 8u) <= value;
+        }
+        let found = max(countOneBits(team_ballot(below)), 1u) - 1u;
+        begin_at += found * stride;
+        span = min(stride, span - found * stride);
+    }
+    return begin_at;
+}
+
+// Writes the transform out, a team for each tile of it.
+@compute @workgroup_size(THREADS)
+fn expand(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let slot = args.slot;
+    let tiles = (slot + TILE - 1u) / TILE;
+    let index = team_uniform((wg.y * wgs.x + wg.x) * TEAMS + team_index);
+    let block = index / tiles;
+    if block >= args.blocks {
+        return;
+    }
+    let info = block * BLOCK_WORDS;
+    let segments = segments_at(block, slot);
+    let out = block * (slot / 4u);
+    var at = index % tiles * TILE;
+    let is_good = results[block * RESULT_WORDS] == 0u;
+    let tile_end = team_uniform(select(0u, min(at + TILE, bwt_blocks[info]), is_good));
+    if at >= tile_end {
+        return;
+    }
+    let count = team_uniform(bwt_blocks[info + BLOCK_SEGMENTS]);
+    var segment = last_segment(segments, count, at);
+    let my_bytes = team_index * 64u;
+    let my_runs = team_index * BATCH;
+    while at < tile_end && segment < count {
+        let entry = segments + segment * SEGMENT_WORDS;
+        let begin = team_uniform(bwt_segments[entry]);
+        let end = team_uniform(bwt_segments[entry + 1u]);
+        let run_count = team_uniform(bwt_segments[entry + 2u]);
+        let its_runs = block * links_of(slot) + runs_at(begin, segment);
+        let stop = min(end, tile_end);
+        for (var i = lane; i < 64u; i += 32u) {
+            bytes[my_bytes + i] = bwt_lists[block * (slot / 16u + 64u) + segment * 64u + i];
+        }
+        team_sync();
+        var run = 0u;
+        if at != begin {
+            run = last_run(its_runs, run_count, at);
+        }
+        while at < stop && run < run_count {
+            // Where runs begin, from `at` on, and their bytes.
+            for (var i = lane; i < BATCH; i += 32u) {
+                var packed = 0xffffff00u;
+                if run + i < run_count {
+                    packed = bwt_links[its_runs + run + i];
+                    let begin_at = max(packed >> 8u, at) - at;
+                    let label = packed & 255u;
+                    let byte = (bytes[my_bytes + (label >> 2u)] >> (8u * (label & 3u))) & 255u;
+                    packed = (min(begin_at, 65535u) << 8u) | byte;
+                }
+                runs[my_runs + i] = packed;
+            }
+            team_sync();
+            var batch_end = end;
+            if run + BATCH < run_count {
+                batch_end = bwt_links[its_runs + run + BATCH] >> 8u;
+            }
+            batch_end = team_uniform(min(batch_end, stop));
+            let last_word = (batch_end - 1u) / 4u;
+            for (var word = at / 4u + lane; word <= last_word; word += 32u) {
+                let begin_at = max(word * 4u, at);
+                let to = min(word * 4u + 4u, batch_end);
+                var low = my_runs;
+                for (var half_span = BATCH / 2u; half_span > 0u; half_span >>= 1u) {
+                    if (runs[low + half_span] >> 8u) <= begin_at - at {
+                        low += half_span;
+                    }
+                }
+                var value = 0u;
+                for (var p = begin_at; p < to; p++) {
+                    if low + 1u < my_runs + BATCH {
+                        if (runs[low + 1u] >> 8u) <= p - at {
+                            low += 1u;
+                        }
+                    }
+                    value |= (runs[low] & 255u) << (8u * (p & 3u));
+                }
+                // Words that another batch has a part of have been cleared.
+                if to - begin_at == 4u {
+                    atomicStore(&contents[out + word], value);
+                } else {
+                    atomicOr(&contents[out + word], value);
+                }
+            }
+            team_sync();
+            at = batch_end;
+            run += BATCH;
+        }
+        segment += 1u;
+    }
+}
+
+// @pz_end

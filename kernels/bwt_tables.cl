@@ -75,13 +75,14 @@ inline uint describe_table(Binary *d, __local uint *models, uint tokens, __local
 // Exponents go to the first half of each table's place.
 __kernel void describe(__global const uint *jobs, __global const uint *payload, __global uint *results,
                        __global const uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_tables,
-                       uint most) {
+                       uint blocks, uint most) {
     TEAM_START(team);
     __local uint state[STATE_WORDS];
     __local uint exponents[1024]; // of 32 rows of a column
     __local uint fresh[32];
     __local uint failed;
     uint block = (uint)get_group_id(0) >> 1;
+    if (block >= blocks) return;
     uint is_runs = (uint)get_group_id(0) & 1u;
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
     __global uint *saved = bwt_state + ((size_t)block * 3u + 1u + is_runs) * STATE_WORDS;
@@ -172,7 +173,7 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
 
 // Turns exponents into starts, in place: 32 of 16 bits.
 __kernel void starts(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_tables,
-                     uint blocks) {
+                     uint blocks, uint most) {
     TEAM_START(team);
     uint index = team_uniform(team, (uint)get_group_id(0) * TEAMS + team.index);
     uint block = index / (MAX_SETS * CONTEXTS);
@@ -192,8 +193,8 @@ __kernel void starts(__global const uint *results, __global const uint *bwt_bloc
     ulong sum = ((ulong)team_sum(team, weight >> 16) << 16) + team_sum(team, weight & 0xffffu);
     uint freq = q == 0u ? 0u : max(1u, (uint)((((ulong)weight << 12) + (sum >> 1)) / max(sum, (ulong)1)));
     uint total = team_sum(team, freq);
-    uint most = team_max(team, freq << 5 | (31u - lane));
-    if (lane == 31u - (most & 31u)) freq += 4096u - total;
+    uint largest = team_max(team, freq << 5 | (31u - lane));
+    if (lane == 31u - (largest & 31u)) freq += 4096u - total;
     uint start = team_scan(team, freq) - freq;
     uint after = team_shuffle(team, start, (lane + 1u) & 31u);
     if ((lane & 1u) == 0u) table[lane >> 1] = start | after << 16;

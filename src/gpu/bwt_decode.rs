@@ -9,6 +9,7 @@
 //! | `link` | where each place of the transform leads to, by counting bytes |
 //! | `walk` | the contents, a walker for each stored row |
 
+use super::cost::CostError;
 use super::device::{Api, Limits, Teams};
 use super::kernel::{BWT_HEADER, BWT_INVERSE, BWT_SEGMENTS, BWT_TABLES, Kernel};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
@@ -20,7 +21,14 @@ const CHUNK: u32 = 8192;
 /// Bytes of the transform that a team writes out.
 const TILE: u32 = 4096;
 const MAX_SETS: u32 = 8;
+/// Tables of all sets.
 const TABLES: u32 = MAX_SETS * 384;
+/// Columns of run lengths' tables, of which there are more than of ranks'.
+const COLUMNS: u32 = MAX_SETS * 8;
+/// The shortest segment but for a block's last.
+const LEAST_SEGMENT: u32 = 1024;
+/// The least distance of stored rows.
+const LEAST_START: u32 = 256;
 
 /// How segments are decoded: tables, and the parts of lists that are needed most, are in workgroup memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +39,16 @@ pub(crate) struct Lanes {
     pub near: u32,
 }
 
-impl Default for Lanes {
-    fn default() -> Self {
-        Self { count: 96, near: 15 }
-    }
-}
-
 impl Lanes {
-    fn memory(self) -> u32 {
-        384 * 64 + self.count * self.near * 16 + 8
+    /// What decodes fastest with so much workgroup memory, if anything does.
+    pub(crate) fn of(limits: &Limits) -> Option<Self> {
+        let choices = [96, 64, 32].map(|count| Self { count, near: 15 });
+        choices.into_iter().find(|lanes| lanes.fit(limits))
+    }
+
+    fn fit(self, limits: &Limits) -> bool {
+        let memory = 384 * 64 + self.count * self.near * 16 + 8;
+        memory <= limits.local_memory && self.count <= limits.max_workgroup
     }
 }
 
@@ -54,54 +63,9 @@ impl Limit {
     fn of(limits: &Limits) -> Self {
         match limits.api {
             Api::OpenCl => Self { segments: 1 << 16, columns: 1 << 16, walked: MAX_SLOT },
-            // No more than 60,000 iterations, whatever the payload says.
+            // No more than 60,000 iterations of a work item, whatever the payload says.
             Api::WebGpu => Self { segments: 256, columns: 4, walked: 1 << 18 },
         }
-    }
-}
-
-/// A plan being made.
-struct Builder {
-    plan: Plan,
-    team_threads: u32,
-}
-
-impl Builder {
-    #[expect(clippy::too_many_arguments, reason = "one for each field of a run")]
-    fn run(
-        &mut self,
-        stage: &'static str,
-        kernel: &'static Kernel,
-        entry: &'static str,
-        buffers: &[&'static str],
-        args: &[u32],
-        groups: u64,
-        threads: u32,
-        defines: &[(&'static str, u32)],
-    ) -> Result<(), PlanError> {
-        let groups = u32::try_from(groups)
-            .map_err(|_| PlanError::Declined("too many blocks for one dispatch".into()))?;
-        let buffers =
-            buffers.iter().map(|name| self.plan.buffer(kernel, name)).collect::<Result<_, _>>()?;
-        let (args, defines) = (args.to_vec(), defines.to_vec());
-        let run = Run { stage, kernel, entry, defines, buffers, args, groups, threads };
-        self.plan.steps.push(Step::Run(run));
-        Ok(())
-    }
-
-    /// Runs `teams` teams.
-    fn teams(
-        &mut self,
-        stage: &'static str,
-        kernel: &'static Kernel,
-        entry: &'static str,
-        buffers: &[&'static str],
-        args: &[u32],
-        teams: u64,
-    ) -> Result<(), PlanError> {
-        let threads = self.team_threads;
-        let groups = teams.div_ceil(u64::from(threads / 32));
-        self.run(stage, kernel, entry, buffers, args, groups, threads, &[])
     }
 }
 
@@ -110,113 +74,166 @@ impl Builder {
 /// # Errors
 /// If the device has not got what it takes, or blocks are longer than 16 MiB.
 pub fn plan(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
-    plan_with(limits, shape, Lanes::default())
+    match Lanes::of(limits) {
+        Some(lanes) => plan_with(limits, shape, lanes),
+        None => declined("too little workgroup memory for the tables of the BWT"),
+    }
 }
 
 /// As [`plan`], with lanes of one's choice.
 pub(crate) fn plan_with(limits: &Limits, shape: Shape, lanes: Lanes) -> Result<Plan, PlanError> {
-    let declined = |what: &str| Err(PlanError::Declined(what.into()));
-    if limits.api == Api::WebGpu {
-        return declined("no kernel decodes the BWT yet");
-    }
     if shape.slot > MAX_SLOT {
         return declined("the BWT in blocks longer than 16 MiB");
     }
-    if limits.local_memory < lanes.memory() || limits.max_workgroup < 256 {
-        return declined("too little workgroup memory for the BWT's tables");
+    if !lanes.fit(limits) || limits.max_workgroup < 256 {
+        return declined("workgroups too small for the BWT");
     }
     let team_threads = if limits.teams == Teams::Local { 32 } else { 256 };
-    let mut b = Builder { plan: Plan::new(shape), team_threads };
-    second_stage(&mut b, limits, lanes)?;
-    inverse(&mut b, limits)?;
-    Ok(b.plan)
+    let mut builder = Builder { plan: Plan::new(shape), limit: Limit::of(limits), team_threads };
+    builder.headers()?;
+    builder.segments(lanes)?;
+    builder.inverse()?;
+    Ok(builder.plan)
 }
 
-/// From `payload` to the transform, in `contents`, and `bwt_rows`.
-fn second_stage(b: &mut Builder, limits: &Limits, lanes: Lanes) -> Result<(), PlanError> {
-    let Shape { blocks, slot } = b.plan.shape;
-    let most = Limit::of(limits);
-    let each = u64::from(blocks);
-    let segments = slot / 1024 + 1;
-
-    let all = ["jobs", "payload", "results", "bwt_blocks", "bwt_state"];
-    let [jobs, payload, results, info, state] = all;
-    b.run(
-        "header",
-        &BWT_HEADER,
-        "header",
-        &[jobs, payload, results, info, state, "bwt_rows"],
-        &[slot],
-        each,
-        32,
-        &[],
-    )?;
-    for _ in 0..segments.div_ceil(most.segments) {
-        let buffers = [jobs, payload, results, info, state, "bwt_segments"];
-        let args = [slot, most.segments];
-        b.run("header", &BWT_HEADER, "directory", &buffers, &args, each, 32, &[])?;
-    }
-    let buffers = [results, info, "bwt_segments"];
-    b.run("header", &BWT_HEADER, "arrange", &buffers, &[slot], each, 32, &[])?;
-
-    for _ in 0..(MAX_SETS * 8).div_ceil(most.columns) {
-        let buffers = [jobs, payload, results, info, state, "bwt_tables"];
-        b.run("tables", &BWT_TABLES, "describe", &buffers, &[most.columns], 2 * each, 32, &[])?;
-    }
-    let buffers = [results, info, "bwt_tables"];
-    b.teams("tables", &BWT_TABLES, "starts", &buffers, &[blocks], each * u64::from(TABLES))?;
-
-    // Of each set of tables the last workgroup may not be full.
-    let groups = segments.div_ceil(lanes.count) + MAX_SETS;
-    let buffers = [
-        payload,
-        results,
-        info,
-        "bwt_segments",
-        "bwt_tables",
-        "bwt_histories",
-        "bwt_lists",
-        "bwt_links",
-    ];
-    let (args, count) = ([slot, groups], each * u64::from(groups));
-    let defines = [("DECODE", 1), ("NEAR", lanes.near)];
-    b.run("segments", &BWT_SEGMENTS, "segments", &buffers, &args, count, lanes.count, &defines)?;
-
-    let buffers = [results, info, "bwt_lists"];
-    b.run("expand", &BWT_SEGMENTS, "lists", &buffers, &[slot], each, 64, &[])?;
-    let contents = b.plan.buffer(&BWT_SEGMENTS, "contents")?;
-    b.plan.steps.push(Step::Clear(contents));
-    let buffers = [results, info, "bwt_segments", "bwt_lists", "bwt_links", "contents"];
-    let teams = each * u64::from(slot.div_ceil(TILE));
-    b.teams("expand", &BWT_SEGMENTS, "expand", &buffers, &[slot, blocks], teams)
+fn declined<T>(what: &str) -> Result<T, PlanError> {
+    Err(PlanError::Declined(what.into()))
 }
 
-/// From the transform and `bwt_rows` to `contents`.
-fn inverse(b: &mut Builder, limits: &Limits) -> Result<(), PlanError> {
-    let Shape { blocks, slot } = b.plan.shape;
-    let most = Limit::of(limits);
-    let each = u64::from(blocks);
-    let chunks = each * u64::from(slot.div_ceil(CHUNK));
-    let [results, info, links] = ["results", "bwt_blocks", "bwt_links"];
+/// A plan being made.
+struct Builder {
+    plan: Plan,
+    limit: Limit,
+    /// Work items of a workgroup of teams.
+    team_threads: u32,
+}
 
-    let buffers = [results, info, "contents", "bwt_counts"];
-    b.teams("link", &BWT_INVERSE, "histogram", &buffers, &[slot, blocks], chunks)?;
-    let buffers = [results, info, "bwt_counts"];
-    b.run("link", &BWT_INVERSE, "rows", &buffers, &[slot], each, 256, &[])?;
-    let buffers = [results, info, "bwt_rows", "contents", "bwt_counts", links];
-    b.teams("link", &BWT_INVERSE, "link", &buffers, &[slot, blocks], chunks)?;
-
-    let groups = slot.div_ceil(4 * 256);
-    let buffers = [results, info, links, "bwt_steps"];
-    let count = each * u64::from(groups);
-    b.run("compose", &BWT_INVERSE, "compose", &buffers, &[slot, groups], count, 256, &[])?;
-
-    let groups = slot.div_ceil(256 * 64);
-    for pass in 0..slot.div_ceil(most.walked) {
-        let buffers = [results, info, "bwt_rows", "bwt_walks", links, "bwt_steps", "contents"];
-        let args = [slot, groups, pass * most.walked, most.walked];
-        let count = each * u64::from(groups);
-        b.run("walk", &BWT_INVERSE, "walk", &buffers, &args, count, 64, &[("COMPOSED", 1)])?;
+impl Builder {
+    fn blocks(&self) -> u64 {
+        self.plan.shape.blocks.into()
     }
-    Ok(())
+
+    /// A run of one workgroup of 32 for each block, without numbers.
+    fn step(
+        &mut self,
+        stage: &'static str,
+        kernel: &'static Kernel,
+        entry: &'static str,
+        buffers: &[&'static str],
+    ) -> Result<Run, CostError> {
+        let buffers =
+            buffers.iter().map(|name| self.plan.buffer(kernel, name)).collect::<Result<_, _>>()?;
+        let (defines, args, groups) = (Vec::new(), Vec::new(), self.plan.shape.blocks);
+        Ok(Run { stage, kernel, entry, defines, buffers, args, groups, threads: 32 })
+    }
+
+    /// Adds a run with so many workgroups.
+    fn groups(&mut self, groups: u64, run: Run) -> Result<(), PlanError> {
+        let Ok(groups) = u32::try_from(groups) else {
+            return declined("too many blocks for one dispatch");
+        };
+        self.plan.steps.push(Step::Run(Run { groups, ..run }));
+        Ok(())
+    }
+
+    /// Adds a run with so many teams.
+    fn teams(&mut self, teams: u64, run: Run) -> Result<(), PlanError> {
+        let threads = self.team_threads;
+        self.groups(teams.div_ceil((threads / 32).into()), Run { threads, ..run })
+    }
+
+    /// What stands before the words, and the tables.
+    fn headers(&mut self) -> Result<(), PlanError> {
+        let Shape { blocks, slot } = self.plan.shape;
+        let segments = slot / LEAST_SEGMENT + 1;
+        let args = |most| vec![slot, blocks, most];
+        let base = ["jobs", "payload", "results", "bwt_blocks", "bwt_state"];
+        let with = |last| [&base[..], &[last]].concat();
+
+        let run = self.step("header", &BWT_HEADER, "header", &with("bwt_rows"))?;
+        self.groups(self.blocks(), Run { args: args(0), ..run })?;
+        let most = self.limit.segments;
+        let run = self.step("header", &BWT_HEADER, "directory", &with("bwt_segments"))?;
+        for _ in 0..segments.div_ceil(most) {
+            self.groups(self.blocks(), Run { args: args(most), ..run.clone() })?;
+        }
+        let buffers = ["results", "bwt_blocks", "bwt_segments"];
+        let run = self.step("header", &BWT_HEADER, "arrange", &buffers)?;
+        self.groups(self.blocks(), Run { args: args(0), ..run })?;
+
+        let most = self.limit.columns;
+        let run = self.step("tables", &BWT_TABLES, "describe", &with("bwt_tables"))?;
+        for _ in 0..COLUMNS.div_ceil(most) {
+            self.groups(2 * self.blocks(), Run { args: vec![blocks, most], ..run.clone() })?;
+        }
+        let buffers = ["results", "bwt_blocks", "bwt_tables"];
+        let run = self.step("tables", &BWT_TABLES, "starts", &buffers)?;
+        self.teams(self.blocks() * u64::from(TABLES), Run { args: vec![blocks, 0], ..run })
+    }
+
+    /// From the words to the transform, in `contents`.
+    fn segments(&mut self, lanes: Lanes) -> Result<(), PlanError> {
+        let Shape { blocks, slot } = self.plan.shape;
+        // Of each set of tables the last workgroup may not be full.
+        let groups = (slot / LEAST_SEGMENT + 1).div_ceil(lanes.count) + MAX_SETS;
+        let args = vec![slot, blocks, groups];
+        let buffers = [
+            "payload",
+            "results",
+            "bwt_blocks",
+            "bwt_segments",
+            "bwt_tables",
+            "bwt_histories",
+            "bwt_lists",
+            "bwt_links",
+        ];
+        let run = self.step("segments", &BWT_SEGMENTS, "segments", &buffers)?;
+        let defines = vec![("DECODE", 1), ("NEAR", lanes.near)];
+        let run = Run { args: args.clone(), threads: lanes.count, defines, ..run };
+        self.groups(self.blocks() * u64::from(groups), run)?;
+
+        let run =
+            self.step("expand", &BWT_SEGMENTS, "lists", &["results", "bwt_blocks", "bwt_lists"])?;
+        self.groups(self.blocks(), Run { args: args.clone(), threads: 64, ..run })?;
+        let contents = self.plan.buffer(&BWT_SEGMENTS, "contents")?;
+        self.plan.steps.push(Step::Clear(contents));
+        let buffers =
+            ["results", "bwt_blocks", "bwt_segments", "bwt_lists", "bwt_links", "contents"];
+        let run = self.step("expand", &BWT_SEGMENTS, "expand", &buffers)?;
+        self.teams(self.blocks() * u64::from(slot.div_ceil(TILE)), Run { args, ..run })
+    }
+
+    /// From the transform and the stored rows to the contents.
+    fn inverse(&mut self) -> Result<(), PlanError> {
+        let Shape { blocks, slot } = self.plan.shape;
+        let args = |groups, done, most| vec![slot, blocks, groups, done, most];
+        let chunks = self.blocks() * u64::from(slot.div_ceil(CHUNK));
+        let with = |rest: &[&'static str]| [&["results", "bwt_blocks"], rest].concat();
+
+        let buffers = with(&["contents", "bwt_counts"]);
+        let run = self.step("link", &BWT_INVERSE, "histogram", &buffers)?;
+        self.teams(chunks, Run { args: args(0, 0, 0), ..run })?;
+        let run = self.step("link", &BWT_INVERSE, "rows", &with(&["bwt_counts"]))?;
+        self.groups(self.blocks(), Run { args: args(0, 0, 0), threads: 256, ..run })?;
+        let buffers = with(&["bwt_rows", "contents", "bwt_counts", "bwt_links"]);
+        let run = self.step("link", &BWT_INVERSE, "link", &buffers)?;
+        self.teams(chunks, Run { args: args(0, 0, 0), ..run })?;
+
+        let groups = slot.div_ceil(4 * 256);
+        let run =
+            self.step("compose", &BWT_INVERSE, "compose", &with(&["bwt_links", "bwt_steps"]))?;
+        let count = self.blocks() * u64::from(groups);
+        self.groups(count, Run { args: args(groups, 0, 0), threads: 256, ..run })?;
+
+        let groups = slot.div_ceil(LEAST_START * 64);
+        let count = self.blocks() * u64::from(groups);
+        let buffers = with(&["bwt_rows", "bwt_walks", "bwt_links", "bwt_steps", "contents"]);
+        let run = self.step("walk", &BWT_INVERSE, "walk", &buffers)?;
+        let most = self.limit.walked;
+        for pass in 0..slot.div_ceil(most) {
+            let args = args(groups, pass * most, most);
+            self.groups(count, Run { args, threads: 64, ..run.clone() })?;
+        }
+        Ok(())
+    }
 }
