@@ -7,6 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::budget::BlockCost;
 use super::cost::CostError;
 use super::device::{BufferId, Device, DeviceError, Limits, Queue};
 use super::job::{Job, JobResult};
@@ -238,6 +239,15 @@ impl<'d> Encoder<'d> {
         Ok(pipelines::encode(limits, &recipe, Shape::new(blocks, block))?.memory())
     }
 
+    /// What encoding takes for one block, from which the batches follow that a device is given.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`] that need no device.
+    pub fn cost_of_block(limits: &Limits, options: &Options) -> Result<BlockCost, CoderError> {
+        let (recipe, block) = recipe_of(options)?;
+        Ok(BlockCost::of(|shape| pipelines::encode(limits, &recipe, shape), block)?)
+    }
+
     /// Bytes of device memory that it takes, buffers of the caller's included.
     pub fn memory(&self) -> u64 {
         self.batch.memory.bytes()
@@ -374,6 +384,19 @@ impl<'d> Decoder<'d> {
     ) -> Result<u64, CoderError> {
         let shape = Shape::new(blocks, block_len);
         Ok(pipelines::decode(limits, pipeline, shape, Needs::default())?.memory())
+    }
+
+    /// What decoding takes for one block, from which the batches follow that a device is given.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`] that need no device.
+    pub fn cost_of_block(
+        limits: &Limits,
+        pipeline: Pipeline,
+        block_len: u32,
+    ) -> Result<BlockCost, CoderError> {
+        let planner = |shape| pipelines::decode(limits, pipeline, shape, Needs::default());
+        Ok(BlockCost::of(planner, block_len)?)
     }
 
     /// Bytes of device memory that it takes, buffers of the caller's included.

@@ -13,6 +13,7 @@
 //! | [`run`] | runs a plan on a device |
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
 //! | [`checksum`] | plans for checksums, and for payloads packed |
+//! | [`discovery`] | which devices there are, and why others are not there |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | [`pool`] | a device whose buffers are used again, and counted |
 //! | `opencl` | devices through OpenCL |
@@ -38,6 +39,7 @@ pub mod cost;
 #[cfg(test)]
 mod cost_tests;
 pub mod device;
+pub mod discovery;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]

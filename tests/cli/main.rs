@@ -1,6 +1,7 @@
 //! The `pz` program as its users meet it: files, pipes, messages, exit codes, interruptions.
 
 mod bench;
+mod cost;
 mod damage;
 mod devices;
 mod environment;

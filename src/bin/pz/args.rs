@@ -18,7 +18,7 @@ use crate::sizes::{self, ByteRange, Size};
     args_conflicts_with_subcommands = true,
     args_override_self = true,
     disable_help_subcommand = true,
-    override_usage = "pz COMMAND [OPTIONS] [FILE]...\n       pz [OPTIONS] [FILE]...",
+    override_usage = "pz [COMMAND] [OPTIONS] [FILE]...",
     help_template = "{about}\n\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
                      Options without a command:\n{options}{after-help}",
     after_help = "Without a command, pz compresses standard input to standard output, `pz -d` decompresses it:\n\
@@ -48,6 +48,8 @@ pub enum Command {
     Bench(Bench),
     /// List the processors that can be used
     Devices(Devices),
+    /// Show what GPU kernels cost, and the batches that follow
+    Cost(Cost),
     /// Save what a damaged FILE still holds
     Recover(Recover),
     /// Print the completions of a shell
@@ -215,6 +217,25 @@ pub struct Bench {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz devices --json | jq '.devices[].name'")]
 pub struct Devices {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pz cost`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz cost -b 1M --device opencl:0\n  \
+    shows what each kernel takes for a block of 1 MiB, and how many blocks the device is given at once")]
+pub struct Cost {
+    /// Bytes of a block, a power of two
+    #[arg(short, long, value_name = "SIZE", value_parser = sizes::nonzero, default_value = "1M")]
+    pub block_size: Size,
+    /// Show the batches for this device: auto, cpu, opencl[:N] or webgpu[:N]; auto is every GPU [env: PZ_DEVICE]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<Device>,
+    /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub gpu_memory: Option<Size>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -24,6 +24,13 @@ use std::process::ExitCode;
 use failure::Exit;
 
 fn main() -> ExitCode {
+    // A layer that Mesa puts before Vulkan's drivers looks for a desktop, and complains on standard error where there
+    // is none. It would only change the order of devices.
+    // SAFETY: no other thread runs yet.
+    #[cfg(all(target_os = "linux", feature = "webgpu"))]
+    unsafe {
+        std::env::set_var("NODEVICE_SELECT", "1");
+    }
     ExitCode::from(panics::guard(run) as u8)
 }
 

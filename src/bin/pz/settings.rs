@@ -37,18 +37,29 @@ fn default_level() -> Result<Level, Failure> {
     Ok(from_environment("PZ_LEVEL", parse_level)?.unwrap_or_default())
 }
 
+/// The processor that is asked for.
+pub fn device(device: Option<Device>) -> Result<Device, Failure> {
+    match device {
+        Some(device) => Ok(device),
+        None => Ok(from_environment("PZ_DEVICE", str::parse)?.unwrap_or_default()),
+    }
+}
+
+/// Most bytes to take on each GPU.
+pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
+    let memory = match gpu_memory {
+        Some(memory) => Some(memory),
+        None => from_environment("PZ_GPU_MEMORY", sizes::nonzero)?,
+    };
+    Ok(memory.map(|Size(bytes)| bytes))
+}
+
 /// Checks that the processor asked for is there.
 ///
 /// The limit on GPU memory limits nothing while no GPU is used, yet a limit that makes no sense is still an error.
-pub fn check_device(device: Option<Device>, gpu_memory: Option<Size>) -> Result<(), Failure> {
-    if gpu_memory.is_none() {
-        from_environment("PZ_GPU_MEMORY", sizes::nonzero)?;
-    }
-    let device = match device {
-        Some(device) => device,
-        None => from_environment("PZ_DEVICE", str::parse)?.unwrap_or_default(),
-    };
-    device.check()
+pub fn check_device(asked: Option<Device>, memory: Option<Size>) -> Result<(), Failure> {
+    gpu_memory(memory)?;
+    device(asked)?.check()
 }
 
 fn threads(machine: &Machine) -> Result<usize, Failure> {

@@ -35,9 +35,12 @@ use super::device::{Api, DeviceError, Kind, Limits, MemorySource, Teams};
 
 pub use device::OpenClDevice;
 
-/// What to install where there is no device.
-pub const REMEDY: &str = "install the driver of your GPU's maker with its OpenCL part \
-    (and, where it does not bring the loader libOpenCL.so.1, the package ocl-icd-libopencl1 or ocl-icd)";
+/// What to do where there is no device.
+pub const REMEDY: &str = if cfg!(target_os = "linux") {
+    "install the driver of your GPU with its OpenCL part, and the loader (package ocl-icd-libopencl1 or ocl-icd)"
+} else {
+    "install the driver of your GPU with its OpenCL part"
+};
 
 /// NVIDIA's devices from this compute capability on have the instructions that teams use.
 const PTX_TEAMS_FROM: u32 = 8;
@@ -60,20 +63,20 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
     // Drivers set themselves up when they are first asked, not all of them safely so if two threads ask.
     static FIRST: Mutex<()> = Mutex::new(());
     let _one_at_a_time = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
-    let absent = |why: &str| Err(DeviceError::Absent(format!("{why}; {REMEDY}")));
+    let absent = |why: &str| Err(DeviceError::Absent(why.into()));
     let platforms = match get_platforms() {
         Ok(platforms) => platforms,
         Err(ClError(DLOPEN_RUNTIME_LOAD_FAILED)) => {
-            return absent("OpenCL's library (libOpenCL.so.1) is not there");
+            return absent("the library of OpenCL is not there");
         }
         Err(ClError(DLOPEN_FUNCTION_NOT_AVAILABLE)) => {
-            return absent("OpenCL's library is not a complete one");
+            return absent("the library of OpenCL lacks functions");
         }
-        Err(ClError(CL_PLATFORM_NOT_FOUND_KHR)) => return absent("OpenCL has no driver"),
+        Err(ClError(CL_PLATFORM_NOT_FOUND_KHR)) => return absent("there is no driver for OpenCL"),
         Err(ClError(code)) => return absent(&failure("clGetPlatformIDs", code).to_string()),
     };
     if platforms.is_empty() {
-        return absent("OpenCL has no driver");
+        return absent("there is no driver for OpenCL");
     }
     // A driver that fails, or a device that cannot say what it is, is passed over: others may work.
     let found: Vec<_> = platforms
@@ -83,7 +86,7 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
         .filter_map(|device| Found::of(opencl3::device::Device::new(device)).ok())
         .collect();
     if found.is_empty() {
-        return absent("OpenCL's drivers have no device that is available");
+        return absent("no driver for OpenCL has a device that is available");
     }
     Ok(found)
 }

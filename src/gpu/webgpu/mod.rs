@@ -30,6 +30,13 @@ pub(crate) use tests::validate;
 
 use super::device::{Api, BufferId, Device, DeviceError, Dispatch, Limits, Queue};
 
+/// What to do where there is no device.
+pub const REMEDY: &str = if cfg!(target_os = "linux") {
+    "install the driver of your GPU with its Vulkan part, and the loader (package libvulkan1 or vulkan-icd-loader)"
+} else {
+    "install the driver of your GPU"
+};
+
 /// Bytes of arguments that every device must take.
 const MIN_IMMEDIATE_SIZE: u32 = 64;
 

@@ -1,10 +1,11 @@
 //! `pz devices`
 
+use pz::gpu::device::{Api, Kind, Limits, MemorySource, Teams};
+use pz::gpu::discovery;
 use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use crate::args::Devices;
-use crate::device::NO_GPU_ENGINE;
 use crate::failure::Failure;
 use crate::settings;
 use crate::sizes::Human;
@@ -12,7 +13,17 @@ use crate::table;
 
 /// Lists what can be used, and what cannot.
 pub fn run(args: &Devices) -> Result<(), Failure> {
-    let list = DeviceList { devices: vec![cpu()], absent: absent() };
+    let mut list = DeviceList { devices: vec![Found::Cpu(cpu())], absent: Vec::new() };
+    for api in [Api::OpenCl, Api::WebGpu] {
+        match discovery::devices(api) {
+            Ok(found) => list.devices.extend(found.iter().map(|found| Found::Gpu(gpu(found)))),
+            Err(absence) => list.absent.push(Absent {
+                backend: backend(api),
+                why: absence.why,
+                remedy: absence.remedy,
+            }),
+        }
+    }
     if args.json { table::print_json(&list) } else { table::print(&to_text(&list)) }
 }
 
@@ -22,9 +33,17 @@ struct DeviceList {
     absent: Vec<Absent>,
 }
 
-/// A processor that can be used.
+/// A device that can be used.
 #[derive(Serialize)]
-struct Found {
+#[serde(untagged)]
+enum Found {
+    Cpu(Cpu),
+    Gpu(Gpu),
+}
+
+/// The processor.
+#[derive(Serialize)]
+struct Cpu {
     /// What `--device` calls it.
     device: &'static str,
     backend: &'static str,
@@ -38,15 +57,84 @@ struct Found {
     simd: &'static str,
 }
 
+/// A GPU, or software that stands in for one.
+#[derive(Serialize)]
+struct Gpu {
+    /// What `--device` calls it.
+    device: String,
+    backend: String,
+    name: String,
+    driver: String,
+    /// "discrete", "integrated", "software" or "other".
+    kind: &'static str,
+    /// Bytes of memory.
+    memory: u64,
+    /// Where that figure comes from.
+    memory_source: &'static str,
+    /// Bytes of the largest buffer.
+    max_buffer: u64,
+    /// Bytes of workgroup memory.
+    local_memory: u32,
+    /// Work items of the largest workgroup.
+    max_workgroup: u32,
+    compute_units: u32,
+    /// How 32 work items exchange values.
+    teams: &'static str,
+    /// Whether the device measures how long kernels take.
+    timing: bool,
+}
+
 /// A backend that could be expected and is not there.
 #[derive(Serialize)]
 struct Absent {
     backend: &'static str,
-    why: &'static str,
+    why: String,
     remedy: &'static str,
 }
 
-fn cpu() -> Found {
+/// What `--device` calls the devices of an interface.
+pub fn backend(api: Api) -> &'static str {
+    match api {
+        Api::OpenCl => "opencl",
+        Api::WebGpu => "webgpu",
+    }
+}
+
+fn gpu(found: &discovery::Found) -> Gpu {
+    let limits: &Limits = found.limits();
+    Gpu {
+        device: format!("{}:{}", backend(found.api()), found.number()),
+        backend: limits.api.to_string(),
+        name: limits.name.clone(),
+        driver: limits.driver.clone(),
+        kind: match limits.kind {
+            Kind::Discrete => "discrete",
+            Kind::Integrated => "integrated",
+            Kind::Software => "software",
+            Kind::Other => "other",
+        },
+        memory: limits.memory,
+        memory_source: match limits.memory_source {
+            MemorySource::Free => "free at present, says the driver",
+            MemorySource::Total => "in total, says the driver",
+            MemorySource::Assumed => {
+                "assumed: half of the largest buffer, as the driver does not say"
+            }
+        },
+        max_buffer: limits.max_buffer,
+        local_memory: limits.local_memory,
+        max_workgroup: limits.max_workgroup,
+        compute_units: limits.compute_units,
+        teams: match limits.teams {
+            Teams::Ptx => "warps (PTX)",
+            Teams::Subgroup => "subgroups of 32",
+            Teams::Local => "workgroup memory",
+        },
+        timing: limits.timing,
+    }
+}
+
+fn cpu() -> Cpu {
     let what = RefreshKind::nothing()
         .with_cpu(CpuRefreshKind::nothing())
         .with_memory(MemoryRefreshKind::nothing().with_ram());
@@ -61,7 +149,7 @@ fn cpu() -> Found {
         _ if total == 0 => (0, "the system does not say"),
         _ => (total, "the system's physical memory"),
     };
-    Found {
+    Cpu {
         device: "cpu",
         backend: "CPU",
         name: name.unwrap_or_else(|| "unnamed processor".into()),
@@ -72,32 +160,55 @@ fn cpu() -> Found {
     }
 }
 
-fn absent() -> Vec<Absent> {
-    ["opencl", "webgpu"]
-        .map(|backend| Absent {
-            backend,
-            why: NO_GPU_ENGINE,
-            remedy: "nothing to install: a driver would not be used; the CPU does all work",
-        })
-        .into()
-}
-
 fn to_text(list: &DeviceList) -> String {
     let mut text = String::new();
     for found in &list.devices {
-        text += &format!(
-            "{}: {}\n  backend  {}\n  cores    {}\n  memory   {} ({})\n  SIMD     {}\n",
-            found.device,
-            found.name,
-            found.backend,
-            found.cores,
-            Human(found.memory),
-            found.memory_source,
-            found.simd,
-        );
+        text += &match found {
+            Found::Cpu(cpu) => cpu.to_text(),
+            Found::Gpu(gpu) => gpu.to_text(),
+        };
     }
     for absent in &list.absent {
         text += &format!("{}: {}\n  {}\n", absent.backend, absent.why, absent.remedy);
     }
     text
+}
+
+impl Cpu {
+    fn to_text(&self) -> String {
+        format!(
+            "{}: {}\n  backend  {}\n  cores    {}\n  memory   {} ({})\n  SIMD     {}\n",
+            self.device,
+            self.name,
+            self.backend,
+            self.cores,
+            Human(self.memory),
+            self.memory_source,
+            self.simd,
+        )
+    }
+}
+
+impl Gpu {
+    fn to_text(&self) -> String {
+        let kind = match self.kind {
+            "software" => "software, on the CPU: used only if it is named",
+            kind => kind,
+        };
+        format!(
+            "{}: {}\n  backend  {}, {}\n  kind     {kind}\n  memory   {} ({}), in one buffer {}\n  \
+             compute  {} units, workgroups of {} with {}\n  teams    {}\n",
+            self.device,
+            self.name,
+            self.backend,
+            self.driver,
+            Human(self.memory),
+            self.memory_source,
+            Human(self.max_buffer),
+            self.compute_units,
+            self.max_workgroup,
+            Human(self.local_memory.into()),
+            self.teams,
+        )
+    }
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod compress;
+mod cost;
 mod decompress;
 mod devices;
 mod generate;
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::List(args) => list::run(&args, &mut session)?,
         Command::Bench(args) => bench::run(&args, &mut session)?,
         Command::Devices(args) => devices::run(&args)?,
+        Command::Cost(args) => cost::run(&args)?,
         Command::Recover(args) => recover::run(&args, &mut session)?,
         Command::Completions(args) => generate::completions(&args)?,
         Command::Man(args) => generate::man(&args)?,

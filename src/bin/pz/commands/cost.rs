@@ -1,0 +1,244 @@
+//! `pz cost`
+
+use pz::gpu::budget::{BlockCost, batches, budget};
+use pz::gpu::coder::{CoderError, Decoder, Encoder};
+use pz::gpu::device::{Api, Kind, Limits};
+use pz::gpu::discovery::{self, Found};
+use pz::gpu::kernel;
+use pz::{Level, Options, Pipeline};
+use serde::Serialize;
+
+use super::devices::backend;
+use crate::args::Cost;
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::settings;
+use crate::sizes::{Human, Size};
+use crate::table::{self, Table};
+
+/// Shows what kernels say that they cost, and what devices are given accordingly.
+pub fn run(args: &Cost) -> Result<(), Failure> {
+    let Size(block) = args.block_size;
+    let Ok(block_len) = u32::try_from(block) else {
+        return Err(Failure::environment("a block has less than 4 GiB"));
+    };
+    let memory = settings::gpu_memory(args.gpu_memory)?;
+    let device = settings::device(args.device)?;
+    let mut devices = Vec::new();
+    for found in chosen(device)? {
+        devices.push(DeviceCost::of(&found, block_len, memory));
+    }
+    let cost = Costs { block, kernels: kernels(block)?, devices };
+    if args.json { table::print_json(&cost) } else { table::print(&cost.to_text()) }
+}
+
+/// The devices that are asked for.
+fn chosen(device: Device) -> Result<Vec<Found>, Failure> {
+    let one = |api, number: Option<u32>| {
+        let absent = |why: String| Failure::environment(format!("device {device}: {why}"));
+        let found = discovery::devices(api).map_err(|absence| absent(absence.to_string()))?;
+        let number = number.unwrap_or(0) as usize;
+        let found = found.into_iter().nth(number);
+        Ok(vec![found.ok_or_else(|| absent("there is none of that number".into()))?])
+    };
+    match device {
+        Device::Cpu => Ok(Vec::new()),
+        Device::OpenCl(number) => one(Api::OpenCl, number),
+        Device::WebGpu(number) => one(Api::WebGpu, number),
+        Device::Auto => {
+            let all = [Api::OpenCl, Api::WebGpu]
+                .into_iter()
+                .filter_map(|api| discovery::devices(api).ok());
+            Ok(all.flatten().filter(|found| found.limits().kind != Kind::Software).collect())
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Costs {
+    /// Bytes of a block.
+    block: u64,
+    kernels: Vec<KernelCost>,
+    devices: Vec<DeviceCost>,
+}
+
+/// What a kernel file says of itself.
+#[derive(Serialize)]
+struct KernelCost {
+    kernel: &'static str,
+    /// Bytes of device memory for a block.
+    memory: u64,
+    /// Work items for a block.
+    threads: u64,
+    /// Dispatches.
+    passes: u32,
+    /// Bytes of workgroup memory.
+    local_memory: u32,
+}
+
+/// What a device is given.
+#[derive(Serialize)]
+struct DeviceCost {
+    device: String,
+    name: String,
+    /// Bytes of memory that it may be given in all.
+    budget: u64,
+    pipelines: Vec<PipelineCost>,
+}
+
+/// What a pipeline takes in one direction.
+#[derive(Serialize)]
+struct PipelineCost {
+    pipeline: String,
+    /// For encoding, the level; nothing for decoding.
+    level: Option<u8>,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Fits(Fit),
+    /// The CPU does all of it.
+    Declined {
+        /// Why.
+        declined: String,
+    },
+}
+
+#[derive(Serialize)]
+struct Fit {
+    /// Bytes of device memory for a block.
+    memory: u64,
+    /// Bytes of the largest buffer for a block.
+    largest_buffer: u64,
+    /// Batches at once.
+    slots: u32,
+    /// Blocks of each.
+    batch: u32,
+    /// Bytes of device memory of all of them.
+    total: u64,
+}
+
+fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
+    let costs = kernel::ALL.iter().map(|kernel| {
+        let cost = kernel.cost()?;
+        Ok(KernelCost {
+            kernel: kernel.stem,
+            memory: cost.memory_bytes(block)?,
+            threads: cost.total_threads(block),
+            passes: cost.passes,
+            local_memory: cost.local_mem,
+        })
+    });
+    // The costs are part of the program.
+    costs.collect::<Result<_, pz::gpu::cost::CostError>>().map_err(Failure::bug)
+}
+
+impl DeviceCost {
+    fn of(found: &Found, block_len: u32, memory: Option<u64>) -> Self {
+        let limits = found.limits();
+        let budget = budget(limits, memory);
+        let encoders = Level::all().map(|level| {
+            let options = Options::new().level(level).block_size(block_len.into());
+            let cost = Encoder::cost_of_block(limits, &options);
+            (level.pipeline(), Some(level.get()), cost)
+        });
+        let decoders = Pipeline::ALL
+            .into_iter()
+            .filter(|p| *p != Pipeline::Store)
+            .map(|pipeline| (pipeline, None, Decoder::cost_of_block(limits, pipeline, block_len)));
+        let pipelines = encoders.chain(decoders).map(|(pipeline, level, cost)| PipelineCost {
+            pipeline: pipeline.to_string(),
+            level,
+            outcome: outcome(limits, budget, cost),
+        });
+        Self {
+            device: format!("{}:{}", backend(found.api()), found.number()),
+            name: limits.name.clone(),
+            budget,
+            pipelines: pipelines.collect(),
+        }
+    }
+}
+
+fn outcome(limits: &Limits, budget: u64, cost: Result<BlockCost, CoderError>) -> Outcome {
+    let declined = |why: String| Outcome::Declined { declined: why };
+    let block = match cost {
+        Ok(block) => block,
+        Err(error) => return declined(error.to_string()),
+    };
+    let Some(found) = batches(limits, budget, &block) else {
+        return declined(format!(
+            "a block takes {}, too much for this device",
+            Human(block.memory)
+        ));
+    };
+    match found.memory(&block) {
+        Ok(total) => Outcome::Fits(Fit {
+            memory: block.memory,
+            largest_buffer: block.largest_buffer,
+            slots: found.slots,
+            batch: found.batch,
+            total,
+        }),
+        Err(error) => declined(error.to_string()),
+    }
+}
+
+impl Costs {
+    fn to_text(&self) -> String {
+        let mut text = format!("For a block of {}:\n\n", Human(self.block));
+        let head = ["<kernel", "memory", "bytes/byte", "threads", "passes", "workgroup memory"];
+        let mut table = Table::new(&head);
+        for kernel in &self.kernels {
+            table.row(vec![
+                kernel.kernel.into(),
+                Human(kernel.memory).to_string(),
+                format!("{:.2}", kernel.memory as f64 / self.block as f64),
+                kernel.threads.to_string(),
+                kernel.passes.to_string(),
+                Human(kernel.local_memory.into()).to_string(),
+            ]);
+        }
+        text += &table.to_text();
+        for device in &self.devices {
+            text += &device.to_text(self.block);
+        }
+        text
+    }
+}
+
+impl DeviceCost {
+    fn to_text(&self, block: u64) -> String {
+        let mut text =
+            format!("\n{}: {}, with {} to use\n\n", self.device, self.name, Human(self.budget));
+        let head = ["<", "memory a block", "bytes/byte", "blocks a batch", "batches", "memory"];
+        let mut table = Table::new(&head);
+        let mut declined = String::new();
+        for pipeline in &self.pipelines {
+            let what = match pipeline.level {
+                Some(level) => format!("compress -{level} ({})", pipeline.pipeline),
+                None => format!("decompress {}", pipeline.pipeline),
+            };
+            match &pipeline.outcome {
+                Outcome::Fits(fit) => table.row(vec![
+                    what,
+                    Human(fit.memory).to_string(),
+                    format!("{:.2}", fit.memory as f64 / block as f64),
+                    fit.batch.to_string(),
+                    fit.slots.to_string(),
+                    Human(fit.total).to_string(),
+                ]),
+                Outcome::Declined { declined: why } => {
+                    declined += &format!("{what}: on the CPU ({why})\n");
+                }
+            }
+        }
+        if self.pipelines.iter().any(|pipeline| matches!(pipeline.outcome, Outcome::Fits(_))) {
+            text += &table.to_text();
+        }
+        text + &declined
+    }
+}

@@ -1,0 +1,151 @@
+//! Which devices there are, and why those are not there that one could expect.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::device::{Api, Device, DeviceError, Limits};
+
+/// A device that is there, and has not been opened.
+pub struct Found {
+    number: usize,
+    backend: Backend,
+}
+
+enum Backend {
+    #[cfg(feature = "opencl")]
+    OpenCl(super::opencl::Found),
+    #[cfg(feature = "webgpu")]
+    WebGpu(super::webgpu::Found),
+}
+
+/// Why there is no device of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absence {
+    /// The interface.
+    pub api: Api,
+    /// What is missing.
+    pub why: String,
+    /// What a user can do about it.
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.why, self.remedy)
+    }
+}
+
+impl std::error::Error for Absence {}
+
+impl Found {
+    /// The interface.
+    pub fn api(&self) -> Api {
+        self.limits().api
+    }
+
+    /// Its number among the devices of its interface, from 0.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// What it is and allows.
+    pub fn limits(&self) -> &Limits {
+        match self.backend {
+            #[cfg(feature = "opencl")]
+            Backend::OpenCl(ref found) => found.limits(),
+            #[cfg(feature = "webgpu")]
+            Backend::WebGpu(ref found) => found.limits(),
+        }
+    }
+
+    /// Opens it. This takes time, and on some devices memory.
+    ///
+    /// # Errors
+    /// If the driver fails, or the device lacks what kernels need.
+    pub fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
+        match self.backend {
+            #[cfg(feature = "opencl")]
+            Backend::OpenCl(ref found) => Ok(Arc::new(found.open()?)),
+            #[cfg(feature = "webgpu")]
+            Backend::WebGpu(ref found) => Ok(Arc::new(found.open()?)),
+        }
+    }
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Found")
+            .field("number", &self.number)
+            .field("limits", self.limits())
+            .finish()
+    }
+}
+
+/// The devices of an interface, software ones included, in the order of its drivers. There is at least one.
+///
+/// # Errors
+/// If there is none, why.
+pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
+    let (found, remedy) = match api {
+        Api::OpenCl => opencl(),
+        Api::WebGpu => webgpu(),
+    };
+    let backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
+    let number = |(number, backend)| Found { number, backend };
+    Ok(backends.into_iter().enumerate().map(number).collect())
+}
+
+type Backends = (Result<Vec<Backend>, DeviceError>, &'static str);
+
+#[cfg(feature = "opencl")]
+fn opencl() -> Backends {
+    let found = super::opencl::devices();
+    (found.map(|found| found.into_iter().map(Backend::OpenCl).collect()), super::opencl::REMEDY)
+}
+
+#[cfg(feature = "webgpu")]
+fn webgpu() -> Backends {
+    let found = super::webgpu::devices();
+    (found.map(|found| found.into_iter().map(Backend::WebGpu).collect()), super::webgpu::REMEDY)
+}
+
+#[cfg(not(feature = "opencl"))]
+fn opencl() -> Backends {
+    (not_in_this_build(), "install a build with the feature 'opencl'")
+}
+
+#[cfg(not(feature = "webgpu"))]
+fn webgpu() -> Backends {
+    (not_in_this_build(), "install a build with the feature 'webgpu'")
+}
+
+#[cfg(not(all(feature = "opencl", feature = "webgpu")))]
+fn not_in_this_build() -> Result<Vec<Backend>, DeviceError> {
+    Err(DeviceError::Absent("not in this build".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_devices_or_there_is_a_reason() {
+        for api in [Api::OpenCl, Api::WebGpu] {
+            match devices(api) {
+                Ok(found) => {
+                    assert!(!found.is_empty());
+                    for (number, found) in found.iter().enumerate() {
+                        assert_eq!((found.api(), found.number()), (api, number));
+                        let opened = found.open().unwrap();
+                        assert_eq!(opened.limits().name, found.limits().name);
+                    }
+                }
+                Err(absence) => {
+                    assert_eq!(absence.api, api);
+                    assert!(!absence.why.is_empty() && !absence.remedy.is_empty());
+                    assert!(!absence.why.contains(absence.remedy), "{absence}");
+                }
+            }
+        }
+    }
+}
