@@ -10,6 +10,7 @@
 //! | [`budget`] | how many blocks a device is given at once |
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //! | [`lz77_decode`] | the plan that decodes LZ77 payloads |
+//! | [`resident`] | how fast a device works on what lies in its memory |
 //! | [`run`] | runs a plan on a device |
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
 //! | [`checksum`] | plans for checksums, and for payloads packed |
@@ -63,6 +64,7 @@ pub mod plan;
 #[cfg(test)]
 mod plan_tests;
 pub mod pool;
+pub mod resident;
 pub mod run;
 #[cfg(test)]
 mod team_tests;

@@ -32,6 +32,11 @@ impl Gpu {
         Self { device, memory: None }
     }
 
+    /// The device.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
     /// Sets the most bytes of device memory to take.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);

@@ -205,6 +205,12 @@ pub struct Bench {
     /// auto, cpu, opencl[:N] or webgpu[:N] [env: PZ_DEVICE]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<Device>,
+    /// Measure the device alone, stage by stage, on blocks that lie in its memory; needs --device
+    #[arg(long, requires = "device", conflicts_with = "threads")]
+    pub resident: bool,
+    /// With --resident: bytes to have on the device, the file again and again [default: the file once]
+    #[arg(long, value_name = "SIZE", requires = "resident", value_parser = sizes::nonzero)]
+    pub total: Option<Size>,
     /// Print JSON: an array with an object a measurement
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use pz::Gpu;
+use pz::gpu::device::{Api, Kind};
+use pz::gpu::discovery;
+
 use crate::failure::Failure;
 
 /// What may be asked for.
@@ -19,18 +23,29 @@ pub enum Device {
     WebGpu(Option<u32>),
 }
 
-/// Why there is no GPU to choose.
-pub const NO_GPU_ENGINE: &str = "not in this build: it has no GPU engine";
-
 impl Device {
-    /// Refuses what this build cannot do. A device that the user named is never replaced by another.
-    pub fn check(self) -> Result<(), Failure> {
-        match self {
-            Device::Auto | Device::Cpu => Ok(()),
-            Device::OpenCl(_) | Device::WebGpu(_) => {
-                Err(Failure::environment(format!("device {self}: {NO_GPU_ENGINE}")))
-            }
-        }
+    /// Opens the GPU that is asked for; `None` if the CPU is. A device that the user named is never replaced by another.
+    pub fn open(self, memory: Option<u64>) -> Result<Option<Gpu>, Failure> {
+        let (api, number) = match self {
+            Device::Auto | Device::Cpu => return Ok(None),
+            Device::OpenCl(number) => (Api::OpenCl, number),
+            Device::WebGpu(number) => (Api::WebGpu, number),
+        };
+        let fail = |why: &dyn fmt::Display| Failure::environment(format!("device {self}: {why}"));
+        let devices = discovery::devices(api).map_err(|absence| fail(&absence))?;
+        let found = match number {
+            Some(number) => devices.get(number as usize),
+            // A program that plays a GPU is better than none, where one is asked for.
+            None => devices
+                .iter()
+                .find(|found| found.limits().kind != Kind::Software)
+                .or(devices.first()),
+        };
+        let Some(found) = found else {
+            return Err(fail(&format_args!("there are {} devices of {api}", devices.len())));
+        };
+        let gpu = Gpu::new(found.open().map_err(|error| fail(&error))?);
+        Ok(Some(memory.map_or(gpu.clone(), |bytes| gpu.clone().memory(bytes))))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use pz::{DecodeOptions, Level, Options};
+use pz::{DecodeOptions, Gpu, Level, Options};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::Device;
@@ -45,7 +45,8 @@ pub fn device(device: Option<Device>) -> Result<Device, Failure> {
     }
 }
 
-/// Most bytes to take on each GPU.
+/// Most bytes to take on each GPU. It limits nothing while no GPU is used, yet a limit that makes no sense is still an
+/// error.
 pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
     let memory = match gpu_memory {
         Some(memory) => Some(memory),
@@ -54,12 +55,13 @@ pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
     Ok(memory.map(|Size(bytes)| bytes))
 }
 
-/// Checks that the processor asked for is there.
-///
-/// The limit on GPU memory limits nothing while no GPU is used, yet a limit that makes no sense is still an error.
-pub fn check_device(asked: Option<Device>, memory: Option<Size>) -> Result<(), Failure> {
-    gpu_memory(memory)?;
-    device(asked)?.check()
+/// Refuses what a device that the user named cannot do: another is never used in its place.
+pub fn check_gpu(device: Device, gpu: &Gpu, options: &Options) -> Result<(), Failure> {
+    let limits = gpu.device().limits();
+    match pz::gpu::coder::Encoder::memory_for(limits, options, 1) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(Failure::environment(format!("device {device}: {why}"))),
+    }
 }
 
 fn threads(machine: &Machine) -> Result<usize, Failure> {
@@ -75,11 +77,16 @@ pub fn all_cores() -> usize {
 }
 
 /// Says, if asked to, on what the work is done.
-fn say_engine(threads: usize, session: &Session) {
+fn say_engine(threads: usize, gpu: Option<&Gpu>, session: &Session) {
     let threads = if threads == 0 { all_cores() } else { threads };
     let plural = if threads == 1 { "" } else { "s" };
-    session
-        .say(format_args!("using the CPU, {threads} thread{plural} (no GPU engine in this build)"));
+    match gpu.map(|gpu| gpu.device().limits()) {
+        None => session.say(format_args!("using the CPU, {threads} thread{plural}")),
+        Some(limits) => session.say(format_args!(
+            "using {} through {}, and the CPU, {threads} thread{plural}",
+            limits.name, limits.api
+        )),
+    }
 }
 
 /// What the library needs to know to compress.
@@ -88,14 +95,19 @@ pub fn encode(
     machine: &Machine,
     session: &Session,
 ) -> Result<Options, Failure> {
-    check_device(machine.device, machine.gpu_memory)?;
+    let device = device(machine.device)?;
+    let gpu = device.open(gpu_memory(machine.gpu_memory)?)?;
     let level = match encoding.levels.0.last() {
         Some(&level) => level,
         None => default_level()?,
     };
     let threads = threads(machine)?;
-    let options = encode_with(encoding, level, threads, machine.memory)?;
-    say_engine(threads, session);
+    let mut options = encode_with(encoding, level, threads, machine.memory)?;
+    say_engine(threads, gpu.as_ref(), session);
+    if let Some(gpu) = gpu {
+        check_gpu(device, &gpu, &options)?;
+        options = options.gpu(gpu);
+    }
     Ok(options)
 }
 
@@ -136,9 +148,13 @@ const DECODE_MEMORY: u64 = 1 << 30;
 
 /// What the library needs to know to decompress.
 pub fn decode(machine: &Machine, session: &Session) -> Result<DecodeSettings, Failure> {
-    check_device(machine.device, machine.gpu_memory)?;
-    say_engine(threads(machine)?, session);
-    decode_quietly(machine)
+    let gpu = device(machine.device)?.open(gpu_memory(machine.gpu_memory)?)?;
+    say_engine(threads(machine)?, gpu.as_ref(), session);
+    let mut settings = decode_quietly(machine)?;
+    if let Some(gpu) = gpu {
+        settings.options = settings.options.gpu(gpu);
+    }
+    Ok(settings)
 }
 
 /// The same, where the work on the device is part of other work.

@@ -4,10 +4,12 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use pz::{DecodeOptions, Decoder, Encoder, Level, Options};
+use pz::{DecodeOptions, Decoder, Encoder, Gpu, Level, Options};
 use serde::Serialize;
 
+use super::resident;
 use crate::args::Bench;
+use crate::device::Device;
 use crate::failure::{Failure, show};
 use crate::session::Session;
 use crate::settings;
@@ -20,19 +22,33 @@ const ENOUGH: Duration = Duration::from_secs(1);
 
 /// Measures each file at each level on each number of threads.
 pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
-    settings::check_device(args.device, args.gpu_memory)?;
+    let device = settings::device(args.device)?;
+    let gpu = device.open(settings::gpu_memory(args.gpu_memory)?)?;
     let levels: Vec<Level> = match &args.encoding.levels.0 {
         given if given.is_empty() => Level::all().collect(),
         given => given.clone(),
     };
+    if args.resident && args.csv {
+        table::print(resident::CSV_HEAD)?;
+    }
     let mut rows = Vec::new();
     for path in &args.files {
         let input = Input::Path(path.clone());
         match fs::read(path) {
+            Ok(data) if args.resident => {
+                let Some(gpu) = &gpu else {
+                    return Err(Failure::environment(
+                        "--resident needs a GPU: --device opencl or webgpu",
+                    ));
+                };
+                let on = (&*device.to_string(), gpu.device());
+                let measured = resident::measure(&show(path), &data, &levels, on, args);
+                measured.unwrap_or_else(|failure| session.fail(&input, failure));
+            }
             Ok(data) => {
                 for &level in &levels {
                     for &threads in &args.threads {
-                        match measure(&show(path), &data, level, threads, args) {
+                        match measure(&show(path), &data, level, threads, (device, &gpu), args) {
                             Ok(row) => {
                                 if !args.json {
                                     print_row(&row, rows.is_empty(), args.csv)?;
@@ -54,7 +70,7 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct Row {
     file: String,
-    engine: &'static str,
+    engine: String,
     level: u8,
     pipeline: String,
     block_size: u64,
@@ -71,13 +87,19 @@ fn measure(
     data: &[u8],
     level: Level,
     threads: usize,
+    (device, gpu): (Device, &Option<Gpu>),
     args: &Bench,
 ) -> Result<Row, Failure> {
     let options = settings::encode_with(&args.encoding, level, threads, args.memory)?;
-    let options = options.content_size(data.len() as u64);
+    let mut options = options.content_size(data.len() as u64);
     let mut decoding = DecodeOptions::new().threads(threads);
     if let Some(Size(bytes)) = args.memory {
         decoding = decoding.max_memory(bytes);
+    }
+    if let Some(gpu) = gpu {
+        settings::check_gpu(device, gpu, &options)?;
+        options = options.gpu(gpu.clone());
+        decoding = decoding.gpu(gpu.clone());
     }
     let packed = pz::compress(data, &options)?;
     if pz::decompress(&packed, &decoding)? != data {
@@ -91,7 +113,7 @@ fn measure(
     let speed = |time: Duration| data.len() as f64 / time.as_secs_f64().max(1e-9) / 1e6;
     Ok(Row {
         file: file.to_string(),
-        engine: "cpu",
+        engine: if gpu.is_some() { device.to_string() } else { "cpu".into() },
         level: level.get(),
         pipeline: options.chosen_pipeline().to_string(),
         block_size: options.chosen_block_size()?,
@@ -142,7 +164,7 @@ impl Row {
     fn cells(&self) -> [String; 11] {
         [
             self.file.clone(),
-            self.engine.to_string(),
+            self.engine.clone(),
             self.level.to_string(),
             self.pipeline.clone(),
             self.block_size.to_string(),
@@ -189,7 +211,7 @@ fn print_row(row: &Row, first: bool, csv: bool) -> Result<(), Failure> {
 }
 
 /// A field of RFC 4180.
-fn csv_field(text: &str) -> String {
+pub fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -8,6 +8,7 @@ mod devices;
 mod generate;
 mod list;
 mod recover;
+mod resident;
 mod test;
 
 use crate::args::{self, Cli, Command, Filter, Talk};
