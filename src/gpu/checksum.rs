@@ -38,7 +38,8 @@ pub fn add_checksums(
     add_checksums_by(plan, limits, direction, piece_log)
 }
 
-fn add_checksums_by(
+/// As [`add_checksums`], with pieces of `1 << piece_log` bytes.
+pub(crate) fn add_checksums_by(
     plan: &mut Plan,
     limits: &Limits,
     direction: Direction,

@@ -31,6 +31,8 @@ mod bwt_decode_bench;
 mod bwt_decode_tests;
 pub mod bwt_encode;
 pub mod checksum;
+#[cfg(test)]
+mod checksum_bench;
 pub mod coder;
 #[cfg(test)]
 mod coder_tests;

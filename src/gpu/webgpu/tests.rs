@@ -1,6 +1,6 @@
 use super::*;
 use crate::gpu::device::MemorySource;
-use crate::gpu::kernel::{Kernel, TEST_BROKEN, TEST_DEVICE, TEST_TEAM};
+use crate::gpu::kernel::{Kernel, TEST_BROKEN, TEST_DEVICE, TEST_TEAM, TEST_TURNS};
 
 fn opened() -> Vec<WebGpuDevice> {
     let found = devices().unwrap_or_default();
@@ -37,6 +37,38 @@ fn a_device_that_is_lost_says_so() {
         assert_eq!(queue.read(buffer, 0, &mut back), Err(DeviceError::Lost));
         assert_eq!(queue.finish(), Err(DeviceError::Lost));
         assert_eq!(device.allocate(64), Err(DeviceError::Lost));
+    }
+}
+
+#[test]
+fn what_does_not_end_in_time_is_given_up() {
+    use std::time::Duration;
+    for device in opened() {
+        let buffer = device.allocate(1 << 20).unwrap();
+        let mut queue = device.queue().unwrap();
+        queue.set_deadline(Duration::from_micros(100));
+        for _ in 0..20 {
+            let args = [20_000, 1 << 18];
+            queue
+                .dispatch(&Dispatch {
+                    kernel: &TEST_TURNS,
+                    entry: "turns",
+                    defines: &[],
+                    buffers: &[buffer],
+                    args: &args,
+                    groups: args[1] / 32,
+                    threads: 32,
+                })
+                .unwrap();
+        }
+        let begun = std::time::Instant::now();
+        assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
+        assert_eq!(queue.read(buffer, 0, &mut [0; 4]), Err(DeviceError::TimedOut));
+        assert_eq!(queue.write(buffer, 0, &[0; 4]), Err(DeviceError::TimedOut));
+        drop(queue);
+        device.free(buffer);
+        drop(device);
+        assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
     }
 }
 
