@@ -76,42 +76,46 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     uint here = min(words - start, PIECE_WORDS);
     data += start;
 
-    for (uint i = lane; i < 128 * COPIES; i += THREADS) table[i] = CRC_STEP[i / COPIES];
+    if (lane < 128) {
+        // For 4 bits, where they stand in a word.
+        uint entry = crc_multiply((lane & 15u) << (lane >> 4) * 4, CRC_WORDS_256);
+        // Not all work items to the same bank at once.
+        for (uint c = 0; c < COPIES; c++) table[lane * COPIES + (lane + c) % COPIES] = entry;
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
 
     uint rows = (here + THREADS - 1) / THREADS;
     uint column = lane % COPIES * 4;
     uint s = 0;
-    uint i = lane;
     uint whole = rows - 1;
+    // A pointer, since sums of 32 bits might wrap around and could not be part of a load.
+    __global const uint *own = data + lane;
     // Loads first, so that they are under way together.
-    for (; whole >= 8; whole -= 8, i += 8 * THREADS) {
+    for (; whole >= 8; whole -= 8, own += 8 * THREADS) {
         uint w[8];
-        for (uint r = 0; r < 8; r++) w[r] = data[i + r * THREADS];
+#pragma unroll
+        for (uint r = 0; r < 8; r++) w[r] = own[r * THREADS];
+#pragma unroll
         for (uint r = 0; r < 8; r++) s = step((__local const char *)table, column, s) ^ w[r];
     }
-    for (; whole > 0; whole--, i += THREADS) s = step((__local const char *)table, column, s) ^ data[i];
+    for (; whole > 0; whole--, own += THREADS) s = step((__local const char *)table, column, s) ^ *own;
+    uint i = (rows - 1) * THREADS + lane;
     uint last = 0;
     if (i < here) {
-        last = data[i];
+        last = *own;
         // What is behind the last byte is not part of the message.
         if (start + i == words - 1 && (len & 3) != 0) last &= (1u << 8 * (len & 3)) - 1;
     }
     s = step((__local const char *)table, column, s) ^ last;
 
-    sums[lane] = crc_multiply(s, CRC_LANE[lane]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < 16) {
-        uint sum = 0;
-        for (uint j = lane; j < THREADS; j += 16) sum ^= sums[j];
-        table[lane] = sum;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane == 0) {
-        uint sum = 0;
-        for (uint j = 0; j < 16; j++) sum ^= table[j];
-        crc_pieces[group] = sum;
-    }
+    // The columns together, half of them at a time.
+    sums[lane] = s;
+#define FOLD(half)                                                                                              \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                               \
+    if (lane < half) sums[lane] = crc_multiply(sums[lane], CRC_WORDS_##half) ^ sums[lane + half];
+    FOLD(128) FOLD(64) FOLD(32) FOLD(16) FOLD(8) FOLD(4) FOLD(2) FOLD(1)
+#undef FOLD
+    if (lane == 0) crc_pieces[group] = sums[0];
 }
 
 // The power of x that a piece of `words` words from word `start` on is to be multiplied by. The message's last bit counts as

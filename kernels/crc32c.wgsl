@@ -118,8 +118,13 @@ fn reduce_pieces(
         return;
     }
 
-    for (var i = lane; i < 128u * COPIES; i += THREADS) {
-        table[i] = CRC_STEP[i / COPIES];
+    if lane < 128u {
+        // For 4 bits, where they stand in a word.
+        let entry = crc_multiply((lane & 15u) << ((lane >> 4u) * 4u), CRC_WORDS_256);
+        // Not all work items to the same bank at once.
+        for (var c = 0u; c < COPIES; c++) {
+            table[lane * COPIES + (lane + c) % COPIES] = entry;
+        }
     }
     workgroupBarrier();
 
@@ -154,22 +159,25 @@ fn reduce_pieces(
     }
     s = step_row(column, s) ^ last;
 
-    sums[lane] = crc_multiply(s, CRC_LANE[lane]);
-    workgroupBarrier();
-    if lane < 16u {
-        var sum = 0u;
-        for (var j = lane; j < THREADS; j += 16u) {
-            sum ^= sums[j];
-        }
-        table[lane] = sum;
-    }
-    workgroupBarrier();
+    // The columns together, half of them at a time.
+    sums[lane] = s;
+    fold(lane, 128u, CRC_WORDS_128);
+    fold(lane, 64u, CRC_WORDS_64);
+    fold(lane, 32u, CRC_WORDS_32);
+    fold(lane, 16u, CRC_WORDS_16);
+    fold(lane, 8u, CRC_WORDS_8);
+    fold(lane, 4u, CRC_WORDS_4);
+    fold(lane, 2u, CRC_WORDS_2);
+    fold(lane, 1u, CRC_WORDS_1);
     if lane == 0u {
-        var sum = 0u;
-        for (var j = 0u; j < 16u; j++) {
-            sum ^= table[j];
-        }
-        crc_pieces[group] = sum;
+        crc_pieces[group] = sums[0];
+    }
+}
+
+fn fold(lane: u32, half: u32, words: u32) {
+    workgroupBarrier();
+    if lane < half {
+        sums[lane] = crc_multiply(sums[lane], words) ^ sums[lane + half];
     }
 }
 

@@ -35,15 +35,17 @@ pub fn add_checksums(
     let in_flight = u64::from(limits.compute_units) * 8;
     let bytes = u64::from(plan.shape.blocks) * u64::from(plan.shape.slot);
     let piece_log = if bytes >> 17 >= in_flight { 17 } else { 14 };
-    add_checksums_by(plan, limits, direction, piece_log)
+    // Processors have no banks.
+    let copies = if limits.kind == Kind::Software { 1 } else { 32 };
+    add_checksums_by(plan, direction, piece_log, copies)
 }
 
-/// As [`add_checksums`], with pieces of `1 << piece_log` bytes.
+/// As [`add_checksums`], with pieces of `1 << piece_log` bytes and so many copies of the table.
 pub(crate) fn add_checksums_by(
     plan: &mut Plan,
-    limits: &Limits,
     direction: Direction,
     piece_log: u32,
+    copies: u32,
 ) -> Result<(), CostError> {
     let names = ["jobs", "results", "contents", "payload", "crc_pieces"];
     let mut buffers = Vec::new();
@@ -55,8 +57,6 @@ pub(crate) fn add_checksums_by(
     let payload_count = (shape.slot + 256).div_ceil(1 << piece_log);
     let decoding = u32::from(direction == Direction::Decode);
     let args = vec![shape.blocks, shape.slot, contents_count, payload_count, decoding];
-    // Processors have no banks.
-    let copies = if limits.kind == Kind::Software { 1 } else { 32 };
     let run = |entry, buffers, groups, threads| {
         Step::Run(Run {
             stage: "checksum",
@@ -201,7 +201,9 @@ mod tests {
             piece_log: u32,
         ) -> Vec<JobResult> {
             let add = |plan: &mut Plan, limits: &Limits| {
-                add_checksums_by(plan, limits, direction, piece_log)
+                // Processors have no banks.
+                let copies = if limits.kind == Kind::Software { 1 } else { 32 };
+                add_checksums_by(plan, direction, piece_log, copies)
             };
             bytemuck::cast_slice(&self.run(device, direction, add, &["results"])[0]).to_vec()
         }
@@ -264,7 +266,7 @@ mod tests {
         each_device(|device| {
             let shape = Shape::new(3, 4096);
             let mut plan = Plan::new(shape);
-            add_checksums_by(&mut plan, device.limits(), Direction::Decode, 14).unwrap();
+            add_checksums_by(&mut plan, Direction::Decode, 14, 32).unwrap();
             let hostile = Job {
                 contents_len: u32::MAX,
                 payload_len: u32::MAX,

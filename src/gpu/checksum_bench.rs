@@ -91,7 +91,7 @@ fn bench(device: &dyn Device, block: u32, total: u64) -> Result<(), DeviceError>
 
     for piece_log in [14, 15, 16, 17] {
         let mut plan = Plan::new(shape);
-        add_checksums_by(&mut plan, limits, Direction::Encode, piece_log).unwrap();
+        add_checksums_by(&mut plan, Direction::Encode, piece_log, 32).unwrap();
         if piece_log == 17 {
             add_packing(&mut plan).unwrap();
         }
