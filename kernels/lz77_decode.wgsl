@@ -1,3 +1,14 @@
+// The contents of LZ77 chunks, from tables and words.
+//
+// A team has a chunk. It decodes the literals into the last bytes of the chunk's own contents: what is written after
+// that never passes a literal that is still to be read. Then it goes through the sequences in batches of 64, two to a
+// lane, and writes their bytes in groups of 128. Which sequence a byte belongs to is told by a bit mask of sequence
+// starts and a table of the batch in workgroup memory. A group that repeats bytes of itself first finds the bytes
+// outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
+// then: see group_step.
+//
+// In windows of several chunks, chunk k of each window is decoded in dispatch k. See src/format/lz77.md.
+//
 // @pz_cost {
 //   threads_per_element: 0.00048828125
 //   passes: 256
@@ -6,3 +17,567 @@
 //   note: at least a chunk for each 64 KiB, and a team for each; as many passes as a window has chunks, most often 1;
 //         workgroup memory is that of four teams without FSE, or two with
 // }
+// @pz_import team
+// @pz_import lz77_chunks
+
+struct Args {
+    blocks: u32,
+    max_chunks: u32,
+    slot: u32,
+    per_block: u32,
+    stride: u32,
+    turn: u32,
+}
+var<immediate> args: Args;
+
+@group(0) @binding(0) var<storage, read_write> contents: array<u32>;
+@group(0) @binding(1) var<storage, read> payload: array<u32>;
+@group(0) @binding(2) var<storage, read_write> results: array<u32>;
+@group(0) @binding(3) var<storage, read> lz77_chunks: array<u32>;
+@group(0) @binding(4) var<storage, read> lz77_tables: array<u32>;
+
+// @pz_import lanes
+
+// A workgroup is one team. Its tables: the literals', then the tokens'; the offsets'. Entries have 32 bits.
+// @pz_if FSE
+const SYMBOL_ENTRIES: u32 = 2048u;
+// @pz_else
+const SYMBOL_ENTRIES: u32 = 1024u;
+// @pz_end
+const OFFSET_ENTRIES: u32 = 256u;
+var<workgroup> symbol_table: array<u32, SYMBOL_ENTRIES>;
+var<workgroup> offset_table: array<u32, OFFSET_ENTRIES>;
+
+// Bytes that a team writes at a time: each lane has a word.
+const GROUP: u32 = 128u;
+// Bytes of a batch that the mask of starts covers at a time.
+const SPAN: u32 = 2048u;
+const SPAN_WORDS: u32 = SPAN / 32u;
+// Offsets that are kept: a batch has at most 64 explicit ones, and three before it can be named.
+const HISTORY: u32 = 128u;
+const MAX_LITERALS: u32 = 511u;
+const MAX_MATCH: u32 = 512u;
+// Set in the source of a literal: nothing that is still to be written.
+const FINAL: u32 = 0x80000000u;
+
+var<workgroup> history: array<u32, HISTORY>;           // explicit offsets by number
+var<workgroup> owners: array<vec4<u32>, 64>;           // of a sequence: match start, what leads to literals, to matches
+var<workgroup> starts: array<atomic<u32>, SPAN_WORDS>; // mask of sequence starts
+var<workgroup> counts: array<u32, SPAN_WORDS>;         // how many sequences start before each word of it
+var<workgroup> sources: array<u32, GROUP>;             // of the bytes of a group
+
+// ---- Symbols ---------------------------------------------------------------------------------------------------------
+
+// Whether the stream that is read has states, and those of the three streams.
+var<private> literal_state: u32;
+var<private> token_state: u32;
+var<private> offset_state: u32;
+var<private> token_fse: bool;
+var<private> offset_fse: bool;
+var<private> literal_fse: bool;
+
+fn entry_bits(entry: u32) -> u32 {
+    return (entry >> 8u) & 255u;
+}
+
+// The next state, whose bits are the first of `bits`.
+fn advanced(entry: u32, bits: u32) -> u32 {
+    return (entry >> 16u) + first_bits(bits, entry_bits(entry));
+}
+
+fn literal_entry(bits: u32) -> u32 {
+// @pz_if FSE
+    return symbol_table[select(bits >> (32u - PREFIX_LOG), literal_state & (SYMBOL_ENTRIES - 1u), literal_fse)];
+// @pz_else
+    return symbol_table[bits >> (32u - PREFIX_LOG)];
+// @pz_end
+}
+
+fn token_entry(bits: u32) -> u32 {
+// @pz_if FSE
+    return symbol_table[select(bits >> (32u - PREFIX_LOG), token_state & (SYMBOL_ENTRIES - 1u), token_fse)];
+// @pz_else
+    return symbol_table[bits >> (32u - PREFIX_LOG)];
+// @pz_end
+}
+
+fn offset_entry(bits: u32) -> u32 {
+// @pz_if FSE
+    return offset_table[select(bits >> (32u - OFFSET_LOG), offset_state & (OFFSET_ENTRIES - 1u), offset_fse)];
+// @pz_else
+    return offset_table[bits >> (32u - OFFSET_LOG)];
+// @pz_end
+}
+
+// Fetches the table of literals or of tokens from `first` on.
+fn load_symbols(first: u32) {
+// @pz_if FSE
+    for (var i = lane; i < SYMBOL_ENTRIES; i += 32u) {
+        symbol_table[i] = lz77_tables[first + i];
+    }
+// @pz_else
+    for (var i = lane; i < SYMBOL_ENTRIES / 2u; i += 32u) {
+        let pair = lz77_tables[first + i];
+        symbol_table[2u * i] = pair & 0xffffu;
+        symbol_table[2u * i + 1u] = pair >> 16u;
+    }
+// @pz_end
+}
+
+fn load_offsets(first: u32) {
+// @pz_if FSE
+    for (var i = lane; i < OFFSET_ENTRIES; i += 32u) {
+        offset_table[i] = lz77_tables[first + i];
+    }
+// @pz_else
+    for (var i = lane; i < OFFSET_ENTRIES / 2u; i += 32u) {
+        let pair = lz77_tables[first + i];
+        offset_table[2u * i] = pair & 0xffffu;
+        offset_table[2u * i + 1u] = pair >> 16u;
+    }
+// @pz_end
+}
+
+// ---- Literals --------------------------------------------------------------------------------------------------------
+
+// Reads two literals of a row into 16 bits, those at `place` and after it, where they are in [first, end).
+fn literal_pair(place: u32, first: u32, end: u32) -> u32 {
+    lanes_refill();
+    var bits = in_high;
+    let e0 = literal_entry(bits);
+    let has0 = place >= first && place < end;
+    let n0 = select(0u, entry_bits(e0), has0);
+// @pz_if FSE
+    literal_state = select(literal_state, advanced(e0, bits), has0);
+// @pz_end
+    bits <<= n0;
+    let e1 = literal_entry(bits);
+    let has1 = place + 1u >= first && place + 1u < end;
+    let n1 = select(0u, entry_bits(e1), has1);
+// @pz_if FSE
+    literal_state = select(literal_state, advanced(e1, bits), has1);
+// @pz_end
+    lanes_skip(n0 + n1);
+    return (e0 & 255u) | (e1 & 255u) << 8u;
+}
+
+// Reads all literals into the words from `grid` on, of which they begin at byte `first`.
+fn read_literals(grid: u32, first: u32, end: u32) {
+    for (var row = 0u; row < end; row += GROUP) {
+        let place = row + 4u * lane;
+        let low = literal_pair(place, first, end);
+        let high = literal_pair(place + 2u, first, end);
+        // Bytes around the literals are written with them: before them is what is not yet decoded, after them is the end
+        // of the block, whose slot is whole words.
+        if place < end {
+            contents[grid + place / 4u] = low | high << 16u;
+        }
+    }
+    team_sync();
+}
+
+// ---- Sequences -------------------------------------------------------------------------------------------------------
+
+struct Sequence {
+    literals: u32,
+    length: u32,
+    offset: u32, // or number of a recent one
+    recent: bool,
+    bad: bool,
+}
+
+fn read_sequence(is_active: bool) -> Sequence {
+    lanes_refill();
+    var bits = in_high;
+    var entry = token_entry(bits);
+    var used = entry_bits(entry);
+// @pz_if FSE
+    token_state = select(token_state, advanced(entry, bits), is_active);
+// @pz_end
+    bits <<= used;
+    var literals = (entry >> 5u) & 7u;
+    let code = entry & 31u;
+    var length = select(code + 2u, 0u, code == 0u);
+    if literals == 7u {
+        let e = bits >> 29u;
+        bits <<= 3u;
+        let k = select(e, 9u, e == 7u);
+        literals = 6u + (1u << e) + first_bits(bits, k);
+        bits <<= k;
+        used += 3u + k;
+    }
+    if code >= 20u {
+        let k = select(0u, code - 17u, code < 26u);
+        length = select(MAX_MATCH, 14u + (1u << k) + first_bits(bits, k), code < 26u);
+        used += k;
+    }
+    lanes_skip(select(0u, used, is_active));
+
+    lanes_refill();
+    bits = in_high;
+    entry = offset_entry(bits);
+    used = entry_bits(entry);
+// @pz_if FSE
+    offset_state = select(offset_state, advanced(entry, bits), is_active);
+// @pz_end
+    bits <<= used;
+    let symbol = entry & 255u;
+    let y = symbol - 3u;
+    let k = ((y >> 1u) + 1u) & 31u;
+    let offset = ((2u | (y & 1u)) << k) + first_bits(bits, k) - 3u;
+    used += select(k, 0u, symbol < 3u);
+    lanes_skip(select(0u, used, is_active));
+
+    var q: Sequence;
+    q.recent = symbol < 3u || !is_active;
+    q.offset = select(offset, symbol, symbol < 3u);
+    q.bad = is_active && (code > 26u || literals > MAX_LITERALS || length > MAX_MATCH
+        || (length == 0u && (symbol != 0u || literals == 0u)));
+    q.literals = select(0u, literals, is_active);
+    q.length = select(0u, length, is_active);
+    return q;
+}
+
+// ---- Contents --------------------------------------------------------------------------------------------------------
+
+// Positions count from the start of the window, which is at word `base` of `contents`.
+var<private> base: u32;
+// Of the next byte and the next literal, and the end of the chunk.
+var<private> position: u32;
+var<private> literal: u32;
+var<private> chunk_end: u32;
+// The group that has been asked for and not yet been stored: its start, and the part of the batch that is to be stored.
+var<private> pending_start: u32;
+var<private> pending_from: u32;
+var<private> pending_end: u32;
+// The group at hand, the part of the batch that is to be written, and where the mask of starts begins.
+var<private> group_start: u32;
+var<private> part_from: u32;
+var<private> part_end: u32;
+var<private> span_start: u32;
+
+// Four words that have a byte each of a lane's word, and how far it is up in each.
+struct Loaded {
+    words: vec4<u32>,
+    shifts: vec4<u32>,
+}
+
+fn store_group(loaded: Loaded) {
+    let at = pending_start + 4u * lane;
+    let last = at + 4u;
+    if at < pending_end && last > pending_from {
+        let bytes = (loaded.words >> loaded.shifts) & vec4(255u);
+        var word = bytes.x | bytes.y << 8u | bytes.z << 16u | bytes.w << 24u;
+        if at < pending_from || last > pending_end {
+            // Bytes beside the batch stay: those before it are written, those after it may be literals.
+            var keep = 0u;
+            if at < pending_from {
+                keep = 0xffffffffu >> (8u * (last - pending_from));
+            }
+            if last > pending_end {
+                keep |= 0xffffffffu << (8u * (pending_end - at));
+            }
+            word = (word & ~keep) | (contents[base + at / 4u] & keep);
+        }
+        contents[base + at / 4u] = word;
+    }
+}
+
+// From where on sources are still to be written: the group's start, or that of the batch.
+var<private> inside_from: u32;
+
+// Whether any of the sources is at `from` or after it.
+fn reaches(source: vec4<u32>, from_: u32) -> bool {
+    return any(vec4<i32>(source) >= vec4(i32(from_)));
+}
+
+// What a source inside the group, from its start on, derives from: a match that repeats its own bytes goes back by whole
+// periods to before it.
+fn folded(at: u32, source: u32, match_start: u32) -> u32 {
+    if i32(source) < i32(inside_from) {
+        return source;
+    }
+    let offset = at - source;
+    let first = max(match_start, inside_from);
+    let distance = at - first;
+    if distance >= offset {
+        return first - offset + distance % offset;
+    }
+    return source;
+}
+
+fn hop(source: u32) -> u32 {
+    if i32(source) >= i32(inside_from) {
+        return sources[(source - group_start) & (GROUP - 1u)];
+    }
+    return source;
+}
+
+fn put_sources(source: vec4<u32>) {
+    sources[4u * lane] = source.x;
+    sources[4u * lane + 1u] = source.y;
+    sources[4u * lane + 2u] = source.z;
+    sources[4u * lane + 3u] = source.w;
+}
+
+// Works out the sources of the group at hand and asks for its bytes. If they depend on the pending group, which is in
+// `values`, that is stored first; otherwise after that.
+fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
+    // The owners of the lane's four bytes: the sequences that start before them.
+    let bit = group_start - span_start + 4u * lane;
+    let word = bit / 32u;
+    let mask = atomicLoad(&starts[word]) >> (bit & 31u);
+    let before = counts[word] + countOneBits(atomicLoad(&starts[word]) & ((1u << (bit & 31u)) - 1u)) - 1u;
+    // Bytes beside the batch do as the nearest in it.
+    let first_at = group_start + 4u * lane;
+    let at = clamp(vec4(first_at) + vec4(0u, 1u, 2u, 3u), vec4(part_from), vec4(part_end - 1u));
+    let o0 = owners[(before + countOneBits(mask & 1u)) & 63u];
+    let o1 = owners[(before + countOneBits(mask & 3u)) & 63u];
+    let o2 = owners[(before + countOneBits(mask & 7u)) & 63u];
+    let o3 = owners[(before + countOneBits(mask & 15u)) & 63u];
+    let match_start = vec4(o0.x, o1.x, o2.x, o3.x);
+    var source = at + select(vec4(o0.z, o1.z, o2.z, o3.z), vec4(o0.y, o1.y, o2.y, o3.y), at < match_start);
+    if team_any(reaches(source, pending_start)) {
+        store_group(*values);
+        pending_end = 0u;
+        team_sync();
+        inside_from = max(group_start, part_from);
+        if team_any(reaches(source, inside_from)) {
+            source = vec4(
+                folded(at.x, source.x, match_start.x),
+                folded(at.y, source.y, match_start.y),
+                folded(at.z, source.z, match_start.z),
+                folded(at.w, source.w, match_start.w),
+            );
+            put_sources(source);
+            team_sync();
+            // Each round doubles how far back a source reaches, in links of which a group has at most 128.
+            for (var round = 0u; round < 7u; round++) {
+                source = vec4(hop(source.x), hop(source.y), hop(source.z), hop(source.w));
+                if !team_any(reaches(source, inside_from)) {
+                    break;
+                }
+                team_sync();
+                put_sources(source);
+                team_sync();
+            }
+            team_sync();
+        }
+    }
+    let from_ = source & vec4(~FINAL);
+    (*loaded).words = vec4(
+        contents[base + from_.x / 4u],
+        contents[base + from_.y / 4u],
+        contents[base + from_.z / 4u],
+        contents[base + from_.w / 4u],
+    );
+    (*loaded).shifts = (from_ & vec4(3u)) * 8u;
+    store_group(*values);
+    team_sync();
+    pending_start = group_start;
+    pending_from = part_from;
+    pending_end = part_end;
+    group_start += GROUP;
+}
+
+// Carries out a batch. `values` is the pending group. Returns whether the batch breaks a rule; then nothing is written.
+fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bool {
+    // Sums of a batch fit in 16 bits.
+    let size0 = even.literals | (even.literals + even.length) << 16u;
+    let size = size0 + (odd.literals | (odd.literals + odd.length) << 16u);
+    let sum = team_scan(size);
+    let all_ = team_max(sum);
+    var total = all_ >> 16u;
+    var all_literals = all_ & 0xffffu;
+    let sum0 = sum - size;
+    let sum1 = sum0 + size0;
+    let start0 = sum0 >> 16u;
+    let start1 = sum1 >> 16u;
+    let match0 = position + start0 + even.literals;
+    let match1 = position + start1 + odd.literals;
+    var bad = even.bad || odd.bad;
+    bad = bad || (even.length != 0u && even.offset - 1u >= match0);
+    bad = bad || (odd.length != 0u && odd.offset - 1u >= match1);
+    // Each literal that is left will be a byte, so the output cannot be past them; this also keeps it in the chunk.
+    bad = bad || position + total > literal + all_literals || literal + all_literals > chunk_end;
+    let is_bad = team_any(bad);
+    if is_bad {
+        total = 0u;
+        all_literals = 0u;
+    }
+    let to_literal = literal - position + FINAL;
+    owners[2u * lane] = vec4(match0, to_literal + (sum0 & 0xffffu) - start0, 0u - even.offset, 0u);
+    owners[2u * lane + 1u] = vec4(match1, to_literal + (sum1 & 0xffffu) - start1, 0u - odd.offset, 0u);
+    // Where no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
+    let batch_end = team_uniform(select(position + total, position, position == literal));
+    let first_group = position & ~(GROUP - 1u);
+    var started = 0u;
+    for (var span = team_uniform(first_group); span < batch_end; span += SPAN) {
+        atomicStore(&starts[2u * lane], 0u);
+        atomicStore(&starts[2u * lane + 1u], 0u);
+        team_sync();
+        // The first sequence is made to own the bytes before the batch that share a group with it.
+        let bit0 = select(position + start0, first_group, lane == 0u) - span;
+        if bit0 < SPAN && start0 < total {
+            atomicOr(&starts[bit0 >> 5u], 1u << (bit0 & 31u));
+        }
+        let bit1 = position + start1 - span;
+        if bit1 < SPAN && start1 < total {
+            atomicOr(&starts[bit1 >> 5u], 1u << (bit1 & 31u));
+        }
+        team_sync();
+        let count0 = countOneBits(atomicLoad(&starts[2u * lane]));
+        let count1 = countOneBits(atomicLoad(&starts[2u * lane + 1u]));
+        let count = team_scan(count0 + count1);
+        counts[2u * lane] = started + count - count0 - count1;
+        counts[2u * lane + 1u] = started + count - count1;
+        started += team_broadcast(count, 31u);
+        team_sync();
+        span_start = span;
+        group_start = span;
+        part_from = position;
+        part_end = min(batch_end, span + SPAN);
+        let part_groups = (part_end - span + GROUP - 1u) / GROUP;
+        // Two bodies, so that each group's bytes stay in registers of their own.
+        var others: Loaded;
+        for (var i = 0u; i < part_groups; i += 2u) {
+            group_step(values, &others);
+            if i + 1u >= part_groups {
+                *values = others;
+                break;
+            }
+            group_step(&others, values);
+        }
+    }
+    position += total;
+    literal += all_literals;
+    return is_bad;
+}
+
+@compute @workgroup_size(THREADS)
+fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
+    team_start(local_index);
+    let team = wg.y * wgs.x + wg.x;
+    let block = min(team / args.per_block, args.blocks - 1u);
+    let chunk = team % args.per_block * args.stride + args.turn % args.stride;
+    let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
+    var is_active = team < args.blocks * args.per_block && chunk < lz77_chunks[head + BLOCK_CHUNKS];
+    let logs = lz77_chunks[head + BLOCK_LOGS];
+    let chunk_log = logs & 255u;
+    let group_log = (logs >> 16u) & 255u;
+    let in_window = chunk & ((1u << (((logs >> 8u) & 255u) - chunk_log)) - 1u);
+    is_active = is_active && in_window == args.turn;
+    let group = select(0u, chunk >> group_log, is_active);
+    let tables = GROUP_WORDS * (block * args.max_chunks + group);
+    is_active = is_active && lz77_tables[tables + TABLES_STATUS] == 0u;
+    if team_uniform(select(0u, 1u, is_active)) == 0u {
+        return;
+    }
+    let modes = lz77_tables[tables + TABLES_MODES];
+    let fse_logs = lz77_tables[tables + TABLES_LOGS];
+    let descriptor = head + CHUNK_WORDS * (chunk + 1u);
+    var start = lz77_chunks[descriptor + CHUNK_START];
+    var words = lz77_chunks[descriptor + CHUNK_RECORD];
+    let literals = lz77_chunks[descriptor + CHUNK_LITERALS];
+    let sequences = team_uniform(lz77_chunks[descriptor + CHUNK_SEQUENCES]);
+    if (chunk & ((1u << group_log) - 1u)) == 0u {
+        let described = lz77_tables[tables + TABLES_WORDS];
+        start += described;
+        words -= described;
+    }
+    let block_len = lz77_chunks[head + BLOCK_LEN];
+    let chunk_start = chunk << chunk_log;
+    let chunk_len = min(1u << chunk_log, block_len - chunk_start);
+
+    position = in_window << chunk_log;
+    base = block * (args.slot / 4u) + (chunk_start - position) / 4u;
+    chunk_end = position + chunk_len;
+    literal = chunk_end - literals;
+    lanes_start(start, words);
+    var status = 0u;
+    if words != 0u && payload[start + words - 1u] == 0u {
+        status = 30u;
+    }
+
+    load_symbols(tables + TABLES_HEAD);
+    team_sync();
+// @pz_if FSE
+    literal_fse = (modes & 3u) == 3u && literals != 0u;
+    let literal_log = select(0u, fse_logs & 255u, literal_fse);
+    lanes_refill_if(literal_fse);
+    literal_state = first_bits(in_high, literal_log);
+    lanes_skip(literal_log);
+// @pz_end
+    let shift = (chunk_len - literals) & 3u;
+    let grid_end = team_uniform(select(shift + literals, 0u, literals == 0u));
+    read_literals(base + (literal - shift) / 4u, shift, grid_end);
+// @pz_if FSE
+    if team_any(literal_fse && literal_state != 0u) {
+        status = 31u;
+    }
+// @pz_end
+
+    load_symbols(tables + TABLES_HEAD + SYMBOL_TABLE);
+    load_offsets(tables + TABLES_HEAD + 2u * SYMBOL_TABLE);
+    if lane < 3u {
+        history[lane] = 8u >> select(lane, 3u, lane == 2u);
+    }
+    team_sync();
+// @pz_if FSE
+    token_fse = ((modes >> 2u) & 3u) == 3u && sequences != 0u;
+    offset_fse = ((modes >> 4u) & 3u) == 3u && sequences != 0u;
+    let token_log = select(0u, (fse_logs >> 8u) & 255u, token_fse);
+    let offset_log = select(0u, (fse_logs >> 16u) & 255u, offset_fse);
+    lanes_refill_if(token_fse || offset_fse);
+    token_state = first_bits(in_high, token_log);
+    offset_state = first_bits(in_high << token_log, offset_log);
+    lanes_skip(token_log + offset_log);
+// @pz_end
+
+    pending_start = position;
+    pending_end = 0u;
+    var values: Loaded;
+    var named = 3u;
+    for (var i = 0u; i < sequences; i += 64u) {
+        var even = read_sequence(i + 2u * lane < sequences);
+        var odd = read_sequence(i + 2u * lane + 1u < sequences);
+        // Explicit offsets go to the history; recent ones are looked up there.
+        let explicit0 = team_ballot(!even.recent);
+        let explicit1 = team_ballot(!odd.recent);
+        let number0 = named + countOneBits(explicit0 & team_before()) + countOneBits(explicit1 & team_before());
+        let number1 = number0 + select(1u, 0u, even.recent);
+        if !even.recent {
+            history[number0 & (HISTORY - 1u)] = even.offset;
+        }
+        if !odd.recent {
+            history[number1 & (HISTORY - 1u)] = odd.offset;
+        }
+        team_sync();
+        if even.recent {
+            even.offset = history[(number0 - 1u - even.offset) & (HISTORY - 1u)];
+        }
+        if odd.recent {
+            odd.offset = history[(number1 - 1u - odd.offset) & (HISTORY - 1u)];
+        }
+        named += countOneBits(explicit0) + countOneBits(explicit1);
+        if run_batch(even, odd, &values) {
+            status = 32u;
+            break;
+        }
+    }
+    store_group(values);
+// @pz_if FSE
+    if team_any((token_fse && token_state != 0u) || (offset_fse && offset_state != 0u)) {
+        status = 33u;
+    }
+// @pz_end
+    if !lanes_at_end() && status == 0u {
+        status = 34u;
+    }
+    if (position != chunk_end || literal != chunk_end) && status == 0u {
+        status = 35u;
+    }
+    if status != 0u && lane == 0u {
+        results[8u * block] = status;
+    }
+}

@@ -7,7 +7,7 @@
 //! A payload is on the device, but what it [needs](Needs) decides how kernels are compiled and run, and is to be looked
 //! up before. That only reads its head.
 
-use super::device::{Limits, Teams};
+use super::device::{Api, Limits, Teams};
 use super::kernel::{Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_TABLES};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::directory::{Entry, Header};
@@ -105,8 +105,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let per_block = max_chunks.div_ceil(stride);
     let payload_units = (plan.buffers[payload.0].bytes / 16) as u32;
     let fse = ("FSE", u32::from(needs.fse));
-    // As many teams in a workgroup as its memory has room for.
-    let teams = |most: u32| if limits.teams == Teams::Local { 1 } else { most };
+    // As many teams in a workgroup as its memory has room for; the WGSL kernels are for one.
+    let one = limits.teams == Teams::Local || limits.api == Api::WebGpu;
+    let teams = |most: u32| if one { 1 } else { most };
     let mut run = |kernel: &'static Kernel,
                    stage,
                    entry,

@@ -1,6 +1,6 @@
 //! Decoding of LZ77 payloads on each device against the decoder of the CPU.
 
-use super::device::{Api, Device};
+use super::device::Device;
 use super::job::{Job, JobResult};
 use super::lz77_decode::{Needs, plan};
 use super::plan::Shape;
@@ -131,21 +131,12 @@ fn check(device: &dyn Device, cases: &[Case], what: &str) {
     }
 }
 
-/// Devices whose kernels there are.
-fn on_each_device(test: impl Fn(&dyn Device)) {
-    each_device(|device| {
-        if device.limits().api == Api::OpenCl {
-            test(device);
-        }
-    });
-}
-
 const OPTIMAL: Search = Search::Optimal(Effort { passes: 1, nice_length: 64, every_length: 16 });
 
 #[test]
 fn blocks_of_many_lengths() {
     let lengths = [1, 2, 3, 31, 127, 128, 511, 700, 4099, 65_535, 65_536, 65_537, 131_073, 262_145];
-    on_each_device(|device| {
+    each_device(|device| {
         for fse in [false, true] {
             let case = |len: usize| {
                 let block = mixture(len as u32, len);
@@ -161,7 +152,7 @@ fn blocks_of_many_lengths() {
 fn chunks_windows_and_groups() {
     let len = 400_001;
     let block = mixture(9, len);
-    on_each_device(|device| {
+    each_device(|device| {
         let cuts = [(16, 16, 0), (16, 16, 2), (16, 18, 1), (16, 24, 4), (17, 18, 1), (18, 18, 0)];
         for (i, (chunk_log, window_log, group_log)) in cuts.into_iter().enumerate() {
             let search = [Search::Double, Search::Lazy4, OPTIMAL][i % 3];
@@ -191,7 +182,7 @@ fn special_contents() {
         noise(6, 300, 256).repeat(300),
         vec![7; 3],
     ];
-    on_each_device(|device| {
+    each_device(|device| {
         for search in [Search::None, Search::Greedy, Search::Lazy4] {
             let each_fse = |fse| {
                 let params = params(16, 17, 1, search, fse);
@@ -246,7 +237,7 @@ fn damaged(payload: &[u8], len: usize, seed: u32, count: usize) -> Vec<Case> {
 
 #[test]
 fn damaged_payloads_have_the_verdict_of_the_cpu() {
-    on_each_device(|device| {
+    each_device(|device| {
         for (i, (len, search, fse)) in [
             (700, Search::Double, false),
             (700, Search::Lazy4, true),
@@ -270,7 +261,7 @@ fn damaged_payloads_have_the_verdict_of_the_cpu() {
 
 #[test]
 fn random_records_have_the_verdict_of_the_cpu() {
-    on_each_device(|device| {
+    each_device(|device| {
         let case = |i: u32| {
             let picks = noise(i, 16, 251);
             let (words, n) = (usize::from(picks[0]) % 100 + 1, usize::from(picks[1]) * 12 + 1);
@@ -292,7 +283,7 @@ fn a_planted_fault_is_found() {
     let cases: Vec<Case> = (0..3)
         .map(|_| (encode(&params(16, 16, 0, Search::Double, true), &block), 70_000))
         .collect();
-    on_each_device(|device| {
+    each_device(|device| {
         let mut verdicts = decode(device, &cases);
         assert_eq!(differing(&verdicts, &expected(&cases)), [0usize; 0]);
         verdicts[1].as_mut().unwrap()[66_000] ^= 1;
