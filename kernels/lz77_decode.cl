@@ -185,8 +185,12 @@ INLINE void read_literals(Team t, Lanes *in, Stream *s, __global uint *grid, uin
             continue;
         }
 #endif
-        uint low = literal_pair(t, in, s, false, place, first, end);
-        uint high = literal_pair(t, in, s, false, place + 2u, first, end);
+        uint low = 0u, high = 0u;
+        #pragma unroll 1
+        for (uint pair = 0u; pair < 2u; pair++) {
+            low = high;
+            high = literal_pair(t, in, s, false, place + 2u * pair, first, end);
+        }
         // Bytes around the literals are written with them: before them is what is not yet decoded, after them is the end
         // of the block, whose slot is whole words.
         if (place < end) grid[place / 4u] = pack_halves(low, high);
@@ -617,8 +621,17 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     uint others[GROUP_BYTES_PER_LANE] = {0u, 0u, 0u, 0u};
     #pragma unroll 1
     for (uint i = 0u; i < sequences && status != 32u; i += 64u) {
-        Sequence even = read_sequence(t, &in, &tokens, &offsets, i + 2u * t.lane < sequences);
-        Sequence odd = read_sequence(t, &in, &tokens, &offsets, i + 2u * t.lane + 1u < sequences);
+        Sequence even, odd = {0u, 0u, 0u, false, false};
+#if TEAM_PTX
+        even = read_sequence(t, &in, &tokens, &offsets, i + 2u * t.lane < sequences);
+        odd = read_sequence(t, &in, &tokens, &offsets, i + 2u * t.lane + 1u < sequences);
+#else
+        #pragma unroll 1
+        for (uint parity = 0u; parity < 2u; parity++) {
+            even = odd;
+            odd = read_sequence(t, &in, &tokens, &offsets, i + 2u * t.lane + parity < sequences);
+        }
+#endif
         resolve_offsets(t, m, &even, &odd, &named);
         if (!run_batch(t, m, &c, &out, even, odd, values, others, &p)) status = 32u;
     }

@@ -165,12 +165,21 @@ fn literal_pair(place: u32, first: u32, end: u32) -> u32 {
 fn read_literals(grid: u32, first: u32, end: u32) {
     for (var row = 0u; row < end; row += GROUP) {
         let place = row + 4u * lane;
+// @pz_if TEAM_SUBGROUP
         let low = literal_pair(place, first, end);
         let high = literal_pair(place + 2u, first, end);
+        let word = low | high << 16u;
+// @pz_else
+        // Barriers are dear to compile: as few as can be.
+        var word = 0u;
+        for (var half = 0u; half < 2u; half++) {
+            word |= literal_pair(place + 2u * half, first, end) << (16u * half);
+        }
+// @pz_end
         // Bytes around the literals are written with them: before them is what is not yet decoded, after them is the end
         // of the block, whose slot is whole words.
         if place < end {
-            contents[grid + place / 4u] = low | high << 16u;
+            contents[grid + place / 4u] = word;
         }
     }
     team_sync();
@@ -438,6 +447,7 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
         part_from = position;
         part_end = min(batch_end, span + SPAN);
         let part_groups = (part_end - span + GROUP - 1u) / GROUP;
+// @pz_if TEAM_SUBGROUP
         // Two bodies, so that each group's bytes stay in registers of their own.
         var others: Loaded;
         for (var i = 0u; i < part_groups; i += 2u) {
@@ -448,6 +458,13 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
             }
             group_step(&others, values);
         }
+// @pz_else
+        for (var i = 0u; i < part_groups; i++) {
+            var loaded: Loaded;
+            group_step(values, &loaded);
+            *values = loaded;
+        }
+// @pz_end
     }
     position += total;
     literal += all_literals;
@@ -539,8 +556,17 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     var values: Loaded;
     var named = 3u;
     for (var i = 0u; i < sequences; i += 64u) {
+// @pz_if TEAM_SUBGROUP
         var even = read_sequence(i + 2u * lane < sequences);
         var odd = read_sequence(i + 2u * lane + 1u < sequences);
+// @pz_else
+        var even: Sequence;
+        var odd: Sequence;
+        for (var parity = 0u; parity < 2u; parity++) {
+            even = odd;
+            odd = read_sequence(i + 2u * lane + parity < sequences);
+        }
+// @pz_end
         // Explicit offsets go to the history; recent ones are looked up there.
         let explicit0 = team_ballot(!even.recent);
         let explicit1 = team_ballot(!odd.recent);
