@@ -1,9 +1,7 @@
 //! BWT payloads decoded on every device, against the CPU's codec.
 
 use super::bwt_decode::{self, Lanes};
-use super::device::Device;
-#[cfg(feature = "webgpu")]
-use super::device::{Api, Kind, Limits, MemorySource, Teams};
+use super::device::{Api, Device, Kind, Limits, MemorySource, Teams};
 use super::job::{Job, JobResult};
 use super::plan::{PlanError, Shape};
 use super::testing::{each_device, run_plan};

@@ -88,6 +88,18 @@ kernels! {
     BWT_SEGMENTS = "bwt_segments";
     /// The inverse of the Burrows-Wheeler transform.
     BWT_INVERSE = "bwt_inverse";
+    /// Matches to sequences and literals.
+    LZ77_SEQUENCES = "lz77_sequences";
+    /// Counts of literals.
+    LZ77_COUNTS = "lz77_counts";
+    /// Models of groups.
+    LZ77_MODELS = "lz77_models";
+    /// FSE codes of symbols.
+    LZ77_STATES = "lz77_states";
+    /// Words of chunks.
+    LZ77_ROWS = "lz77_rows";
+    /// Payloads.
+    LZ77_PACK = "lz77_pack";
 }
 
 /// What the tests of devices run.
@@ -108,7 +120,7 @@ pub(crate) static TEST_BROKEN: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-common!["binary", "bwt", "crc", "team", "lanes", "length_code", "lz77_chunks"];
+common!["binary", "bwt", "crc", "team", "lanes", "length_code", "lz77_chunks", "lz77_code"];
 
 /// Every function of teams, for the tests of backends.
 #[cfg(test)]

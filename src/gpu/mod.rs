@@ -11,6 +11,7 @@
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //! | [`lz77_decode`] | the plan that decodes LZ77 payloads |
 //! | [`resident`] | how fast a device works on what lies in its memory |
+//! | [`lz77_code`] | LZ77: from matches to payloads |
 //! | [`run`] | runs a plan on a device |
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
 //! | [`checksum`] | plans for checksums, and for payloads packed |
@@ -51,6 +52,11 @@ pub mod job;
 pub mod kernel;
 #[cfg(test)]
 mod kernel_tests;
+pub mod lz77_code;
+#[cfg(test)]
+mod lz77_code_bench;
+#[cfg(test)]
+mod lz77_code_tests;
 pub mod lz77_decode;
 #[cfg(test)]
 mod lz77_decode_bench;

@@ -4,7 +4,7 @@ use super::checksum::{Direction, add_checksums, add_packing};
 use super::device::Limits;
 use super::lz77_decode::Needs;
 use super::plan::{Plan, PlanError, Shape};
-use super::{bwt_decode, lz77_decode, lz77_find};
+use super::{bwt_decode, lz77_code, lz77_decode, lz77_find};
 use crate::codec::lz77::Search;
 use crate::format::Pipeline;
 use crate::pipeline::level::Recipe;
@@ -22,7 +22,7 @@ pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<P
             if params.search != Search::None {
                 lz77_find::append(&mut plan, limits, params)?;
             }
-            return declined("no kernel codes sequences");
+            lz77_code::append(&mut plan, limits, params)?;
         }
         Recipe::Bwt(_) => return declined("no kernel encodes the second stage of the BWT"),
     }

@@ -1,0 +1,1 @@
+// What the kernels that code LZ77 sequences share.

@@ -1,0 +1,158 @@
+//! How long coding takes on a GPU, stage by stage, with matches that the processor found. For people to run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rayon::prelude::*;
+
+use super::device::{Api, Device, Kind, Queue};
+use super::job::JobResult;
+use super::lz77_code_tests::{Inputs, level, plan_of};
+use super::plan::{Plan, Shape, Step};
+use super::run::{Memory, submit};
+use super::testing::each_device;
+use crate::codec::lz77::{Encoder, Params};
+use crate::format::Pipeline;
+use crate::pipeline::Level;
+
+const RUNS: usize = 5;
+
+/// Writes the inputs of all blocks, of which the distinct ones come again and again.
+fn upload(
+    queue: &mut dyn Queue,
+    memory: &Memory<'_>,
+    inputs: &[Inputs],
+    params: &Params,
+    blocks: u32,
+) {
+    for b in 0..blocks {
+        for (name, bytes) in inputs[b as usize % inputs.len()].named(params) {
+            let offset = u64::from(b) * bytes.len() as u64;
+            queue.write(memory.named(name), offset, bytes).unwrap();
+        }
+    }
+}
+
+/// Medians of the times of each step that runs a kernel, in their order.
+fn measure(queue: &mut dyn Queue, plan: &Plan, memory: &Memory<'_>) -> Vec<(String, Duration)> {
+    queue.set_timing(true);
+    let mut times: BTreeMap<usize, Vec<Duration>> = BTreeMap::new();
+    for _ in 0..RUNS {
+        submit(plan, memory, queue).unwrap();
+        queue.finish().unwrap();
+        for (i, time) in queue.take_times().unwrap().into_iter().enumerate() {
+            times.entry(i).or_default().push(time);
+        }
+    }
+    let runs = plan.steps.iter().filter_map(|step| match step {
+        Step::Run(run) => Some(format!("{} / {}", run.stage, run.entry)),
+        Step::Clear(_) => None,
+    });
+    let median = |mut times: Vec<Duration>| {
+        times.sort();
+        times[times.len() / 2]
+    };
+    runs.zip(times.into_values().map(median)).collect()
+}
+
+fn bench(
+    device: &dyn Device,
+    name: &str,
+    params: &Params,
+    block_len: usize,
+    data: &[u8],
+    total: usize,
+) {
+    let distinct: Vec<&[u8]> = data.chunks(block_len).collect();
+    let shape = Shape::new((total / block_len).max(distinct.len()) as u32, block_len as u32);
+    let of_block = Shape { blocks: 1, ..shape };
+    let prepare = |block: &&[u8]| {
+        let mut expected = Vec::new();
+        Encoder::new().encode(params, block, &mut expected);
+        (Inputs::new(params, of_block, &[block.to_vec()]), expected)
+    };
+    let (inputs, expected): (Vec<_>, Vec<_>) = distinct.par_iter().map(prepare).unzip();
+    let plan = plan_of(device, params, shape);
+    let memory = Memory::allocate(device, &plan).unwrap();
+    let mut queue = device.queue().unwrap();
+    upload(&mut *queue, &memory, &inputs, params, shape.blocks);
+    let times = if params.fse && params.search != crate::codec::lz77::Search::None {
+        // The codes of literals take the place of the matches, so only the first run has these.
+        let mut all: Vec<Vec<(String, Duration)>> = Vec::new();
+        for _ in 0..RUNS {
+            upload(&mut *queue, &memory, &inputs, params, shape.blocks);
+            queue.set_timing(true);
+            submit(&plan, &memory, &mut *queue).unwrap();
+            queue.finish().unwrap();
+            let names = plan.steps.iter().filter_map(|step| match step {
+                Step::Run(run) => Some(format!("{} / {}", run.stage, run.entry)),
+                Step::Clear(_) => None,
+            });
+            all.push(names.zip(queue.take_times().unwrap()).collect());
+        }
+        all.remove(RUNS / 2)
+    } else {
+        measure(&mut *queue, &plan, &memory)
+    };
+    let bytes: usize = (0..shape.blocks as usize).map(|b| distinct[b % distinct.len()].len()).sum();
+    let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e9;
+    println!(
+        "\n{name}: {} blocks, {bytes} bytes, {} bytes of device memory",
+        shape.blocks,
+        plan.memory()
+    );
+    for (step, time) in &times {
+        println!("{step:36} {:8.3} ms {:8.1} GB/s", time.as_secs_f64() * 1e3, rate(*time));
+    }
+    let sum = times.iter().map(|(_, time)| *time).sum();
+    println!("{:36} {:8.3} ms {:8.1} GB/s", "all", Duration::as_secs_f64(&sum) * 1e3, rate(sum));
+
+    let mut results = vec![JobResult::default(); shape.blocks as usize];
+    queue.read(memory.named("results"), 0, bytemuck::cast_slice_mut(&mut results)).unwrap();
+    let mut wrong = 0;
+    let last = shape.blocks as usize - distinct.len();
+    for b in last..shape.blocks as usize {
+        let (block, expected) = (distinct[b % distinct.len()], &expected[b % distinct.len()]);
+        let result = &results[b];
+        let is_right = if expected.len() >= block.len() {
+            result.status != 0
+        } else {
+            let mut payload = vec![0; expected.len().next_multiple_of(4)];
+            let at = b as u64 * (u64::from(shape.slot) + 256);
+            queue.read(memory.named("payload"), at, &mut payload).unwrap();
+            result.status == 0
+                && result.payload_len as usize == expected.len()
+                && payload[..expected.len()] == expected[..]
+        };
+        wrong += usize::from(!is_right);
+    }
+    let packed: usize = distinct.iter().zip(&expected).map(|(d, e)| d.len().min(e.len())).sum();
+    println!(
+        "ratio {:.3}; {wrong} of {} distinct blocks are wrong",
+        data.len() as f64 / packed as f64,
+        distinct.len()
+    );
+    assert_eq!(wrong, 0);
+}
+
+#[test]
+#[ignore = "measures a GPU: PZ_DATA=file PZ_TOTAL=bytes"]
+fn h200_lz77_code() {
+    let path = std::env::var("PZ_DATA").expect("PZ_DATA names a file");
+    let data = std::fs::read(path).unwrap();
+    let total = std::env::var("PZ_TOTAL").map_or(1_000_000_000, |v| v.parse().unwrap());
+    each_device(|device| {
+        let limits = device.limits();
+        let is_named = std::env::var_os("PZ_TEST_DEVICE").is_some();
+        if limits.api != Api::OpenCl || (limits.kind == Kind::Software && !is_named) {
+            return;
+        }
+        for (number, pipeline) in
+            [(1, Pipeline::Fse), (1, Pipeline::Lzh), (3, Pipeline::Lzh), (3, Pipeline::Lzf)]
+        {
+            let block_len = Level::new(number).unwrap().block_size() as usize;
+            let name = format!("level {number}, {pipeline}");
+            bench(device, &name, &level(number, pipeline), block_len, &data, total);
+        }
+    });
+}
