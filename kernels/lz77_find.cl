@@ -6,23 +6,24 @@
 // written is in runs. Behind the second pass the entries before an entry are the most recent earlier positions of the
 // same hash, and `link` tells each position of them.
 //
-// An entry is the upper half of the hash's product, whose upper HASH_BITS bits are the hash and whose lower eight are the tag,
-// and the position. A block's sorted entries are contiguous from the start of its part; positions with fewer than
+// An entry is the upper half of the hash's product, whose upper HASH_BITS bits are the hash and eight others the tag, and
+// the position. A block's sorted entries are contiguous from the start of its part; positions with fewer than
 // eight bytes from themselves on have none.
 //
 // `found` has a word for each position, 0 if it has no candidate in its window with the same tag. Else with CANDIDATES =
-// 1 it is the distance; with more, the entry's place among the sorted ones, and from bit 24 on a bit for each of
-// the entries before it, nearest first, that is a candidate.
+// 1 it is the distance; with more, the entry's place among the sorted ones, and from bit 24 on with up to 8 a bit for
+// each of the entries before it, nearest first, that is a candidate; with yet more, one bit.
 //
-// Constants: HASH_BYTES, HASH_BITS; FIRST, whether entries come from the contents; DIGIT_SHIFT and DIGIT_BITS, of the
-// pass; TILE, entries of a workgroup; CANDIDATES.
+// Constants: HASH_BYTES; FIRST, whether entries come from the contents; DIGIT_SHIFT and DIGIT_BITS, of the
+// pass; TILE, entries of a workgroup; CANDIDATES; SAME, the bits of an entry's
+// first word that are the same in candidates: hash and tag.
 //
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 7
 //   buffers: jobs=32, contents=N, sort_histogram=N+2048, sort_digits=2048,
 //            entries_first=N*8, entries=N*8, found=N*4
-//   local_mem: 27648
+//   local_mem: 29184
 // }
 
 // @pz_import team
@@ -222,23 +223,18 @@ __kernel void link(__global const uint *jobs, __global const uint2 *entries, __g
     uint pos = entry.y;
     uint reach = pos & ((1u << window_log) - 1u);
     uint result = 0;
+    for (uint k = 0; k < min(CANDIDATES, index); k++) {
+        uint2 other = own[index - 1 - k];
+        if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) {
 #if CANDIDATES == 1
-    if (index > 0) {
-        uint2 other = own[index - 1];
-        // Same hash and same tag.
-        uint differ = (other.x ^ entry.x) & (~0u << (32u - HASH_BITS) | 255u);
-        if (differ == 0 && pos - other.y <= reach) result = pos - other.y;
-    }
+            result = pos - other.y;
+#elif CANDIDATES <= 8
+            result |= 1u << (24u + k) | index;
 #else
-    uint mask = 0;
-    for (uint k = 0; k < CANDIDATES; k++) {
-        if (index > k) {
-            uint2 other = own[index - 1 - k];
-            uint differ = (other.x ^ entry.x) & (~0u << (32u - HASH_BITS) | 255u);
-            if (differ == 0 && pos - other.y <= reach) mask |= 1u << k;
+            result = 1u << 24 | index;
+            break;
+#endif
         }
     }
-    if (mask != 0) result = index | mask << 24;
-#endif
     found[(size_t)block * slot + pos] = result;
 }

@@ -6,23 +6,24 @@
 // written is in runs. Behind the second pass the entries before an entry are the most recent earlier positions of the
 // same hash, and `link` tells each position of them.
 //
-// An entry is the upper half of the hash's product, whose upper HASH_BITS bits are the hash and whose lower eight are the tag,
-// and the position. A block's sorted entries are contiguous from the start of its part; positions with fewer than
+// An entry is the upper half of the hash's product, whose upper HASH_BITS bits are the hash and eight others the tag, and
+// the position. A block's sorted entries are contiguous from the start of its part; positions with fewer than
 // eight bytes from themselves on have none.
 //
 // `found` has a word for each position, 0 if it has no candidate in its window with the same tag. Else with CANDIDATES =
-// 1 it is the distance; with more, the entry's place among the sorted ones, and from bit 24 on a bit for each of
-// the entries before it, nearest first, that is a candidate.
+// 1 it is the distance; with more, the entry's place among the sorted ones, and from bit 24 on with up to 8 a bit for
+// each of the entries before it, nearest first, that is a candidate; with yet more, one bit.
 //
-// Constants: HASH_BYTES, HASH_BITS; FIRST, whether entries come from the contents; DIGIT_SHIFT and DIGIT_BITS, of the
-// pass; TILE, entries of a workgroup; CANDIDATES.
+// Constants: HASH_BYTES; FIRST, whether entries come from the contents; DIGIT_SHIFT and DIGIT_BITS, of the
+// pass; TILE, entries of a workgroup; CANDIDATES; SAME, the bits of an entry's
+// first word that are the same in candidates: hash and tag.
 //
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 7
 //   buffers: jobs=32, contents=N, sort_histogram=N+2048, sort_digits=2048,
 //            entries_first=N*8, entries=N*8, found=N*4
-//   local_mem: 27648
+//   local_mem: 29184
 // }
 
 // @pz_import team
@@ -314,19 +315,20 @@ fn link(
     let entry = source[start + index];
     let pos = entry.y;
     let reach = pos & ((1u << args.window_log) - 1u);
-    // Same hash and same tag.
-    const SAME = ~((1u << (32u - HASH_BITS)) - 1u) | 255u;
-    var mask = 0u;
-    var nearest = 0u;
+    var result = 0u;
     for (var k = 0u; k < min(CANDIDATES, index); k++) {
         let other = source[start + index - 1u - k];
         if ((other.x ^ entry.x) & SAME) == 0u && pos - other.y <= reach {
-            mask |= 1u << k;
-            if k == 0u {
-                nearest = pos - other.y;
+            if CANDIDATES == 1u {
+                result = pos - other.y;
+            } else if CANDIDATES <= 8u {
+                result |= 1u << (24u + k) | index;
+            } else {
+                result = 1u << 24u | index;
+                break;
             }
         }
     }
-    found[start + pos] = select(select(0u, index | mask << 24u, mask != 0u), nearest, CANDIDATES == 1u);
+    found[start + pos] = result;
 }
 // @pz_end

@@ -70,6 +70,10 @@ kernels! {
     LZ77_FIND = "lz77_find";
     /// Parses of LZ77, each by the teams of its segments.
     LZ77_PARSE = "lz77_parse";
+    /// A parse with the candidates of two hashes.
+    LZ77_PARSE_TWO = "lz77_parse_two";
+    /// A parse with many candidates a position.
+    LZ77_DEEP = "lz77_deep";
     /// The radix sort of the forward BWT.
     BWT_SORT = "bwt_sort";
     /// The last step of the forward BWT.
@@ -120,7 +124,18 @@ pub(crate) static TEST_BROKEN: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-common!["binary", "bwt", "crc", "team", "lanes", "length_code", "lz77_chunks", "lz77_code"];
+common![
+    "binary",
+    "bwt",
+    "crc",
+    "lanes",
+    "length_code",
+    "lz77_chunks",
+    "lz77_code",
+    "lz77_lazy",
+    "lz77_segment",
+    "team",
+];
 
 /// Every function of teams, for the tests of backends.
 #[cfg(test)]

@@ -1,0 +1,133 @@
+// The deep lazy parse of LZ77: the best of many candidates, unless a position soon after has a better one. The rule is that
+// of the module codec::lz77::deep; `entries` and `found` are what lz77_find makes. The candidates of a position are
+// compared each by a lane, and those of LANE_BYTES and more then by all lanes.
+//
+// Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates.
+//
+// @pz_cost {
+//   threads_per_element: 0.004
+//   passes: 1
+//   buffers: jobs=32, contents=N, entries=N*8, found=N*4, matches=N*2, match_counts=N/64
+//   local_mem: 256
+// }
+// @pz_import lz77_segment
+
+// Bytes that a lane compares by itself.
+#define LANE_BYTES 64u
+// Positions looked at behind one that has a match, a length from which on none are, and the literals after which
+// the step from position to position grows by one.
+#define LAZY 2u
+#define LONG_ENOUGH 64u
+#define SKIP_LOG 6
+
+typedef struct {
+    uint length, offset;
+    int gain;
+} Found;
+
+// The best match of a position, where the offset `cheap` (0 for none) costs less.
+inline Found best_at(Team team, Segment s, __global const uint2 *entries, __global const uint *found, uint at,
+                     uint cheap) {
+    Found best = {0, 0, 0};
+    uint row = team_uniform(team, found[at]);
+    uint index = row & 0xffffffu;
+    uint hash = row != 0 ? entries[index].x : 0;
+    bool more = row != 0;
+    for (uint first = 0; first < CANDIDATES && more; first += 32) {
+        uint k = first + team.lane;
+        uint offset = 0;
+        bool same = false;
+        if (k < CANDIDATES && k < index) {
+            uint2 other = entries[index - 1 - k];
+            same = (other.x ^ hash) >> 16 == 0;
+            uint distance = at - other.y;
+            if (((other.x ^ hash) & SAME) == 0 && distance <= at - s.window_start) offset = distance;
+        }
+        uint n = 0;
+        bool open = offset != 0;
+        while (open && n < LANE_BYTES) {
+            uint p = at + n;
+            uint differ = 1;
+            if (p < s.end) differ = read32(s.contents, s.words, p) ^ read32(s.contents, s.words, p - offset);
+            n += differ != 0 ? trailing_zeros(differ) >> 3 : 4u;
+            open = differ == 0;
+        }
+        uint length = offset != 0 ? min(n, s.end - at) : 0;
+        uint rest = team_ballot(team, open);
+        while (rest != 0) {
+            uint lead = trailing_zeros(rest);
+            rest &= rest - 1u;
+            uint whole = extended(team, s, at, team_broadcast(team, offset, lead), LANE_BYTES);
+            if (team.lane == lead) length = whole;
+        }
+        uint key = 0;
+        if (length >= 5 || (length == 4 && offset < 1u << 13)) {
+            int gain = 4 * (int)length + (int)clz(offset + 3u) - 31;
+            if (gain > 0) key = (uint)gain << 7 | (127u - k);
+        }
+        uint most = team_max(team, key);
+        uint lead = 127u - (most & 127u) - first;
+        uint its_length = team_shuffle(team, length, lead);
+        uint its_offset = team_shuffle(team, offset, lead);
+        if ((int)(most >> 7) > best.gain) {
+            best.gain = (int)(most >> 7);
+            best.length = its_length;
+            best.offset = its_offset;
+        }
+        // Entries of the same hash stand side by side.
+        more = team_any(team, same && team.lane == 31);
+    }
+    uint length = extended(team, s, at, cheap, 0);
+    if (length >= 4 && 4 * (int)length >= best.gain) {
+        best.length = length;
+        best.offset = cheap;
+        best.gain = 4 * (int)length;
+    }
+    return best;
+}
+
+__kernel void deep(__global const uint *jobs, __global const uint *contents, __global const uint2 *entries,
+                   __global const uint *found, __global uint2 *matches, __global uint *match_counts, uint slot,
+                   uint segments, uint blocks, uint window_log) {
+    SEGMENT_START;
+    __global const uint2 *own_entries = entries + (size_t)block * slot;
+    while (pos < last) {
+        // The positions that are next if none before them has a match.
+        uint mine = pos;
+        if (pos - anchor + 31 < 1u << SKIP_LOG) {
+            mine += team.lane;
+        } else {
+            for (uint i = 0; i < 31; i++)
+                if (i < team.lane) mine += 1 + ((mine - anchor) >> SKIP_LOG);
+        }
+        uint at = min(mine, last - 1);
+        bool hit = own_found[at] != 0;
+        uint cheap = at == anchor ? second : recent;
+        if (cheap != 0) hit |= read32(s.contents, s.words, at) == read32(s.contents, s.words, at - cheap);
+        uint hits = team_ballot(team, hit && mine < last);
+        if (hits == 0) {
+            pos = team_broadcast(team, mine + 1 + ((mine - anchor) >> SKIP_LOG), 31);
+            continue;
+        }
+        pos = team_broadcast(team, mine, trailing_zeros(hits));
+        Found best = {0, 0, 0};
+        uint match_at = pos;
+        for (uint tried = pos; tried == pos || (best.gain != 0 && tried <= match_at + LAZY && tried < last &&
+                                                best.length < LONG_ENOUGH); tried++) {
+            Found other = best_at(team, s, own_entries, own_found, tried, tried == anchor ? second : recent);
+            // Each position further on costs another literal.
+            if (tried == pos || other.gain > best.gain + 1 + 3 * (int)(tried - match_at)) {
+                best = other;
+                match_at = tried;
+            }
+        }
+        if (best.gain == 0) {
+            pos += 1 + ((pos - anchor) >> SKIP_LOG);
+            continue;
+        }
+        uint room = min(match_at - best.offset - s.window_start, match_at - anchor);
+        uint before = extended_back(team, s, match_at, best.offset, room, 0);
+        TAKE(before, match_at, best.length, best.offset);
+    }
+    SEGMENT_END;
+}

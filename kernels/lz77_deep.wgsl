@@ -1,0 +1,193 @@
+// The deep lazy parse of LZ77: the best of many candidates, unless a position soon after has a better one. The rule is that
+// of the module codec::lz77::deep; `entries` and `found` are what lz77_find makes. The candidates of a position are
+// compared each by a lane, and those of LANE_BYTES and more then by all lanes.
+//
+// Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates.
+//
+// @pz_cost {
+//   threads_per_element: 0.004
+//   passes: 1
+//   buffers: jobs=32, contents=N, entries=N*8, found=N*4, matches=N*2, match_counts=N/64
+//   local_mem: 256
+// }
+// @pz_import lz77_segment
+
+@group(0) @binding(0) var<storage, read> jobs: array<u32>;
+@group(0) @binding(1) var<storage, read> contents: array<u32>;
+@group(0) @binding(2) var<storage, read> entries: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read> found: array<u32>;
+@group(0) @binding(4) var<storage, read_write> matches: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read_write> match_counts: array<u32>;
+
+// Bytes that a lane compares by itself.
+const LANE_BYTES = 64u;
+// Positions looked at behind one that has a match, a length from which on none are, and the literals after which
+// the step from position to position grows by one.
+const LAZY = 2u;
+const LONG_ENOUGH = 64u;
+const SKIP_LOG = 6u;
+
+// The number of equal bytes of the four at `p`; behind the end nothing is equal.
+fn equal_of_4(p: u32, offset: u32) -> u32 {
+    if p >= end {
+        return 0u;
+    }
+    let differ = read32(p) ^ read32(p - offset);
+    return select(equal_bytes(differ), 4u, differ == 0u);
+}
+
+fn equal_of_8(p: u32, offset: u32) -> u32 {
+    let n = equal_of_4(p, offset);
+    if n < 4u {
+        return n;
+    }
+    return 4u + equal_of_4(p + 4u, offset);
+}
+
+fn equal_of_16(p: u32, offset: u32) -> u32 {
+    let n = equal_of_8(p, offset);
+    if n < 8u {
+        return n;
+    }
+    return 8u + equal_of_8(p + 8u, offset);
+}
+
+struct Found {
+    length: u32,
+    offset: u32,
+    gain: i32,
+}
+
+// The best match of a position, where the offset `cheap` (0 for none) costs less.
+fn best_at(at: u32, cheap: u32) -> Found {
+    var best = Found(0u, 0u, 0i);
+    let slot_start = from_word * 4u;
+    let row = found[slot_start + at];
+    if team_uniform(row) != 0u {
+        let index = row & 0xffffffu;
+        let hash = entries[slot_start + index].x;
+        var first = 0u;
+        loop {
+            if team_uniform(first) >= CANDIDATES {
+                break;
+            }
+            let k = first + lane;
+            var offset = 0u;
+            var more = false;
+            if k < min(CANDIDATES, index) {
+                let other = entries[slot_start + index - 1u - k];
+                more = (other.x ^ hash) >> 16u == 0u;
+                let distance = at - other.y;
+                if ((other.x ^ hash) & SAME) == 0u && distance <= at - window_start {
+                    offset = distance;
+                }
+            }
+            var n = 0u;
+            var open = offset != 0u;
+            while open && n < LANE_BYTES {
+                let equal = equal_of_16(at + n, offset);
+                n += equal;
+                open = equal == 16u;
+            }
+            var length = select(0u, min(n, end - at), offset != 0u);
+            var rest = team_ballot(open);
+            loop {
+                if team_uniform(rest) == 0u {
+                    break;
+                }
+                let lead = countTrailingZeros(rest);
+                rest &= rest - 1u;
+                let whole = extended(at, team_broadcast(offset, lead), LANE_BYTES);
+                if lane == lead {
+                    length = whole;
+                }
+            }
+            var key = 0u;
+            if length >= 5u || (length == 4u && offset < 1u << 13u) {
+                let gain = 4i * i32(length) - i32(firstLeadingBit(offset + 3u));
+                if gain > 0i {
+                    key = u32(gain) << 7u | (127u - k);
+                }
+            }
+            let most = team_max(key);
+            let lead = 127u - (most & 127u) - first;
+            let its_length = team_shuffle(length, lead);
+            let its_offset = team_shuffle(offset, lead);
+            if i32(most >> 7u) > best.gain {
+                best = Found(its_length, its_offset, i32(most >> 7u));
+            }
+            if !team_any(more && lane == 31u) {
+                break;
+            }
+            first += 32u;
+        }
+    }
+    if team_uniform(cheap) != 0u {
+        let length = extended(at, cheap, 0u);
+        if length >= 4u && 4i * i32(length) >= best.gain {
+            best = Found(length, cheap, 4i * i32(length));
+        }
+    }
+    return best;
+}
+
+@compute @workgroup_size(THREADS)
+fn deep(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let is_there = segment_start(local_index, wg.y * wgs.x + wg.x);
+    if team_uniform(u32(is_there)) == 0u {
+        return;
+    }
+    let slot_start = from_word * 4u;
+    loop {
+        if team_uniform(u32(pos < last)) == 0u {
+            break;
+        }
+        // The positions that are next if none before them has a match.
+        var mine = pos;
+        if pos - anchor + 31u < 1u << SKIP_LOG {
+            mine += lane;
+        } else {
+            for (var i = 0u; i < lane; i++) {
+                mine += 1u + (mine - anchor >> SKIP_LOG);
+            }
+        }
+        let at = min(mine, last - 1u);
+        var hit = found[slot_start + at] != 0u;
+        let cheap = select(recent, second, at == anchor);
+        if cheap != 0u && read32(at) == read32(at - cheap) {
+            hit = true;
+        }
+        let hits = team_ballot(hit && mine < last);
+        if hits == 0u {
+            pos = team_broadcast(mine + 1u + (mine - anchor >> SKIP_LOG), 31u);
+            continue;
+        }
+        pos = team_broadcast(mine, countTrailingZeros(hits));
+        var best = best_at(pos, select(recent, second, pos == anchor));
+        if team_uniform(u32(best.gain == 0i)) != 0u {
+            pos += 1u + (pos - anchor >> SKIP_LOG);
+            continue;
+        }
+        var match_at = pos;
+        var tried = pos + 1u;
+        loop {
+            let goes_on = tried <= match_at + LAZY && tried < last && best.length < LONG_ENOUGH;
+            if team_uniform(u32(goes_on)) == 0u {
+                break;
+            }
+            let other = best_at(tried, recent);
+            // Each position further on costs another literal.
+            if other.gain > best.gain + 1i + 3i * i32(tried - match_at) {
+                best = other;
+                match_at = tried;
+            }
+            tried += 1u;
+        }
+        take(match_at, best.length, best.offset);
+    }
+    segment_end();
+}
