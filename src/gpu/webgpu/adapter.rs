@@ -94,12 +94,16 @@ fn granted(adapter: &wgpu::Adapter) -> wgpu::Limits {
     }
 }
 
+/// Kernels in WGSL count bytes in 32 bits, and some drivers drop writes to what lies far behind in a buffer.
+const LARGEST_BUFFER: u64 = (1 << 31) - 1;
+
 pub(super) fn limits(
     info: &wgpu::AdapterInfo,
     granted: &wgpu::Limits,
     features: wgpu::Features,
 ) -> Limits {
-    let max_buffer = granted.max_buffer_size.min(granted.max_storage_buffer_binding_size) & !3;
+    let max_buffer = granted.max_buffer_size.min(granted.max_storage_buffer_binding_size);
+    let max_buffer = max_buffer.min(LARGEST_BUFFER) & !3;
     let kind = match info.device_type {
         wgpu::DeviceType::DiscreteGpu => Kind::Discrete,
         wgpu::DeviceType::IntegratedGpu => Kind::Integrated,
