@@ -138,90 +138,80 @@ __kernel void write_words(
     team_sync(team);
 
     Writer w = {0u, 0u, team.lane, 0u, false, 0u, 32u};
+    // A chunk has sequences, so a row of nothing before its rows changes nothing: no row needs to be written conditionally.
     uint n = team_uniform(team, chunks[CHUNK_LITERALS]);
-    if (n > 0u) {
-        uint shift = (end - begin - n) & 3u, last = n + shift;
-        uint rows = (last + 127u) >> 7;
-        literals += (ulong)block * literal_stride + (begin >> 2);
+    uint shift = (end - begin - n) & 3u, last = n + shift;
+    uint rows = n > 0u ? (last + 127u) >> 7 : 0u;
+    literals += (ulong)block * literal_stride + (begin >> 2);
+    uint log = 0;
 #if FSE
-        bool is_fse = team_uniform(team, models[MODEL_MODE]) == MODE_FSE;
-        literal_codes += ((ulong)block * slot + begin) >> 2;
-        if (is_fse) {
-            uint log = models[MODEL_LOG];
-            write_row(team, &w, words, room, chunks[CHUNK_STATES + team.lane] << (32u - log), log);
-        }
-#else
-        bool is_fse = false;
+    log = n > 0u ? team_uniform(team, models[MODEL_LOG]) : 0u;
+    literal_codes += ((ulong)block * slot + begin) >> 2;
+    write_row(team, &w, words, room, log > 0u ? chunks[CHUNK_STATES + team.lane] << (32u - log) : 0u, log);
 #endif
-        // What a row is made from is loaded a row ahead.
-        uint2 ahead = (uint2)(0u, 0u);
-        for (uint row = 0; row <= rows; row++) {
-            uint2 now = ahead;
-            uint word_at = 32u * row + team.lane;
-            if (row < rows) {
+    // What a row is made from is loaded a row ahead.
+    uint2 ahead = (uint2)(0u, 0u);
+    for (uint row = 0; row <= rows; row++) {
+        uint2 now = ahead;
+        uint word_at = 32u * row + team.lane;
+        if (row < rows) {
 #if FSE
-                if (is_fse) {
-                    ahead = literal_codes[word_at];
-                } else
+            if (log > 0u) {
+                ahead = literal_codes[word_at];
+            } else
 #endif
-                {
-                    ahead.x = literals[word_at];
-                    ahead.y = shift != 0u && word_at > 0u ? literals[word_at - 1u] : 0u;
-                }
+            {
+                ahead.x = literals[word_at];
+                ahead.y = shift != 0u && word_at > 0u ? literals[word_at - 1u] : 0u;
             }
-            if (row == 0u) continue;
-            uint symbols = shift != 0u ? now.x << (8u * shift) | now.y >> (32u - 8u * shift) : now.x;
-            uint place = (word_at - 32u) << 2;
-            HALVES(part) {
-                uint bits, len;
-                if (is_fse) {
+        }
+        uint symbols = shift != 0u ? now.x << (8u * shift) | now.y >> (32u - 8u * shift) : now.x;
+        HALVES(part) {
+            uint bits = 0, len = 0;
+            if (row > 0u) {
+                if (log > 0u) {
                     uint pair = part == 0u ? now.x : now.y;
                     len = pair & 31u;
                     bits = pair - len;
                 } else {
-                    uint i = place + 2u * part, two = symbols >> (16u * part);
+                    uint i = ((word_at - 32u) << 2) + 2u * part, two = symbols >> (16u * part);
                     uint a = i >= shift && i < last ? codes[two & 255u] : 0u;
                     uint b = i + 1u >= shift && i + 1u < last ? codes[two >> 8 & 255u] : 0u;
                     uint a_len = a & 31u, b_len = b & 31u;
                     len = a_len + b_len;
                     bits = (a - a_len) | (b - b_len) >> a_len;
                 }
-                write_row(team, &w, words, room, bits, len);
             }
+            write_row(team, &w, words, room, bits, len);
         }
     }
 
     n = team_uniform(team, chunks[CHUNK_SEQUENCES]);
-    if (n > 0u) {
+    bool coded_tokens = false, coded_offsets = false;
 #if FSE
-        uint token_log = team_uniform(team, token_model[MODEL_LOG]), offset_log = team_uniform(team, offset_model[MODEL_LOG]);
-        if (token_log + offset_log > 0u) {
-            uint token_state = token_log > 0u ? chunks[CHUNK_STATES + 32u + team.lane] : 0u;
-            uint offset_state = offset_log > 0u ? chunks[CHUNK_STATES + 64u + team.lane] : 0u;
-            uint len = token_log + offset_log;
-            write_row(team, &w, words, room, (token_state << offset_log | offset_state) << (32u - len), len);
-        }
-        bool coded_tokens = token_log > 0u, coded_offsets = offset_log > 0u;
-#else
-        bool coded_tokens = false, coded_offsets = false;
+    uint token_log = token_model[MODEL_LOG], offset_log = offset_model[MODEL_LOG], logs = token_log + offset_log;
+    coded_tokens = token_log > 0u;
+    coded_offsets = offset_log > 0u;
+    uint token_state = coded_tokens ? chunks[CHUNK_STATES + 32u + team.lane] : 0u;
+    uint offset_state = coded_offsets ? chunks[CHUNK_STATES + 64u + team.lane] : 0u;
+    write_row(team, &w, words, room, (token_state << offset_log | offset_state) << ((32u - logs) & 31u), logs);
 #endif
-        ulong sequences_at = (ulong)block * sequence_stride + (ulong)chunk * sequence_room(1u << chunk_log);
-        __global const uint2 *token_pairs = (__global const uint2 *)(tokens + sequences_at);
-        __global const uint2 *offset_pairs = (__global const uint2 *)(offsets + sequences_at);
-        uint batches = (n + 63u) >> 6;
-        uint2 next_tokens = token_pairs[team.lane], next_offsets = offset_pairs[team.lane];
-        for (uint batch = 0; batch < batches; batch++) {
-            uint2 t = next_tokens, o = next_offsets;
-            if (batch + 1u < batches) {
-                next_tokens = token_pairs[32u * batch + 32u + team.lane];
-                next_offsets = offset_pairs[32u * batch + 32u + team.lane];
-            }
-            uint i = 64u * batch + 2u * team.lane;
-            HALVES(part) {
-                bool is_active = i + part < n;
-                write_token(team, &w, words, room, token_codes, part == 0u ? t.x : t.y, coded_tokens, is_active);
-                write_offset(team, &w, words, room, offset_codes, part == 0u ? o.x : o.y, coded_offsets, is_active);
-            }
+    ulong sequences_at = (ulong)block * sequence_stride + (ulong)chunk * sequence_room(1u << chunk_log);
+    __global const uint2 *token_pairs = (__global const uint2 *)(tokens + sequences_at);
+    __global const uint2 *offset_pairs = (__global const uint2 *)(offsets + sequences_at);
+    uint batches = (n + 63u) >> 6;
+    uint2 next_tokens = token_pairs[team.lane], next_offsets = offset_pairs[team.lane];
+    for (uint batch = 0; batch < batches; batch++) {
+        uint2 t = next_tokens, o = next_offsets;
+        if (batch + 1u < batches) {
+            next_tokens = token_pairs[32u * batch + 32u + team.lane];
+            next_offsets = offset_pairs[32u * batch + 32u + team.lane];
+        }
+        uint i = 64u * batch + 2u * team.lane;
+        HALVES(part) {
+            bool is_active = i + part < n;
+            write_token(team, &w, words, room, token_codes, part == 0u ? t.x : t.y, coded_tokens, is_active);
+            write_offset(team, &w, words, room, offset_codes, part == 0u ? o.x : o.y, coded_offsets, is_active);
         }
     }
     // Words that the decoder takes and that hold nothing.
