@@ -1,9 +1,12 @@
 //! Plans that encode with the BWT codec ([`crate::codec::bwt`]).
 
+mod second_stage;
+
 use super::cost::CostError;
-use super::device::{Limits, Teams};
+use super::device::{Api, Limits, Teams};
 use super::kernel::{BWT_SORT, BWT_SORT_FINISH, BWT_SORT_REFINE, Kernel};
-use super::plan::{Plan, Run, Shape, Step};
+use super::plan::{Plan, PlanError, Run, Shape, Step};
+use crate::codec::bwt::Params;
 
 /// Elements of a tile of the radix sort: `TILE` in the kernel.
 const SORT_TILE: u32 = 4096;
@@ -17,7 +20,25 @@ const FIRST_DEPTH: u32 = 8;
 /// Rounds of prefix doubling that usually have much to do.
 const BUSY_ROUNDS: u32 = 5;
 
-/// The plan of the forward transform.
+/// The plan of encoding: from `jobs` and `contents` to `payload`, and the status and length in `results`.
+///
+/// # Errors
+/// If the kernels' costs are wrong, or there are no kernels for this device or these parameters.
+pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, PlanError> {
+    if limits.api != Api::OpenCl {
+        return Err(PlanError::Declined("the second stage of the BWT is not there in WGSL".into()));
+    }
+    if params.segment_log < 13 {
+        return Err(PlanError::Declined("segments are too short for the encoder's kernels".into()));
+    }
+    let mut builder = Builder::new(limits, shape);
+    builder.sort_suffixes()?;
+    builder.finish(params.start_log)?;
+    builder.second_stage(params)?;
+    Ok(builder.plan)
+}
+
+/// The plan of the forward transform alone.
 ///
 /// Its results are in the buffers `transform` (block b's from byte b N on) and `start_rows` (rows of the suffixes at the
 /// multiples of `1 << start_log`, from 8 to 23, a word each; block b's from byte b (N/64 + 4) on).

@@ -74,6 +74,16 @@ kernels! {
     LZ77_PARSE_TWO = "lz77_parse_two";
     /// A parse with many candidates a position.
     LZ77_DEEP = "lz77_deep";
+    /// The choice of tables of the BWT encoder.
+    BWT_ENCODE_CHOOSE = "bwt_encode_choose";
+    /// Contexts and counts of the BWT encoder.
+    BWT_ENCODE_CONTEXTS = "bwt_encode_contexts";
+    /// Ranks of the BWT encoder.
+    BWT_ENCODE_RANKS = "bwt_encode_ranks";
+    /// Runs and segments of the BWT encoder.
+    BWT_ENCODE_RUNS = "bwt_encode_runs";
+    /// Payloads of the BWT encoder.
+    BWT_ENCODE_WRITE = "bwt_encode_write";
     /// The radix sort of the forward BWT.
     BWT_SORT = "bwt_sort";
     /// The last step of the forward BWT.
@@ -136,6 +146,7 @@ common![
     "lz77_segment",
     "team",
 ];
+common!["bwt_encode", "binary", "bwt", "crc", "team", "lanes", "length_code", "lz77_chunks"];
 
 /// Every function of teams, for the tests of backends.
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The same checks on every device, against the CPU's codec.
 
 use super::*;
-use crate::codec::bwt::sort;
+use crate::codec::bwt::{Encoder, Params, sort};
 use crate::gpu::cost::KernelCost;
 use crate::gpu::device::{Api, Device};
-use crate::gpu::job::Job;
+use crate::gpu::job::{Job, JobResult};
+use crate::gpu::kernel::ALL;
 
 use crate::gpu::testing::{each_device, run_plan};
 
@@ -76,6 +77,62 @@ fn check(device: &dyn Device, blocks: &[Vec<u8>]) {
     let mut wrong = outputs;
     wrong[1][0] ^= 1;
     assert!(compare(shape, blocks, START_LOG, &wrong[0], &wrong[1]).is_some());
+}
+
+/// What is wrong with a device's payloads, if anything is.
+fn compare_payloads(
+    shape: Shape,
+    blocks: &[Vec<u8>],
+    params: &Params,
+    payloads: &[u8],
+    results: &[u8],
+) -> Option<String> {
+    let results: Vec<JobResult> = bytemuck::pod_collect_to_vec(results);
+    let stride = shape.slot as usize + 256;
+    let mut encoder = Encoder::new();
+    for (b, (block, result)) in blocks.iter().zip(results).enumerate() {
+        let mut expected = Vec::new();
+        encoder.encode(params, block, &mut expected);
+        let (status, len) = (result.status, result.payload_len as usize);
+        if expected.len() > stride {
+            if status == 0 {
+                return Some(format!("block {b} has no room, and status 0"));
+            }
+            continue;
+        }
+        let what = format!("block {b} of {} bytes", block.len());
+        if (status, len) != (0, expected.len()) {
+            let expected = expected.len();
+            return Some(format!("{what}: status {status}, {len} bytes, {expected} expected"));
+        }
+        let payload = &payloads[b * stride..][..len];
+        if let Some(at) = (0..len).find(|&i| payload[i] != expected[i]) {
+            return Some(format!("{what}: byte {at} of {len} differs"));
+        }
+    }
+    None
+}
+
+fn check_payloads(device: &dyn Device, blocks: &[Vec<u8>], params: &Params) {
+    let longest = blocks.iter().map(Vec::len).max().unwrap_or(1);
+    let shape = Shape::new(blocks.len() as u32, longest as u32);
+    let plan = match plan(device.limits(), shape, params) {
+        Ok(plan) => plan,
+        Err(PlanError::Declined(_)) => return,
+        Err(error) => panic!("{error}"),
+    };
+    let (jobs, contents) = inputs(shape, blocks);
+    let inputs: [(&str, &[u8]); 2] = [("jobs", &jobs), ("contents", &contents)];
+    let outputs = run_plan(device, &plan, &inputs, &["payload", "results"]).expect("it works");
+    let compare =
+        |outputs: &[Vec<u8>]| compare_payloads(shape, blocks, params, &outputs[0], &outputs[1]);
+    assert_eq!(compare(&outputs), None);
+    // The comparison finds a wrong byte and a wrong length.
+    for (buffer, at) in [(0, 3), (1, 4)] {
+        let mut wrong = outputs.clone();
+        wrong[buffer][at] ^= 1;
+        assert!(compare(&wrong).is_some());
+    }
 }
 
 fn noise(len: usize, mut state: u64, mask: u8) -> Vec<u8> {
@@ -161,8 +218,35 @@ fn a_long_block_and_a_short_one() {
 }
 
 #[test]
+fn payloads_of_short_blocks() {
+    each_device(|device| {
+        let mut blocks = vec![vec![0], vec![255], vec![1, 2], vec![0; 257], vec![3; 20_000]];
+        for len in [2, 3, 9, 255, 256, 1000] {
+            blocks.extend([noise(len, 9, 255), noise(len, 3, 1), fibonacci(len), text(len)]);
+        }
+        check_payloads(device, &blocks, &Params::default());
+        check_payloads(device, &[vec![77]], &Params { segment_log: 16, start_log: 23 });
+    });
+}
+
+#[test]
+fn payloads_of_long_blocks() {
+    each_device(|device| {
+        let mut block = text(500_000);
+        block.extend(noise(100_000, 4, 255));
+        block.extend(vec![0; 30_001]);
+        block.extend(noise(400_000, 4, 15));
+        let blocks = [block, noise(100_000, 8, 255), fibonacci(50_000), periodic(60_000, 700)];
+        check_payloads(device, &blocks, &Params { segment_log: 13, start_log: 8 });
+        check_payloads(device, &[text(150_000)], &Params::default());
+    });
+}
+
+#[test]
 fn costs_agree_and_predict_the_plan() {
-    for kernel in [&BWT_SORT, &BWT_SORT_FINISH, &BWT_SORT_REFINE] {
+    for kernel in
+        ALL.iter().filter(|k| k.stem.starts_with("bwt_sort") || k.stem.starts_with("bwt_encode"))
+    {
         let parse = |api| KernelCost::parse(kernel.stem, &kernel.text(api)).expect("a cost");
         assert_eq!(parse(Api::OpenCl), parse(Api::WebGpu));
     }

@@ -1,0 +1,202 @@
+// Ranks of runs: how many other symbols occur before a run's symbol does again (`codec/bwt/runs.rs`).
+//
+// Runs are ranked in chunks of 256, from right to left, by the list of all symbols in the order in which they occur
+// next; a segment's list is the one at its first run. The list at the end of a chunk follows from where each symbol first
+// occurs behind it: first occurrences in each chunk (`firsts`), in each group of chunks (`group_firsts`), those behind
+// each group (`group_next`), and behind each chunk (`next`). Symbols that do not occur any more come last: those
+// that the block has, ascending, then the others.
+//
+// @pz_cost {
+//   threads_per_element: 0.125
+//   passes: 5
+//   buffers: sort_low_a=N*4, sort_low_b=N*4, encode_groups=N/32+1024, encode_state=256,
+//            encode_segments=N/64+64, encode_lists=N/32+512
+//   local_mem: 8192
+//   note: sort_low_b holds 256 words for each chunk
+// }
+
+// @pz_import team
+// @pz_import bwt_encode
+
+#define NONE 0xffffffffu
+
+// Where each symbol first occurs in each chunk.
+__kernel void firsts(
+    __global const uint *infos, __global uint *tables, __global const uint *state, uint slot, uint parts)
+{
+    TEAM_START(team);
+    __local uint first[TEAMS * 256u];
+    uint block = (uint)get_group_id(0) / parts;
+    uint runs = state[block * ENCODE_STATE + ENCODE_RUNS];
+    uint chunks = (runs + CHUNK - 1) / CHUNK;
+    infos += (size_t)block * slot;
+    tables += (size_t)block * slot;
+    __local uint *own = first + team.index * 256u;
+    for (uint chunk = (uint)get_group_id(0) % parts * TEAMS + team.index; chunk < chunks; chunk += parts * TEAMS) {
+        for (uint s = team.lane; s < 256; s += 32) own[s] = NONE;
+        team_sync(team);
+        for (uint i = 0; i < CHUNK; i += 32) {
+            uint run = chunk * CHUNK + i + team.lane;
+            if (run < runs) atomic_min(&own[infos[run] & 255u], run);
+        }
+        team_sync(team);
+        for (uint s = team.lane; s < 256; s += 32) tables[chunk * 256u + s] = own[s];
+        team_sync(team);
+    }
+}
+
+// Where each symbol first occurs in each group of chunks. A workgroup for each.
+__kernel void group_firsts(
+    __global const uint *tables, __global uint *groups, __global const uint *state, uint slot, uint parts)
+{
+    uint block = (uint)get_group_id(0) / parts;
+    uint group = (uint)get_group_id(0) % parts;
+    uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
+    tables += (size_t)block * slot;
+    groups += (size_t)block * (slot / 128 + 256);
+    for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
+        uint first = NONE;
+        for (uint chunk = group * SUPER; chunk < min(chunks, (group + 1) * SUPER); chunk++) {
+            first = min(first, tables[chunk * 256u + s]);
+        }
+        if (group * SUPER < chunks) groups[group * 256u + s] = first;
+    }
+}
+
+// Where each symbol first occurs behind each group. A workgroup for a block.
+__kernel void group_next(__global uint *groups, __global const uint *state, uint slot) {
+    uint block = (uint)get_group_id(0);
+    uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
+    groups += (size_t)block * (slot / 128 + 256);
+    for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
+        uint next = NONE;
+        for (uint group = (chunks + SUPER - 1) / SUPER; group-- > 0;) {
+            uint first = groups[group * 256u + s];
+            groups[group * 256u + s] = next;
+            next = min(next, first);
+        }
+    }
+}
+
+// Where each symbol first occurs behind each chunk. A workgroup for each group.
+__kernel void next(
+    __global uint *tables, __global const uint *groups, __global const uint *state, uint slot, uint parts)
+{
+    uint block = (uint)get_group_id(0) / parts;
+    uint group = (uint)get_group_id(0) % parts;
+    uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
+    if (group * SUPER >= chunks) return;
+    tables += (size_t)block * slot;
+    groups += (size_t)block * (slot / 128 + 256);
+    for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
+        uint next = groups[group * 256u + s];
+        for (uint chunk = min(chunks, (group + 1) * SUPER); chunk-- > group * SUPER;) {
+            uint first = tables[chunk * 256u + s];
+            tables[chunk * 256u + s] = next;
+            next = min(next, first);
+        }
+    }
+}
+
+// Ranks the runs of each chunk. The list lies in the lanes, eight positions in each.
+__kernel void ranks(
+    __global uint *infos, __global const uint *tables, __global const uint *state, __global const uint *segments,
+    __global uint *lists, uint slot, uint parts)
+{
+    TEAM_START(team);
+    __local uint keys[TEAMS * 256u];
+    uint block = (uint)get_group_id(0) / parts;
+    state += block * ENCODE_STATE;
+    uint runs = state[ENCODE_RUNS];
+    uint segment_count = state[ENCODE_SEGMENTS];
+    uint chunks = (runs + CHUNK - 1) / CHUNK;
+    infos += (size_t)block * slot;
+    tables += (size_t)block * slot;
+    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
+    lists += (size_t)block * SEGMENTS(slot) * 64u;
+    __local uint *own = keys + team.index * 256u;
+    for (uint chunk = (uint)get_group_id(0) % parts * TEAMS + team.index; chunk < chunks; chunk += parts * TEAMS) {
+        // Symbols that occur are before those that do not, and of those the block's before the others.
+        for (uint s = team.lane; s < 256; s += 32) {
+            uint at = tables[chunk * 256u + s];
+            bool used = (state[ENCODE_USED + (s >> 5)] >> (s & 31u) & 1u) != 0;
+            own[s] = at != NONE ? at : 0x80000000u + (used ? 0u : 256u) + s;
+        }
+        team_sync(team);
+        uint places[8];
+        uint mine[8];
+        for (uint k = 0; k < 8; k++) {
+            mine[k] = own[k * 32u + team.lane];
+            places[k] = 0;
+        }
+        for (uint s = 0; s < 256; s++) {
+            uint other = own[s];
+            for (uint k = 0; k < 8; k++) places[k] += other < mine[k] ? 1u : 0u;
+        }
+        team_sync(team);
+        for (uint k = 0; k < 8; k++) own[places[k]] = k * 32u + team.lane;
+        team_sync(team);
+        __local uint *eight = own + team.lane * 8u;
+        uint w0 = eight[0] | eight[1] << 8 | eight[2] << 16 | eight[3] << 24;
+        uint w1 = eight[4] | eight[5] << 8 | eight[6] << 16 | eight[7] << 24;
+        team_sync(team);
+
+        // The last segment that begins before the end of the chunk.
+        uint end = min(runs, (chunk + 1) * CHUNK);
+        uint low = 0;
+        uint high = segment_count;
+        while (high - low > 1) {
+            uint middle = (low + high) / 2;
+            if (segments[middle * SEGMENT_WORDS + SEGMENT_RUN] < end) low = middle;
+            else high = middle;
+        }
+        uint segment = low;
+        uint boundary = segments[segment * SEGMENT_WORDS + SEGMENT_RUN];
+        for (uint i = CHUNK; i > 0; i -= 32) {
+            uint first = chunk * CHUNK + i - 32;
+            if (first >= end) continue;
+            uint info = first + team.lane < end ? infos[first + team.lane] : 0;
+            uint rank = 0;
+            for (uint k = min(end - first, 32u); k-- > 0;) {
+                uint c = team_shuffle(team, info, k) & 255u;
+                uint all = c * 0x01010101u;
+                uint x0 = w0 ^ all;
+                uint x1 = w1 ^ all;
+                // The lowest of these bits is that of the byte that is 0.
+                uint z0 = (x0 - 0x01010101u) & ~x0 & 0x80808080u;
+                uint z1 = (x1 - 0x01010101u) & ~x1 & 0x80808080u;
+                uint before = team_shuffle_up(team, w1 >> 24, 1);
+                if (team.lane == 0) before = c;
+                uint holder = team_ballot(team, (z0 | z1) != 0);
+                uint lane = 31u - clz(holder & (0u - holder));
+                uint bit = 31u - clz(z0 != 0 ? z0 & (0u - z0) : z1 & (0u - z1));
+                uint place = team.lane * 8u + (z0 != 0 ? 0u : 4u) + (bit >> 3);
+                uint r = team_shuffle(team, place, lane);
+                if (team.lane == k) rank = r;
+                uint s0 = w0 << 8 | before;
+                uint s1 = w1 << 8 | w0 >> 24;
+                if (team.lane < lane) {
+                    w0 = s0;
+                    w1 = s1;
+                } else if (team.lane == lane) {
+                    uint moved = bit == 31 ? 0xffffffffu : (1u << (bit + 1)) - 1u;
+                    if (z0 != 0) {
+                        w0 = (s0 & moved) | (w0 & ~moved);
+                    } else {
+                        w0 = s0;
+                        w1 = (s1 & moved) | (w1 & ~moved);
+                    }
+                }
+                if (first + k == boundary) {
+                    lists[segment * 64u + team.lane * 2u] = w0;
+                    lists[segment * 64u + team.lane * 2u + 1] = w1;
+                    if (segment > 0) {
+                        segment--;
+                        boundary = segments[segment * SEGMENT_WORDS + SEGMENT_RUN];
+                    }
+                }
+            }
+            if (first + team.lane < end) infos[first + team.lane] = info | max(rank, 1u) << 8;
+        }
+    }
+}
