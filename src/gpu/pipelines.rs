@@ -4,7 +4,7 @@ use super::checksum::{Direction, add_checksums, add_packing};
 use super::device::Limits;
 use super::lz77_decode::Needs;
 use super::plan::{Plan, PlanError, Shape};
-use super::{bwt_decode, lz77_code, lz77_decode, lz77_find};
+use super::{bwt_decode, bwt_encode, lz77_code, lz77_decode, lz77_find};
 use crate::codec::lz77::Search;
 use crate::format::Pipeline;
 use crate::pipeline::level::Recipe;
@@ -24,7 +24,7 @@ pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<P
             }
             lz77_code::append(&mut plan, limits, params)?;
         }
-        Recipe::Bwt(_) => return declined("no kernel encodes the second stage of the BWT"),
+        Recipe::Bwt(params) => plan = bwt_encode::plan(limits, shape, params)?,
     }
     add_checksums(&mut plan, limits, Direction::Encode)?;
     add_packing(&mut plan)?;

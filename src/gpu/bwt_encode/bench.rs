@@ -12,15 +12,17 @@ use std::time::Duration;
 
 use super::tests::{inputs, on_cpu};
 use super::*;
+use crate::codec::bwt::Encoder;
 use crate::gpu::device::{Device, Queue};
+use crate::gpu::job::JobResult;
 use crate::gpu::run::{Memory, submit};
 use crate::gpu::testing::each_device;
 
 /// Runs of which the median counts.
 const RUNS: usize = 5;
 
-/// As [`on_cpu`] for all blocks, on all cores.
-fn all_on_cpu(blocks: &[Vec<u8>], start_log: u8) -> Vec<(Vec<u8>, Vec<u32>)> {
+/// What `encode` makes of each block, on all cores.
+fn on_all_cores<T: Send>(blocks: &[Vec<u8>], encode: impl Fn(&[u8]) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
@@ -28,7 +30,7 @@ fn all_on_cpu(blocks: &[Vec<u8>], start_log: u8) -> Vec<(Vec<u8>, Vec<u32>)> {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(block) = blocks.get(at) else { return done };
-            done.push((at, on_cpu(block, start_log)));
+            done.push((at, encode(block)));
         }
     };
     let mut results: Vec<_> = std::thread::scope(|scope| {
@@ -73,51 +75,106 @@ fn time(queue: &mut dyn Queue, plan: &Plan, memory: &Memory<'_>) -> Vec<(&'stati
     names.iter().map(median).collect()
 }
 
-fn bench(device: &dyn Device, data: &[u8], total: usize, block_len: usize) {
-    let start_log = 14;
-    let distinct: Vec<Vec<u8>> = data.chunks(block_len).map(<[u8]>::to_vec).collect();
-    let count = total.div_ceil(block_len).max(1);
-    let blocks: Vec<Vec<u8>> = distinct.iter().cycle().take(count).cloned().collect();
-    let bytes: usize = blocks.iter().map(Vec::len).sum();
-    let shape = Shape::new(count as u32, block_len as u32);
-    let plan = transform(device.limits(), shape, start_log).expect("costs are right");
-    println!(
-        "\nblocks of {block_len} bytes: {count} of them, {bytes} bytes, {} steps, {} bytes of device memory",
-        plan.steps.len(),
-        plan.memory()
-    );
-    let memory = Memory::allocate(device, &plan).expect("memory");
-    let mut queue = device.queue().expect("a queue");
-    queue.set_deadline(Duration::from_secs(60));
-    let (jobs, contents) = inputs(shape, &blocks);
-    queue.write(memory.named("jobs"), 0, &jobs).expect("upload");
-    queue.write(memory.named("contents"), 0, &contents).expect("upload");
-    submit(&plan, &memory, &mut *queue).expect("the plan runs");
-    queue.finish().expect("the plan ends");
-    for (stage, took) in time(&mut *queue, &plan, &memory) {
-        let ms = took.as_secs_f64() * 1e3;
-        println!("{stage:>16} {ms:9.3} ms {:8.2} GB/s", bytes as f64 / ms / 1e6);
-    }
-    queue.set_timing(false);
-    let begin = std::time::Instant::now();
-    submit(&plan, &memory, &mut *queue).expect("the plan runs");
-    queue.finish().expect("the plan ends");
-    let ms = begin.elapsed().as_secs_f64() * 1e3;
-    println!("{:>16} {ms:9.3} ms {:8.2} GB/s", "wall clock", bytes as f64 / ms / 1e6);
+/// A batch of the file's blocks, repeated.
+struct Batch {
+    shape: Shape,
+    distinct: Vec<Vec<u8>>,
+    blocks: Vec<Vec<u8>>,
+    bytes: usize,
+}
 
-    let slot = shape.slot as usize;
-    let mut transforms = vec![0; slot * count];
-    let mut rows = vec![0; (slot.div_ceil(64) + 4) * count];
-    queue.read(memory.named("transform"), 0, &mut transforms).expect("download");
-    queue.read(memory.named("start_rows"), 0, &mut rows).expect("download");
-    let expected = all_on_cpu(&distinct[..distinct.len().min(count)], start_log);
-    for (b, block) in blocks.iter().enumerate() {
-        let (bwt, cpu_rows) = &expected[b % distinct.len()];
-        assert!(transforms[b * slot..][..block.len()] == bwt[..], "block {b}: transform differs");
-        let gpu_rows = &rows[b * (slot.div_ceil(64) + 4)..][..4 * cpu_rows.len()];
-        assert!(bytemuck::pod_collect_to_vec::<u8, u32>(gpu_rows) == *cpu_rows, "block {b}: rows");
+impl Batch {
+    fn new(data: &[u8], total: usize, block_len: usize) -> Self {
+        let count = total.div_ceil(block_len).max(1);
+        let mut distinct: Vec<Vec<u8>> = data.chunks(block_len).map(<[u8]>::to_vec).collect();
+        distinct.truncate(count);
+        let blocks: Vec<Vec<u8>> = distinct.iter().cycle().take(count).cloned().collect();
+        let bytes = blocks.iter().map(Vec::len).sum();
+        Self { shape: Shape::new(count as u32, block_len as u32), distinct, blocks, bytes }
     }
-    println!("all {count} blocks are as the CPU has them");
+
+    /// Times `plan`, and gives back the contents of two of its buffers.
+    fn bench(
+        &self,
+        device: &dyn Device,
+        what: &str,
+        plan: &Plan,
+        outputs: [&str; 2],
+    ) -> [Vec<u8>; 2] {
+        println!(
+            "\n{what}: {} blocks of {} bytes, {} bytes, {} steps, {} bytes of device memory",
+            self.blocks.len(),
+            self.shape.slot,
+            self.bytes,
+            plan.steps.len(),
+            plan.memory()
+        );
+        let memory = Memory::allocate(device, plan).expect("memory");
+        let mut queue = device.queue().expect("a queue");
+        queue.set_deadline(Duration::from_secs(60));
+        let (jobs, contents) = inputs(self.shape, &self.blocks);
+        queue.write(memory.named("jobs"), 0, &jobs).expect("upload");
+        queue.write(memory.named("contents"), 0, &contents).expect("upload");
+        submit(plan, &memory, &mut *queue).expect("the plan runs");
+        queue.finish().expect("the plan ends");
+        for (stage, took) in time(&mut *queue, plan, &memory) {
+            self.print(stage, took);
+        }
+        queue.set_timing(false);
+        let begin = std::time::Instant::now();
+        submit(plan, &memory, &mut *queue).expect("the plan runs");
+        queue.finish().expect("the plan ends");
+        self.print("wall clock", begin.elapsed());
+        outputs.map(|name| {
+            let buffer = plan.buffers.iter().find(|buffer| buffer.name == name);
+            let mut bytes = vec![0; buffer.map_or(0, |buffer| buffer.bytes as usize)];
+            queue.read(memory.named(name), 0, &mut bytes).expect("download");
+            bytes
+        })
+    }
+
+    fn print(&self, stage: &str, took: Duration) {
+        let ms = took.as_secs_f64() * 1e3;
+        println!("{stage:>16} {ms:9.3} ms {:8.2} GB/s", self.bytes as f64 / ms / 1e6);
+    }
+
+    fn transform(&self, device: &dyn Device, start_log: u8) {
+        let plan = transform(device.limits(), self.shape, start_log).expect("costs are right");
+        let outputs = self.bench(device, "forward BWT", &plan, ["transform", "start_rows"]);
+        let slot = self.shape.slot as usize;
+        let expected = on_all_cores(&self.distinct, |block| on_cpu(block, start_log));
+        for (b, block) in self.blocks.iter().enumerate() {
+            let (bwt, rows) = &expected[b % self.distinct.len()];
+            let found = &outputs[0][b * slot..][..block.len()];
+            assert!(found == &bwt[..], "block {b}: transform differs");
+            let found = &outputs[1][b * (slot.div_ceil(64) + 4)..][..4 * rows.len()];
+            assert!(bytemuck::pod_collect_to_vec::<u8, u32>(found) == *rows, "block {b}: rows");
+        }
+        println!("all blocks are as the CPU has them");
+    }
+
+    fn encode(&self, device: &dyn Device, params: &Params) {
+        let plan = match plan(device.limits(), self.shape, params) {
+            Ok(plan) => plan,
+            Err(error) => return println!("no encoder: {error}"),
+        };
+        let outputs = self.bench(device, "whole encoder", &plan, ["payload", "results"]);
+        let results: Vec<JobResult> = bytemuck::pod_collect_to_vec(&outputs[1]);
+        let expected = on_all_cores(&self.distinct, |block| {
+            let mut payload = Vec::new();
+            Encoder::new().encode(params, block, &mut payload);
+            payload
+        });
+        let stride = self.shape.slot as usize + 256;
+        let mut sum = 0;
+        for (b, result) in results.iter().enumerate() {
+            let expected = &expected[b % self.distinct.len()];
+            let found = &outputs[0][b * stride..][..result.payload_len as usize];
+            assert!(result.status == 0 && found == &expected[..], "block {b}: payload differs");
+            sum += expected.len();
+        }
+        println!("all payloads are as the CPU has them: {sum} bytes");
+    }
 }
 
 #[test]
@@ -128,7 +185,9 @@ fn h200_bwt_encode() {
     let total = std::env::var("PZ_TOTAL").map_or(250_000_000, |t| t.parse().expect("a number"));
     each_device(|device| {
         for block_len in [4 << 20, 8 << 20] {
-            bench(device, &data, total, block_len);
+            let batch = Batch::new(&data, total, block_len);
+            batch.transform(device, 14);
+            batch.encode(device, &Params::default());
         }
     });
 }
