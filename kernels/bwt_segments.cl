@@ -7,9 +7,9 @@
 //   threads_per_element: 0.02
 //   passes: 3
 //   buffers: payload=N+256, contents=N, results=32,
-//            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=196608,
+//            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=208896,
 //            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
-//   local_mem: 47624
+//   local_mem: 23940
 //   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
 // }
 // @pz_import team
@@ -23,8 +23,11 @@
 #define GET_UNIT(unit) ((unit) <= NEAR ? list[((unit) - 1u) * THREADS] : final[unit])
 #define PUT_UNIT(unit, value) \
     if ((unit) <= NEAR) list[((unit) - 1u) * THREADS] = (value); else final[unit] = (value)
-// The place of 8 starts of a context's table, so that contexts' first eights are in different banks.
-#define EIGHT(context, i) ((context) * 4u + (((i) + ((context) >> 1)) & 3u))
+// The place of 8 starts of a table, so that tables' first eights are in different banks.
+#define EIGHT(table, i) ((table) * 4u + (((i) + ((table) >> 1)) & 3u))
+// Different tables of ranks, and of runs, that are in workgroup memory; the others, if there are more, are read from
+// device memory.
+#define KEPT_TABLES (2u * KEPT)
 
 typedef struct {
     __global const uint *words;
@@ -60,25 +63,30 @@ inline uint up_to(uint4 starts, uint vv) {
     return popcount(r.x | r.y >> 1 | r.z >> 2 | r.w >> 3);
 }
 
-// The token that the state's low bits are in, and the state without it.
-inline uint take_token(__local const uint4 *tables, uint context, ulong *state) {
-    uint v = (uint)*state & 4095u;
-    uint vv = v | v << 16;
-    uint count = up_to(tables[EIGHT(context, 0u)], vv);
-    if (count == 8u) {
-        count += up_to(tables[EIGHT(context, 1u)], vv);
-        if (count == 16u) {
-            count += up_to(tables[EIGHT(context, 2u)], vv);
-            if (count == 24u) count += up_to(tables[EIGHT(context, 3u)], vv);
-        }
+// The token that the state's low bits are in, and the state without it. Tables in workgroup memory and in device memory
+// are read by the same code in different address spaces.
+#define TAKE_TOKEN(name, space, place)                                                            \
+    inline uint name(space const uint4 *tables, uint table, ulong *state) {                       \
+        uint v = (uint)*state & 4095u;                                                            \
+        uint vv = v | v << 16;                                                                    \
+        uint count = up_to(tables[place(table, 0u)], vv);                                         \
+        if (count == 8u) {                                                                        \
+            count += up_to(tables[place(table, 1u)], vv);                                         \
+            if (count == 16u) {                                                                   \
+                count += up_to(tables[place(table, 2u)], vv);                                     \
+                if (count == 24u) count += up_to(tables[place(table, 3u)], vv);                   \
+            }                                                                                     \
+        }                                                                                         \
+        uint token = count - 1u;                                                                  \
+        space const ushort *starts = (space const ushort *)tables;                                \
+        uint start = starts[place(table, token >> 3) * 8u + (token & 7u)];                        \
+        uint end = starts[place(table, (count & 31u) >> 3) * 8u + (count & 7u)];                  \
+        *state = (*state >> 12) * (end - start) + (v - start);                                    \
+        return token;                                                                             \
     }
-    uint token = count - 1u;
-    __local const ushort *starts = (__local const ushort *)tables;
-    uint start = starts[EIGHT(context, token >> 3) * 8u + (token & 7u)];
-    uint end = starts[EIGHT(context, (count & 31u) >> 3) * 8u + (count & 7u)];
-    *state = (*state >> 12) * (end - start) + (v - start);
-    return token;
-}
+#define IN_ORDER(table, i) ((table) * 4u + (i))
+TAKE_TOKEN(take_token, __local, EIGHT)
+TAKE_TOKEN(take_token_far, __global, IN_ORDER)
 
 inline uint4 shift_in(uint4 unit, uint next) {
     return (uint4)(unit.x >> 8 | unit.y << 24, unit.y >> 8 | unit.z << 24, unit.z >> 8 | unit.w << 24,
@@ -97,7 +105,8 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
                        __global uint *bwt_segments, __global const uint4 *bwt_tables, 
                        __global uint *bwt_histories, __global uint4 *bwt_lists, __global uint *bwt_links, uint slot, uint blocks,
                        uint groups) {
-    __local uint4 tables[CONTEXTS * 4u];
+    __local uint4 tables[KEPT_TABLES * 4u];
+    __local uint numbers[CONTEXTS / 4u]; // of tables, a byte for each context
     __local uint4 lists[NEAR * THREADS];
     __local uint shared_go;
     uint block = (uint)get_group_id(0) / groups;
@@ -122,8 +131,21 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     uint place = group * THREADS + local_index;
     bool has_segment = place < info[BLOCK_SET_SIZES + set];
     place += first;
-    __global const uint4 *source = bwt_tables + ((size_t)block * MAX_SETS + set) * (CONTEXTS * 4u);
-    for (uint i = local_index; i < CONTEXTS * 4u; i += THREADS) tables[EIGHT(i >> 2, i & 3u)] = source[i];
+    __global const uint4 *source = bwt_tables + (size_t)block * (TABLES_OF / 4u) + set * (CONTEXTS * 4u);
+    __global const uint *all_numbers = (__global const uint *)(bwt_tables + (size_t)block * (TABLES_OF / 4u)) + NUMBERS_AT
+        + set * CONTEXTS;
+    for (uint i = local_index; i < CONTEXTS / 4u; i += THREADS) {
+        uint four = 0u;
+        for (uint k = 0u; k < 4u; k++) four |= min(all_numbers[4u * i + k] & 0xffffu, 255u) << (8u * k);
+        numbers[i] = four;
+    }
+    for (uint i = local_index; i < CONTEXTS; i += THREADS) {
+        uint number = all_numbers[i];
+        uint table = (number & 0xffffu) + (i < RANK_CONTEXTS ? 0u : KEPT);
+        if (number >= NUMBER_IS_FIRST && (number & 0xffffu) < KEPT) {
+            for (uint k = 0u; k < 4u; k++) tables[EIGHT(table, k)] = source[4u * i + k];
+        }
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!has_segment) return;
 
@@ -169,14 +191,26 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         uint rank_context = min(31u, (6u * h + 2u * rank_mean) >> 13) * 4u + min(3u, rank_mean >> 13);
         uint run_context = RANK_CONTEXTS + min(31u, (7u * j + run_mean) >> 12) * 8u + min(7u, h >> 11);
 
-        uint token = take_token(tables, rank_context, &x);
+        uint rank_table = byte_of_list(numbers, rank_context);
+        uint run_table = byte_of_list(numbers, run_context);
+
+        uint token = 0u;
+        if (rank_table < KEPT) {
+            token = take_token(tables, rank_table, &x);
+        } else {
+            token = take_token_far(source, rank_context, &x);
+        }
         uint rank = token + 1u;
         if (token >= 8u) {
             uint bits = ((token - 8u) >> 2) + 1u;
             rank = (((4u + (token & 3u)) << bits) + ((uint)x & ((1u << bits) - 1u)) + 1u) & 255u;
             x >>= bits;
         }
-        token = take_token(tables, run_context, &x);
+        if (run_table < KEPT) {
+            token = take_token(tables, KEPT + run_table, &x);
+        } else {
+            token = take_token_far(source, run_context, &x);
+        }
         x = refill(&w, x);
         uint length = token + 1u;
         if (token >= 8u) {

@@ -7,9 +7,9 @@
 //   threads_per_element: 0.02
 //   passes: 3
 //   buffers: payload=N+256, contents=N, results=32,
-//            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=196608,
+//            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=208896,
 //            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
-//   local_mem: 47624
+//   local_mem: 23940
 //   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
 // }
 // @pz_import team
@@ -38,12 +38,15 @@ var<immediate> args: Args;
 // which are needed less, where the list is to be in the end.
 const UNITS = 15u;
 
-var<workgroup> tables: array<vec4<u32>, CONTEXTS * 4u>;
+// Different tables of ranks, and of runs, KEPT of each; the others, if there are more, are read from device memory.
+var<workgroup> tables: array<vec4<u32>, 2u * KEPT * 4u>;
+var<workgroup> numbers: array<u32, CONTEXTS / 4u>; // of tables, a byte for each context
 var<workgroup> lists: array<vec4<u32>, NEAR * THREADS>;
 var<workgroup> shared_go: u32;
 
 // Of the lane.
 var<private> own: u32;         // its number in the workgroup
+var<private> far_tables: u32;  // where its set's are
 var<private> final_list: u32;  // where its list is to be
 var<private> words: u32;       // its segment's
 var<private> word_count: u32;
@@ -54,9 +57,22 @@ var<private> ahead1: u32;
 var<private> x_low: u32;       // the state
 var<private> x_high: u32;
 
-// The place of 8 starts of a context's table, so that contexts' first eights are in different banks.
-fn eight(context: u32, i: u32) -> u32 {
-    return context * 4u + ((i + (context >> 1u)) & 3u);
+// The place of 8 starts of a table, so that tables' first eights are in different banks.
+fn place_of_eight(table: u32, i: u32) -> u32 {
+    return table * 4u + ((i + (table >> 1u)) & 3u);
+}
+
+// 8 starts of a table in workgroup memory, from 2 KEPT on of one that is not.
+fn eight(table: u32, i: u32) -> vec4<u32> {
+    if table < 2u * KEPT {
+        return tables[place_of_eight(table, i)];
+    }
+    return bwt_tables[far_tables + (table - 2u * KEPT) * 4u + i];
+}
+
+fn table_of(context: u32, first: u32) -> u32 {
+    let number = (numbers[context >> 2u] >> (8u * (context & 3u))) & 255u;
+    return select(2u * KEPT + context, first + number, number < KEPT);
 }
 
 fn get_unit(unit: u32) -> vec4<u32> {
@@ -107,27 +123,27 @@ fn up_to(starts: vec4<u32>, vv: u32) -> u32 {
     return countOneBits(r.x | (r.y >> 1u) | (r.z >> 2u) | (r.w >> 3u));
 }
 
-fn start_of(context: u32, token: u32) -> u32 {
-    return (tables[eight(context, token >> 3u)][(token & 7u) >> 1u] >> (16u * (token & 1u))) & 0xffffu;
+fn start_of(table: u32, token: u32) -> u32 {
+    return (eight(table, token >> 3u)[(token & 7u) >> 1u] >> (16u * (token & 1u))) & 0xffffu;
 }
 
 // The token that the state's low bits are in, which it is then without.
-fn take_token(context: u32) -> u32 {
+fn take_token(table: u32) -> u32 {
     let v = x_low & 4095u;
     let vv = v | (v << 16u);
-    var count = up_to(tables[eight(context, 0u)], vv);
+    var count = up_to(eight(table, 0u), vv);
     if count == 8u {
-        count += up_to(tables[eight(context, 1u)], vv);
+        count += up_to(eight(table, 1u), vv);
         if count == 16u {
-            count += up_to(tables[eight(context, 2u)], vv);
+            count += up_to(eight(table, 2u), vv);
             if count == 24u {
-                count += up_to(tables[eight(context, 3u)], vv);
+                count += up_to(eight(table, 3u), vv);
             }
         }
     }
     let token = count - 1u;
-    let start = start_of(context, token);
-    let freq = start_of(context, count & 31u) - start;
+    let start = start_of(table, token);
+    let freq = start_of(table, count & 31u) - start;
     let low = (x_low >> 12u) | (x_high << 20u);
     let product = (low & 0xffffu) * freq;
     let upper = (low >> 16u) * freq;
@@ -192,9 +208,20 @@ fn segments(
     var place = group * THREADS + local_index;
     let has_segment = place < bwt_blocks[info + BLOCK_SET_SIZES + which];
     place += first;
-    let source = (block * MAX_SETS + which) * (CONTEXTS * 4u);
-    for (var i = local_index; i < CONTEXTS * 4u; i += THREADS) {
-        tables[eight(i >> 2u, i & 3u)] = bwt_tables[source + i];
+    far_tables = block * (TABLES_OF / 4u) + which * (CONTEXTS * 4u);
+    let all_numbers = block * (TABLES_OF / 4u) + (NUMBERS_AT + which * CONTEXTS) / 4u;
+    for (var i = local_index; i < CONTEXTS / 4u; i += THREADS) {
+        let four = min(bwt_tables[all_numbers + i] & vec4<u32>(0xffffu), vec4<u32>(255u));
+        numbers[i] = four.x | (four.y << 8u) | (four.z << 16u) | (four.w << 24u);
+    }
+    for (var i = local_index; i < CONTEXTS; i += THREADS) {
+        let number = bwt_tables[all_numbers + (i >> 2u)][i & 3u];
+        let table = (number & 0xffffu) + select(KEPT, 0u, i < RANK_CONTEXTS);
+        if number >= NUMBER_IS_FIRST && (number & 0xffffu) < KEPT {
+            for (var k = 0u; k < 4u; k++) {
+                tables[place_of_eight(table, k)] = bwt_tables[far_tables + 4u * i + k];
+            }
+        }
     }
     workgroupBarrier();
     if !has_segment {
@@ -251,14 +278,16 @@ fn segments(
         let rank_context = min(31u, (6u * h + 2u * rank_mean) >> 13u) * 4u + min(3u, rank_mean >> 13u);
         let run_context = RANK_CONTEXTS + min(31u, (7u * j + run_mean) >> 12u) * 8u + min(7u, h >> 11u);
 
-        var token = take_token(rank_context);
+        let run_table = table_of(run_context, KEPT);
+
+        var token = take_token(table_of(rank_context, 0u));
         var rank = token + 1u;
         if token >= 8u {
             let bits = ((token - 8u) >> 2u) + 1u;
             rank = (((4u + (token & 3u)) << bits) + (x_low & ((1u << bits) - 1u)) + 1u) & 255u;
             drop_bits(bits);
         }
-        token = take_token(run_context);
+        token = take_token(run_table);
         refill();
         var length = token + 1u;
         if token >= 8u {

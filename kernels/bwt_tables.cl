@@ -4,7 +4,7 @@
 //   threads_per_element: 0.012
 //   passes: 2
 //   buffers: jobs=32, payload=N+256, results=32,
-//            bwt_blocks=512, bwt_state=3840, bwt_tables=196608
+//            bwt_blocks=512, bwt_state=3840, bwt_tables=208896
 //   local_mem: 6144
 //   note: describe is a chain of a few decisions for each exponent, two lanes a block; tables have a team each
 // }
@@ -18,6 +18,7 @@
 #define TABLES_CODE 2u
 #define TABLES_AT 3u
 #define TABLES_COLUMN 4u // columns of all sets that are done
+#define TABLES_DIFFERENT 5u // different tables of the set
 // Its models.
 #define FRESH STATE_MODELS
 #define PRESENT (FRESH + 4u)
@@ -80,13 +81,14 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
     __local uint state[STATE_WORDS];
     __local uint exponents[1024]; // of 32 rows of a column
     __local uint fresh[32];
+    __local uint numbers[32];
     __local uint failed;
     uint block = (uint)get_group_id(0) >> 1;
     if (block >= blocks) return;
     uint is_runs = (uint)get_group_id(0) & 1u;
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
     __global uint *saved = bwt_state + ((size_t)block * 3u + 1u + is_runs) * STATE_WORDS;
-    __global uint *tables = bwt_tables + (size_t)block * (MAX_SETS * CONTEXTS * TABLE_WORDS);
+    __global uint *tables = bwt_tables + (size_t)block * TABLES_OF;
     uint columns = is_runs != 0u ? 8u : 4u;
     uint tokens = is_runs != 0u ? 29u : 28u;
     uint first = is_runs != 0u ? RANK_CONTEXTS : 0u;
@@ -124,6 +126,8 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
             for (uint j = 0u; j < 4u; j++) exponents[team.lane * 32u + 4u * k + j] = four >> (8u * j) & 255u;
         }
         fresh[team.lane] = left[8];
+        numbers[team.lane] = tables[NUMBERS_AT + (column / columns) * CONTEXTS + first + team.lane * columns
+                                    + column % columns - 1u];
     } else {
         for (uint i = team.lane; i < 1024u; i += 32u) exponents[i] = 0u;
     }
@@ -133,12 +137,19 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
         bool has_left = column % columns != 0u;
         if (team.lane == 0u && failed == 0u) {
             uint bad = 0u;
+            uint different = has_left ? state[TABLES_DIFFERENT] : 0u;
             for (uint row = 0u; row < 32u && bad == 0u; row++) {
                 __local uint *table = exponents + row * 32u;
                 __local const uint *above = exponents + (max(row, 1u) - 1u) * 32u;
                 uint context = (row > 0u ? 2u * fresh[max(row, 1u) - 1u] : 0u) + (has_left ? fresh[row] : 0u);
                 uint is_fresh = binary_bit(&d, state + FRESH + context);
                 fresh[row] = is_fresh;
+                if (is_fresh != 0u || (row == 0u && !has_left)) {
+                    numbers[row] = different | NUMBER_IS_FIRST;
+                    different += 1u;
+                } else {
+                    numbers[row] = numbers[row > 0u ? row - 1u : 0u] & (NUMBER_IS_FIRST - 1u);
+                }
                 if (is_fresh != 0u) {
                     bad = describe_table(&d, state, tokens, above, row > 0u, table, has_left);
                 } else if (row > 0u) {
@@ -148,6 +159,7 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
                 }
             }
             failed = bad;
+            state[TABLES_DIFFERENT] = different;
         }
         team_sync(team);
         __global uint *out = tables
@@ -157,6 +169,8 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
             out[k] = four[0] | four[1] << 8 | four[2] << 16 | four[3] << 24;
         }
         out[8] = fresh[team.lane];
+        tables[NUMBERS_AT + (column / columns) * CONTEXTS + first + team.lane * columns + column % columns] =
+            numbers[team.lane];
         team_sync(team);
     }
     if (team.lane == 0u && valid != 0u) {
@@ -181,7 +195,7 @@ __kernel void starts(__global const uint *results, __global const uint *bwt_bloc
     uint set = index % (MAX_SETS * CONTEXTS) / CONTEXTS;
     uint count = results[block * RESULT_WORDS] == 0u ? bwt_blocks[block * BLOCK_WORDS + BLOCK_SETS] : 0u;
     if (team_uniform(team, set < count ? 1u : 0u) == 0u) return;
-    __global uint *table = bwt_tables + (size_t)index * TABLE_WORDS;
+    __global uint *table = bwt_tables + (size_t)block * TABLES_OF + index % (MAX_SETS * CONTEXTS) * TABLE_WORDS;
     uint lane = team.lane;
     uint q = table[lane >> 2] >> (8u * (lane & 3u)) & 255u;
     team_sync(team);

@@ -4,7 +4,7 @@
 //   threads_per_element: 0.012
 //   passes: 2
 //   buffers: jobs=32, payload=N+256, results=32,
-//            bwt_blocks=512, bwt_state=3840, bwt_tables=196608
+//            bwt_blocks=512, bwt_state=3840, bwt_tables=208896
 //   local_mem: 6144
 //   note: describe is a chain of a few decisions for each exponent, two lanes a block; tables have a team each
 // }
@@ -31,6 +31,7 @@ const TABLES_RANGE = 1u;
 const TABLES_CODE = 2u;
 const TABLES_AT = 3u;
 const TABLES_COLUMN = 4u; // columns of all sets that are done
+const TABLES_DIFFERENT = 5u; // different tables of the set
 // Its models.
 const FRESH = STATE_MODELS;
 const PRESENT = FRESH + 4u;
@@ -42,6 +43,7 @@ const TABLES_STATE = MORE + 90u;
 var<workgroup> state: array<u32, STATE_WORDS>;
 var<workgroup> exponents: array<u32, 1024>; // of 32 rows of a column
 var<workgroup> fresh: array<u32, 32>;
+var<workgroup> numbers: array<u32, 32>;
 var<workgroup> failed: u32;
 
 // The exponents of a row's table, for one work item. Its place has those of the table to the left, and gets the new
@@ -116,7 +118,7 @@ fn describe(
     let is_runs = group & 1u;
     let info = block * BLOCK_WORDS;
     let saved = (block * 3u + 1u + is_runs) * STATE_WORDS;
-    let tables = block * (MAX_SETS * CONTEXTS * TABLE_WORDS);
+    let tables = block * TABLES_OF;
     let columns = select(4u, 8u, is_runs != 0u);
     let tokens = select(28u, 29u, is_runs != 0u);
     let first = select(0u, RANK_CONTEXTS, is_runs != 0u);
@@ -157,6 +159,8 @@ fn describe(
             }
         }
         fresh[lane] = bwt_tables[left + 8u];
+        numbers[lane] = bwt_tables[tables + NUMBERS_AT + (begin_at / columns) * CONTEXTS + first + lane * columns
+            + begin_at % columns - 1u];
     } else {
         for (var i = lane; i < 1024u; i += 32u) {
             exponents[i] = 0u;
@@ -168,11 +172,18 @@ fn describe(
         let has_left = column % columns != 0u;
         if lane == 0u && failed == 0u {
             var bad = false;
+            var different = select(0u, state[TABLES_DIFFERENT], has_left);
             for (var row = 0u; row < 32u && !bad; row++) {
                 let above = max(row, 1u) - 1u;
                 let context = select(0u, 2u * fresh[above], row > 0u) + select(0u, fresh[row], has_left);
                 let is_fresh = binary_bit(FRESH + context);
                 fresh[row] = is_fresh;
+                if is_fresh != 0u || (row == 0u && !has_left) {
+                    numbers[row] = different | NUMBER_IS_FIRST;
+                    different += 1u;
+                } else {
+                    numbers[row] = numbers[above] & (NUMBER_IS_FIRST - 1u);
+                }
                 if is_fresh != 0u {
                     bad = describe_table(tokens, row, has_left);
                 } else if row > 0u {
@@ -186,6 +197,7 @@ fn describe(
                 }
             }
             failed = select(0u, 1u, bad);
+            state[TABLES_DIFFERENT] = different;
         }
         team_sync();
         let out = tables + ((column / columns) * CONTEXTS + first + lane * columns + column % columns) * TABLE_WORDS;
@@ -195,6 +207,8 @@ fn describe(
                 | (exponents[four + 3u] << 24u);
         }
         bwt_tables[out + 8u] = fresh[lane];
+        bwt_tables[tables + NUMBERS_AT + (column / columns) * CONTEXTS + first + lane * columns + column % columns] =
+            numbers[lane];
         team_sync();
     }
     if lane == 0u && valid != 0u {
@@ -236,7 +250,7 @@ fn starts(
     if team_uniform(select(0u, 1u, which < count)) == 0u {
         return;
     }
-    let table = index * TABLE_WORDS;
+    let table = block * TABLES_OF + index % (MAX_SETS * CONTEXTS) * TABLE_WORDS;
     let q = (starts_tables[table + (lane >> 2u)] >> (8u * (lane & 3u))) & 255u;
     team_sync();
 

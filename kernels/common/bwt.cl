@@ -30,6 +30,11 @@
 #define RANK_CONTEXTS 128u
 #define RUN_CONTEXTS 256u
 #define TABLE_WORDS 16u
+// Behind the tables of a block there is a word for each: its number among the different ones of its set, those of ranks
+// and those of runs counted apart, and in bit 16 whether it is the first of that number.
+#define TABLES_OF (MAX_SETS * CONTEXTS * (TABLE_WORDS + 1u))
+#define NUMBERS_AT (MAX_SETS * CONTEXTS * TABLE_WORDS)
+#define NUMBER_IS_FIRST 0x10000u
 #define MAX_RUNS 8192u
 
 // Entries of a block in `bwt_links`: a row each; before that, the runs of its segments, each segment's from a multiple

@@ -39,6 +39,11 @@ const CONTEXTS = 384u;
 const RANK_CONTEXTS = 128u;
 const RUN_CONTEXTS = 256u;
 const TABLE_WORDS = 16u;
+// Behind the tables of a block there is a word for each: its number among the different ones of its set, those of ranks
+// and those of runs counted apart, and in bit 16 whether it is the first of that number.
+const TABLES_OF = MAX_SETS * CONTEXTS * (TABLE_WORDS + 1u);
+const NUMBERS_AT = MAX_SETS * CONTEXTS * TABLE_WORDS;
+const NUMBER_IS_FIRST = 0x10000u;
 const MAX_RUNS = 8192u;
 
 // Entries of a block in `bwt_links`: a row each; before that, the runs of its segments, each segment's from a multiple

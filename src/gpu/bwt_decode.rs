@@ -37,17 +37,21 @@ pub(crate) struct Lanes {
     pub count: u32,
     /// Units of 16 bytes of each lane's list that are in workgroup memory; 15 is all but what is in registers.
     pub near: u32,
+    /// Different tables of ranks, and of runs, that are in workgroup memory, at most 255 of each. What the CPU's encoder
+    /// makes has up to some 60.
+    pub kept: u32,
 }
 
 impl Lanes {
     /// What decodes fastest with so much workgroup memory, if anything does.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
-        let choices = [96, 64, 32].map(|count| Self { count, near: 15 });
+        let choices = [(64, 15), (32, 7), (32, 1)];
+        let choices = choices.map(|(count, near)| Self { count, near, kept: 64 });
         choices.into_iter().find(|lanes| lanes.fit(limits))
     }
 
     fn fit(self, limits: &Limits) -> bool {
-        let memory = 384 * 64 + self.count * self.near * 16 + 8;
+        let memory = 2 * self.kept * 64 + 384 + self.count * self.near * 16 + 4;
         memory <= limits.local_memory && self.count <= limits.max_workgroup
     }
 }
@@ -188,7 +192,7 @@ impl Builder {
             "bwt_links",
         ];
         let run = self.step("segments", &BWT_SEGMENTS, "segments", &buffers)?;
-        let defines = vec![("DECODE", 1), ("NEAR", lanes.near)];
+        let defines = vec![("DECODE", 1), ("NEAR", lanes.near), ("KEPT", lanes.kept)];
         let run = Run { args: args.clone(), threads: lanes.count, defines, ..run };
         self.groups(self.blocks() * u64::from(groups), run)?;
 

@@ -182,11 +182,19 @@ fn h200_bwt_decode() {
         for block_len in [4 << 20, 8 << 20] {
             bench(device, &data, block_len, total, own, true);
         }
-        for (count, near) in [(32, 15), (64, 15), (128, 11), (160, 9), (192, 7), (256, 5), (256, 3)]
-        {
-            bench(device, &data, 8 << 20, total, Lanes { count, near }, false);
+        for (count, near, kept) in [
+            (32, 15, 64),
+            (96, 15, 64),
+            (160, 15, 64),
+            (32, 7, 64),
+            (64, 7, 64),
+            (128, 7, 64),
+            (64, 3, 64),
+            (192, 7, 192),
+        ] {
+            bench(device, &data, 8 << 20, total, Lanes { count, near, kept }, false);
         }
         bench(device, &data, 8 << 20, 3 * total, own, true);
-        bench(device, &data, 8 << 20, 3 * total, Lanes { count: 192, near: 7 }, false);
+        bench(device, &data, 8 << 20, 3 * total, Lanes { count: 64, near: 7, kept: 64 }, false);
     });
 }
