@@ -26,6 +26,8 @@
 //!
 //! # Features
 //! - `simd` (default): vector instructions, chosen at run time. The output does not depend on it.
+//! - `opencl`, `webgpu` (default): devices for [`gpu`]. Their system libraries are loaded at run time, so that one
+//!   program runs on every machine.
 //! - `cli` (default): the `pz` program.
 
 pub mod bits;

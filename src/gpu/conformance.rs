@@ -216,6 +216,6 @@ fn what_takes_too_long_is_given_up() {
         assert!(queue.write(buffer, 0, &[0; 8]).is_err());
         drop(queue);
         device.free(buffer);
-        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     });
 }

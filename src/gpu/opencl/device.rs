@@ -124,6 +124,12 @@ impl OpenClDevice {
             .to_size() as u64;
         Ok(self.shared.enter(Memory { handle: Arc::new(handle), bytes }))
     }
+
+    /// The `cl_mem` behind a buffer, for callers with OpenCL code of their own; valid until the buffer is freed.
+    pub fn exported(&self, buffer: BufferId) -> Option<*mut std::ffi::c_void> {
+        let memory = self.shared.memory(buffer, 0, 0).ok()?;
+        Some(memory.handle.raw())
+    }
 }
 
 /// An in-order queue whose commands can be timed.

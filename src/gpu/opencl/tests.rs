@@ -108,6 +108,7 @@ fn what_the_caller_has_made_is_used_in_place() {
         let before = references();
         // SAFETY: it is a buffer of that context.
         let buffer = unsafe { ours.import(memory) }.unwrap();
+        assert_eq!(ours.exported(buffer), Some(memory));
         let mut queue = ours.queue().unwrap();
         turns(&mut *queue, buffer, [1, 32]);
         queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut contents)).unwrap();
@@ -115,6 +116,7 @@ fn what_the_caller_has_made_is_used_in_place() {
         assert!(queue.read(buffer, 128, &mut [0; 4]).is_err());
         drop(queue);
         ours.free(buffer);
+        assert_eq!(ours.exported(buffer), None);
         assert_eq!(references(), before);
         // SAFETY: the reference is ours.
         unsafe { release_mem_object(memory) }.unwrap();

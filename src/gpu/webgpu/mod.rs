@@ -1,7 +1,7 @@
 //! Devices through WebGPU: Vulkan, Metal or Direct3D 12, whichever the system has, by way of `wgpu`.
 //!
 //! wgpu reports what goes wrong through error scopes, which are per thread, and ends the program on an error outside of
-//! any scope. So whatever creates or submits here stands in a scope of its own ([`WebGpuDevice::scoped`]).
+//! any scope. So whatever creates or submits here stands in a scope of its own (`WebGpuDevice::scoped`).
 //!
 //! # Bounds
 //! Kernels are compiled with the bounds checks of wgpu: where the hardware keeps accesses of storage buffers within the
