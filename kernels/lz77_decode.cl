@@ -354,7 +354,8 @@ INLINE bool find_sources(Memory m, const Cursor *c, uint from, uint *source, uin
     bool waits = false;
     #pragma unroll
     for (uint g = 0u; g < GROUP_BYTES_PER_LANE; g++) {
-        uint4 owner = m.owners[(count[g] + popcount(mask[g] & c->upto) - 1u) & 63u];
+        // In 0 to 63: a batch has at most 64 starts, the first of them at its first byte.
+        uint4 owner = m.owners[count[g] + popcount(mask[g] & c->upto) - 1u];
         // Bytes past the end do as the last.
         uint at = min(c->at + 32u * g, c->end - 1u);
         match_start[g] = owner.OWNER_MATCH_START;
