@@ -116,7 +116,7 @@ fn differing(verdicts: &[Verdict], expected: &[Verdict]) -> Vec<usize> {
 
 fn check(device: &dyn Device, cases: &[Case], what: &str) {
     let (verdicts, expected) = (decode(device, cases), expected(cases));
-    for i in differing(&verdicts, &expected) {
+    if let Some(&i) = differing(&verdicts, &expected).first() {
         let first = match (&verdicts[i], &expected[i]) {
             (Some(a), Some(b)) => a.iter().zip(b).position(|(a, b)| a != b),
             _ => None,

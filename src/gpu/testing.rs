@@ -111,6 +111,8 @@ pub(crate) fn run_plan(
     let pool = Pool::new(device).filled_with(GARBAGE);
     let memory = Memory::allocate(&pool, plan)?;
     let mut queue = pool.queue()?;
+    // A software device may take a minute to compile a kernel where other tests run beside this one.
+    queue.set_deadline(std::time::Duration::from_secs(600));
     for (name, bytes) in inputs {
         let mut padded = bytes.to_vec();
         padded.resize(bytes.len().next_multiple_of(4), GARBAGE);
