@@ -10,7 +10,7 @@
 //! | `walk` | the contents, a walker for each stored row |
 
 use super::cost::CostError;
-use super::device::{Api, Limits, Teams};
+use super::device::{Api, Kind, Limits, Teams};
 use super::kernel::{BWT_HEADER, BWT_INVERSE, BWT_SEGMENTS, BWT_TABLES, Kernel};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 
@@ -65,10 +65,16 @@ struct Limit {
 
 impl Limit {
     fn of(limits: &Limits) -> Self {
-        match limits.api {
-            Api::OpenCl => Self { segments: 1 << 16, columns: 1 << 16, walked: MAX_SLOT },
-            // No more than 60,000 iterations of a work item, whatever the payload says.
-            Api::WebGpu => Self { segments: 256, columns: 4, walked: 1 << 18 },
+        match (limits.api, limits.kind) {
+            (Api::OpenCl, _) => Self { segments: 1 << 16, columns: 1 << 16, walked: MAX_SLOT },
+            // No more than 60,000 iterations of a work item, whatever the payload says: software stops there.
+            (_, Kind::Software | Kind::Other) => {
+                Self { segments: 256, columns: 4, walked: 1 << 18 }
+            }
+            // A system that draws with its GPU gives up on it when a dispatch takes a second or two.
+            (_, Kind::Discrete | Kind::Integrated) => {
+                Self { segments: 1 << 16, columns: 1 << 16, walked: 1 << 20 }
+            }
         }
     }
 }
