@@ -5,7 +5,7 @@
 // lane, and writes their bytes in groups of 128. Which sequence a byte belongs to is told by a bit mask of sequence
 // starts and a table of the batch in workgroup memory. A group that repeats bytes of itself first finds the bytes
 // outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
-// then: see group_step.
+// then: see GROUP_STEP.
 //
 // In windows of several chunks, chunk k of each window is decoded in dispatch k. See src/format/lz77.md.
 //

@@ -148,6 +148,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         shape.blocks * max_chunks,
         teams(2),
     );
+    // Few teams, as where windows have many chunks, are spread over all compute units.
+    let few = shape.blocks * per_block <= 4 * limits.compute_units;
+    let in_group = if few { 1 } else { teams(if needs.fse { 2 } else { 4 }) };
     for turn in 0..turns {
         run(
             &LZ77_DECODE,
@@ -158,7 +161,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             &[contents, payload, results, chunks, tables],
             &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn],
             shape.blocks * per_block,
-            teams(if needs.fse { 2 } else { 4 }),
+            in_group,
         );
     }
     Ok(plan)
