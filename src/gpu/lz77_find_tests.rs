@@ -145,7 +145,7 @@ fn matches_of_samples_are_those_of_the_cpu() {
     each_device(|device| {
         for search in SEARCHES {
             agrees(device, &params(search, 16, 17, 14), &short);
-            agrees(device, &params(search, 16, 17, 13), &long);
+            agrees(device, &params(search, 16, 18, 14), &long);
             agrees(device, &params(search, 16, 16, 9), &long[long.len() - 3..]);
         }
     });
