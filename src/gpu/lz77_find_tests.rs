@@ -205,8 +205,7 @@ fn h200_lz77_find() {
         let block_len = level.block_size() as usize;
         let distinct: Vec<&[u8]> = file.chunks(block_len).collect();
         let blocks: Vec<&[u8]> = distinct.iter().copied().cycle().take(total / block_len).collect();
-        let shape = Shape::new(blocks.len() as u32, block_len as u32);
-        each_device(|device| measure(device, level, &params, &blocks, &distinct, shape));
+        each_device(|device| measure(device, level, &params, &blocks, &distinct));
     }
 }
 
@@ -216,8 +215,14 @@ fn measure(
     params: &Params,
     blocks: &[&[u8]],
     distinct: &[&[u8]],
-    shape: Shape,
 ) {
+    // As many blocks as the device has buffers for.
+    let slot = level.block_size() as u32;
+    let Some(one) = plan(device.limits(), params, Shape::new(1, slot)) else { return };
+    let largest = one.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(1);
+    let most = (device.limits().max_buffer / largest).min(device.limits().memory / one.memory());
+    let blocks = &blocks[..blocks.len().min(most as usize)];
+    let shape = Shape::new(blocks.len() as u32, slot);
     let Some(plan) = plan(device.limits(), params, shape) else { return };
     let memory = Memory::allocate(device, &plan).unwrap();
     let mut queue = device.queue().unwrap();
