@@ -11,7 +11,7 @@
 
 use super::cost::CostError;
 use super::device::{Api, Kind, Limits, Teams};
-use super::kernel::{BWT_HEADER, BWT_INVERSE, BWT_SEGMENTS, BWT_TABLES, Kernel};
+use super::kernel::{BWT_EXPAND, BWT_HEADER, BWT_INVERSE, BWT_SEGMENTS, BWT_TABLES, Kernel};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 
 /// The longest block: a link is 32 bits, eight of them a byte.
@@ -198,18 +198,18 @@ impl Builder {
             "bwt_links",
         ];
         let run = self.step("segments", &BWT_SEGMENTS, "segments", &buffers)?;
-        let defines = vec![("DECODE", 1), ("NEAR", lanes.near), ("KEPT", lanes.kept)];
+        let defines = vec![("NEAR", lanes.near), ("KEPT", lanes.kept)];
         let run = Run { args: args.clone(), threads: lanes.count, defines, ..run };
         self.groups(self.blocks() * u64::from(groups), run)?;
 
         let run =
-            self.step("expand", &BWT_SEGMENTS, "lists", &["results", "bwt_blocks", "bwt_lists"])?;
+            self.step("expand", &BWT_EXPAND, "lists", &["results", "bwt_blocks", "bwt_lists"])?;
         self.groups(self.blocks(), Run { args: args.clone(), threads: 64, ..run })?;
-        let contents = self.plan.buffer(&BWT_SEGMENTS, "contents")?;
+        let contents = self.plan.buffer(&BWT_EXPAND, "contents")?;
         self.plan.steps.push(Step::Clear(contents));
         let buffers =
             ["results", "bwt_blocks", "bwt_segments", "bwt_lists", "bwt_links", "contents"];
-        let run = self.step("expand", &BWT_SEGMENTS, "expand", &buffers)?;
+        let run = self.step("expand", &BWT_EXPAND, "expand", &buffers)?;
         self.teams(self.blocks() * u64::from(slot.div_ceil(TILE)), Run { args, ..run })
     }
 

@@ -100,6 +100,8 @@ kernels! {
     BWT_TABLES = "bwt_tables";
     /// BWT payloads: the second stage.
     BWT_SEGMENTS = "bwt_segments";
+    /// BWT payloads: from decoded segments to the transform.
+    BWT_EXPAND = "bwt_expand";
     /// The inverse of the Burrows-Wheeler transform.
     BWT_INVERSE = "bwt_inverse";
     /// Matches to sequences and literals.
