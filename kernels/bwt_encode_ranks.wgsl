@@ -15,4 +15,284 @@
 //   note: sort_low_b holds 256 words for each chunk
 // }
 
-// Not written yet: plans for WebGPU decline.
+// @pz_import team
+// @pz_import bwt_encode
+
+const NONE = 0xffffffffu;
+
+struct Args { slot: u32, parts: u32 }
+var<immediate> args: Args;
+@group(0) @binding(0) var<storage, read> run_infos: array<u32>;
+@group(0) @binding(1) var<storage, read_write> tables: array<u32>;
+@group(0) @binding(2) var<storage, read> state: array<u32>;
+var<workgroup> first: array<atomic<u32>, TEAMS * 256u>;
+
+fn group_words(slot: u32) -> u32 {
+    return slot / 128u + 256u;
+}
+
+// Where each symbol first occurs in each chunk.
+@compute @workgroup_size(THREADS)
+fn firsts(
+    @builtin(local_invocation_index) index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(index);
+    let group = wg.y * wgs.x + wg.x;
+    let parts = args.parts;
+    let block = group / parts;
+    if block >= arrayLength(&state) / ENCODE_STATE {
+        return;
+    }
+    let base = block * args.slot;
+    let runs = state[block * ENCODE_STATE + ENCODE_RUNS];
+    let chunks = (runs + CHUNK - 1u) / CHUNK;
+    let own = team_index * 256u;
+    // All teams of a workgroup go round equally often.
+    for (var chunks_before = group % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
+        let chunk = chunks_before + team_index;
+        for (var s = lane; s < 256u; s += 32u) {
+            atomicStore(&first[own + s], NONE);
+        }
+        workgroupBarrier();
+        for (var i = 0u; i < CHUNK; i += 32u) {
+            let run = chunk * CHUNK + i + lane;
+            if run < runs {
+                atomicMin(&first[own + (run_infos[base + run] & 255u)], run);
+            }
+        }
+        workgroupBarrier();
+        if chunk < chunks {
+            for (var s = lane; s < 256u; s += 32u) {
+                tables[base + chunk * 256u + s] = atomicLoad(&first[own + s]);
+            }
+        }
+        workgroupBarrier();
+    }
+}
+
+@group(0) @binding(0) var<storage, read> chunk_tables: array<u32>;
+@group(0) @binding(1) var<storage, read_write> group_tables: array<u32>;
+
+// Where each symbol first occurs in each group of chunks. A workgroup for each.
+@compute @workgroup_size(THREADS)
+fn group_firsts(
+    @builtin(local_invocation_index) index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let block = (wg.y * wgs.x + wg.x) / args.parts;
+    let group = (wg.y * wgs.x + wg.x) % args.parts;
+    if block >= arrayLength(&state) / ENCODE_STATE {
+        return;
+    }
+    let chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1u) / CHUNK;
+    if group * SUPER >= chunks {
+        return;
+    }
+    for (var s = index; s < 256u; s += THREADS) {
+        var least = NONE;
+        for (var chunk = group * SUPER; chunk < min(chunks, (group + 1u) * SUPER); chunk++) {
+            least = min(least, chunk_tables[block * args.slot + chunk * 256u + s]);
+        }
+        group_tables[block * group_words(args.slot) + group * 256u + s] = least;
+    }
+}
+
+@group(0) @binding(0) var<storage, read_write> groups: array<u32>;
+@group(0) @binding(1) var<storage, read> group_state: array<u32>;
+
+// Where each symbol first occurs behind each group. A workgroup for a block.
+@compute @workgroup_size(THREADS)
+fn group_next(
+    @builtin(local_invocation_index) index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let block = wg.y * wgs.x + wg.x;
+    if block >= arrayLength(&group_state) / ENCODE_STATE {
+        return;
+    }
+    let chunks = (group_state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1u) / CHUNK;
+    let base = block * group_words(args.slot);
+    for (var s = index; s < 256u; s += THREADS) {
+        var behind = NONE;
+        for (var group = (chunks + SUPER - 1u) / SUPER; group > 0u; group--) {
+            let at = base + (group - 1u) * 256u + s;
+            let here = groups[at];
+            groups[at] = behind;
+            behind = min(behind, here);
+        }
+    }
+}
+
+@group(0) @binding(0) var<storage, read_write> next_tables: array<u32>;
+@group(0) @binding(1) var<storage, read> next_groups: array<u32>;
+
+// Where each symbol first occurs behind each chunk. A workgroup for each group.
+@compute @workgroup_size(THREADS)
+fn next(
+    @builtin(local_invocation_index) index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let block = (wg.y * wgs.x + wg.x) / args.parts;
+    let group = (wg.y * wgs.x + wg.x) % args.parts;
+    if block >= arrayLength(&state) / ENCODE_STATE {
+        return;
+    }
+    let chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1u) / CHUNK;
+    if group * SUPER >= chunks {
+        return;
+    }
+    for (var s = index; s < 256u; s += THREADS) {
+        var behind = next_groups[block * group_words(args.slot) + group * 256u + s];
+        for (var chunk = min(chunks, (group + 1u) * SUPER); chunk > group * SUPER; chunk--) {
+            let at = block * args.slot + (chunk - 1u) * 256u + s;
+            let here = next_tables[at];
+            next_tables[at] = behind;
+            behind = min(behind, here);
+        }
+    }
+}
+
+@group(0) @binding(0) var<storage, read_write> infos: array<u32>;
+@group(0) @binding(1) var<storage, read> behind_chunks: array<u32>;
+@group(0) @binding(3) var<storage, read> segments: array<u32>;
+@group(0) @binding(4) var<storage, read_write> lists: array<u32>;
+var<workgroup> keys: array<u32, TEAMS * 256u>;
+
+// Ranks the runs of each chunk. The list lies in the lanes, eight positions in each.
+@compute @workgroup_size(THREADS)
+fn ranks(
+    @builtin(local_invocation_index) index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(index);
+    let group = wg.y * wgs.x + wg.x;
+    let parts = args.parts;
+    let block = group / parts;
+    if block >= arrayLength(&state) / ENCODE_STATE {
+        return;
+    }
+    let base = block * args.slot;
+    let at_state = block * ENCODE_STATE;
+    let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
+    let at_lists = block * most_segments(args.slot) * 64u;
+    let runs = state[at_state + ENCODE_RUNS];
+    let segment_count = state[at_state + ENCODE_SEGMENTS];
+    let chunks = (runs + CHUNK - 1u) / CHUNK;
+    let own = team_index * 256u;
+    for (var chunks_before = group % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
+        let chunk = chunks_before + team_index;
+        let is_there = chunk < chunks;
+        // Symbols that occur are before those that do not, and of those the block's before the others.
+        for (var s = lane; s < 256u; s += 32u) {
+            var at = NONE;
+            if is_there {
+                at = behind_chunks[base + chunk * 256u + s];
+            }
+            if at == NONE {
+                let used = (state[at_state + ENCODE_USED + (s >> 5u)] >> (s & 31u) & 1u) != 0u;
+                at = 0x80000000u + select(256u, 0u, used) + s;
+            }
+            keys[own + s] = at;
+        }
+        workgroupBarrier();
+        var places: array<u32, 8>;
+        var mine: array<u32, 8>;
+        for (var k = 0u; k < 8u; k++) {
+            mine[k] = keys[own + k * 32u + lane];
+            places[k] = 0u;
+        }
+        for (var s = 0u; s < 256u; s++) {
+            let other = keys[own + s];
+            for (var k = 0u; k < 8u; k++) {
+                places[k] += select(0u, 1u, other < mine[k]);
+            }
+        }
+        workgroupBarrier();
+        for (var k = 0u; k < 8u; k++) {
+            keys[own + places[k]] = k * 32u + lane;
+        }
+        workgroupBarrier();
+        let eight = own + lane * 8u;
+        var w0 = keys[eight] | keys[eight + 1u] << 8u | keys[eight + 2u] << 16u | keys[eight + 3u] << 24u;
+        var w1 = keys[eight + 4u] | keys[eight + 5u] << 8u | keys[eight + 6u] << 16u | keys[eight + 7u] << 24u;
+        workgroupBarrier();
+
+        // The last segment that begins before the end of the chunk.
+        let end = min(runs, (chunk + 1u) * CHUNK);
+        var segment = 0u;
+        var high = segment_count;
+        while high - segment > 1u {
+            let middle = (segment + high) / 2u;
+            if segments[at_segments + middle * SEGMENT_WORDS + SEGMENT_RUN] < end {
+                segment = middle;
+            } else {
+                high = middle;
+            }
+        }
+        var boundary = segments[at_segments + segment * SEGMENT_WORDS + SEGMENT_RUN];
+        for (var i = CHUNK; i > 0u; i -= 32u) {
+            let begin = chunk * CHUNK + i - 32u;
+            var info = 0u;
+            if begin + lane < end {
+                info = infos[base + begin + lane];
+            }
+            var rank = 0u;
+            for (var from_end = 0u; from_end < 32u; from_end++) {
+                let k = 31u - from_end;
+                let is_run = begin + k < end;
+                let c = team_shuffle(info, k) & 255u;
+                let all = c * 0x01010101u;
+                let x0 = w0 ^ all;
+                let x1 = w1 ^ all;
+                // The lowest of these bits is that of the byte that is 0.
+                let z0 = (x0 - 0x01010101u) & ~x0 & 0x80808080u;
+                let z1 = (x1 - 0x01010101u) & ~x1 & 0x80808080u;
+                var before = team_shuffle_up(w1 >> 24u, 1u);
+                if lane == 0u {
+                    before = c;
+                }
+                let holder = firstTrailingBit(team_ballot((z0 | z1) != 0u));
+                let bit = firstTrailingBit(select(z1, z0, z0 != 0u));
+                let place = lane * 8u + select(4u, 0u, z0 != 0u) + (bit >> 3u);
+                let r = team_shuffle(place, holder);
+                if !is_run {
+                    continue;
+                }
+                if lane == k {
+                    rank = r;
+                }
+                let s0 = w0 << 8u | before;
+                let s1 = w1 << 8u | w0 >> 24u;
+                if lane < holder {
+                    w0 = s0;
+                    w1 = s1;
+                } else if lane == holder {
+                    let moved = 0xffffffffu >> (31u - (bit & 31u));
+                    if z0 != 0u {
+                        w0 = (s0 & moved) | (w0 & ~moved);
+                    } else {
+                        w0 = s0;
+                        w1 = (s1 & moved) | (w1 & ~moved);
+                    }
+                }
+                if begin + k == boundary {
+                    lists[at_lists + segment * 64u + lane * 2u] = w0;
+                    lists[at_lists + segment * 64u + lane * 2u + 1u] = w1;
+                    if segment > 0u {
+                        segment--;
+                        boundary = segments[at_segments + segment * SEGMENT_WORDS + SEGMENT_RUN];
+                    }
+                }
+            }
+            if begin + lane < end {
+                infos[base + begin + lane] = info | max(rank, 1u) << 8u;
+            }
+        }
+    }
+}

@@ -298,7 +298,7 @@ inline void describe_tables(
 // A workgroup for each of the three descriptions of a block, of which one work item writes.
 __kernel void describe(
     __global const uint *jobs, __global uint *state, __global const uint *segments, __global uint *exponents,
-    __global const uint *fresh, __global uint *described, uint slot, uint segment_log)
+    __global const uint *fresh, __global uint *described, uint slot, uint parts, uint start_log, uint segment_log)
 {
     __local uint models[256];
     uint block = (uint)get_group_id(0) / 3u;
@@ -343,7 +343,7 @@ inline uint symbols_of(__global const uint *state) {
 // Where everything goes. One work item for a block.
 __kernel void measure(
     __global const uint *jobs, __global uint *state, __global uint *segments, __global uint *results,
-    uint blocks, uint slot, uint start_log)
+    uint slot, uint blocks, uint start_log)
 {
     uint block = (uint)get_group_id(0) * THREADS + (uint)get_local_id(0);
     if (block >= blocks) return;

@@ -3,7 +3,7 @@
 mod second_stage;
 
 use super::cost::CostError;
-use super::device::{Api, Limits, Teams};
+use super::device::{Limits, Teams};
 use super::kernel::{BWT_SORT, BWT_SORT_FINISH, BWT_SORT_REFINE, Kernel};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::bwt::Params;
@@ -25,9 +25,6 @@ const BUSY_ROUNDS: u32 = 5;
 /// # Errors
 /// If the kernels' costs are wrong, or there are no kernels for this device or these parameters.
 pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, PlanError> {
-    if limits.api != Api::OpenCl {
-        return Err(PlanError::Declined("the second stage of the BWT is not there in WGSL".into()));
-    }
     if params.segment_log < 13 {
         return Err(PlanError::Declined("segments are too short for the encoder's kernels".into()));
     }

@@ -71,7 +71,7 @@ impl Builder {
         let buffers = ["jobs", "transform", TILE_COUNTS, RUN_BEGINS, RUN_INFOS];
         self.run(stage, kernel, "write_runs", &[], &buffers, &[slot, parts], parts)?;
         self.threads = 32;
-        let args = [slot, params.segment_log.into()];
+        let args = [slot, 1, params.segment_log.into()];
         self.run(stage, kernel, "cut", &[], &[RUN_BEGINS, STATE, SEGMENTS], &args, 1)?;
         self.threads = threads;
         Ok(())
@@ -133,9 +133,17 @@ impl Builder {
         let buffers = ["jobs", RUN_BEGINS, RUN_INFOS, STARTS, STATE, SEGMENTS, WORDS];
         self.run("code", kernel, "code", &[], &buffers, &[slot, parts], parts)?;
         let buffers = ["jobs", STATE, SEGMENTS, TABLES, FRESH, DESCRIBED];
-        self.run("describe", kernel, "describe", &[], &buffers, &[slot, segment_log], 3)?;
+        self.run(
+            "describe",
+            kernel,
+            "describe",
+            &[],
+            &buffers,
+            &[slot, 3, start_log, segment_log],
+            3,
+        )?;
         let buffers = ["jobs", STATE, SEGMENTS, "results"];
-        let args = [self.shape.blocks, slot, start_log];
+        let args = [slot, self.shape.blocks, start_log];
         self.run("assemble", kernel, "measure", &[], &buffers, &args, 1)?;
         self.threads = threads;
         let parts = self.segments();

@@ -118,7 +118,6 @@ fn check_payloads(device: &dyn Device, blocks: &[Vec<u8>], params: &Params) {
     let shape = Shape::new(blocks.len() as u32, longest as u32);
     let plan = match plan(device.limits(), shape, params) {
         Ok(plan) => plan,
-        Err(PlanError::Declined(_)) => return,
         Err(error) => panic!("{error}"),
     };
     let (jobs, contents) = inputs(shape, blocks);
