@@ -6,3 +6,82 @@
 //   buffers: jobs=32, contents=N, payload=N+256, lz77_streams=N/64+1024, lz77_counts=N/16+4096
 //   local_mem: 8192
 // }
+// @pz_import lz77_code
+
+// Each counter stands eight times side by side, for lanes of their own: equal symbols in neighbouring lanes, the rule in
+// most data, then seldom wait for each other.
+const COPIES = 8u;
+const PIECE_LOG = 15u;
+
+struct Args {
+    blocks: u32,
+    slot: u32,
+    chunk_log: u32,
+    chunks_per_block: u32,
+    literal_stride: u32,
+    group_log: u32,
+    chunk_stride: u32,
+    count_stride: u32,
+}
+var<immediate> args: Args;
+
+@group(0) @binding(0) var<storage, read> jobs: array<u32>;
+@group(0) @binding(1) var<storage, read> literals: array<u32>;
+@group(0) @binding(2) var<storage, read> chunks: array<u32>;
+@group(0) @binding(3) var<storage, read_write> counts: array<atomic<u32>>;
+
+var<workgroup> histogram: array<atomic<u32>, 2048>;
+var<workgroup> piece_end: u32;
+
+@compute @workgroup_size(THREADS)
+fn count(
+    @builtin(local_invocation_index) index: u32, @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let pieces = 1u << (args.chunk_log - PIECE_LOG);
+    let at = wg.y * wgs.x + wg.x;
+    let piece = at % pieces;
+    let chunk = at / pieces % args.chunks_per_block;
+    let block = at / pieces / args.chunks_per_block;
+    let begin = piece << PIECE_LOG;
+    if index == 0u {
+        var last = 0u;
+        if block < args.blocks && (chunk << args.chunk_log) < min(jobs[8u * block], args.slot) {
+            let n = chunks[block * args.chunk_stride + chunk * CHUNK_WORDS + CHUNK_LITERALS];
+            last = min(n, begin + (1u << PIECE_LOG));
+        }
+        piece_end = last;
+    }
+    let end = workgroupUniformLoad(&piece_end);
+    if begin >= end {
+        return;
+    }
+    let literals_at = block * args.literal_stride + (chunk << args.chunk_log >> 2u);
+    let counts_at = block * args.count_stride + (chunk >> args.group_log) * 3u * COUNT_WORDS;
+    for (var i = index; i < 256u * COPIES; i += THREADS) {
+        atomicStore(&histogram[i], 0u);
+    }
+    workgroupBarrier();
+    let copy = index & (COPIES - 1u);
+    for (var i = (begin >> 2u) + index; i < (end >> 2u); i += THREADS) {
+        let w = literals[literals_at + i];
+        atomicAdd(&histogram[(w & 255u) * COPIES + copy], 1u);
+        atomicAdd(&histogram[(w >> 8u & 255u) * COPIES + copy], 1u);
+        atomicAdd(&histogram[(w >> 16u & 255u) * COPIES + copy], 1u);
+        atomicAdd(&histogram[(w >> 24u) * COPIES + copy], 1u);
+    }
+    if index < (end & 3u) {
+        let symbol = literals[literals_at + (end >> 2u)] >> (8u * index) & 255u;
+        atomicAdd(&histogram[symbol * COPIES], 1u);
+    }
+    workgroupBarrier();
+    for (var i = index; i < 256u; i += THREADS) {
+        var sum = 0u;
+        for (var j = 0u; j < COPIES; j++) {
+            sum += atomicLoad(&histogram[i * COPIES + ((j + index) & (COPIES - 1u))]);
+        }
+        if sum != 0u {
+            atomicAdd(&counts[counts_at + i], sum);
+        }
+    }
+}

@@ -25,7 +25,8 @@ __kernel void measure(
     __global const uint *restrict models,
     __global uint *restrict chunks,
     __global uint *restrict results,
-    uint blocks, uint slot, uint chunk_log, uint group_log, uint chunk_stride, uint model_stride
+    uint blocks, uint slot, uint chunk_log, uint chunks_per_block, uint group_log, uint window_log, uint chunk_stride,
+    uint model_stride, uint word_stride
 ) {
     TEAM_START(team);
     uint block = (uint)get_group_id(0) * TEAMS + team.index;

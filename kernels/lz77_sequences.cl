@@ -60,7 +60,7 @@ __kernel void cut(
     __global uint *restrict offsets,
     __global uint *restrict chunks,
     uint blocks, uint slot, uint chunk_log, uint chunks_per_block, uint literal_stride, uint segment_log, uint counts_stride,
-    uint sequence_stride, uint chunk_stride
+    uint sequence_stride, uint chunk_stride, uint group_log, uint count_stride
 ) {
     TEAM_START(team);
 #if MATCHES
@@ -227,8 +227,8 @@ __kernel void classify(
     __global uint *restrict offsets,
     __global const uint *restrict chunks,
     __global uint *restrict counts,
-    uint blocks, uint slot, uint chunk_log, uint chunks_per_block, uint group_log, uint sequence_stride,
-    uint chunk_stride, uint count_stride
+    uint blocks, uint slot, uint chunk_log, uint chunks_per_block, uint literal_stride, uint segment_log, uint counts_stride,
+    uint sequence_stride, uint chunk_stride, uint group_log, uint count_stride
 ) {
     TEAM_START(team);
     __local uint buffers[TEAMS * 32];

@@ -9,7 +9,7 @@
 //! | rows | the words of chunks |
 //! | pack | payloads are put together |
 
-use super::device::{Api, Limits, Teams};
+use super::device::{Limits, Teams};
 use super::kernel::{
     Kernel, LZ77_COUNTS, LZ77_MODELS, LZ77_PACK, LZ77_ROWS, LZ77_SEQUENCES, LZ77_STATES,
 };
@@ -55,9 +55,6 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     if u64::from(shape.slot) > MAX_BLOCK as u64 {
         return Err(PlanError::Declined("blocks of up to 16 MiB only".into()));
     }
-    if limits.api == Api::WebGpu {
-        return Err(PlanError::Declined("sequences are not coded through WebGPU".into()));
-    }
     let has_matches = params.search != Search::None;
     if has_matches
         && !(SEGMENT_LOGS.contains(&params.segment_log) && params.segment_log <= params.chunk_log)
@@ -84,7 +81,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let (chunk_log, group_log) = (u32::from(params.chunk_log), u32::from(params.group_log));
     let chunks_per_block = slot.div_ceil(1 << chunk_log);
     let groups_per_block = chunks_per_block.div_ceil(1 << group_log);
-    let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
+    let team_threads = if limits.teams == Teams::Ptx { 64 } else { 32 };
     let all_chunks = blocks * chunks_per_block;
     let fse = ("FSE", u32::from(params.fse));
 
@@ -96,6 +93,16 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let chunk_args = [blocks, slot, chunk_log, chunks_per_block];
     let args = |more: &[u32]| [&chunk_args[..], more].concat();
 
+    let sequence_args = args(&[
+        literal_stride,
+        params.segment_log.into(),
+        match_counts.stride,
+        tokens.stride,
+        chunks.stride,
+        group_log,
+        counts.stride,
+    ]);
+
     plan.steps.push(Step::Clear(counts.buffer));
     let mut stages = Stages { plan, team_threads };
     stages.of_teams(
@@ -105,13 +112,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
             entry: "cut",
             defines: vec![("MATCHES", u32::from(has_matches))],
             buffers: cut_buffers,
-            args: args(&[
-                literal_stride,
-                params.segment_log.into(),
-                match_counts.stride,
-                tokens.stride,
-                chunks.stride,
-            ]),
+            args: sequence_args.clone(),
         },
         all_chunks,
     );
@@ -122,7 +123,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
             entry: "classify",
             defines: vec![("MATCHES", u32::from(has_matches))],
             buffers: vec![jobs, tokens.buffer, offsets.buffer, chunks.buffer, counts.buffer],
-            args: args(&[group_log, tokens.stride, chunks.stride, counts.stride]),
+            args: sequence_args,
         },
         all_chunks,
     );
@@ -201,6 +202,8 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         },
         all_chunks,
     );
+    let pack_args =
+        args(&[group_log, params.window_log.into(), chunks.stride, models.stride, words.stride]);
     stages.of_teams(
         Work {
             stage: "pack",
@@ -208,7 +211,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
             entry: "measure",
             defines: vec![],
             buffers: vec![jobs, models.buffer, chunks.buffer, results],
-            args: vec![blocks, slot, chunk_log, group_log, chunks.stride, models.stride],
+            args: pack_args.clone(),
         },
         blocks,
     );
@@ -219,13 +222,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
             entry: "pack",
             defines: vec![],
             buffers: vec![jobs, models.buffer, chunks.buffer, words.buffer, results, payload],
-            args: args(&[
-                group_log,
-                params.window_log.into(),
-                chunks.stride,
-                models.stride,
-                words.stride,
-            ]),
+            args: pack_args,
         },
         all_chunks,
     );

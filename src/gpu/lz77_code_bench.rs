@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-use super::device::{Api, Device, Kind, Queue};
+use super::device::{Device, Kind, Queue};
 use super::job::JobResult;
 use super::lz77_code_tests::{Inputs, level, plan_of};
 use super::plan::{Plan, Shape, Step};
@@ -144,7 +144,7 @@ fn h200_lz77_code() {
     each_device(|device| {
         let limits = device.limits();
         let is_named = std::env::var_os("PZ_TEST_DEVICE").is_some();
-        if limits.api != Api::OpenCl || (limits.kind == Kind::Software && !is_named) {
+        if limits.kind == Kind::Software && !is_named {
             return;
         }
         for (number, pipeline) in

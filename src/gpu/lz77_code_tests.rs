@@ -1,6 +1,6 @@
 //! The payloads of kernels against those of the processor's encoder.
 
-use super::device::{Api, Device};
+use super::device::Device;
 use super::job::{Job, JobResult};
 use super::lz77_code;
 use super::plan::{Plan, Shape};
@@ -155,15 +155,6 @@ fn check_all(device: &dyn Device, params: &Params, blocks: &[Vec<u8>]) {
     check(device, params, &long);
 }
 
-/// Runs `test` on every device that has kernels for this.
-fn each(test: impl Fn(&dyn Device)) {
-    each_device(|device| {
-        if device.limits().api == Api::OpenCl {
-            test(device);
-        }
-    });
-}
-
 #[test]
 fn literals_alone() {
     let mut blocks = vec![
@@ -177,7 +168,7 @@ fn literals_alone() {
     ];
     blocks.extend([1, 2, 3, 5, 31, 127, 128, 129, 511, 512, 513, 1023, 5000].map(mixture));
     blocks.push(noise(5, 600, 3).into_iter().map(|x| if x > 0 { 9 } else { x }).collect());
-    each(|device| {
+    each_device(|device| {
         check(device, &level(1, Pipeline::Fse), &blocks);
         check(device, &fine(Search::None, true), &blocks);
         check(device, &fine(Search::None, false), &blocks);
@@ -187,7 +178,7 @@ fn literals_alone() {
 #[test]
 fn matches_and_literals() {
     let samples = samples();
-    each(|device| {
+    each_device(|device| {
         for search in [Search::Greedy, Search::Lazy4] {
             for fse in [false, true] {
                 check_all(device, &fine(search, fse), &samples);
@@ -207,7 +198,7 @@ fn parameters_of_levels() {
     ];
     let mut blocks: Vec<Vec<u8>> = files.iter().map(|file| file.to_vec()).collect();
     blocks.extend([block, vec![1; 200_000], noise(7, 150_000, 256)]);
-    each(|device| {
+    each_device(|device| {
         for number in 1..=8 {
             let pipeline = if number % 2 == 0 { Pipeline::Lzf } else { Pipeline::Lzh };
             let params = level(number, pipeline);
@@ -219,7 +210,7 @@ fn parameters_of_levels() {
 #[test]
 fn groups_chunks_and_windows() {
     let blocks = [mixture(400_000), mixture(262_145), noise(8, 131_073, 3), vec![0; 300_000]];
-    each(|device| {
+    each_device(|device| {
         for (chunk_log, window_log, group_log, segment_log) in
             [(16, 16, 0, 12), (16, 24, 2, 13), (17, 18, 1, 15), (18, 18, 4, 14), (20, 22, 0, 8)]
         {
@@ -235,7 +226,7 @@ fn groups_chunks_and_windows() {
 #[test]
 fn a_planted_fault_is_found() {
     let block = mixture(3000);
-    each(|device| {
+    each_device(|device| {
         let params = fine(Search::Greedy, false);
         let shape = Shape::new(1, 3000);
         let mut inputs = Inputs::new(&params, shape, std::slice::from_ref(&block));
