@@ -125,15 +125,18 @@ __kernel void ranks(
         team_sync(team);
         uint places[8];
         uint mine[8];
+        #pragma unroll
         for (uint k = 0; k < 8; k++) {
             mine[k] = own[k * 32u + team.lane];
             places[k] = 0;
         }
         for (uint s = 0; s < 256; s++) {
             uint other = own[s];
+            #pragma unroll
             for (uint k = 0; k < 8; k++) places[k] += other < mine[k] ? 1u : 0u;
         }
         team_sync(team);
+        #pragma unroll
         for (uint k = 0; k < 8; k++) own[places[k]] = k * 32u + team.lane;
         team_sync(team);
         __local uint *eight = own + team.lane * 8u;

@@ -1,4 +1,9 @@
 //! Plans that encode with the BWT codec ([`crate::codec::bwt`]).
+//!
+//! Suffixes are sorted by radix sort and prefix doubling, all blocks of a batch at once; then the second stage runs on
+//! the arrays of the sort. How many rounds of doubling a block needs depends on its bytes: a plan has as many as a
+//! block of equal bytes needs, and kernels without work return at once. About 34.4 bytes of device memory for each
+//! byte of a block, and 1.5 MB for each block.
 
 mod second_stage;
 
