@@ -33,11 +33,17 @@ fn upload(
     }
 }
 
-/// Medians of the times of each step that runs a kernel, in their order.
-fn measure(queue: &mut dyn Queue, plan: &Plan, memory: &Memory<'_>) -> Vec<(String, Duration)> {
+/// Medians of the times of each step that runs a kernel, in their order; `before` comes before each run.
+fn measure(
+    queue: &mut dyn Queue,
+    plan: &Plan,
+    memory: &Memory<'_>,
+    before: impl Fn(&mut dyn Queue),
+) -> Vec<(String, Duration)> {
     queue.set_timing(true);
     let mut times: BTreeMap<usize, Vec<Duration>> = BTreeMap::new();
     for _ in 0..RUNS {
+        before(queue);
         submit(plan, memory, queue).unwrap();
         queue.finish().unwrap();
         for (i, time) in queue.take_times().unwrap().into_iter().enumerate() {
@@ -75,25 +81,10 @@ fn bench(
     let plan = plan_of(device, params, shape);
     let memory = Memory::allocate(device, &plan).unwrap();
     let mut queue = device.queue().unwrap();
-    upload(&mut *queue, &memory, &inputs, params, shape.blocks);
-    let times = if params.fse && params.search != crate::codec::lz77::Search::None {
-        // The codes of literals take the place of the matches, so only the first run has these.
-        let mut all: Vec<Vec<(String, Duration)>> = Vec::new();
-        for _ in 0..RUNS {
-            upload(&mut *queue, &memory, &inputs, params, shape.blocks);
-            queue.set_timing(true);
-            submit(&plan, &memory, &mut *queue).unwrap();
-            queue.finish().unwrap();
-            let names = plan.steps.iter().filter_map(|step| match step {
-                Step::Run(run) => Some(format!("{} / {}", run.stage, run.entry)),
-                Step::Clear(_) => None,
-            });
-            all.push(names.zip(queue.take_times().unwrap()).collect());
-        }
-        all.remove(RUNS / 2)
-    } else {
-        measure(&mut *queue, &plan, &memory)
-    };
+    // The codes of literals take the place of the matches.
+    let times = measure(&mut *queue, &plan, &memory, |queue| {
+        upload(queue, &memory, &inputs, params, shape.blocks);
+    });
     let bytes: usize = (0..shape.blocks as usize).map(|b| distinct[b % distinct.len()].len()).sum();
     let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e9;
     println!(
