@@ -110,6 +110,8 @@ kernels! {
     LZ77_COUNTS = "lz77_counts";
     /// Models of groups.
     LZ77_MODELS = "lz77_models";
+    /// FSE models of groups.
+    LZ77_NORMS = "lz77_norms";
     /// FSE codes of symbols.
     LZ77_STATES = "lz77_states";
     /// Words of chunks.
@@ -145,6 +147,7 @@ common![
     "length_code",
     "lz77_chunks",
     "lz77_code",
+    "lz77_group",
     "lz77_lazy",
     "lz77_segment",
     "team",

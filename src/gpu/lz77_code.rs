@@ -11,7 +11,7 @@
 
 use super::device::{Limits, Teams};
 use super::kernel::{
-    Kernel, LZ77_COUNTS, LZ77_MODELS, LZ77_PACK, LZ77_ROWS, LZ77_SEQUENCES, LZ77_STATES,
+    Kernel, LZ77_COUNTS, LZ77_MODELS, LZ77_NORMS, LZ77_PACK, LZ77_ROWS, LZ77_SEQUENCES, LZ77_STATES,
 };
 use super::plan::{Buffer, Plan, PlanError, Run, Step};
 use crate::codec::lz77::{MAX_BLOCK, Params, Search};
@@ -141,18 +141,17 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let all_models = blocks * groups_per_block * MODELS;
     let model_args =
         vec![blocks, slot, chunk_log, groups_per_block, group_log, counts.stride, models.stride];
-    let mut of_models = |entry, buffers| {
+    let mut of_models = |kernel, entry, buffers| {
         let args = model_args.clone();
-        let work =
-            Work { stage: "models", kernel: &LZ77_MODELS, entry, defines: vec![], buffers, args };
+        let work = Work { stage: "models", kernel, entry, defines: vec![], buffers, args };
         stages.of_teams(work, all_models);
     };
-    of_models("choose_lengths", vec![jobs, counts.buffer, models.buffer]);
+    of_models(&LZ77_MODELS, "choose_lengths", vec![jobs, counts.buffer, models.buffer]);
     if params.fse {
-        of_models("choose_norms", vec![jobs, counts.buffer, models.buffer]);
-        of_models("tables_from_norms", vec![jobs, models.buffer]);
+        of_models(&LZ77_NORMS, "choose_norms", vec![jobs, counts.buffer, models.buffer]);
+        of_models(&LZ77_NORMS, "tables_from_norms", vec![jobs, models.buffer]);
     }
-    of_models("tables_from_lengths", vec![jobs, models.buffer]);
+    of_models(&LZ77_MODELS, "tables_from_lengths", vec![jobs, models.buffer]);
     let mut row_buffers = vec![jobs, models.buffer, literals];
     if params.fse {
         // Matches are not needed any more.

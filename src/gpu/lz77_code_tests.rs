@@ -230,11 +230,15 @@ fn a_planted_fault_is_found() {
         let params = fine(Search::Greedy, false);
         let shape = Shape::new(1, 3000);
         let mut inputs = Inputs::new(&params, shape, std::slice::from_ref(&block));
-        inputs.contents[100] ^= 1;
         let plan = plan_of(device, &params, shape);
-        let outputs =
-            run_plan(device, &plan, &inputs.named(&params), &["payload", "results"]).unwrap();
-        let results: &[JobResult] = bytemuck::cast_slice(&outputs[1]);
-        assert!(fault(&params, &block, &results[0], &outputs[0]).is_some());
+        let fault_of = |inputs: &Inputs| {
+            let outputs =
+                run_plan(device, &plan, &inputs.named(&params), &["payload", "results"]).unwrap();
+            let results: &[JobResult] = bytemuck::cast_slice(&outputs[1]);
+            fault(&params, &block, &results[0], &outputs[0])
+        };
+        assert_eq!(fault_of(&inputs), None);
+        inputs.contents[100] ^= 1;
+        assert!(fault_of(&inputs).is_some());
     });
 }

@@ -1,0 +1,367 @@
+// Chooses FSE models of groups where they are smaller, and makes their tables. A team has one model of a group.
+//
+// Every number here is the one that the processor's encoder gets: equal counts give equal models.
+//
+// @pz_cost {
+//   threads_per_element: 0.00146485
+//   passes: 2
+//   buffers: jobs=32, lz77_counts=N/16+4096, lz77_models=N/4+N/64+16640
+//   local_mem: 20484
+// }
+// @pz_import team
+// @pz_import lz77_code
+// @pz_import lz77_group
+
+// The product of two numbers: the lower and the upper 32 bits.
+fn multiply(a: u32, b: u32) -> vec2<u32> {
+    let low = (a & 0xffffu) * (b & 0xffffu);
+    let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
+    let other = (a & 0xffffu) * (b >> 16u) + (middle & 0xffffu);
+    return vec2(other << 16u | (low & 0xffffu), (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u));
+}
+
+// A number of 64 bits, whose quotient has at most 32, divided by `d`, which is less than 2^31.
+fn divide(n: vec2<u32>, d: u32) -> u32 {
+    var rest = n.y;
+    var quotient = 0u;
+    for (var i = 0u; i < 32u; i++) {
+        rest = rest << 1u | (n.x >> (31u - i) & 1u);
+        let fits = rest >= d;
+        rest -= select(0u, d, fits);
+        quotient = quotient << 1u | select(0u, 1u, fits);
+    }
+    return quotient;
+}
+
+// 2^33 / d rounded down, for an odd d above 1.
+fn reciprocal(d: u32) -> u32 {
+    let quotient = 0xffffffffu / d;
+    let rest = 0u - quotient * d;
+    return 2u * quotient + select(0u, 1u, rest >= d - rest);
+}
+
+// ln(1 + 1 / n) in units of 2^-32, n from 1 to 2047, by the series of 2 artanh(1 / (2 n + 1)). Where the denominator of a
+// term has more than 32 bits, the term is 1 or 0.
+fn worth(n: u32) -> u32 {
+    let y = 2u * n + 1u;
+    var sum = reciprocal(y);
+    if y <= 1127u {
+        sum += reciprocal(3u * y * y * y);
+    } else if y <= 1419u {
+        sum += 1u;
+    }
+    if y <= 61u {
+        sum += reciprocal(5u * y * y * y * y * y);
+    } else if y <= 69u {
+        sum += 1u;
+    }
+    if y <= 17u {
+        sum += reciprocal(7u * y * y * y * y * y * y * y);
+    } else if y <= 19u {
+        sum += 1u;
+    }
+    return sum;
+}
+
+// What a symbol would lose with its last state, all bits inverted, and what it would gain by one more.
+fn margins_of(count: u32, norm: u32) -> vec4<u32> {
+    var loss = vec2(0xffffffffu);
+    var gain = vec2(0u);
+    if norm > 1u {
+        loss = multiply(count, worth(norm - 1u));
+    }
+    if norm > 0u {
+        gain = multiply(count, worth(norm));
+    }
+    return vec4(~loss, gain);
+}
+
+fn is_more(a: vec2<u32>, b: vec2<u32>) -> bool {
+    return a.y > b.y || (a.y == b.y && a.x > b.x);
+}
+
+// The largest `value` of all lanes, and the smallest symbol among those lanes' that have it.
+fn team_largest(value: vec2<u32>, symbol: u32) -> vec3<u32> {
+    let high = team_max(value.y);
+    let low = team_max(select(0u, value.x, value.y == high));
+    let at = ~team_max(select(0u, ~symbol, value.y == high && value.x == low));
+    return vec3(low, high, at);
+}
+
+// Shares out 2^log states among the symbols that occur, as well as can be: at least two symbols, fewer than states.
+fn normalize_counts(all: u32, log: u32) {
+    var norm: array<u32, 8>;
+    var margins: array<vec4<u32>, 8>;
+    // Rare symbols get the one state that they must have, until none is rare among the others.
+    var total = all;
+    var states = 1u << log;
+    for (var i = 0u; i < 256u; i++) {
+        var rare = 0u;
+        var rare_total = 0u;
+        for (var k = 0u; k < rounds(); k++) {
+            let count = counts[32u * k + lane];
+            let share = multiply(count, states);
+            if count != 0u && norm[k] == 0u && share.y == 0u && share.x <= total {
+                norm[k] = 1u;
+                rare++;
+                rare_total += count;
+            }
+        }
+        rare = team_sum(rare);
+        total -= team_sum(rare_total);
+        states -= rare;
+        if rare == 0u || total == 0u {
+            break;
+        }
+    }
+    var sum = 0u;
+    for (var k = 0u; k < rounds(); k++) {
+        let count = counts[32u * k + lane];
+        if count != 0u && norm[k] == 0u {
+            var share = multiply(count, states);
+            let low = share.x + (total >> 1u);
+            share = vec2(low, share.y + select(0u, 1u, low < share.x));
+            norm[k] = max(divide(share, total), 1u);
+            sum += norm[k];
+        }
+        margins[k] = margins_of(count, norm[k]);
+    }
+    let size = 1u << log;
+    sum = size - states + team_sum(sum);
+
+    // A few states are over or missing, or better placed elsewhere.
+    for (var i = 0u; i < 8192u; i++) {
+        var least = margins[0].xy;
+        var most = margins[0].zw;
+        var cheapest = lane;
+        var dearest = lane;
+        for (var k = 1u; k < rounds(); k++) {
+            if is_more(margins[k].xy, least) {
+                least = margins[k].xy;
+                cheapest = 32u * k + lane;
+            }
+            if is_more(margins[k].zw, most) {
+                most = margins[k].zw;
+                dearest = 32u * k + lane;
+            }
+        }
+        let taken = team_largest(least, cheapest);
+        let given = team_largest(most, dearest);
+        let misplaced = is_more(given.xy, ~taken.xy);
+        if sum == size && !misplaced {
+            break;
+        }
+        let giver = select(256u, taken.z, sum >= size);
+        let taker = select(256u, given.z, sum <= size);
+        for (var k = 0u; k < rounds(); k++) {
+            let symbol = 32u * k + lane;
+            if symbol == giver || symbol == taker {
+                norm[k] += select(0u, 1u, symbol == taker) - select(0u, 1u, symbol == giver);
+                margins[k] = margins_of(counts[symbol], norm[k]);
+            }
+        }
+        if sum < size {
+            sum++;
+        } else if sum > size {
+            sum--;
+        }
+    }
+    for (var k = 0u; k < rounds(); k++) {
+        norms[32u * k + lane] = norm[k];
+    }
+    team_sync();
+}
+
+// log2(1 + i / 256) with 16 bits of fraction: each time that the square passes 2, a bit is set.
+fn log2_mantissa(i: u32) -> u32 {
+    if i == 256u {
+        return 1u << 16u;
+    }
+    var x = (256u + i) << 22u;
+    var log = 0u;
+    for (var bit = 0u; bit < 16u; bit++) {
+        let square = multiply(x, x);
+        x = square.y << 2u | square.x >> 30u;
+        let passed = x >> 31u;
+        x >>= passed;
+        log = log << 1u | passed;
+    }
+    return log;
+}
+
+// log2(x) with 16 bits of fraction.
+fn log2_fixed(x: u32) -> u32 {
+    let exponent = log2_floor(x);
+    let mantissa = x << (31u - exponent);
+    let index = mantissa >> 23u & 255u;
+    let below = log2_mantissa(index);
+    let step = log2_mantissa(index + 1u) - below;
+    return (exponent << 16u) + below + ((step * (mantissa >> 7u & 0xffffu)) >> 16u);
+}
+
+// Bits of a message with these counts, rounded up.
+fn fse_bits(log: u32) -> u32 {
+    var whole = 0u;
+    var part = 0u;
+    for (var k = 0u; k < rounds(); k++) {
+        let count = counts[32u * k + lane];
+        if count != 0u {
+            let bits = multiply(count, (log << 16u) - log2_fixed(norms[32u * k + lane]));
+            whole += bits.y << 16u | bits.x >> 16u;
+            part += bits.x & 0xffffu;
+        }
+    }
+    whole = team_sum(whole);
+    return whole + ((team_sum(part) + 0xffffu) >> 16u);
+}
+
+// Where occurrence `j` of a symbol would like to be.
+fn preferred(norm: u32, log: u32, j: u32) -> u32 {
+    if norm == 1u {
+        return (1u << log) - 1u;
+    }
+    let distance = (1u << (log + 16u)) / norm;
+    return (distance / 2u + j * distance) >> 16u;
+}
+
+var<workgroup> begins: array<u32, 256>;
+// Two counters in a word.
+var<workgroup> places: array<atomic<u32>, 1024>;
+var<workgroup> states_of: array<u32, 2048>;
+
+// The encoding table: each symbol's word, bits that leave a state | next << 20, and the states of all symbols in turn, two
+// in a word.
+fn encoding_table(log: u32, model: u32) {
+    let size = 1u << log;
+    for (var i = lane; i < 1024u; i += 32u) {
+        atomicStore(&places[i], 0u);
+    }
+    var sum = 0u;
+    for (var k = 0u; k < rounds(); k++) {
+        let symbol = 32u * k + lane;
+        let norm = norms[symbol];
+        let norm_end = team_scan(norm);
+        let begin = sum + norm_end - norm;
+        begins[symbol] = begin;
+        sum += team_broadcast(norm_end, 31u);
+        var code = 0u;
+        if norm != 0u {
+            let bits = log - log2_floor(max(norm - 1u, 1u));
+            code = ((bits << 16u) - (norm << bits)) | (begin - norm) << 20u;
+        }
+        tables[model + MODEL_CODES + symbol] = code;
+    }
+    team_sync();
+    // A counting sort by places, of which a symbol has each only once; symbols come in order.
+    for (var symbol = 0u; symbol < 256u; symbol++) {
+        let norm = norms[symbol];
+        for (var j = lane; j < norm; j += 32u) {
+            let place = preferred(norm, log, j) & (size - 1u);
+            atomicAdd(&places[place >> 1u], 1u << (16u * (place & 1u)));
+        }
+    }
+    team_sync();
+    // From counts to beginnings: a lane has a run of words.
+    let run = max(size >> 6u, 1u);
+    let first = run * lane;
+    let end = min(first + run, size >> 1u);
+    var count = 0u;
+    for (var i = first; i < end; i++) {
+        let w = atomicLoad(&places[i]);
+        count += (w & 0xffffu) + (w >> 16u);
+    }
+    var begin = team_scan(count) - count;
+    for (var i = first; i < end; i++) {
+        let w = atomicLoad(&places[i]);
+        let middle = begin + (w & 0xffffu);
+        atomicStore(&places[i], begin | middle << 16u);
+        begin = middle + (w >> 16u);
+    }
+    team_sync();
+    for (var symbol = 0u; symbol < 256u; symbol++) {
+        let norm = norms[symbol];
+        for (var j = lane; j < norm; j += 32u) {
+            let place = preferred(norm, log, j) & (size - 1u);
+            let shift = 16u * (place & 1u);
+            let old = atomicAdd(&places[place >> 1u], 1u << shift);
+            states_of[(begins[symbol] + j) & 2047u] = (old >> shift & 0xffffu) + size;
+        }
+        team_sync();
+    }
+    for (var i = lane; i < (size >> 1u); i += 32u) {
+        tables[model + MODEL_NEXT + i] = states_of[2u * i] | states_of[2u * i + 1u] << 16u;
+    }
+}
+
+// Chooses FSE where that is smaller, with norms as codes.
+@compute @workgroup_size(THREADS)
+fn choose_norms(
+    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let task = find_task(wg.y * wgs.x + wg.x);
+    if team_uniform(u32(task.exists)) == 0u {
+        return;
+    }
+    let model = task.model;
+    let loaded = load_counts(task.counts);
+    if team_uniform(loaded.present) < 2u {
+        return;
+    }
+    let log = team_uniform(clamp(log2_floor(loaded.total), 5u, select(8u, 11u, task.stream < 2u)));
+    if team_uniform(loaded.present) >= 1u << log {
+        return;
+    }
+    normalize_counts(team_uniform(loaded.total), log);
+    var size = fse_bits(log);
+    // A norm is like a code of this length.
+    for (var k = 0u; k < rounds(); k++) {
+        let norm = norms[32u * k + lane];
+        lengths[32u * k + lane] = select(log - log2_floor(norm), 0u, norm == 0u);
+    }
+    if lane == 0u {
+        put_bits(0u, log, 4u);
+    }
+    team_sync();
+    let described = describe(true, 4u);
+    size += described + 32u * task.chunks * log;
+    let is_smaller = team_uniform(u32(size < models[model + MODEL_SIZE]));
+    team_sync();
+    if is_smaller == 0u {
+        return;
+    }
+    if lane == 0u {
+        models[model + MODEL_MODE] = MODE_FSE;
+        models[model + MODEL_LOG] = log;
+        models[model + MODEL_BITS] = described;
+        models[model + MODEL_SIZE] = size;
+    }
+    for (var i = lane; i < DESCRIPTION_WORDS; i += 32u) {
+        models[model + MODEL_DESCRIPTION + i] = atomicLoad(&description[i]);
+    }
+    for (var k = 0u; k < rounds(); k++) {
+        models[model + MODEL_CODES + 32u * k + lane] = norms[32u * k + lane];
+    }
+}
+
+// Makes the tables of FSE from norms.
+@compute @workgroup_size(THREADS)
+fn tables_from_norms(
+    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let task = find_task(wg.y * wgs.x + wg.x);
+    if team_uniform(u32(task.exists)) == 0u {
+        return;
+    }
+    if team_uniform(tables[task.model + MODEL_MODE]) != MODE_FSE {
+        return;
+    }
+    for (var k = 0u; k < rounds(); k++) {
+        norms[32u * k + lane] = tables[task.model + MODEL_CODES + 32u * k + lane];
+    }
+    team_sync();
+    encoding_table(team_uniform(tables[task.model + MODEL_LOG]), task.model);
+}
