@@ -19,8 +19,11 @@
 #define CODES (256u + 64u)
 #define NEXT (2048u + 256u)
 
+// States are to stay in registers.
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 // Loads so many words of the states of symbols.
-inline void load_next(Team t, __global const uint *model, uint words, __local ushort *next) {
+static inline void load_next(Team t, __global const uint *model, uint words, __local ushort *next) {
     for (uint i = t.lane; i < words; i += 32u) {
         uint two = model[MODEL_NEXT + i];
         next[2u * i] = (ushort)two;
@@ -29,7 +32,7 @@ inline void load_next(Team t, __global const uint *model, uint words, __local us
 }
 
 // One step: gives the bits and their number, and changes the state.
-inline uint encode(__local const uint *codes, __local const ushort *next, uint symbol, uint *state, uint *count) {
+ALWAYS_INLINE uint encode(__local const uint *codes, __local const ushort *next, uint symbol, uint *state, uint *count) {
     uint code = codes[symbol];
     uint n = (*state + (code & 0xfffffu)) >> 16;
     uint bits = *state & ((1u << n) - 1u);
@@ -40,7 +43,7 @@ inline uint encode(__local const uint *codes, __local const ushort *next, uint s
 }
 
 // Two literals of a lane's row; backward, the second comes first.
-inline uint encode_pair(
+ALWAYS_INLINE uint encode_pair(
     __local const uint *codes, __local const ushort *next, uint first, uint second, bool has_first, bool has_second,
     uint *state
 ) {
