@@ -43,7 +43,11 @@ fn bad_values_are_errors() {
             "cuda",
             "pz: PZ_DEVICE: invalid value 'cuda': a device is auto, cpu, opencl[:N] or webgpu[:N]",
         ),
-        ("PZ_DEVICE", "opencl:1", "pz: device opencl:1: not in this build: it has no GPU engine"),
+        (
+            "PZ_DEVICE",
+            "opencl:99",
+            "pz: device opencl:99: there is no such device; 'pz devices' lists those that are there",
+        ),
         ("PZ_GPU_MEMORY", "0", "pz: PZ_GPU_MEMORY: invalid value '0': must be more than 0 bytes"),
     ] {
         run(&folder, (name, value), &["compress", "a"]).says(1, &[line]);

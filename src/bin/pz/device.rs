@@ -32,17 +32,19 @@ impl Device {
             Device::WebGpu(number) => (Api::WebGpu, number),
         };
         let fail = |why: &dyn fmt::Display| Failure::environment(format!("device {self}: {why}"));
-        let devices = discovery::devices(api).map_err(|absence| fail(&absence))?;
-        let found = match number {
-            Some(number) => devices.get(number as usize),
+        let devices = discovery::devices(api);
+        let found = match (&devices, number) {
+            (Ok(devices), Some(number)) => devices.get(number as usize),
             // A program that plays a GPU is better than none, where one is asked for.
-            None => devices
+            (Ok(devices), None) => devices
                 .iter()
                 .find(|found| found.limits().kind != Kind::Software)
                 .or(devices.first()),
+            (Err(absence), None) => return Err(fail(absence)),
+            (Err(_), Some(_)) => None,
         };
         let Some(found) = found else {
-            return Err(fail(&format_args!("there are {} devices of {api}", devices.len())));
+            return Err(fail(&"there is no such device; 'pz devices' lists those that are there"));
         };
         let gpu = Gpu::new(found.open().map_err(|error| fail(&error))?);
         Ok(Some(memory.map_or(gpu.clone(), |bytes| gpu.clone().memory(bytes))))
