@@ -38,15 +38,17 @@ var<immediate> args: Args;
 
 // @pz_import lanes
 
-// A workgroup is one team. Its tables: the literals', then the tokens'; the offsets'. Entries have 32 bits.
+// Each team of a workgroup has arrays of its own. Its tables: the literals', then the tokens'; the offsets'. Entries have 32 bits with FSE, 16
+// without: workgroup memory is what limits how many teams a processor runs at once, and with that its speed.
 // @pz_if FSE
-const SYMBOL_ENTRIES: u32 = 2048u;
+const SYMBOL_WORDS: u32 = 2048u;
+const OFFSET_WORDS: u32 = 256u;
 // @pz_else
-const SYMBOL_ENTRIES: u32 = 1024u;
+const SYMBOL_WORDS: u32 = 512u;
+const OFFSET_WORDS: u32 = 128u;
 // @pz_end
-const OFFSET_ENTRIES: u32 = 256u;
-var<workgroup> symbol_table: array<u32, SYMBOL_ENTRIES>;
-var<workgroup> offset_table: array<u32, OFFSET_ENTRIES>;
+var<workgroup> symbol_table: array<u32, TEAMS * SYMBOL_WORDS>;
+var<workgroup> offset_table: array<u32, TEAMS * OFFSET_WORDS>;
 
 // Bytes that a team writes at a time: each lane has a word.
 const GROUP: u32 = 128u;
@@ -60,11 +62,15 @@ const MAX_MATCH: u32 = 512u;
 // Set in the source of a literal: nothing that is still to be written.
 const FINAL: u32 = 0x80000000u;
 
-var<workgroup> history: array<u32, HISTORY>;           // explicit offsets by number
-var<workgroup> owners: array<vec4<u32>, 64>;           // of a sequence: match start, what leads to literals, to matches
-var<workgroup> starts: array<atomic<u32>, SPAN_WORDS>; // mask of sequence starts
-var<workgroup> counts: array<u32, SPAN_WORDS>;         // how many sequences start before each word of it
-var<workgroup> sources: array<u32, GROUP>;             // of the bytes of a group
+const SEQUENCES: u32 = 64u;                                    // of a batch
+
+var<workgroup> history: array<u32, TEAMS * HISTORY>;           // explicit offsets by number
+var<workgroup> match_starts: array<u32, TEAMS * SEQUENCES>;    // of the sequences of a batch,
+var<workgroup> to_literals: array<u32, TEAMS * SEQUENCES>;     // what leads from their bytes to literals,
+var<workgroup> to_matches: array<u32, TEAMS * SEQUENCES>;      // and to what they repeat
+var<workgroup> starts: array<atomic<u32>, TEAMS * SPAN_WORDS>; // mask of sequence starts
+var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many sequences start before each word of it
+var<workgroup> sources: array<u32, TEAMS * GROUP>;             // of the bytes of a group
 
 // ---- Symbols ---------------------------------------------------------------------------------------------------------
 
@@ -80,6 +86,11 @@ fn entry_bits(entry: u32) -> u32 {
     return (entry >> 8u) & 255u;
 }
 
+// The entry of even or odd `index` in a word of two.
+fn half_of(word: u32, index: u32) -> u32 {
+    return (word >> (16u * (index & 1u))) & 0xffffu;
+}
+
 // The next state, whose bits are the first of `bits`.
 fn advanced(entry: u32, bits: u32) -> u32 {
     return (entry >> 16u) + first_bits(bits, entry_bits(entry));
@@ -87,55 +98,39 @@ fn advanced(entry: u32, bits: u32) -> u32 {
 
 fn literal_entry(bits: u32) -> u32 {
 // @pz_if FSE
-    return symbol_table[select(bits >> (32u - PREFIX_LOG), literal_state & (SYMBOL_ENTRIES - 1u), literal_fse)];
+    return symbol_table[team_index * SYMBOL_WORDS + select(bits >> (32u - PREFIX_LOG), literal_state & (SYMBOL_WORDS - 1u), literal_fse)];
 // @pz_else
-    return symbol_table[bits >> (32u - PREFIX_LOG)];
+    return half_of(symbol_table[team_index * SYMBOL_WORDS + (bits >> (33u - PREFIX_LOG))], bits >> (32u - PREFIX_LOG));
 // @pz_end
 }
 
 fn token_entry(bits: u32) -> u32 {
 // @pz_if FSE
-    return symbol_table[select(bits >> (32u - PREFIX_LOG), token_state & (SYMBOL_ENTRIES - 1u), token_fse)];
+    return symbol_table[team_index * SYMBOL_WORDS + select(bits >> (32u - PREFIX_LOG), token_state & (SYMBOL_WORDS - 1u), token_fse)];
 // @pz_else
-    return symbol_table[bits >> (32u - PREFIX_LOG)];
+    return half_of(symbol_table[team_index * SYMBOL_WORDS + (bits >> (33u - PREFIX_LOG))], bits >> (32u - PREFIX_LOG));
 // @pz_end
 }
 
 fn offset_entry(bits: u32) -> u32 {
 // @pz_if FSE
-    return offset_table[select(bits >> (32u - OFFSET_LOG), offset_state & (OFFSET_ENTRIES - 1u), offset_fse)];
+    return offset_table[team_index * OFFSET_WORDS + select(bits >> (32u - OFFSET_LOG), offset_state & (OFFSET_WORDS - 1u), offset_fse)];
 // @pz_else
-    return offset_table[bits >> (32u - OFFSET_LOG)];
+    return half_of(offset_table[team_index * OFFSET_WORDS + (bits >> (33u - OFFSET_LOG))], bits >> (32u - OFFSET_LOG));
 // @pz_end
 }
 
 // Fetches the table of literals or of tokens from `first` on.
 fn load_symbols(first: u32) {
-// @pz_if FSE
-    for (var i = lane; i < SYMBOL_ENTRIES; i += 32u) {
-        symbol_table[i] = lz77_tables[first + i];
+    for (var i = lane; i < SYMBOL_WORDS; i += 32u) {
+        symbol_table[team_index * SYMBOL_WORDS + i] = lz77_tables[first + i];
     }
-// @pz_else
-    for (var i = lane; i < SYMBOL_ENTRIES / 2u; i += 32u) {
-        let pair = lz77_tables[first + i];
-        symbol_table[2u * i] = pair & 0xffffu;
-        symbol_table[2u * i + 1u] = pair >> 16u;
-    }
-// @pz_end
 }
 
 fn load_offsets(first: u32) {
-// @pz_if FSE
-    for (var i = lane; i < OFFSET_ENTRIES; i += 32u) {
-        offset_table[i] = lz77_tables[first + i];
+    for (var i = lane; i < OFFSET_WORDS; i += 32u) {
+        offset_table[team_index * OFFSET_WORDS + i] = lz77_tables[first + i];
     }
-// @pz_else
-    for (var i = lane; i < OFFSET_ENTRIES / 2u; i += 32u) {
-        let pair = lz77_tables[first + i];
-        offset_table[2u * i] = pair & 0xffffu;
-        offset_table[2u * i + 1u] = pair >> 16u;
-    }
-// @pz_end
 }
 
 // ---- Literals --------------------------------------------------------------------------------------------------------
@@ -317,16 +312,16 @@ fn folded(at: u32, source: u32, match_start: u32) -> u32 {
 
 fn hop(source: u32) -> u32 {
     if i32(source) >= i32(inside_from) {
-        return sources[(source - group_start) & (GROUP - 1u)];
+        return sources[team_index * GROUP + ((source - group_start) & (GROUP - 1u))];
     }
     return source;
 }
 
 fn put_sources(source: vec4<u32>) {
-    sources[4u * lane] = source.x;
-    sources[4u * lane + 1u] = source.y;
-    sources[4u * lane + 2u] = source.z;
-    sources[4u * lane + 3u] = source.w;
+    sources[team_index * GROUP + 4u * lane] = source.x;
+    sources[team_index * GROUP + 4u * lane + 1u] = source.y;
+    sources[team_index * GROUP + 4u * lane + 2u] = source.z;
+    sources[team_index * GROUP + 4u * lane + 3u] = source.w;
 }
 
 // Works out the sources of the group at hand and asks for its bytes. If they depend on the pending group, which is in
@@ -334,18 +329,24 @@ fn put_sources(source: vec4<u32>) {
 fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
     // The owners of the lane's four bytes: the sequences that start before them.
     let bit = group_start - span_start + 4u * lane;
-    let word = bit / 32u;
+    let word = team_index * SPAN_WORDS + bit / 32u;
     let mask = atomicLoad(&starts[word]) >> (bit & 31u);
     let before = counts[word] + countOneBits(atomicLoad(&starts[word]) & ((1u << (bit & 31u)) - 1u)) - 1u;
     // Bytes beside the batch do as the nearest in it.
     let first_at = group_start + 4u * lane;
     let at = clamp(vec4(first_at) + vec4(0u, 1u, 2u, 3u), vec4(part_from), vec4(part_end - 1u));
-    let o0 = owners[(before + countOneBits(mask & 1u)) & 63u];
-    let o1 = owners[(before + countOneBits(mask & 3u)) & 63u];
-    let o2 = owners[(before + countOneBits(mask & 7u)) & 63u];
-    let o3 = owners[(before + countOneBits(mask & 15u)) & 63u];
-    let match_start = vec4(o0.x, o1.x, o2.x, o3.x);
-    var source = at + select(vec4(o0.z, o1.z, o2.z, o3.z), vec4(o0.y, o1.y, o2.y, o3.y), at < match_start);
+    let owner = team_index * SEQUENCES + ((vec4(before) + vec4(
+        countOneBits(mask & 1u),
+        countOneBits(mask & 3u),
+        countOneBits(mask & 7u),
+        countOneBits(mask & 15u),
+    )) & vec4(SEQUENCES - 1u));
+    let match_start = vec4(match_starts[owner.x], match_starts[owner.y], match_starts[owner.z], match_starts[owner.w]);
+    var source = at + select(
+        vec4(to_matches[owner.x], to_matches[owner.y], to_matches[owner.z], to_matches[owner.w]),
+        vec4(to_literals[owner.x], to_literals[owner.y], to_literals[owner.z], to_literals[owner.w]),
+        at < match_start,
+    );
     if team_any(reaches(source, pending_start)) {
         store_group(*values);
         pending_end = 0u;
@@ -415,31 +416,37 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
         all_literals = 0u;
     }
     let to_literal = literal - position + FINAL;
-    owners[2u * lane] = vec4(match0, to_literal + (sum0 & 0xffffu) - start0, 0u - even.offset, 0u);
-    owners[2u * lane + 1u] = vec4(match1, to_literal + (sum1 & 0xffffu) - start1, 0u - odd.offset, 0u);
+    let mine = team_index * SEQUENCES + 2u * lane;
+    match_starts[mine] = match0;
+    match_starts[mine + 1u] = match1;
+    to_literals[mine] = to_literal + (sum0 & 0xffffu) - start0;
+    to_literals[mine + 1u] = to_literal + (sum1 & 0xffffu) - start1;
+    to_matches[mine] = 0u - even.offset;
+    to_matches[mine + 1u] = 0u - odd.offset;
     // Where no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
     let batch_end = team_uniform(select(position + total, position, position == literal));
     let first_group = position & ~(GROUP - 1u);
     var started = 0u;
+    let masks = team_index * SPAN_WORDS;
     for (var span = team_uniform(first_group); span < batch_end; span += SPAN) {
-        atomicStore(&starts[2u * lane], 0u);
-        atomicStore(&starts[2u * lane + 1u], 0u);
+        atomicStore(&starts[masks + 2u * lane], 0u);
+        atomicStore(&starts[masks + 2u * lane + 1u], 0u);
         team_sync();
         // The first sequence is made to own the bytes before the batch that share a group with it.
         let bit0 = select(position + start0, first_group, lane == 0u) - span;
         if bit0 < SPAN && start0 < total {
-            atomicOr(&starts[bit0 >> 5u], 1u << (bit0 & 31u));
+            atomicOr(&starts[masks + (bit0 >> 5u)], 1u << (bit0 & 31u));
         }
         let bit1 = position + start1 - span;
         if bit1 < SPAN && start1 < total {
-            atomicOr(&starts[bit1 >> 5u], 1u << (bit1 & 31u));
+            atomicOr(&starts[masks + (bit1 >> 5u)], 1u << (bit1 & 31u));
         }
         team_sync();
-        let count0 = countOneBits(atomicLoad(&starts[2u * lane]));
-        let count1 = countOneBits(atomicLoad(&starts[2u * lane + 1u]));
+        let count0 = countOneBits(atomicLoad(&starts[masks + 2u * lane]));
+        let count1 = countOneBits(atomicLoad(&starts[masks + 2u * lane + 1u]));
         let count = team_scan(count0 + count1);
-        counts[2u * lane] = started + count - count0 - count1;
-        counts[2u * lane + 1u] = started + count - count1;
+        counts[masks + 2u * lane] = started + count - count0 - count1;
+        counts[masks + 2u * lane + 1u] = started + count - count1;
         started += team_broadcast(count, 31u);
         team_sync();
         span_start = span;
@@ -474,7 +481,7 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
 @compute @workgroup_size(THREADS)
 fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
     team_start(local_index);
-    let team = wg.y * wgs.x + wg.x;
+    let team = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
     let block = min(team / args.per_block, args.blocks - 1u);
     let chunk = team % args.per_block * args.stride + args.turn % args.stride;
     let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
@@ -537,7 +544,7 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     load_symbols(tables + TABLES_HEAD + SYMBOL_TABLE);
     load_offsets(tables + TABLES_HEAD + 2u * SYMBOL_TABLE);
     if lane < 3u {
-        history[lane] = 8u >> select(lane, 3u, lane == 2u);
+        history[team_index * HISTORY + lane] = 8u >> select(lane, 3u, lane == 2u);
     }
     team_sync();
 // @pz_if FSE
@@ -573,17 +580,17 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
         let number0 = named + countOneBits(explicit0 & team_before()) + countOneBits(explicit1 & team_before());
         let number1 = number0 + select(1u, 0u, even.recent);
         if !even.recent {
-            history[number0 & (HISTORY - 1u)] = even.offset;
+            history[team_index * HISTORY + (number0 & (HISTORY - 1u))] = even.offset;
         }
         if !odd.recent {
-            history[number1 & (HISTORY - 1u)] = odd.offset;
+            history[team_index * HISTORY + (number1 & (HISTORY - 1u))] = odd.offset;
         }
         team_sync();
         if even.recent {
-            even.offset = history[(number0 - 1u - even.offset) & (HISTORY - 1u)];
+            even.offset = history[team_index * HISTORY + ((number0 - 1u - even.offset) & (HISTORY - 1u))];
         }
         if odd.recent {
-            odd.offset = history[(number1 - 1u - odd.offset) & (HISTORY - 1u)];
+            odd.offset = history[team_index * HISTORY + ((number1 - 1u - odd.offset) & (HISTORY - 1u))];
         }
         named += countOneBits(explicit0) + countOneBits(explicit1);
         if run_batch(even, odd, &values) {

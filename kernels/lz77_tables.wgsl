@@ -79,7 +79,7 @@ fn description_lengths(size: u32, most: u32, log: u32, first: u32) -> u32 {
         } else if far == 0u {
             code = 2u * near;
         }
-        let entry = length_codes[code * 128u + ((next << used) >> 25u)];
+        let entry = length_code_entry(code, next << used);
         let length = entry >> 3u;
         description_skip(used + (entry & 7u));
         if length != 0u {

@@ -1,11 +1,11 @@
 // The lane stream of a chunk: 32 lanes that take 32-bit words from one sequence of them, in lane order.
 //
 // The words pass through a ring of 128 in workgroup memory. Each lane loads two of the next 64 words before they are
-// needed, so that no row waits for device memory. A workgroup is one team; the kernel declares `payload`.
+// needed, so that no row waits for device memory. The kernel declares `payload`.
 // @pz_import team
 
 const RING: u32 = 128u;
-var<workgroup> ring: array<u32, RING>;
+var<workgroup> ring: array<u32, TEAMS * RING>; // a ring for each team
 
 var<private> in_high: u32;         // the next 64 bits, the first on top; those that are not held are 0
 var<private> in_low: u32;
@@ -34,7 +34,7 @@ fn lanes_start(first: u32, count: u32) {
     in_end = count;
     in_first = first;
     for (var i = lane; i < RING; i += 32u) {
-        ring[i] = lanes_word(i);
+        ring[team_index * RING + i] = lanes_word(i);
     }
     in_staged = vec2(lanes_word(RING + lane), lanes_word(RING + 32u + lane));
     team_sync();
@@ -47,13 +47,13 @@ fn lanes_refill_if(is_row: bool) {
     // What the ballot orders is enough: the words that this replaces were taken before it, and those that it puts there
     // are not taken in this row.
     if in_taken >= in_limit {
-        let slot = (in_limit - 64u) & (RING - 1u);
+        let slot = team_index * RING + ((in_limit - 64u) & (RING - 1u));
         ring[slot + lane] = in_staged.x;
         ring[slot + 32u + lane] = in_staged.y;
         in_limit += 64u;
         in_staged = vec2(lanes_word(in_limit + 64u + lane), lanes_word(in_limit + 96u + lane));
     }
-    let word = ring[(in_taken + countOneBits(takers & team_before())) & (RING - 1u)];
+    let word = ring[team_index * RING + ((in_taken + countOneBits(takers & team_before())) & (RING - 1u))];
     in_high |= select(0u, word >> (in_held & 31u), need);
     in_low = select(in_low, (word << ((31u - in_held) & 31u)) << 1u, need);
     in_held += select(0u, 32u, need);

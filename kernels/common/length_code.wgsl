@@ -1,6 +1,6 @@
 // The prefix codes that code lengths are described with: see src/format/lz77.md.
 //
-// A table of 25 codes with 128 entries each, `length << 3 | bits`, is built by the workgroup before it is used. The
+// A table of 25 codes with 128 entries each is built by the workgroup before it is used. The
 // kernel declares `payload`.
 const LENGTH_CODES: u32 = 25u;
 const LENGTH_SYMBOLS: u32 = 13u;
@@ -17,7 +17,8 @@ const LENGTH_CODE_BITS = array<vec2<u32>, 25>(
     vec2(0x2edb7ffau, 0x064u),
 );
 
-var<workgroup> length_codes: array<u32, 3200>;
+// Four entries to a word.
+var<workgroup> length_codes: array<u32, 800>;
 
 fn length_code_bits(row: vec2<u32>, length: u32) -> u32 {
     let word = select(row.x, row.y, length >= 10u);
@@ -26,25 +27,31 @@ fn length_code_bits(row: vec2<u32>, length: u32) -> u32 {
 
 // To be called by all invocations of the workgroup, which then need a barrier.
 fn length_code_build(index: u32) {
-    for (var i = index; i < LENGTH_CODES * LENGTH_SYMBOLS; i += THREADS) {
-        let code = i / LENGTH_SYMBOLS;
-        let length = i % LENGTH_SYMBOLS;
+    for (var code = index; code < LENGTH_CODES; code += THREADS) {
         let row = LENGTH_CODE_BITS[code];
-        let bits = length_code_bits(row, length);
-        if bits != 0u {
-            // In a canonical code, what comes before are the shorter codes, and of those as long the smaller lengths.
-            var start = 0u;
-            for (var other = 0u; other < LENGTH_SYMBOLS; other++) {
-                let b = length_code_bits(row, other);
-                if b != 0u && (b < bits || (b == bits && other < length)) {
-                    start += 128u >> b;
+        // In a canonical code the shorter codes come first, and of those as long the smaller lengths.
+        var place = code * 128u;
+        var word = 0u;
+        for (var bits = 1u; bits <= 7u; bits++) {
+            for (var length = 0u; length < LENGTH_SYMBOLS; length++) {
+                let count = select(0u, 128u >> bits, length_code_bits(row, length) == bits);
+                for (var i = 0u; i < count; i++) {
+                    word |= (length << 3u | bits) << (8u * (place & 3u));
+                    if (place & 3u) == 3u {
+                        length_codes[place >> 2u] = word;
+                        word = 0u;
+                    }
+                    place++;
                 }
-            }
-            for (var j = 0u; j < (128u >> bits); j++) {
-                length_codes[code * 128u + start + j] = length << 3u | bits;
             }
         }
     }
+}
+
+// What the first of 32 bits mean in a code: `length << 3 | bits`.
+fn length_code_entry(code: u32, bits: u32) -> u32 {
+    let place = code * 128u + (bits >> 25u);
+    return (length_codes[place >> 2u] >> (8u * (place & 3u))) & 255u;
 }
 
 // Bits of a description, read by one lane, from the top of each byte down.

@@ -50,10 +50,11 @@ impl BlockCost {
             Step::Run(run) => Some(u64::from(run.groups) * u64::from(run.threads)),
             Step::Clear(_) => None,
         };
+        // The stage with the fewest work items is the one that leaves most of the device idle.
         Ok(Self {
             memory: plan.memory(),
             largest_buffer: plan.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(0),
-            threads: plan.steps.iter().filter_map(threads).max().unwrap_or(1),
+            threads: plan.steps.iter().filter_map(threads).min().unwrap_or(1),
         })
     }
 }

@@ -105,7 +105,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let per_block = max_chunks.div_ceil(stride);
     let payload_units = (plan.buffers[payload.0].bytes / 16) as u32;
     let fse = ("FSE", u32::from(needs.fse));
-    // As many teams in a workgroup as its memory has room for; the WGSL kernels are for one.
+    // As many teams in a workgroup as its memory has room for; through WebGPU one is fastest.
     let one = limits.teams == Teams::Local || limits.api == Api::WebGpu;
     let teams = |most: u32| if one { 1 } else { most };
     let mut run = |kernel: &'static Kernel,

@@ -122,7 +122,6 @@ struct State<'d> {
     broken: Option<String>,
     /// What it cannot run, which the CPU then does at once.
     declined: Vec<Work>,
-    counts: Counts,
 }
 
 /// What a coder has been made for.
@@ -140,15 +139,6 @@ enum Coder<'d> {
     Decode(Pipeline, Box<Decoder<'d>>),
 }
 
-/// How many blocks were done on what.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    /// On the device.
-    pub(crate) device: u64,
-    /// On the CPU after the device failed, declined, or got them wrong.
-    pub(crate) again: u64,
-}
-
 impl<'d> GpuEngine<'d> {
     /// An engine for batches of up to `batch` blocks.
     pub(crate) fn new(device: &'d dyn Device, batch: u32, cpu: Arc<dyn Engine>) -> Self {
@@ -158,10 +148,6 @@ impl<'d> GpuEngine<'d> {
     /// Why the device is of no more use, if it is not.
     pub(crate) fn broken(&self) -> Option<String> {
         self.lock().broken.clone()
-    }
-
-    pub(crate) fn counts(&self) -> Counts {
-        self.lock().counts
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'d>> {
@@ -296,9 +282,6 @@ impl Engine for GpuEngine<'_> {
             if let Err(error) = self.try_encode(&mut state, recipe, jobs, most) {
                 self.note(&mut state, work, &error);
             }
-            let done = jobs.iter().filter(|job| job.coded.is_some()).count() as u64;
-            state.counts.device += done;
-            state.counts.again += jobs.len() as u64 - done;
         }
         drop(state);
         for job in batch.iter_mut().filter(|job| job.coded.is_none()) {
@@ -323,9 +306,6 @@ impl Engine for GpuEngine<'_> {
                 if let Err(error) = self.try_decode(&mut state, pipeline, jobs, most) {
                     self.note(&mut state, work, &error);
                 }
-                let done = jobs.iter().filter(|job| job.outcome.is_some()).count() as u64;
-                state.counts.device += done;
-                state.counts.again += jobs.len() as u64 - done;
             }
         }
         drop(state);
