@@ -181,6 +181,25 @@ impl Buffers {
     }
 }
 
+/// Bytes of the buffers that a caller can bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferBytes {
+    /// See [`Buffers::contents`].
+    pub contents: u64,
+    /// See [`Buffers::payloads`].
+    pub payloads: u64,
+}
+
+impl BufferBytes {
+    fn of(plan: &Plan, payloads: &str) -> Self {
+        let bytes = |name| {
+            let buffer = plan.buffers.iter().find(|buffer| buffer.name == name);
+            buffer.map_or(0, |buffer| buffer.bytes)
+        };
+        Self { contents: bytes("contents"), payloads: bytes(payloads) }
+    }
+}
+
 /// Encodes batches on a device.
 pub struct Encoder<'d> {
     batch: Batch<'d>,
@@ -237,6 +256,20 @@ impl<'d> Encoder<'d> {
     pub fn memory_for(limits: &Limits, options: &Options, blocks: u32) -> Result<u64, CoderError> {
         let (recipe, block) = recipe_of(options)?;
         Ok(pipelines::encode(limits, &recipe, Shape::new(blocks, block))?.memory())
+    }
+
+    /// How large buffers of the caller's must be for such an encoder.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`] that need no device.
+    pub fn buffer_bytes(
+        limits: &Limits,
+        options: &Options,
+        blocks: u32,
+    ) -> Result<BufferBytes, CoderError> {
+        let (recipe, block) = recipe_of(options)?;
+        let plan = pipelines::encode(limits, &recipe, Shape::new(blocks, block))?;
+        Ok(BufferBytes::of(&plan, "packed"))
     }
 
     /// What encoding takes for one block, from which the batches follow that a device is given.
@@ -384,6 +417,21 @@ impl<'d> Decoder<'d> {
     ) -> Result<u64, CoderError> {
         let shape = Shape::new(blocks, block_len);
         Ok(pipelines::decode(limits, pipeline, shape, Needs::default())?.memory())
+    }
+
+    /// How large buffers of the caller's must be for such a decoder.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`] that need no device.
+    pub fn buffer_bytes(
+        limits: &Limits,
+        pipeline: Pipeline,
+        block_len: u32,
+        blocks: u32,
+    ) -> Result<BufferBytes, CoderError> {
+        let shape = Shape::new(blocks, block_len);
+        let plan = pipelines::decode(limits, pipeline, shape, Needs::default())?;
+        Ok(BufferBytes::of(&plan, "payload"))
     }
 
     /// What decoding takes for one block, from which the batches follow that a device is given.

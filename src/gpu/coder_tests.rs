@@ -1,7 +1,8 @@
 //! Whole pipelines on every device give the CPU's bytes, and decode them.
 
 use super::coder::{Buffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadPlace};
-use super::device::Device;
+use super::device::{Api, Device};
+use super::lz77_decode::Needs;
 use super::plan::{PlanError, Shape};
 use super::testing::each_device;
 use crate::format::{Method, Pipeline};
@@ -143,6 +144,45 @@ fn every_level_decodes() {
     });
 }
 
+/// What lies in buffers of the caller's is worked on in place.
+#[test]
+fn buffers_of_the_callers_are_used() {
+    let contents = &blocks()[0];
+    let options = Options::new().pipeline(Pipeline::Fse).block_size(1 << 18);
+    let (pipeline, len) = (options.chosen_pipeline(), contents.len() as u32);
+    each_device(|device| {
+        let limits = device.limits();
+        let Ok(bytes) = Encoder::buffer_bytes(limits, &options, 1) else {
+            println!("{}: declined", limits.name);
+            return;
+        };
+        let own = Buffers {
+            contents: Some(device.allocate(bytes.contents).unwrap()),
+            payloads: Some(device.allocate(bytes.payloads).unwrap()),
+        };
+        let mut encoder = Encoder::new(device, &options, 1, own).unwrap();
+        assert_eq!(Some(encoder.contents()), own.contents);
+        encoder.write(0, contents).unwrap();
+        let block = encoder.encode(&[len]).unwrap()[0];
+        let (start, payload_len) = block.payload.unwrap();
+        let coded = payload(&mut encoder, &block).unwrap();
+        drop(encoder);
+        // The payload goes on from where it is.
+        let needs = Decoder::buffer_bytes(limits, pipeline, len, 1).unwrap();
+        assert!(needs.contents <= bytes.contents && needs.payloads <= bytes.payloads);
+        let mut decoder = Decoder::new(device, pipeline, len, 1, own).unwrap();
+        decoder.expect(Needs::of(&coded, contents.len()));
+        let place = PayloadPlace { start, payload_len, contents_len: len };
+        assert!(decoder.decode(&[place]).unwrap()[0].is_decoded);
+        let mut bytes = vec![0; contents.len()];
+        decoder.read(0, &mut bytes).unwrap();
+        assert!(bytes == *contents);
+        drop(decoder);
+        device.free(own.contents.unwrap());
+        device.free(own.payloads.unwrap());
+    });
+}
+
 #[test]
 fn a_planted_fault_is_found() {
     let contents = &blocks()[0];
@@ -163,4 +203,25 @@ fn a_planted_fault_is_found() {
         assert_ne!(block.payload_crc, expected.payload_crc);
         assert!(!block.is_decoded || block.contents_crc != expected.content_crc);
     });
+}
+
+/// Files made with a device are those made without, and are restored with it.
+#[test]
+fn files_are_the_same_with_every_device() {
+    let contents = blocks().concat();
+    for api in [Api::OpenCl, Api::WebGpu] {
+        // Whether there must be devices, other tests say.
+        for found in super::discovery::devices(api).unwrap_or_default() {
+            println!("on {api}: {}", found.limits().name);
+            let gpu = crate::Gpu::new(found.open().unwrap()).memory(256 << 20);
+            for threads in [1, 2] {
+                let options = Options::new().level(Level::MIN).block_size(1 << 17);
+                let expected = crate::compress(&contents, &options).unwrap();
+                let options = options.threads(threads).gpu(gpu.clone());
+                assert!(crate::compress(&contents, &options).unwrap() == expected);
+                let decoding = crate::DecodeOptions::new().threads(threads).gpu(gpu.clone());
+                assert!(crate::decompress(&expected, &decoding).unwrap() == contents);
+            }
+        }
+    }
 }
