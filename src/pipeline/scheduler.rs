@@ -238,10 +238,14 @@ impl<T: Task> Shared<T> {
     fn serve(&self, gpu: &Gpu) {
         let engine = GpuEngine::new(&*gpu.device, self.batch as u32, Arc::clone(&self.engine));
         while let Some((numbers, mut tasks)) = self.take_batch() {
-            run(&mut tasks, &engine);
+            let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, &engine)));
+            if on_device.is_err() {
+                // A backend that panics is a device that fails: the batch is done again without it.
+                run(&mut tasks, &*self.engine);
+            }
             self.lock().done.extend(numbers.into_iter().zip(tasks));
             self.finished.notify_one();
-            if engine.broken().is_some() {
+            if on_device.is_err() || engine.broken().is_some() {
                 return;
             }
         }

@@ -56,12 +56,12 @@ pub fn measure(
     for &level in levels {
         let options = settings::encode_with(&args.encoding, level, 0, args.memory)?;
         let subject = Subject::new(data, &options, total).map_err(|e| failure(&e))?;
-        let encode = || subject.encode(&**device, permitted, RUNS);
-        let decode = || subject.decode(&**device, permitted, RUNS);
-        let directions: [(&str, &dyn Fn() -> Result<Measurement, CoderError>); 2] =
-            [("encode", &encode), ("decode", &decode)];
-        for (direction, measure) in directions {
-            match measure() {
+        for direction in ["encode", "decode"] {
+            let measured = match direction {
+                "encode" => subject.encode(&**device, permitted, RUNS),
+                _ => subject.decode(&**device, permitted, RUNS),
+            };
+            match measured {
                 Ok(measured) => {
                     let row = Row::new(
                         file,
