@@ -31,3 +31,19 @@ need_compiler() {
     command -v cc >/dev/null || install_packages gcc libc6-dev ||
         die "A C compiler is missing, and this user cannot install one: apt-get install gcc libc6-dev"
 }
+
+has_library() {
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -F "$1" >/dev/null
+}
+
+# Software devices for OpenCL and Vulkan, so that kernels are tested on every machine.
+need_software_devices() {
+    local missing=()
+    compgen -G '/etc/OpenCL/vendors/*.icd' >/dev/null || missing+=(pocl-opencl-icd)
+    has_library libOpenCL.so.1 || missing+=(ocl-icd-libopencl1)
+    compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null || missing+=(mesa-vulkan-drivers)
+    has_library libvulkan.so.1 || missing+=(libvulkan1)
+    [ "${#missing[@]}" -eq 0 ] || install_packages "${missing[@]}" ||
+        die "Software devices for OpenCL (PoCL) or Vulkan (lavapipe) are missing, and cannot be installed here;" \
+            "on Debian: apt-get install ${missing[*]}"
+}

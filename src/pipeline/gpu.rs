@@ -11,7 +11,7 @@ use crc32c::crc32c;
 
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::level::Recipe;
-use crate::format::{Method, Pipeline};
+use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::budget::{BlockCost, batches, budget};
 use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder};
 use crate::gpu::device::{Device, DeviceError};
@@ -214,9 +214,31 @@ impl<'d> GpuEngine<'d> {
                 _ => Method::Lz77,
             };
             let payload_crc = block.payload_crc;
-            job.coded = Some(Coded { method, payload_crc, content_crc });
+            let coded = Coded { method, payload_crc, content_crc };
+            if self.restores(coded, job) {
+                job.coded = Some(coded);
+            }
         }
         Ok(())
+    }
+
+    /// Whether the CPU decodes the payload to the contents: a checksum that the device made of what it wrote says
+    /// nothing of whether it wrote the right thing.
+    fn restores(&self, coded: Coded, job: &EncodeJob<'_>) -> bool {
+        let header = BlockHeader {
+            method: coded.method,
+            block_log: 0,
+            number: 0,
+            content_len: job.contents.len() as u32,
+            payload_len: job.payload.len() as u32,
+            payload_crc: coded.payload_crc,
+            content_crc: coded.content_crc,
+        };
+        let mut contents = vec![0; job.contents.len()];
+        let payload = Some(&job.payload[..]);
+        let mut decode = DecodeJob { header, payload, contents: &mut contents, outcome: None };
+        self.cpu.decode(std::slice::from_mut(&mut decode));
+        matches!(decode.outcome, Some(Ok(())))
     }
 
     /// Decodes `jobs` on the device, or some of them: those with an outcome are done, and right.

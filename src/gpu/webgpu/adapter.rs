@@ -111,7 +111,9 @@ pub(super) fn limits(
         wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => Kind::Other,
     };
     let subgroups = wgpu::Features::SUBGROUP | wgpu::Features::SUBGROUP_BARRIER;
-    let is_team = (info.subgroup_min_size, info.subgroup_max_size) == (32, 32);
+    // Direct3D has no barrier for the invocations of a subgroup.
+    let is_team = (info.subgroup_min_size, info.subgroup_max_size) == (32, 32)
+        && info.backend != wgpu::Backend::Dx12;
     let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
     Limits {
         api: Api::WebGpu,
