@@ -201,7 +201,7 @@ fn verbose_says_what_was_done() {
     folder.write("a", &[b'x'; 100_000]);
     let ran = folder.pz(&["compress", "-v", "-T1", "a"]);
     let lines: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!(lines[0], "pz: using the CPU, 1 thread (no GPU engine in this build)");
+    assert_eq!(lines[0], "pz: using the CPU, 1 thread");
     assert!(lines[1].starts_with("pz: a: 97.7 KiB to "), "{}", lines[1]);
     assert!(lines[1].contains(" in a.pz, ratio "), "{}", lines[1]);
     assert_eq!((lines.len(), ran.code), (2, Some(0)));
