@@ -66,6 +66,6 @@ fn good_values_are_used() {
         run(&folder, (name, value), &["-t", "a.pz"]).silent();
     }
     let ran = run(&folder, ("PZ_THREADS", "2"), &["-v", "-f", "a"]);
-    assert!(ran.stderr.starts_with("pz: using the CPU, 2 threads "), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("pz: using the CPU, 2 threads\n"), "{}", ran.stderr);
     run(&folder, ("PZ_DEVICE", "opencl"), &["-f", "--device", "cpu", "a"]).silent();
 }
