@@ -13,7 +13,7 @@
 // @pz_import lz77_group
 
 // Sorts the `n` symbols that occur: count << 8 | symbol, rising, in `keys`.
-static inline void sort_symbols(Team t, __local const uint *counts, __local uint *keys, __local uint *unsorted) {
+inline void sort_symbols(Team t, __local const uint *counts, __local uint *keys, __local uint *unsorted) {
     uint n = 0;
     EACH(k) {
         uint symbol = 32u * k + t.lane, count = counts[symbol];
@@ -49,7 +49,7 @@ static inline void sort_symbols(Team t, __local const uint *counts, __local uint
 
 // Huffman's algorithm over sorted keys, on one lane: numbers of inner nodes of each depth in `inner`, of 16 words; false if
 // a code would be longer than `limit`.
-static inline bool minimum_redundancy(
+inline bool minimum_redundancy(
     uint n, __local const uint *keys, uint limit, __local uint *weights, __local uint *parents, __local uint *inner
 ) {
     uint leaf = 0, root = 0;
@@ -86,7 +86,7 @@ static inline bool minimum_redundancy(
 }
 
 // The lengths of an optimal code that is limited, by package-merge: the depth of each sorted key in `depths`.
-static inline void package_merge(
+inline void package_merge(
     Team t, uint n, __local const uint *keys, uint limit, __local uint *packages, __local uint *items, __local uint *is_leaf,
     uint *depths
 ) {
@@ -151,7 +151,7 @@ static inline void package_merge(
 }
 
 // The lengths of an optimal code of the `n` symbols that occur, at least two, none longer than `limit`.
-static inline void code_lengths(
+inline void code_lengths(
     Team t, uint n, uint limit, __local const uint *counts, __local uint *keys, __local uint *lengths, __local uint *work
 ) {
     sort_symbols(t, counts, keys, work);
@@ -197,7 +197,7 @@ static inline void code_lengths(
 }
 
 // The codes of symbols by their lengths: code from the top down | length.
-static inline void assign_codes(Team t, __local const uint *lengths, __local uint *next, __global uint *codes) {
+inline void assign_codes(Team t, __local const uint *lengths, __local uint *next, __global uint *codes) {
     uint rank[ROUNDS];
     if (t.lane < 16u) next[t.lane] = 0u;
     team_sync(t);

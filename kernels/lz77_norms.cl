@@ -13,14 +13,14 @@
 // @pz_import lz77_group
 
 // 2^33 / d rounded down, for an odd d above 1.
-static inline uint reciprocal(uint d) {
+inline uint reciprocal(uint d) {
     uint quotient = 0xffffffffu / d, rest = 0u - quotient * d;
     return 2u * quotient + (rest >= d - rest ? 1u : 0u);
 }
 
 // ln(1 + 1 / n) in units of 2^-32, n from 1 to 2047, by the series of 2 artanh(1 / (2 n + 1)). Where the denominator of a
 // term has more than 32 bits, the term is 1 or 0.
-static inline uint worth(uint n) {
+inline uint worth(uint n) {
     uint y = 2u * n + 1u;
     uint sum = reciprocal(y);
     if (y <= 1127u) sum += reciprocal(3u * y * y * y);
@@ -32,16 +32,16 @@ static inline uint worth(uint n) {
     return sum;
 }
 
-static inline ulong loss_of(uint count, uint norm) {
+inline ulong loss_of(uint count, uint norm) {
     return norm <= 1u ? 0xffffffffffffffffUL : (ulong)count * worth(norm - 1u);
 }
 
-static inline ulong gain_of(uint count, uint norm) {
+inline ulong gain_of(uint count, uint norm) {
     return norm == 0u ? 0UL : (ulong)count * worth(norm);
 }
 
 // The smallest symbol among those lanes' that have the largest `value`, and that value.
-static inline uint team_largest(Team t, ulong value, uint symbol, ulong *largest) {
+inline uint team_largest(Team t, ulong value, uint symbol, ulong *largest) {
     uint high = team_max(t, (uint)(value >> 32));
     bool is_high = (uint)(value >> 32) == high;
     uint low = team_max(t, is_high ? (uint)value : 0u);
@@ -50,7 +50,7 @@ static inline uint team_largest(Team t, ulong value, uint symbol, ulong *largest
 }
 
 // Shares out 2^log states among the symbols that occur, as well as can be: at least two symbols, fewer than states.
-static inline void normalize_counts(Team t, __local const uint *counts, uint total, uint log, __local uint *norms) {
+inline void normalize_counts(Team t, __local const uint *counts, uint total, uint log, __local uint *norms) {
     uint count[ROUNDS], norm[ROUNDS];
 #if TEAM_PTX
 #pragma unroll
@@ -143,7 +143,7 @@ static inline void normalize_counts(Team t, __local const uint *counts, uint tot
 }
 
 // log2(1 + i / 256) with 16 bits of fraction: each time that the square passes 2, a bit is set.
-static inline uint log2_mantissa(uint i) {
+inline uint log2_mantissa(uint i) {
     uint x = (256u + i) << 22, log = 0;
     if (i == 256u) return 1u << 16;
     for (uint bit = 0; bit < 16u; bit++) {
@@ -156,14 +156,14 @@ static inline uint log2_mantissa(uint i) {
 }
 
 // log2(x) with 16 bits of fraction.
-static inline uint log2_fixed(uint x) {
+inline uint log2_fixed(uint x) {
     uint exponent = log2_floor(x), mantissa = x << (31u - exponent), index = mantissa >> 23 & 255u;
     uint below = log2_mantissa(index), step = log2_mantissa(index + 1u) - below;
     return (exponent << 16) + below + (step * (mantissa >> 7 & 0xffffu) >> 16);
 }
 
 // Bits of a message with these counts, rounded up.
-static inline uint fse_bits(Team t, __local const uint *counts, __local const uint *norms, uint log) {
+inline uint fse_bits(Team t, __local const uint *counts, __local const uint *norms, uint log) {
     uint whole = 0, part = 0;
     EACH(k) {
         uint count = counts[32u * k + t.lane];
@@ -177,14 +177,14 @@ static inline uint fse_bits(Team t, __local const uint *counts, __local const ui
 }
 
 // Where occurrence `j` of a symbol would like to be.
-static inline uint preferred(uint norm, uint log, uint j) {
+inline uint preferred(uint norm, uint log, uint j) {
     uint distance = (1u << (log + 16u)) / norm;
     return norm == 1u ? (1u << log) - 1u : (distance / 2u + j * distance) >> 16;
 }
 
 // The encoding table: each symbol's word in `codes`, bits that leave a state | next << 20, and the states of all
 // symbols in turn in `next`, two in a word.
-static inline void encoding_table(
+inline void encoding_table(
     Team t, __local const uint *norms, uint log, __local uint *begins, __local uint *places,
     __local ushort *states, __global uint *codes, __global uint *next
 ) {

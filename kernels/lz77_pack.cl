@@ -13,7 +13,7 @@
 #define STATUS_DOES_NOT_FIT 1u
 
 // Bits of a group's tables before the descriptions: the modes, and the symbols of constant models.
-static inline uint head_bits(__global const uint *models) {
+inline uint head_bits(__global const uint *models) {
     uint bits = 8u;
     for (uint i = 0; i < 3u; i++) bits += models[i * MODEL_WORDS + MODEL_MODE] == MODE_CONSTANT ? 8u : 0u;
     return bits;
@@ -61,7 +61,7 @@ __kernel void measure(
 }
 
 // 32 bits of a description from bit `at` on; it may be negative, and go past the end.
-static inline uint description_bits(__global const uint *model, int at) {
+inline uint description_bits(__global const uint *model, int at) {
     int bits = (int)model[MODEL_BITS];
     if (at <= -32 || at >= bits) return 0u;
     int word = at >> 5;
@@ -72,7 +72,7 @@ static inline uint description_bits(__global const uint *model, int at) {
 }
 
 // Word `i` of a group's tables.
-static inline uint table_word(__global const uint *models, uint i) {
+inline uint table_word(__global const uint *models, uint i) {
     uint value = 0;
     int at = 32 * (int)i;
     if (i == 0u) {

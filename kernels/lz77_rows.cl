@@ -12,9 +12,6 @@
 // @pz_import team
 // @pz_import lz77_code
 
-// A lane's part of a stream is to stay in registers.
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 #define LOCAL_WORDS (256u + 256u + 64u)
 
 // What is done for the first and the second half of a row of four literals or two sequences.
@@ -36,7 +33,7 @@ typedef struct {
 } Writer;
 
 // Writes the `len` uppermost bits of `bits`, whose others are 0.
-ALWAYS_INLINE void write_row(Team t, Writer *w, __global uint *restrict out, uint room, uint bits, uint len) {
+inline void write_row(Team t, Writer *w, __global uint *restrict out, uint room, uint bits, uint len) {
     bool takes = w->filled > 0u && !w->is_ahead;
     uint takers = team_ballot(t, takes);
     if (takes) {
@@ -59,19 +56,19 @@ ALWAYS_INLINE void write_row(Team t, Writer *w, __global uint *restrict out, uin
 }
 
 // Writes a symbol's code and its extra bits.
-ALWAYS_INLINE void write_coded(Team t, Writer *w, __global uint *restrict out, uint room, uint code, uint bits, uint extra) {
+inline void write_coded(Team t, Writer *w, __global uint *restrict out, uint room, uint code, uint bits, uint extra) {
     uint len = code & 31u;
     write_row(t, w, out, room, (code - len) | extra << ((32u - len - bits) & 31u), len + bits);
 }
 
 // The code that stands as 1 << count | bits: bits from the top down | count.
-ALWAYS_INLINE uint marked_code(uint x) {
+inline uint marked_code(uint x) {
     uint count = log2_floor(x);
     return (x - (1u << count)) << ((32u - count) & 31u) | count;
 }
 
 // `is_coded` tells that the symbol's code stands beside it.
-ALWAYS_INLINE void write_token(
+inline void write_token(
     Team t, Writer *w, __global uint *restrict out, uint room, __local const uint *codes, uint token, bool is_coded,
     bool is_active
 ) {
@@ -86,7 +83,7 @@ ALWAYS_INLINE void write_token(
     write_coded(t, w, out, room, code, bits, extra);
 }
 
-ALWAYS_INLINE void write_offset(
+inline void write_offset(
     Team t, Writer *w, __global uint *restrict out, uint room, __local const uint *codes, uint offset, bool is_coded,
     bool is_active
 ) {

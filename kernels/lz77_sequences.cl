@@ -25,7 +25,7 @@ typedef struct {
 } Gather;
 
 // The lane whose literals place `at` is one of: the last that begins at or before it.
-static inline uint literal_lane(__local const Gather *g, uint at) {
+inline uint literal_lane(__local const Gather *g, uint at) {
     uint i = g->first[16] <= at ? 16u : 0u;
     i += g->first[i + 8u] <= at ? 8u : 0u;
     i += g->first[i + 4u] <= at ? 4u : 0u;
@@ -36,12 +36,12 @@ static inline uint literal_lane(__local const Gather *g, uint at) {
 
 // Sequences of at most MAX_LITERALS and MAX_MATCH that `literals` and a match of `length` become: those of literals
 // alone before the one that the match begins in.
-static inline uint literal_pieces(uint literals) {
+inline uint literal_pieces(uint literals) {
     return literals > MAX_LITERALS ? (literals - 1u) / MAX_LITERALS : 0u;
 }
 
 // Length of piece `i` of the `n` of a match: the rest must not be shorter than a match can be.
-static inline uint match_piece(uint length, uint n, uint i) {
+inline uint match_piece(uint length, uint n, uint i) {
     if (i + 2u < n || n < 2u) return n < 2u ? length : MAX_MATCH;
     uint rest = length - MAX_MATCH * (n - 2u);
     uint part = rest < MAX_MATCH + MIN_MATCH ? MAX_MATCH - MIN_MATCH : MAX_MATCH;

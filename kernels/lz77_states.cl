@@ -19,11 +19,8 @@
 #define CODES (256u + 64u)
 #define NEXT (2048u + 256u)
 
-// States are to stay in registers.
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 // Loads so many words of the states of symbols.
-static inline void load_next(Team t, __global const uint *model, uint words, __local ushort *next) {
+inline void load_next(Team t, __global const uint *model, uint words, __local ushort *next) {
     for (uint i = t.lane; i < words; i += 32u) {
         uint two = model[MODEL_NEXT + i];
         next[2u * i] = (ushort)two;
@@ -32,7 +29,7 @@ static inline void load_next(Team t, __global const uint *model, uint words, __l
 }
 
 // One step: gives the bits and their number, and changes the state.
-ALWAYS_INLINE uint encode(__local const uint *codes, __local const ushort *next, uint symbol, uint *state, uint *count) {
+inline uint encode(__local const uint *codes, __local const ushort *next, uint symbol, uint *state, uint *count) {
     uint code = codes[symbol];
     uint n = (*state + (code & 0xfffffu)) >> 16;
     uint bits = *state & ((1u << n) - 1u);
@@ -43,7 +40,7 @@ ALWAYS_INLINE uint encode(__local const uint *codes, __local const ushort *next,
 }
 
 // Two literals of a lane's row; backward, the second comes first.
-ALWAYS_INLINE uint encode_pair(
+inline uint encode_pair(
     __local const uint *codes, __local const ushort *next, uint first, uint second, bool has_first, bool has_second,
     uint *state
 ) {

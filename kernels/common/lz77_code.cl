@@ -31,31 +31,31 @@
 #define MAX_MATCH 512u
 #define MIN_MATCH 3u
 
-static inline uint log2_floor(uint x) {
+inline uint log2_floor(uint x) {
     return 31u - clz(x);
 }
 
 // Most sequences of a chunk of so many bytes, rounded up to whole batches: all but the last take at least 3 bytes.
-static inline uint sequence_room(uint chunk_len) {
+inline uint sequence_room(uint chunk_len) {
     return ((chunk_len + 2u) / 3u + 63u) & ~63u;
 }
 
 // Most words of the stream of a chunk of so many bytes. Without extra bits, which longer runs and matches pay for, a
 // match of 3 bytes takes at most 11 bits of a token and 30 of an offset: less than 14 a byte. A literal takes at most
 // 11. A last sequence of one literal, the states and the lanes' unfinished words take less than 256 words.
-static inline uint stream_room(uint chunk_len) {
+inline uint stream_room(uint chunk_len) {
     return (chunk_len >> 4) * 7u + 256u;
 }
 
 // The token's symbol for a run of literals and a match.
-static inline uint token_symbol(uint literals, uint length) {
+inline uint token_symbol(uint literals, uint length) {
     uint run = min(literals, 7u) << 5;
     uint m = length < 22u ? max(length, 2u) - 2u : length < MAX_MATCH ? 17u + log2_floor(length - 14u) : 26u;
     return run | m;
 }
 
 // Its extra bits: their number, and their value.
-static inline uint token_extra(uint literals, uint length, uint *value) {
+inline uint token_extra(uint literals, uint length, uint *value) {
     uint bits = 0, v = 0;
     if (literals >= 7u) {
         uint row = min(log2_floor(literals - 6u), 7u);
@@ -73,6 +73,6 @@ static inline uint token_extra(uint literals, uint length, uint *value) {
 }
 
 // Number of extra bits behind an offset's symbol.
-static inline uint offset_bits(uint symbol) {
+inline uint offset_bits(uint symbol) {
     return symbol < 3u ? 0u : ((symbol - 3u) >> 1) + 1u;
 }

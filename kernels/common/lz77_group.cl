@@ -52,7 +52,7 @@ typedef struct {
     uint blocks, uint slot, uint chunk_log, uint groups_per_block, uint group_log, uint count_stride, uint model_stride
 #define TASK(task) find_task(&task, team, jobs, blocks, slot, chunk_log, groups_per_block, group_log, count_stride, model_stride)
 
-static inline bool find_task(Task *task, Team t, __global const uint *jobs, TASK_ARGS) {
+inline bool find_task(Task *task, Team t, __global const uint *jobs, TASK_ARGS) {
     uint at = (uint)get_group_id(0) * TEAMS + t.index;
     uint group = at / 3u % groups_per_block, block = at / 3u / groups_per_block;
     if (block >= blocks) return false;
@@ -72,7 +72,7 @@ static inline bool find_task(Task *task, Team t, __global const uint *jobs, TASK
 #define FSE_LOG(task) ((task).stream < 2u ? 11u : 8u)
 
 // Loads counts, and returns how many are not 0.
-static inline uint load_counts(Team t, __global const uint *from, __local uint *counts, uint *first, uint *total) {
+inline uint load_counts(Team t, __global const uint *from, __local uint *counts, uint *first, uint *total) {
     uint present = 0, sum = 0;
     EACH(k) {
         uint count = from[32u * k + t.lane];
@@ -88,7 +88,7 @@ static inline uint load_counts(Team t, __global const uint *from, __local uint *
 }
 
 // Appends the low `count` bits of `value`, at least one, at bit `at` of words that are filled from the top.
-static inline void put_bits(__local uint *words, uint at, uint value, uint count) {
+inline void put_bits(__local uint *words, uint at, uint value, uint count) {
     uint end = (at & 31u) + count;
     if (end <= 32u) {
         atomic_or(&words[at >> 5], value << (32u - end));
@@ -99,7 +99,7 @@ static inline void put_bits(__local uint *words, uint at, uint value, uint count
 }
 
 // Describes lengths, and norms with them, from bit `at` on of words that are 0 there; returns where that ends.
-static inline uint describe(
+inline uint describe(
     Team t, __local const uint *lengths, bool has_norms, __local const uint *norms, __local uint *words, uint at
 ) {
     uint end = 0;
