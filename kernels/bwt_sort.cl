@@ -83,11 +83,21 @@ __kernel void histogram(
     for (uint tile = part; tile < tiles; tile += parts) {
         for (uint d = index; d < 256; d += THREADS) bins[d] = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = 0; i < TILE; i += THREADS) {
-            uint e = tile * TILE + i + index;
-            uint digit = e < count ? key[slot - 1 - e] >> shift & 255u : NO_DIGIT;
-            uint same = team_match(team, digit, 9);
-            if ((same & team_before(team)) == 0 && digit != NO_DIGIT) atomic_add(&bins[digit], popcount(same));
+        for (uint i = 0; i < TILE; i += ITEMS * THREADS) {
+            // All loads are on their way before the first is waited for.
+            uint digits[ITEMS];
+            #pragma unroll
+            for (uint k = 0; k < ITEMS; k++) {
+                uint e = tile * TILE + i + k * THREADS + index;
+                digits[k] = e < count ? key[slot - 1 - e] >> shift & 255u : NO_DIGIT;
+            }
+            #pragma unroll
+            for (uint k = 0; k < ITEMS; k++) {
+                uint same = team_match(team, digits[k], 9);
+                if ((same & team_before(team)) == 0 && digits[k] != NO_DIGIT) {
+                    atomic_add(&bins[digits[k]], popcount(same));
+                }
+            }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint d = index; d < 256; d += THREADS) counts[d * tiles + tile] = bins[d];
@@ -167,12 +177,20 @@ __kernel void scatter(
             for (uint d = index; d < TEAMS * 256u; d += THREADS) ranks[d] = 0;
             barrier(CLK_LOCAL_MEM_FENCE);
 
+            // All loads are on their way before the first is waited for.
+            uint keys[ITEMS];
+            #pragma unroll
+            for (uint i = 0; i < ITEMS; i++) {
+                uint e = (team.index * ITEMS + i) * 32u + team.lane;
+                keys[i] = e < valid ? key[last - (begin + e)] : 0;
+            }
+
             // Each team ranks its own elements, 32 at a time.
             uint to[ITEMS];  // digit << 16 | rank in the team; then the place in the subtile
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
                 uint e = (team.index * ITEMS + i) * 32u + team.lane;
-                uint digit = e < valid ? key[last - (begin + e)] >> shift & 255u : NO_DIGIT;
+                uint digit = e < valid ? keys[i] >> shift & 255u : NO_DIGIT;
                 uint same = team_match(team, digit, 9);
                 uint before = popcount(same & team_before(team));
                 uint sum = digit != NO_DIGIT ? own[digit] : 0;
@@ -202,7 +220,7 @@ __kernel void scatter(
                 if (e < valid) {
                     uint digit = to[i] >> 16;
                     to[i] = firsts[digit] + own[digit] + (to[i] & 0xffffu);
-                    staged[to[i]] = key[last - (begin + e)];
+                    staged[to[i]] = keys[i];
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
