@@ -52,11 +52,8 @@ portable=$(mktemp -d)
 trap 'rm -rf "$portable"' EXIT
 cp "$target/debug/pz" "$portable/pz"
 
-step "Tests, all features"
-cargo test --locked --all-features
-
-step "Fuzz targets, on mutations of valid files"
-cargo test --locked --package pz-fuzz
+step "Tests, all features; fuzz targets, on mutations of valid files"
+cargo test --locked --workspace --all-features
 
 step "A mixed set of files at every level, with and without vector code, on one thread and two"
 cargo build --locked --quiet --all-features --bin pz

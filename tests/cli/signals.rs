@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -18,13 +18,28 @@ fn send(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
+/// The program in a folder, not yet started, with no signal ignored: not even those that whoever runs the tests in the
+/// background has them ignore.
+fn command(folder: &Folder, arguments: &[&str]) -> Command {
+    let plain = folder.command(arguments);
+    if !cfg!(target_os = "linux") {
+        return plain;
+    }
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,TERM,HUP,QUIT").arg(program()).args(arguments);
+    for (name, _) in plain.get_envs() {
+        command.env_remove(name);
+    }
+    command.current_dir(folder.as_path()).stdin(Stdio::null());
+    command
+}
+
 /// The program in the middle of its work: it waits for more input.
 #[test]
 fn in_the_middle_of_work() {
     for signal in SIGNALS {
         let folder = Folder::new();
-        let mut child = folder
-            .command(&["compress", "-1", "-b", "64K", "-o", "out.pz"])
+        let mut child = command(&folder, &["compress", "-1", "-b", "64K", "-o", "out.pz"])
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -56,7 +71,7 @@ fn at_any_moment() {
         let signal = SIGNALS[round as usize % SIGNALS.len()];
         let folder = Folder::new();
         folder.write("a", &contents);
-        let mut child = folder.command(&["compress", "-1", "--rm", "a"]).spawn().unwrap();
+        let mut child = command(&folder, &["compress", "-1", "--rm", "a"]).spawn().unwrap();
         thread::sleep(Duration::from_micros(round * round * 40));
         send(&child, signal);
         let status = child.wait().unwrap();
@@ -85,7 +100,7 @@ fn at_any_moment() {
 fn what_the_parent_ignores_is_ignored() {
     let folder = Folder::new();
     let script = format!("trap '' HUP; exec '{}' compress -o out.pz", program());
-    let mut child = std::process::Command::new("sh")
+    let mut child = Command::new("sh")
         .args(["-c", &script])
         .current_dir(folder.as_path())
         .stdin(Stdio::piped())
@@ -106,8 +121,7 @@ fn what_the_parent_ignores_is_ignored() {
 fn as_a_filter() {
     let folder = Folder::new();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut child = folder
-            .command(&["-1", "-b", "64K"])
+        let mut child = command(&folder, &["-1", "-b", "64K"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

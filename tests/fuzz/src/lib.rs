@@ -8,6 +8,7 @@
 mod codecs;
 mod container;
 mod cost;
+pub mod devices;
 mod reseal;
 mod rng;
 mod round_trip;
@@ -23,7 +24,7 @@ pub use libfuzzer_sys;
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, that of the program in `fuzz_targets`.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("lz77", codecs::lz77),
     ("bwt", codecs::bwt),
     ("huffman", codecs::huffman),
@@ -33,6 +34,8 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("seekable", container::seekable),
     ("recover", container::recover),
     ("cost", cost::cost),
+    ("device_lz77", devices::lz77),
+    ("device_bwt", devices::bwt),
     ("round_trip_store", round_trip::store),
     ("round_trip_lzh", round_trip::lzh),
     ("round_trip_lzf", round_trip::lzf),

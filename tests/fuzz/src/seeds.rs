@@ -12,7 +12,7 @@ use crate::Rng;
 /// If there is no such target.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
-        "lz77" => payloads(|block, out| {
+        "lz77" | "device_lz77" => payloads(|block, out| {
             for search in [lz77::Search::None, lz77::Search::Greedy, lz77::Search::Lazy4] {
                 let params = lz77::Params {
                     chunk_log: 16,
@@ -27,7 +27,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
                 out.push(payload);
             }
         }),
-        "bwt" => payloads(|block, out| {
+        "bwt" | "device_bwt" => payloads(|block, out| {
             for (segment_log, start_log) in [(10, 8), (14, 14)] {
                 let mut payload = Vec::new();
                 let params = bwt::Params { segment_log, start_log };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use pz_fuzz::{Rng, TARGETS, seeds};
+use pz_fuzz::{Rng, TARGETS, devices, seeds};
 
 /// Mutations that each target is given, unless `PZ_FUZZ_RUNS` says otherwise.
 const RUNS: u64 = 2000;
@@ -53,6 +53,37 @@ fn containers() {
 #[test]
 fn costs() {
     check(|name| name == "cost");
+}
+
+#[test]
+fn devices() {
+    // A device takes longer than the CPU to be asked at all: fewer inputs, several at once.
+    let runs = env::var("PZ_FUZZ_RUNS").map_or(RUNS, |n| n.parse().expect("a number")) / 4;
+    let batches: [(&str, devices::Batch); 2] =
+        [("device_lz77", devices::lz77_batch), ("device_bwt", devices::bwt_batch)];
+    for (name, batch) in batches {
+        let seeds = seeds(name);
+        batch(&seeds.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let mut rng = Rng::new(name.len() as u64);
+        for _ in 0..runs / devices::BATCH as u64 {
+            let mutated: Vec<_> = (0..devices::BATCH)
+                .map(|_| {
+                    let mut data = seeds[rng.below(seeds.len())].clone();
+                    rng.mutate(&mut data);
+                    data
+                })
+                .collect();
+            let mutated: Vec<_> = mutated.iter().map(Vec::as_slice).collect();
+            if catch_unwind(|| batch(&mutated)).is_ok() {
+                continue;
+            }
+            // Which of them it is.
+            for (i, data) in mutated.iter().enumerate() {
+                run(name, pz_fuzz::target(name), data, &format!("mutation {i} of a batch"));
+            }
+            panic!("{name}: a batch fails whose inputs, one by one, do not");
+        }
+    }
 }
 
 #[test]
