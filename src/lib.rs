@@ -16,6 +16,7 @@
 //! | read any part of a compressed file | [`SeekableReader`] |
 //! | see what a compressed file holds | [`list`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
+//! | know where the time went, and on what | [`Statistics`] |
 //!
 //! [`Options`] choose a [`Level`] (1, fastest, to 9, smallest), or a [`Pipeline`] and a block size, and how many threads
 //! and how much memory the work may take; [`DecodeOptions`] say what a decoder may spend on a file that it does not
@@ -41,7 +42,9 @@ mod stream;
 
 pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};
-pub use pipeline::{DecodeOptions, Gpu, Level, Options};
+pub use pipeline::{
+    DecodeOptions, DeviceStatistics, EngineStatistics, Gpu, Level, Options, Statistics,
+};
 pub use stream::{
     BlockInfo, Decoder, Encoder, FrameInfo, Piece, Recovery, RecoveryReport, SeekableReader,
     compress, decompress, list, recover,

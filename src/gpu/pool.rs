@@ -86,6 +86,18 @@ impl<D: Device> Pool<D> {
         free.into_values().flatten().for_each(|id| self.device.free(id));
     }
 
+    /// Keeps what is reserved from growing beyond the most that was in use: buffers of sizes that are not wanted any more
+    /// go before others are made.
+    fn make_room(&self, bytes: u64) {
+        let buffers = self.buffers();
+        let reserved = buffers.live_bytes + buffers.free_bytes;
+        let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.high_water;
+        drop(buffers);
+        if is_too_much {
+            self.trim();
+        }
+    }
+
     fn buffers(&self) -> MutexGuard<'_, Buffers> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,6 +130,7 @@ impl<D: Device> Device for Pool<D> {
         let id = match again {
             Some(id) => id,
             None => {
+                self.make_room(bytes);
                 let id = match self.device.allocate(bytes) {
                     Err(DeviceError::OutOfMemory { .. }) if self.buffers().free_bytes > 0 => {
                         self.trim();

@@ -6,33 +6,40 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crc32c::crc32c;
 
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::level::Recipe;
+use super::statistics::Statistics;
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::budget::{BlockCost, batches, budget};
-use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder};
+use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, StageTime};
 use crate::gpu::device::{Device, DeviceError};
 use crate::gpu::lz77_decode::Needs;
 use crate::gpu::pipelines;
 use crate::gpu::plan::Shape;
+use crate::gpu::pool::Pool;
 
 /// A device to run blocks on, and how much of its memory may be taken.
 #[derive(Clone)]
 pub struct Gpu {
     pub(crate) device: Arc<dyn Device>,
+    /// The same: what it allocates is counted, and used again from one file to the next.
+    pool: Arc<Pool<Arc<dyn Device>>>,
     pub(crate) memory: Option<u64>,
+    pub(crate) statistics: Option<Statistics>,
 }
 
 impl Gpu {
     /// All of `device`'s memory that is sensible to take.
     pub fn new(device: Arc<dyn Device>) -> Self {
-        Self { device, memory: None }
+        let pool = Arc::new(Pool::new(device));
+        Self { device: pool.clone(), pool, memory: None, statistics: None }
     }
 
-    /// The device.
+    /// The device. What it allocates is counted and used again.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
     }
@@ -52,6 +59,8 @@ pub(crate) struct Accelerator {
     pub(crate) slots: usize,
     /// Blocks of a batch.
     pub(crate) batch: usize,
+    /// Bytes of device memory that all of them take.
+    pub(crate) memory: u64,
 }
 
 impl Accelerator {
@@ -86,7 +95,18 @@ impl Accelerator {
         // On the host, a further batch is read and one is written while those are on the device.
         let given = widen(u64::from(found.slots + 2) * u64::from(found.batch));
         let batch = u64::from(found.batch).min(given / u64::from(found.slots + 2)).max(1);
-        Some(Self { gpu: gpu.clone(), slots: found.slots as usize, batch: batch as usize })
+        let memory = u64::from(found.slots) * batch * block.memory;
+        let (slots, batch) = (found.slots as usize, batch as usize);
+        Some(Self { gpu: gpu.clone(), slots, batch, memory })
+    }
+
+    /// Has what the device does counted.
+    pub(crate) fn count_in(mut self, statistics: Option<&Statistics>) -> Self {
+        if let Some(statistics) = statistics {
+            statistics.device_joins(self.gpu.device.limits(), self.memory);
+            self.gpu.statistics = Some(statistics.clone());
+        }
+        self
     }
 }
 
@@ -108,6 +128,7 @@ impl Eq for Gpu {}
 /// Runs batches on a device, in memory that it keeps from one to the next. One for each batch that is to be on the
 /// device at a time: a batch waits for the one before.
 pub(crate) struct GpuEngine<'d> {
+    gpu: &'d Gpu,
     device: &'d dyn Device,
     /// The most blocks of a batch.
     batch: u32,
@@ -141,8 +162,30 @@ enum Coder<'d> {
 
 impl<'d> GpuEngine<'d> {
     /// An engine for batches of up to `batch` blocks.
-    pub(crate) fn new(device: &'d dyn Device, batch: u32, cpu: Arc<dyn Engine>) -> Self {
-        Self { device, batch: batch.max(1), cpu, state: Mutex::new(State::default()) }
+    pub(crate) fn new(gpu: &'d Gpu, batch: u32, cpu: Arc<dyn Engine>) -> Self {
+        let (device, state) = (&*gpu.device, Mutex::new(State::default()));
+        Self { gpu, device, batch: batch.max(1), cpu, state }
+    }
+
+    /// Counts a batch that the device has run since `begun`, and how long each of its stages took there.
+    fn count(
+        &self,
+        begun: Instant,
+        done: impl Iterator<Item = usize>,
+        take_times: impl FnOnce() -> Result<Vec<StageTime>, CoderError>,
+    ) {
+        let Some(statistics) = &self.gpu.statistics else { return };
+        let (blocks, bytes) = done.fold((0, 0), |(n, sum), len| (n + 1, sum + len as u64));
+        statistics.device_batch(begun, blocks, bytes, self.gpu.pool.high_water());
+        if statistics.wants_stages()
+            && let Ok(times) = take_times()
+        {
+            statistics.device_stages(times);
+        }
+    }
+
+    fn wants_stages(&self) -> bool {
+        self.gpu.statistics.as_ref().is_some_and(Statistics::wants_stages)
     }
 
     /// Why the device is of no more use, if it is not.
@@ -179,12 +222,14 @@ impl<'d> GpuEngine<'d> {
         jobs: &mut [&mut EncodeJob<'_>],
         most: Shape,
     ) -> Result<(), CoderError> {
+        let begun = Instant::now();
         let fits = matches!(&state.coder, Coder::Encode(r, encoder)
             if r == recipe && encoder.slot() >= most.slot);
         if !fits {
             // The old one's memory goes first.
             state.coder = Coder::None;
-            let encoder = Encoder::with_recipe(self.device, *recipe, most, Buffers::default())?;
+            let mut encoder = Encoder::with_recipe(self.device, *recipe, most, Buffers::default())?;
+            encoder.set_timing(self.wants_stages());
             state.coder = Coder::Encode(*recipe, Box::new(encoder));
         }
         let Coder::Encode(_, encoder) = &mut state.coder else { return Ok(()) };
@@ -219,6 +264,8 @@ impl<'d> GpuEngine<'d> {
                 job.coded = Some(coded);
             }
         }
+        let done = jobs.iter().filter(|job| job.coded.is_some()).map(|job| job.contents.len());
+        self.count(begun, done, || encoder.take_times());
         Ok(())
     }
 
@@ -249,12 +296,14 @@ impl<'d> GpuEngine<'d> {
         jobs: &mut [&mut DecodeJob<'_>],
         most: Shape,
     ) -> Result<(), CoderError> {
+        let begun = Instant::now();
         let fits = matches!(&state.coder, Coder::Decode(p, decoder)
             if *p == pipeline && decoder.slot() >= most.slot);
         if !fits {
             state.coder = Coder::None;
             let buffers = Buffers::default();
-            let decoder = Decoder::new(self.device, pipeline, most.slot, most.blocks, buffers)?;
+            let mut decoder = Decoder::new(self.device, pipeline, most.slot, most.blocks, buffers)?;
+            decoder.set_timing(self.wants_stages());
             state.coder = Coder::Decode(pipeline, Box::new(decoder));
         }
         let Coder::Decode(_, decoder) = &mut state.coder else { return Ok(()) };
@@ -286,6 +335,8 @@ impl<'d> GpuEngine<'d> {
                 job.outcome = Some(Ok(()));
             }
         }
+        let done = jobs.iter().filter(|job| job.outcome.is_some()).map(|job| job.contents.len());
+        self.count(begun, done, || decoder.take_times());
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //! | [`scheduler`] | blocks in, workers, blocks out in order, everything bounded |
 //! | [`memory`] | how many workers and blocks in flight a memory limit permits |
 //! | [`buffer`] | memory that is used again instead of given back |
+//! | [`statistics`] | what a run did |
 
 pub(crate) mod buffer;
 pub(crate) mod cpu;
@@ -19,7 +20,9 @@ pub(crate) mod level;
 pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod scheduler;
+pub(crate) mod statistics;
 
 pub use gpu::Gpu;
 pub use level::Level;
 pub use options::{DecodeOptions, Options};
+pub use statistics::{DeviceStatistics, EngineStatistics, Statistics};

@@ -3,6 +3,7 @@
 use super::Level;
 use super::gpu::Gpu;
 use super::level::Recipe;
+use super::statistics::Statistics;
 use crate::codec::lz77::{MAX_BLOCK, MIN_CHUNK_LOG};
 use crate::error::Error;
 use crate::format::Pipeline;
@@ -32,6 +33,7 @@ pub struct Options {
     pub(crate) memory: u64,
     pub(crate) content_size: Option<u64>,
     pub(crate) gpu: Option<Gpu>,
+    pub(crate) statistics: Option<Statistics>,
 }
 
 impl Options {
@@ -46,6 +48,7 @@ impl Options {
             memory: DEFAULT_ENCODE_MEMORY,
             content_size: None,
             gpu: None,
+            statistics: None,
         }
     }
 
@@ -95,6 +98,12 @@ impl Options {
     /// cannot do, or fails to do, the threads do.
     pub fn gpu(mut self, gpu: Gpu) -> Self {
         self.gpu = Some(gpu);
+        self
+    }
+
+    /// Has what the work does counted in `statistics`.
+    pub fn statistics(mut self, statistics: &Statistics) -> Self {
+        self.statistics = Some(statistics.clone());
         self
     }
 
@@ -158,12 +167,19 @@ pub struct DecodeOptions {
     pub(crate) max_output: u64,
     pub(crate) max_memory: u64,
     pub(crate) gpu: Option<Gpu>,
+    pub(crate) statistics: Option<Statistics>,
 }
 
 impl DecodeOptions {
     /// All cores, at most 1 GiB of memory, output of any length.
     pub fn new() -> Self {
-        Self { threads: 0, max_output: u64::MAX, max_memory: DEFAULT_DECODE_MEMORY, gpu: None }
+        Self {
+            threads: 0,
+            max_output: u64::MAX,
+            max_memory: DEFAULT_DECODE_MEMORY,
+            gpu: None,
+            statistics: None,
+        }
     }
 
     /// Sets the number of worker threads; 0 means as many as the machine has cores. With 1 everything runs in the
@@ -191,6 +207,12 @@ impl DecodeOptions {
     /// do; whether a block is sound they say as well.
     pub fn gpu(mut self, gpu: Gpu) -> Self {
         self.gpu = Some(gpu);
+        self
+    }
+
+    /// Has what the work does counted in `statistics`.
+    pub fn statistics(mut self, statistics: &Statistics) -> Self {
+        self.statistics = Some(statistics.clone());
         self
     }
 }

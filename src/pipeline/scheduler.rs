@@ -236,7 +236,7 @@ impl<T: Task> Shared<T> {
 
     /// Runs batches on `gpu` until there are no more, or it fails.
     fn serve(&self, gpu: &Gpu) {
-        let engine = GpuEngine::new(&*gpu.device, self.batch as u32, Arc::clone(&self.engine));
+        let engine = GpuEngine::new(gpu, self.batch as u32, Arc::clone(&self.engine));
         while let Some((numbers, mut tasks)) = self.take_batch() {
             let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, &engine)));
             if on_device.is_err() {
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn the_threads_of_a_device_take_batches() {
         for (workers, slots, batch) in [(1, 1, 1), (1, 2, 3), (2, 1, 4), (3, 3, 2), (2, 2, 100)] {
-            let accelerator = Accelerator { gpu: nothing(), slots, batch };
+            let accelerator = Accelerator { gpu: nothing(), slots, batch, memory: 0 };
             let cpu = Arc::new(CpuEngine::new());
             let mut scheduler = Scheduler::with_accelerator(cpu, workers, Some(&accelerator));
             let mut out = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::frame_reader::{Event, FrameReader};
 use super::tasks::DecodeTask;
@@ -14,6 +15,7 @@ use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
+use crate::pipeline::statistics::Counted;
 
 /// Decompresses the frames that it reads from `R`, to the end of the input.
 ///
@@ -73,7 +75,8 @@ impl<R: Read> Decoder<R> {
         let Event::Frame(header) = frames.next()? else {
             return Err(Error::Internal { what: "a file does not begin with a frame" });
         };
-        let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+        let statistics = options.statistics.as_ref();
+        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, false);
         let cost = Cost::of_decoding(&*engine, &header);
         let mut share = cost.share(options.threads, options.max_memory)?;
         if let Some(size) = header.content_size {
@@ -117,7 +120,15 @@ impl<R: Read> Decoder<R> {
     /// # Ok::<(), pz::Error>(())
     /// ```
     pub fn copy_to(&mut self, writer: &mut (impl Write + ?Sized)) -> Result<u64, Error> {
-        self.for_each_part(|part| Ok(writer.write_all(part)?))
+        let statistics = self.options.statistics.clone();
+        self.for_each_part(|part| {
+            let begun = Instant::now();
+            writer.write_all(part)?;
+            if let Some(statistics) = &statistics {
+                statistics.written_since(begun);
+            }
+            Ok(())
+        })
     }
 
     /// Decodes and checks all that is left and keeps none of it; gives the number of bytes.
@@ -234,6 +245,7 @@ impl<R: Read> Decoder<R> {
             self.pool.clear();
             return self.begin(header);
         }
+        let begun = Instant::now();
         match self.frames.next()? {
             Event::Frame(header) => {
                 if Cost::of_decoding(&*self.engine, &header) == self.cost {
@@ -247,6 +259,9 @@ impl<R: Read> Decoder<R> {
                 self.promised += u64::from(header.content_len);
                 let mut task = self.idle.pop().unwrap_or_else(|| DecodeTask::new(&self.pool));
                 self.frames.payload(&header, place, task.set_block(header, place))?;
+                if let Some(statistics) = &self.options.statistics {
+                    statistics.read_since(begun);
+                }
                 let workers = self.share.workers;
                 self.scheduler
                     .get_or_insert_with(|| {
@@ -286,7 +301,8 @@ fn accelerator(
 ) -> Option<Accelerator> {
     let widen = |blocks| cost.widen(share, blocks, options.max_memory);
     let gpu = options.gpu.as_ref();
-    Accelerator::for_decoding(gpu, header.pipeline, header.block_size(), widen)
+    let found = Accelerator::for_decoding(gpu, header.pipeline, header.block_size(), widen)?;
+    Some(found.count_in(options.statistics.as_ref()))
 }
 
 impl<R: Read> Read for Decoder<R> {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::frame_writer::FrameWriter;
 use super::tasks::EncodeTask;
@@ -14,6 +15,7 @@ use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::level::Recipe;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::{Scheduler, Task};
+use crate::pipeline::statistics::{Counted, Statistics};
 
 /// Compresses what is written to it onto `W`.
 ///
@@ -46,6 +48,7 @@ pub struct Encoder<W: Write> {
     bytes_in: u64,
     declared: Option<u64>,
     failed: bool,
+    statistics: Option<Statistics>,
 }
 
 impl<W: Write> Encoder<W> {
@@ -71,6 +74,7 @@ impl<W: Write> Encoder<W> {
             bytes_in: 0,
             declared: options.content_size,
             failed: false,
+            statistics: options.statistics.clone(),
         })
     }
 
@@ -94,7 +98,11 @@ impl<W: Write> Encoder<W> {
             let from = self.filled;
             // A part of the input must not pass for the whole.
             self.failed = true;
+            let begun = Instant::now();
             self.filled = task.contents.fill_from(reader, from)?;
+            if let Some(statistics) = &self.statistics {
+                statistics.read_since(begun);
+            }
             self.failed = false;
             let n = (self.filled - from) as u64;
             total += n;
@@ -191,9 +199,13 @@ impl<W: Write> Encoder<W> {
     }
 
     fn emit(&mut self, task: EncodeTask) -> Result<(), Error> {
+        let begun = Instant::now();
         let written = task.coded().and_then(|coded| {
             self.frames.block(&mut self.writer, coded, &task.contents, &task.payload)
         });
+        if let Some(statistics) = &self.statistics {
+            statistics.written_since(begun);
+        }
         self.idle.push(task);
         self.failed |= written.is_err();
         written
@@ -264,7 +276,8 @@ impl Plan {
             content_size: options.content_size.filter(|&size| size > block_size),
         };
         let recipe = options.recipe()?;
-        let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+        let statistics = options.statistics.as_ref();
+        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, true);
         let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
         let mut share = cost.share(options.threads, options.memory)?;
         if let Some(size) = options.content_size {
@@ -273,6 +286,7 @@ impl Plan {
         let widen = |blocks| cost.widen(&mut share, blocks, options.memory);
         let gpu = options.gpu.as_ref();
         let accelerator = Accelerator::for_encoding(gpu, &recipe, header.block_size(), widen);
+        let accelerator = accelerator.map(|accelerator| accelerator.count_in(statistics));
         Ok(Self { header, recipe, share, engine, accelerator })
     }
 }

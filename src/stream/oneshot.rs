@@ -1,6 +1,7 @@
 //! Whole slices at once.
 
 use std::io::Cursor;
+use std::sync::Arc;
 
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
@@ -15,6 +16,7 @@ use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
 use crate::pipeline::memory::{Cost, payload_capacity};
 use crate::pipeline::scheduler::thread_pool;
+use crate::pipeline::statistics::Counted;
 use crate::pipeline::{DecodeOptions, Options};
 
 /// Compresses `input`.
@@ -65,8 +67,8 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
 /// [`Error::NotPz`], [`Error::Truncated`], [`Error::Corrupt`], [`Error::Unsupported`] say what is wrong with the
 /// input and where; [`Error::LimitOutput`] and [`Error::LimitMemory`] that it asks for more than the options permit.
 pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Error> {
-    let engine = CpuEngine::new();
-    let (blocks, workers) = survey(input, options, &engine)?;
+    let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
+    let (blocks, workers) = survey(input, options, &*engine)?;
     let total: u64 = blocks.iter().map(|block| u64::from(block.header.content_len)).sum();
     let len = usize::try_from(total).map_err(|_| Error::OutOfMemory { needed: total })?;
     let mut output = zeroed(len).map_err(|fault| fault.at(Place::default()))?;
@@ -91,10 +93,10 @@ pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Erro
     }
     match thread_pool(workers.min(jobs.len())) {
         Some(pool) => pool.install(|| {
-            jobs.par_iter_mut().try_for_each(|(job, place)| decode_one(&engine, job, *place))
+            jobs.par_iter_mut().try_for_each(|(job, place)| decode_one(&*engine, job, *place))
         })?,
         None => {
-            jobs.iter_mut().try_for_each(|(job, place)| decode_one(&engine, job, *place))?;
+            jobs.iter_mut().try_for_each(|(job, place)| decode_one(&*engine, job, *place))?;
         }
     }
     Ok(output)

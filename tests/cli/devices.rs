@@ -70,3 +70,37 @@ fn without_drivers_there_is_a_reason() {
         assert!(absent["remedy"].as_str().unwrap().starts_with("install "), "{absent}");
     }
 }
+
+/// Engines, memory and stages of a run on each device, software ones included.
+#[test]
+fn verbose_says_what_each_device_did() {
+    let folder = Folder::new();
+    let contents = crate::support::sample(3 << 20);
+    folder.write("a", &contents);
+    let list = folder.pz(&["devices", "--json"]).json();
+    for found in &list["devices"].as_array().unwrap()[1..] {
+        let device = found["device"].as_str().unwrap();
+        let name = found["name"].as_str().unwrap();
+        for arguments in
+            [&["compress", "-f", "-1", "-b", "256K", "a"][..], &["decompress", "-f", "a.pz"]]
+        {
+            // Few threads, so that some blocks are left for a device that is a program.
+            let machine = ["-v", "-T1", "--gpu-memory", "256M", "--device", device];
+            let ran = folder.pz(&[arguments, &machine].concat());
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+            let line = |with: &str| {
+                let found = ran.stderr.lines().find(|line| line.contains(with));
+                found.unwrap_or_else(|| panic!("no '{with}' in {}", ran.stderr))
+            };
+            let blocks = line(" blocks: ");
+            assert!(blocks.contains(": 12 blocks: "), "{blocks}");
+            assert!(blocks.contains(&format!(" on {name} (")), "{blocks}");
+            let memory = line("device memory: ");
+            let peak = memory.rsplit_once('(').unwrap().1.trim_end_matches(" bytes)");
+            let peak: u64 = peak.parse().unwrap();
+            assert!((1..=256 << 20).contains(&peak), "{memory}");
+            assert!(line(" time: ").contains("writing "), "{}", ran.stderr);
+        }
+        assert!(folder.read("a") == contents);
+    }
+}

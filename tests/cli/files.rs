@@ -204,7 +204,14 @@ fn verbose_says_what_was_done() {
     assert_eq!(lines[0], "pz: using the CPU, 1 thread");
     assert!(lines[1].starts_with("pz: a: 97.7 KiB to "), "{}", lines[1]);
     assert!(lines[1].contains(" in a.pz, ratio "), "{}", lines[1]);
-    assert_eq!((lines.len(), ran.code), (2, Some(0)));
+    assert_eq!(lines[2], "pz: a: 1 block: all on the CPU");
+    assert!(lines[3].starts_with("pz: a: time: reading 0."), "{}", lines[3]);
+    assert!(lines[3].contains(", encoding on the CPU (all threads) 0."), "{}", lines[3]);
+    assert_eq!((lines.len(), ran.code), (4, Some(0)));
+    let ran = folder.pz(&["decompress", "-v", "-T1", "-c", "a.pz"]);
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines[2], "pz: a.pz: 1 block: all on the CPU");
+    assert!(lines[3].contains(", decoding on the CPU (all threads) 0."), "{}", lines[3]);
     folder.pz(&["test", "-v", "-q", "a.pz"]).silent();
 }
 

@@ -15,6 +15,7 @@ mod session;
 mod settings;
 mod sizes;
 mod source;
+mod summary;
 mod table;
 mod transfer;
 mod usage;

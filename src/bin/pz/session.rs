@@ -33,6 +33,11 @@ impl Session {
         }
     }
 
+    /// Whether the user wants to know what was done.
+    pub fn is_verbose(&self) -> bool {
+        self.talk.verbose
+    }
+
     /// Whether progress may be shown: on a terminal, and nobody asked for silence.
     pub fn shows_progress(&self) -> bool {
         !self.talk.quiet && !self.talk.no_progress && io::stderr().is_terminal()

@@ -136,6 +136,7 @@ pub fn encode_with(
 }
 
 /// What a decoder may spend.
+#[derive(Clone)]
 pub struct DecodeSettings {
     /// For our own format.
     pub options: DecodeOptions,

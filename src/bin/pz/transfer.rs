@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use pz::Statistics;
+
 use crate::args::Placement;
 use crate::failure::Failure;
 use crate::inputs::{self, Select};
@@ -11,6 +13,7 @@ use crate::progress::Progress;
 use crate::session::Session;
 use crate::sizes::{self, Human};
 use crate::source::{Input, Permit, Source};
+use crate::summary;
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +40,13 @@ enum Target {
 }
 
 /// Does `work` for each file: reads the source to its end and writes the output, whose name, safety and tidying up are
-/// taken care of here. A file that fails is reported, and the others still get their turn.
+/// taken care of here, and counts what it does if it is given something to count in. A file that fails is reported, and the others still get their turn.
 pub fn each(
     session: &mut Session,
     files: &[PathBuf],
     placement: &Placement,
     direction: Direction,
-    mut work: impl FnMut(&mut Source, &mut Output) -> Result<(), Failure>,
+    mut work: impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let select = match direction {
         Direction::Compress => Select::Uncompressed,
@@ -71,7 +74,7 @@ fn one(
     input: &Input,
     placement: &Placement,
     direction: Direction,
-    work: &mut impl FnMut(&mut Source, &mut Output) -> Result<(), Failure>,
+    work: &mut impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     let target = target(input, placement, direction)?;
@@ -102,7 +105,8 @@ fn one(
     source.set_progress(progress.clone());
     output.set_progress(progress.clone());
 
-    let outcome = work(&mut source, &mut output);
+    let statistics = session.is_verbose().then(Statistics::new);
+    let outcome = work(&mut source, &mut output, statistics.as_ref());
     progress.finish();
     // Whatever else went wrong, went wrong because of that.
     if source.changed() {
@@ -116,6 +120,9 @@ fn one(
         source.remove()?;
     }
     say_done(session, input, &target, direction, (read, written), begun);
+    for line in statistics.iter().flat_map(|counted| summary::lines(counted, direction)) {
+        session.say(format_args!("{input}: {line}"));
+    }
     Ok(())
 }
 

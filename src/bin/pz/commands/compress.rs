@@ -1,6 +1,6 @@
 //! `pz compress`
 
-use pz::{DecodeOptions, Decoder, Encoder, Options};
+use pz::{DecodeOptions, Decoder, Encoder, Options, Statistics};
 
 use crate::args::Compress;
 use crate::failure::Failure;
@@ -14,19 +14,24 @@ use crate::transfer::{self, Direction};
 pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
     let options = settings::encode(&args.encoding, &args.machine, session)?;
     let check = args.verify.then(|| settings::decode_quietly(&args.machine)).transpose()?;
-    transfer::each(session, &args.files, &args.placement, Direction::Compress, |source, output| {
-        encode(source, output, &options)?;
+    let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
+        let mut options = options.clone();
+        if let Some(statistics) = statistics {
+            options = options.statistics(statistics);
+        }
+        encode(source, output, options)?;
         match &check {
             Some(check) => verify(source.bytes_read(), output, &check.options),
             None => Ok(()),
         }
-    })
+    };
+    transfer::each(session, &args.files, &args.placement, Direction::Compress, work)
 }
 
-fn encode(source: &mut Source, output: &mut Output, options: &Options) -> Result<(), Failure> {
+fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<(), Failure> {
     let options = match source.len() {
-        Some(len) => options.clone().content_size(len),
-        None => options.clone(),
+        Some(len) => options.content_size(len),
+        None => options,
     };
     let mut encoder = Encoder::new(output, &options)?;
     encoder.read_from(source)?;

@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
-use pz::{DecodeOptions, Decoder, SeekableReader};
+use pz::{DecodeOptions, Decoder, SeekableReader, Statistics};
 
 use crate::args::Decompress;
 use crate::failure::Failure;
 use crate::formats::{self, Format};
+use crate::output::Output;
 use crate::session::Session;
 use crate::settings::{self, DecodeSettings};
 use crate::sizes::ByteRange;
@@ -24,7 +25,11 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
             return Err(Failure::environment("--range needs -o or -c"));
         }
     }
-    transfer::each(session, &args.files, placement, Direction::Decompress, |source, output| {
+    let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
+        let mut settings = settings.clone();
+        if let Some(statistics) = statistics {
+            settings.options = settings.options.statistics(statistics);
+        }
         let format = Format::detect(source)?;
         match args.range {
             None => whole(format, source, output, &settings)?,
@@ -35,7 +40,8 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
             Some(range) => formats::decode(format, source, output, range, &settings)?,
         };
         Ok(())
-    })
+    };
+    transfer::each(session, &args.files, placement, Direction::Decompress, work)
 }
 
 /// All of the contents.

@@ -1,0 +1,62 @@
+//! What `-v` says of a file besides its sizes: which engine did how much, and where the time went.
+
+use std::time::Duration;
+
+use pz::Statistics;
+
+use crate::sizes::Human;
+use crate::transfer::Direction;
+
+/// Lines of text; none if nothing was counted, as for other people's formats.
+pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
+    let cpu = statistics.cpu();
+    let device = statistics.device();
+    let on_device = device.as_ref().map_or(0, |device| device.done.blocks);
+    let blocks = cpu.blocks + on_device;
+    if blocks == 0 {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    let engines = match &device {
+        None => "all on the CPU".into(),
+        Some(device) => {
+            format!("{on_device} on {} ({}), {} on the CPU", device.name, device.api, cpu.blocks)
+        }
+    };
+    lines.push(format!("{blocks} block{}: {engines}", if blocks == 1 { "" } else { "s" }));
+    if let Some(device) = &device {
+        lines.push(format!(
+            "device memory: {} predicted, {} at most in use ({} bytes)",
+            Human(device.predicted_memory),
+            Human(device.peak_memory),
+            device.peak_memory,
+        ));
+    }
+    let coding = match direction {
+        Direction::Compress => "encoding",
+        Direction::Decompress => "decoding",
+    };
+    let mut times = vec![("reading".into(), statistics.reading())];
+    if cpu.blocks > 0 {
+        times.push((format!("{coding} on the CPU (all threads)"), cpu.busy));
+    }
+    let verified = statistics.verified();
+    if verified.blocks > 0 {
+        times.push(("checking on the CPU (all threads)".into(), verified.busy));
+    }
+    times.push(("writing".into(), statistics.writing()));
+    if let Some(device) = &device {
+        times.push(("batches of the device, first to last".into(), device.span));
+        let stages = device.stages.iter().map(|s| (format!("{} on the device", s.stage), s.time));
+        times.extend(stages);
+    }
+    let times: Vec<_> =
+        times.into_iter().map(|(what, time)| format!("{what} {}", seconds(time))).collect();
+    lines.push(format!("time: {}", times.join(", ")));
+    lines
+}
+
+/// Seconds with three digits behind the point.
+fn seconds(time: Duration) -> String {
+    format!("{:.3} s", time.as_secs_f64())
+}

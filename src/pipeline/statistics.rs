@@ -1,0 +1,293 @@
+//! What a run did: which engine did how much, where the time went, and how much device memory it took.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::engine::{DecodeJob, EncodeJob, Engine};
+use super::level::Recipe;
+use crate::format::Pipeline;
+use crate::gpu::coder::StageTime;
+use crate::gpu::device::{Api, Limits};
+
+/// Counts what runs do that are given it by [`Options::statistics`](crate::Options::statistics) or
+/// [`DecodeOptions::statistics`](crate::DecodeOptions::statistics). Clones share the counts. They are complete when the
+/// encoder has finished or the decoder is at its end.
+///
+/// ```
+/// let statistics = pz::Statistics::new();
+/// let options = pz::Options::new().statistics(&statistics);
+/// pz::compress(b"some contents", &options)?;
+/// assert_eq!(statistics.cpu().blocks, 1);
+/// assert!(statistics.device().is_none());
+/// # Ok::<(), pz::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Statistics(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    cpu: EngineStatistics,
+    verified: EngineStatistics,
+    device: Option<DeviceStatistics>,
+    reading: Duration,
+    writing: Duration,
+    wants_stages: bool,
+}
+
+/// What an engine did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineStatistics {
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+    /// Time in which a thread was at work on them, added up over threads.
+    pub busy: Duration,
+}
+
+impl EngineStatistics {
+    fn add(&mut self, blocks: u64, bytes: u64, busy: Duration) {
+        self.blocks += blocks;
+        self.bytes += bytes;
+        self.busy += busy;
+    }
+}
+
+/// What a device did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceStatistics {
+    /// Its name.
+    pub name: String,
+    /// The interface.
+    pub api: Api,
+    /// Blocks that it did, and that were right. What else it was given, the CPU did.
+    pub done: EngineStatistics,
+    /// From the first batch's beginning to the last one's end.
+    pub span: Duration,
+    /// Bytes of device memory that its batches were to take, as the costs of its kernels predict.
+    pub predicted_memory: u64,
+    /// The most bytes of device memory that were in use at a time.
+    pub peak_memory: u64,
+    /// Time on the device itself, by stage; empty where the device cannot measure.
+    pub stages: Vec<StageTime>,
+    begun: Option<Instant>,
+}
+
+impl Statistics {
+    /// Nothing counted.
+    pub fn new() -> Self {
+        let statistics = Self::default();
+        statistics.counts().wants_stages = true;
+        statistics
+    }
+
+    /// What the processor's threads did.
+    pub fn cpu(&self) -> EngineStatistics {
+        self.counts().cpu
+    }
+
+    /// What the processor's threads decoded to check what a device had encoded.
+    pub fn verified(&self) -> EngineStatistics {
+        self.counts().verified
+    }
+
+    /// What the device did, if there was one.
+    pub fn device(&self) -> Option<DeviceStatistics> {
+        self.counts().device.clone()
+    }
+
+    /// How long the calling thread was busy reading the input.
+    pub fn reading(&self) -> Duration {
+        self.counts().reading
+    }
+
+    /// How long the calling thread was busy writing the output.
+    pub fn writing(&self) -> Duration {
+        self.counts().writing
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether times of stages on devices are wanted.
+    pub(crate) fn wants_stages(&self) -> bool {
+        self.counts().wants_stages
+    }
+
+    /// A device is going to take part, and take so much memory.
+    pub(crate) fn device_joins(&self, limits: &Limits, predicted_memory: u64) {
+        let mut counts = self.counts();
+        let device = counts.device.get_or_insert_with(|| DeviceStatistics {
+            name: limits.name.clone(),
+            api: limits.api,
+            done: EngineStatistics::default(),
+            span: Duration::ZERO,
+            predicted_memory: 0,
+            peak_memory: 0,
+            stages: Vec::new(),
+            begun: None,
+        });
+        device.predicted_memory = device.predicted_memory.max(predicted_memory);
+    }
+
+    /// A device has run a batch since `begun`, of which so many blocks were right, and has used at most so much memory.
+    pub(crate) fn device_batch(&self, begun: Instant, blocks: u64, bytes: u64, peak_memory: u64) {
+        if let Some(device) = &mut self.counts().device {
+            device.done.add(blocks, bytes, begun.elapsed());
+            let first = *device.begun.get_or_insert(begun);
+            device.begun = Some(first.min(begun));
+            device.span = first.min(begun).elapsed();
+            device.peak_memory = device.peak_memory.max(peak_memory);
+        }
+    }
+
+    /// A batch has taken so long on a device.
+    pub(crate) fn device_stages(&self, stages: Vec<StageTime>) {
+        if let Some(device) = &mut self.counts().device {
+            for StageTime { stage, time } in stages {
+                match device.stages.iter_mut().find(|other| other.stage == stage) {
+                    Some(other) => other.time += time,
+                    None => device.stages.push(StageTime { stage, time }),
+                }
+            }
+        }
+    }
+
+    /// Part of the input has been read since `begun`.
+    pub(crate) fn read_since(&self, begun: Instant) {
+        self.counts().reading += begun.elapsed();
+    }
+
+    /// Part of the output has been written since `begun`.
+    pub(crate) fn written_since(&self, begun: Instant) {
+        self.counts().writing += begun.elapsed();
+    }
+}
+
+impl PartialEq for Statistics {
+    /// Whether they share their counts.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Statistics {}
+
+/// An engine of the processor whose work is counted.
+pub(crate) struct Counted {
+    engine: Arc<dyn Engine>,
+    statistics: Statistics,
+    /// Whether blocks are decoded only to check what has been encoded.
+    verifies: bool,
+}
+
+impl Counted {
+    /// `engine`, counted in `statistics` if there are any. `encodes`: what it decodes is decoded to be checked.
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        statistics: Option<&Statistics>,
+        encodes: bool,
+    ) -> Arc<dyn Engine> {
+        match statistics {
+            None => engine,
+            Some(statistics) => {
+                Arc::new(Self { engine, statistics: statistics.clone(), verifies: encodes })
+            }
+        }
+    }
+}
+
+impl Engine for Counted {
+    fn encode(&self, recipe: &Recipe, batch: &mut [EncodeJob<'_>]) {
+        let begun = Instant::now();
+        self.engine.encode(recipe, batch);
+        let bytes = batch.iter().map(|job| job.contents.len() as u64).sum();
+        self.statistics.counts().cpu.add(batch.len() as u64, bytes, begun.elapsed());
+    }
+
+    fn decode(&self, batch: &mut [DecodeJob<'_>]) {
+        let begun = Instant::now();
+        self.engine.decode(batch);
+        let bytes = batch.iter().map(|job| job.contents.len() as u64).sum();
+        let mut counts = self.statistics.counts();
+        let counted = if self.verifies { &mut counts.verified } else { &mut counts.cpu };
+        counted.add(batch.len() as u64, bytes, begun.elapsed());
+    }
+
+    fn release(&self) {
+        self.engine.release();
+    }
+
+    fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64 {
+        self.engine.encode_memory(recipe, block_size)
+    }
+
+    fn decode_memory(&self, pipeline: Pipeline, block_size: usize) -> u64 {
+        self.engine.decode_memory(pipeline, block_size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DecodeOptions, Decoder, Encoder, Gpu, Options};
+    use std::io::Read;
+
+    #[test]
+    fn blocks_of_the_cpu_are_counted() {
+        let contents: Vec<u8> = (0..500_000_u32).map(|i| (i / 999) as u8).collect();
+        for threads in [1, 3] {
+            let counted = Statistics::new();
+            let options = Options::new().block_size(1 << 16).threads(threads).statistics(&counted);
+            let packed = crate::compress(&contents, &options).unwrap();
+            assert_eq!((counted.cpu().blocks, counted.cpu().bytes), (8, 500_000));
+            assert!(counted.device().is_none() && !counted.cpu().busy.is_zero());
+
+            let counted = Statistics::new();
+            let options = DecodeOptions::new().threads(threads).statistics(&counted);
+            let mut decoder = Decoder::new(&packed[..], &options).unwrap();
+            decoder.copy_to(&mut std::io::sink()).unwrap();
+            assert_eq!((counted.cpu().blocks, counted.cpu().bytes), (8, 500_000));
+            crate::decompress(&packed, &options).unwrap();
+            assert_eq!(counted.cpu().blocks, 16);
+        }
+    }
+
+    /// What a device has in use at most is what its kernels' costs predict, and all blocks are accounted for.
+    #[test]
+    fn devices_take_what_is_predicted() {
+        use crate::gpu::discovery::devices;
+        let contents: Vec<u8> = (0..3_u32 << 18).map(|i| (i.wrapping_mul(i) >> 17) as u8).collect();
+        // Whether there must be devices, other tests say.
+        let all = [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok());
+        for found in all.flatten() {
+            let gpu = Gpu::new(found.open().unwrap()).memory(64 << 20);
+            let counted = Statistics::new();
+            let options = Options::new().block_size(1 << 16).threads(1).gpu(gpu.clone());
+            let mut encoder = Encoder::new(Vec::new(), &options.statistics(&counted)).unwrap();
+            encoder.read_from(&mut &contents[..]).unwrap();
+            let packed = encoder.finish().unwrap();
+            let check = |counted: &Statistics| {
+                let device = counted.device().unwrap();
+                assert_eq!(counted.cpu().blocks + device.done.blocks, 12, "{counted:?}");
+                assert!(device.predicted_memory <= 64 << 20, "{device:?}");
+                assert!(device.peak_memory <= device.predicted_memory, "{device:?}");
+                device
+            };
+            let device = check(&counted);
+            assert!(device.done.blocks > 0 && device.peak_memory > 0, "{device:?}");
+            assert!(!device.stages.is_empty() && !device.span.is_zero(), "{device:?}");
+
+            let counted = Statistics::new();
+            let options = DecodeOptions::new().threads(1).gpu(gpu).statistics(&counted);
+            let mut restored = Vec::new();
+            let mut decoder = Decoder::new(&packed[..], &options).unwrap();
+            decoder.read_to_end(&mut restored).unwrap();
+            assert!(restored == contents);
+            check(&counted);
+        }
+    }
+}
