@@ -38,39 +38,30 @@ var<immediate> args: Args;
 
 // @pz_import lanes
 
-// Each team of a workgroup has arrays of its own. Its tables: the literals', then the tokens'; the offsets'. Entries have 32 bits with FSE, 16
-// without: workgroup memory is what limits how many teams a processor runs at once, and with that its speed.
-// @pz_if FSE
-const SYMBOL_WORDS: u32 = 2048u;
-const OFFSET_WORDS: u32 = 256u;
-// @pz_else
-const SYMBOL_WORDS: u32 = 512u;
-const OFFSET_WORDS: u32 = 128u;
-// @pz_end
-var<workgroup> symbol_table: array<u32, TEAMS * SYMBOL_WORDS>;
-var<workgroup> offset_table: array<u32, TEAMS * OFFSET_WORDS>;
+// Each team of a workgroup has arrays of its own, as few and as small as can be: workgroup memory is what limits how many
+// teams a processor runs at once, and with that its speed. The tables stay in device memory, of which processors have
+// copies in caches.
 
 // Bytes that a team writes at a time: each lane has a word.
 const GROUP: u32 = 128u;
 // Bytes of a batch that the mask of starts covers at a time.
-const SPAN: u32 = 2048u;
+const SPAN: u32 = 1024u;
 const SPAN_WORDS: u32 = SPAN / 32u;
-// Offsets that are kept: a batch has at most 64 explicit ones, and three before it can be named.
-const HISTORY: u32 = 128u;
 const MAX_LITERALS: u32 = 511u;
 const MAX_MATCH: u32 = 512u;
 // Set in the source of a literal: nothing that is still to be written.
 const FINAL: u32 = 0x80000000u;
 
-const SEQUENCES: u32 = 64u;                                    // of a batch
+const SEQUENCES: u32 = 64u; // of a batch
+const RECENT: u32 = 3u;     // explicit offsets from before a batch that it can name
 
-var<workgroup> history: array<u32, TEAMS * HISTORY>;           // explicit offsets by number
-var<workgroup> match_starts: array<u32, TEAMS * SEQUENCES>;    // of the sequences of a batch,
-var<workgroup> to_literals: array<u32, TEAMS * SEQUENCES>;     // what leads from their bytes to literals,
-var<workgroup> to_matches: array<u32, TEAMS * SEQUENCES>;      // and to what they repeat
+// Of a sequence of a batch: where its match starts from the batch's start on, in the upper half of `x`, and how many
+// bytes of matches there are before it in the lower; what leads from a byte to the one that it repeats.
+var<workgroup> owners: array<vec2<u32>, TEAMS * SEQUENCES>;
 var<workgroup> starts: array<atomic<u32>, TEAMS * SPAN_WORDS>; // mask of sequence starts
-var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many sequences start before each word of it
-var<workgroup> sources: array<u32, TEAMS * GROUP>;             // of the bytes of a group
+var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many sequences start before each word of it, less 1
+// Explicit offsets, by number, while those of a batch are found; then sources of the bytes of a group.
+var<workgroup> scratch: array<u32, TEAMS * GROUP>;
 
 // ---- Symbols ---------------------------------------------------------------------------------------------------------
 
@@ -82,55 +73,62 @@ var<private> token_fse: bool;
 var<private> offset_fse: bool;
 var<private> literal_fse: bool;
 
+// @pz_if FSE
 fn entry_bits(entry: u32) -> u32 {
-    return (entry >> 8u) & 255u;
-}
-
-// The entry of even or odd `index` in a word of two.
-fn half_of(word: u32, index: u32) -> u32 {
-    return (word >> (16u * (index & 1u))) & 0xffffu;
+    return (entry >> 8u) & 15u;
 }
 
 // The next state, whose bits are the first of `bits`.
 fn advanced(entry: u32, bits: u32) -> u32 {
-    return (entry >> 16u) + first_bits(bits, entry_bits(entry));
+    return (entry >> 12u) + first_bits(bits, entry_bits(entry));
 }
+
+// An entry of the table that begins at `table` and has room for so many states: `symbol | bits << 8 | base << 12`.
+fn table_entry(table: u32, states: u32, index: u32) -> u32 {
+    let half = (lz77_tables[table + (index >> 1u)] >> (16u * (index & 1u))) & 0xffffu;
+    let symbol = (lz77_tables[table + states / 2u + (index >> 2u)] >> (8u * (index & 3u))) & 255u;
+    return symbol | half << 8u;
+}
+// @pz_else
+fn entry_bits(entry: u32) -> u32 {
+    return entry >> 8u;
+}
+
+// An entry of the table that begins at `table`: `symbol | bits << 8`.
+fn table_entry(table: u32, index: u32) -> u32 {
+    return (lz77_tables[table + (index >> 1u)] >> (16u * (index & 1u))) & 0xffffu;
+}
+// @pz_end
+
+// Where the table of literals, or then of tokens, and that of offsets begin in device memory.
+var<private> symbol_table: u32;
+var<private> offset_table: u32;
 
 fn literal_entry(bits: u32) -> u32 {
 // @pz_if FSE
-    return symbol_table[team_index * SYMBOL_WORDS + select(bits >> (32u - PREFIX_LOG), literal_state & (SYMBOL_WORDS - 1u), literal_fse)];
+    let index = select(bits >> (32u - PREFIX_LOG), literal_state & (SYMBOL_STATES - 1u), literal_fse);
+    return table_entry(symbol_table, SYMBOL_STATES, index);
 // @pz_else
-    return half_of(symbol_table[team_index * SYMBOL_WORDS + (bits >> (33u - PREFIX_LOG))], bits >> (32u - PREFIX_LOG));
+    return table_entry(symbol_table, bits >> (32u - PREFIX_LOG));
 // @pz_end
 }
 
 fn token_entry(bits: u32) -> u32 {
 // @pz_if FSE
-    return symbol_table[team_index * SYMBOL_WORDS + select(bits >> (32u - PREFIX_LOG), token_state & (SYMBOL_WORDS - 1u), token_fse)];
+    let index = select(bits >> (32u - PREFIX_LOG), token_state & (SYMBOL_STATES - 1u), token_fse);
+    return table_entry(symbol_table, SYMBOL_STATES, index);
 // @pz_else
-    return half_of(symbol_table[team_index * SYMBOL_WORDS + (bits >> (33u - PREFIX_LOG))], bits >> (32u - PREFIX_LOG));
+    return table_entry(symbol_table, bits >> (32u - PREFIX_LOG));
 // @pz_end
 }
 
 fn offset_entry(bits: u32) -> u32 {
 // @pz_if FSE
-    return offset_table[team_index * OFFSET_WORDS + select(bits >> (32u - OFFSET_LOG), offset_state & (OFFSET_WORDS - 1u), offset_fse)];
+    let index = select(bits >> (32u - OFFSET_LOG), offset_state & (OFFSET_STATES - 1u), offset_fse);
+    return table_entry(offset_table, OFFSET_STATES, index);
 // @pz_else
-    return half_of(offset_table[team_index * OFFSET_WORDS + (bits >> (33u - OFFSET_LOG))], bits >> (32u - OFFSET_LOG));
+    return table_entry(offset_table, bits >> (32u - OFFSET_LOG));
 // @pz_end
-}
-
-// Fetches the table of literals or of tokens from `first` on.
-fn load_symbols(first: u32) {
-    for (var i = lane; i < SYMBOL_WORDS; i += 32u) {
-        symbol_table[team_index * SYMBOL_WORDS + i] = lz77_tables[first + i];
-    }
-}
-
-fn load_offsets(first: u32) {
-    for (var i = lane; i < OFFSET_WORDS; i += 32u) {
-        offset_table[team_index * OFFSET_WORDS + i] = lz77_tables[first + i];
-    }
 }
 
 // ---- Literals --------------------------------------------------------------------------------------------------------
@@ -312,16 +310,16 @@ fn folded(at: u32, source: u32, match_start: u32) -> u32 {
 
 fn hop(source: u32) -> u32 {
     if i32(source) >= i32(inside_from) {
-        return sources[team_index * GROUP + ((source - group_start) & (GROUP - 1u))];
+        return scratch[team_index * GROUP + ((source - group_start) & (GROUP - 1u))];
     }
     return source;
 }
 
 fn put_sources(source: vec4<u32>) {
-    sources[team_index * GROUP + 4u * lane] = source.x;
-    sources[team_index * GROUP + 4u * lane + 1u] = source.y;
-    sources[team_index * GROUP + 4u * lane + 2u] = source.z;
-    sources[team_index * GROUP + 4u * lane + 3u] = source.w;
+    scratch[team_index * GROUP + 4u * lane] = source.x;
+    scratch[team_index * GROUP + 4u * lane + 1u] = source.y;
+    scratch[team_index * GROUP + 4u * lane + 2u] = source.z;
+    scratch[team_index * GROUP + 4u * lane + 3u] = source.w;
 }
 
 // Works out the sources of the group at hand and asks for its bytes. If they depend on the pending group, which is in
@@ -330,8 +328,9 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
     // The owners of the lane's four bytes: the sequences that start before them.
     let bit = group_start - span_start + 4u * lane;
     let word = team_index * SPAN_WORDS + bit / 32u;
-    let mask = atomicLoad(&starts[word]) >> (bit & 31u);
-    let before = counts[word] + countOneBits(atomicLoad(&starts[word]) & ((1u << (bit & 31u)) - 1u)) - 1u;
+    let span_mask = atomicLoad(&starts[word]);
+    let mask = span_mask >> (bit & 31u);
+    let before = counts[word] + countOneBits(span_mask & ((1u << (bit & 31u)) - 1u));
     // Bytes beside the batch do as the nearest in it.
     let first_at = group_start + 4u * lane;
     let at = clamp(vec4(first_at) + vec4(0u, 1u, 2u, 3u), vec4(part_from), vec4(part_end - 1u));
@@ -341,10 +340,15 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
         countOneBits(mask & 7u),
         countOneBits(mask & 15u),
     )) & vec4(SEQUENCES - 1u));
-    let match_start = vec4(match_starts[owner.x], match_starts[owner.y], match_starts[owner.z], match_starts[owner.w]);
+    let o0 = owners[owner.x];
+    let o1 = owners[owner.y];
+    let o2 = owners[owner.z];
+    let o3 = owners[owner.w];
+    let places = vec4(o0.x, o1.x, o2.x, o3.x);
+    let match_start = vec4(position) + (places >> vec4(16u));
     var source = at + select(
-        vec4(to_matches[owner.x], to_matches[owner.y], to_matches[owner.z], to_matches[owner.w]),
-        vec4(to_literals[owner.x], to_literals[owner.y], to_literals[owner.z], to_literals[owner.w]),
+        vec4(o0.y, o1.y, o2.y, o3.y),
+        vec4(literal - position + FINAL) - (places & vec4(0xffffu)),
         at < match_start,
     );
     if team_any(reaches(source, pending_start)) {
@@ -415,22 +419,16 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
         total = 0u;
         all_literals = 0u;
     }
-    let to_literal = literal - position + FINAL;
     let mine = team_index * SEQUENCES + 2u * lane;
-    match_starts[mine] = match0;
-    match_starts[mine + 1u] = match1;
-    to_literals[mine] = to_literal + (sum0 & 0xffffu) - start0;
-    to_literals[mine + 1u] = to_literal + (sum1 & 0xffffu) - start1;
-    to_matches[mine] = 0u - even.offset;
-    to_matches[mine + 1u] = 0u - odd.offset;
+    owners[mine] = vec2((start0 + even.literals) << 16u | ((start0 - sum0) & 0xffffu), 0u - even.offset);
+    owners[mine + 1u] = vec2((start1 + odd.literals) << 16u | ((start1 - sum1) & 0xffffu), 0u - odd.offset);
     // Where no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
     let batch_end = team_uniform(select(position + total, position, position == literal));
     let first_group = position & ~(GROUP - 1u);
     var started = 0u;
     let masks = team_index * SPAN_WORDS;
     for (var span = team_uniform(first_group); span < batch_end; span += SPAN) {
-        atomicStore(&starts[masks + 2u * lane], 0u);
-        atomicStore(&starts[masks + 2u * lane + 1u], 0u);
+        atomicStore(&starts[masks + lane], 0u);
         team_sync();
         // The first sequence is made to own the bytes before the batch that share a group with it.
         let bit0 = select(position + start0, first_group, lane == 0u) - span;
@@ -442,12 +440,10 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
             atomicOr(&starts[masks + (bit1 >> 5u)], 1u << (bit1 & 31u));
         }
         team_sync();
-        let count0 = countOneBits(atomicLoad(&starts[masks + 2u * lane]));
-        let count1 = countOneBits(atomicLoad(&starts[masks + 2u * lane + 1u]));
-        let count = team_scan(count0 + count1);
-        counts[masks + 2u * lane] = started + count - count0 - count1;
-        counts[masks + 2u * lane + 1u] = started + count - count1;
-        started += team_broadcast(count, 31u);
+        let count = countOneBits(atomicLoad(&starts[masks + lane]));
+        let upto = team_scan(count);
+        counts[masks + lane] = started + upto - count - 1u;
+        started += team_broadcast(upto, 31u);
         team_sync();
         span_start = span;
         group_start = span;
@@ -523,8 +519,7 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
         status = 30u;
     }
 
-    load_symbols(tables + TABLES_HEAD);
-    team_sync();
+    symbol_table = tables + TABLES_HEAD;
 // @pz_if FSE
     literal_fse = (modes & 3u) == 3u && literals != 0u;
     let literal_log = select(0u, fse_logs & 255u, literal_fse);
@@ -541,12 +536,10 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     }
 // @pz_end
 
-    load_symbols(tables + TABLES_HEAD + SYMBOL_TABLE);
-    load_offsets(tables + TABLES_HEAD + 2u * SYMBOL_TABLE);
-    if lane < 3u {
-        history[team_index * HISTORY + lane] = 8u >> select(lane, 3u, lane == 2u);
-    }
-    team_sync();
+    symbol_table += SYMBOL_TABLE;
+    offset_table = symbol_table + SYMBOL_TABLE;
+    // The most recent explicit offsets, in the first lanes, the latest last.
+    var recent = 8u >> select(lane, 3u, lane == 2u);
 // @pz_if FSE
     token_fse = ((modes >> 2u) & 3u) == 3u && sequences != 0u;
     offset_fse = ((modes >> 4u) & 3u) == 3u && sequences != 0u;
@@ -561,7 +554,6 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     pending_start = position;
     pending_end = 0u;
     var values: Loaded;
-    var named = 3u;
     for (var i = 0u; i < sequences; i += 64u) {
 // @pz_if TEAM_SUBGROUP
         var even = read_sequence(i + 2u * lane < sequences);
@@ -574,25 +566,28 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
             odd = read_sequence(i + 2u * lane + parity < sequences);
         }
 // @pz_end
-        // Explicit offsets go to the history; recent ones are looked up there.
+        // Explicit offsets are numbered; recent ones are looked up by number.
         let explicit0 = team_ballot(!even.recent);
         let explicit1 = team_ballot(!odd.recent);
-        let number0 = named + countOneBits(explicit0 & team_before()) + countOneBits(explicit1 & team_before());
+        let number0 = RECENT + countOneBits(explicit0 & team_before()) + countOneBits(explicit1 & team_before());
         let number1 = number0 + select(1u, 0u, even.recent);
+        if lane < RECENT {
+            scratch[team_index * GROUP + lane] = recent;
+        }
         if !even.recent {
-            history[team_index * HISTORY + (number0 & (HISTORY - 1u))] = even.offset;
+            scratch[team_index * GROUP + (number0 & (GROUP - 1u))] = even.offset;
         }
         if !odd.recent {
-            history[team_index * HISTORY + (number1 & (HISTORY - 1u))] = odd.offset;
+            scratch[team_index * GROUP + (number1 & (GROUP - 1u))] = odd.offset;
         }
         team_sync();
         if even.recent {
-            even.offset = history[team_index * HISTORY + ((number0 - 1u - even.offset) & (HISTORY - 1u))];
+            even.offset = scratch[team_index * GROUP + ((number0 - 1u - even.offset) & (GROUP - 1u))];
         }
         if odd.recent {
-            odd.offset = history[team_index * HISTORY + ((number1 - 1u - odd.offset) & (HISTORY - 1u))];
+            odd.offset = scratch[team_index * GROUP + ((number1 - 1u - odd.offset) & (GROUP - 1u))];
         }
-        named += countOneBits(explicit0) + countOneBits(explicit1);
+        recent = scratch[team_index * GROUP + ((lane + countOneBits(explicit0) + countOneBits(explicit1)) & (GROUP - 1u))];
         if run_batch(even, odd, &values) {
             status = 32u;
             break;

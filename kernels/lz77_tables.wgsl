@@ -28,14 +28,34 @@ var<immediate> args: Args;
 const ALPHABET: u32 = 256u;
 const OFFSETS: u32 = 48u;
 
-// A workgroup is one team. Code lengths or norms of the three models:
-var<workgroup> values: array<u32, 768>;
-// The symbols of a prefix code by length, for each length how many are shorter, and the end of its part of the table:
-var<workgroup> order: array<u32, 256>;
-var<workgroup> firsts: array<u32, 16>;
-var<workgroup> limits: array<u32, 16>;
-// What lane 0 found: status, modes, logs, constants.
-var<workgroup> found: array<u32, 4>;
+// Each team of a workgroup has arrays of its own. Code lengths or norms of the three models, two to a word:
+const VALUES: u32 = 2u * ALPHABET + 64u;
+var<workgroup> values: array<atomic<u32>, TEAMS * VALUES / 2u>;
+// The symbols of a prefix code by length, four to a word, for each length how many are shorter, and the end of its part
+// of the table:
+const ORDER_WORDS: u32 = ALPHABET / 4u;
+var<workgroup> order: array<atomic<u32>, TEAMS * ORDER_WORDS>;
+var<workgroup> firsts: array<u32, TEAMS * 16u>;
+var<workgroup> limits: array<u32, TEAMS * 16u>;
+// What the first lane found: status, modes, logs, constants.
+var<workgroup> found: array<u32, TEAMS * 4u>;
+
+fn value(index: u32) -> u32 {
+    return (atomicLoad(&values[team_index * (VALUES / 2u) + (index >> 1u)]) >> (16u * (index & 1u))) & 0xffffu;
+}
+
+// Of a value in [0, 65536), which must stay there.
+fn value_add(index: u32, more: u32) {
+    atomicAdd(&values[team_index * (VALUES / 2u) + (index >> 1u)], more << (16u * (index & 1u)));
+}
+
+fn order_put(rank: u32, symbol: u32) {
+    atomicOr(&order[team_index * ORDER_WORDS + ((rank >> 2u) & (ORDER_WORDS - 1u))], symbol << (8u * (rank & 3u)));
+}
+
+fn order_at(rank: u32) -> u32 {
+    return (atomicLoad(&order[team_index * ORDER_WORDS + ((rank >> 2u) & (ORDER_WORDS - 1u))]) >> (8u * (rank & 3u))) & 255u;
+}
 
 // Of each model, what its alphabet is.
 struct Alphabet {
@@ -83,21 +103,21 @@ fn description_lengths(size: u32, most: u32, log: u32, first: u32) -> u32 {
         let length = entry >> 3u;
         description_skip(used + (entry & 7u));
         if length != 0u {
-            var value = length;
+            var v = length;
             var share = 4096u >> length;
             if log != 0u {
                 if length > log {
                     return 22u;
                 }
-                value = description_read(log - length) | 1u << (log - length);
-                share = value;
+                v = description_read(log - length) | 1u << (log - length);
+                share = v;
             } else if length > most {
                 return 23u;
             }
             if share > space {
                 return 24u;
             }
-            values[first + place] = value;
+            value_add(first + place, v);
             space -= share;
             if space == 0u {
                 return select(0u, 25u, description_is_short());
@@ -166,38 +186,42 @@ fn read_group(first: u32, count: u32, out: u32, block: u32) {
     if status != 0u {
         results[8u * block] = status;
     }
-    found[0] = status;
-    found[1] = modes;
-    found[2] = logs;
-    found[3] = constants;
+    found[4u * team_index + 0u] = status;
+    found[4u * team_index + 1u] = modes;
+    found[4u * team_index + 2u] = logs;
+    found[4u * team_index + 3u] = constants;
 }
 
 // Sorts the symbols of a prefix code by length.
 fn sort_symbols(a: Alphabet, base: u32) {
     let each = select(2u, 8u, a.symbols > 64u);
+    for (var i = lane; i < ORDER_WORDS; i += 32u) {
+        atomicStore(&order[team_index * ORDER_WORDS + i], 0u);
+    }
+    team_sync();
     var first = 0u;
     var limit = 0u;
     for (var length = 1u; length <= a.prefix_log; length++) {
         var mine = 0u;
         for (var i = 0u; i < each; i++) {
-            mine += select(0u, 1u, values[base + each * lane + i] == length);
+            mine += select(0u, 1u, value(base + each * lane + i) == length);
         }
         let end = team_scan(mine);
         var rank = first + end - mine;
         for (var i = 0u; i < each; i++) {
             let symbol = each * lane + i;
-            if values[base + symbol] == length {
-                order[rank & 255u] = symbol;
+            if value(base + symbol) == length {
+                order_put(rank, symbol);
                 rank++;
             }
         }
-        let all = team_broadcast(end, 31u);
-        limit += all << (a.prefix_log - length);
+        let all_ = team_broadcast(end, 31u);
+        limit += all_ << (a.prefix_log - length);
         if lane == 0u {
-            firsts[length] = first;
-            limits[length] = limit;
+            firsts[16u * team_index + length] = first;
+            limits[16u * team_index + length] = limit;
         }
-        first += all;
+        first += all_;
     }
     team_sync();
 }
@@ -214,20 +238,29 @@ fn prefix_entry(a: Alphabet, mode: u32, symbol_of_all: u32, i: u32) -> u32 {
     var length = 1u;
     var start = 0u;
     for (var l = 1u; l < a.prefix_log; l++) {
-        let limit = limits[l];
+        let limit = limits[16u * team_index + l];
         if i >= limit {
             length = l + 1u;
             start = limit;
         }
     }
-    let rank = firsts[length] + ((i - start) >> (a.prefix_log - length));
-    return order[rank & 255u] | length << 8u;
+    let rank = firsts[16u * team_index + length] + ((i - start) >> (a.prefix_log - length));
+    return order_at(rank) | length << 8u;
 }
 
 // @pz_if FSE
 
-const STATES: u32 = 2048u;
-var<workgroup> next_state: array<atomic<u32>, 2048>;
+// For each place, two to a word: how many occurrences are there, then the next state of one.
+var<workgroup> next_state: array<atomic<u32>, TEAMS * SYMBOL_STATES / 2u>;
+// Symbols of states, four to a word.
+var<workgroup> state_symbols: array<atomic<u32>, TEAMS * SYMBOL_STATES / 4u>;
+
+// Counts an occurrence at a place, and returns how many there were, or its state.
+fn place_add(place: u32) -> u32 {
+    let shift = 16u * (place & 1u);
+    let word = team_index * (SYMBOL_STATES / 2u) + ((place >> 1u) & (SYMBOL_STATES / 2u - 1u));
+    return (atomicAdd(&next_state[word], 1u << shift) >> shift) & 0xffffu;
+}
 
 // Where occurrence `j` of a symbol of norm `n` would like to be.
 fn preferred(n: u32, j: u32, log: u32) -> u32 {
@@ -236,43 +269,67 @@ fn preferred(n: u32, j: u32, log: u32) -> u32 {
     return select((distance / 2u + j * distance) >> 16u, size - 1u, n == 1u);
 }
 
-// The decoding table, from word `table` on, of norms that fill it.
-fn build_fse(symbols: u32, log: u32, base: u32, table: u32) {
+// The decoding table, from word `table` on with room for so many states, of norms that fill it.
+fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
     let size = 1u << log;
-    for (var i = lane; i < size; i += 32u) {
-        atomicStore(&next_state[i], 0u);
+    let places = team_index * (SYMBOL_STATES / 2u);
+    let symbol_words = team_index * (SYMBOL_STATES / 4u);
+    for (var i = lane; i < size / 2u; i += 32u) {
+        atomicStore(&next_state[places + i], 0u);
+    }
+    for (var i = lane; i < size / 4u; i += 32u) {
+        atomicStore(&state_symbols[symbol_words + i], 0u);
     }
     team_sync();
     // A counting sort by place: count,
     for (var symbol = 0u; symbol < symbols; symbol++) {
-        let n = values[base + symbol];
+        let n = value(base + symbol);
         for (var j = lane; j < n; j += 32u) {
-            atomicAdd(&next_state[preferred(n, j, log) & (STATES - 1u)], 1u);
+            place_add(preferred(n, j, log));
         }
     }
     team_sync();
     // sum up,
     var sum = 0u;
-    for (var i = 0u; i < size; i += 32u) {
-        let count = atomicLoad(&next_state[i + lane]);
-        let end = team_scan(count);
-        atomicStore(&next_state[i + lane], sum + end - count);
+    for (var i = 0u; i < size / 2u; i += 32u) {
+        let pair = select(0u, atomicLoad(&next_state[places + i + lane]), i + lane < size / 2u);
+        let even = pair & 0xffffu;
+        let both = even + (pair >> 16u);
+        let end = team_scan(both);
+        let first = sum + end - both;
+        atomicStore(&next_state[places + i + lane], first | (first + even) << 16u);
         sum += team_broadcast(end, 31u);
     }
     team_sync();
     // and place, symbol after symbol. Occurrences of one symbol are in different places.
     for (var symbol = 0u; symbol < symbols; symbol++) {
-        let n = values[base + symbol];
+        let n = value(base + symbol);
         for (var j = lane; j < n; j += 32u) {
-            let place = preferred(n, j, log) & (STATES - 1u);
-            let state = atomicLoad(&next_state[place]);
-            atomicStore(&next_state[place], state + 1u);
-            let x = n + j;
-            let bits = log - (31u - countLeadingZeros(x));
-            let next = (x << bits) - size;
-            lz77_tables_out[table + (state & (STATES - 1u))] = symbol | bits << 8u | next << 16u;
+            let state = place_add(preferred(n, j, log)) & (SYMBOL_STATES - 1u);
+            atomicOr(&state_symbols[symbol_words + (state >> 2u)], symbol << (8u * (state & 3u)));
         }
         team_sync();
+    }
+    // The states of a symbol are those of its occurrences in order. Norms become the numbers of the next.
+    for (var i = 0u; i < size; i += 32u) {
+        let state = i + lane;
+        let symbol = (atomicLoad(&state_symbols[symbol_words + (state >> 2u)]) >> (8u * (state & 3u))) & 255u;
+        let same = team_match(symbol, 8u);
+        let x = value(base + symbol) + countOneBits(same & team_before());
+        team_sync();
+        if (same & team_before()) == 0u {
+            value_add(base + symbol, countOneBits(same));
+        }
+        let bits = log - (31u - countLeadingZeros(x));
+        let half = (bits & 15u) | ((x << bits) - size) << 4u;
+        let other = team_shuffle(half, lane | 1u);
+        if (lane & 1u) == 0u {
+            lz77_tables_out[table + (state >> 1u)] = half | other << 16u;
+        }
+        team_sync();
+    }
+    for (var i = lane; i < size / 4u; i += 32u) {
+        lz77_tables_out[table + states / 2u + i] = atomicLoad(&state_symbols[symbol_words + i]);
     }
 }
 
@@ -282,10 +339,11 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32) {
 fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
     team_start(local_index);
     length_code_build(local_index);
-    for (var i = lane; i < 3u * ALPHABET; i += 32u) {
-        values[i] = 0u;
+    for (var i = lane; i < VALUES / 2u; i += 32u) {
+        atomicStore(&values[team_index * (VALUES / 2u) + i], 0u);
     }
-    let team = wg.y * wgs.x + wg.x;
+    workgroupBarrier();
+    let team = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
     let block = min(team / args.max_chunks, args.blocks - 1u);
     let group = team % args.max_chunks;
     let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
@@ -294,19 +352,19 @@ fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     let descriptor = head + CHUNK_WORDS * (chunk + 1u);
     let out = GROUP_WORDS * (block * args.max_chunks + group);
     if lane == 0u {
-        found[0] = 1u;
+        found[4u * team_index] = 1u;
     }
     team_sync();
     if lane == 0u && is_group {
         read_group(lz77_chunks[descriptor + CHUNK_START], lz77_chunks[descriptor + CHUNK_RECORD], out, block);
     }
     team_sync();
-    if team_uniform(found[0]) != 0u {
+    if team_uniform(found[4u * team_index]) != 0u {
         return;
     }
-    let modes = team_uniform(found[1]);
-    let logs = team_uniform(found[2]);
-    let constants = team_uniform(found[3]);
+    let modes = team_uniform(found[4u * team_index + 1u]);
+    let logs = team_uniform(found[4u * team_index + 2u]);
+    let constants = team_uniform(found[4u * team_index + 3u]);
 
     var table = out + TABLES_HEAD;
     for (var m = 0u; m < 3u; m++) {
@@ -317,7 +375,7 @@ fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workg
         // Each once or not at all; as loops, because barriers may not be in branches that are not known to be uniform.
 // @pz_if FSE
         for (var once = 0u; once < select(0u, 1u, mode == 3u); once++) {
-            build_fse(a.symbols, (logs >> (8u * m)) & 255u, ALPHABET * m, table);
+            build_fse(a.symbols, (logs >> (8u * m)) & 255u, ALPHABET * m, table, select(SYMBOL_STATES, OFFSET_STATES, m == 2u));
         }
 // @pz_end
         for (var once = 0u; once < select(0u, 1u, mode == 2u); once++) {
@@ -325,8 +383,15 @@ fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workg
         }
         if mode != 3u {
 // @pz_if FSE
-            for (var i = lane; i < (1u << a.prefix_log); i += 32u) {
-                lz77_tables_out[table + i] = prefix_entry(a, mode, symbol_of_all, i);
+            for (var i = lane; i < (1u << (a.prefix_log - 2u)); i += 32u) {
+                let e0 = prefix_entry(a, mode, symbol_of_all, 4u * i);
+                let e1 = prefix_entry(a, mode, symbol_of_all, 4u * i + 1u);
+                let e2 = prefix_entry(a, mode, symbol_of_all, 4u * i + 2u);
+                let e3 = prefix_entry(a, mode, symbol_of_all, 4u * i + 3u);
+                lz77_tables_out[table + 2u * i] = e0 >> 8u | (e1 >> 8u) << 16u;
+                lz77_tables_out[table + 2u * i + 1u] = e2 >> 8u | (e3 >> 8u) << 16u;
+                let symbols = (e0 & 255u) | (e1 & 255u) << 8u | (e2 & 255u) << 16u | (e3 & 255u) << 24u;
+                lz77_tables_out[table + select(SYMBOL_STATES, OFFSET_STATES, m == 2u) / 2u + i] = symbols;
             }
 // @pz_else
             for (var i = lane; i < (1u << (a.prefix_log - 1u)); i += 32u) {

@@ -15,8 +15,8 @@ const CHUNK_SEQUENCES: u32 = 3u;
 
 // What `lz77_tables` holds of a group: a head of eight words, then the tables of literals, tokens and offsets. The
 // table of a prefix code is indexed by the next 10 bits (offsets: 8) with entries of 16 bits, `symbol | bits << 8`.
-// Where streams may be FSE coded, entries have 32 bits, `symbol | bits << 8 | base << 16`, and there is room for the
-// largest tables.
+// Where streams may be FSE coded, there is room for the largest tables, and each is in two parts: 16 bits of each entry,
+// `bits | base << 4`, then its symbol, 8 bits.
 const TABLES_STATUS: u32 = 0u; // 0, or why the group is rejected
 const TABLES_WORDS: u32 = 1u;  // length of the description in words
 const TABLES_MODES: u32 = 2u;  // of literals in bits 0 and 1, tokens in 2 and 3, offsets in 4 and 5
@@ -25,8 +25,10 @@ const TABLES_HEAD: u32 = 8u;
 const PREFIX_LOG: u32 = 10u;
 const OFFSET_LOG: u32 = 8u;
 // @pz_if FSE
-const SYMBOL_TABLE: u32 = 2048u; // words
-const OFFSET_TABLE: u32 = 256u;
+const SYMBOL_TABLE: u32 = 1536u; // words
+const OFFSET_TABLE: u32 = 192u;
+const SYMBOL_STATES: u32 = 2048u;
+const OFFSET_STATES: u32 = 256u;
 // @pz_else
 const SYMBOL_TABLE: u32 = 512u; // words
 const OFFSET_TABLE: u32 = 128u;

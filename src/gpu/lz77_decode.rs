@@ -108,6 +108,12 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     // As many teams in a workgroup as its memory has room for; through WebGPU one is fastest.
     let one = limits.teams == Teams::Local || limits.api == Api::WebGpu;
     let teams = |most: u32| if one { 1 } else { most };
+    let measured = |name: &str, teams: u32| match std::env::var(name) {
+        Ok(value) if cfg!(test) && limits.teams == Teams::Subgroup => {
+            value.parse().unwrap_or(teams)
+        }
+        _ => teams,
+    };
     let mut run = |kernel: &'static Kernel,
                    stage,
                    entry,
@@ -146,11 +152,12 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         &[payload, results, chunks, tables],
         &[shape.blocks, max_chunks],
         shape.blocks * max_chunks,
-        teams(2),
+        measured("PZ_TABLE_TEAMS", teams(2)),
     );
     // Few teams, as where windows have many chunks, are spread over all compute units.
     let few = shape.blocks * per_block <= 4 * limits.compute_units;
-    let in_group = if few { 1 } else { teams(if needs.fse { 2 } else { 4 }) };
+    let in_group =
+        if few { 1 } else { measured("PZ_DECODE_TEAMS", teams(if needs.fse { 2 } else { 4 })) };
     for turn in 0..turns {
         run(
             &LZ77_DECODE,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `PZ_DATA` | a file to compress |
 //! | `PZ_TOTAL` | bytes in flight, of the file again and again; 1 GB unless set |
-//! | `PZ_SETS` | only parameter sets whose name contains this |
+//! | `PZ_SETS` | only parameter sets whose name contains one of these, which commas separate |
 //! | `PZ_SOFTWARE` | on devices that are the processor, too |
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,8 +27,9 @@ const OPTIMAL: Search = Search::Optimal(Effort { passes: 2, nice_length: 128, ev
 /// Name, chunk, window, group, search, FSE.
 type Set = (&'static str, u8, u8, u8, Search, bool);
 
-const SETS: [Set; 12] = [
+const SETS: [Set; 13] = [
     ("level-1", 18, 18, 0, Search::Greedy, false),
+    ("256K-double", 18, 18, 0, Search::Double, false),
     ("64K-lazy8", 16, 16, 0, Search::Lazy8, false),
     ("64K-lazy8-g2", 16, 16, 2, Search::Lazy8, false),
     ("64K-optimal-g2", 16, 16, 2, OPTIMAL, false),
@@ -177,7 +178,7 @@ fn h200_lz77_decode() {
     let software = std::env::var_os("PZ_SOFTWARE").is_some();
     let blocks: Vec<&[u8]> = data.chunks(BLOCK).collect();
     for (name, chunk_log, window_log, group_log, search, fse) in SETS {
-        if !name.contains(&wanted) {
+        if !wanted.split(',').any(|part| name.contains(part)) {
             continue;
         }
         let params = Params { chunk_log, window_log, group_log, segment_log: 14, search, fse };
