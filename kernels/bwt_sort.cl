@@ -17,7 +17,7 @@
 //            sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_counts=N/4+1024, sort_state=1088
-//   local_mem: 27648
+//   local_mem: 27712
 //   note: 24 bytes a byte for two copies of the elements; counts of 256 digits for every tile of 4096 elements
 // }
 
@@ -29,7 +29,16 @@
 #define STATE_WORDS 272u
 #define STATE_LARGE 2u
 #define STATE_DIGITS 16u
-#define NO_DIGIT 256u
+// Counters of a digit, each for some of the lanes, so that equal digits of neighbours do not wait for each other.
+#define COUNTERS 4u
+// What follows from a value is computed afresh from here on, rather than kept in registers.
+#if TEAM_PTX
+#define AFRESH(value) asm volatile("mov.u32 %0, %1;" : "=r"(value) : "r"(value))
+#else
+#define AFRESH(value)
+#endif
+// Digits of a work item.
+#define DIGITS (256u / THREADS)
 
 // Four bytes from position p on as a number, the first the highest; those past the block's end are 0.
 inline uint bytes_at(__global const uint *words, uint p, uint len, uint slot) {
@@ -71,8 +80,7 @@ __kernel void histogram(
     __global const uint *key, __global uint *counts, __global const uint *state,
     uint slot, uint parts, uint which, uint shift)
 {
-    TEAM_START(team);
-    __local uint bins[256];
+    __local uint bins[256 * COUNTERS];
     uint block = (uint)get_group_id(0) / parts;
     uint part = (uint)get_group_id(0) % parts;
     uint index = (uint)get_local_id(0);
@@ -80,27 +88,29 @@ __kernel void histogram(
     uint tiles = (count + TILE - 1) / TILE;
     key += (size_t)block * slot;
     counts += (size_t)block * ((slot + 3) / 4 + 1024) / 4;
+    __local uint *own = bins + index % COUNTERS;
     for (uint tile = part; tile < tiles; tile += parts) {
-        for (uint d = index; d < 256; d += THREADS) bins[d] = 0;
+        for (uint d = index; d < 256 * COUNTERS; d += THREADS) bins[d] = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = 0; i < TILE; i += ITEMS * THREADS) {
+        for (uint begin = tile * TILE; begin < (tile + 1) * TILE; begin += SUBTILE) {
             // All loads are on their way before the first is waited for.
-            uint digits[ITEMS];
+            uint keys[ITEMS];
             #pragma unroll
-            for (uint k = 0; k < ITEMS; k++) {
-                uint e = tile * TILE + i + k * THREADS + index;
-                digits[k] = e < count ? key[slot - 1 - e] >> shift & 255u : NO_DIGIT;
+            for (uint i = 0; i < ITEMS; i++) {
+                uint e = begin + i * THREADS + index;
+                keys[i] = e < count ? key[slot - 1 - e] : 0;
             }
             #pragma unroll
-            for (uint k = 0; k < ITEMS; k++) {
-                uint same = team_match(team, digits[k], 9);
-                if ((same & team_before(team)) == 0 && digits[k] != NO_DIGIT) {
-                    atomic_add(&bins[digits[k]], popcount(same));
-                }
+            for (uint i = 0; i < ITEMS; i++) {
+                if (begin + i * THREADS + index < count) atomic_inc(&own[(keys[i] >> shift & 255u) * COUNTERS]);
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint d = index; d < 256; d += THREADS) counts[d * tiles + tile] = bins[d];
+        for (uint d = index; d < 256; d += THREADS) {
+            uint sum = 0;
+            for (uint i = 0; i < COUNTERS; i++) sum += bins[d * COUNTERS + i];
+            counts[d * tiles + tile] = sum;
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
@@ -129,29 +139,20 @@ __kernel void scan(__global uint *counts, __global uint *state, uint slot, uint 
     }
 }
 
-// Sums of the 256 numbers of `from` before each; every team does it, the first writes them.
-inline void sums_before(Team team, __local const uint *from, __local uint *to) {
-    uint sum = 0;
-    for (uint i = 0; i < 256; i += 32) {
-        uint v = from[i + team.lane];
-        uint s = team_scan(team, v);
-        if (team.index == 0) to[i + team.lane] = sum + s - v;
-        sum += team_broadcast(team, s, 31);
-    }
-}
-
-// Moves the elements from the one list to where they belong in the other. Elements with one digit keep their order.
+// Moves the elements from the one list to where they belong in the other, by digits of `key`. Elements with one digit
+// keep their order.
 __kernel void scatter(
-    __global const uint *high, __global const uint *low, __global const uint *position,
-    __global uint *high_out, __global uint *low_out, __global uint *position_out,
-    __global const uint *counts, __global const uint *state,
-    uint slot, uint parts, uint which, uint shift, uint use_high)
+    __global const uint *key, __global const uint *other, __global const uint *position,
+    __global uint *key_out, __global uint *other_out, __global uint *position_out,
+    __global const uint *counts, __global const uint *state, uint slot, uint parts, uint which, uint shift)
 {
     TEAM_START(team);
-    __local uint ranks[TEAMS * 256u];  // elements of a digit in the teams before, while a team counts: its own so far
-    __local uint totals[256];          // elements of each digit in this subtile
-    __local uint firsts[256];          // elements of the digits before
-    __local uint bases[256];           // where the first of a digit goes to
+    __local uint ranks[TEAMS * 256u];  // while a team counts, its elements of a digit so far; then where the next goes to
+    __local uint firsts[256];          // elements of the digits before in the subtile
+    __local uint ends[256];            // where an element of the digit goes to, and its place in the subtile, in one sum
+    __local uint done[256];            // elements of a digit in the subtiles before
+    __local uint sums[8];              // of 32 digits each, in the subtile, and in the list
+    __local uint all_sums[8];
     __local uint staged[SUBTILE];
     uint block = (uint)get_group_id(0) / parts;
     uint part = (uint)get_group_id(0) % parts;
@@ -159,109 +160,133 @@ __kernel void scatter(
     uint count = state[block * STATE_WORDS + which];
     uint tiles = (count + TILE - 1) / TILE;
     size_t base = (size_t)block * slot;
-    // Element e is at last - e of these.
-    size_t last = base + slot - 1;
+    key += base;
+    other += base;
+    position += base;
+    key_out += base;
+    other_out += base;
+    position_out += base;
     counts += (size_t)block * ((slot + 3) / 4 + 1024) / 4;
-    __global const uint *key = use_high ? high : low;
+    state += block * STATE_WORDS + STATE_DIGITS;
     __local uint *own = ranks + team.index * 256u;
     for (uint tile = part; tile < tiles; tile += parts) {
-        for (uint d = index; d < 256; d += THREADS) totals[d] = state[block * STATE_WORDS + STATE_DIGITS + d];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        sums_before(team, totals, bases);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint d = index; d < 256; d += THREADS) bases[d] += counts[d * tiles + tile];
-
-        for (uint subtile = 0; subtile < TILE; subtile += SUBTILE) {
-            uint begin = tile * TILE + subtile;
+        for (uint d = index; d < 256; d += THREADS) done[d] = 0;
+        for (uint begin = tile * TILE; begin < (tile + 1) * TILE; begin += SUBTILE) {
             uint valid = count > begin ? min(count - begin, SUBTILE) : 0;
-            for (uint d = index; d < TEAMS * 256u; d += THREADS) ranks[d] = 0;
-            barrier(CLK_LOCAL_MEM_FENCE);
-
-            // All loads are on their way before the first is waited for.
+            // The work item's first element, and where it is in the arrays; each further one is 32 places before.
+            uint first = team.index * ITEMS * 32u + team.lane;
+            long at_first = (long)(slot - 1) - begin - first;
+            // How many elements there are from it on, and from the work item's first place in the order on.
+            int left = (int)valid - (int)first;
+            int left_in_order = (int)valid - (int)index;
+            // All loads are on their way before the first is waited for. What is behind the last element comes last.
             uint keys[ITEMS];
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
-                uint e = (team.index * ITEMS + i) * 32u + team.lane;
-                keys[i] = e < valid ? key[last - (begin + e)] : 0;
+                keys[i] = left > (int)(i * 32u) ? (key + at_first)[-(int)(i * 32u)] : 0xffffffffu;
             }
+            uint all[DIGITS];
+            uint here[DIGITS];
+            #pragma unroll
+            for (uint k = 0; k < DIGITS; k++) {
+                all[k] = state[k * THREADS + index];
+                here[k] = counts[(k * THREADS + index) * tiles + tile];
+            }
+            for (uint d = index; d < TEAMS * 256u; d += THREADS) ranks[d] = 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
 
             // Each team ranks its own elements, 32 at a time.
-            uint to[ITEMS];  // digit << 16 | rank in the team; then the place in the subtile
+            uint to[ITEMS];
+            #pragma unroll
+            for (uint i = 0; i < ITEMS; i++) to[i] = team_match_digit(team, keys[i] >> shift & 255u, 8);
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
-                uint e = (team.index * ITEMS + i) * 32u + team.lane;
-                uint digit = e < valid ? keys[i] >> shift & 255u : NO_DIGIT;
-                uint same = team_match(team, digit, 9);
-                uint before = popcount(same & team_before(team));
-                uint sum = digit != NO_DIGIT ? own[digit] : 0;
+                AFRESH(keys[i]);
+                uint digit = keys[i] >> shift & 255u;
+                uint before = popcount(to[i] & team_before(team));
+                uint sum = own[digit];
                 team_sync(team);
-                if (before == 0 && digit != NO_DIGIT) own[digit] = sum + popcount(same);
+                if (before == 0) own[digit] = sum + popcount(to[i]);
                 team_sync(team);
-                to[i] = digit << 16 | (sum + before);
+                to[i] = sum + before;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            for (uint d = index; d < 256; d += THREADS) {
+            #pragma unroll
+            for (uint k = 0; k < DIGITS; k++) {
+                uint d = k * THREADS + index;
                 uint sum = 0;
-                for (uint t = 0; t < TEAMS; t++) {
-                    uint v = ranks[t * 256u + d];
-                    ranks[t * 256u + d] = sum;
-                    sum += v;
+                for (uint t = 0; t < TEAMS; t++) sum += ranks[t * 256u + d];
+                uint upto = team_scan(team, sum);
+                uint all_upto = team_scan(team, all[k]);
+                firsts[d] = upto - sum;
+                ends[d] = slot - 1 - (all_upto - all[k] + here[k] + done[d]);
+                done[d] += sum;
+                if (team.lane == 31) {
+                    sums[d >> 5] = upto;
+                    all_sums[d >> 5] = all_upto;
                 }
-                totals[d] = sum;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            sums_before(team, totals, firsts);
+            #pragma unroll
+            for (uint k = 0; k < DIGITS; k++) {
+                uint d = k * THREADS + index;
+                uint place = firsts[d];
+                uint end = ends[d];
+                for (uint r = 0; r < d >> 5; r++) {
+                    place += sums[r];
+                    end -= all_sums[r];
+                }
+                ends[d] = end + place;
+                for (uint t = 0; t < TEAMS; t++) {
+                    uint sum = ranks[t * 256u + d];
+                    ranks[t * 256u + d] = place;
+                    place += sum;
+                }
+            }
             barrier(CLK_LOCAL_MEM_FENCE);
 
-            // Through workgroup memory, so that neighbours are written together.
+            // Through workgroup memory, so that neighbours are written together; each array's loads are on their way
+            // while the one before is written.
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
-                uint e = (team.index * ITEMS + i) * 32u + team.lane;
-                if (e < valid) {
-                    uint digit = to[i] >> 16;
-                    to[i] = firsts[digit] + own[digit] + (to[i] & 0xffffu);
-                    staged[to[i]] = keys[i];
-                }
+                AFRESH(keys[i]);
+                to[i] += own[keys[i] >> shift & 255u];
+                staged[to[i]] = keys[i];
+                if (left > (int)(i * 32u)) keys[i] = (other + at_first)[-(int)(i * 32u)];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             uint goes[ITEMS];
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
-                uint at = i * THREADS + index;
-                if (at < valid) {
-                    uint k = staged[at];
-                    uint digit = k >> shift & 255u;
-                    goes[i] = bases[digit] + at - firsts[digit];
-                    if (use_high) high_out[last - goes[i]] = k;
-                    else low_out[last - goes[i]] = k;
+                if (left_in_order > (int)(i * THREADS)) {
+                    uint k = staged[i * THREADS + index];
+                    goes[i] = ends[k >> shift & 255u] - index - i * THREADS;
+                    key_out[goes[i]] = k;
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
-                uint e = (team.index * ITEMS + i) * 32u + team.lane;
-                if (e < valid) staged[to[i]] = (use_high ? low : high)[last - (begin + e)];
+                staged[to[i]] = keys[i];
+                if (left > (int)(i * 32u)) keys[i] = (position + at_first)[-(int)(i * 32u)];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
-                uint at = i * THREADS + index;
-                if (at < valid) (use_high ? low_out : high_out)[last - goes[i]] = staged[at];
+                AFRESH(goes[i]);
+                if (left_in_order > (int)(i * THREADS)) other_out[goes[i]] = staged[i * THREADS + index];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
-                uint e = (team.index * ITEMS + i) * 32u + team.lane;
-                if (e < valid) staged[to[i]] = position[last - (begin + e)];
+                staged[to[i]] = keys[i];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
-                uint at = i * THREADS + index;
-                if (at < valid) position_out[last - goes[i]] = staged[at];
+                AFRESH(goes[i]);
+                if (left_in_order > (int)(i * THREADS)) position_out[goes[i]] = staged[i * THREADS + index];
             }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (uint d = index; d < 256; d += THREADS) bases[d] += totals[d];
             barrier(CLK_LOCAL_MEM_FENCE);
         }
     }

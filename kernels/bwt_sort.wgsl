@@ -17,7 +17,7 @@
 //            sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_counts=N/4+1024, sort_state=1088
-//   local_mem: 27648
+//   local_mem: 27712
 //   note: 24 bytes a byte for two copies of the elements; counts of 256 digits for every tile of 4096 elements
 // }
 
@@ -29,13 +29,16 @@ const SUBTILE = THREADS * ITEMS;
 const STATE_WORDS = 272u;
 const STATE_LARGE = 2u;
 const STATE_DIGITS = 16u;
-const NO_DIGIT = 256u;
+// Counters of a digit, each for some of the lanes, so that equal digits of neighbours do not wait for each other.
+const COUNTERS = 4u;
+// Digits of a work item.
+const DIGITS = 256u / THREADS;
 
 fn counts_words(slot: u32) -> u32 {
     return slot / 16u + 256u;
 }
 
-struct Args { slot: u32, parts: u32, which: u32, shift: u32, use_high: u32 }
+struct Args { slot: u32, parts: u32, which: u32, shift: u32 }
 var<immediate> args: Args;
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
@@ -91,10 +94,10 @@ fn keys(
     }
 }
 
-@group(0) @binding(0) var<storage, read> key: array<u32>;
+@group(0) @binding(0) var<storage, read> keys_in: array<u32>;
 @group(0) @binding(1) var<storage, read_write> tile_counts: array<u32>;
 @group(0) @binding(2) var<storage, read> lists: array<u32>;
-var<workgroup> bins: array<atomic<u32>, 256>;
+var<workgroup> bins: array<atomic<u32>, 256 * COUNTERS>;
 
 // Counts the digits at `shift` of the keys of each tile. `which` is where the state has the list's length.
 @compute @workgroup_size(THREADS)
@@ -103,7 +106,6 @@ fn histogram(
     @builtin(workgroup_id) wg: vec3<u32>,
     @builtin(num_workgroups) wgs: vec3<u32>,
 ) {
-    team_start(index);
     let group = wg.y * wgs.x + wg.x;
     let slot = args.slot;
     let parts = args.parts;
@@ -117,24 +119,32 @@ fn histogram(
     let last = block * slot + slot - 1u;
     let counts_base = block * counts_words(slot);
     for (var tile = part; tile < tiles; tile += parts) {
-        for (var d = index; d < 256u; d += THREADS) {
+        for (var d = index; d < 256u * COUNTERS; d += THREADS) {
             atomicStore(&bins[d], 0u);
         }
         workgroupBarrier();
-        for (var i = 0u; i < TILE; i += THREADS) {
-            let e = tile * TILE + i + index;
-            var digit = NO_DIGIT;
-            if e < count {
-                digit = key[last - e] >> args.shift & 255u;
+        for (var begin = tile * TILE; begin < (tile + 1u) * TILE; begin += SUBTILE) {
+            // All loads are on their way before the first is waited for.
+            var keys: array<u32, ITEMS>;
+            for (var i = 0u; i < ITEMS; i++) {
+                let e = begin + i * THREADS + index;
+                if e < count {
+                    keys[i] = keys_in[last - e];
+                }
             }
-            let same = team_match(digit, 9u);
-            if (same & team_before()) == 0u && digit != NO_DIGIT {
-                atomicAdd(&bins[digit], countOneBits(same));
+            for (var i = 0u; i < ITEMS; i++) {
+                if begin + i * THREADS + index < count {
+                    atomicAdd(&bins[(keys[i] >> args.shift & 255u) * COUNTERS + index % COUNTERS], 1u);
+                }
             }
         }
         workgroupBarrier();
         for (var d = index; d < 256u; d += THREADS) {
-            tile_counts[counts_base + d * tiles + tile] = atomicLoad(&bins[d]);
+            var sum = 0u;
+            for (var i = 0u; i < COUNTERS; i++) {
+                sum += atomicLoad(&bins[d * COUNTERS + i]);
+            }
+            tile_counts[counts_base + d * tiles + tile] = sum;
         }
         workgroupBarrier();
     }
@@ -184,39 +194,29 @@ fn scan(
     }
 }
 
-@group(0) @binding(0) var<storage, read> high: array<u32>;
-@group(0) @binding(1) var<storage, read> low: array<u32>;
+@group(0) @binding(0) var<storage, read> key: array<u32>;
+@group(0) @binding(1) var<storage, read> other: array<u32>;
 @group(0) @binding(2) var<storage, read> position: array<u32>;
-@group(0) @binding(3) var<storage, read_write> high_out: array<u32>;
-@group(0) @binding(4) var<storage, read_write> low_out: array<u32>;
+@group(0) @binding(3) var<storage, read_write> key_out: array<u32>;
+@group(0) @binding(4) var<storage, read_write> other_out: array<u32>;
 @group(0) @binding(5) var<storage, read_write> position_out: array<u32>;
 @group(0) @binding(6) var<storage, read> counts: array<u32>;
 @group(0) @binding(7) var<storage, read> state: array<u32>;
-// Elements of a digit in the teams before; while a team counts, its own so far.
+// While a team counts, its elements of a digit so far; then where the next goes to.
 var<workgroup> ranks: array<u32, TEAMS * 256u>;
-// Elements of each digit in this subtile.
-var<workgroup> totals: array<u32, 256>;
-// Elements of the digits before.
+// Elements of the digits before in the subtile.
 var<workgroup> firsts: array<u32, 256>;
-// Where the first of a digit goes to.
-var<workgroup> bases: array<u32, 256>;
+// Where an element of the digit goes to, and its place in the subtile, in one sum.
+var<workgroup> ends: array<u32, 256>;
+// Elements of a digit in the subtiles before.
+var<workgroup> done: array<u32, 256>;
+// Of 32 digits each, in the subtile, and in the list.
+var<workgroup> row_sums: array<u32, 8>;
+var<workgroup> all_sums: array<u32, 8>;
 var<workgroup> staged: array<u32, SUBTILE>;
 
-fn key_of(at: u32) -> u32 {
-    if args.use_high != 0u {
-        return high[at];
-    }
-    return low[at];
-}
-
-fn other_key_of(at: u32) -> u32 {
-    if args.use_high != 0u {
-        return low[at];
-    }
-    return high[at];
-}
-
-// Moves the elements from the one list to where they belong in the other. Elements with one digit keep their order.
+// Moves the elements from the one list to where they belong in the other, by digits of `key`. Elements with one digit
+// keep their order.
 @compute @workgroup_size(THREADS)
 fn scatter(
     @builtin(local_invocation_index) index: u32,
@@ -228,7 +228,6 @@ fn scatter(
     let slot = args.slot;
     let parts = args.parts;
     let shift = args.shift;
-    let use_high = args.use_high != 0u;
     let block = group / parts;
     let part = group % parts;
     if block >= arrayLength(&state) / STATE_WORDS {
@@ -236,79 +235,88 @@ fn scatter(
     }
     let count = state[block * STATE_WORDS + args.which];
     let tiles = (count + TILE - 1u) / TILE;
-    // Element e is at last - e.
-    let last = block * slot + slot - 1u;
     let counts_base = block * counts_words(slot);
+    let digits_base = block * STATE_WORDS + STATE_DIGITS;
     let own = team_index * 256u;
     for (var tile = part; tile < tiles; tile += parts) {
-        // Every team sums the digits up, the first writes.
-        var sum = 0u;
-        for (var d = 0u; d < 256u; d += 32u) {
-            let v = state[block * STATE_WORDS + STATE_DIGITS + d + lane];
-            let s = team_scan(v);
-            if team_index == 0u {
-                bases[d + lane] = sum + s - v + counts[counts_base + (d + lane) * tiles + tile];
-            }
-            sum += team_broadcast(s, 31u);
+        for (var d = index; d < 256u; d += THREADS) {
+            done[d] = 0u;
         }
-        for (var subtile = 0u; subtile < TILE; subtile += SUBTILE) {
-            let begin = tile * TILE + subtile;
+        for (var begin = tile * TILE; begin < (tile + 1u) * TILE; begin += SUBTILE) {
             let valid = min(max(count, begin) - begin, SUBTILE);
+            // Element e of the subtile is at last - e. The work item's first one, and every 32nd from there on.
+            let last = block * slot + slot - 1u - begin;
+            let first = team_index * ITEMS * 32u + lane;
+            // All loads are on their way before the first is waited for. What is behind the last element comes last.
+            var keys: array<u32, ITEMS>;
+            for (var i = 0u; i < ITEMS; i++) {
+                keys[i] = 0xffffffffu;
+                if first + i * 32u < valid {
+                    keys[i] = key[last - first - i * 32u];
+                }
+            }
             for (var d = index; d < TEAMS * 256u; d += THREADS) {
                 ranks[d] = 0u;
             }
             workgroupBarrier();
 
             // Each team ranks its own elements, 32 at a time.
-            var to: array<u32, ITEMS>; // digit << 16 | rank in the team; then the place in the subtile
+            var to: array<u32, ITEMS>;
             for (var i = 0u; i < ITEMS; i++) {
-                let e = (team_index * ITEMS + i) * 32u + lane;
-                var digit = NO_DIGIT;
-                if e < valid {
-                    digit = key_of(last - (begin + e)) >> shift & 255u;
-                }
-                let same = team_match(digit, 9u);
+                let digit = keys[i] >> shift & 255u;
+                let same = team_match(digit, 8u);
                 let before = countOneBits(same & team_before());
-                var so_far = 0u;
-                if digit != NO_DIGIT {
-                    so_far = ranks[own + digit];
-                }
+                let so_far = ranks[own + digit];
                 team_sync();
-                if before == 0u && digit != NO_DIGIT {
+                if before == 0u {
                     ranks[own + digit] = so_far + countOneBits(same);
                 }
                 team_sync();
-                to[i] = digit << 16u | (so_far + before);
+                to[i] = so_far + before;
             }
             workgroupBarrier();
-            for (var d = index; d < 256u; d += THREADS) {
-                var of_digit = 0u;
+            for (var k = 0u; k < DIGITS; k++) {
+                let d = k * THREADS + index;
+                var sum = 0u;
                 for (var t = 0u; t < TEAMS; t++) {
-                    let v = ranks[t * 256u + d];
-                    ranks[t * 256u + d] = of_digit;
-                    of_digit += v;
+                    sum += ranks[t * 256u + d];
                 }
-                totals[d] = of_digit;
+                let upto = team_scan(sum);
+                let all = state[digits_base + d];
+                let all_upto = team_scan(all);
+                firsts[d] = upto - sum;
+                ends[d] = slot - 1u - (all_upto - all + counts[counts_base + d * tiles + tile] + done[d]);
+                done[d] += sum;
+                if lane == 31u {
+                    row_sums[d >> 5u] = upto;
+                    all_sums[d >> 5u] = all_upto;
+                }
             }
             workgroupBarrier();
-            var before_digit = 0u;
-            for (var d = 0u; d < 256u; d += 32u) {
-                let v = totals[d + lane];
-                let s = team_scan(v);
-                if team_index == 0u {
-                    firsts[d + lane] = before_digit + s - v;
+            for (var k = 0u; k < DIGITS; k++) {
+                let d = k * THREADS + index;
+                var place = firsts[d];
+                var end = block * slot + ends[d];
+                for (var r = 0u; r < d / 32u; r++) {
+                    place += row_sums[r];
+                    end -= all_sums[r];
                 }
-                before_digit += team_broadcast(s, 31u);
+                ends[d] = end + place;
+                for (var t = 0u; t < TEAMS; t++) {
+                    let sum = ranks[t * 256u + d];
+                    ranks[t * 256u + d] = place;
+                    place += sum;
+                }
             }
             workgroupBarrier();
 
-            // Through workgroup memory, so that neighbours are written together.
+            // Through workgroup memory, so that neighbours are written together; each array's loads are on their way
+            // while the one before is written.
             for (var i = 0u; i < ITEMS; i++) {
-                let e = (team_index * ITEMS + i) * 32u + lane;
-                if e < valid {
-                    let digit = to[i] >> 16u;
-                    to[i] = firsts[digit] + ranks[own + digit] + (to[i] & 0xffffu);
-                    staged[to[i]] = key_of(last - (begin + e));
+                to[i] += ranks[own + (keys[i] >> shift & 255u)];
+                staged[to[i]] = keys[i];
+                if first + i * 32u < valid {
+                    keys[i] = other[last - first - i * 32u];
                 }
             }
             workgroupBarrier();
@@ -317,39 +325,27 @@ fn scatter(
                 let at = i * THREADS + index;
                 if at < valid {
                     let k = staged[at];
-                    let digit = k >> shift & 255u;
-                    goes[i] = last - (bases[digit] + at - firsts[digit]);
-                    if use_high {
-                        high_out[goes[i]] = k;
-                    } else {
-                        low_out[goes[i]] = k;
-                    }
+                    goes[i] = ends[k >> shift & 255u] - at;
+                    key_out[goes[i]] = k;
                 }
             }
             workgroupBarrier();
             for (var i = 0u; i < ITEMS; i++) {
-                let e = (team_index * ITEMS + i) * 32u + lane;
-                if e < valid {
-                    staged[to[i]] = other_key_of(last - (begin + e));
+                staged[to[i]] = keys[i];
+                if first + i * 32u < valid {
+                    keys[i] = position[last - first - i * 32u];
                 }
             }
             workgroupBarrier();
             for (var i = 0u; i < ITEMS; i++) {
                 let at = i * THREADS + index;
                 if at < valid {
-                    if use_high {
-                        low_out[goes[i]] = staged[at];
-                    } else {
-                        high_out[goes[i]] = staged[at];
-                    }
+                    other_out[goes[i]] = staged[at];
                 }
             }
             workgroupBarrier();
             for (var i = 0u; i < ITEMS; i++) {
-                let e = (team_index * ITEMS + i) * 32u + lane;
-                if e < valid {
-                    staged[to[i]] = position[last - (begin + e)];
-                }
+                staged[to[i]] = keys[i];
             }
             workgroupBarrier();
             for (var i = 0u; i < ITEMS; i++) {
@@ -357,10 +353,6 @@ fn scatter(
                 if at < valid {
                     position_out[goes[i]] = staged[at];
                 }
-            }
-            workgroupBarrier();
-            for (var d = index; d < 256u; d += THREADS) {
-                bases[d] += totals[d];
             }
             workgroupBarrier();
         }

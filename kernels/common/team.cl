@@ -88,6 +88,19 @@ inline uint team_match(Team t, uint v, uint bits) {
     return r;
 }
 
+// The same for values of few bits that mostly differ, where `bits` is constant: a match takes as long as there are
+// different values, ballots take as long as there are bits.
+inline uint team_match_digit(Team t, uint v, uint bits) {
+    uint same = 0xffffffffu;
+    #pragma unroll
+    for (uint i = 0; i < bits; i++) {
+        uint r;
+        asm volatile("{.reg .pred p; .reg .b32 b; and.b32 b, %1, %2; setp.ne.u32 p, b, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; @!p not.b32 %0, %0;}" : "=r"(r) : "r"(v), "r"(1u << i));
+        same &= r;
+    }
+    return same;
+}
+
 #else // TEAM_LOCAL
 
 inline void team_sync(Team t) {
@@ -174,6 +187,12 @@ inline uint team_match(Team t, uint v, uint bits) {
 inline uint team_broadcast(Team t, uint v, uint from) {
     return team_uniform(t, team_shuffle(t, v, from));
 }
+
+#if !TEAM_PTX
+inline uint team_match_digit(Team t, uint v, uint bits) {
+    return team_match(t, v, bits);
+}
+#endif
 
 // The lanes before this one, as a mask.
 inline uint team_before(Team t) {

@@ -22,6 +22,8 @@ const REFINE_TILE: u32 = 1024;
 const GROUP_LOG: u32 = 7;
 /// How many bytes the first sort looks at.
 const FIRST_DEPTH: u32 = 8;
+/// Registers of a work item that moves elements: more would leave multiprocessors without enough to do.
+const SCATTER_REGISTERS: u32 = 80;
 /// Rounds of prefix doubling that usually have much to do.
 const BUSY_ROUNDS: u32 = 5;
 
@@ -75,6 +77,12 @@ struct Builder {
     most_parts: Option<[u32; 2]>,
 }
 
+/// A constant, or in tests what the environment has in its place.
+fn tuned(name: &str, constant: u32) -> u32 {
+    let value = if cfg!(test) { std::env::var(name).ok() } else { None };
+    value.and_then(|value| value.parse().ok()).unwrap_or(constant)
+}
+
 impl Builder {
     fn new(limits: &Limits, shape: Shape) -> Self {
         let local = limits.teams == Teams::Local;
@@ -83,7 +91,7 @@ impl Builder {
             shape,
             threads: if local { 32 } else { 256 },
             // Loops over tiles are short where a workgroup is a team: some devices stop long ones.
-            most_parts: (!local).then_some([256, 32]),
+            most_parts: (!local).then_some([tuned("PZ_TUNE_PARTS", 256), 32]),
         }
     }
 
@@ -213,38 +221,32 @@ impl Builder {
         shift: u32,
         busy: bool,
     ) -> Result<(), CostError> {
-        let slot = self.shape.slot;
+        let (kernel, slot) = (&BWT_SORT, self.shape.slot);
         let parts = self.parts(SORT_TILE, busy);
         let (x, y) = (COPIES[from], COPIES[from ^ 1]);
         let which = 2 + 2 * parity;
         let shift = shift.min(31);
-        let key = if high { x.high } else { x.low };
-        let digit_groups = 256 / self.threads.max(32);
+        // The digits are those of the first.
+        let keys = |copy: Elements| match high {
+            true => [copy.high, copy.low, copy.position],
+            false => [copy.low, copy.high, copy.position],
+        };
+        let (from, to) = (keys(x), keys(y));
+        let buffers = [from[0], "sort_counts", "sort_state"];
+        self.run(stage, kernel, "histogram", &[], &buffers, &[slot, parts, which, shift], parts)?;
+        let digit_groups = 32;
+        let buffers = ["sort_counts", "sort_state"];
+        let args = [slot, digit_groups, which];
+        self.run(stage, kernel, "scan", &[], &buffers, &args, digit_groups)?;
+        let buffers = [&from[..], &to, &["sort_counts", "sort_state"]].concat();
+        let registers = [("MAX_REGISTERS", tuned("PZ_TUNE_REGISTERS", SCATTER_REGISTERS))];
         self.run(
             stage,
-            &BWT_SORT,
-            "histogram",
-            &[],
-            &[key, "sort_counts", "sort_state"],
-            &[slot, parts, which, shift],
-            parts,
-        )?;
-        self.run(
-            stage,
-            &BWT_SORT,
-            "scan",
-            &[],
-            &["sort_counts", "sort_state"],
-            &[slot, digit_groups, which],
-            digit_groups,
-        )?;
-        self.run(
-            stage,
-            &BWT_SORT,
+            kernel,
             "scatter",
-            &[],
-            &[x.high, x.low, x.position, y.high, y.low, y.position, "sort_counts", "sort_state"],
-            &[slot, parts, which, shift, u32::from(high)],
+            &registers,
+            &buffers,
+            &[slot, parts, which, shift],
             parts,
         )
     }
