@@ -8,12 +8,14 @@
 //   passes: 2
 //   buffers: jobs=32, contents=N, sort_rank=N*4, sort_low_b=N*4, transform=N, start_rows=N/64+4
 //   local_mem: 0
-//   note: sort_low_b holds the transform's bytes, a word each, until they are packed
+//   note: in WGSL, which stores no bytes, sort_low_b holds the transform's, a word each, until they are packed
 // }
+
+#define ITEMS 4u
 
 // Each byte to its place in the transform.
 __kernel void place(
-    __global const uint *jobs, __global const uint *contents, __global const uint *rank, __global uint *wide,
+    __global const uint *jobs, __global const uint *contents, __global const uint *rank, __global uint *transform,
     uint slot, uint parts)
 {
     uint block = (uint)get_group_id(0) / parts;
@@ -21,35 +23,39 @@ __kernel void place(
     uint len = jobs[block * 8u];
     size_t base = (size_t)block * slot;
     __global const uchar *text = (__global const uchar *)(contents + base / 4);
+    __global uchar *to = (__global uchar *)(transform + base / 4);
     rank += base;
-    wide += base;
     uint whole = rank[0];
-    for (uint p = part * THREADS + (uint)get_local_id(0); p < len; p += parts * THREADS) {
-        uint r = rank[p];
-        uint to = p == 0 ? 0 : r < whole ? r + 1 : r;
-        wide[to] = text[p == 0 ? len - 1 : p - 1];
+    for (uint first = part * THREADS * ITEMS; first < len; first += parts * THREADS * ITEMS) {
+        uint p = first + (uint)get_local_id(0);
+        // All loads are on their way before the first is waited for.
+        uint ranks[ITEMS];
+        uint bytes[ITEMS];
+        #pragma unroll
+        for (uint i = 0; i < ITEMS; i++) {
+            uint at = min(p + i * THREADS, len - 1);
+            ranks[i] = rank[at];
+            bytes[i] = text[at == 0 ? len - 1 : at - 1];
+        }
+        #pragma unroll
+        for (uint i = 0; i < ITEMS; i++) {
+            uint at = p + i * THREADS;
+            uint r = ranks[i];
+            if (at < len) to[at == 0 ? 0 : r < whole ? r + 1 : r] = bytes[i];
+        }
     }
 }
 
-// The bytes together, and the rows of every (1 << start_log)-th suffix.
-__kernel void pack(
-    __global const uint *jobs, __global const uint *rank, __global const uint *wide, __global uint *transform,
-    __global uint *rows, uint slot, uint parts, uint start_log)
+// The rows of every (1 << start_log)-th suffix.
+__kernel void start_rows(
+    __global const uint *jobs, __global const uint *rank, __global uint *rows, uint slot, uint parts, uint start_log)
 {
     uint block = (uint)get_group_id(0) / parts;
     uint part = (uint)get_group_id(0) % parts;
     uint len = jobs[block * 8u];
-    size_t base = (size_t)block * slot;
-    rank += base;
-    wide += base;
-    transform += base / 4;
+    uint count = ((len - 1) >> start_log) + 1;
+    if (len == 0) return;
+    rank += (size_t)block * slot;
     rows += (size_t)block * ((slot + 63) / 64 + 4) / 4;
-    for (uint i = part * THREADS + (uint)get_local_id(0); i * 4 < len; i += parts * THREADS) {
-        uint v = 0;
-        for (uint k = 0; k < 4; k++) {
-            if (i * 4 + k < len) v |= (wide[i * 4 + k] & 255u) << (8u * k);
-        }
-        transform[i] = v;
-        if (i << start_log < len && i << start_log >> start_log == i) rows[i] = rank[i << start_log] + 1;
-    }
+    for (uint i = part * THREADS + (uint)get_local_id(0); i < count; i += parts * THREADS) rows[i] = rank[i << start_log] + 1;
 }

@@ -20,16 +20,29 @@
 //   buffers: sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088
-//   local_mem: 19456
+//   local_mem: 4736
 //   note: 28 bytes a byte: two copies of the elements, and ranks
 // }
 
 // @pz_import team
 
 #define GROUP (1u << GROUP_LOG)
-#define TILE 1024u
-#define WINDOW (TILE + GROUP)
-#define ROWS (WINDOW / 32u)
+#define WINDOW 1024u
+#define TILE (WINDOW - GROUP)
+// Rows of 32 elements, as many as a team has lanes, and of each team.
+#define ROWS 32u
+#define ROWS_OF_TEAM (ROWS / TEAMS)
+#if TEAM_LOCAL
+#define UNROLLED
+#else
+#define UNROLLED _Pragma("unroll")
+#endif
+// What one team of a workgroup does.
+#if TEAM_LOCAL
+#define ONE_TEAM(number)
+#else
+#define ONE_TEAM(number) if (team.index == number % TEAMS)
+#endif
 #define STATE_WORDS 272u
 #define STATE_LEN 0u
 #define STATE_SMALL 1u
@@ -75,6 +88,25 @@ __kernel void gather_large(
     }
 }
 
+// The last of the elements whose bits are set in the rows up to this one's lane, or `none`. `rows` tells which rows have
+// bits.
+inline uint last_up_to(__local const uint *bits, uint rows, uint row, uint lane, uint none) {
+    uint own = bits[row] & 0xffffffffu >> (31u - lane);
+    if (own != 0) return row * 32u + 31u - clz(own);
+    rows &= (1u << row) - 1u;
+    uint before = 31u - clz(rows | 1u);
+    return rows != 0 ? before * 32u + 31u - clz(bits[before]) : none;
+}
+
+// The first behind this one's lane.
+inline uint first_behind(__local const uint *bits, uint rows, uint row, uint lane, uint none) {
+    uint own = bits[row] & 0xfffffffeu << lane;
+    if (own != 0) return row * 32u + 31u - clz(own & (0u - own));
+    rows &= 0xfffffffeu << row;
+    uint behind = 31u - clz(rows & (0u - rows) | 1u);
+    return rows != 0 ? behind * 32u + 31u - clz(bits[behind] & (0u - bits[behind])) : none;
+}
+
 // Sorts the small groups, sets the ranks, and keeps the groups that remain.
 __kernel void order_small(
     __global const uint *high, __global const uint *low, __global const uint *position,
@@ -82,11 +114,9 @@ __kernel void order_small(
     uint slot, uint parts, uint parity)
 {
     TEAM_START(team);
-    __local uint heads[WINDOW];
     __local uint keys[WINDOW];
-    __local uint new_heads[WINDOW];  // in order; NONE where there is nothing to keep
-    __local uint new_positions[WINDOW];
-    __local uint kept[ROWS];         // bits
+    __local uint starts[ROWS];       // bits: first elements of groups
+    __local uint kept[ROWS];         // bits: places in the order that are to be kept
     __local uint kept_before[ROWS];
     __local uint room;
     uint block = (uint)get_group_id(0) / parts;
@@ -106,60 +136,74 @@ __kernel void order_small(
         // Groups that begin in the tile, of which the last may end behind it.
         uint begin = tile * TILE;
         uint limit = min(count - begin, WINDOW);
-        for (uint i = index; i < WINDOW; i += THREADS) {
-            if (i < limit) {
-                heads[i] = high[begin + i];
-                keys[i] = low[begin + i];
-            }
-            new_heads[i] = NONE;
+        uint heads[ROWS_OF_TEAM];
+        uint positions[ROWS_OF_TEAM];
+        uint own_keys[ROWS_OF_TEAM];
+        uint heads_before[ROWS_OF_TEAM];
+        UNROLLED
+        for (uint k = 0; k < ROWS_OF_TEAM; k++) {
+            uint i = (k * TEAMS + team.index) * 32u + team.lane;
+            uint e = begin + min(i, limit - 1);
+            heads[k] = high[e];
+            heads_before[k] = high[e > 0 ? e - 1 : 0];
+            own_keys[k] = low[e];
+            positions[k] = position[e];
         }
-        bool continued = begin > 0 && high[begin - 1] == high[begin];
+        UNROLLED
+        for (uint k = 0; k < ROWS_OF_TEAM; k++) {
+            uint row = k * TEAMS + team.index;
+            uint i = row * 32u + team.lane;
+            keys[i] = own_keys[k];
+            uint bits = team_ballot(team, i < limit && (begin + i == 0 || heads[k] != heads_before[k]));
+            starts[row] = bits;
+            kept[row] = 0;
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = index; i < limit; i += THREADS) {
-            uint head = heads[i];
-            uint key = keys[i];
+        uint rows = team_ballot(team, starts[team.lane] != 0);
+        UNROLLED
+        for (uint k = 0; k < ROWS_OF_TEAM; k++) {
+            uint row = k * TEAMS + team.index;
+            uint i = row * 32u + team.lane;
+            uint start = i < limit ? last_up_to(starts, rows, row, team.lane, NONE) : NONE;
+            uint end = first_behind(starts, rows, row, team.lane, limit);
+            uint key = own_keys[k];
             uint less = 0;
             uint before = 0;
-            uint after = 0;
-            uint start = i;
-            while (start > 0 && heads[start - 1] == head) {
-                start--;
-                less += keys[start] < key ? 1u : 0u;
-                before += keys[start] == key ? 1u : 0u;
+            uint same = 0;
+            // NONE is behind the tile.
+            if (start < TILE) {
+                for (uint j = start; j < end; j++) {
+                    uint v = keys[j];
+                    less += v < key ? 1u : 0u;
+                    same += v == key ? 1u : 0u;
+                    before += v == key && j < i ? 1u : 0u;
+                }
+                if (less > 0) rank[positions[k]] = heads[k] + less;
             }
-            if (start >= TILE || (start == 0 && continued)) continue;
-            for (uint j = i + 1; j < limit && heads[j] == head; j++) {
-                less += keys[j] < key ? 1u : 0u;
-                after += keys[j] == key ? 1u : 0u;
-            }
-            uint p = position[begin + i];
-            if (less > 0) rank[p] = head + less;
-            if (before + after > 0) {
-                new_heads[start + less + before] = head + less;
-                new_positions[start + less + before] = p;
+            heads[k] += less;
+            own_keys[k] = NONE;  // from here on the place
+            if (same > 1) {
+                uint place = start + less + before;
+                own_keys[k] = place;
+                atomic_or(&kept[place >> 5], 1u << (place & 31u));
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint r = 0; r < ROWS; r += TEAMS) {
-            uint row = r + team.index;
-            uint i = row * 32u + team.lane;
-            uint bits = team_ballot(team, row < ROWS && new_heads[min(i, WINDOW - 1)] != NONE);
-            if (team.lane == 0 && row < ROWS) kept[row] = bits;
-        }
+        // Every team does this, the first reserves the room.
+        uint own = popcount(kept[team.lane]);
+        uint upto = team_scan(team, own);
+        kept_before[team.lane] = upto - own;
+        if (index == 31u) room = atomic_add(&reserve[0], upto);
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint row = index; row < ROWS; row += THREADS) {
-            uint sum = 0;
-            for (uint r = 0; r < row; r++) sum += popcount(kept[r]);
-            kept_before[row] = sum;
-            if (row == ROWS - 1) room = atomic_add(&reserve[0], sum + popcount(kept[row]));
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = index; i < limit; i += THREADS) {
-            uint bits = kept[i >> 5];
-            if ((bits >> (i & 31u) & 1u) == 0) continue;
-            uint to = room + kept_before[i >> 5] + popcount(bits & ((1u << (i & 31u)) - 1u));
-            high_out[to] = new_heads[i];
-            position_out[to] = new_positions[i];
+        UNROLLED
+        for (uint k = 0; k < ROWS_OF_TEAM; k++) {
+            uint place = own_keys[k];
+            if (place != NONE) {
+                uint row = place >> 5;
+                uint to = room + kept_before[row] + popcount(kept[row] & ((1u << (place & 31u)) - 1u));
+                high_out[to] = heads[k];
+                position_out[to] = positions[k];
+            }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -223,13 +267,11 @@ __kernel void classify(
     TEAM_START(team);
     __local uint starts[ROWS];       // bits: first elements of groups
     __local uint old_starts[ROWS];   // first elements of the groups of the round before
-    __local uint start_before[ROWS]; // the last first element in the rows before, as a place in the list
-    __local uint old_before[ROWS];
-    __local uint next_start[ROWS];   // the first first element in the rows behind
-    __local uint heads[WINDOW];
+    __local uint carried[2];         // where the tile's first group begins in the list, and that of the round before
     __local uint small[ROWS];        // bits: elements to keep in the small list
     __local uint large[ROWS];
-    __local uint sums_before[2 * ROWS];
+    __local uint small_before[ROWS];
+    __local uint large_before[ROWS];
     __local uint rooms[2];
     uint block = (uint)get_group_id(0) / parts;
     uint part = (uint)get_group_id(0) % parts;
@@ -252,108 +294,110 @@ __kernel void classify(
     for (uint tile = part; tile < tiles; tile += parts) {
         uint begin = tile * TILE;
         uint limit = min(count - begin, WINDOW);
-        for (uint r = 0; r < ROWS; r += TEAMS) {
-            uint row = r + team.index;
-            uint i = row * 32u + team.lane;
-            bool is_start = false;
-            bool is_old = false;
-            if (row < ROWS && i < limit) {
-                uint e = begin + i;
-                uint f = e > 0 ? e - 1 : 0;
-                is_old = e == 0 || high[last - e] != high[last - f];
-                is_start = is_old || low[last - e] != low[last - f];
+        uint heads[ROWS_OF_TEAM];
+        uint heads_before[ROWS_OF_TEAM];
+        uint keys[ROWS_OF_TEAM];
+        uint keys_before[ROWS_OF_TEAM];
+        uint positions[ROWS_OF_TEAM];
 #if INITIAL
-                is_start = is_start || all_short || position[last - e] > longest || position[last - f] > longest;
+        uint positions_before[ROWS_OF_TEAM];
 #endif
-            }
-            uint bits = team_ballot(team, is_start);
-            uint old_bits = team_ballot(team, is_old);
-            if (team.lane == 0 && row < ROWS) {
-                starts[row] = bits;
-                old_starts[row] = old_bits;
-            }
-        }
-        uint carried = all_short ? begin : first_of(team, high, low, position, last, begin, longest, false);
+        UNROLLED
+        for (uint k = 0; k < ROWS_OF_TEAM; k++) {
+            uint i = (k * TEAMS + team.index) * 32u + team.lane;
+            uint e = begin + min(i, limit - 1);
+            uint f = e > 0 ? e - 1 : 0;
+            heads[k] = high[slot - 1 - e];
+            heads_before[k] = high[slot - 1 - f];
+            keys[k] = low[slot - 1 - e];
+            keys_before[k] = low[slot - 1 - f];
+            positions[k] = position[slot - 1 - e];
 #if INITIAL
-        uint old_carried = 0;
-#else
-        uint old_carried = first_of(team, high, low, position, last, begin, longest, true);
+            positions_before[k] = position[slot - 1 - f];
+#endif
+        }
+        UNROLLED
+        for (uint k = 0; k < ROWS_OF_TEAM; k++) {
+            uint row = k * TEAMS + team.index;
+            uint i = row * 32u + team.lane;
+            bool is_old = begin + i == 0 || heads[k] != heads_before[k];
+            bool is_start = is_old || keys[k] != keys_before[k];
+#if INITIAL
+            is_start = is_start || all_short || positions[k] > longest || positions_before[k] > longest;
+#endif
+            uint bits = team_ballot(team, is_start && i < limit);
+            uint old_bits = team_ballot(team, is_old && i < limit);
+            starts[row] = bits;
+            old_starts[row] = old_bits;
+        }
+        // One team looks for the one, another for the other.
+        ONE_TEAM(0) {
+            uint first = first_of(team, high, low, position, last, begin, longest, false);
+            carried[0] = all_short ? begin : first;
+        }
+#if !INITIAL
+        ONE_TEAM(1) {
+            uint first = first_of(team, high, low, position, last, begin, longest, true);
+            carried[1] = first;
+        }
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint row = index; row < ROWS; row += THREADS) {
-            uint start = carried;
-            uint old_start = old_carried;
-            for (uint r = 0; r < row; r++) {
-                if (starts[r] != 0) start = begin + r * 32u + 31u - clz(starts[r]);
-                if (old_starts[r] != 0) old_start = begin + r * 32u + 31u - clz(old_starts[r]);
-            }
-            uint next = limit < WINDOW ? begin + limit : NONE;
-            for (uint r = ROWS - 1; r > row; r--) {
-                uint bits = starts[r];
-                if (bits != 0) next = begin + r * 32u + 31u - clz(bits & (0u - bits));
-            }
-            start_before[row] = start;
-            old_before[row] = old_start;
-            next_start[row] = next;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint r = 0; r < ROWS; r += TEAMS) {
-            uint row = r + team.index;
-            uint i = row * 32u + team.lane;
-            bool is_small = false;
-            bool is_large = false;
-            if (row < ROWS && i < limit) {
-                uint to_here = 0xffffffffu >> (31u - team.lane);
-                uint bits = starts[row] & to_here;
-                uint start = bits != 0 ? begin + row * 32u + 31u - clz(bits) : start_before[row];
-                uint behind = starts[row] & ~to_here;
-                uint next = behind != 0 ? begin + row * 32u + 31u - clz(behind & (0u - behind)) : next_start[row];
-#if INITIAL
-                uint head = start;
-                bool is_new = true;
-#else
-                uint old_bits = old_starts[row] & to_here;
-                uint old_start = old_bits != 0 ? begin + row * 32u + 31u - clz(old_bits) : old_before[row];
-                uint head = high[last - (begin + i)] + (start - old_start);
-                bool is_new = start != old_start;
+        uint rows = team_ballot(team, starts[team.lane] != 0);
+#if !INITIAL
+        uint old_rows = team_ballot(team, old_starts[team.lane] != 0);
 #endif
-                uint size = next - start;
-                if (i < TILE && is_new) rank[position[last - (begin + i)]] = head;
-                heads[i] = head;
-                is_small = size > 1 && size <= GROUP && start >= begin && start < begin + TILE;
-                is_large = size > GROUP && i < TILE;
-            }
+        UNROLLED
+        for (uint k = 0; k < ROWS_OF_TEAM; k++) {
+            uint row = k * TEAMS + team.index;
+            uint i = row * 32u + team.lane;
+            uint place = last_up_to(starts, rows, row, team.lane, NONE);
+            uint start = place != NONE ? begin + place : carried[0];
+            // The end of a group that goes on behind the window does not matter, for it is large.
+            uint next = begin + first_behind(starts, rows, row, team.lane, limit < WINDOW ? limit : 2 * WINDOW);
+#if INITIAL
+            bool is_new = true;
+            heads[k] = start;
+#else
+            uint old_place = last_up_to(old_starts, old_rows, row, team.lane, NONE);
+            uint old_start = old_place != NONE ? begin + old_place : carried[1];
+            bool is_new = start != old_start;
+            heads[k] += start - old_start;
+#endif
+            bool valid = i < limit;
+            uint size = next - start;
+            if (valid && i < TILE && is_new) rank[positions[k]] = heads[k];
+            bool is_small = valid && size > 1 && size <= GROUP && start >= begin && start < begin + TILE;
+            bool is_large = valid && size > GROUP && i < TILE;
             uint small_bits = team_ballot(team, is_small);
             uint large_bits = team_ballot(team, is_large);
-            if (team.lane == 0 && row < ROWS) {
-                small[row] = small_bits;
-                large[row] = large_bits;
-            }
+            small[row] = small_bits;
+            large[row] = large_bits;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint k = index; k < 2 * ROWS; k += THREADS) {
-            __local const uint *bits = k < ROWS ? small : large;
-            uint row = k < ROWS ? k : k - ROWS;
-            uint sum = 0;
-            for (uint r = 0; r < row; r++) sum += popcount(bits[r]);
-            sums_before[k] = sum;
-            if (row == ROWS - 1) {
-                uint list = k < ROWS ? 0 : 1;
-                rooms[list] = atomic_add(&reserve[list], sum + popcount(bits[row]));
-            }
+        // Every team does this, the first reserves the room.
+        uint own_small = popcount(small[team.lane]);
+        uint own_large = popcount(large[team.lane]);
+        uint small_upto = team_scan(team, own_small);
+        uint large_upto = team_scan(team, own_large);
+        small_before[team.lane] = small_upto - own_small;
+        large_before[team.lane] = large_upto - own_large;
+        if (index == 31u) {
+            rooms[0] = atomic_add(&reserve[0], small_upto);
+            rooms[1] = atomic_add(&reserve[1], large_upto);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = index; i < limit; i += THREADS) {
-            uint row = i >> 5;
-            uint bit = 1u << (i & 31u);
+        UNROLLED
+        for (uint k = 0; k < ROWS_OF_TEAM; k++) {
+            uint row = k * TEAMS + team.index;
+            uint bit = 1u << team.lane;
             if ((small[row] & bit) != 0) {
-                uint to = rooms[0] + sums_before[row] + popcount(small[row] & (bit - 1u));
-                high_out[to] = heads[i];
-                position_out[to] = position[last - (begin + i)];
+                uint to = rooms[0] + small_before[row] + popcount(small[row] & (bit - 1u));
+                high_out[to] = heads[k];
+                position_out[to] = positions[k];
             } else if ((large[row] & bit) != 0) {
-                uint to = rooms[1] + sums_before[ROWS + row] + popcount(large[row] & (bit - 1u));
-                high_out[last - to] = heads[i];
-                position_out[last - to] = position[last - (begin + i)];
+                uint to = slot - 1 - (rooms[1] + large_before[row] + popcount(large[row] & (bit - 1u)));
+                high_out[to] = heads[k];
+                position_out[to] = positions[k];
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -20,16 +20,18 @@
 //   buffers: sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088
-//   local_mem: 19456
+//   local_mem: 4736
 //   note: 28 bytes a byte: two copies of the elements, and ranks
 // }
 
 // @pz_import team
 
 const GROUP = 1u << GROUP_LOG;
-const TILE = 1024u;
-const WINDOW = TILE + GROUP;
-const ROWS = WINDOW / 32u;
+const WINDOW = 1024u;
+const TILE = WINDOW - GROUP;
+// Rows of 32 elements, as many as a team has lanes, and of each team.
+const ROWS = 32u;
+const ROWS_OF_TEAM = ROWS / TEAMS;
 const STATE_WORDS = 272u;
 const STATE_LEN = 0u;
 const STATE_SMALL = 1u;
@@ -121,11 +123,12 @@ fn gather_large(
 @group(0) @binding(6) var<storage, read_write> state: array<atomic<u32>>;
 
 var<workgroup> shared_count: u32;
-var<workgroup> heads: array<u32, WINDOW>;
 var<workgroup> keys: array<u32, WINDOW>;
-// In order; NONE where there is nothing to keep.
-var<workgroup> new_heads: array<u32, WINDOW>;
-var<workgroup> new_positions: array<u32, WINDOW>;
+// Bits: first elements of groups, and of the groups of the round before.
+var<workgroup> starts: array<u32, ROWS>;
+var<workgroup> old_starts: array<u32, ROWS>;
+// Bits: places in the order of small groups that are to be kept.
+var<workgroup> kept: array<atomic<u32>, ROWS>;
 // Bits: elements to keep in the small list, and in the large one.
 var<workgroup> small: array<u32, ROWS>;
 var<workgroup> large: array<u32, ROWS>;
@@ -133,6 +136,39 @@ var<workgroup> small_before: array<u32, ROWS>;
 var<workgroup> large_before: array<u32, ROWS>;
 var<workgroup> small_room: u32;
 var<workgroup> large_room: u32;
+// Where the tile's first group begins in the list, and that of the round before.
+var<workgroup> carried: u32;
+var<workgroup> old_carried: u32;
+
+// The last of the elements whose bits are set in the rows up to this lane, or `none`. `rows` tells which rows have bits,
+// and `before` are those of the last row before that has some.
+fn last_up_to(bits: u32, rows: u32, before: u32, row: u32, none: u32) -> u32 {
+    let own = bits & (0xffffffffu >> (31u - lane));
+    if own != 0u {
+        return row * 32u + firstLeadingBit(own);
+    }
+    let rows_before = rows & ((1u << row) - 1u);
+    return select(none, firstLeadingBit(rows_before) * 32u + firstLeadingBit(before), rows_before != 0u);
+}
+
+// The row that `last_up_to` needs.
+fn row_before(rows: u32, row: u32) -> u32 {
+    return min(firstLeadingBit(rows & ((1u << row) - 1u)), ROWS - 1u);
+}
+
+// The first behind this lane.
+fn first_behind(bits: u32, rows: u32, behind: u32, row: u32, none: u32) -> u32 {
+    let own = bits & (0xfffffffeu << lane);
+    if own != 0u {
+        return row * 32u + firstTrailingBit(own);
+    }
+    let rows_behind = rows & (0xfffffffeu << row);
+    return select(none, firstTrailingBit(rows_behind) * 32u + firstTrailingBit(behind), rows_behind != 0u);
+}
+
+fn row_behind(rows: u32, row: u32) -> u32 {
+    return min(firstTrailingBit(rows & (0xfffffffeu << row)), ROWS - 1u);
+}
 
 // Sorts the small groups, sets the ranks, and keeps the groups that remain.
 @compute @workgroup_size(THREADS)
@@ -157,92 +193,87 @@ fn order_small(
     let base = block * args.slot;
     for (var tile = group % parts; tile < tiles; tile += parts) {
         // Groups that begin in the tile, of which the last may end behind it.
-        let first = base + tile * TILE;
-        let limit = min(count - tile * TILE, WINDOW);
-        for (var i = index; i < WINDOW; i += THREADS) {
-            if i < limit {
-                heads[i] = high[first + i];
-                keys[i] = low[first + i];
-            }
-            new_heads[i] = NONE;
+        let begin = tile * TILE;
+        let limit = min(count - begin, WINDOW);
+        var heads: array<u32, ROWS_OF_TEAM>;
+        var heads_before: array<u32, ROWS_OF_TEAM>;
+        var own_keys: array<u32, ROWS_OF_TEAM>;
+        var positions: array<u32, ROWS_OF_TEAM>;
+        for (var k = 0u; k < ROWS_OF_TEAM; k++) {
+            let i = (k * TEAMS + team_index) * 32u + lane;
+            let e = begin + min(i, limit - 1u);
+            heads[k] = high[base + e];
+            heads_before[k] = high[base + max(e, 1u) - 1u];
+            own_keys[k] = low[base + e];
+            positions[k] = position[base + e];
         }
-        let continued = tile > 0u && high[select(first, first - 1u, tile > 0u)] == high[first];
+        for (var k = 0u; k < ROWS_OF_TEAM; k++) {
+            let row = k * TEAMS + team_index;
+            let i = row * 32u + lane;
+            keys[i] = own_keys[k];
+            let bits = team_ballot(i < limit && (begin + i == 0u || heads[k] != heads_before[k]));
+            if lane == 0u {
+                starts[row] = bits;
+                atomicStore(&kept[row], 0u);
+            }
+        }
         workgroupBarrier();
-        for (var i = index; i < limit; i += THREADS) {
-            let head = heads[i];
-            let key = keys[i];
+        let rows = team_ballot(starts[lane] != 0u);
+        for (var k = 0u; k < ROWS_OF_TEAM; k++) {
+            let row = k * TEAMS + team_index;
+            let i = row * 32u + lane;
+            var start = last_up_to(starts[row], rows, starts[row_before(rows, row)], row, NONE);
+            if i >= limit {
+                start = NONE;
+            }
+            let end = first_behind(starts[row], rows, starts[row_behind(rows, row)], row, limit);
+            let own_key = own_keys[k];
             var less = 0u;
             var before = 0u;
-            var after = 0u;
-            var start = i;
-            while start > 0u {
-                if heads[start - 1u] != head {
-                    break;
+            var same = 0u;
+            // NONE is behind the tile.
+            if start < TILE {
+                for (var j = start; j < end; j++) {
+                    let key = keys[j];
+                    less += select(0u, 1u, key < own_key);
+                    same += select(0u, 1u, key == own_key);
+                    before += select(0u, 1u, key == own_key && j < i);
                 }
-                start--;
-                less += select(0u, 1u, keys[start] < key);
-                before += select(0u, 1u, keys[start] == key);
-            }
-            if start >= TILE || (start == 0u && continued) {
-                continue;
-            }
-            for (var j = i + 1u; j < limit; j++) {
-                if heads[j] != head {
-                    break;
+                if less > 0u {
+                    rank[base + positions[k]] = heads[k] + less;
                 }
-                less += select(0u, 1u, keys[j] < key);
-                after += select(0u, 1u, keys[j] == key);
             }
-            let p = position[first + i];
-            if less > 0u {
-                rank[base + p] = head + less;
-            }
-            if before + after > 0u {
-                new_heads[start + less + before] = head + less;
-                new_positions[start + less + before] = p;
+            heads[k] += less;
+            own_keys[k] = NONE; // from here on the place
+            if same > 1u {
+                let place = start + less + before;
+                own_keys[k] = place;
+                atomicOr(&kept[place >> 5u], 1u << (place & 31u));
             }
         }
         workgroupBarrier();
-        for (var r = 0u; r < ROWS; r += TEAMS) {
-            let row = r + team_index;
-            let i = row * 32u + lane;
-            let bits = team_ballot(row < ROWS && new_heads[min(i, WINDOW - 1u)] != NONE);
-            if lane == 0u && row < ROWS {
-                small[row] = bits;
-            }
+        let own = countOneBits(atomicLoad(&kept[lane]));
+        let upto = team_scan(own);
+        if index == lane {
+            small_before[lane] = upto - own;
+        }
+        if index == 31u {
+            small_room = atomicAdd(&state[reserve], upto);
         }
         workgroupBarrier();
-        for (var row = index; row < ROWS; row += THREADS) {
-            var sum = 0u;
-            for (var r = 0u; r < row; r++) {
-                sum += countOneBits(small[r]);
-            }
-            small_before[row] = sum;
-            if row == ROWS - 1u {
-                small_room = atomicAdd(&state[reserve], sum + countOneBits(small[row]));
-            }
-        }
-        workgroupBarrier();
-        for (var i = index; i < limit; i += THREADS) {
-            let bits = small[i >> 5u];
-            let bit = 1u << (i & 31u);
-            if (bits & bit) != 0u {
-                let to = base + small_room + small_before[i >> 5u] + countOneBits(bits & (bit - 1u));
-                high_out[to] = new_heads[i];
-                position_out[to] = new_positions[i];
+        for (var k = 0u; k < ROWS_OF_TEAM; k++) {
+            let place = own_keys[k];
+            if place != NONE {
+                let row = place >> 5u;
+                let bits = atomicLoad(&kept[row]) & ((1u << (place & 31u)) - 1u);
+                let to = base + small_room + small_before[row] + countOneBits(bits);
+                high_out[to] = heads[k];
+                position_out[to] = positions[k];
             }
         }
         workgroupBarrier();
     }
 }
-
-// Bits: first elements of groups, and of the groups of the round before.
-var<workgroup> starts: array<u32, ROWS>;
-var<workgroup> old_starts: array<u32, ROWS>;
-// The last first element in the rows before, as a place in the list, and the first one in the rows behind.
-var<workgroup> start_before: array<u32, ROWS>;
-var<workgroup> old_before: array<u32, ROWS>;
-var<workgroup> next_start: array<u32, ROWS>;
 
 // Whether element f of the sorted large list is in the group of an element behind it that has these keys. Groups are
 // those of the round before if `old`. Element e is at last - e.
@@ -333,128 +364,123 @@ fn classify(
     for (var tile = group % parts; tile < tiles; tile += parts) {
         let begin = tile * TILE;
         let limit = min(count - begin, WINDOW);
-        for (var r = 0u; r < ROWS; r += TEAMS) {
-            let row = r + team_index;
+        var heads: array<u32, ROWS_OF_TEAM>;
+        var heads_before: array<u32, ROWS_OF_TEAM>;
+        var own_keys: array<u32, ROWS_OF_TEAM>;
+        var keys_before: array<u32, ROWS_OF_TEAM>;
+        var positions: array<u32, ROWS_OF_TEAM>;
+        var positions_before: array<u32, ROWS_OF_TEAM>;
+        for (var k = 0u; k < ROWS_OF_TEAM; k++) {
+            let i = (k * TEAMS + team_index) * 32u + lane;
+            let e = begin + min(i, limit - 1u);
+            let f = max(e, 1u) - 1u;
+            heads[k] = high[last - e];
+            heads_before[k] = high[last - f];
+            own_keys[k] = low[last - e];
+            keys_before[k] = low[last - f];
+            positions[k] = position[last - e];
+// @pz_if INITIAL
+            positions_before[k] = position[last - f];
+// @pz_end
+        }
+        for (var k = 0u; k < ROWS_OF_TEAM; k++) {
+            let row = k * TEAMS + team_index;
             let i = row * 32u + lane;
-            var is_start = false;
-            var is_old = false;
-            if row < ROWS && i < limit {
-                let e = last - (begin + i);
-                let f = select(e, e + 1u, begin + i > 0u);
-                is_old = begin + i == 0u || high[e] != high[f];
-                is_start = is_old || low[e] != low[f] || all_short || position[e] > longest || position[f] > longest;
-            }
-            let bits = team_ballot(is_start);
-            let old_bits = team_ballot(is_old);
-            if lane == 0u && row < ROWS {
+            let is_old = begin + i == 0u || heads[k] != heads_before[k];
+            var is_start = is_old || own_keys[k] != keys_before[k];
+// @pz_if INITIAL
+            is_start = is_start || all_short || positions[k] > longest || positions_before[k] > longest;
+// @pz_end
+            let bits = team_ballot(is_start && i < limit);
+            let old_bits = team_ballot(is_old && i < limit);
+            if lane == 0u {
                 starts[row] = bits;
                 old_starts[row] = old_bits;
             }
         }
-        var carried = begin;
-        if !all_short {
-            carried = first_of(last, begin, longest, false);
+        // One team looks for the one, another for the other.
+// @pz_if TEAM_LOCAL
+        {
+// @pz_else
+        if team_index == 0u {
+// @pz_end
+            let first = first_of(last, begin, longest, false);
+            if lane == 0u {
+                carried = select(first, begin, all_short);
+            }
         }
-        var old_carried = 0u;
 // @pz_if INITIAL
 // @pz_else
-        old_carried = first_of(last, begin, longest, true);
+// @pz_if TEAM_LOCAL
+        {
+// @pz_else
+        if team_index == 1u % TEAMS {
+// @pz_end
+            let first = first_of(last, begin, longest, true);
+            if lane == 0u {
+                old_carried = first;
+            }
+        }
 // @pz_end
         workgroupBarrier();
-        for (var row = index; row < ROWS; row += THREADS) {
-            var start = carried;
-            var old_start = old_carried;
-            for (var r = 0u; r < row; r++) {
-                if starts[r] != 0u {
-                    start = begin + r * 32u + firstLeadingBit(starts[r]);
-                }
-                if old_starts[r] != 0u {
-                    old_start = begin + r * 32u + firstLeadingBit(old_starts[r]);
-                }
-            }
-            var next = select(NONE, begin + limit, limit < WINDOW);
-            for (var r = ROWS - 1u; r > row; r--) {
-                if starts[r] != 0u {
-                    next = begin + r * 32u + firstTrailingBit(starts[r]);
-                }
-            }
-            start_before[row] = start;
-            old_before[row] = old_start;
-            next_start[row] = next;
-        }
-        workgroupBarrier();
-        for (var r = 0u; r < ROWS; r += TEAMS) {
-            let row = r + team_index;
+        let rows = team_ballot(starts[lane] != 0u);
+        let old_rows = team_ballot(old_starts[lane] != 0u);
+        for (var k = 0u; k < ROWS_OF_TEAM; k++) {
+            let row = k * TEAMS + team_index;
             let i = row * 32u + lane;
-            var is_small = false;
-            var is_large = false;
-            if row < ROWS && i < limit {
-                let to_here = 0xffffffffu >> (31u - lane);
-                let row_begin = begin + row * 32u;
-                let bits = starts[row] & to_here;
-                var start = start_before[row];
-                if bits != 0u {
-                    start = row_begin + firstLeadingBit(bits);
-                }
-                let behind = starts[row] & ~to_here;
-                var next = next_start[row];
-                if behind != 0u {
-                    next = row_begin + firstTrailingBit(behind);
-                }
-                var head = start;
-                var is_new = true;
+            let place = last_up_to(starts[row], rows, starts[row_before(rows, row)], row, NONE);
+            let start = select(begin + place, carried, place == NONE);
+            // The end of a group that goes on behind the window does not matter, for it is large.
+            let none = select(2u * WINDOW, limit, limit < WINDOW);
+            let next = begin + first_behind(starts[row], rows, starts[row_behind(rows, row)], row, none);
+            var is_new = true;
 // @pz_if INITIAL
+            heads[k] = start;
 // @pz_else
-                let old_bits = old_starts[row] & to_here;
-                var old_start = old_before[row];
-                if old_bits != 0u {
-                    old_start = row_begin + firstLeadingBit(old_bits);
-                }
-                head = high[last - (begin + i)] + (start - old_start);
-                is_new = start != old_start;
+            let old_place = last_up_to(old_starts[row], old_rows, old_starts[row_before(old_rows, row)], row, NONE);
+            let old_start = select(begin + old_place, old_carried, old_place == NONE);
+            is_new = start != old_start;
+            heads[k] += start - old_start;
 // @pz_end
-                let size = next - start;
-                if i < TILE && is_new {
-                    rank[base + position[last - (begin + i)]] = head;
-                }
-                heads[i] = head;
-                is_small = size > 1u && size <= GROUP && start >= begin && start < begin + TILE;
-                is_large = size > GROUP && i < TILE;
+            let valid = i < limit;
+            let size = next - start;
+            if valid && i < TILE && is_new {
+                rank[base + positions[k]] = heads[k];
             }
+            let is_small = valid && size > 1u && size <= GROUP && start >= begin && start < begin + TILE;
+            let is_large = valid && size > GROUP && i < TILE;
             let small_bits = team_ballot(is_small);
             let large_bits = team_ballot(is_large);
-            if lane == 0u && row < ROWS {
+            if lane == 0u {
                 small[row] = small_bits;
                 large[row] = large_bits;
             }
         }
         workgroupBarrier();
-        for (var row = index; row < ROWS; row += THREADS) {
-            var small_sum = 0u;
-            var large_sum = 0u;
-            for (var r = 0u; r < row; r++) {
-                small_sum += countOneBits(small[r]);
-                large_sum += countOneBits(large[r]);
-            }
-            small_before[row] = small_sum;
-            large_before[row] = large_sum;
-            if row == ROWS - 1u {
-                small_room = atomicAdd(&state[reserve], small_sum + countOneBits(small[row]));
-                large_room = atomicAdd(&state[reserve + 1u], large_sum + countOneBits(large[row]));
-            }
+        let own_small = countOneBits(small[lane]);
+        let own_large = countOneBits(large[lane]);
+        let small_upto = team_scan(own_small);
+        let large_upto = team_scan(own_large);
+        if index == lane {
+            small_before[lane] = small_upto - own_small;
+            large_before[lane] = large_upto - own_large;
+        }
+        if index == 31u {
+            small_room = atomicAdd(&state[reserve], small_upto);
+            large_room = atomicAdd(&state[reserve + 1u], large_upto);
         }
         workgroupBarrier();
-        for (var i = index; i < limit; i += THREADS) {
-            let row = i >> 5u;
-            let bit = 1u << (i & 31u);
+        for (var k = 0u; k < ROWS_OF_TEAM; k++) {
+            let row = k * TEAMS + team_index;
+            let bit = 1u << lane;
             if (small[row] & bit) != 0u {
                 let to = base + small_room + small_before[row] + countOneBits(small[row] & (bit - 1u));
-                high_out[to] = heads[i];
-                position_out[to] = position[last - (begin + i)];
+                high_out[to] = heads[k];
+                position_out[to] = positions[k];
             } else if (large[row] & bit) != 0u {
                 let to = last - (large_room + large_before[row] + countOneBits(large[row] & (bit - 1u)));
-                high_out[to] = heads[i];
-                position_out[to] = position[last - (begin + i)];
+                high_out[to] = heads[k];
+                position_out[to] = positions[k];
             }
         }
         workgroupBarrier();

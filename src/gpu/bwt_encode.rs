@@ -8,7 +8,7 @@
 mod second_stage;
 
 use super::cost::CostError;
-use super::device::{Limits, Teams};
+use super::device::{Api, Limits, Teams};
 use super::kernel::{BWT_SORT, BWT_SORT_FINISH, BWT_SORT_REFINE, Kernel};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::bwt::Params;
@@ -16,7 +16,7 @@ use crate::codec::bwt::Params;
 /// Elements of a tile of the radix sort: `TILE` in the kernel.
 const SORT_TILE: u32 = 4096;
 /// Elements of a tile of the refining kernels: `TILE` there.
-const REFINE_TILE: u32 = 1024;
+const REFINE_TILE: u32 = 1024 - (1 << GROUP_LOG);
 /// log2 of the most elements of a small group. The digits of a large group's rank leave so many bits out, since two
 /// groups that are larger never agree in the others.
 const GROUP_LOG: u32 = 7;
@@ -24,6 +24,8 @@ const GROUP_LOG: u32 = 7;
 const FIRST_DEPTH: u32 = 8;
 /// Registers of a work item that moves elements: more would leave multiprocessors without enough to do.
 const SCATTER_REGISTERS: u32 = 80;
+/// And of one that finds groups.
+const REFINE_REGISTERS: u32 = 48;
 /// Rounds of prefix doubling that usually have much to do.
 const BUSY_ROUNDS: u32 = 5;
 
@@ -75,6 +77,8 @@ struct Builder {
     threads: u32,
     /// Most workgroups for a block in a step that has much to do, and in one that has little. None: one for each tile.
     most_parts: Option<[u32; 2]>,
+    /// Whether kernels can store bytes.
+    bytes: bool,
 }
 
 /// A constant, or in tests what the environment has in its place.
@@ -83,12 +87,19 @@ fn tuned(name: &str, constant: u32) -> u32 {
     value.and_then(|value| value.parse().ok()).unwrap_or(constant)
 }
 
+/// Constants of the refining kernels.
+fn refine(initial: bool) -> [(&'static str, u32); 3] {
+    let registers = tuned("PZ_TUNE_REFINE", REFINE_REGISTERS);
+    [("GROUP_LOG", GROUP_LOG), ("INITIAL", initial.into()), ("MAX_REGISTERS", registers)]
+}
+
 impl Builder {
     fn new(limits: &Limits, shape: Shape) -> Self {
         let local = limits.teams == Teams::Local;
         Self {
             plan: Plan::new(shape),
             shape,
+            bytes: limits.api == Api::OpenCl,
             threads: if local { 32 } else { 256 },
             // Loops over tiles are short where a workgroup is a team: some devices stop long ones.
             most_parts: (!local).then_some([tuned("PZ_TUNE_PARTS", 256), 32]),
@@ -99,6 +110,16 @@ impl Builder {
     fn parts(&self, tile: u32, busy: bool) -> u32 {
         let tiles = self.shape.slot.div_ceil(tile);
         self.most_parts.map_or(tiles, |most| tiles.min(most[usize::from(!busy)]))
+    }
+
+    /// Workgroups for a block in a step that reads or writes at random: more, so that fewer blocks are under way, and a
+    /// device's cache has what they need.
+    fn gathers(&self, busy: bool) -> u32 {
+        let tiles = self.shape.slot.div_ceil(SORT_TILE);
+        match self.most_parts {
+            Some(_) if busy => tiles.min(tuned("PZ_TUNE_GATHERS", 1024)),
+            _ => self.parts(SORT_TILE, busy),
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "a dispatch has as many properties")]
@@ -163,17 +184,17 @@ impl Builder {
         let mut round = 0;
         while depth < slot {
             let busy = round < BUSY_ROUNDS;
-            let parts = self.parts(SORT_TILE, busy);
             let (x, y) = (COPIES[from], COPIES[from ^ 1]);
-            let group = [("GROUP_LOG", GROUP_LOG), ("INITIAL", 0)];
+            let group = refine(false);
+            let gathers = self.gathers(busy);
             self.run(
                 "gather",
                 &BWT_SORT_REFINE,
                 "gather_small",
                 &group,
                 &[x.position, "sort_rank", x.low, "sort_state"],
-                &[slot, parts, parity, depth],
-                parts,
+                &[slot, gathers, parity, depth],
+                gathers,
             )?;
             self.run(
                 "gather",
@@ -181,8 +202,8 @@ impl Builder {
                 "gather_large",
                 &group,
                 &[x.high, x.position, y.high, y.low, y.position, "sort_rank", "sort_state"],
-                &[slot, parts, parity, depth],
-                parts,
+                &[slot, gathers, parity, depth],
+                gathers,
             )?;
             let parts = self.parts(REFINE_TILE, busy);
             self.run(
@@ -264,7 +285,7 @@ impl Builder {
             "groups",
             &BWT_SORT_REFINE,
             "classify",
-            &[("GROUP_LOG", GROUP_LOG), ("INITIAL", u32::from(initial))],
+            &refine(initial),
             &[x.high, x.low, x.position, y.high, y.position, "sort_rank", "sort_state"],
             &[self.shape.slot, parts, parity],
             parts,
@@ -273,25 +294,19 @@ impl Builder {
 
     fn finish(&mut self, start_log: u8) -> Result<(), CostError> {
         let slot = self.shape.slot;
-        let parts = self.parts(SORT_TILE, true);
-        self.run(
-            "transform",
-            &BWT_SORT_FINISH,
-            "place",
-            &[],
-            &["jobs", "contents", "sort_rank", "sort_low_b"],
-            &[slot, parts],
-            parts,
-        )?;
-        self.run(
-            "transform",
-            &BWT_SORT_FINISH,
-            "pack",
-            &[],
-            &["jobs", "sort_rank", "sort_low_b", "transform", "start_rows"],
-            &[slot, parts, u32::from(start_log)],
-            parts,
-        )
+        let (stage, kernel, parts) = ("transform", &BWT_SORT_FINISH, self.gathers(true));
+        let args = [slot, parts, u32::from(start_log)];
+        if self.bytes {
+            let buffers = ["jobs", "contents", "sort_rank", "transform"];
+            self.run(stage, kernel, "place", &[], &buffers, &args[..2], parts)?;
+            let buffers = ["jobs", "sort_rank", "start_rows"];
+            self.run(stage, kernel, "start_rows", &[], &buffers, &args, parts)
+        } else {
+            let buffers = ["jobs", "contents", "sort_rank", "sort_low_b"];
+            self.run(stage, kernel, "place", &[], &buffers, &args[..2], parts)?;
+            let buffers = ["jobs", "sort_rank", "sort_low_b", "transform", "start_rows"];
+            self.run(stage, kernel, "pack", &[], &buffers, &args, parts)
+        }
     }
 }
 
