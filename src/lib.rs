@@ -16,6 +16,7 @@
 //! | read any part of a compressed file | [`SeekableReader`] |
 //! | see what a compressed file holds | [`list`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
+//! | use a GPU where that is faster | [`Auto`]; a certain one: [`Gpu`] |
 //! | know where the time went, and on what | [`Statistics`] |
 //!
 //! [`Options`] choose a [`Level`] (1, fastest, to 9, smallest), or a [`Pipeline`] and a block size, and how many threads
@@ -43,7 +44,8 @@ mod stream;
 pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};
 pub use pipeline::{
-    DecodeOptions, DeviceStatistics, EngineStatistics, Gpu, Level, Options, Statistics,
+    Auto, ComputeRate, DecodeOptions, DeviceStatistics, EngineStatistics, Gpu, Level, Options,
+    Prediction, Statistics,
 };
 pub use stream::{
     BlockInfo, Decoder, Encoder, FrameInfo, Piece, Recovery, RecoveryReport, SeekableReader,

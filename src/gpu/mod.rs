@@ -18,6 +18,7 @@
 //! | [`discovery`] | which devices there are, and why others are not there |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | [`pool`] | a device whose buffers are used again, and counted |
+//! | [`predict`] | how long a plan takes, from what it launches and what it moves |
 //! | `opencl` | devices through OpenCL |
 //! | `webgpu` | devices through WebGPU |
 //!
@@ -72,6 +73,7 @@ pub mod plan;
 #[cfg(test)]
 mod plan_tests;
 pub mod pool;
+pub mod predict;
 pub mod resident;
 pub mod run;
 #[cfg(test)]

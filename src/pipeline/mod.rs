@@ -11,18 +11,26 @@
 //! | [`memory`] | how many workers and blocks in flight a memory limit permits |
 //! | [`buffer`] | memory that is used again instead of given back |
 //! | [`statistics`] | what a run did |
+//! | [`auto`] | the choice between the processor alone and a GPU beside it |
+//! | [`load`] | a kind of work, and how long it takes |
+//! | [`rates`] | rates that were measured, kept in the user's cache folder |
 
+pub(crate) mod auto;
 pub(crate) mod buffer;
 pub(crate) mod cpu;
 pub(crate) mod engine;
 pub(crate) mod gpu;
 pub(crate) mod level;
+pub(crate) mod load;
 pub(crate) mod memory;
 pub(crate) mod options;
+pub(crate) mod rates;
 pub(crate) mod scheduler;
 pub(crate) mod statistics;
 
+pub use auto::{Auto, Prediction};
 pub use gpu::Gpu;
 pub use level::Level;
+pub use load::ComputeRate;
 pub use options::{DecodeOptions, Options};
 pub use statistics::{DeviceStatistics, EngineStatistics, Statistics};

@@ -1,6 +1,7 @@
 //! What a caller may choose.
 
 use super::Level;
+use super::auto::Auto;
 use super::gpu::Gpu;
 use super::level::Recipe;
 use super::statistics::Statistics;
@@ -33,6 +34,7 @@ pub struct Options {
     pub(crate) memory: u64,
     pub(crate) content_size: Option<u64>,
     pub(crate) gpu: Option<Gpu>,
+    pub(crate) auto: Option<Auto>,
     pub(crate) statistics: Option<Statistics>,
 }
 
@@ -48,6 +50,7 @@ impl Options {
             memory: DEFAULT_ENCODE_MEMORY,
             content_size: None,
             gpu: None,
+            auto: None,
             statistics: None,
         }
     }
@@ -98,6 +101,12 @@ impl Options {
     /// cannot do, or fails to do, the threads do.
     pub fn gpu(mut self, gpu: Gpu) -> Self {
         self.gpu = Some(gpu);
+        self
+    }
+
+    /// Has `auto` choose whether a GPU is used, unless one is named by [`Self::gpu`]. The output does not depend on it.
+    pub fn auto(mut self, auto: &Auto) -> Self {
+        self.auto = Some(auto.clone());
         self
     }
 
@@ -167,6 +176,7 @@ pub struct DecodeOptions {
     pub(crate) max_output: u64,
     pub(crate) max_memory: u64,
     pub(crate) gpu: Option<Gpu>,
+    pub(crate) auto: Option<Auto>,
     pub(crate) statistics: Option<Statistics>,
 }
 
@@ -178,6 +188,7 @@ impl DecodeOptions {
             max_output: u64::MAX,
             max_memory: DEFAULT_DECODE_MEMORY,
             gpu: None,
+            auto: None,
             statistics: None,
         }
     }
@@ -207,6 +218,12 @@ impl DecodeOptions {
     /// do; whether a block is sound they say as well.
     pub fn gpu(mut self, gpu: Gpu) -> Self {
         self.gpu = Some(gpu);
+        self
+    }
+
+    /// Has `auto` choose whether a GPU is used, unless one is named by [`Self::gpu`].
+    pub fn auto(mut self, auto: &Auto) -> Self {
+        self.auto = Some(auto.clone());
         self
     }
 

@@ -31,6 +31,7 @@ struct Counts {
     device: Option<DeviceStatistics>,
     reading: Duration,
     writing: Duration,
+    choice: Option<String>,
     wants_stages: bool,
 }
 
@@ -60,6 +61,8 @@ impl EngineStatistics {
 pub struct DeviceStatistics {
     /// Its name.
     pub name: String,
+    /// Its driver.
+    pub driver: String,
     /// The interface.
     pub api: Api,
     /// Blocks that it did, and that were right. What else it was given, the CPU did.
@@ -81,6 +84,11 @@ impl Statistics {
         let statistics = Self::default();
         statistics.counts().wants_stages = true;
         statistics
+    }
+
+    /// The same without times of stages on devices, whose measurement takes time itself.
+    pub(crate) fn without_stages() -> Self {
+        Self::default()
     }
 
     /// What the processor's threads did.
@@ -108,6 +116,16 @@ impl Statistics {
         self.counts().writing
     }
 
+    /// Why a GPU was used, or was not, where [`Auto`](crate::Auto) chose.
+    pub fn choice(&self) -> Option<String> {
+        self.counts().choice.clone()
+    }
+
+    /// Takes note of a choice.
+    pub(crate) fn chose(&self, why: &str) {
+        self.counts().choice = Some(why.into());
+    }
+
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,6 +140,7 @@ impl Statistics {
         let mut counts = self.counts();
         let device = counts.device.get_or_insert_with(|| DeviceStatistics {
             name: limits.name.clone(),
+            driver: limits.driver.clone(),
             api: limits.api,
             done: EngineStatistics::default(),
             span: Duration::ZERO,

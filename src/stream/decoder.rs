@@ -9,10 +9,12 @@ use super::tasks::DecodeTask;
 use crate::error::Error;
 use crate::format::FrameHeader;
 use crate::pipeline::DecodeOptions;
+use crate::pipeline::auto::Job;
 use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::Accelerator;
+use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
@@ -42,6 +44,9 @@ pub struct Decoder<R: Read> {
     cost: Cost,
     share: Share,
     accelerator: Option<Accelerator>,
+    job: Option<Job>,
+    /// Whether a GPU that has been chosen meanwhile waits until no block is in flight.
+    is_joining: bool,
     scheduler: Option<Scheduler<DecodeTask>>,
     /// A frame that waits until no block of the one before is in flight, because its blocks need other memory.
     waiting: Option<FrameHeader>,
@@ -75,6 +80,13 @@ impl<R: Read> Decoder<R> {
         let Event::Frame(header) = frames.next()? else {
             return Err(Error::Internal { what: "a file does not begin with a frame" });
         };
+        let mut options = options.clone();
+        let auto = options.auto.as_ref().filter(|_| options.gpu.is_none());
+        let statistics = options.statistics.as_ref();
+        let mut job = auto.map(|auto| Job::new(auto, Load::decoding(&header), statistics));
+        if let Some(job) = &job {
+            options.statistics = Some(job.statistics().clone());
+        }
         let statistics = options.statistics.as_ref();
         let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, false);
         let cost = Cost::of_decoding(&*engine, &header);
@@ -82,15 +94,20 @@ impl<R: Read> Decoder<R> {
         if let Some(size) = header.content_size {
             share.limit_to(header.block_count(size));
         }
-        let accelerator = accelerator(&header, &cost, &mut share, options);
+        if let Some(job) = &mut job {
+            options.gpu = job.choose(header.content_size, share.workers);
+        }
+        let accelerator = accelerator(&header, &cost, &mut share, &options);
         let mut decoder = Self {
             frames,
-            options: options.clone(),
+            options,
             engine,
             header,
             cost,
             share,
             accelerator,
+            job,
+            is_joining: false,
             scheduler: None,
             waiting: None,
             current: None,
@@ -217,7 +234,12 @@ impl<R: Read> Decoder<R> {
                     let again = || Error::Io(io::Error::other("decoding has failed before"));
                     Err(error.take().unwrap_or_else(again))
                 }
-                Input::Open | Input::Ended => Ok(None),
+                Input::Open | Input::Ended => {
+                    if let Some(job) = self.job.take() {
+                        job.learn();
+                    }
+                    Ok(None)
+                }
             },
         }
     }
@@ -226,8 +248,19 @@ impl<R: Read> Decoder<R> {
     fn read_ahead(&mut self) {
         while matches!(self.input, Input::Open) {
             let in_flight = self.scheduler.as_ref().map_or(0, Scheduler::in_flight);
-            if in_flight >= self.share.in_flight || (self.waiting.is_some() && in_flight > 0) {
+            let is_waiting = self.waiting.is_some() || self.is_joining;
+            if in_flight >= self.share.in_flight || (is_waiting && in_flight > 0) {
                 return;
+            }
+            if self.is_joining {
+                self.is_joining = false;
+                self.scheduler = None;
+                let (header, options) = (&self.header, &self.options);
+                self.accelerator = accelerator(header, &self.cost, &mut self.share, options);
+            } else if let Some(gpu) = self.job.as_mut().and_then(|job| job.look(self.promised)) {
+                self.options.gpu = Some(gpu);
+                self.is_joining = true;
+                continue;
             }
             if let Err(error) = self.read_one() {
                 self.input = Input::Failed(Some(error));

@@ -8,14 +8,16 @@ use super::frame_writer::FrameWriter;
 use super::tasks::EncodeTask;
 use crate::error::Error;
 use crate::format::FrameHeader;
-use crate::pipeline::Options;
+use crate::pipeline::auto::Job;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::level::Recipe;
+use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::{Scheduler, Task};
 use crate::pipeline::statistics::{Counted, Statistics};
+use crate::pipeline::{Gpu, Options};
 
 /// Compresses what is written to it onto `W`.
 ///
@@ -35,9 +37,12 @@ pub struct Encoder<W: Write> {
     writer: W,
     recipe: Recipe,
     block_size: usize,
+    cost: Cost,
+    memory: u64,
     share: Share,
     engine: Arc<dyn Engine>,
     accelerator: Option<Accelerator>,
+    job: Option<Job>,
     /// Made when a second block shows that there is work for it.
     scheduler: Option<Scheduler<EncodeTask>>,
     frames: FrameWriter,
@@ -58,14 +63,21 @@ impl<W: Write> Encoder<W> {
     /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes more than the options
     /// permit.
     pub fn new(writer: W, options: &Options) -> Result<Self, Error> {
-        let plan = Plan::new(options)?;
-        Ok(Self {
+        let plan = Plan::new(options, options.content_size)?;
+        Ok(Self::with_plan(writer, plan, options))
+    }
+
+    pub(crate) fn with_plan(writer: W, plan: Plan, options: &Options) -> Self {
+        Self {
             writer,
             recipe: plan.recipe,
             block_size: plan.header.block_size(),
+            cost: plan.cost,
+            memory: options.memory,
             share: plan.share,
             engine: plan.engine,
             accelerator: plan.accelerator,
+            job: plan.job,
             scheduler: None,
             frames: FrameWriter::new(plan.header),
             current: None,
@@ -74,8 +86,8 @@ impl<W: Write> Encoder<W> {
             bytes_in: 0,
             declared: options.content_size,
             failed: false,
-            statistics: options.statistics.clone(),
-        })
+            statistics: plan.statistics,
+        }
     }
 
     /// Compresses all of `reader`, read straight into the blocks' buffers; gives the number of bytes.
@@ -140,6 +152,9 @@ impl<W: Write> Encoder<W> {
         }
         self.frames.finish(&mut self.writer)?;
         self.writer.flush()?;
+        if let Some(job) = &self.job {
+            job.learn();
+        }
         Ok(self.writer)
     }
 
@@ -188,6 +203,21 @@ impl<W: Write> Encoder<W> {
                 None => break,
             }
         }
+        match self.job.as_mut().and_then(|job| job.look(self.bytes_in)) {
+            Some(gpu) => self.join(&gpu),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on with a GPU beside the workers.
+    fn join(&mut self, gpu: &Gpu) -> Result<(), Error> {
+        while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
+            self.emit(task)?;
+        }
+        self.scheduler = None;
+        let widen = |blocks| self.cost.widen(&mut self.share, blocks, self.memory);
+        let found = Accelerator::for_encoding(Some(gpu), &self.recipe, self.block_size, widen);
+        self.accelerator = found.map(|found| found.count_in(self.statistics.as_ref()));
         Ok(())
     }
 
@@ -259,13 +289,17 @@ impl<W: Write> Write for Encoder<W> {
 pub(crate) struct Plan {
     pub(crate) header: FrameHeader,
     pub(crate) recipe: Recipe,
+    pub(crate) cost: Cost,
     pub(crate) share: Share,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) accelerator: Option<Accelerator>,
+    pub(crate) job: Option<Job>,
+    pub(crate) statistics: Option<Statistics>,
 }
 
 impl Plan {
-    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+    /// For an input of `len` bytes, if that is known.
+    pub(crate) fn new(options: &Options, len: Option<u64>) -> Result<Self, Error> {
         let pipeline = options.chosen_pipeline();
         let block_size = options.chosen_block_size()?;
         let header = FrameHeader {
@@ -276,18 +310,28 @@ impl Plan {
             content_size: options.content_size.filter(|&size| size > block_size),
         };
         let recipe = options.recipe()?;
-        let statistics = options.statistics.as_ref();
-        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, true);
+        let auto = options.auto.as_ref().filter(|_| options.gpu.is_none());
+        let mut job = match auto {
+            Some(auto) => {
+                Some(Job::new(auto, Load::encoding(options)?, options.statistics.as_ref()))
+            }
+            None => None,
+        };
+        let of_job = job.as_ref().map(Job::statistics);
+        let statistics = options.statistics.as_ref().or(of_job).cloned();
+        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics.as_ref(), true);
         let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
         let mut share = cost.share(options.threads, options.memory)?;
         if let Some(size) = options.content_size {
             share.limit_to(header.block_count(size));
         }
+        let chosen = job.as_mut().and_then(|job| job.choose(len, share.workers));
+        let gpu = chosen.or_else(|| options.gpu.clone());
         let widen = |blocks| cost.widen(&mut share, blocks, options.memory);
-        let gpu = options.gpu.as_ref();
-        let accelerator = Accelerator::for_encoding(gpu, &recipe, header.block_size(), widen);
-        let accelerator = accelerator.map(|accelerator| accelerator.count_in(statistics));
-        Ok(Self { header, recipe, share, engine, accelerator })
+        let accelerator =
+            Accelerator::for_encoding(gpu.as_ref(), &recipe, header.block_size(), widen);
+        let accelerator = accelerator.map(|found| found.count_in(statistics.as_ref()));
+        Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
     }
 }
 

@@ -10,10 +10,12 @@ use super::encoder::{Encoder, Plan};
 use super::frame_reader::{Event, FrameReader};
 use super::frame_writer::FrameWriter;
 use crate::error::{Error, Place};
-use crate::format::BlockHeader;
+use crate::format::{BlockHeader, FrameHeader};
+use crate::pipeline::auto::Job;
 use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
+use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, payload_capacity};
 use crate::pipeline::scheduler::thread_pool;
 use crate::pipeline::statistics::Counted;
@@ -32,7 +34,7 @@ use crate::pipeline::{DecodeOptions, Options};
 /// # Ok::<(), pz::Error>(())
 /// ```
 pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
-    let plan = Plan::new(options)?;
+    let mut plan = Plan::new(options, Some(input.len() as u64))?;
     if let Some(declared) = options.content_size
         && declared != input.len() as u64
     {
@@ -41,7 +43,7 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
     let block_size = plan.header.block_size();
     let in_parallel = plan.share.workers > 1 && input.len() > block_size;
     if in_parallel || plan.accelerator.is_some() {
-        let mut encoder = Encoder::new(Vec::new(), options)?;
+        let mut encoder = Encoder::with_plan(Vec::new(), plan, options);
         encoder.read_from(&mut &input[..])?;
         return encoder.finish();
     }
@@ -55,6 +57,9 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
         frames.block(&mut out, coded, contents, &payload)?;
     }
     frames.finish(&mut out)?;
+    if let Some(job) = plan.job.take() {
+        job.learn();
+    }
     Ok(out)
 }
 
@@ -68,13 +73,19 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
 /// input and where; [`Error::LimitOutput`] and [`Error::LimitMemory`] that it asks for more than the options permit.
 pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Error> {
     let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
-    let (blocks, workers) = survey(input, options, &*engine)?;
+    let Survey { header, blocks, workers } = survey(input, options, &*engine)?;
     let total: u64 = blocks.iter().map(|block| u64::from(block.header.content_len)).sum();
     let len = usize::try_from(total).map_err(|_| Error::OutOfMemory { needed: total })?;
     let mut output = zeroed(len).map_err(|fault| fault.at(Place::default()))?;
+    let mut options = options.clone();
+    // The length is known here, whether the header records it or not.
+    if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), header) {
+        let mut job = Job::new(&auto, Load::decoding(&header), options.statistics.as_ref());
+        options.gpu = job.choose(Some(total), workers);
+    }
     if options.gpu.is_some() {
         // Batches go through a decoder's threads.
-        Decoder::new(input, options)?.copy_to(&mut Cursor::new(&mut output[..]))?;
+        Decoder::new(input, &options)?.copy_to(&mut Cursor::new(&mut output[..]))?;
         return Ok(output);
     }
 
@@ -109,19 +120,30 @@ struct Block<'a> {
     payload: &'a [u8],
 }
 
-/// Walks all structures of `input`; gives its blocks and how many workers may decode them.
+/// What an input holds.
+struct Survey<'a> {
+    /// That of the first frame.
+    header: Option<FrameHeader>,
+    blocks: Vec<Block<'a>>,
+    /// How many may decode them.
+    workers: usize,
+}
+
+/// Walks all structures of `input`.
 fn survey<'a>(
     input: &'a [u8],
     options: &DecodeOptions,
     engine: &dyn Engine,
-) -> Result<(Vec<Block<'a>>, usize), Error> {
+) -> Result<Survey<'a>, Error> {
     let mut frames = FrameReader::new(input);
     let mut blocks = Vec::new();
     let mut total = 0_u64;
     let mut workers = usize::MAX;
+    let mut first = None;
     loop {
         match frames.next()? {
             Event::Frame(header) => {
+                first.get_or_insert(header);
                 // Contents and payloads lie in the caller's memory.
                 let cost = Cost { block: 0, ..Cost::of_decoding(engine, &header) };
                 workers = workers.min(cost.share(options.threads, options.max_memory)?.workers);
@@ -135,7 +157,7 @@ fn survey<'a>(
                 blocks.push(Block { header, place, payload });
             }
             Event::FrameEnd => {}
-            Event::End => return Ok((blocks, workers)),
+            Event::End => return Ok(Survey { header: first, blocks, workers }),
         }
     }
 }

@@ -1,0 +1,178 @@
+//! How long a plan takes, from what it launches and what it moves.
+//!
+//! Of each stage a plan says how many work items it launches and how many bytes the buffers have that it is given; two
+//! figures of a device, seconds for a work item and seconds for a byte, then give its time ([`Figures`]). That is good
+//! enough for what goes over all elements once (sorts, checksums, copies), and it is what there is to say of work that has
+//! never been run. It does not see how much a work item does: a parse that compares 64 candidates a position moves the
+//! same buffers as one that compares one, and a decoder of few large windows keeps a device waiting that one of many small
+//! windows fills. So what has been run once is predicted from the time that its stages took ([`crate::Auto`] measures and
+//! keeps them), and these figures are for the rest.
+
+use super::coder::StageTime;
+use super::plan::{Plan, Step};
+
+/// What a stage asks of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageWork {
+    /// Its name.
+    pub stage: &'static str,
+    /// Dispatches.
+    pub dispatches: u64,
+    /// Work items of all of them.
+    pub threads: u64,
+    /// Bytes of the buffers that they are given: each is read or written about once.
+    pub bytes: u64,
+}
+
+impl StageWork {
+    /// The stages of `plan`, in the order in which they begin.
+    pub fn of(plan: &Plan) -> Vec<Self> {
+        let mut stages: Vec<Self> = Vec::new();
+        for step in &plan.steps {
+            let Step::Run(run) = step else { continue };
+            let threads = u64::from(run.groups) * u64::from(run.threads);
+            let bytes = run.buffers.iter().map(|buffer| plan.buffers[buffer.0].bytes).sum();
+            let one = Self { stage: run.stage, dispatches: 1, threads, bytes };
+            match stages.iter_mut().find(|other| other.stage == run.stage) {
+                Some(other) => {
+                    other.dispatches += one.dispatches;
+                    other.threads += one.threads;
+                    other.bytes += one.bytes;
+                }
+                None => stages.push(one),
+            }
+        }
+        stages
+    }
+}
+
+/// Two figures of a device.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures {
+    /// Seconds for a work item.
+    pub thread: f64,
+    /// Seconds for a byte of a buffer.
+    pub byte: f64,
+}
+
+impl Figures {
+    /// The figures from which the times of these stages follow best, by their relative errors; `None` if there is
+    /// nothing that took any time.
+    pub fn fit(measured: &[(StageWork, f64)]) -> Option<Self> {
+        // Least squares of 1 - (thread * threads + byte * bytes) / seconds.
+        let (mut tt, mut tb, mut bb, mut t, mut b) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (work, seconds) in measured.iter().filter(|(_, seconds)| *seconds > 0.0) {
+            let (x, y) = (work.threads as f64 / seconds, work.bytes as f64 / seconds);
+            tt += x * x;
+            tb += x * y;
+            bb += y * y;
+            t += x;
+            b += y;
+        }
+        let determinant = tt * bb - tb * tb;
+        let both =
+            Self { thread: (t * bb - b * tb) / determinant, byte: (b * tt - t * tb) / determinant };
+        let by_threads = Self { thread: t / tt, byte: 0.0 };
+        let by_bytes = Self { thread: 0.0, byte: b / bb };
+        let is_possible = |found: &Self| {
+            let is_one = |figure: f64| figure.is_finite() && figure >= 0.0;
+            is_one(found.thread) && is_one(found.byte)
+        };
+        let error = |found: &Self| -> f64 {
+            let relative = |(work, s): &(StageWork, f64)| (found.seconds(work) / s - 1.0).powi(2);
+            measured.iter().filter(|(_, seconds)| *seconds > 0.0).map(relative).sum()
+        };
+        let found = [both, by_threads, by_bytes].into_iter().filter(is_possible);
+        found.min_by(|a, b| error(a).total_cmp(&error(b)))
+    }
+
+    /// Seconds that a stage takes.
+    pub fn seconds(&self, work: &StageWork) -> f64 {
+        self.thread * work.threads as f64 + self.byte * work.bytes as f64
+    }
+
+    /// Seconds that a plan takes.
+    pub fn seconds_of(&self, plan: &Plan) -> f64 {
+        StageWork::of(plan).iter().map(|work| self.seconds(work)).sum()
+    }
+}
+
+/// Stages of one block and the time that they took for `blocks` of them.
+pub(crate) fn pair(
+    of_block: &[StageWork],
+    blocks: u64,
+    times: &[StageTime],
+) -> Vec<(StageWork, f64)> {
+    let scaled = |work: &StageWork| {
+        let time = times.iter().find(|time| time.stage == work.stage)?.time;
+        let (threads, bytes) = (work.threads * blocks, work.bytes * blocks);
+        Some((StageWork { threads, bytes, ..*work }, time.as_secs_f64()))
+    };
+    of_block.iter().filter_map(scaled).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::device::{Api, Kind, Limits, MemorySource, Teams};
+    use crate::gpu::pipelines;
+    use crate::gpu::plan::Shape;
+    use crate::{Level, Pipeline};
+
+    fn limits() -> Limits {
+        Limits {
+            api: Api::OpenCl,
+            name: String::new(),
+            driver: String::new(),
+            kind: Kind::Discrete,
+            memory: 8 << 30,
+            memory_source: MemorySource::Total,
+            max_buffer: 2 << 30,
+            local_memory: 48 << 10,
+            max_workgroup: 1024,
+            teams: Teams::Ptx,
+            compute_units: 100,
+            timing: true,
+        }
+    }
+
+    #[test]
+    fn work_is_that_of_the_plans() {
+        let recipe = Level::DEFAULT.recipe(Pipeline::Lzh);
+        let of = |blocks| {
+            let plan = pipelines::encode(&limits(), &recipe, Shape::new(blocks, 1 << 20)).unwrap();
+            (StageWork::of(&plan), plan)
+        };
+        let ((one, plan), (ten, _)) = (of(1), of(10));
+        let runs = plan.steps.iter().filter(|step| matches!(step, Step::Run(_))).count();
+        assert_eq!(one.iter().map(|work| work.dispatches).sum::<u64>(), runs as u64);
+        for (one, ten) in one.iter().zip(&ten) {
+            assert_eq!((one.stage, one.dispatches), (ten.stage, ten.dispatches));
+            assert_eq!(ten.bytes, 10 * one.bytes);
+            assert!((1..=10 * one.threads).contains(&ten.threads), "{one:?} {ten:?}");
+        }
+        assert!(one.iter().any(|work| work.stage == "sort"), "{one:?}");
+    }
+
+    #[test]
+    fn figures_are_found_again() {
+        let work = |threads, bytes| StageWork { stage: "test", dispatches: 1, threads, bytes };
+        let stages = [work(1 << 20, 1 << 20), work(1 << 10, 1 << 24), work(1 << 22, 1 << 16)];
+        for expected in [
+            Figures { thread: 2e-9, byte: 1e-10 },
+            Figures { thread: 0.0, byte: 3e-10 },
+            Figures { thread: 1e-9, byte: 0.0 },
+        ] {
+            let measured: Vec<_> = stages.iter().map(|w| (*w, expected.seconds(w))).collect();
+            let found = Figures::fit(&measured).unwrap();
+            for (work, seconds) in &measured {
+                assert!((found.seconds(work) / seconds - 1.0).abs() < 1e-6, "{found:?}");
+            }
+        }
+        // One stage alone, and stages that took no time.
+        let found = Figures::fit(&[(stages[0], 0.5)]).unwrap();
+        assert!((found.seconds(&stages[0]) - 0.5).abs() < 1e-9);
+        assert_eq!(Figures::fit(&[(stages[0], 0.0)]), None);
+        assert_eq!(Figures::fit(&[]), None);
+    }
+}

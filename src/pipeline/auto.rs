@@ -1,0 +1,520 @@
+//! The choice between the processor alone and a GPU beside it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::Gpu;
+use super::load::{ComputeRate, Load};
+use super::options::Options;
+use super::rates::{Rates, Store};
+use super::statistics::Statistics;
+use crate::error::Error;
+use crate::format::Pipeline;
+use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
+use crate::gpu::discovery::{self, Found};
+
+/// Chooses for each job whether a GPU is used beside the processor's threads: the one with which the job will be done
+/// soonest, by prediction, if that is clearly sooner than without any. The output is the same either way.
+///
+/// To look for a GPU and to open it takes longer than most files do, so what decides is known before:
+///
+/// 1. An input of no more blocks than there are threads stays on the processor: every block has a core at once.
+/// 2. How long the processor takes follows from the rate that it had in earlier runs, or on a sample of 256 KiB.
+/// 3. If that is less than opening a device took the last time (a second, if there was no last time), it stays there.
+/// 4. If all devices that were there the last time are known too slow, it stays there.
+/// 5. Then only are drivers asked what there is. A device that has never been measured is if the job takes so long that it
+///    pays. Programs that play a device are never chosen.
+///
+/// What devices and processor deliver is measured once for each kind of work, learned from each run, and kept in the user's
+/// cache folder (`$XDG_CACHE_HOME/pz`, or where the system has such things), by device, driver and version of pz. A cache
+/// that is damaged or cannot be written is no error.
+///
+/// A stream whose length is not known begins on the processor, and stays there until it has become so long that as much
+/// again would be done sooner with a device.
+///
+/// ```
+/// let options = pz::Options::new().auto(&pz::Auto::new());
+/// let small = pz::compress(b"too little to open a device for", &options)?;
+/// # assert_eq!(pz::decompress(&small, &pz::DecodeOptions::new())?.len(), 31);
+/// # Ok::<(), pz::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Auto(Arc<Shared>);
+
+struct Shared {
+    registry: Box<dyn Registry>,
+    store: Store,
+    memory: Option<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Rates that were looked up, by subject.
+    rates: Vec<(String, Rates)>,
+    /// Devices that were opened, by subject; `None` where that failed.
+    opened: Vec<(String, Option<Gpu>)>,
+}
+
+/// What there is to choose from.
+pub(crate) trait Registry: Send + Sync {
+    /// The devices that are there. To ask takes time.
+    fn candidates(&self) -> Vec<Box<dyn Candidate>>;
+}
+
+/// A device that is there, and has not been opened.
+pub(crate) trait Candidate {
+    fn limits(&self) -> &Limits;
+    fn open(&self) -> Result<Arc<dyn Device>, DeviceError>;
+}
+
+impl Candidate for Found {
+    fn limits(&self) -> &Limits {
+        Self::limits(self)
+    }
+
+    fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
+        Self::open(self)
+    }
+}
+
+/// The devices of this machine: those of OpenCL, or where it has none those of WebGPU, which are the same ones, slower.
+struct Machine;
+
+impl Registry for Machine {
+    fn candidates(&self) -> Vec<Box<dyn Candidate>> {
+        let of = |api| {
+            let found = discovery::devices(api).unwrap_or_default();
+            found.into_iter().filter(|found| is_eligible(found.limits())).collect::<Vec<_>>()
+        };
+        let opencl = of(Api::OpenCl);
+        let found = if opencl.is_empty() { of(Api::WebGpu) } else { opencl };
+        found.into_iter().map(|found| Box::new(found) as Box<dyn Candidate>).collect()
+    }
+}
+
+/// Whether a device may be chosen without being named.
+fn is_eligible(limits: &Limits) -> bool {
+    limits.kind != Kind::Software
+}
+
+/// What was chosen, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) gpu: Option<Gpu>,
+    pub(crate) why: String,
+}
+
+/// How long something takes, by prediction.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Prediction {
+    /// Bytes of contents a second: of all threads of the processor.
+    pub cpu_rate: f64,
+    /// Seconds on the processor alone.
+    pub cpu_seconds: f64,
+    /// Bytes of contents a second that the device delivers, in memory; `None` if it does not do this work.
+    pub device_rate: Option<f64>,
+    /// Seconds to find and open the device.
+    pub opening: f64,
+    /// Seconds with the device beside the processor, opening included.
+    pub seconds: f64,
+    /// Seconds of each stage on the device itself, if it did all of it; empty where it cannot measure.
+    pub stages: Vec<(String, f64)>,
+}
+
+/// The name under which the devices are kept that were there the last time, each with the seconds it took to open.
+const DEVICES: &str = "devices";
+
+/// What is kept there if there was no device, with the seconds it took to see that.
+const NONE: &str = "none";
+
+/// Seconds that finding and opening a device takes, if it is not known.
+const OPENING: f64 = 1.0;
+
+/// A job must take so many seconds on the processor for a device to be measured first: opening, compiling and running take
+/// one or two.
+const WORTH_MEASURING: f64 = 10.0;
+
+/// A device must be expected to need no more than this part of the processor's time: predictions are not exact.
+const CLEARLY: f64 = 0.9;
+
+/// A run must have kept processor or device at work for so many seconds for its rate to be learned.
+const WORTH_LEARNING: f64 = 0.2;
+
+impl Auto {
+    /// A choice among the devices of this machine.
+    pub fn new() -> Self {
+        Self::with(Box::new(Machine), Store::of_user(), None)
+    }
+
+    /// Sets the most bytes of device memory to take.
+    pub fn memory(self, bytes: u64) -> Self {
+        let store = self.0.store.clone();
+        Self::with(Box::new(Machine), store, Some(bytes))
+    }
+
+    /// Keeps rates in `folder` instead of the user's cache folder; nowhere if that is `None`.
+    pub fn cache(self, folder: Option<PathBuf>) -> Self {
+        let memory = self.0.memory;
+        Self::with(Box::new(Machine), Store::in_folder(folder), memory)
+    }
+
+    pub(crate) fn with(registry: Box<dyn Registry>, store: Store, memory: Option<u64>) -> Self {
+        Self(Arc::new(Shared { registry, store, memory, state: Mutex::default() }))
+    }
+
+    /// How long `gpu` and the processor take to compress `bytes` bytes as `options` say. Rates that are not known are
+    /// measured, which takes a moment, and kept.
+    ///
+    /// # Errors
+    /// If the options make no sense.
+    pub fn predict(
+        &self,
+        gpu: Option<&Gpu>,
+        options: &Options,
+        bytes: u64,
+    ) -> Result<Prediction, Error> {
+        Ok(self.predict_load(gpu, &Load::encoding(options)?, bytes, options.threads))
+    }
+
+    /// The same for decompression of blocks of `block_size` bytes of a pipeline, made at `level` (0 if it is not known), on
+    /// `threads` threads.
+    pub fn predict_decoding(
+        &self,
+        gpu: Option<&Gpu>,
+        (pipeline, level, block_size): (Pipeline, u8, u64),
+        bytes: u64,
+        threads: usize,
+    ) -> Prediction {
+        let load = Load::decoding_of(pipeline, level, block_size);
+        self.predict_load(gpu, &load, bytes, threads)
+    }
+
+    /// How fast a device of such limits computes what `options` say, bytes in its memory to bytes in its memory; `None` if
+    /// it does not, or if nothing has been measured on it.
+    ///
+    /// # Errors
+    /// If the options make no sense.
+    pub fn encode_rate(
+        &self,
+        limits: &Limits,
+        options: &Options,
+    ) -> Result<Option<ComputeRate>, Error> {
+        let load = Load::encoding(options)?;
+        Ok(load.compute_rate(limits, &self.rates(&subject(limits))))
+    }
+
+    /// The same for decoding.
+    pub fn decode_rate(
+        &self,
+        limits: &Limits,
+        (pipeline, level, block_size): (Pipeline, u8, u64),
+    ) -> Option<ComputeRate> {
+        let load = Load::decoding_of(pipeline, level, block_size);
+        load.compute_rate(limits, &self.rates(&subject(limits)))
+    }
+
+    fn predict_load(
+        &self,
+        gpu: Option<&Gpu>,
+        load: &Load,
+        bytes: u64,
+        threads: usize,
+    ) -> Prediction {
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let workers = if threads == 0 { cores() } else { threads };
+        let cpu_rate = self.cpu_rate(load);
+        let cpu_seconds = load.cpu_seconds(bytes, workers, cpu_rate);
+        let mut prediction = Prediction {
+            cpu_rate: cpu_rate * workers as f64,
+            cpu_seconds,
+            device_rate: None,
+            opening: 0.0,
+            seconds: cpu_seconds,
+            stages: Vec::new(),
+        };
+        let Some(gpu) = gpu else { return prediction };
+        let subject = subject(gpu.device().limits());
+        prediction.opening = self.rates(DEVICES).get(&subject).unwrap_or(OPENING);
+        if let Some(rate) = self.device_rate(load, gpu, true) {
+            let shared = load.shared_seconds(bytes, (workers, cpu_rate), rate);
+            prediction.device_rate = Some(rate);
+            prediction.seconds = prediction.opening + shared;
+            let prefix = format!("{}: ", load.name());
+            let stage = |(name, rate): (&str, f64)| {
+                Some((name.strip_prefix(&prefix)?.to_string(), bytes as f64 / rate))
+            };
+            prediction.stages = self.rates(&subject).iter().filter_map(stage).collect();
+        }
+        prediction
+    }
+
+    /// Decides on a job of `bytes` bytes of contents.
+    pub(crate) fn choose(&self, load: &Load, bytes: u64, workers: usize) -> Choice {
+        let on_cpu = |why: String| Choice { gpu: None, why };
+        if bytes.div_ceil(load.block_size()) <= workers as u64 {
+            return on_cpu("there is a thread for each block".into());
+        }
+        let cpu_rate = self.cpu_rate(load);
+        let alone = load.cpu_seconds(bytes, workers, cpu_rate);
+        let known = self.rates(DEVICES);
+        let opening = known.iter().filter(|(name, _)| *name != NONE).map(|(_, seconds)| seconds);
+        let opening = opening.reduce(f64::min);
+        if alone < opening.unwrap_or(OPENING) {
+            return on_cpu(format!("{alone:.2} s predicted, less than it takes to open a device"));
+        }
+        let with = |opening, rate| opening + load.shared_seconds(bytes, (workers, cpu_rate), rate);
+        let too_slow = |(subject, opening)| match self.rates(subject).get(&load.name()) {
+            Some(rate) => with(opening, rate) > CLEARLY * alone,
+            // Not worth measuring; or there was none, and it is not worth looking again.
+            None => alone < WORTH_MEASURING,
+        };
+        if !known.is_empty() && known.iter().all(too_slow) {
+            return on_cpu(format!("{alone:.2} s predicted, and not clearly less with a device"));
+        }
+        let mut best: Option<(f64, Gpu)> = None;
+        let mut there = Rates::default();
+        let begun = Instant::now();
+        let candidates = self.0.registry.candidates();
+        let finding = begun.elapsed().as_secs_f64();
+        for candidate in candidates.iter().filter(|found| is_eligible(found.limits())) {
+            let subject = subject(candidate.limits());
+            let opening = known.get(&subject).unwrap_or(OPENING);
+            there.set(&*subject, opening);
+            let rate = self.rates(&subject).get(&load.name());
+            let is_candidate = match rate {
+                Some(rate) => with(opening, rate) <= CLEARLY * alone,
+                None => alone >= WORTH_MEASURING,
+            };
+            if !is_candidate {
+                continue;
+            }
+            let begun = Instant::now();
+            let Some(gpu) = self.open(&subject, &**candidate) else { continue };
+            there.set(&*subject, finding + begun.elapsed().as_secs_f64());
+            let Some(rate) = self.device_rate(load, &gpu, true) else { continue };
+            // It is open now.
+            let seconds = with(0.0, rate);
+            if seconds <= CLEARLY * alone && best.as_ref().is_none_or(|(least, _)| seconds < *least)
+            {
+                best = Some((seconds, gpu));
+            }
+        }
+        if there.is_empty() {
+            there.set(NONE, finding);
+        }
+        self.keep(DEVICES, there);
+        match best {
+            None => on_cpu(format!("{alone:.2} s predicted, and not clearly less with a device")),
+            Some((seconds, gpu)) => {
+                let name = &gpu.device().limits().name;
+                let why = format!("{seconds:.2} s predicted with {name}, {alone:.2} s without");
+                Choice { why, gpu: Some(gpu) }
+            }
+        }
+    }
+
+    /// Learns from a job that has been done.
+    pub(crate) fn learn(&self, load: &Load, statistics: &Statistics) {
+        match statistics.device() {
+            Some(device) => {
+                if device.span.as_secs_f64() >= WORTH_LEARNING {
+                    let subject = subject_of(device.api, &device.name, &device.driver);
+                    let mut rates = self.rates(&subject);
+                    load.set_device_rates(&mut rates, None, &device, true);
+                    self.keep(&subject, rates);
+                }
+            }
+            // Beside a device, threads work on what it leaves them, and check what it does.
+            None => {
+                let cpu = statistics.cpu();
+                let seconds = cpu.busy.as_secs_f64();
+                if seconds >= WORTH_LEARNING {
+                    let mut rates = self.rates(&cpu_subject());
+                    rates.learn(&load.name(), cpu.bytes as f64 / seconds);
+                    self.keep(&cpu_subject(), rates);
+                }
+            }
+        }
+    }
+
+    /// Takes note of how long it took to find and open a device.
+    pub fn opened(&self, gpu: &Gpu, time: std::time::Duration) {
+        let mut known = self.rates(DEVICES);
+        if is_eligible(gpu.device().limits()) {
+            known.set(subject(gpu.device().limits()), time.as_secs_f64());
+            self.keep(DEVICES, known);
+        }
+    }
+
+    /// Bytes a second of one thread of the processor.
+    fn cpu_rate(&self, load: &Load) -> f64 {
+        let mut rates = self.rates(&cpu_subject());
+        if let Some(rate) = rates.get(&load.name()) {
+            return rate;
+        }
+        let measured = load.measure_cpu();
+        rates.set(load.name(), measured);
+        self.keep(&cpu_subject(), rates);
+        measured.max(1.0)
+    }
+
+    /// Bytes a second of a device, measured if they are not known.
+    fn device_rate(&self, load: &Load, gpu: &Gpu, measure: bool) -> Option<f64> {
+        let subject = subject(gpu.device().limits());
+        let mut rates = self.rates(&subject);
+        if rates.get(&load.name()).is_none() && measure {
+            let found = load.measure_device(gpu)?;
+            let limits = Some(gpu.device().limits());
+            load.set_device_rates(&mut rates, limits, &found, false);
+            self.keep(&subject, rates.clone());
+        }
+        rates.get(&load.name())
+    }
+
+    /// A device, opened once.
+    fn open(&self, subject: &str, candidate: &dyn Candidate) -> Option<Gpu> {
+        let known = self.state().opened.iter().find(|(s, _)| s == subject).map(|(_, g)| g.clone());
+        if let Some(known) = known {
+            return known;
+        }
+        let gpu = candidate.open().ok().map(|device| {
+            let gpu = Gpu::new(device);
+            self.0.memory.map_or(gpu.clone(), |bytes| gpu.memory(bytes))
+        });
+        self.state().opened.push((subject.into(), gpu.clone()));
+        gpu
+    }
+
+    /// What is known of a subject.
+    fn rates(&self, subject: &str) -> Rates {
+        let known = self.state().rates.iter().find(|(s, _)| s == subject).map(|(_, r)| r.clone());
+        known.unwrap_or_else(|| {
+            let rates = self.0.store.load(subject);
+            self.state().rates.push((subject.into(), rates.clone()));
+            rates
+        })
+    }
+
+    fn keep(&self, subject: &str, rates: Rates) {
+        let mut state = self.state();
+        let known = state.rates.iter().find(|(other, _)| other == subject);
+        if known.is_some_and(|(_, known)| *known == rates) {
+            return;
+        }
+        state.rates.retain(|(other, _)| other != subject);
+        state.rates.push((subject.into(), rates.clone()));
+        drop(state);
+        self.0.store.save(subject, &rates);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A job for which a GPU may be chosen, and from which is learned.
+#[derive(Debug)]
+pub(crate) struct Job {
+    auto: Auto,
+    load: Load,
+    statistics: Statistics,
+    workers: usize,
+    /// At how many bytes to choose again; `None` if the choice is made.
+    next_look: Option<u64>,
+}
+
+impl Job {
+    /// A job that `auto` is to choose for, counted in `statistics` if there are any.
+    pub(crate) fn new(auto: &Auto, load: Load, statistics: Option<&Statistics>) -> Self {
+        let statistics = statistics.cloned().unwrap_or_else(Statistics::without_stages);
+        Self { auto: auto.clone(), load, statistics, workers: 1, next_look: None }
+    }
+
+    /// What is counted.
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The GPU for a job of `bytes` bytes on `workers` threads, if there is to be one. Nothing is chosen yet if the length is
+    /// not known.
+    pub(crate) fn choose(&mut self, bytes: Option<u64>, workers: usize) -> Option<Gpu> {
+        self.workers = workers;
+        match bytes {
+            Some(bytes) => self.take(bytes),
+            None => {
+                self.statistics.chose("the length is not known: beginning on the CPU");
+                self.next_look = Some(FIRST_LOOK);
+                None
+            }
+        }
+    }
+
+    /// The same for a stream that has come so far: as much again is expected.
+    pub(crate) fn look(&mut self, bytes: u64) -> Option<Gpu> {
+        if self.next_look.is_none_or(|look| bytes < look) {
+            return None;
+        }
+        self.next_look = Some(bytes.saturating_mul(2));
+        let gpu = self.take(bytes)?;
+        self.next_look = None;
+        Some(gpu)
+    }
+
+    fn take(&self, bytes: u64) -> Option<Gpu> {
+        let Choice { gpu, why } = self.auto.choose(&self.load, bytes, self.workers);
+        self.statistics.chose(&why);
+        gpu
+    }
+
+    /// Learns from the job, which is done.
+    pub(crate) fn learn(&self) {
+        self.auto.learn(&self.load, &self.statistics);
+    }
+}
+
+/// At how many bytes it is first thought about a stream whose length is not known.
+const FIRST_LOOK: u64 = 1 << 24;
+
+impl Default for Auto {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Auto {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auto").field("memory", &self.0.memory).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Auto {
+    /// Whether they are clones of one.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Auto {}
+
+/// The name under which a device's rates are kept.
+fn subject(limits: &Limits) -> String {
+    subject_of(limits.api, &limits.name, &limits.driver)
+}
+
+fn subject_of(api: Api, name: &str, driver: &str) -> String {
+    format!("{api} {name} {driver}")
+}
+
+/// The same of the processor.
+fn cpu_subject() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    format!("CPU {} {cores}", crate::codec::vector_instructions())
+}
+
+#[cfg(test)]
+#[path = "auto_tests.rs"]
+mod tests;

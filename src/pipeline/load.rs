@@ -1,0 +1,351 @@
+//! A kind of work, what processor and devices deliver on it, and how long it therefore takes.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use super::engine::{DecodeJob, EncodeJob, Engine};
+use super::rates::Rates;
+use super::statistics::{DeviceStatistics, Statistics};
+use super::{DecodeOptions, Gpu, Level, Options};
+use crate::error::Error;
+use crate::format::{BlockHeader, FrameHeader, Pipeline};
+use crate::gpu::device::Limits;
+use crate::gpu::lz77_decode::Needs;
+use crate::gpu::pipelines;
+use crate::gpu::plan::Shape;
+use crate::gpu::predict::{Figures, StageWork, pair};
+use crate::pipeline::cpu::CpuEngine;
+
+/// A kind of work: blocks of one kind and size, one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Load {
+    direction: Direction,
+    block_size: u64,
+    /// How blocks of that kind are encoded. For decoding only pipeline and level are known.
+    options: Options,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Encode,
+    Decode,
+}
+
+/// Bytes of contents a second that a device computes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct ComputeRate {
+    /// Bytes a second.
+    pub rate: f64,
+    /// Whether this work has been measured on the device; otherwise it is derived from what its kernels' costs say.
+    pub is_measured: bool,
+}
+
+/// The two figures of a device, as rates: work items a second, and bytes of buffers a second.
+const THREADS: &str = "work items";
+/// See [`THREADS`].
+const BYTES: &str = "bytes of buffers";
+
+/// Bytes that the processor is measured with, which at the slowest level takes a tenth of a second.
+const CPU_SAMPLE: usize = 256 << 10;
+
+/// How long the last of the runs that a device is measured with takes, about.
+const LONG_ENOUGH: Duration = Duration::from_millis(100);
+
+/// Bytes that a device is measured with at most.
+const DEVICE_SAMPLE: u64 = 256 << 20;
+
+impl Load {
+    /// Encoding as `options` say.
+    ///
+    /// # Errors
+    /// If the options make no sense.
+    pub(crate) fn encoding(options: &Options) -> Result<Self, Error> {
+        Ok(Self {
+            direction: Direction::Encode,
+            block_size: options.chosen_block_size()?,
+            options: Options {
+                level: options.level,
+                pipeline: options.pipeline,
+                block_size: options.block_size,
+                window: options.window,
+                ..Options::new()
+            },
+        })
+    }
+
+    /// Decoding a frame.
+    pub(crate) fn decoding(header: &FrameHeader) -> Self {
+        Self::decoding_of(header.pipeline, header.level, header.block_size() as u64)
+    }
+
+    /// Decoding blocks of `block_size` bytes of `pipeline`; `level` is 0 if it is not known.
+    pub(crate) fn decoding_of(pipeline: Pipeline, level: u8, block_size: u64) -> Self {
+        let level = Level::new(level.into()).unwrap_or_default();
+        let options = Options::new().level(level).pipeline(pipeline).block_size(block_size);
+        Self { direction: Direction::Decode, block_size, options }
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    /// The name of its rate.
+    pub(crate) fn name(&self) -> String {
+        let direction = match self.direction {
+            Direction::Encode => "encode",
+            Direction::Decode => "decode",
+        };
+        let options = &self.options;
+        let window = options.window.map(|w| format!(" -w {w}")).unwrap_or_default();
+        format!(
+            "{direction} {} -{} -b {}{window}",
+            options.chosen_pipeline(),
+            options.level,
+            self.block_size
+        )
+    }
+
+    /// Seconds that `workers` threads, each at `rate` bytes a second, take for `bytes` bytes of contents.
+    pub(crate) fn cpu_seconds(&self, bytes: u64, workers: usize, rate: f64) -> f64 {
+        let block = self.block_size.min(bytes.max(1));
+        let rounds = bytes.div_ceil(block).div_ceil(workers.max(1) as u64);
+        rounds as f64 * block as f64 / rate
+    }
+
+    /// Seconds that a device at `rate` bytes a second takes beside those threads, once it is open.
+    pub(crate) fn shared_seconds(
+        &self,
+        bytes: u64,
+        (workers, cpu_rate): (usize, f64),
+        rate: f64,
+    ) -> f64 {
+        bytes as f64 / (rate + workers as f64 * cpu_rate)
+    }
+
+    /// The stages of its plan for one block on a device; nothing if the device does not do it.
+    pub(crate) fn stages(&self, limits: &Limits) -> Vec<StageWork> {
+        let shape = Shape::new(1, self.block_size as u32);
+        let plan = match self.direction {
+            Direction::Encode => match self.options.recipe() {
+                Ok(recipe) => pipelines::encode(limits, &recipe, shape),
+                Err(_) => return Vec::new(),
+            },
+            Direction::Decode => {
+                let pipeline = self.options.chosen_pipeline();
+                pipelines::decode(limits, pipeline, shape, Needs::default())
+            }
+        };
+        plan.map_or_else(|_| Vec::new(), |plan| StageWork::of(&plan))
+    }
+
+    /// Bytes of contents a second of the device alone, whatever comes and goes: from the times that the stages of this work
+    /// took, or else, less exactly, from the two figures of the device and what the kernels' costs say.
+    pub(crate) fn compute_rate(&self, limits: &Limits, rates: &Rates) -> Option<ComputeRate> {
+        let prefix = format!("{}: ", self.name());
+        let stages = rates.iter().filter(|(name, _)| name.starts_with(&prefix));
+        let measured: f64 = stages.map(|(_, rate)| 1.0 / rate).sum();
+        if measured > 0.0 {
+            return Some(ComputeRate { rate: 1.0 / measured, is_measured: true });
+        }
+        let inverse = |rate: Option<f64>| rate.map_or(0.0, |rate| 1.0 / rate);
+        let (thread, byte) = (inverse(rates.get(THREADS)), inverse(rates.get(BYTES)));
+        let figures = Figures { thread, byte };
+        let seconds: f64 = self.stages(limits).iter().map(|work| figures.seconds(work)).sum();
+        (seconds > 0.0)
+            .then(|| ComputeRate { rate: self.block_size as f64 / seconds, is_measured: false })
+    }
+
+    /// Bytes a second of one thread of the processor.
+    pub(crate) fn measure_cpu(&self) -> f64 {
+        let engine = CpuEngine::new();
+        let contents = sample(CPU_SAMPLE.min(self.block_size as usize));
+        let Ok(recipe) = self.recipe_of_sample() else { return 0.0 };
+        let mut payload = Vec::new();
+        let mut job = EncodeJob { contents: &contents, payload: &mut payload, coded: None };
+        let begun = Instant::now();
+        engine.encode(&recipe, std::slice::from_mut(&mut job));
+        let encoding = begun.elapsed();
+        let Some(coded) = job.coded else { return 0.0 };
+        let time = match self.direction {
+            Direction::Encode => encoding,
+            Direction::Decode => {
+                let header = BlockHeader {
+                    method: coded.method,
+                    block_log: 0,
+                    number: 0,
+                    content_len: contents.len() as u32,
+                    payload_len: payload.len() as u32,
+                    payload_crc: coded.payload_crc,
+                    content_crc: coded.content_crc,
+                };
+                let mut restored = vec![0; contents.len()];
+                let payload = Some(&payload[..]);
+                let mut job = DecodeJob { header, payload, contents: &mut restored, outcome: None };
+                let begun = Instant::now();
+                engine.decode(std::slice::from_mut(&mut job));
+                begun.elapsed()
+            }
+        };
+        contents.len() as f64 / time.as_secs_f64().max(1e-9)
+    }
+
+    /// What `gpu` delivers, by running real work: first to compile what is needed, then for [`LONG_ENOUGH`]. `None` if it
+    /// does not do this work.
+    pub(crate) fn measure_device(&self, gpu: &Gpu) -> Option<DeviceStatistics> {
+        let block = sample(self.block_size as usize);
+        let packed = match self.direction {
+            Direction::Encode => Vec::new(),
+            Direction::Decode => {
+                let options = self.options_of_sample().threads(1);
+                crate::compress(&block, &options).ok()?
+            }
+        };
+        let mut blocks = 1;
+        loop {
+            let statistics = Statistics::new();
+            let begun = Instant::now();
+            match self.direction {
+                Direction::Encode => self.encode(&block, blocks, gpu, &statistics).ok()?,
+                Direction::Decode => decode(&packed, blocks, gpu, &statistics).ok()?,
+            }
+            let time = begun.elapsed();
+            let found = statistics.device()?;
+            if found.done.blocks == 0 && statistics.cpu().blocks > 0 && blocks > 1 {
+                return None;
+            }
+            let is_enough = time >= LONG_ENOUGH || (blocks + 1) * self.block_size > DEVICE_SAMPLE;
+            if is_enough && blocks > 1 {
+                return Some(found).filter(|found| found.done.blocks > 0);
+            }
+            // The first run says nothing: it compiled.
+            let factor = if blocks == 1 { 4.0 } else { LONG_ENOUGH.div_duration_f64(time) };
+            let more = (blocks as f64 * factor.clamp(2.0, 8.0)) as u64;
+            blocks = more.min((DEVICE_SAMPLE / self.block_size).max(2));
+        }
+    }
+
+    fn encode(
+        &self,
+        block: &[u8],
+        blocks: u64,
+        gpu: &Gpu,
+        statistics: &Statistics,
+    ) -> Result<(), Error> {
+        let options = self.options.clone().threads(1).gpu(gpu.clone()).statistics(statistics);
+        let mut encoder = crate::Encoder::new(io::sink(), &options)?;
+        for _ in 0..blocks {
+            encoder.write_all(block)?;
+        }
+        encoder.finish().map(drop)
+    }
+
+    /// How the sample is encoded that is to be decoded: what the slow searches find decodes like what others do.
+    fn options_of_sample(&self) -> Options {
+        match self.direction {
+            Direction::Encode => self.options.clone(),
+            Direction::Decode => {
+                let pipeline = self.options.chosen_pipeline();
+                let level = self.options.level.min(Level::DEFAULT);
+                Options::new().level(level).pipeline(pipeline).block_size(self.block_size)
+            }
+        }
+    }
+
+    fn recipe_of_sample(&self) -> Result<super::level::Recipe, Error> {
+        self.options_of_sample().recipe()
+    }
+
+    /// The rates of a device for the parts of this work.
+    pub(crate) fn set_device_rates(
+        &self,
+        rates: &mut Rates,
+        limits: Option<&Limits>,
+        found: &DeviceStatistics,
+        learn: bool,
+    ) {
+        let name = self.name();
+        let seconds = found.span.as_secs_f64();
+        if seconds <= 0.0 || found.done.bytes == 0 {
+            return;
+        }
+        let rate = found.done.bytes as f64 / seconds;
+        if learn {
+            rates.learn(&name, rate)
+        } else {
+            rates.set(name.clone(), rate)
+        }
+        if let Some(limits) = limits
+            && rates.get(THREADS).is_none()
+            && rates.get(BYTES).is_none()
+        {
+            let measured = pair(&self.stages(limits), found.done.blocks, &found.stages);
+            if let Some(figures) = Figures::fit(&measured) {
+                rates.set(THREADS, 1.0 / figures.thread);
+                rates.set(BYTES, 1.0 / figures.byte);
+            }
+        }
+        for stage in &found.stages {
+            let seconds = stage.time.as_secs_f64();
+            rates.set(format!("{name}: {}", stage.stage), found.done.bytes as f64 / seconds);
+        }
+    }
+}
+
+/// Decodes a file of one block so many times.
+fn decode(packed: &[u8], times: u64, gpu: &Gpu, statistics: &Statistics) -> Result<(), Error> {
+    let options = DecodeOptions::new().threads(1).gpu(gpu.clone()).statistics(statistics);
+    let again = Again { bytes: packed, at: 0, left: times };
+    crate::Decoder::new(again, &options)?.verify().map(drop)
+}
+
+/// Bytes, over and over again.
+struct Again<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: u64,
+}
+
+impl Read for Again<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            return Ok(0);
+        }
+        let n = into.len().min(self.bytes.len() - self.at);
+        into[..n].copy_from_slice(&self.bytes[self.at..self.at + n]);
+        self.at += n;
+        if self.at == self.bytes.len() {
+            self.at = 0;
+            self.left -= 1;
+        }
+        Ok(n)
+    }
+}
+
+/// Contents to measure with: lines of words, some of which come often, that shrink to about a third.
+fn sample(len: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let words: Vec<Vec<u8>> = (0..2048)
+        .map(|_| {
+            let bits = random();
+            (0..2 + bits % 9).map(|i| b'a' + ((bits >> (8 + 5 * i)) % 26) as u8).collect()
+        })
+        .collect();
+    let mut bytes = Vec::with_capacity(len + 64);
+    while bytes.len() < len {
+        let bits = random();
+        // Small numbers more often than large ones.
+        let word = ((bits & 2047) * (bits >> 11 & 2047) * (bits >> 22 & 2047)) >> 22;
+        bytes.extend_from_slice(&words[word as usize]);
+        bytes.push(if bits >> 40 & 15 == 0 { b'\n' } else { b' ' });
+    }
+    bytes.truncate(len);
+    bytes
+}

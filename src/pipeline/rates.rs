@@ -1,0 +1,220 @@
+//! Rates that were measured, kept in the user's cache folder from one run to the next.
+//!
+//! A file for each processor, device and driver, and version of pz: lines of a number, a tab and a name. It is a cache: a
+//! file that is missing, damaged or another's is as good as none, and one that cannot be written is not written.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::{env, fs, process};
+
+use crc32c::crc32c;
+
+/// The first line of each file.
+const HEAD: &str = "pz rates 1";
+
+/// The last one.
+const END: &str = "end";
+
+/// Positive numbers by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Rates(BTreeMap<String, f64>);
+
+impl Rates {
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+
+    /// Sets a rate, unless it is none: not a positive number.
+    pub(crate) fn set(&mut self, name: impl Into<String>, rate: f64) {
+        if rate.is_finite() && rate > 0.0 {
+            self.0.insert(name.into(), rate);
+        }
+    }
+
+    /// Moves a rate half of the way to what has been measured now: what else the machine does comes and goes.
+    pub(crate) fn learn(&mut self, name: &str, measured: f64) {
+        let rate = self.get(name).map_or(measured, |known| (known + measured) / 2.0);
+        self.set(name, rate);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, rate)| (name.as_str(), *rate))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A folder of rates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Store {
+    /// `None`: nothing is kept.
+    folder: Option<PathBuf>,
+}
+
+impl Store {
+    /// The user's: `pz` in `$XDG_CACHE_HOME`, or where the system has such things.
+    pub(crate) fn of_user() -> Self {
+        Self { folder: user_folder().map(|folder| folder.join("pz")) }
+    }
+
+    /// A folder of the caller's choice.
+    pub(crate) fn in_folder(folder: Option<PathBuf>) -> Self {
+        Self { folder }
+    }
+
+    /// What is known of `subject`; nothing is no error.
+    pub(crate) fn load(&self, subject: &str) -> Rates {
+        let Some(path) = self.path(subject) else { return Rates::default() };
+        // A file of rates is small; anything else under its name is not read to its end.
+        let text = match fs::metadata(&path) {
+            Ok(metadata) if metadata.len() <= 1 << 20 => fs::read_to_string(&path),
+            _ => return Rates::default(),
+        };
+        text.ok().and_then(|text| parse(&text, subject)).unwrap_or_default()
+    }
+
+    /// Keeps what is known of `subject`, if that is possible.
+    pub(crate) fn save(&self, subject: &str, rates: &Rates) {
+        let Some(path) = self.path(subject) else { return };
+        let Some(folder) = path.parent() else { return };
+        let mut text = format!("{HEAD}\n{}\n", title(subject));
+        for (name, rate) in rates.iter() {
+            text += &format!("{rate:e}\t{name}\n");
+        }
+        text += END;
+        text.push('\n');
+        // Whoever reads at the same time reads the old file or the new one.
+        let temporary = path.with_extension(format!("{}.tmp", process::id()));
+        let written = fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&temporary, text))
+            .and_then(|()| fs::rename(&temporary, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+    }
+
+    fn path(&self, subject: &str) -> Option<PathBuf> {
+        let name = format!("rates-{:08x}", crc32c(title(subject).as_bytes()));
+        Some(self.folder.as_ref()?.join(name))
+    }
+}
+
+/// The second line of the file of `subject`.
+fn title(subject: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{version} {}", subject.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn parse(text: &str, subject: &str) -> Option<Rates> {
+    let mut lines = text.lines();
+    if lines.next()? != HEAD || lines.next()? != title(subject) {
+        return None;
+    }
+    let mut rates = BTreeMap::new();
+    for line in lines {
+        if line == END {
+            return Some(Rates(rates));
+        }
+        let (rate, name) = line.split_once('\t')?;
+        let rate: f64 = rate.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0)?;
+        rates.insert(name.to_string(), rate);
+    }
+    None
+}
+
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+fn user_folder() -> Option<PathBuf> {
+    use etcetera::BaseStrategy;
+    // Also on systems that have other customs, if the user has set it.
+    let set = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    set.or_else(|| Some(etcetera::choose_base_strategy().ok()?.cache_dir()))
+}
+
+/// Without devices nothing is measured.
+#[cfg(not(any(feature = "opencl", feature = "webgpu")))]
+fn user_folder() -> Option<PathBuf> {
+    let _ = env::var_os;
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = env::temp_dir().join(format!("pz-rates-{}-{name}", process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn some() -> Rates {
+        let mut rates = Rates::default();
+        rates.set("encode lzh 3", 2.5e8);
+        rates.set("upload", 1.25e10);
+        rates
+    }
+
+    #[test]
+    fn what_is_kept_is_found_again() {
+        let folder = folder("kept");
+        let store = Store::in_folder(Some(folder.join("two/deep")));
+        assert!(store.load("a device").is_empty());
+        store.save("a device", &some());
+        assert_eq!(store.load("a device"), some());
+        assert!(store.load("another device").is_empty());
+        let mut more = some();
+        more.learn("upload", 0.75e10);
+        more.learn("download", 3.0);
+        more.set("nonsense", f64::NAN);
+        more.set("nonsense", -1.0);
+        store.save("a device", &more);
+        let found = store.load("a device");
+        assert_eq!((found.get("upload"), found.get("download")), (Some(1e10), Some(3.0)));
+        assert_eq!(found.get("nonsense"), None);
+        // Nothing but the one file.
+        assert_eq!(fs::read_dir(folder.join("two/deep")).unwrap().count(), 1);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn damage_is_as_good_as_nothing() {
+        let folder = folder("damaged");
+        let store = Store::in_folder(Some(folder.clone()));
+        store.save("a", &some());
+        let path = store.path("a").unwrap();
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x80;
+            fs::write(&path, &damaged).unwrap();
+            assert!(store.load("a").is_empty(), "byte {at}");
+            fs::write(&path, &whole[..at]).unwrap();
+            let is_whole = at == whole.len() - 1;
+            assert!(store.load("a") == if is_whole { some() } else { Rates::default() }, "{at}");
+        }
+        // Another's file under that name.
+        store.save("b", &some());
+        fs::copy(store.path("b").unwrap(), &path).unwrap();
+        assert!(store.load("a").is_empty());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(store.load("a").is_empty());
+        store.save("a", &some());
+        assert!(store.load("a").is_empty());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_no_error() {
+        let file = folder("file");
+        fs::write(&file, b"in the way").unwrap();
+        for folder in [None, Some(file.join("below")), Some("/proc/none".into())] {
+            let store = Store::in_folder(folder);
+            store.save("a", &some());
+            assert!(store.load("a").is_empty());
+        }
+        fs::remove_file(file).unwrap();
+    }
+}
