@@ -1,14 +1,16 @@
 // The inverse of the Burrows-Wheeler transform, from many stored rows.
 //
 // `bwt_links` gets, for each place of the transform, the place that a walk goes to from there, and the byte that
-// it meets; `bwt_steps` the same for four steps, so that a walk takes one random read for four bytes. The transform is
-// in `contents`, which the walks then overwrite. At most 2^24 bytes a block, so that a place leaves room for a byte.
+// it meets; `bwt_steps_low` and `bwt_steps_high` the same for four steps, so that a walk takes one random read for four
+// bytes: the places of a block's first half in one, the others in the other, because the largest buffer limits how many
+// blocks are under way. The transform is in `contents`, which the walks then overwrite. At most 2^24 bytes a block, so
+// that a place leaves room for a byte.
 //
 // @pz_cost {
 //   threads_per_element: 0.3
 //   passes: 5
 //   buffers: jobs=32, contents=N, results=32, bwt_blocks=512, bwt_rows=N/64, bwt_walks=N/64,
-//            bwt_counts=N/8+1024, bwt_links=N*4+N/16+64, bwt_steps=N*8
+//            bwt_counts=N/8+1024, bwt_links=N*4+N/16+64, bwt_steps_low=N*4, bwt_steps_high=N*4
 //   local_mem: 8320
 //   note: random reads of 8 bytes bound it, one for four bytes in steps, about four of nearby ones in compose
 // }
@@ -18,6 +20,8 @@
 #define CHUNK 8192u
 #define CHUNKS_OF(slot) (((slot) + CHUNK - 1u) / CHUNK)
 #define COUNTS_OF(slot) ((size_t)((slot) / 32u + 256u))
+// Where the step from a place is.
+#define STEP(low, high, place, half_slot) ((place) < (half_slot) ? (low) + (place) : (high) + ((place) - (half_slot)))
 #define PLACE(row, whole) ((row) > (whole) ? (row) - 1u : (row) == (whole) ? 0u : (row))
 
 // How often each byte occurs in each chunk; a team for each.
@@ -138,14 +142,17 @@ __kernel void link(__global const uint *results, __global const uint *bwt_blocks
 
 // Four links in a row: the place that they lead to, and their bytes.
 __kernel void compose(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_links,
-                      __global uint2 *bwt_steps, uint slot, uint blocks, uint groups, uint done, uint most) {
+                      __global uint2 *bwt_steps_low, __global uint2 *bwt_steps_high, uint slot, uint blocks, uint groups,
+                      uint done, uint most) {
     uint block = (uint)get_group_id(0) / groups;
     if (block >= blocks) return;
     uint from = (uint)get_group_id(0) % groups * (4u * THREADS) + (uint)get_local_id(0);
     uint n = results[block * RESULT_WORDS] == 0u ? bwt_blocks[block * BLOCK_WORDS] : 0u;
     if (from >= n) return;
     __global const uint *links = bwt_links + block * LINKS_OF(slot);
-    __global uint2 *steps = bwt_steps + (size_t)block * slot;
+    uint half_slot = slot / 2u;
+    __global uint2 *low = bwt_steps_low + (size_t)block * half_slot;
+    __global uint2 *high = bwt_steps_high + (size_t)block * half_slot;
     uint link[4];
     uint bytes[4];
     #pragma unroll
@@ -163,15 +170,17 @@ __kernel void compose(__global const uint *results, __global const uint *bwt_blo
     }
     #pragma unroll
     for (uint k = 0u; k < 4u; k++) {
-        if (from + k * THREADS < n) steps[from + k * THREADS] = (uint2)(link[k] >> 8, bytes[k]);
+        uint at = from + k * THREADS;
+        if (at < n) *STEP(low, high, at, half_slot) = (uint2)(link[k] >> 8, bytes[k]);
     }
 }
 
 // A work item for each stored row walks at most `most` bytes, from where the run before of this kernel ended (`done`
 // bytes before the end of its stretch), and at the begin looks whether it has come to the right row.
 __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __global const uint *bwt_rows,
-                   __global uint *bwt_walks, __global const uint *bwt_links, __global const uint2 *bwt_steps,
-                   __global uint4 *contents, uint slot, uint blocks, uint groups, uint done, uint most) {
+                   __global uint *bwt_walks, __global const uint *bwt_links, __global const uint2 *bwt_steps_low,
+                   __global const uint2 *bwt_steps_high, __global uint4 *contents, uint slot, uint blocks, uint groups,
+                   uint done, uint most) {
     uint block = (uint)get_group_id(0) / groups;
     if (block >= blocks) return;
     uint index = (uint)get_group_id(0) % groups * THREADS + (uint)get_local_id(0);
@@ -182,7 +191,9 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
     uint start_log = info[BLOCK_START_LOG];
     __global const uint *rows = bwt_rows + (size_t)block * (slot / 256u);
     __global const uint *links = bwt_links + block * LINKS_OF(slot);
-    __global const uint2 *steps = bwt_steps + (size_t)block * slot;
+    uint half_slot = slot / 2u;
+    __global const uint2 *low = bwt_steps_low + (size_t)block * half_slot;
+    __global const uint2 *high = bwt_steps_high + (size_t)block * half_slot;
     uint begin = index << start_log;
     uint end = min(n, begin + (1u << start_log));
     // Units of 16 bytes, the last perhaps not whole.
@@ -215,7 +226,8 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
         uint words[4];
         #pragma unroll
         for (uint k = 0u; k < 4u; k++) {
-            uint2 step = steps[min(place, n - 1u)];
+            place = min(place, n - 1u);
+            uint2 step = *STEP(low, high, place, half_slot);
             place = step.x;
             words[3u - k] = step.y;
         }

@@ -1,14 +1,16 @@
 // The inverse of the Burrows-Wheeler transform, from many stored rows.
 //
 // `bwt_links` gets, for each place of the transform, the place that a walk goes to from there, and the byte that
-// it meets; `bwt_steps` the same for four steps, so that a walk takes one random read for four bytes. The transform is
-// in `contents`, which the walks then overwrite. At most 2^24 bytes a block, so that a place leaves room for a byte.
+// it meets; `bwt_steps_low` and `bwt_steps_high` the same for four steps, so that a walk takes one random read for four
+// bytes: the places of a block's first half in one, the others in the other, because the largest buffer limits how many
+// blocks are under way. The transform is in `contents`, which the walks then overwrite. At most 2^24 bytes a block, so
+// that a place leaves room for a byte.
 //
 // @pz_cost {
 //   threads_per_element: 0.3
 //   passes: 5
 //   buffers: jobs=32, contents=N, results=32, bwt_blocks=512, bwt_rows=N/64, bwt_walks=N/64,
-//            bwt_counts=N/8+1024, bwt_links=N*4+N/16+64, bwt_steps=N*8
+//            bwt_counts=N/8+1024, bwt_links=N*4+N/16+64, bwt_steps_low=N*4, bwt_steps_high=N*4
 //   local_mem: 8320
 //   note: random reads of 8 bytes bound it, one for four bytes in steps, about four of nearby ones in compose
 // }
@@ -206,7 +208,8 @@ fn link(
 }
 
 @group(0) @binding(2) var<storage, read> links_read: array<u32>;
-@group(0) @binding(3) var<storage, read_write> step_pairs: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read_write> new_steps_low: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read_write> new_steps_high: array<vec2<u32>>;
 
 // Four links in a row: the place that they lead to, and their bytes.
 @compute @workgroup_size(THREADS)
@@ -222,6 +225,7 @@ fn compose(
     }
     let n = length_of(block);
     let links = block * links_of(args.slot);
+    let half_slot = args.slot / 2u;
     var at = group % args.groups * (4u * THREADS) + local_index;
     for (var k = 0u; k < 4u; k++) {
         if at < n {
@@ -230,7 +234,12 @@ fn compose(
             let link2 = links_read[links + min(link1 >> 8u, n - 1u)];
             let link3 = links_read[links + min(link2 >> 8u, n - 1u)];
             let bytes = (link0 << 24u) | ((link1 & 255u) << 16u) | ((link2 & 255u) << 8u) | (link3 & 255u);
-            step_pairs[block * args.slot + at] = vec2<u32>(link3 >> 8u, bytes);
+            let step = vec2<u32>(link3 >> 8u, bytes);
+            if at < half_slot {
+                new_steps_low[block * half_slot + at] = step;
+            } else {
+                new_steps_high[block * half_slot + at - half_slot] = step;
+            }
         }
         at += THREADS;
     }
@@ -239,8 +248,19 @@ fn compose(
 @group(0) @binding(0) var<storage, read_write> walk_results: array<u32>;
 @group(0) @binding(3) var<storage, read_write> bwt_walks: array<u32>;
 @group(0) @binding(4) var<storage, read> bwt_links: array<u32>;
-@group(0) @binding(5) var<storage, read> bwt_steps: array<vec2<u32>>;
-@group(0) @binding(6) var<storage, read_write> walked: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read> bwt_steps_low: array<vec2<u32>>;
+@group(0) @binding(6) var<storage, read> bwt_steps_high: array<vec2<u32>>;
+@group(0) @binding(7) var<storage, read_write> walked: array<vec4<u32>>;
+
+// Where four steps from a place lead to, and their bytes.
+fn step_from(block: u32, place: u32) -> vec2<u32> {
+    let half_slot = args.slot / 2u;
+    let begin = block * half_slot;
+    if place < half_slot {
+        return bwt_steps_low[begin + place];
+    }
+    return bwt_steps_high[begin + place - half_slot];
+}
 
 // A work item for each stored row walks at most `most` bytes, from where the run before of this kernel ended (`done`
 // bytes before the end of its stretch), and at the begin looks whether it has come to the right row.
@@ -266,7 +286,6 @@ fn walk(
     let start_log = bwt_blocks[info + BLOCK_START_LOG];
     let stored = block * (slot / 256u);
     let links = block * links_of(slot);
-    let steps = block * slot;
     let begin = index << start_log;
     let end = min(n, begin + (1u << start_log));
     // Units of 16 bytes, the last perhaps not whole.
@@ -301,10 +320,10 @@ fn walk(
         walked[out + unit] = bytes;
     }
     while unit > unit_end {
-        let step3 = bwt_steps[steps + min(place, n - 1u)];
-        let step2 = bwt_steps[steps + min(step3.x, n - 1u)];
-        let step1 = bwt_steps[steps + min(step2.x, n - 1u)];
-        let step0 = bwt_steps[steps + min(step1.x, n - 1u)];
+        let step3 = step_from(block, min(place, n - 1u));
+        let step2 = step_from(block, min(step3.x, n - 1u));
+        let step1 = step_from(block, min(step2.x, n - 1u));
+        let step0 = step_from(block, min(step1.x, n - 1u));
         place = step0.x;
         unit -= 1u;
         walked[out + unit] = vec4<u32>(step0.y, step1.y, step2.y, step3.y);

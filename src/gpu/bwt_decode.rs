@@ -230,14 +230,15 @@ impl Builder {
         self.teams(chunks, Run { args: args(0, 0, 0), ..run })?;
 
         let groups = slot.div_ceil(4 * 256);
-        let run =
-            self.step("compose", &BWT_INVERSE, "compose", &with(&["bwt_links", "bwt_steps"]))?;
+        let buffers = with(&["bwt_links", "bwt_steps_low", "bwt_steps_high"]);
+        let run = self.step("compose", &BWT_INVERSE, "compose", &buffers)?;
         let count = self.blocks() * u64::from(groups);
         self.groups(count, Run { args: args(groups, 0, 0), threads: 256, ..run })?;
 
         let groups = slot.div_ceil(LEAST_START * 64);
         let count = self.blocks() * u64::from(groups);
-        let buffers = with(&["bwt_rows", "bwt_walks", "bwt_links", "bwt_steps", "contents"]);
+        let steps = ["bwt_rows", "bwt_walks", "bwt_links", "bwt_steps_low", "bwt_steps_high"];
+        let buffers = with(&[&steps[..], &["contents"]].concat());
         let run = self.step("walk", &BWT_INVERSE, "walk", &buffers)?;
         let most = self.limit.walked;
         for pass in 0..slot.div_ceil(most) {

@@ -228,7 +228,7 @@ fn wrong(what: &str) -> CoderError {
     CoderError::Device(DeviceError::Failed(what.into()))
 }
 
-/// Makes a coder for a batch, or for a half of it where the device has not got the memory, or for a half of that.
+/// Makes a coder for a batch, or for as much of it as the device has buffers and memory for.
 fn fitting<C>(
     mut batch: Vec<usize>,
     make: impl Fn(&[usize]) -> Result<C, CoderError>,
@@ -241,7 +241,7 @@ fn fitting<C>(
         match make(&batch) {
             Ok(coder) => return Ok((batch, coder)),
             Err(CoderError::Device(DeviceError::OutOfMemory { .. })) if batch.len() > 1 => {
-                batch.truncate(batch.len() / 2);
+                batch.truncate(batch.len() - batch.len().div_ceil(16));
             }
             Err(error) => return Err(error),
         }
