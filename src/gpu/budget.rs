@@ -57,6 +57,15 @@ impl BlockCost {
             threads: plan.steps.iter().filter_map(threads).min().unwrap_or(1),
         })
     }
+
+    /// What both take, one after the other, with each its own memory.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self {
+            memory: self.memory.saturating_add(other.memory),
+            largest_buffer: self.largest_buffer.max(other.largest_buffer),
+            threads: self.threads.min(other.threads),
+        }
+    }
 }
 
 /// What a device is given at once.

@@ -18,6 +18,7 @@ use super::run::{Memory, submit};
 use crate::error::Error;
 use crate::format::Pipeline;
 use crate::pipeline::Options;
+use crate::pipeline::gpu::Work;
 use crate::pipeline::level::Recipe;
 
 /// Why a batch was not done.
@@ -98,8 +99,13 @@ impl<'d> Batch<'d> {
         Ok(Self { device, queue: device.queue()?, memory, plan, needs, most, planner })
     }
 
-    /// Gives the device the jobs of a batch, runs it, and waits for what became of them.
-    fn run(&mut self, jobs: &[Job], needs: Needs) -> Result<Vec<JobResult>, CoderError> {
+    /// Gives the device the jobs of a batch, runs it, does something else meanwhile, and waits for what became of them.
+    fn run(
+        &mut self,
+        jobs: &[Job],
+        needs: Needs,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Vec<JobResult>, CoderError> {
         assert!(!jobs.is_empty() && jobs.len() <= self.most.blocks as usize);
         if jobs.len() != self.plan.shape.blocks as usize || needs != self.needs {
             // The parts of blocks lie where they lay: a plan for fewer runs in the memory of one for more.
@@ -110,6 +116,8 @@ impl<'d> Batch<'d> {
         let memory = &self.memory;
         self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;
         submit(&self.plan, memory, &mut *self.queue)?;
+        self.queue.flush()?;
+        meanwhile();
         let mut results = vec![JobResult::default(); jobs.len()];
         let into = bytemuck::cast_slice_mut(&mut results);
         self.queue.read(memory.named("results"), 0, into)?;
@@ -133,36 +141,77 @@ impl<'d> Batch<'d> {
         Ok(stages)
     }
 
-    /// Writes `bytes` to a buffer of the batch; the last word is filled up with zeros.
-    fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+    /// Writes to a buffer of the batch: each of `parts` from its offset on, in ascending order, and zeros behind it up to
+    /// a multiple of 16 bytes. Parts that are close to each other go together.
+    fn write<'p>(
+        &mut self,
+        name: &str,
+        parts: impl IntoIterator<Item = (u64, &'p [u8])>,
+    ) -> Result<(), DeviceError> {
         let buffer = self.memory.named(name);
-        let (words, rest) = bytes.split_at(bytes.len() & !3);
-        if !words.is_empty() {
-            self.queue.write(buffer, offset, words)?;
+        let mut run: Vec<&[u8]> = Vec::new();
+        let (mut start, mut end) = (0, 0);
+        for (offset, part) in parts {
+            if offset != end && !run.is_empty() {
+                self.queue.write_parts(buffer, start, &run)?;
+                run.clear();
+            }
+            if run.is_empty() {
+                start = offset;
+            }
+            let padded = part.len().next_multiple_of(16);
+            run.extend([part, &[0; 16][..padded - part.len()]]);
+            end = offset + padded as u64;
         }
-        if !rest.is_empty() {
-            let mut word = [0; 4];
-            word[..rest.len()].copy_from_slice(rest);
-            self.queue.write(buffer, offset + words.len() as u64, &word)?;
-        }
-        Ok(())
+        if run.is_empty() { Ok(()) } else { self.queue.write_parts(buffer, start, &run) }
     }
 
-    /// Reads from a buffer of the batch.
-    fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+    /// Reads `ranges` of a buffer of the batch, given as offset and length in ascending order: `take` is given them piece
+    /// by piece, with their numbers. Ranges that are close to each other go together.
+    fn read(
+        &mut self,
+        name: &str,
+        ranges: &[(u64, usize)],
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), DeviceError> {
         let buffer = self.memory.named(name);
-        let (words, rest) = into.split_at_mut(into.len() & !3);
-        if !words.is_empty() {
-            self.queue.read(buffer, offset, words)?;
-        }
-        if !rest.is_empty() {
-            let mut word = [0; 4];
-            self.queue.read(buffer, offset + words.len() as u64, &mut word)?;
-            rest.copy_from_slice(&word[..rest.len()]);
+        let mut first = 0;
+        while first < ranges.len() {
+            let start = ranges[first].0 & !3;
+            let end_of = |&(offset, len): &(u64, usize)| offset + len as u64;
+            let mut count = 1;
+            while ranges[first + count..]
+                .first()
+                .is_some_and(|next| next.0 - end_of(&ranges[first + count - 1]) < MOST_BETWEEN)
+            {
+                count += 1;
+            }
+            let together = &ranges[first..first + count];
+            let end = end_of(&together[count - 1]).next_multiple_of(4);
+            let (mut at, mut number) = (start, 0);
+            self.queue.read_with(buffer, start, end - start, &mut |piece| {
+                let until = at + piece.len() as u64;
+                while let Some(range) = together.get(number) {
+                    let from = range.0.max(at);
+                    let to = end_of(range).min(until);
+                    if from < to {
+                        take(first + number, &piece[(from - at) as usize..(to - at) as usize]);
+                    }
+                    if end_of(range) > until {
+                        break;
+                    }
+                    number += 1;
+                }
+                at = until;
+            })?;
+            first += count;
         }
         Ok(())
     }
 }
+
+/// What is copied for nothing between two ranges rather than that they are copied one by one, in bytes.
+const MOST_BETWEEN: u64 = 16 << 10;
 
 /// Buffers of the caller's that take the place of those that a coder would allocate: each must be of the device, and at
 /// least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says.
@@ -272,13 +321,14 @@ impl<'d> Encoder<'d> {
         Ok(BufferBytes::of(&plan, "packed"))
     }
 
-    /// What encoding takes for one block, from which the batches follow that a device is given.
+    /// What encoding takes for one block, verification included if the options ask for it, from which the batches follow that a device is given.
     ///
     /// # Errors
     /// As those of [`Self::new`] that need no device.
     pub fn cost_of_block(limits: &Limits, options: &Options) -> Result<BlockCost, CoderError> {
         let (recipe, block) = recipe_of(options)?;
-        Ok(BlockCost::of(|shape| pipelines::encode(limits, &recipe, shape), block)?)
+        let work = Work::Encode { recipe, verify: options.verify };
+        Ok(work.cost(limits, block)?)
     }
 
     /// Bytes of device memory that it takes, buffers of the caller's included.
@@ -307,7 +357,20 @@ impl<'d> Encoder<'d> {
     /// If the device fails.
     pub fn write(&mut self, block: u32, contents: &[u8]) -> Result<(), CoderError> {
         let offset = u64::from(block) * u64::from(self.slot());
-        Ok(self.batch.write("contents", offset, contents)?)
+        Ok(self.batch.write("contents", [(offset, contents)])?)
+    }
+
+    /// Writes the contents of blocks from the first one on.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn write_all<'c>(
+        &mut self,
+        contents: impl IntoIterator<Item = &'c [u8]>,
+    ) -> Result<(), CoderError> {
+        let slot = u64::from(self.slot());
+        let parts = (0..).zip(contents).map(|(block, contents)| (block * slot, contents));
+        Ok(self.batch.write("contents", parts)?)
     }
 
     /// Encodes as many blocks as there are lengths, in bytes of their contents, each at least 1.
@@ -315,9 +378,21 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn encode(&mut self, lens: &[u32]) -> Result<Vec<EncodedBlock>, CoderError> {
+        self.encode_while(lens, || ())
+    }
+
+    /// The same; while the device is at it, `meanwhile` is run.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn encode_while(
+        &mut self,
+        lens: &[u32],
+        meanwhile: impl FnOnce(),
+    ) -> Result<Vec<EncodedBlock>, CoderError> {
         let job = |&contents_len: &u32| Job { contents_len, ..Job::default() };
         let jobs: Vec<_> = lens.iter().map(job).collect();
-        let results = self.batch.run(&jobs, Needs::default())?;
+        let results = self.batch.run(&jobs, Needs::default(), meanwhile)?;
         let mut start = 0;
         let block = |(result, &len): (&JobResult, &u32)| {
             let is_smaller = result.status == 0 && result.payload_len < len;
@@ -336,7 +411,38 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn read(&mut self, start: u64, into: &mut [u8]) -> Result<(), CoderError> {
-        Ok(self.batch.read("packed", start, into)?)
+        let mut done = 0;
+        Ok(self.batch.read("packed", &[(start, into.len())], |_, piece| {
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })?)
+    }
+
+    /// Reads `ranges` of the payloads, given as start and length in ascending order: `take` is given them piece by piece,
+    /// with their numbers.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn read_all(
+        &mut self,
+        ranges: &[(u64, usize)],
+        take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), CoderError> {
+        Ok(self.batch.read("packed", ranges, take)?)
+    }
+
+    /// A decoder of this encoder's payloads, where they lie. It writes contents to memory that the encoder has done with:
+    /// a payload is to be read or decoded before the next batch is encoded.
+    ///
+    /// # Errors
+    /// If the device cannot run it or has not got the memory.
+    pub(crate) fn checker(&self, pipeline: Pipeline) -> Result<Decoder<'d>, CoderError> {
+        let own = Buffers {
+            contents: Some(self.batch.memory.named("payload")),
+            payloads: Some(self.payloads()),
+        };
+        let Shape { blocks, slot } = self.batch.most;
+        Decoder::new(self.batch.device, pipeline, slot, blocks, own)
     }
 
     /// From now on, measure how long the stages take.
@@ -443,8 +549,7 @@ impl<'d> Decoder<'d> {
         pipeline: Pipeline,
         block_len: u32,
     ) -> Result<BlockCost, CoderError> {
-        let planner = |shape| pipelines::decode(limits, pipeline, shape, Needs::default());
-        Ok(BlockCost::of(planner, block_len)?)
+        Ok(Work::Decode(pipeline).cost(limits, block_len)?)
     }
 
     /// Bytes of device memory that it takes, buffers of the caller's included.
@@ -491,11 +596,30 @@ impl<'d> Decoder<'d> {
         if payload.len() > contents_len as usize || contents_len > self.slot() {
             return Ok(None);
         }
-        self.needs = self.needs.and(Needs::of(payload, contents_len as usize));
-        let start = self.filled;
-        self.batch.write("payload", start, payload)?;
-        self.filled = (start + payload.len() as u64).next_multiple_of(16);
-        Ok(Some(PayloadPlace { start, payload_len: payload.len() as u32, contents_len }))
+        let places = self.write_all(&[(payload, contents_len)])?;
+        Ok(places.into_iter().next())
+    }
+
+    /// Writes payloads with the lengths of their contents from the host behind those written before, and says where they
+    /// lie. Each must be no longer than its contents, and these no longer than a slot.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn write_all(
+        &mut self,
+        payloads: &[(&[u8], u32)],
+    ) -> Result<Vec<PayloadPlace>, CoderError> {
+        let mut places = Vec::with_capacity(payloads.len());
+        for &(payload, contents_len) in payloads {
+            self.needs = self.needs.and(Needs::of(payload, contents_len as usize));
+            let start = self.filled;
+            self.filled = (start + payload.len() as u64).next_multiple_of(16);
+            places.push(PayloadPlace { start, payload_len: payload.len() as u32, contents_len });
+        }
+        let parts =
+            places.iter().zip(payloads).map(|(place, (payload, _))| (place.start, *payload));
+        self.batch.write("payload", parts)?;
+        Ok(places)
     }
 
     /// Decodes the payloads; block b is the b-th.
@@ -503,6 +627,18 @@ impl<'d> Decoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn decode(&mut self, payloads: &[PayloadPlace]) -> Result<Vec<DecodedBlock>, CoderError> {
+        self.decode_while(payloads, || ())
+    }
+
+    /// The same; while the device is at it, `meanwhile` is run.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn decode_while(
+        &mut self,
+        payloads: &[PayloadPlace],
+        meanwhile: impl FnOnce(),
+    ) -> Result<Vec<DecodedBlock>, CoderError> {
         let job = |place: &PayloadPlace| Job {
             contents_len: place.contents_len,
             payload_len: place.payload_len,
@@ -515,7 +651,7 @@ impl<'d> Decoder<'d> {
             payload_crc: result.payload_crc,
             contents_crc: result.contents_crc,
         };
-        Ok(self.batch.run(&jobs, self.needs)?.iter().map(block).collect())
+        Ok(self.batch.run(&jobs, self.needs, meanwhile)?.iter().map(block).collect())
     }
 
     /// Reads the contents of block `block` to the host, from their beginning on.
@@ -523,8 +659,30 @@ impl<'d> Decoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn read(&mut self, block: u32, into: &mut [u8]) -> Result<(), CoderError> {
-        let offset = u64::from(block) * u64::from(self.slot());
-        Ok(self.batch.read("contents", offset, into)?)
+        let range = self.place(block, into.len());
+        let mut done = 0;
+        Ok(self.batch.read("contents", &[range], |_, piece| {
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })?)
+    }
+
+    fn place(&self, block: u32, len: usize) -> (u64, usize) {
+        (u64::from(block) * u64::from(self.slot()), len)
+    }
+
+    /// Reads the contents of blocks, given as number and length in ascending order: `take` is given them piece by piece,
+    /// with their places in `blocks`.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn read_all(
+        &mut self,
+        blocks: &[(u32, usize)],
+        take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), CoderError> {
+        let ranges: Vec<_> = blocks.iter().map(|&(block, len)| self.place(block, len)).collect();
+        Ok(self.batch.read("contents", &ranges, take)?)
     }
 
     /// From now on, measure how long the stages take.

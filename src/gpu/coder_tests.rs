@@ -30,7 +30,7 @@ fn blocks() -> Vec<Vec<u8>> {
 /// What the CPU makes of a block.
 fn on_cpu(recipe: &Recipe, contents: &[u8]) -> (Coded, Vec<u8>) {
     let mut payload = Vec::new();
-    let mut job = EncodeJob { contents, payload: &mut payload, coded: None };
+    let mut job = EncodeJob::new(contents, &mut payload);
     CpuEngine::new().encode(recipe, std::slice::from_mut(&mut job));
     (job.coded.unwrap(), payload)
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::kernel::Kernel;
+use super::plan::Plan;
 
 /// How long a queue waits unless it is told otherwise: longer than any batch takes on a device that works.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -171,6 +172,12 @@ pub trait Device: Send + Sync {
 
     /// A queue of its own.
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
+
+    /// Compiles the kernels of `plans`, as far as there is something to compile, so that their first use does not wait.
+    fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+        let _ = plans;
+        Ok(())
+    }
 }
 
 macro_rules! device_through {
@@ -191,6 +198,10 @@ macro_rules! device_through {
             fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
                 (**self).queue()
             }
+
+            fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+                (**self).prepare(plans)
+            }
         }
     )*};
 }
@@ -200,8 +211,19 @@ device_through!(&D, Box<D>, std::sync::Arc<D>);
 
 /// Work for a device, done in order.
 pub trait Queue: Send {
+    /// Copies `parts`, one close behind the other, to a buffer from byte `offset` on, in as few copies as the device
+    /// permits; `offset` and the length of all parts together are multiples of 4. They may change once this returns.
+    fn write_parts(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError>;
+
     /// Copies `data` to a buffer from byte `offset` on; both are multiples of 4. `data` may change once this returns.
-    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        self.write_parts(buffer, offset, &[data])
+    }
 
     /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both are multiples of 4.
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError>;
@@ -209,9 +231,28 @@ pub trait Queue: Send {
     /// Runs a kernel.
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError>;
 
+    /// Begins what has been given so far, without waiting for it.
+    fn flush(&mut self) -> Result<(), DeviceError>;
+
+    /// Waits for all before it, at most until the deadline, and copies `bytes` bytes of a buffer from byte `offset` on,
+    /// both multiples of 4. `take` is given one piece after another, while the next one is on its way.
+    fn read_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DeviceError>;
+
     /// Waits for all before it, at most until the deadline, and copies from a buffer; `offset` and the length are
     /// multiples of 4.
-    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError>;
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let mut done = 0;
+        self.read_with(buffer, offset, into.len() as u64, &mut |piece| {
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })
+    }
 
     /// Waits for all before it, at most until the deadline.
     fn finish(&mut self) -> Result<(), DeviceError>;

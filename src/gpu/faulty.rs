@@ -133,8 +133,13 @@ impl<D: Device> FaultyQueue<'_, D> {
 }
 
 impl<D: Device> Queue for FaultyQueue<'_, D> {
-    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        if self.call()? { self.queue.write(buffer, offset, data) } else { Ok(()) }
+    fn write_parts(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
+        if self.call()? { self.queue.write_parts(buffer, offset, parts) } else { Ok(()) }
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
@@ -145,16 +150,32 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         if self.call()? { self.queue.dispatch(work) } else { Ok(()) }
     }
 
-    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        if self.call()? { self.queue.flush() } else { Ok(()) }
+    }
+
+    fn read_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DeviceError> {
         self.wait()?;
-        self.queue.read(buffer, offset, into)?;
         let read = self.faulty.reads.fetch_add(1, Ordering::Relaxed);
-        if self.faulty.fault == Fault::Read(read)
-            && let Some(byte) = into.get_mut(into.len() / 2)
-        {
-            *byte ^= 0x10;
-        }
-        Ok(())
+        let wrong = (self.faulty.fault == Fault::Read(read)).then_some(bytes as usize / 2);
+        let mut done = 0;
+        self.queue.read_with(buffer, offset, bytes, &mut |piece| {
+            match wrong.and_then(|at| at.checked_sub(done)).filter(|at| *at < piece.len()) {
+                None => take(piece),
+                Some(at) => {
+                    let mut piece = piece.to_vec();
+                    piece[at] ^= 0x10;
+                    take(&piece);
+                }
+            }
+            done += piece.len();
+        })
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {

@@ -31,6 +31,26 @@ pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<P
     Ok(plan)
 }
 
+/// The pipeline in whose plan payloads of `recipe` are decoded.
+pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
+    match recipe {
+        Recipe::Store => Pipeline::Store,
+        Recipe::Lz77(_) => Pipeline::Lzf,
+        Recipe::Bwt(_) => Pipeline::Bwt,
+    }
+}
+
+/// What decodes again what [`encode`] makes, besides what that has: of `contents` and `payload` there is only one.
+pub(crate) fn check(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
+    let mut plan = decode(limits, decoding(recipe), shape, Needs::default())?;
+    for buffer in &mut plan.buffers {
+        if matches!(buffer.name, "contents" | "payload") {
+            buffer.bytes = 0;
+        }
+    }
+    Ok(plan)
+}
+
 /// From `payload` to `contents`, with a result for each block, for payloads that need no more than `needs`.
 pub(crate) fn decode(
     limits: &Limits,

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
+use super::plan::Plan;
 
 /// A device whose buffers are used again.
 #[derive(Debug)]
@@ -168,6 +169,10 @@ impl<D: Device> Device for Pool<D> {
         let queue = self.device.queue()?;
         Ok(Box::new(PoolQueue { pool: self, queue, is_idle: true }))
     }
+
+    fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+        self.device.prepare(plans)
+    }
 }
 
 impl<D: Device> Drop for Pool<D> {
@@ -203,9 +208,14 @@ impl<D: Device> Drop for PoolQueue<'_, D> {
 }
 
 impl<D: Device> Queue for PoolQueue<'_, D> {
-    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+    fn write_parts(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
         self.is_idle = false;
-        self.queue.write(buffer, offset, data)
+        self.queue.write_parts(buffer, offset, parts)
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
@@ -218,8 +228,18 @@ impl<D: Device> Queue for PoolQueue<'_, D> {
         self.queue.dispatch(work)
     }
 
-    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let result = self.queue.read(buffer, offset, into);
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.queue.flush()
+    }
+
+    fn read_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DeviceError> {
+        let result = self.queue.read_with(buffer, offset, bytes, take);
         self.waited(result)
     }
 

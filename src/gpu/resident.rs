@@ -58,7 +58,7 @@ impl<'a> Subject<'a> {
         let engine = CpuEngine::new();
         let encode = |contents: &&'a [u8]| {
             let mut payload = Vec::new();
-            let mut job = EncodeJob { contents, payload: &mut payload, coded: None };
+            let mut job = EncodeJob::new(contents, &mut payload);
             engine.encode(&recipe, std::slice::from_mut(&mut job));
             job.coded.map(|coded| (*contents, coded, payload))
         };

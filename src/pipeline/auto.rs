@@ -236,8 +236,10 @@ impl Auto {
             seconds: cpu_seconds,
             stages: Vec::new(),
         };
-        let Some(gpu) = gpu else { return prediction };
-        let subject = subject(gpu.device().limits());
+        let Some((gpu, limits)) = gpu.and_then(|gpu| Some((gpu, gpu.limits()?))) else {
+            return prediction;
+        };
+        let subject = subject(limits);
         prediction.opening = self.rates(DEVICES).get(&subject).unwrap_or(OPENING);
         if let Some(rate) = self.device_rate(load, gpu, true) {
             let shared = load.shared_seconds(bytes, (workers, cpu_rate), rate);
@@ -310,7 +312,7 @@ impl Auto {
         match best {
             None => on_cpu(format!("{alone:.2} s predicted, and not clearly less with a device")),
             Some((seconds, gpu)) => {
-                let name = &gpu.device().limits().name;
+                let name = gpu.limits().map_or("a device", |limits| &limits.name);
                 let why = format!("{seconds:.2} s predicted with {name}, {alone:.2} s without");
                 Choice { why, gpu: Some(gpu) }
             }
@@ -343,9 +345,9 @@ impl Auto {
 
     /// Takes note of how long it took to find and open a device.
     pub fn opened(&self, gpu: &Gpu, time: std::time::Duration) {
-        let mut known = self.rates(DEVICES);
-        if is_eligible(gpu.device().limits()) {
-            known.set(subject(gpu.device().limits()), time.as_secs_f64());
+        if let Some(limits) = gpu.limits().filter(|limits| is_eligible(limits)) {
+            let mut known = self.rates(DEVICES);
+            known.set(subject(limits), time.as_secs_f64());
             self.keep(DEVICES, known);
         }
     }
@@ -364,12 +366,12 @@ impl Auto {
 
     /// Bytes a second of a device, measured if they are not known.
     fn device_rate(&self, load: &Load, gpu: &Gpu, measure: bool) -> Option<f64> {
-        let subject = subject(gpu.device().limits());
+        let limits = gpu.limits()?;
+        let subject = subject(limits);
         let mut rates = self.rates(&subject);
         if rates.get(&load.name()).is_none() && measure {
             let found = load.measure_device(gpu)?;
-            let limits = Some(gpu.device().limits());
-            load.set_device_rates(&mut rates, limits, &found, false);
+            load.set_device_rates(&mut rates, Some(limits), &found, false);
             self.keep(&subject, rates.clone());
         }
         rates.get(&load.name())

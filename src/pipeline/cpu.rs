@@ -8,7 +8,7 @@ use crc32c::crc32c;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::level::Recipe;
 use crate::codec::{bwt, lz77};
-use crate::format::{Fault, Method, Pipeline};
+use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 /// Runs codecs in the thread that calls it. A codec that panics is a fault of ours, and costs one block its outcome,
 /// not the program its life.
@@ -49,8 +49,12 @@ impl Engine for CpuEngine {
     fn encode(&self, recipe: &Recipe, batch: &mut [EncodeJob<'_>]) {
         self.with_scratch(|scratch| {
             for job in batch {
-                let work = || encode(scratch, recipe, job.contents, job.payload);
+                let work = || match job.coded.filter(|_| job.is_unverified) {
+                    Some(coded) if restores(scratch, &coded, job.contents, job.payload) => coded,
+                    _ => encode(scratch, recipe, job.contents, job.payload),
+                };
                 job.coded = catch_unwind(AssertUnwindSafe(work)).ok();
+                job.is_unverified = false;
             }
         });
     }
@@ -109,6 +113,48 @@ fn encode(scratch: &mut Scratch, recipe: &Recipe, contents: &[u8], payload: &mut
         return Coded { method: Method::Store, payload_crc: content_crc, content_crc };
     }
     Coded { method, payload_crc: crc32c(payload), content_crc }
+}
+
+/// Whether a payload decodes to the contents that it was made from: a checksum that a device made of what it wrote says
+/// nothing of whether it wrote the right thing.
+fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8]) -> bool {
+    let header = BlockHeader {
+        method: coded.method,
+        block_log: 0,
+        number: 0,
+        content_len: contents.len() as u32,
+        payload_len: payload.len() as u32,
+        payload_crc: coded.payload_crc,
+        content_crc: coded.content_crc,
+    };
+    let mut restored = vec![0; contents.len()];
+    let payload = Some(payload);
+    let mut job = DecodeJob { header, payload, contents: &mut restored, outcome: None };
+    decode(scratch, &mut job).is_ok()
+}
+
+impl CpuEngine {
+    /// The same, for whoever has no engine at hand.
+    pub(crate) fn restores(coded: &Coded, contents: &[u8], payload: &[u8]) -> bool {
+        let check = || restores(&mut Scratch::default(), coded, contents, payload);
+        catch_unwind(AssertUnwindSafe(check)).unwrap_or(false)
+    }
+
+    /// Encodes contents that are one byte, repeated; otherwise says no.
+    pub(crate) fn encode_fill(job: &mut EncodeJob<'_>) -> bool {
+        if is_fill(job.contents) {
+            let (recipe, scratch) = (Recipe::Store, &mut Scratch::default());
+            job.coded = Some(encode(scratch, &recipe, job.contents, job.payload));
+        }
+        job.coded.is_some()
+    }
+
+    /// Decodes a block that is stored or one byte, repeated, which takes no memory.
+    pub(crate) fn decode_simple(job: &mut DecodeJob<'_>) {
+        if matches!(job.header.method, Method::Store | Method::Fill) {
+            job.outcome = Some(decode(&mut Scratch::default(), job));
+        }
+    }
 }
 
 /// Whether the contents are one byte, repeated.

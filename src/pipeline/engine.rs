@@ -25,6 +25,14 @@ pub(crate) struct EncodeJob<'a> {
     pub(crate) payload: &'a mut Vec<u8>,
     /// What became of it; `None` before.
     pub(crate) coded: Option<Coded>,
+    /// Whether it is coded, but has not been decoded again as it should be before it is used.
+    pub(crate) is_unverified: bool,
+}
+
+impl<'a> EncodeJob<'a> {
+    pub(crate) fn new(contents: &'a [u8], payload: &'a mut Vec<u8>) -> Self {
+        Self { contents, payload, coded: None, is_unverified: false }
+    }
 }
 
 /// One block to decode and check.
@@ -41,10 +49,11 @@ pub(crate) struct DecodeJob<'a> {
 
 /// What runs blocks through codecs.
 pub(crate) trait Engine: Send + Sync {
-    /// Encodes each block of `batch`.
+    /// Encodes each block of `batch` that has no outcome, and verifies those that are unverified. An engine of a device
+    /// may leave blocks as they were.
     fn encode(&self, recipe: &Recipe, batch: &mut [EncodeJob<'_>]);
 
-    /// Decodes and checks each block of `batch`.
+    /// Decodes and checks each block of `batch`. An engine of a device may leave blocks as they were.
     fn decode(&self, batch: &mut [DecodeJob<'_>]);
 
     /// Gives back the memory that is kept between batches.

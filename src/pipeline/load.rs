@@ -163,7 +163,7 @@ impl Load {
         let contents = sample(CPU_SAMPLE.min(self.block_size as usize));
         let Ok(recipe) = self.recipe_of_sample() else { return 0.0 };
         let mut payload = Vec::new();
-        let mut job = EncodeJob { contents: &contents, payload: &mut payload, coded: None };
+        let mut job = EncodeJob::new(&contents, &mut payload);
         let begun = Instant::now();
         engine.encode(&recipe, std::slice::from_mut(&mut job));
         let encoding = begun.elapsed();

@@ -6,8 +6,10 @@
 //! | [`options`] | what a caller may choose |
 //! | [`engine`] | the seam: what takes a batch of blocks and gives back a batch of blocks |
 //! | [`cpu`] | the engine that runs the codecs on processor cores |
-//! | [`gpu`] | the engine that runs batches on a device |
+//! | [`gpu`] | a device that blocks are to run on |
+//! | [`gpu_engine`] | the engine that runs batches on it |
 //! | [`scheduler`] | blocks in, workers, blocks out in order, everything bounded |
+//! | [`shares`] | who gets how many blocks |
 //! | [`memory`] | how many workers and blocks in flight a memory limit permits |
 //! | [`buffer`] | memory that is used again instead of given back |
 //! | [`statistics`] | what a run did |
@@ -20,13 +22,18 @@ pub(crate) mod buffer;
 pub(crate) mod cpu;
 pub(crate) mod engine;
 pub(crate) mod gpu;
+pub(crate) mod gpu_engine;
 pub(crate) mod level;
 pub(crate) mod load;
 pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod rates;
 pub(crate) mod scheduler;
+pub(crate) mod shares;
 pub(crate) mod statistics;
+
+#[cfg(test)]
+mod device_tests;
 
 pub use auto::{Auto, Prediction};
 pub use gpu::Gpu;

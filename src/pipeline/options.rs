@@ -36,6 +36,7 @@ pub struct Options {
     pub(crate) gpu: Option<Gpu>,
     pub(crate) auto: Option<Auto>,
     pub(crate) statistics: Option<Statistics>,
+    pub(crate) verify: bool,
 }
 
 impl Options {
@@ -52,6 +53,7 @@ impl Options {
             gpu: None,
             auto: None,
             statistics: None,
+            verify: true,
         }
     }
 
@@ -113,6 +115,14 @@ impl Options {
     /// Has what the work does counted in `statistics`.
     pub fn statistics(mut self, statistics: &Statistics) -> Self {
         self.statistics = Some(statistics.clone());
+        self
+    }
+
+    /// Sets whether what a GPU has encoded is decoded again before it is used, which is so unless told otherwise. It is
+    /// done on the GPU, or where that is not possible by the threads, and checked against a checksum that the processor
+    /// has taken of the input. It takes about as much of the GPU's time as decoding the file with it.
+    pub fn verify(mut self, verify: bool) -> Self {
+        self.verify = verify;
         self
     }
 

@@ -6,24 +6,38 @@
 //!
 //! Workers are rayon's. Each submitted task comes with a token on rayon's own queue; a worker that gets a token takes
 //! the oldest task, if one is left. So the threads of a device, which take tasks in batches, share the queue with them:
-//! the tokens of the tasks that these took find nothing to do. A device comes first: as long as one of its threads waits
-//! for a batch, workers leave it one.
+//! the tokens of the tasks that these took find nothing to do. How many a device takes is decided by
+//! [`shares`](super::shares). A device is opened and prepared while workers are at work already; what it leaves undone
+//! comes back, for workers only.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::engine::Engine;
-use super::gpu::{Accelerator, Gpu, GpuEngine};
+use super::gpu::{Accelerator, Gpu, Work};
+use super::gpu_engine::GpuEngine;
 use super::memory::Share;
+use super::shares::{Rates, Situation};
+use super::statistics::Statistics;
+use crate::gpu::budget::Batches;
+use crate::gpu::device::Device;
+use crate::gpu::plan::Shape;
 
 /// A block on its way, with the memory that it needs.
 pub(crate) trait Task: Send + Sized + 'static {
     /// Runs a batch on `engine`.
     fn run(batch: &mut [Self], engine: &dyn Engine);
+
+    /// Whether an engine has done all that is to be done.
+    fn is_done(&self) -> bool;
+
+    /// Bytes of its contents.
+    fn bytes(&self) -> u64;
 
     /// Notes that [`Task::run`] panicked.
     fn set_panicked(&mut self);
@@ -32,12 +46,12 @@ pub(crate) trait Task: Send + Sized + 'static {
 /// Runs tasks on workers and gives them back in the order in which they came.
 pub(crate) struct Scheduler<T: Task> {
     shared: Arc<Shared<T>>,
-    /// `None`: tasks run when they are submitted, in the calling thread.
-    pool: Option<ThreadPool>,
+    /// `None`: tasks run when they are submitted, in the calling thread, unless a device takes them.
+    pool: Option<Arc<ThreadPool>>,
     /// Whether the calling thread is one of the workers: it works instead of waiting.
     helps: bool,
-    /// The threads of a device.
-    device: Vec<JoinHandle<()>>,
+    /// The first thread of a device, which starts and awaits the others.
+    device: Option<(Gpu, JoinHandle<()>)>,
     submitted: u64,
     taken: u64,
 }
@@ -48,18 +62,25 @@ struct Shared<T> {
     finished: Condvar,
     /// Wakes the threads of a device.
     queued: Condvar,
-    /// Blocks of a device's batch.
-    batch: usize,
+    /// Workers that are not the owner.
+    workers: usize,
+    /// The most tasks in flight.
+    window: usize,
 }
 
 struct State<T> {
     queue: VecDeque<(u64, T)>,
+    /// Tasks that a device has left undone, before all others.
+    left: VecDeque<(u64, T)>,
     done: BTreeMap<u64, T>,
-    /// Threads of a device, and those of them that wait for a batch.
+    /// Threads of a device, and tasks that they have.
     device_threads: usize,
-    idle_device_threads: usize,
+    on_device: usize,
+    rates: Rates,
     /// Whether the owner can go on only when something is finished.
     is_awaited: bool,
+    /// Whether nothing more will be submitted.
+    is_ended: bool,
     is_closed: bool,
 }
 
@@ -67,22 +88,29 @@ impl<T: Task> Scheduler<T> {
     /// A scheduler with `workers` workers, of which the calling thread is one if they are few; with one, or if the
     /// system refuses threads, everything runs in the calling thread.
     pub(crate) fn new(engine: Arc<dyn Engine>, workers: usize) -> Self {
-        Self::with_accelerator(engine, workers, None)
+        Self::with_accelerator(engine, Share { workers, in_flight: usize::MAX }, None)
     }
 
-    /// A scheduler whose tasks may also run on a device, in batches. With one worker besides they do so only if the
-    /// device cannot be used.
+    /// A scheduler of `share`'s workers, whose tasks may also run on a device, in batches. A single worker works only
+    /// until the device is there, and for it where it fails.
     pub(crate) fn with_accelerator(
         engine: Arc<dyn Engine>,
-        workers: usize,
+        share: Share,
         accelerator: Option<&Accelerator>,
     ) -> Self {
+        // With a device, the calling thread had better keep it busy.
+        let helps = share.workers <= MOST_WITH_HELP && accelerator.is_none();
+        let workers = share.workers;
+        let pool = if workers < 2 { None } else { build_pool(workers - usize::from(helps)) };
         let state = State {
             queue: VecDeque::new(),
+            left: VecDeque::new(),
             done: BTreeMap::new(),
             device_threads: 0,
-            idle_device_threads: 0,
+            on_device: 0,
+            rates: Rates::default(),
             is_awaited: false,
+            is_ended: false,
             is_closed: false,
         };
         let shared = Arc::new(Shared {
@@ -90,21 +118,20 @@ impl<T: Task> Scheduler<T> {
             state: Mutex::new(state),
             finished: Condvar::new(),
             queued: Condvar::new(),
-            batch: accelerator.map_or(1, |accelerator| accelerator.batch.max(1)),
+            workers: pool.as_ref().map_or(0, ThreadPool::current_num_threads),
+            window: share.in_flight,
         });
-        let device = accelerator.map_or_else(Vec::new, |accelerator| {
-            let start = |i| Shared::serve_with(&shared, accelerator.gpu.clone(), i);
-            (0..accelerator.slots).filter_map(start).collect()
+        let pool = pool.map(Arc::new);
+        let device = accelerator.and_then(|accelerator| {
+            let thread = Shared::start(&shared, accelerator.clone(), pool.clone())?;
+            Some((accelerator.gpu.clone(), thread))
         });
-        // With a device, the calling thread had better keep it busy.
-        let helps = workers <= MOST_WITH_HELP && device.is_empty();
-        let pool = if workers < 2 { None } else { build_pool(workers - usize::from(helps)) };
         Self { shared, pool, helps, device, submitted: 0, taken: 0 }
     }
 
     /// Workers, with the calling thread if it is one.
     fn workers(&self) -> usize {
-        let threads = self.pool.as_ref().map_or(0, ThreadPool::current_num_threads);
+        let threads = self.shared.workers;
         threads + usize::from(self.helps || threads == 0)
     }
 
@@ -116,7 +143,7 @@ impl<T: Task> Scheduler<T> {
             scheduler.shared.engine.release();
             scheduler.workers()
         });
-        let has_device = slot.as_ref().is_some_and(|scheduler| !scheduler.device.is_empty());
+        let has_device = slot.as_ref().is_some_and(|scheduler| scheduler.device.is_some());
         if workers < share.workers || has_device {
             *slot = None;
         } else if workers > share.workers {
@@ -133,7 +160,7 @@ impl<T: Task> Scheduler<T> {
     pub(crate) fn submit(&mut self, mut task: T) {
         let number = self.submitted;
         self.submitted += 1;
-        if self.pool.is_none() && self.device.is_empty() {
+        if self.pool.is_none() && self.device.is_none() {
             run(std::slice::from_mut(&mut task), &*self.shared.engine);
             self.shared.lock().done.insert(number, task);
             return;
@@ -141,9 +168,14 @@ impl<T: Task> Scheduler<T> {
         self.shared.lock().queue.push_back((number, task));
         self.shared.queued.notify_one();
         if let Some(pool) = &self.pool {
-            let shared = Arc::clone(&self.shared);
-            pool.spawn(move || shared.run_one(Who::Worker));
+            Shared::spawn_one(&self.shared, pool);
         }
+    }
+
+    /// Says that nothing more will be submitted, so that engines share what is left.
+    pub(crate) fn end(&mut self) {
+        self.shared.lock().is_ended = true;
+        self.shared.queued.notify_all();
     }
 
     /// Waits for the oldest task in flight; `None` if there is none.
@@ -158,11 +190,9 @@ impl<T: Task> Scheduler<T> {
                 self.taken += 1;
                 return Some(task);
             }
-            // Workers may have left tasks to a device that is there no more.
-            let helps = self.helps || (!self.device.is_empty() && state.device_threads == 0);
-            if helps && !state.queue.is_empty() {
+            if self.is_to_work(&state) {
                 drop(state);
-                self.shared.run_one(Who::Owner);
+                self.shared.run_one();
                 state = self.shared.lock();
                 continue;
             }
@@ -172,6 +202,15 @@ impl<T: Task> Scheduler<T> {
             }
             state = self.shared.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Whether the owner works instead of waiting: as one of the workers, or where there are none and a device is not
+    /// there yet, or no more, or has left something.
+    fn is_to_work(&self, state: &State<T>) -> bool {
+        let left = !state.left.is_empty();
+        let queued = !state.queue.is_empty();
+        let alone = self.pool.is_none();
+        self.helps && (left || queued) || alone && (left || queued && state.device_threads == 0)
     }
 
     /// The oldest task in flight, if it is finished.
@@ -187,12 +226,16 @@ impl<T: Task> Drop for Scheduler<T> {
         // Nobody waits for them any more.
         let mut state = self.shared.lock();
         state.queue.clear();
+        state.left.clear();
         state.is_closed = true;
         drop(state);
         self.shared.queued.notify_all();
-        for thread in self.device.drain(..) {
-            // It has caught what it could; what it was to do is not needed.
-            let _ = thread.join();
+        if let Some((gpu, thread)) = self.device.take() {
+            // One that still waits for the device to be opened ends when it is.
+            if gpu.is_opened() {
+                // It has caught what it could; what it was to do is not needed.
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -203,47 +246,137 @@ impl<T: Task> Shared<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run_one(&self, who: Who) {
+    /// Has a worker run a task.
+    fn spawn_one(shared: &Arc<Self>, pool: &ThreadPool) {
+        let shared = Arc::clone(shared);
+        pool.spawn(move || shared.run_one());
+    }
+
+    /// Runs the oldest task, if there is one.
+    fn run_one(&self) {
         let mut state = self.lock();
-        let left = if state.is_awaited { 0 } else { state.idle_device_threads * self.batch };
-        if who == Who::Worker && state.queue.len() <= left {
+        let State { queue, left, .. } = &mut *state;
+        let Some((number, mut task)) = left.pop_front().or_else(|| queue.pop_front()) else {
             return;
-        }
-        let Some((number, mut task)) = state.queue.pop_front() else { return };
+        };
         drop(state);
+        let begun = Instant::now();
         run(std::slice::from_mut(&mut task), &*self.engine);
-        self.lock().done.insert(number, task);
+        let mut state = self.lock();
+        state.rates.worker_took(begun.elapsed());
+        state.done.insert(number, task);
+        drop(state);
         self.finished.notify_one();
     }
 
-    /// Starts a thread that runs batches on `gpu`; `None` if the system refuses.
-    fn serve_with(shared: &Arc<Self>, gpu: Gpu, number: usize) -> Option<JoinHandle<()>> {
-        shared.lock().device_threads += 1;
+    /// Starts the thread that waits for the device of `accelerator`, and for the others that it starts then; `None` if
+    /// the device is known not to be of use, or the system refuses.
+    fn start(
+        shared: &Arc<Self>,
+        accelerator: Accelerator,
+        pool: Option<Arc<ThreadPool>>,
+    ) -> Option<JoinHandle<()>> {
+        // A device that is there already is counted on from the first task on.
+        if accelerator.gpu.is_opened() {
+            let batches = accelerator.batches(accelerator.gpu.limits()?)?;
+            accelerator.join(&batches);
+            shared.lock().device_threads = batches.slots as usize;
+        }
         let serving = Arc::clone(shared);
-        let thread = thread::Builder::new().name(format!("pz device {number}"));
+        let thread = thread::Builder::new().name("pz device".into());
         let started = thread.spawn(move || {
-            let work = AssertUnwindSafe(|| serving.serve(&gpu));
+            let work = AssertUnwindSafe(|| serving.open(&accelerator, pool.as_ref()));
             // A backend that panics is a device that fails.
             let _ = catch_unwind(work);
-            serving.lock().device_threads -= 1;
+            serving.lock().device_threads = 0;
             serving.finished.notify_one();
         });
         if started.is_err() {
-            shared.lock().device_threads -= 1;
+            shared.lock().device_threads = 0;
         }
         started.ok()
     }
 
-    /// Runs batches on `gpu` until there are no more, or it fails.
-    fn serve(&self, gpu: &Gpu) {
-        let engine = GpuEngine::new(gpu, self.batch as u32, Arc::clone(&self.engine));
-        while let Some((numbers, mut tasks)) = self.take_batch() {
-            let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, &engine)));
-            if on_device.is_err() {
-                // A backend that panics is a device that fails: the batch is done again without it.
-                run(&mut tasks, &*self.engine);
+    /// Waits for the device, has it prepared, and serves it in as many threads as it takes batches.
+    fn open(self: &Arc<Self>, accelerator: &Accelerator, pool: Option<&Arc<ThreadPool>>) {
+        let Some(device) = accelerator.gpu.pool() else { return };
+        let Some(batches) = accelerator.batches(device.limits()) else { return };
+        if self.lock().is_closed {
+            return;
+        }
+        let begun = Instant::now();
+        let shape = Shape::new(batches.batch, accelerator.block_len);
+        let plans = accelerator.work.plans(device.limits(), shape);
+        // What does not compile is declined when it is used.
+        let _ = device.prepare(&plans);
+        accelerator.join(&batches);
+        if let Some(statistics) = &accelerator.statistics {
+            statistics.on_device(|device| device.preparing += begun.elapsed());
+        }
+        self.lock().device_threads = batches.slots as usize;
+        thread::scope(|scope| {
+            let serve = || {
+                let work = AssertUnwindSafe(|| self.serve(accelerator, batches, pool));
+                let _ = catch_unwind(work);
+                let mut state = self.lock();
+                state.device_threads = state.device_threads.saturating_sub(1);
+                drop(state);
+                self.finished.notify_one();
+            };
+            for i in 1..batches.slots {
+                let thread = thread::Builder::new().name(format!("pz device {i}"));
+                if thread.spawn_scoped(scope, serve).is_err() {
+                    self.lock().device_threads -= 1;
+                }
             }
-            self.lock().done.extend(numbers.into_iter().zip(tasks));
+            serve();
+        });
+    }
+
+    /// Runs batches on the device until there are no more, or it fails.
+    fn serve(
+        self: &Arc<Self>,
+        accelerator: &Accelerator,
+        batches: Batches,
+        pool: Option<&Arc<ThreadPool>>,
+    ) {
+        let Some(device) = accelerator.gpu.pool() else { return };
+        let statistics = accelerator.statistics.as_ref();
+        let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
+        let shape = Shape::new(batches.batch, accelerator.block_len);
+        let engine = GpuEngine::new(device, shape, verifies, statistics);
+        // The first batch waits for memory.
+        let mut is_first = true;
+        while let Some((numbers, mut tasks)) = self.take_batch(batches.batch as usize, statistics) {
+            let begun = Instant::now();
+            let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, &engine)));
+            let time = begun.elapsed();
+            let count = tasks.len();
+            let is_done = |task: &T| on_device.is_ok() && task.is_done();
+            let (done, left): (Vec<_>, Vec<_>) =
+                numbers.into_iter().zip(tasks).partition(|(_, task)| is_done(task));
+            if let Some(statistics) = statistics {
+                let bytes: u64 = done.iter().map(|(_, task)| task.bytes()).sum();
+                let memory = device.high_water();
+                statistics.device_batch(begun, done.len() as u64, bytes, memory);
+                statistics.on_device(|device| {
+                    device.batches += 1;
+                    device.left += left.len() as u64;
+                });
+            }
+            let tokens = left.len();
+            let mut state = self.lock();
+            state.on_device -= count;
+            state.done.extend(done);
+            state.left.extend(left);
+            if !is_first {
+                state.rates.device_took(count, time);
+            }
+            is_first = false;
+            drop(state);
+            if let Some(pool) = pool {
+                (0..tokens).for_each(|_| Self::spawn_one(self, pool));
+            }
             self.finished.notify_one();
             if on_device.is_err() || engine.broken().is_some() {
                 return;
@@ -251,30 +384,43 @@ impl<T: Task> Shared<T> {
         }
     }
 
-    /// Waits for a batch: a full one, or what there is if the owner waits for it. `None` at the end.
-    fn take_batch(&self) -> Option<(Vec<u64>, Vec<T>)> {
+    /// Waits for a batch. `None` at the end, or if the device is too slow to be of use.
+    fn take_batch(
+        &self,
+        most: usize,
+        statistics: Option<&Statistics>,
+    ) -> Option<(Vec<u64>, Vec<T>)> {
+        let begun = Instant::now();
         let mut state = self.lock();
-        state.idle_device_threads += 1;
-        loop {
-            let there = state.queue.len();
-            if state.is_closed || there >= self.batch || (state.is_awaited && there > 0) {
-                state.idle_device_threads -= 1;
-                let batch = state.queue.drain(..there.min(self.batch));
-                let batch: (Vec<_>, Vec<_>) = batch.unzip();
-                return (!batch.0.is_empty()).then_some(batch);
+        let batch = loop {
+            if state.is_closed {
+                break None;
+            }
+            let now = Situation {
+                queued: state.queue.len(),
+                window: self.window,
+                on_device: state.on_device,
+                batch: most,
+                workers: self.workers,
+                is_ended: state.is_ended,
+                is_awaited: state.is_awaited,
+            };
+            let count = state.rates.take(&now);
+            if count > 0 {
+                state.on_device += count;
+                break Some(state.queue.drain(..count).unzip());
+            }
+            if state.is_ended || state.rates.is_too_slow(&now) {
+                break None;
             }
             state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(state);
+        if let Some(statistics) = statistics {
+            statistics.on_device(|device| device.waiting += begun.elapsed());
         }
+        batch
     }
-}
-
-/// Who wants to run a task.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
-    /// A worker, which leaves tasks to a device.
-    Worker,
-    /// The owner, who waits for them.
-    Owner,
 }
 
 /// Runs tasks. A panic in a codec is a fault of ours, and must not leave its caller waiting for ever.
@@ -302,8 +448,9 @@ fn build_pool(threads: usize) -> Option<ThreadPool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Pipeline;
     use crate::gpu::device::{
-        Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams,
+        Api, BufferId, DeviceError, Kind, Limits, MemorySource, Queue, Teams,
     };
     use crate::pipeline::cpu::CpuEngine;
     use std::time::Duration;
@@ -322,6 +469,14 @@ mod tests {
                 std::thread::sleep(Duration::from_micros(300 - (task.value % 3) * 100));
                 task.value *= 2;
             }
+        }
+
+        fn is_done(&self) -> bool {
+            self.value >= 40 || self.panicked
+        }
+
+        fn bytes(&self) -> u64 {
+            1
         }
 
         fn set_panicked(&mut self) {
@@ -378,11 +533,11 @@ mod tests {
             name: "nothing".into(),
             driver: String::new(),
             kind: Kind::Other,
-            memory: 0,
+            memory: 1 << 30,
             memory_source: MemorySource::Assumed,
-            max_buffer: 0,
-            local_memory: 0,
-            max_workgroup: 0,
+            max_buffer: 1 << 30,
+            local_memory: 1 << 16,
+            max_workgroup: 1024,
             teams: Teams::Local,
             compute_units: 0,
             timing: false,
@@ -391,11 +546,19 @@ mod tests {
     }
 
     #[test]
-    fn the_threads_of_a_device_take_batches() {
-        for (workers, slots, batch) in [(1, 1, 1), (1, 2, 3), (2, 1, 4), (3, 3, 2), (2, 2, 100)] {
-            let accelerator = Accelerator { gpu: nothing(), slots, batch, memory: 0 };
+    fn what_a_device_leaves_workers_do() {
+        for (workers, host_blocks) in [(1, 1), (1, 9), (2, 4), (3, 30), (2, 1000)] {
+            let work = Work::Decode(Pipeline::Lzf);
+            let accelerator = Accelerator {
+                gpu: nothing(),
+                work,
+                block_len: 1 << 16,
+                host_blocks,
+                statistics: None,
+            };
             let cpu = Arc::new(CpuEngine::new());
-            let mut scheduler = Scheduler::with_accelerator(cpu, workers, Some(&accelerator));
+            let share = Share { workers, in_flight: 12 };
+            let mut scheduler = Scheduler::with_accelerator(cpu, share, Some(&accelerator));
             let mut out = Vec::new();
             for value in 20..220 {
                 if scheduler.in_flight() == 12 {
@@ -404,6 +567,7 @@ mod tests {
                 scheduler.submit(Number { value, panicked: false });
                 out.extend(scheduler.try_next());
             }
+            scheduler.end();
             while let Some(task) = scheduler.next() {
                 out.push(task);
             }

@@ -73,6 +73,31 @@ pub struct DeviceStatistics {
     pub predicted_memory: u64,
     /// The most bytes of device memory that were in use at a time.
     pub peak_memory: u64,
+    /// How long it took to open the device in the background.
+    pub opening: Duration,
+    /// How long its kernels took to be compiled after that.
+    pub preparing: Duration,
+    /// Batches at once, at most.
+    pub slots: u32,
+    /// Blocks of a batch, at most.
+    pub batch: u32,
+    /// Batches that it was given.
+    pub batches: u64,
+    /// Blocks that it was given and did not do, or not right.
+    pub left: u64,
+    /// Time in which the device's threads, of which there is one for each batch at once, copied to it, added up over
+    /// threads.
+    pub upload: Duration,
+    /// Time in which they waited for what it computed.
+    pub compute: Duration,
+    /// Time in which they copied from it.
+    pub download: Duration,
+    /// Time in which they checked what it had encoded, most of it by having it decoded again.
+    pub verify: Duration,
+    /// Time in which they waited for blocks.
+    pub waiting: Duration,
+    /// What went wrong with it, each in a line.
+    pub notes: Vec<String>,
     /// Time on the device itself, by stage; empty where the device cannot measure.
     pub stages: Vec<StageTime>,
     begun: Option<Instant>,
@@ -146,6 +171,18 @@ impl Statistics {
             span: Duration::ZERO,
             predicted_memory: 0,
             peak_memory: 0,
+            opening: Duration::ZERO,
+            preparing: Duration::ZERO,
+            slots: 0,
+            batch: 0,
+            batches: 0,
+            left: 0,
+            upload: Duration::ZERO,
+            compute: Duration::ZERO,
+            download: Duration::ZERO,
+            verify: Duration::ZERO,
+            waiting: Duration::ZERO,
+            notes: Vec::new(),
             stages: Vec::new(),
             begun: None,
         });
@@ -160,6 +197,13 @@ impl Statistics {
             device.begun = Some(first.min(begun));
             device.span = first.min(begun).elapsed();
             device.peak_memory = device.peak_memory.max(peak_memory);
+        }
+    }
+
+    /// Takes note of what the device does.
+    pub(crate) fn on_device(&self, take: impl FnOnce(&mut DeviceStatistics)) {
+        if let Some(device) = &mut self.counts().device {
+            take(device);
         }
     }
 
@@ -205,6 +249,7 @@ pub(crate) struct Counted {
 
 impl Counted {
     /// `engine`, counted in `statistics` if there are any. `encodes`: what it decodes is decoded to be checked.
+    #[allow(clippy::new_ret_no_self, reason = "what counts nothing is the engine itself")]
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         statistics: Option<&Statistics>,

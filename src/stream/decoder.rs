@@ -13,7 +13,7 @@ use crate::pipeline::auto::Job;
 use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
-use crate::pipeline::gpu::Accelerator;
+use crate::pipeline::gpu::{Accelerator, Work};
 use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
@@ -265,6 +265,9 @@ impl<R: Read> Decoder<R> {
             if let Err(error) = self.read_one() {
                 self.input = Input::Failed(Some(error));
             }
+            if !matches!(self.input, Input::Open) {
+                self.scheduler.iter_mut().for_each(Scheduler::end);
+            }
         }
     }
 
@@ -295,11 +298,11 @@ impl<R: Read> Decoder<R> {
                 if let Some(statistics) = &self.options.statistics {
                     statistics.read_since(begun);
                 }
-                let workers = self.share.workers;
+                let share = self.share;
                 self.scheduler
                     .get_or_insert_with(|| {
                         let engine = Arc::clone(&self.engine);
-                        Scheduler::with_accelerator(engine, workers, self.accelerator.as_ref())
+                        Scheduler::with_accelerator(engine, share, self.accelerator.as_ref())
                     })
                     .submit(task);
             }
@@ -332,9 +335,9 @@ fn accelerator(
     share: &mut Share,
     options: &DecodeOptions,
 ) -> Option<Accelerator> {
-    let widen = |blocks| cost.widen(share, blocks, options.max_memory);
-    let gpu = options.gpu.as_ref();
-    let found = Accelerator::for_decoding(gpu, header.pipeline, header.block_size(), widen)?;
+    let (gpu, work) = (options.gpu.as_ref(), Work::Decode(header.pipeline));
+    let size = header.block_size();
+    let found = Accelerator::new(gpu, work, size, cost, share, options.max_memory)?;
     Some(found.count_in(options.statistics.as_ref()))
 }
 

@@ -11,7 +11,7 @@ use crate::format::FrameHeader;
 use crate::pipeline::auto::Job;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
-use crate::pipeline::gpu::Accelerator;
+use crate::pipeline::gpu::{Accelerator, Work};
 use crate::pipeline::level::Recipe;
 use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share};
@@ -39,6 +39,7 @@ pub struct Encoder<W: Write> {
     block_size: usize,
     cost: Cost,
     memory: u64,
+    verify: bool,
     share: Share,
     engine: Arc<dyn Engine>,
     accelerator: Option<Accelerator>,
@@ -74,6 +75,7 @@ impl<W: Write> Encoder<W> {
             block_size: plan.header.block_size(),
             cost: plan.cost,
             memory: options.memory,
+            verify: options.verify,
             share: plan.share,
             engine: plan.engine,
             accelerator: plan.accelerator,
@@ -147,6 +149,7 @@ impl<W: Write> Encoder<W> {
                 self.emit(task)?;
             }
         }
+        self.scheduler.iter_mut().for_each(Scheduler::end);
         while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
             self.emit(task)?;
         }
@@ -183,6 +186,7 @@ impl<W: Write> Encoder<W> {
         }
         if self.current.is_none() {
             let mut task = self.idle.pop().unwrap_or_default();
+            task.reset();
             task.recipe = self.recipe;
             task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
             self.current = Some(task);
@@ -215,8 +219,9 @@ impl<W: Write> Encoder<W> {
             self.emit(task)?;
         }
         self.scheduler = None;
-        let widen = |blocks| self.cost.widen(&mut self.share, blocks, self.memory);
-        let found = Accelerator::for_encoding(Some(gpu), &self.recipe, self.block_size, widen);
+        let work = Work::Encode { recipe: self.recipe, verify: self.verify };
+        let (share, memory) = (&mut self.share, self.memory);
+        let found = Accelerator::new(Some(gpu), work, self.block_size, &self.cost, share, memory);
         self.accelerator = found.map(|found| found.count_in(self.statistics.as_ref()));
         Ok(())
     }
@@ -224,7 +229,7 @@ impl<W: Write> Encoder<W> {
     fn scheduler(&mut self) -> &mut Scheduler<EncodeTask> {
         self.scheduler.get_or_insert_with(|| {
             let engine = Arc::clone(&self.engine);
-            Scheduler::with_accelerator(engine, self.share.workers, self.accelerator.as_ref())
+            Scheduler::with_accelerator(engine, self.share, self.accelerator.as_ref())
         })
     }
 
@@ -327,9 +332,10 @@ impl Plan {
         }
         let chosen = job.as_mut().and_then(|job| job.choose(len, share.workers));
         let gpu = chosen.or_else(|| options.gpu.clone());
-        let widen = |blocks| cost.widen(&mut share, blocks, options.memory);
+        let work = Work::Encode { recipe, verify: options.verify };
+        let size = header.block_size();
         let accelerator =
-            Accelerator::for_encoding(gpu.as_ref(), &recipe, header.block_size(), widen);
+            Accelerator::new(gpu.as_ref(), work, size, &cost, &mut share, options.memory);
         let accelerator = accelerator.map(|found| found.count_in(statistics.as_ref()));
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
     }

@@ -51,7 +51,7 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
     let mut frames = FrameWriter::new(plan.header);
     let mut payload = Vec::with_capacity(payload_capacity(block_size.min(input.len())));
     for contents in input.chunks(block_size) {
-        let mut job = EncodeJob { contents, payload: &mut payload, coded: None };
+        let mut job = EncodeJob::new(contents, &mut payload);
         plan.engine.encode(&plan.recipe, std::slice::from_mut(&mut job));
         let coded = job.coded.ok_or(Error::Internal { what: "a block could not be encoded" })?;
         frames.block(&mut out, coded, contents, &payload)?;

@@ -15,9 +15,16 @@ pub(crate) struct EncodeTask {
     pub(crate) contents: Buffer,
     pub(crate) payload: Vec<u8>,
     coded: Option<Coded>,
+    is_unverified: bool,
 }
 
 impl EncodeTask {
+    /// Forgets the block that it held.
+    pub(crate) fn reset(&mut self) {
+        self.coded = None;
+        self.is_unverified = false;
+    }
+
     /// What became of it.
     pub(crate) fn coded(&self) -> Result<Coded, Error> {
         self.coded.ok_or(Error::Internal { what: "a block could not be encoded" })
@@ -36,18 +43,33 @@ impl Task for EncodeTask {
             let mut jobs: Vec<_> = now
                 .iter_mut()
                 .map(|task| {
-                    task.coded = None;
-                    task.payload.clear();
-                    task.payload.reserve_exact(payload_capacity(task.contents.len()));
-                    EncodeJob { contents: &task.contents, payload: &mut task.payload, coded: None }
+                    if !task.is_unverified {
+                        task.payload.clear();
+                        task.payload.reserve_exact(payload_capacity(task.contents.len()));
+                    }
+                    EncodeJob {
+                        contents: &task.contents,
+                        payload: &mut task.payload,
+                        coded: task.coded,
+                        is_unverified: task.is_unverified,
+                    }
                 })
                 .collect();
             engine.encode(&recipe, &mut jobs);
-            let coded: Vec<_> = jobs.into_iter().map(|job| job.coded).collect();
+            let coded: Vec<_> =
+                jobs.into_iter().map(|job| (job.coded, job.is_unverified)).collect();
             for (task, coded) in now.iter_mut().zip(coded) {
-                task.coded = coded;
+                (task.coded, task.is_unverified) = coded;
             }
         }
+    }
+
+    fn is_done(&self) -> bool {
+        self.coded.is_some() && !self.is_unverified
+    }
+
+    fn bytes(&self) -> u64 {
+        self.contents.len() as u64
     }
 
     fn set_panicked(&mut self) {
@@ -136,6 +158,14 @@ impl Task for DecodeTask {
         for (outcome, job) in outcomes.into_iter().zip(jobs) {
             *outcome = job.outcome;
         }
+    }
+
+    fn is_done(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.contents.len() as u64
     }
 
     fn set_panicked(&mut self) {

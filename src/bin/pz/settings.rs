@@ -57,10 +57,12 @@ pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
 
 /// Refuses what a device that the user named cannot do: another is never used in its place.
 pub fn check_gpu(device: Device, gpu: &Gpu, options: &Options) -> Result<(), Failure> {
-    let limits = gpu.device().limits();
+    let fail =
+        |why: &dyn std::fmt::Display| Failure::environment(format!("device {device}: {why}"));
+    let limits = gpu.device().map_err(|error| fail(&error))?.limits();
     match pz::gpu::coder::Encoder::memory_for(limits, options, 1) {
         Ok(_) => Ok(()),
-        Err(why) => Err(Failure::environment(format!("device {device}: {why}"))),
+        Err(why) => Err(fail(&why)),
     }
 }
 
@@ -80,7 +82,7 @@ pub fn all_cores() -> usize {
 fn say_engine(threads: usize, gpu: Option<&Gpu>, session: &Session) {
     let threads = if threads == 0 { all_cores() } else { threads };
     let plural = if threads == 1 { "" } else { "s" };
-    match gpu.map(|gpu| gpu.device().limits()) {
+    match gpu.and_then(|gpu| Some(gpu.device().ok()?.limits())) {
         None => session.say(format_args!("using the CPU, {threads} thread{plural}")),
         Some(limits) => session.say(format_args!(
             "using {} through {}, and the CPU, {threads} thread{plural}",

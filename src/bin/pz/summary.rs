@@ -32,6 +32,26 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
             device.peak_memory,
         ));
     }
+    if let Some(device) = &device {
+        lines.push(format!(
+            "device: open after {}, prepared in {}, {} batches, at most {} at once of {} blocks, {} blocks left to the CPU",
+            seconds(device.opening),
+            seconds(device.preparing),
+            device.batches,
+            device.slots,
+            device.batch,
+            device.left,
+        ));
+        lines.push(format!(
+            "threads of the device: to it {}, computing {}, from it {}, checking {}, waiting {}",
+            seconds(device.upload),
+            seconds(device.compute),
+            seconds(device.download),
+            seconds(device.verify),
+            seconds(device.waiting),
+        ));
+        lines.extend(device.notes.iter().map(|note| format!("device: {note}")));
+    }
     let coding = match direction {
         Direction::Compress => "encoding",
         Direction::Decompress => "decoding",

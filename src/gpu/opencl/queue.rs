@@ -93,20 +93,32 @@ impl Work {
         &mut self,
         shared: &Shared,
         (memory, offset): (&Memory, u64),
-        data: &[u8],
+        parts: &[&[u8]],
         until: Instant,
     ) -> Result<(), DeviceError> {
-        let mut done = 0;
-        while done < data.len() {
+        let mut left: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let mut parts = parts.iter().copied();
+        let mut part: &[u8] = &[];
+        let mut at = offset as usize;
+        while left > 0 {
             let (piece, from) = self.uploads.place(shared, until)?;
-            let len = (data.len() - done).min(PIECE - from);
+            let len = left.min((PIECE - from) as u64) as usize;
             let staged = &mut piece.bytes()[from..from + len];
-            staged.copy_from_slice(&data[done..done + len]);
+            let mut filled = 0;
+            while filled < len {
+                if part.is_empty() {
+                    part = parts.next().unwrap_or_default();
+                    continue;
+                }
+                let (now, later) = part.split_at(part.len().min(len - filled));
+                staged[filled..filled + now.len()].copy_from_slice(now);
+                filled += now.len();
+                part = later;
+            }
             // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the
             // caller has asked for it; the memory that is read stays as it is until the command has ended, because
             // the piece waits for that before it is used again or unmapped, or is kept if it is given up.
             let event = unsafe {
-                let at = (offset + done as u64) as usize;
                 let staged = staged.as_ptr().cast();
                 let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
                 enqueue_write_buffer(queue, buffer, 0, at, len, staged, 0, std::ptr::null())
@@ -118,7 +130,8 @@ impl Work {
             if let Some(event) = self.last_again()? {
                 self.uploads.take(len, event);
             }
-            done += len;
+            at += len;
+            left -= len as u64;
         }
         Ok(())
     }
@@ -127,11 +140,12 @@ impl Work {
         &mut self,
         shared: &Shared,
         (memory, offset): (&Memory, u64),
-        into: &mut [u8],
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
         until: Instant,
     ) -> Result<(), DeviceError> {
-        let pieces = into.len().div_ceil(PIECE);
-        while self.downloads.len() < pieces.min(PIECES) {
+        let pieces = bytes.div_ceil(PIECE as u64);
+        while (self.downloads.len() as u64) < pieces.min(PIECES as u64) {
             match Piece::new(shared) {
                 Ok(piece) => self.downloads.push(piece),
                 // Without memory for another piece, the ones that there are do.
@@ -140,42 +154,34 @@ impl Work {
             }
         }
         // As many copies are under way as there are pieces of memory; the oldest is taken before the next is begun.
-        let ahead = self.downloads.len();
-        let range = |i: usize| i * PIECE..((i + 1) * PIECE).min(into.len());
-        let ranges: Vec<_> = (0..pieces).map(range).collect();
+        let ahead = self.downloads.len() as u64;
+        let length = |i: u64| (bytes - i * PIECE as u64).min(PIECE as u64) as usize;
         for i in 0..pieces + ahead {
-            if let Some(range) = i.checked_sub(ahead).and_then(|i| ranges.get(i)) {
-                let piece = &mut self.downloads[i % ahead];
+            let slot = (i % ahead) as usize;
+            if let Some(i) = i.checked_sub(ahead).filter(|&i| i < pieces) {
+                let piece = &mut self.downloads[slot];
                 piece.wait(until)?;
-                into[range.clone()].copy_from_slice(&piece.bytes()[..range.len()]);
+                take(&piece.bytes()[..length(i)]);
             }
-            if let Some(range) = ranges.get(i) {
-                let piece = &mut self.downloads[i % ahead];
+            if i < pieces {
+                let piece = &mut self.downloads[slot];
                 piece.wait(until)?;
                 // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the
                 // caller has asked for it; the memory that is written is looked at only once the command has ended,
                 // and stays mapped until then, or is kept if the command is given up.
                 let event = unsafe {
-                    let at = (offset + range.start as u64) as usize;
+                    let at = (offset + i * PIECE as u64) as usize;
                     let staged = piece.bytes().as_mut_ptr().cast();
                     let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
-                    enqueue_read_buffer(
-                        queue,
-                        buffer,
-                        0,
-                        at,
-                        range.len(),
-                        staged,
-                        0,
-                        std::ptr::null(),
-                    )
+                    let none = std::ptr::null();
+                    enqueue_read_buffer(queue, buffer, 0, at, length(i), staged, 0, none)
                 };
                 let event =
                     event.map_err(|code| failure_for("clEnqueueReadBuffer", code, memory.bytes))?;
                 // SAFETY: it has just been made.
                 unsafe { self.newest(event)? };
                 if let Some(event) = self.last_again()? {
-                    self.downloads[i % ahead].is_used_by(event);
+                    self.downloads[slot].is_used_by(event);
                 }
             }
         }
@@ -309,9 +315,15 @@ impl Drop for ClQueue {
 }
 
 impl Queue for ClQueue {
-    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        let memory = self.shared.memory(buffer, offset, data.len() as u64)?;
-        self.attempt(|work, shared, until| work.write(shared, (&memory, offset), data, until))
+    fn write_parts(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let memory = self.shared.memory(buffer, offset, bytes)?;
+        self.attempt(|work, shared, until| work.write(shared, (&memory, offset), parts, until))
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
@@ -336,10 +348,21 @@ impl Queue for ClQueue {
         })
     }
 
-    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let memory = self.shared.memory(buffer, offset, into.len() as u64)?;
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        // Each command is, as it is given.
+        Ok(())
+    }
+
+    fn read_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DeviceError> {
+        let memory = self.shared.memory(buffer, offset, bytes)?;
         self.attempt(|work, shared, until| {
-            work.read(shared, (&memory, offset), into, until)?;
+            work.read(shared, (&memory, offset), bytes, take, until)?;
             work.finish(until)
         })
     }

@@ -218,17 +218,25 @@ impl<'d> WebGpuQueue<'d> {
         if self.recorded == DISPATCHES { self.submit() } else { Ok(()) }
     }
 
-    fn upload(&mut self, buffer: &wgpu::Buffer, at: u64, data: &[u8]) -> Result<(), DeviceError> {
+    fn upload(
+        &mut self,
+        buffer: &wgpu::Buffer,
+        mut at: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
         let until = Instant::now() + self.deadline;
-        let mut done = 0;
-        while done < data.len() {
-            let Some((from, offset, bytes)) = self.uploads.put(self.device, &data[done..])? else {
+        let mut left: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let mut parts = parts.iter().copied();
+        let mut part: &[u8] = &[];
+        while left > 0 {
+            let put = self.uploads.put(self.device, &mut part, &mut parts, left)?;
+            let Some((from, offset, bytes)) = put else {
                 self.settle(until)?;
                 continue;
             };
-            let to = at + done as u64;
-            self.encoder().copy_buffer_to_buffer(&from, offset, buffer, to, bytes);
-            done += bytes as usize;
+            self.encoder().copy_buffer_to_buffer(&from, offset, buffer, at, bytes);
+            at += bytes;
+            left -= bytes;
             if self.uploads.is_full() {
                 self.submit()?;
             }
@@ -240,32 +248,30 @@ impl<'d> WebGpuQueue<'d> {
         &mut self,
         buffer: &wgpu::Buffer,
         offset: u64,
-        into: &mut [u8],
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), DeviceError> {
         let until = Instant::now() + self.deadline;
         let mut on_the_way = VecDeque::new();
-        let mut at = offset;
-        let mut pieces = into.chunks_mut(DOWNLOAD as usize);
+        let mut begun = 0;
         // One piece is copied by the device while the one before it is taken out.
         loop {
-            let next = pieces.next();
-            let is_last = next.is_none();
-            if let Some(piece) = next {
-                let bytes = piece.len() as u64;
-                let mut download = self.free_download(bytes)?;
-                self.encoder().copy_buffer_to_buffer(buffer, at, download.buffer(), 0, bytes);
+            let is_last = begun == bytes;
+            if !is_last {
+                let piece = (bytes - begun).min(DOWNLOAD);
+                let mut download = self.free_download(piece)?;
+                let at = offset + begun;
+                self.encoder().copy_buffer_to_buffer(buffer, at, download.buffer(), 0, piece);
                 self.submit()?;
-                download.map(self.device, bytes)?;
-                at += bytes;
+                download.map(self.device, piece)?;
+                begun += piece;
                 on_the_way.push_back((download, self.last.clone(), piece));
             }
             if on_the_way.len() > usize::from(!is_last) {
                 let Some((mut download, Some(last), piece)) = on_the_way.pop_front() else {
                     continue;
                 };
-                let bytes = piece.len() as u64;
-                download
-                    .read(self.device, last, bytes, until, |from| piece.copy_from_slice(from))?;
+                download.read(self.device, last, piece, until, &mut *take)?;
                 self.downloads.push(download);
             } else if is_last {
                 return Ok(());
@@ -308,10 +314,16 @@ fn bind_group(
 }
 
 impl Queue for WebGpuQueue<'_> {
-    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+    fn write_parts(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
         self.attempt(|queue| {
-            let buffer = queue.checked(buffer, offset, data.len() as u64)?;
-            queue.upload(&buffer, offset, data)
+            let bytes = parts.iter().map(|part| part.len() as u64).sum();
+            let buffer = queue.checked(buffer, offset, bytes)?;
+            queue.upload(&buffer, offset, parts)
         })
     }
 
@@ -329,10 +341,20 @@ impl Queue for WebGpuQueue<'_> {
         self.attempt(|queue| queue.record(work))
     }
 
-    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.attempt(Self::submit)
+    }
+
+    fn read_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DeviceError> {
         self.attempt(|queue| {
-            let buffer = queue.checked(buffer, offset, into.len() as u64)?;
-            queue.download(&buffer, offset, into)
+            let buffer = queue.checked(buffer, offset, bytes)?;
+            queue.download(&buffer, offset, bytes, take)
         })
     }
 

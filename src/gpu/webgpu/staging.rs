@@ -38,12 +38,15 @@ impl Uploads {
         Self { open: None, full: Vec::new(), mapped: Vec::new(), count: 0, sender, back }
     }
 
-    /// Copies the beginning of `data` into a mapped buffer. Gives the buffer, the place in it and the number of bytes,
-    /// or `None` if a submitted copy has to end first.
-    pub(super) fn put(
+    /// Copies the beginning of what `parts` give into a mapped buffer: `part` first, which is left with what there was no
+    /// room for, and at most `bytes` bytes. Gives the buffer, the place in it and the number of bytes, or `None` if a
+    /// submitted copy has to end first.
+    pub(super) fn put<'p>(
         &mut self,
         device: &WebGpuDevice,
-        data: &[u8],
+        part: &mut &'p [u8],
+        parts: &mut impl Iterator<Item = &'p [u8]>,
+        bytes: u64,
     ) -> Result<Option<(wgpu::Buffer, u64, u64)>, DeviceError> {
         if self.open.is_none() {
             let Some(buffer) = self.take(device)? else { return Ok(None) };
@@ -51,11 +54,21 @@ impl Uploads {
         }
         let Some(chunk) = &mut self.open else { return Ok(None) };
         let at = chunk.used;
-        let bytes = (data.len() as u64).min(UPLOAD - at);
+        let bytes = bytes.min(UPLOAD - at);
         let buffer = chunk.buffer.clone();
         let range = at..at + bytes;
         let mut view = buffer.get_mapped_range_mut(range).map_err(failed)?;
-        view.copy_from_slice(&data[..bytes as usize]);
+        let mut filled = 0;
+        while filled < bytes as usize {
+            if part.is_empty() {
+                *part = parts.next().unwrap_or_default();
+                continue;
+            }
+            let (now, later) = part.split_at(part.len().min(bytes as usize - filled));
+            view.slice(filled..filled + now.len()).copy_from_slice(now);
+            filled += now.len();
+            *part = later;
+        }
         drop(view);
         chunk.used = (at + bytes).next_multiple_of(wgpu::MAP_ALIGNMENT);
         if chunk.used >= UPLOAD {

@@ -41,7 +41,9 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
                         "--resident needs a GPU: --device opencl or webgpu",
                     ));
                 };
-                let on = (&*device.to_string(), gpu.device());
+                let opened =
+                    gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
+                let on = (&*device.to_string(), opened);
                 let measured = resident::measure(&show(path), &data, &levels, on, args);
                 measured.unwrap_or_else(|failure| session.fail(&input, failure));
             }

@@ -1,0 +1,187 @@
+//! Who gets how many blocks: a device is given as many at once as it has done before the CPU's workers run out of others.
+//!
+//! Workers take single blocks whenever there is one. A device takes batches, so it is its share that is to be sized. A
+//! batch that takes long holds up the output, which is in order, and with it the reading of further blocks: it must be
+//! done before the workers have done all other blocks that may be in flight. And at the end of the input it must not be
+//! what everybody waits for. What either delivers is measured all the time. As long as nothing has been, a device is
+//! given a part of a batch only.
+
+use std::time::Duration;
+
+/// The part of a batch that is taken to see how long it takes.
+const PROBE: usize = 8;
+
+/// However small a batch is, it takes this part of the time of a full one: what is not proportional to its blocks.
+const LEAST_PART: f64 = 0.6;
+
+/// What the engines have delivered of late.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rates {
+    /// Seconds of a worker for a block.
+    worker: Option<f64>,
+    /// Blocks of a batch of a device's, and its seconds.
+    device: Option<(usize, f64)>,
+}
+
+/// What there is to decide on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Situation {
+    /// Blocks that wait.
+    pub(crate) queued: usize,
+    /// Blocks that may be in flight.
+    pub(crate) window: usize,
+    /// Blocks that devices have.
+    pub(crate) on_device: usize,
+    /// The most blocks of a batch.
+    pub(crate) batch: usize,
+    /// Workers on the CPU.
+    pub(crate) workers: usize,
+    /// Whether no more blocks will come.
+    pub(crate) is_ended: bool,
+    /// Whether whoever brings blocks waits for one to be finished.
+    pub(crate) is_awaited: bool,
+}
+
+impl Rates {
+    /// A worker has done a block.
+    pub(crate) fn worker_took(&mut self, time: Duration) {
+        let time = time.as_secs_f64();
+        self.worker = Some(self.worker.map_or(time, |mean| mean + (time - mean) / 8.0));
+    }
+
+    /// A device has done a batch.
+    pub(crate) fn device_took(&mut self, blocks: usize, time: Duration) {
+        self.device = Some((blocks, time.as_secs_f64()));
+    }
+
+    /// Whether a device delivers so little that it only holds others up.
+    pub(crate) fn is_too_slow(&self, now: &Situation) -> bool {
+        now.workers > 0
+            && self.device.is_some()
+            && self.most(&Situation { on_device: 0, ..*now }) == 0
+    }
+
+    /// How many blocks a device's thread is to take now, which has none; 0 if it is to wait.
+    pub(crate) fn take(&self, now: &Situation) -> usize {
+        if now.workers == 0 {
+            // Nobody else does them.
+            let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
+            return if is_enough { now.queued.min(now.batch) } else { 0 };
+        }
+        let most = self.most(now);
+        if now.is_ended {
+            self.last(now, most.min(now.queued))
+        } else if now.queued >= most {
+            most
+        } else {
+            0
+        }
+    }
+
+    fn device_time(&self, blocks: usize) -> Option<f64> {
+        let (done, time) = self.device?;
+        Some(time * (blocks as f64 / done.max(1) as f64).max(LEAST_PART))
+    }
+
+    /// The most blocks of a batch that is done before workers run out of other blocks.
+    fn most(&self, now: &Situation) -> usize {
+        let probe = now.batch.div_ceil(PROBE);
+        if self.device.is_none() {
+            return probe;
+        }
+        let Some(worker) = self.worker else { return now.batch };
+        let fits = |blocks: &usize| {
+            let others = now.window.saturating_sub(now.on_device + blocks) as f64;
+            let meanwhile = others * worker / now.workers as f64;
+            self.device_time(*blocks).is_none_or(|time| time <= meanwhile)
+        };
+        largest(now.batch, fits)
+    }
+
+    /// The most of the last blocks that a device has done when workers have done the rest.
+    fn last(&self, now: &Situation, most: usize) -> usize {
+        let Some(worker) = self.worker else { return most.min(now.queued.div_ceil(2)) };
+        let rounds = |blocks: usize| (now.queued - blocks).div_ceil(now.workers);
+        let fits = |blocks: &usize| {
+            self.device_time(*blocks).is_none_or(|time| time <= rounds(*blocks) as f64 * worker)
+        };
+        // Workers that are there anyway do as many as they can in that time.
+        now.queued.saturating_sub(rounds(largest(most, fits)) * now.workers).min(most)
+    }
+}
+
+/// The largest number up to `most` that `fits`, if smaller ones do as well as larger ones; 0 if none does.
+fn largest(most: usize, fits: impl Fn(&usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(&middle) { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn plenty() -> Situation {
+        Situation {
+            queued: 1000,
+            window: 250,
+            on_device: 0,
+            batch: 40,
+            workers: 16,
+            is_ended: false,
+            is_awaited: false,
+        }
+    }
+
+    #[test]
+    fn a_fast_device_gets_full_batches_soon() {
+        let mut rates = Rates::default();
+        assert_eq!(rates.take(&plenty()), 5);
+        rates.worker_took(45 * MILLISECOND);
+        rates.device_took(5, 20 * MILLISECOND);
+        let next = rates.take(&Situation { on_device: 10, ..plenty() });
+        assert!(next > 30, "{next}");
+        rates.device_took(next, 60 * MILLISECOND);
+        assert_eq!(rates.take(&Situation { on_device: 80, ..plenty() }), 40);
+        assert!(!rates.is_too_slow(&plenty()));
+        // Not before there is a full batch.
+        assert_eq!(rates.take(&Situation { queued: 39, ..plenty() }), 0);
+    }
+
+    #[test]
+    fn a_slow_device_holds_nobody_up() {
+        let mut rates = Rates::default();
+        rates.worker_took(45 * MILLISECOND);
+        rates.device_took(5, 5000 * MILLISECOND);
+        assert_eq!(rates.take(&plenty()), 0);
+        assert!(rates.is_too_slow(&plenty()));
+        rates.device_took(5, 500 * MILLISECOND);
+        let few = rates.take(&plenty());
+        assert!((3..15).contains(&few), "{few}");
+        // With nobody else it does all.
+        assert_eq!(rates.take(&Situation { workers: 0, ..plenty() }), 40);
+    }
+
+    #[test]
+    fn the_last_blocks_are_shared() {
+        let mut rates = Rates::default();
+        rates.worker_took(45 * MILLISECOND);
+        rates.device_took(40, 60 * MILLISECOND);
+        let end = |queued| Situation { queued, is_ended: true, ..plenty() };
+        assert_eq!(rates.take(&end(200)), 40);
+        // 15 of 30 blocks are one round of the workers; the device takes less than that for them.
+        let some = rates.take(&end(30));
+        assert!((14..30).contains(&some), "{some}");
+        assert_eq!(rates.take(&end(0)), 0);
+        let mut slow = rates;
+        slow.device_took(40, 900 * MILLISECOND);
+        assert_eq!(slow.take(&end(30)), 0);
+        // Whatever there is, if there is nobody else.
+        assert_eq!(rates.take(&Situation { workers: 0, ..end(3) }), 3);
+    }
+}
