@@ -12,6 +12,14 @@
 // most data, then seldom wait for each other.
 #define COPIES 8u
 #define PIECE_LOG 15u
+#define AHEAD 4u
+
+inline void count_word(__local uint *histogram, uint w, uint copy) {
+    atomic_inc(&histogram[(w & 255u) * COPIES + copy]);
+    atomic_inc(&histogram[(w >> 8 & 255u) * COPIES + copy]);
+    atomic_inc(&histogram[(w >> 16 & 255u) * COPIES + copy]);
+    atomic_inc(&histogram[(w >> 24) * COPIES + copy]);
+}
 
 __kernel void count(
     __global const uint *restrict jobs,
@@ -35,18 +43,23 @@ __kernel void count(
     for (uint i = lane; i < 256u * COPIES; i += THREADS) histogram[i] = 0u;
     barrier(CLK_LOCAL_MEM_FENCE);
     uint copy = lane & (COPIES - 1u);
-    for (uint i = (begin >> 2) + lane; i < end >> 2; i += THREADS) {
-        uint w = literals[i];
-        atomic_inc(&histogram[(w & 255u) * COPIES + copy]);
-        atomic_inc(&histogram[(w >> 8 & 255u) * COPIES + copy]);
-        atomic_inc(&histogram[(w >> 16 & 255u) * COPIES + copy]);
-        atomic_inc(&histogram[(w >> 24) * COPIES + copy]);
+    uint i = (begin >> 2) + lane;
+    // Loads first, so that they are under way together.
+    for (; i + (AHEAD - 1u) * THREADS < end >> 2; i += AHEAD * THREADS) {
+        uint w[AHEAD];
+#pragma unroll
+        for (uint j = 0; j < AHEAD; j++) w[j] = literals[i + j * THREADS];
+#pragma unroll
+        for (uint j = 0; j < AHEAD; j++) count_word(histogram, w[j], copy);
+    }
+    for (; i < end >> 2; i += THREADS) {
+        count_word(histogram, literals[i], copy);
     }
     if (lane < (end & 3u)) {
         atomic_inc(&histogram[(literals[end >> 2] >> (8u * lane) & 255u) * COPIES]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = lane; i < 256u; i += THREADS) {
+    for (i = lane; i < 256u; i += THREADS) {
         uint sum = 0;
         for (uint j = 0; j < COPIES; j++) sum += histogram[i * COPIES + ((j + lane) & (COPIES - 1u))];
         if (sum != 0u) atomic_add(&counts[i], sum);

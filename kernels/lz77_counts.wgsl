@@ -33,6 +33,13 @@ var<immediate> args: Args;
 var<workgroup> histogram: array<atomic<u32>, 2048>;
 var<workgroup> piece_end: u32;
 
+fn count_word(w: u32, copy: u32) {
+    atomicAdd(&histogram[(w & 255u) * COPIES + copy], 1u);
+    atomicAdd(&histogram[(w >> 8u & 255u) * COPIES + copy], 1u);
+    atomicAdd(&histogram[(w >> 16u & 255u) * COPIES + copy], 1u);
+    atomicAdd(&histogram[(w >> 24u) * COPIES + copy], 1u);
+}
+
 @compute @workgroup_size(THREADS)
 fn count(
     @builtin(local_invocation_index) index: u32, @builtin(workgroup_id) wg: vec3<u32>,
@@ -63,12 +70,21 @@ fn count(
     }
     workgroupBarrier();
     let copy = index & (COPIES - 1u);
-    for (var i = (begin >> 2u) + index; i < (end >> 2u); i += THREADS) {
-        let w = literals[literals_at + i];
-        atomicAdd(&histogram[(w & 255u) * COPIES + copy], 1u);
-        atomicAdd(&histogram[(w >> 8u & 255u) * COPIES + copy], 1u);
-        atomicAdd(&histogram[(w >> 16u & 255u) * COPIES + copy], 1u);
-        atomicAdd(&histogram[(w >> 24u) * COPIES + copy], 1u);
+    var word = literals_at + (begin >> 2u) + index;
+    let words_end = literals_at + (end >> 2u);
+    // Loads first, so that they are under way together.
+    for (; word + 3u * THREADS < words_end; word += 4u * THREADS) {
+        let a = literals[word];
+        let b = literals[word + THREADS];
+        let c = literals[word + 2u * THREADS];
+        let d = literals[word + 3u * THREADS];
+        count_word(a, copy);
+        count_word(b, copy);
+        count_word(c, copy);
+        count_word(d, copy);
+    }
+    for (; word < words_end; word += THREADS) {
+        count_word(literals[word], copy);
     }
     if index < (end & 3u) {
         let symbol = literals[literals_at + (end >> 2u)] >> (8u * index) & 255u;

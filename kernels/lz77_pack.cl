@@ -12,6 +12,9 @@
 
 #define STATUS_DOES_NOT_FIT 1u
 
+// Words that a work item copies at a time.
+#define AHEAD 8u
+
 // Bits of a group's tables before the descriptions: the modes, and the symbols of constant models.
 inline uint head_bits(__global const uint *models) {
     uint bits = 8u;
@@ -136,5 +139,14 @@ __kernel void pack(
     payload += record;
     for (uint i = lane; i < tables; i += THREADS) payload[i] = table_word(models, i);
     payload += tables;
-    for (uint i = lane; i < stream; i += THREADS) payload[i] = words[i];
+    uint i = lane;
+    // Loads first, so that they are under way together.
+    for (; i + (AHEAD - 1u) * THREADS < stream; i += AHEAD * THREADS) {
+        uint w[AHEAD];
+#pragma unroll
+        for (uint j = 0; j < AHEAD; j++) w[j] = words[i + j * THREADS];
+#pragma unroll
+        for (uint j = 0; j < AHEAD; j++) payload[i + j * THREADS] = w[j];
+    }
+    for (; i < stream; i += THREADS) payload[i] = words[i];
 }

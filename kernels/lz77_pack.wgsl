@@ -175,7 +175,20 @@ fn pack(
     for (var i = index; i < tables; i += THREADS) {
         payload[record_at + i] = table_word(group, i);
     }
-    for (var i = index; i < stream; i += THREADS) {
-        payload[record_at + tables + i] = words[words_at + i];
+    var i = index;
+    let to = record_at + tables;
+    // Loads first, so that they are under way together.
+    for (; i + 3u * THREADS < stream; i += 4u * THREADS) {
+        let a = words[words_at + i];
+        let b = words[words_at + i + THREADS];
+        let c = words[words_at + i + 2u * THREADS];
+        let d = words[words_at + i + 3u * THREADS];
+        payload[to + i] = a;
+        payload[to + i + THREADS] = b;
+        payload[to + i + 2u * THREADS] = c;
+        payload[to + i + 3u * THREADS] = d;
+    }
+    for (; i < stream; i += THREADS) {
+        payload[to + i] = words[words_at + i];
     }
 }

@@ -21,6 +21,13 @@
 #define HALVES(part) _Pragma("nounroll") for (uint part = 0; part < 2u; part++)
 #endif
 
+// Rows of literals that are loaded ahead: what a team waits for is memory, and there are no more teams than chunks.
+#if TEAM_PTX
+#define AHEAD 4u
+#else
+#define AHEAD 1u
+#endif
+
 // A lane's part of a stream.
 typedef struct {
     uint partial;     // its unfinished word, filled from the top
@@ -105,6 +112,29 @@ inline void write_offset(
     write_coded(t, w, out, room, code, bits, extra);
 }
 
+// What a lane needs of a row of literals: their codes; or their word, and the one before it for the shift. Behind the last
+// row there are no codes, and no symbols that are in the chunk.
+inline uint2 load_row(
+    __global const uint *literals, __global const uint2 *literal_codes, uint row, uint rows, uint lane, bool is_coded, uint shift
+) {
+    uint2 v = (uint2)(0u, 0u);
+    uint at = 32u * row + lane;
+    if (row < rows) {
+        if (is_coded) {
+            v = literal_codes[at];
+        } else {
+            v.x = literals[at];
+            if (shift != 0u && at > 0u) v.y = literals[at - 1u];
+        }
+    }
+    return v;
+}
+#if FSE
+#define LOAD_ROW(row) load_row(literals, literal_codes, row, rows, team.lane, log > 0u, shift)
+#else
+#define LOAD_ROW(row) load_row(literals, 0, row, rows, team.lane, false, shift)
+#endif
+
 __kernel void write_words(
     __global const uint *restrict jobs,
     __global const uint *restrict models,
@@ -138,7 +168,7 @@ __kernel void write_words(
     team_sync(team);
 
     Writer w = {0u, 0u, team.lane, 0u, false, 0u, 32u};
-    // A chunk has sequences, so a row of nothing before its rows changes nothing: no row needs to be written conditionally.
+    // A chunk has sequences, so a row of nothing behind these rows changes nothing: no row needs to be written conditionally.
     uint n = team_uniform(team, chunks[CHUNK_LITERALS]);
     uint shift = (end - begin - n) & 3u, last = n + shift;
     uint rows = n > 0u ? (last + 127u) >> 7 : 0u;
@@ -149,42 +179,46 @@ __kernel void write_words(
     literal_codes += ((ulong)block * slot + begin) >> 2;
     write_row(team, &w, words, room, log > 0u ? chunks[CHUNK_STATES + team.lane] << (32u - log) : 0u, log);
 #endif
-    // What a row is made from is loaded a row ahead.
-    uint2 ahead = (uint2)(0u, 0u);
-    for (uint row = 0; row <= rows; row++) {
-        uint2 now = ahead;
-        uint word_at = 32u * row + team.lane;
-        if (row < rows) {
-#if FSE
-            if (log > 0u) {
-                ahead = literal_codes[word_at];
-            } else
+    uint2 ahead[AHEAD];
+#if TEAM_PTX
+#pragma unroll
 #endif
-            {
-                ahead.x = literals[word_at];
-                ahead.y = shift != 0u && word_at > 0u ? literals[word_at - 1u] : 0u;
-            }
+    for (uint i = 0; i < AHEAD; i++) ahead[i] = LOAD_ROW(i);
+    // At least once: a loop that may be left out has barriers that are conditional, which some compilers get wrong.
+    uint row = 0;
+    do {
+        uint2 now[AHEAD];
+#if TEAM_PTX
+#pragma unroll
+#endif
+        for (uint i = 0; i < AHEAD; i++) {
+            now[i] = ahead[i];
+            ahead[i] = LOAD_ROW(row + AHEAD + i);
         }
-        uint symbols = shift != 0u ? now.x << (8u * shift) | now.y >> (32u - 8u * shift) : now.x;
-        HALVES(part) {
-            uint bits = 0, len = 0;
-            if (row > 0u) {
+#if TEAM_PTX
+#pragma unroll
+#endif
+        for (uint i = 0; i < AHEAD; i++) {
+            uint symbols = now[i].x << (8u * shift) | now[i].y >> 1 >> (31u - 8u * shift);
+            HALVES(part) {
+                uint bits, len;
                 if (log > 0u) {
-                    uint pair = part == 0u ? now.x : now.y;
+                    uint pair = part == 0u ? now[i].x : now[i].y;
                     len = pair & 31u;
                     bits = pair - len;
                 } else {
-                    uint i = ((word_at - 32u) << 2) + 2u * part, two = symbols >> (16u * part);
-                    uint a = i >= shift && i < last ? codes[two & 255u] : 0u;
-                    uint b = i + 1u >= shift && i + 1u < last ? codes[two >> 8 & 255u] : 0u;
+                    uint at = ((32u * (row + i) + team.lane) << 2) + 2u * part, two = symbols >> (16u * part);
+                    uint a = at >= shift && at < last ? codes[two & 255u] : 0u;
+                    uint b = at + 1u >= shift && at + 1u < last ? codes[two >> 8 & 255u] : 0u;
                     uint a_len = a & 31u, b_len = b & 31u;
                     len = a_len + b_len;
                     bits = (a - a_len) | (b - b_len) >> a_len;
                 }
+                write_row(team, &w, words, room, bits, len);
             }
-            write_row(team, &w, words, room, bits, len);
         }
-    }
+        row += AHEAD;
+    } while (row < rows);
 
     n = team_uniform(team, chunks[CHUNK_SEQUENCES]);
     bool coded_tokens = false, coded_offsets = false;

@@ -129,17 +129,63 @@ fn write_offset(offset: u32, is_coded: bool, is_active: bool) {
     write_coded(code, bits, extra, is_active);
 }
 
-// The literals of a row: the word of the lane, shifted.
-fn literal_word(at: u32, shift: u32, first: u32) -> u32 {
-    var word = literals[first + at];
-    if shift != 0u {
-        var before = 0u;
-        if at > 0u {
-            before = literals[first + at - 1u];
+// Where a chunk's literals, or their codes, are.
+struct Source {
+    is_coded: bool,
+    rows: u32,
+    shift: u32,
+    last: u32,
+    literals_at: u32,
+    codes_at: u32,
+}
+
+// What a lane needs of a row of literals: their codes; or their word, and the one before it for the shift. Behind the last
+// row there are no codes, and no symbols that are in the chunk.
+fn load_row(source: Source, row: u32) -> vec2<u32> {
+    let at = 32u * row + lane;
+    var v = vec2(0u);
+    if row < source.rows {
+        var is_done = false;
+// @pz_if FSE
+        if source.is_coded {
+            v = literal_codes[source.codes_at + at];
+            is_done = true;
         }
-        word = word << (8u * shift) | before >> (32u - 8u * shift);
+// @pz_end
+        if !is_done {
+            v.x = literals[source.literals_at + at];
+            if source.shift != 0u && at > 0u {
+                v.y = literals[source.literals_at + at - 1u];
+            }
+        }
     }
-    return word;
+    return v;
+}
+
+// The code of a literal, if it is one of the chunk's.
+fn literal_code(source: Source, symbol: u32, at: u32) -> u32 {
+    return select(0u, codes[symbol & 255u], at >= source.shift && at < source.last);
+}
+
+fn write_literals(source: Source, row: u32, v: vec2<u32>) {
+    var len = v & vec2(31u);
+    var bits = v - len;
+    if !source.is_coded {
+        let symbols = v.x << (8u * source.shift) | v.y >> 1u >> (31u - 8u * source.shift);
+        let at = (32u * row + lane) << 2u;
+        let a = literal_code(source, symbols, at);
+        let b = literal_code(source, symbols >> 8u, at + 1u);
+        let c = literal_code(source, symbols >> 16u, at + 2u);
+        let d = literal_code(source, symbols >> 24u, at + 3u);
+        let first = vec2(a, c);
+        let second = vec2(b, d);
+        let first_len = first & vec2(31u);
+        let second_len = second & vec2(31u);
+        len = first_len + second_len;
+        bits = (first - first_len) | (second - second_len) >> first_len;
+    }
+    write_row(bits.x, len.x);
+    write_row(bits.y, len.y);
 }
 
 @compute @workgroup_size(THREADS)
@@ -181,7 +227,7 @@ fn write_words(
     is_ahead = false;
     stream_end = 0u;
     total = 32u;
-    // A chunk has sequences, so a row of nothing before its rows changes nothing: no row needs to be written conditionally.
+    // A chunk has sequences, so a row of nothing behind these rows changes nothing: no row needs to be written conditionally.
     let literal_count = team_uniform(chunks[chunk_at + CHUNK_LITERALS]);
     let shift = (end - begin - literal_count) & 3u;
     let last = literal_count + shift;
@@ -196,37 +242,24 @@ fn write_words(
         state = chunks[chunk_at + CHUNK_STATES + lane];
     }
     write_row(state << ((32u - log) & 31u), log);
+// @pz_end
     let codes_at = (block * args.slot + begin) >> 2u;
-// @pz_end
     let literals_at = block * args.literal_stride + (begin >> 2u);
-    for (var row = 0u; row < rows; row++) {
-        let word_at = 32u * row + lane;
-        var bits = vec2(0u);
-        var len = vec2(0u);
-        var is_done = false;
+    var is_coded = false;
 // @pz_if FSE
-        if log > 0u {
-            let pair = literal_codes[codes_at + word_at];
-            len = pair & vec2(31u);
-            bits = pair - len;
-            is_done = true;
-        }
+    is_coded = log > 0u;
 // @pz_end
-        if !is_done {
-            let symbols = literal_word(word_at, shift, literals_at);
-            for (var part = 0u; part < 2u; part++) {
-                let i = (word_at << 2u) + 2u * part;
-                let two = symbols >> (16u * part);
-                let a = select(0u, codes[two & 255u], i >= shift && i < last);
-                let b = select(0u, codes[two >> 8u & 255u], i + 1u >= shift && i + 1u < last);
-                let a_len = a & 31u;
-                let b_len = b & 31u;
-                len[part] = a_len + b_len;
-                bits[part] = (a - a_len) | (b - b_len) >> a_len;
-            }
-        }
-        write_row(bits.x, len.x);
-        write_row(bits.y, len.y);
+    // What rows are made from is loaded ahead: what a team waits for is memory.
+    let first = Source(is_coded, rows, shift, last, literals_at, codes_at);
+    var a = load_row(first, 0u);
+    var b = load_row(first, 1u);
+    for (var row = 0u; row < rows; row += 2u) {
+        let now_a = a;
+        let now_b = b;
+        a = load_row(first, row + 2u);
+        b = load_row(first, row + 3u);
+        write_literals(first, row, now_a);
+        write_literals(first, row + 1u, now_b);
     }
 
     let n = team_uniform(chunks[chunk_at + CHUNK_SEQUENCES]);

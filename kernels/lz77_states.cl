@@ -1,13 +1,13 @@
-// Codes the symbols of streams whose model is FSE, from the last to the first. A team has the literals of a chunk, or its
-// sequences.
+// Codes the symbols of streams whose model is FSE, from the last to the first. A team has the literals of a chunk
+// (`literal_states`), or its sequences (`sequence_states`).
 //
 // What two literals of a lane's row give goes to `matches`, which are not needed any more: bits from the top down | number
 // of bits, in the order of rows. What sequences give is added to their words: to a token 1 << count | bits from bit 19 on;
 // an offset becomes 1 << k | extra bits, and 1 << count | bits from bit 23 on.
 //
 // @pz_cost {
-//   threads_per_element: 0.000976563
-//   passes: 1
+//   threads_per_element: 0.000488282
+//   passes: 2
 //   buffers: jobs=32, contents=N, payload=N+256, matches=N*2, lz77_models=N/4+N/64+16640,
 //            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256, lz77_streams=N/64+1024
 //   local_mem: 11780
@@ -15,9 +15,12 @@
 // @pz_import team
 // @pz_import lz77_code
 
-// Words of workgroup memory for each team: a table for tokens or literals, and one for offsets.
-#define CODES (256u + 64u)
-#define NEXT (2048u + 256u)
+// Rows of literals that are loaded ahead: what a team waits for is memory, and there are no more teams than chunks.
+#if TEAM_PTX
+#define AHEAD 4u
+#else
+#define AHEAD 1u
+#endif
 
 // Loads so many words of the states of symbols.
 inline void load_next(Team t, __global const uint *model, uint words, __local ushort *next) {
@@ -54,11 +57,115 @@ inline uint encode_pair(
     return bits << ((32u - n) & 31u) | n;
 }
 
-__kernel void states(
+// What a lane has of a row of literals: its word, and the one before it for the shift.
+typedef struct {
+    uint word, before;
+} Row;
+
+inline Row load_row(__global const uint *literals, uint at, uint shift) {
+    Row row;
+    row.word = literals[at];
+    row.before = shift != 0u && at > 0u ? literals[at - 1u] : 0u;
+    return row;
+}
+
+inline uint row_symbols(Row row, uint shift) {
+    return row.word << (8u * shift) | row.before >> 1 >> (31u - 8u * shift);
+}
+
+// Which chunk a team has, and the group's models.
+#define START                                                                                              \
+    uint at = (uint)get_group_id(0) * TEAMS + team.index;                                                  \
+    uint chunk = at % chunks_per_block, block = at / chunks_per_block;                                     \
+    if (block >= blocks) return;                                                                           \
+    uint begin = chunk << chunk_log, end = min(min(jobs[8u * block], slot), begin + (1u << chunk_log));    \
+    if (begin >= end) return;                                                                              \
+    chunks += (ulong)block * chunk_stride + chunk * CHUNK_WORDS;                                           \
+    models += (ulong)block * model_stride + (chunk >> group_log) * 3u * MODEL_WORDS
+
+__kernel void literal_states(
     __global const uint *restrict jobs,
     __global const uint *restrict models,
     __global const uint *restrict literals,
     __global uint2 *restrict literal_codes,
+    __global uint *restrict chunks,
+    uint blocks, uint slot, uint chunk_log, uint chunks_per_block, uint literal_stride, uint group_log, uint sequence_stride,
+    uint chunk_stride, uint model_stride
+) {
+    TEAM_START(team);
+    __local uint all_codes[TEAMS * 256u];
+    __local ushort all_next[TEAMS * 2048u];
+    __local uint *codes = all_codes + team.index * 256u;
+    __local ushort *next = all_next + team.index * 2048u;
+    START;
+    uint n = team_uniform(team, chunks[CHUNK_LITERALS]);
+    if (n == 0u || team_uniform(team, models[MODEL_MODE]) != MODE_FSE) return;
+    for (uint i = team.lane; i < 256u; i += 32u) codes[i] = models[MODEL_CODES + i];
+    load_next(team, models, 1024u, next);
+    team_sync(team);
+    uint size = 1u << models[MODEL_LOG];
+    uint shift = (end - begin - n) & 3u, last = n + shift;
+    literals += (ulong)block * literal_stride + (begin >> 2);
+    literal_codes += ((ulong)block * slot + begin) >> 2;
+    uint state = size;
+    uint row = (last + 127u) >> 7;
+    Row ahead[AHEAD];
+    while (row > 0u) {
+        if (row > AHEAD && row << 7 <= last) {
+            // Whole rows, of which none is the first.
+#if TEAM_PTX
+#pragma unroll
+#endif
+            for (uint i = 0; i < AHEAD; i++) ahead[i] = load_row(literals, 32u * (row - 1u - i) + team.lane, shift);
+            while (row > AHEAD) {
+                Row now[AHEAD];
+#if TEAM_PTX
+#pragma unroll
+#endif
+                for (uint i = 0; i < AHEAD; i++) {
+                    now[i] = ahead[i];
+                    ahead[i] = load_row(literals, 32u * (uint)max((int)(row - 1u - AHEAD - i), 0) + team.lane, shift);
+                }
+#if TEAM_PTX
+#pragma unroll
+#endif
+                for (uint i = 0; i < AHEAD; i++) {
+                    uint symbols = row_symbols(now[i], shift);
+                    uint2 pair;
+                    pair.y = encode_pair(codes, next, symbols >> 16 & 255u, symbols >> 24, true, true, &state);
+                    pair.x = encode_pair(codes, next, symbols & 255u, symbols >> 8 & 255u, true, true, &state);
+                    literal_codes[32u * (row - 1u - i) + team.lane] = pair;
+                }
+                row -= AHEAD;
+            }
+        }
+        row--;
+        uint word_at = 32u * row + team.lane, place = word_at << 2;
+        uint symbols = row_symbols(load_row(literals, word_at, shift), shift);
+        bool a = place >= shift && place < last, b = place + 1u >= shift && place + 1u < last;
+        bool c = place + 2u >= shift && place + 2u < last, d = place + 3u >= shift && place + 3u < last;
+        uint2 pair;
+        pair.y = encode_pair(codes, next, symbols >> 16 & 255u, symbols >> 24, c, d, &state);
+        pair.x = encode_pair(codes, next, symbols & 255u, symbols >> 8 & 255u, a, b, &state);
+        literal_codes[word_at] = pair;
+    }
+    chunks[CHUNK_STATES + team.lane] = state - size;
+}
+
+// Codes a lane's token.
+inline uint encode_token(__local const uint *codes, __local const ushort *next, uint token, uint *state) {
+    uint count, bits = encode(codes, next, token_symbol(token & 511u, token >> 9), state, &count);
+    return token | (1u << count | bits) << 19;
+}
+
+inline uint encode_offset(__local const uint *codes, __local const ushort *next, uint offset, uint *state) {
+    uint count, bits = encode(codes, next, offset & 63u, state, &count);
+    return (1u << offset_bits(offset & 63u) | offset >> 6) | (1u << count | bits) << 23;
+}
+
+__kernel void sequence_states(
+    __global const uint *restrict jobs,
+    __global const uint *restrict models,
     __global uint *restrict tokens,
     __global uint *restrict offsets,
     __global uint *restrict chunks,
@@ -66,59 +173,11 @@ __kernel void states(
     uint chunk_stride, uint model_stride
 ) {
     TEAM_START(team);
-    __local uint all_codes[TEAMS * CODES];
-    __local ushort all_next[TEAMS * NEXT];
-    __local uint *codes = all_codes + team.index * CODES, *offset_codes = codes + 256;
-    __local ushort *next = all_next + team.index * NEXT, *offset_next = next + 2048;
-    uint at = (uint)get_group_id(0) * TEAMS + team.index;
-    uint part = at & 1u, chunk = (at >> 1) % chunks_per_block, block = (at >> 1) / chunks_per_block;
-    if (block >= blocks) return;
-    uint begin = chunk << chunk_log, end = min(min(jobs[8u * block], slot), begin + (1u << chunk_log));
-    if (begin >= end) return;
-    chunks += (ulong)block * chunk_stride + chunk * CHUNK_WORDS;
-    models += (ulong)block * model_stride + (chunk >> group_log) * 3u * MODEL_WORDS;
-
-    if (part == 0u) {
-        uint n = team_uniform(team, chunks[CHUNK_LITERALS]);
-        if (n == 0u || team_uniform(team, models[MODEL_MODE]) != MODE_FSE) return;
-        for (uint i = team.lane; i < 256u; i += 32u) codes[i] = models[MODEL_CODES + i];
-        load_next(team, models, 1024u, next);
-        team_sync(team);
-        uint size = 1u << models[MODEL_LOG];
-        uint shift = (end - begin - n) & 3u, last = n + shift;
-        uint rows = (last + 127u) >> 7;
-        literals += (ulong)block * literal_stride + (begin >> 2);
-        literal_codes += ((ulong)block * slot + begin) >> 2;
-        uint state = size;
-        // Of each row the word, and the one before it for the shift, are loaded a row ahead.
-        uint word_at = 32u * (rows - 1u) + team.lane;
-        uint word = literals[word_at];
-        uint before = shift != 0u && word_at > 0u ? literals[word_at - 1u] : 0u;
-        for (uint row = rows; row-- > 0u;) {
-            uint symbols = shift != 0u ? word << (8u * shift) | before >> (32u - 8u * shift) : word;
-            uint place_at = word_at;
-            if (row > 0u) {
-                word_at -= 32u;
-                word = literals[word_at];
-                before = shift != 0u && word_at > 0u ? literals[word_at - 1u] : 0u;
-            }
-            uint2 pair;
-            uint place = place_at << 2;
-            if (row > 0u && (row << 7) + 128u <= last) {
-                pair.y = encode_pair(codes, next, symbols >> 16 & 255u, symbols >> 24, true, true, &state);
-                pair.x = encode_pair(codes, next, symbols & 255u, symbols >> 8 & 255u, true, true, &state);
-            } else {
-                bool a = place >= shift && place < last, b = place + 1u >= shift && place + 1u < last;
-                bool c = place + 2u >= shift && place + 2u < last, d = place + 3u >= shift && place + 3u < last;
-                pair.y = encode_pair(codes, next, symbols >> 16 & 255u, symbols >> 24, c, d, &state);
-                pair.x = encode_pair(codes, next, symbols & 255u, symbols >> 8 & 255u, a, b, &state);
-            }
-            literal_codes[place_at] = pair;
-        }
-        chunks[CHUNK_STATES + team.lane] = state - size;
-        return;
-    }
-
+    __local uint all_codes[TEAMS * (256u + 64u)];
+    __local ushort all_next[TEAMS * (2048u + 256u)];
+    __local uint *codes = all_codes + team.index * (256u + 64u), *offset_codes = codes + 256;
+    __local ushort *next = all_next + team.index * (2048u + 256u), *offset_next = next + 2048;
+    START;
     uint n = team_uniform(team, chunks[CHUNK_SEQUENCES]);
     __global const uint *token_model = models + MODEL_WORDS, *offset_model = models + 2u * MODEL_WORDS;
     bool codes_tokens = team_uniform(team, token_model[MODEL_MODE]) == MODE_FSE;
@@ -134,27 +193,29 @@ __kernel void states(
     }
     team_sync(team);
     uint token_size = 1u << token_model[MODEL_LOG], offset_size = 1u << offset_model[MODEL_LOG];
-    uint room = sequence_room(1u << chunk_log);
-    tokens += (ulong)block * sequence_stride + (ulong)chunk * room;
-    offsets += (ulong)block * sequence_stride + (ulong)chunk * room;
+    ulong sequences_at = (ulong)block * sequence_stride + (ulong)chunk * sequence_room(1u << chunk_log);
+    __global uint2 *token_pairs = (__global uint2 *)(tokens + sequences_at);
+    __global uint2 *offset_pairs = (__global uint2 *)(offsets + sequences_at);
     uint token_state = token_size, offset_state = offset_size;
-    uint batches = (n + 63u) >> 6;
-    for (uint batch = batches; batch-- > 0u;) {
-        uint even = 64u * batch + 2u * team.lane;
-        for (uint odd = 2; odd-- > 0u;) {
-            uint i = even + odd;
-            if (i < n) {
-                if (codes_tokens) {
-                    uint token = tokens[i], count;
-                    uint bits = encode(codes, next, token_symbol(token & 511u, token >> 9), &token_state, &count);
-                    tokens[i] = token | (1u << count | bits) << 19;
-                }
-                if (codes_offsets) {
-                    uint offset = offsets[i], count;
-                    uint bits = encode(offset_codes, offset_next, offset & 63u, &offset_state, &count);
-                    offsets[i] = (1u << offset_bits(offset & 63u) | offset >> 6) | (1u << count | bits) << 23;
-                }
-            }
+    // There is room for whole batches of 64.
+    uint at_pair = 32u * ((n - 1u) >> 6) + team.lane;
+    uint2 next_tokens = token_pairs[at_pair], next_offsets = offset_pairs[at_pair];
+    for (uint batch = (n + 63u) >> 6; batch-- > 0u; at_pair -= 32u) {
+        uint2 token = next_tokens, offset = next_offsets;
+        if (batch > 0u) {
+            next_tokens = token_pairs[at_pair - 32u];
+            next_offsets = offset_pairs[at_pair - 32u];
+        }
+        bool has_first = 2u * at_pair < n, has_second = 2u * at_pair + 1u < n;
+        if (codes_tokens && has_first) {
+            if (has_second) token.y = encode_token(codes, next, token.y, &token_state);
+            token.x = encode_token(codes, next, token.x, &token_state);
+            token_pairs[at_pair] = token;
+        }
+        if (codes_offsets && has_first) {
+            if (has_second) offset.y = encode_offset(offset_codes, offset_next, offset.y, &offset_state);
+            offset.x = encode_offset(offset_codes, offset_next, offset.x, &offset_state);
+            offset_pairs[at_pair] = offset;
         }
     }
     chunks[CHUNK_STATES + 32u + team.lane] = token_state - token_size;

@@ -54,11 +54,13 @@ typedef struct {
 
 inline bool find_task(Task *task, Team t, __global const uint *jobs, TASK_ARGS) {
     uint at = (uint)get_group_id(0) * TEAMS + t.index;
-    uint group = at / 3u % groups_per_block, block = at / 3u / groups_per_block;
-    if (block >= blocks) return false;
+    // Teams of a workgroup have the same stream, since streams take different times.
+    uint groups = blocks * groups_per_block, stream = at / max(groups, 1u);
+    uint group = at % max(groups, 1u) % groups_per_block, block = at % max(groups, 1u) / groups_per_block;
+    if (stream >= 3u) return false;
     uint len = min(jobs[8u * block], slot);
     if (group << (chunk_log + group_log) >= len) return false;
-    task->stream = at % 3u;
+    task->stream = stream;
     task->chunks = min(((len - 1u) >> chunk_log) + 1u - (group << group_log), 1u << group_log);
     task->counts = (ulong)block * count_stride + (group * 3u + task->stream) * COUNT_WORDS;
     task->model = (ulong)block * model_stride + (group * 3u + task->stream) * MODEL_WORDS;

@@ -64,12 +64,14 @@ struct Task {
 }
 
 fn find_task(at: u32) -> Task {
-    let stream = at % 3u;
-    let group = at / 3u % args.groups_per_block;
-    let block = at / 3u / args.groups_per_block;
+    // Teams that run together have the same stream, since streams take different times.
+    let groups = max(args.blocks * args.groups_per_block, 1u);
+    let stream = at / groups;
+    let group = at % groups % args.groups_per_block;
+    let block = at % groups / args.groups_per_block;
     var task = Task(false, stream, 0u, 0u, 0u);
     var len = 0u;
-    if block < args.blocks {
+    if stream < 3u {
         len = min(jobs[8u * block], args.slot);
     }
     len = team_uniform(len);

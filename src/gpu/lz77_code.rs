@@ -156,31 +156,18 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     if params.fse {
         // Matches are not needed any more.
         row_buffers.push(matches);
-        stages.of_teams(
-            Work {
-                stage: "states",
-                kernel: &LZ77_STATES,
-                entry: "states",
-                defines: vec![],
-                buffers: vec![
-                    jobs,
-                    models.buffer,
-                    literals,
-                    matches,
-                    tokens.buffer,
-                    offsets.buffer,
-                    chunks.buffer,
-                ],
-                args: args(&[
-                    literal_stride,
-                    group_log,
-                    tokens.stride,
-                    chunks.stride,
-                    models.stride,
-                ]),
-            },
-            2 * all_chunks,
-        );
+        let state_args =
+            args(&[literal_stride, group_log, tokens.stride, chunks.stride, models.stride]);
+        let of_literals = vec![jobs, models.buffer, literals, matches, chunks.buffer];
+        let of_sequences =
+            vec![jobs, models.buffer, tokens.buffer, offsets.buffer, chunks.buffer];
+        for (entry, buffers) in
+            [("literal_states", of_literals), ("sequence_states", of_sequences)]
+        {
+            let (stage, kernel, args) = ("states", &LZ77_STATES, state_args.clone());
+            let work = Work { stage, kernel, entry, defines: vec![], buffers, args };
+            stages.of_teams(work, all_chunks);
+        }
     }
     row_buffers.extend([tokens.buffer, offsets.buffer, chunks.buffer, words.buffer]);
     stages.of_teams(
