@@ -68,6 +68,8 @@ kernels! {
     LZ77_DECODE = "lz77_decode";
     /// Candidates of LZ77 matches.
     LZ77_FIND = "lz77_find";
+    /// Candidates of LZ77 matches where a position has one.
+    LZ77_LATEST = "lz77_latest";
     /// Parses of LZ77, each by the teams of its segments.
     LZ77_PARSE = "lz77_parse";
     /// A parse with the candidates of two hashes.

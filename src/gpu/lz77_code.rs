@@ -159,10 +159,8 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         let state_args =
             args(&[literal_stride, group_log, tokens.stride, chunks.stride, models.stride]);
         let of_literals = vec![jobs, models.buffer, literals, matches, chunks.buffer];
-        let of_sequences =
-            vec![jobs, models.buffer, tokens.buffer, offsets.buffer, chunks.buffer];
-        for (entry, buffers) in
-            [("literal_states", of_literals), ("sequence_states", of_sequences)]
+        let of_sequences = vec![jobs, models.buffer, tokens.buffer, offsets.buffer, chunks.buffer];
+        for (entry, buffers) in [("literal_states", of_literals), ("sequence_states", of_sequences)]
         {
             let (stage, kernel, args) = ("states", &LZ77_STATES, state_args.clone());
             let work = Work { stage, kernel, entry, defines: vec![], buffers, args };
