@@ -1,28 +1,22 @@
-// Candidates of LZ77: for each position of a block, earlier ones whose bytes have the same hash.
+// Sorts the positions of blocks by (hash, position), for the candidates of LZ77: those of a position are earlier ones whose
+// bytes have the same hash.
 //
-// Positions are sorted by (hash, position): a least-significant-digit radix sort of two passes, stable. Each pass counts
+// It is a least-significant-digit radix sort of one or two passes, stable. Each pass counts
 // the digits of each tile of positions (`count`), sums the counts of a digit over the tiles of the block (`scan`), and
 // moves the tiles' entries to their places (`place`), ordered by digit in workgroup memory first, so that what is
-// written is in runs. Behind the second pass the entries before an entry are the most recent earlier positions of the
-// same hash, and `link` tells each position of them.
+// written is in runs.
 //
 // An entry is the upper half of the hash's product, whose upper HASH_BITS bits are the hash and eight others the tag, and
 // the position. A block's sorted entries are contiguous from the start of its part; positions with fewer than
 // eight bytes from themselves on have none.
 //
-// `found` has a word for each position, 0 if it has no candidate in its window with the same tag. Else with CANDIDATES =
-// 1 it is the distance; with more, the entry's place among the sorted ones, and from bit 24 on with up to 8 a bit for
-// each of the entries before it, nearest first, that is a candidate; with yet more, one bit.
-//
 // Constants: HASH_BYTES; FIRST, whether entries come from the contents; DIGIT_SHIFT and DIGIT_BITS, of the
-// pass; TILE, entries of a workgroup; CANDIDATES; SAME, the bits of an entry's
-// first word that are the same in candidates: hash and tag.
+// pass; TILE, entries of a workgroup.
 //
 // @pz_cost {
 //   threads_per_element: 1
-//   passes: 7
-//   buffers: jobs=32, contents=N, sort_histogram=N+2048, sort_digits=2048,
-//            entries_first=N*8, entries=N*8, found=N*4
+//   passes: 6
+//   buffers: jobs=32, contents=N, sort_histogram=N+2048, sort_digits=2048, entries_first=N*8
 //   local_mem: 29184
 // }
 
@@ -209,32 +203,4 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
         uint hash = hashes[i];
         out[i + moves[digit_of(hash)]] = (uint2)(hash, positions[i]);
     }
-}
-
-// A work item for each entry.
-__kernel void link(__global const uint *jobs, __global const uint2 *entries, __global uint *found, uint slot,
-                   uint tiles, uint blocks, uint window_log) {
-    uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
-    uint block = group / groups;
-    uint index = group % groups * THREADS + get_local_id(0);
-    if (block >= blocks || index >= entry_count(block_len(jobs, block))) return;
-    __global const uint2 *own = entries + (size_t)block * slot;
-    uint2 entry = own[index];
-    uint pos = entry.y;
-    uint reach = pos & ((1u << window_log) - 1u);
-    uint result = 0;
-    for (uint k = 0; k < min(CANDIDATES, index); k++) {
-        uint2 other = own[index - 1 - k];
-        if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) {
-#if CANDIDATES == 1
-            result = pos - other.y;
-#elif CANDIDATES <= 8
-            result |= 1u << (24u + k) | index;
-#else
-            result = 1u << 24 | index;
-            break;
-#endif
-        }
-    }
-    found[(size_t)block * slot + pos] = result;
 }

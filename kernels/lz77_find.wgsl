@@ -1,28 +1,22 @@
-// Candidates of LZ77: for each position of a block, earlier ones whose bytes have the same hash.
+// Sorts the positions of blocks by (hash, position), for the candidates of LZ77: those of a position are earlier ones whose
+// bytes have the same hash.
 //
-// Positions are sorted by (hash, position): a least-significant-digit radix sort of two passes, stable. Each pass counts
+// It is a least-significant-digit radix sort of one or two passes, stable. Each pass counts
 // the digits of each tile of positions (`count`), sums the counts of a digit over the tiles of the block (`scan`), and
 // moves the tiles' entries to their places (`place`), ordered by digit in workgroup memory first, so that what is
-// written is in runs. Behind the second pass the entries before an entry are the most recent earlier positions of the
-// same hash, and `link` tells each position of them.
+// written is in runs.
 //
 // An entry is the upper half of the hash's product, whose upper HASH_BITS bits are the hash and eight others the tag, and
 // the position. A block's sorted entries are contiguous from the start of its part; positions with fewer than
 // eight bytes from themselves on have none.
 //
-// `found` has a word for each position, 0 if it has no candidate in its window with the same tag. Else with CANDIDATES =
-// 1 it is the distance; with more, the entry's place among the sorted ones, and from bit 24 on with up to 8 a bit for
-// each of the entries before it, nearest first, that is a candidate; with yet more, one bit.
-//
 // Constants: HASH_BYTES; FIRST, whether entries come from the contents; DIGIT_SHIFT and DIGIT_BITS, of the
-// pass; TILE, entries of a workgroup; CANDIDATES; SAME, the bits of an entry's
-// first word that are the same in candidates: hash and tag.
+// pass; TILE, entries of a workgroup.
 //
 // @pz_cost {
 //   threads_per_element: 1
-//   passes: 7
-//   buffers: jobs=32, contents=N, sort_histogram=N+2048, sort_digits=2048,
-//            entries_first=N*8, entries=N*8, found=N*4
+//   passes: 6
+//   buffers: jobs=32, contents=N, sort_histogram=N+2048, sort_digits=2048, entries_first=N*8
 //   local_mem: 29184
 // }
 
@@ -43,7 +37,7 @@ struct Args {
 
 var<immediate> args: Args;
 
-// count, place, link
+// count, place
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 // @pz_if FIRST
 @group(0) @binding(1) var<storage, read> source: array<u32>;
@@ -59,8 +53,6 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read> histogram: array<u32>;
 @group(0) @binding(3) var<storage, read> digits: array<u32>;
 @group(0) @binding(4) var<storage, read_write> entries: array<vec2<u32>>;
-// link
-@group(0) @binding(2) var<storage, read_write> found: array<u32>;
 
 // Number of positions of a block that take part.
 fn entry_count(block: u32) -> u32 {
@@ -291,44 +283,3 @@ fn place(
         entries[to + i + moves[digit_of(entry.x)]] = entry;
     }
 }
-
-// @pz_if FIRST
-// @pz_else
-// A work item for each entry.
-@compute @workgroup_size(THREADS)
-fn link(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let groups = (args.slot + THREADS - 1u) / THREADS;
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / groups;
-    if block >= args.blocks {
-        return;
-    }
-    let index = group % groups * THREADS + local_index;
-    if index >= entry_count(block) {
-        return;
-    }
-    let start = block * args.slot;
-    let entry = source[start + index];
-    let pos = entry.y;
-    let reach = pos & ((1u << args.window_log) - 1u);
-    var result = 0u;
-    for (var k = 0u; k < min(CANDIDATES, index); k++) {
-        let other = source[start + index - 1u - k];
-        if ((other.x ^ entry.x) & SAME) == 0u && pos - other.y <= reach {
-            if CANDIDATES == 1u {
-                result = pos - other.y;
-            } else if CANDIDATES <= 8u {
-                result |= 1u << (24u + k) | index;
-            } else {
-                result = 1u << 24u | index;
-                break;
-            }
-        }
-    }
-    found[start + pos] = result;
-}
-// @pz_end

@@ -1,19 +1,13 @@
-// Parses of LZ77: the matches of a segment, by a team for each segment.
-//
-// `greedy` takes the first match found; `lazy`, for which there is LAZY, the best one of a few neighbouring positions. The
-// rules are those of the modules codec::lz77::greedy and codec::lz77::lazy; `found` and `entries` are what lz77_find
-// makes. Candidates are verified here. Thirty-two positions are looked at at once for one that may have a match.
+// The greedy parse of LZ77: the matches of a segment, by a team for each segment. It takes the first match found; the rules
+// are those of the module codec::lz77::greedy, and `found` is what lz77_latest makes. Candidates are verified here.
+// Thirty-two positions are looked at at once for one that may have a match.
 //
 // @pz_cost {
 //   threads_per_element: 0.004
 //   passes: 1
-//   buffers: jobs=32, contents=N, entries=N*8, found=N*4, matches=N*2, match_counts=N/64
+//   buffers: jobs=32, contents=N, found=N*4, matches=N*2, match_counts=N/64
 //   local_mem: 256
 // }
-
-// @pz_if LAZY
-// @pz_import lz77_lazy
-// @pz_else
 // @pz_import lz77_segment
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
@@ -63,4 +57,3 @@ fn greedy(
     }
     segment_end();
 }
-// @pz_end

@@ -1,12 +1,10 @@
-// The lazy parse of LZ77 with the candidates of two hashes: `entries` and `found` of the longer one, which comes first where
-// matches are equally good, and `entries_second` and `found_second` of the shorter one. See lz77_parse.
+// The lazy parse of LZ77 with the candidates of two hashes, four of each: `found_four` by the longer one, which comes first
+// where matches are equally good, and `found_second` by the shorter one. Both are what lz77_latest_four finds.
 //
 // @pz_cost {
 //   threads_per_element: 0.004
 //   passes: 1
-//   buffers: jobs=32, contents=N, entries=N*8, found=N*4, entries_second=N*8, found_second=N*4,
-//            matches=N*2, match_counts=N/64
+//   buffers: jobs=32, contents=N, found_four=N*16, found_second=N*16, matches=N*2, match_counts=N/64
 //   local_mem: 256
 // }
-
 // @pz_import lz77_lazy

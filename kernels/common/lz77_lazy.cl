@@ -1,8 +1,9 @@
 // The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
 // codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by LANES lanes, and
-// those of 16 bytes and more then by all lanes.
+// those of 16 bytes and more then by all lanes. `found` is what lz77_latest_two or lz77_latest_four makes: a row of distances
+// for each position.
 //
-// Constants: CANDIDATES, of each hash; TWO, whether there are two; LAZY, the further positions looked at.
+// Constants: CANDIDATES, of each hash, 2 or 4; TWO, whether there are two; LAZY, the further positions looked at.
 // @pz_import lz77_segment
 
 // Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are measured at the same time, and lanes and words for each.
@@ -21,18 +22,28 @@
 #define AT_ONCE min(LAZY + 1u, 32u / LANES / CHOICES)
 #define WORDS (4u / LANES)
 
-__kernel void lazy(__global const uint *jobs, __global const uint *contents, __global const uint2 *entries,
-                   __global const uint *found,
+// Whether a position has candidates.
+#if CANDIDATES == 4u
+inline bool has_any(__global const uint *found, uint pos) {
+    uint4 row = ((__global const uint4 *)found)[pos];
+    return (row.x | row.y | row.z | row.w) != 0u;
+}
+#else
+inline bool has_any(__global const uint *found, uint pos) {
+    uint2 row = ((__global const uint2 *)found)[pos];
+    return (row.x | row.y) != 0u;
+}
+#endif
+
+__kernel void lazy(__global const uint *jobs, __global const uint *contents, __global const uint *found,
 #if TWO
-                   __global const uint2 *entries_second, __global const uint *found_second,
+                   __global const uint *found_second,
 #endif
                    __global uint2 *matches, __global uint *match_counts, uint slot,
                    uint segments, uint blocks, uint window_log) {
     SEGMENT_START;
-    __global const uint2 *own_entries = entries + (size_t)block * slot;
 #if TWO
-    __global const uint2 *own_entries_second = entries_second + (size_t)block * slot;
-    __global const uint *own_found_second = found_second + (size_t)block * slot;
+    __global const uint *own_found_second = found_second + (size_t)block * slot * CANDIDATES;
 #endif
     uint pair = team.lane / LANES;
     uint part = team.lane % LANES;
@@ -40,9 +51,9 @@ __kernel void lazy(__global const uint *jobs, __global const uint *contents, __g
     while (pos < last) {
         uint mine = min(pos + team.lane, last - 1);
         uint bytes = read32(s.contents, s.words, mine);
-        bool hit = own_found[mine] != 0;
+        bool hit = has_any(own_found, mine);
 #if TWO
-        hit |= own_found_second[mine] != 0;
+        hit |= has_any(own_found_second, mine);
 #endif
         if (recent != 0) hit |= read32(s.contents, s.words, mine - recent) == bytes;
         if (pos == anchor && second != 0 && team.lane == 0)
@@ -67,12 +78,10 @@ __kernel void lazy(__global const uint *jobs, __global const uint *contents, __g
                     offset = ahead == 0 ? cheap : recent;
 #if TWO
                 } else if (choice > CANDIDATES) {
-                    uint row = own_found_second[at], k = choice - CANDIDATES;
-                    if (row >> (23u + k) & 1u) offset = at - own_entries_second[(row & 0xffffffu) - k].y;
+                    offset = own_found_second[CANDIDATES * at + choice - CANDIDATES - 1u];
 #endif
                 } else {
-                    uint row = own_found[at];
-                    if (row >> (23u + choice) & 1u) offset = at - own_entries[(row & 0xffffffu) - choice].y;
+                    offset = own_found[CANDIDATES * at + choice - 1u];
                 }
             }
             // Bytes that are equal in this lane's part.

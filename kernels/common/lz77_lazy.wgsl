@@ -1,22 +1,26 @@
 // The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
 // codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by LANES lanes, and
-// those of 16 bytes and more then by all lanes.
+// those of 16 bytes and more then by all lanes. `found` is what lz77_latest_two or lz77_latest_four makes: a row of distances
+// for each position.
 //
-// Constants: CANDIDATES, of each hash; TWO, whether there are two; LAZY, the further positions looked at.
+// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether 4; TWO, whether there are two; LAZY, the further positions looked at.
 // @pz_import lz77_segment
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
-@group(0) @binding(2) var<storage, read> entries: array<vec2<u32>>;
-@group(0) @binding(3) var<storage, read> found: array<u32>;
-// @pz_if TWO
-@group(0) @binding(4) var<storage, read> entries_second: array<vec2<u32>>;
-@group(0) @binding(5) var<storage, read> found_second: array<u32>;
-@group(0) @binding(6) var<storage, read_write> matches: array<vec2<u32>>;
-@group(0) @binding(7) var<storage, read_write> match_counts: array<u32>;
+// @pz_if FOUR
+alias Row = vec4<u32>;
 // @pz_else
+alias Row = vec2<u32>;
+// @pz_end
+@group(0) @binding(2) var<storage, read> found: array<Row>;
+// @pz_if TWO
+@group(0) @binding(3) var<storage, read> found_second: array<Row>;
 @group(0) @binding(4) var<storage, read_write> matches: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read_write> match_counts: array<u32>;
+// @pz_else
+@group(0) @binding(3) var<storage, read_write> matches: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read_write> match_counts: array<u32>;
 // @pz_end
 
 // Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are measured at the same time, and lanes and words for each.
@@ -50,9 +54,9 @@ fn lazy(
         }
         let mine = min(pos + lane, last - 1u);
         let bytes = read32(mine);
-        var hit = found[slot_start + mine] != 0u;
+        var hit = any(found[slot_start + mine] != Row());
 // @pz_if TWO
-        hit |= found_second[slot_start + mine] != 0u;
+        hit |= any(found_second[slot_start + mine] != Row());
 // @pz_end
         if recent != 0u && read32(mine - recent) == bytes {
             hit = true;
@@ -85,17 +89,10 @@ fn lazy(
                     offset = select(recent, cheap, ahead == 0u);
 // @pz_if TWO
                 } else if choice > CANDIDATES {
-                    let row = found_second[slot_start + at];
-                    let k = choice - CANDIDATES;
-                    if (row >> (23u + k) & 1u) != 0u {
-                        offset = at - entries_second[slot_start + (row & 0xffffffu) - k].y;
-                    }
+                    offset = found_second[slot_start + at][choice - CANDIDATES - 1u];
 // @pz_end
                 } else {
-                    let row = found[slot_start + at];
-                    if (row >> (23u + choice) & 1u) != 0u {
-                        offset = at - entries[slot_start + (row & 0xffffffu) - choice].y;
-                    }
+                    offset = found[slot_start + at][choice - 1u];
                 }
             }
             // Bytes that are equal in this lane's part.

@@ -66,12 +66,22 @@ kernels! {
     LZ77_TABLES = "lz77_tables";
     /// LZ77, decoding: contents of each chunk.
     LZ77_DECODE = "lz77_decode";
-    /// Candidates of LZ77 matches.
+    /// Positions sorted for the candidates of LZ77 matches.
     LZ77_FIND = "lz77_find";
-    /// Candidates of LZ77 matches where a position has one.
+    /// The latest candidate of each position.
     LZ77_LATEST = "lz77_latest";
-    /// Parses of LZ77, each by the teams of its segments.
+    /// The latest two candidates of each position.
+    LZ77_LATEST_TWO = "lz77_latest_two";
+    /// The latest four candidates of each position.
+    LZ77_LATEST_FOUR = "lz77_latest_four";
+    /// Where a position's candidates are among the sorted ones.
+    LZ77_LINK = "lz77_link";
+    /// The greedy parse of LZ77, by the teams of its segments, as all parses.
     LZ77_PARSE = "lz77_parse";
+    /// The lazy parse with two candidates a position.
+    LZ77_PARSE_DOUBLE = "lz77_parse_double";
+    /// The lazy parse with four candidates a position.
+    LZ77_PARSE_LAZY = "lz77_parse_lazy";
     /// A parse with the candidates of two hashes.
     LZ77_PARSE_TWO = "lz77_parse_two";
     /// A parse with many candidates a position.
@@ -152,6 +162,7 @@ common![
     "lz77_group",
     "lz77_lazy",
     "lz77_segment",
+    "lz77_table",
     "team",
 ];
 

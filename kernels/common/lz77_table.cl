@@ -1,0 +1,125 @@
+// Candidates of LZ77: for each position the CANDIDATES latest earlier ones of its window whose bytes have the same hash.
+//
+// The entries of a block are ordered by a digit, the upper bits of the hash, and then by position: one pass of lz77_find.
+// A team has those of a digit and a window. It goes through them in order with a table of the latest entries for each
+// value of the hash's other bits, as a processor would, 32 at a time: those that are candidates of each other are found by
+// what their lanes match.
+//
+// A position gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none.
+//
+// Constants: CANDIDATES, 1, 2 or 4; TWO, whether there are at least two; FOUR, whether there are four; HASH_BITS;
+// DIGIT_BITS, of them; TILE, positions that a count of `histogram` is of.
+// @pz_import team
+
+#define RADIX (1u << DIGIT_BITS)
+#define SLOTS (1u << (HASH_BITS - DIGIT_BITS))
+
+// A row of candidates, or of distances; the same row with another one before all.
+#if FOUR
+typedef uint4 Row;
+#define PUSHED(row, first) ((uint4)(first, (row).s012))
+#define DISTANCES(entry, row, reach) ((entry) - (row) & as_uint4((entry) - (row) <= (uint4)(reach)))
+#elif TWO
+typedef uint2 Row;
+#define PUSHED(row, first) ((uint2)(first, (row).x))
+#define DISTANCES(entry, row, reach) ((entry) - (row) & as_uint2((entry) - (row) <= (uint2)(reach)))
+#else
+typedef uint Row;
+#define PUSHED(row, first) (first)
+#define DISTANCES(entry, row, reach) ((entry) - (row) <= (reach) ? (entry) - (row) : 0u)
+#endif
+
+// Without the highest lane.
+inline uint without_last(uint lanes) {
+    return lanes & ~(0x80000000u >> clz(lanes | 1u));
+}
+
+// The row with the entry of the highest of `lanes` before all, if there is one.
+inline Row pushed(Team t, Row row, uint entry, uint lanes) {
+    uint other = team_shuffle(t, entry, 31u - clz(lanes | 1u));
+    return lanes != 0u ? PUSHED(row, other) : row;
+}
+
+// Blocks of 32 entries that are loaded ahead.
+#if TEAM_PTX
+#define AHEAD 4u
+#else
+#define AHEAD 1u
+#endif
+
+__kernel void latest(__global const uint *histogram, __global const uint *digits, __global const uint2 *restrict entries,
+                     __global Row *restrict found, uint slot, uint tiles, uint blocks, uint window_log) {
+    TEAM_START(team);
+    __local Row tables[TEAMS * SLOTS];
+    __local Row *table = tables + team.index * SLOTS;
+    uint windows = ((slot - 1u) >> window_log) + 1u, index = (uint)get_group_id(0) * TEAMS + team.index;
+    uint digit = index % RADIX, window = index / RADIX % windows, block = index / RADIX / windows;
+    if (block >= blocks) return;
+    // Where the digit's entries begin, and among them those of the window.
+    __global const uint *totals = digits + (size_t)block * RADIX;
+    uint before = 0;
+    for (uint d = team.lane; d < RADIX; d += 32u) before += d < digit ? totals[d] : 0u;
+    before = team_sum(team, before);
+    __global const uint *counts = histogram + ((size_t)block * RADIX + digit) * tiles;
+    uint tile = (window << window_log) / TILE, next_tile = tile + (1u << window_log) / TILE;
+    uint begin = team_uniform(team, counts[tile]);
+    uint end = team_uniform(team, next_tile < tiles ? counts[next_tile] : totals[digit]);
+    if (begin >= end) return;
+    for (uint i = team.lane; i < SLOTS; i += 32u) table[i] = (Row)(0u);
+    team_sync(team);
+
+    entries += (size_t)block * slot + before;
+    found += (size_t)block * slot;
+    uint2 ahead[AHEAD];
+#if TEAM_PTX
+#pragma unroll
+#endif
+    for (uint i = 0; i < AHEAD; i++) ahead[i] = entries[min(begin + 32u * i + team.lane, end - 1u)];
+    uint at = begin;
+    do {
+        uint2 now[AHEAD];
+        uint same[AHEAD];
+#if TEAM_PTX
+#pragma unroll
+#endif
+        for (uint i = 0; i < AHEAD; i++) {
+            now[i] = ahead[i];
+            ahead[i] = entries[min(at + 32u * (AHEAD + i) + team.lane, end - 1u)];
+        }
+#if TEAM_PTX
+#pragma unroll
+#endif
+        for (uint i = 0; i < AHEAD; i++) {
+            bool valid = at + 32u * i + team.lane < end;
+            uint place = now[i].x >> (32u - HASH_BITS) & (SLOTS - 1u);
+            same[i] = team_match(team, valid ? place : SLOTS, HASH_BITS - DIGIT_BITS + 1u);
+        }
+#if TEAM_PTX
+#pragma unroll
+#endif
+        for (uint i = 0; i < AHEAD; i++) {
+            bool valid = at + 32u * i + team.lane < end;
+            uint place = now[i].x >> (32u - HASH_BITS) & (SLOTS - 1u), pos = now[i].y;
+            // The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, it is
+            // more than any.
+            uint entry = (now[i].x << 24) + pos + 1u;
+            Row row = table[place];
+            uint lanes = same[i] & team_before(team);
+#if FOUR
+            uint third = without_last(without_last(lanes));
+            row = pushed(team, row, entry, without_last(third));
+            row = pushed(team, row, entry, third);
+#endif
+#if TWO
+            row = pushed(team, row, entry, without_last(lanes));
+#endif
+            row = pushed(team, row, entry, lanes);
+            team_sync(team);
+            if (valid && same[i] >> team.lane == 1u) table[place] = PUSHED(row, entry);
+            team_sync(team);
+            uint reach = pos & ((1u << window_log) - 1u);
+            if (valid) found[pos] = DISTANCES(entry, row, reach);
+        }
+        at += 32u * AHEAD;
+    } while (at < end);
+}

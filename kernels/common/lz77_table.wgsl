@@ -1,0 +1,188 @@
+// Candidates of LZ77: for each position the CANDIDATES latest earlier ones of its window whose bytes have the same hash.
+//
+// The entries of a block are ordered by a digit, the upper bits of the hash, and then by position: one pass of lz77_find.
+// A team has those of a digit and a window. It goes through them in order with a table of the latest entries for each
+// value of the hash's other bits, as a processor would, 32 at a time: those that are candidates of each other are found by
+// what their lanes match.
+//
+// A position gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none.
+//
+// Constants: CANDIDATES, 1, 2 or 4; TWO, whether there are at least two; FOUR, whether there are four; HASH_BITS;
+// DIGIT_BITS, of them; TILE, positions that a count of `histogram` is of.
+// @pz_import team
+
+const RADIX = 1u << DIGIT_BITS;
+const PLACE_BITS = HASH_BITS - DIGIT_BITS;
+const SLOTS = 1u << PLACE_BITS;
+
+struct Args {
+    slot: u32,
+    tiles: u32,
+    blocks: u32,
+    window_log: u32,
+}
+
+var<immediate> args: Args;
+
+@group(0) @binding(0) var<storage, read> histogram: array<u32>;
+@group(0) @binding(1) var<storage, read> digits: array<u32>;
+@group(0) @binding(2) var<storage, read> entries: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read_write> found: array<Row>;
+
+var<workgroup> table: array<Row, TEAMS * SLOTS>;
+
+// A row of candidates, or of distances.
+// @pz_if FOUR
+alias Row = vec4<u32>;
+fn row_pushed(row: Row, first: u32) -> Row {
+    return vec4(first, row.xyz);
+}
+// @pz_else
+// @pz_if TWO
+alias Row = vec2<u32>;
+fn row_pushed(row: Row, first: u32) -> Row {
+    return vec2(first, row.x);
+}
+// @pz_else
+alias Row = u32;
+fn row_pushed(row: Row, first: u32) -> Row {
+    return first;
+}
+// @pz_end
+// @pz_end
+
+// Without the highest lane.
+fn without_last(lanes: u32) -> u32 {
+    return lanes & ~(0x80000000u >> countLeadingZeros(lanes | 1u));
+}
+
+// The row with the entry of the highest of `lanes` before all, if there is one.
+fn pushed(row: Row, entry: u32, lanes: u32) -> Row {
+    let other = team_shuffle(entry, 31u - countLeadingZeros(lanes | 1u));
+    if lanes == 0u {
+        return row;
+    }
+    return row_pushed(row, other);
+}
+
+// Of the team: where in `table` its part begins, where its block's part of `found` does, and the last entry it has.
+var<private> own: u32;
+var<private> to: u32;
+var<private> last: u32;
+
+fn load(at: u32) -> vec2<u32> {
+    return entries[min(at + lane, last)];
+}
+
+fn place_of(entry: vec2<u32>) -> u32 {
+    return entry.x >> (32u - HASH_BITS) & (SLOTS - 1u);
+}
+
+// The lanes that have an entry of the same place.
+fn matching(entry: vec2<u32>, at: u32) -> u32 {
+    let valid = team_ballot(at + lane <= last);
+    return team_match(place_of(entry), PLACE_BITS) & valid;
+}
+
+// Finds the candidates of 32 entries, and enters these.
+fn exchange(entry: vec2<u32>, same: u32, at: u32) {
+    let valid = at + lane <= last;
+    let place = own + place_of(entry);
+    let pos = entry.y;
+    // The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, it is more than
+    // any.
+    let tagged = (entry.x << 24u) + pos + 1u;
+    var row = table[place];
+    let lanes = same & team_before();
+// @pz_if FOUR
+    let third = without_last(without_last(lanes));
+    row = pushed(row, tagged, without_last(third));
+    row = pushed(row, tagged, third);
+// @pz_end
+// @pz_if TWO
+    row = pushed(row, tagged, without_last(lanes));
+// @pz_end
+    row = pushed(row, tagged, lanes);
+    team_sync();
+    if valid && same >> lane == 1u {
+        table[place] = row_pushed(row, tagged);
+    }
+    team_sync();
+    let reach = pos & ((1u << args.window_log) - 1u);
+    let distances = Row(tagged) - row;
+    if valid {
+        found[to + pos] = select(Row(), distances, distances <= Row(reach));
+    }
+}
+
+@compute @workgroup_size(THREADS)
+fn latest(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let windows = ((args.slot - 1u) >> args.window_log) + 1u;
+    let index = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let digit = index % RADIX;
+    let window = index / RADIX % windows;
+    let block = index / RADIX / windows;
+    if block >= args.blocks {
+        return;
+    }
+    // Where the digit's entries begin, and among them those of the window.
+    var before = 0u;
+    for (var d = lane; d < RADIX; d += 32u) {
+        before += select(0u, digits[block * RADIX + d], d < digit);
+    }
+    before = team_sum(before);
+    let counts = (block * RADIX + digit) * args.tiles;
+    let tile = (window << args.window_log) / TILE;
+    let next_tile = tile + (1u << args.window_log) / TILE;
+    let begin = team_uniform(histogram[counts + tile]);
+    var behind = digits[block * RADIX + digit];
+    if next_tile < args.tiles {
+        behind = histogram[counts + next_tile];
+    }
+    let end = team_uniform(behind);
+    if begin >= end {
+        return;
+    }
+    own = team_index * SLOTS;
+    for (var i = lane; i < SLOTS; i += 32u) {
+        table[own + i] = Row();
+    }
+    team_sync();
+
+    to = block * args.slot;
+    let from_start = to + before;
+    last = from_start + end - 1u;
+    var at = from_start + begin;
+    // Four times 32 entries are loaded ahead. Some drivers limit the iterations of an invocation: there are few.
+    var a = load(at);
+    var b = load(at + 32u);
+    var c = load(at + 64u);
+    var d = load(at + 96u);
+    loop {
+        if team_uniform(at) > last {
+            break;
+        }
+        let now_a = a;
+        let now_b = b;
+        let now_c = c;
+        let now_d = d;
+        a = load(at + 128u);
+        b = load(at + 160u);
+        c = load(at + 192u);
+        d = load(at + 224u);
+        let same_a = matching(now_a, at);
+        let same_b = matching(now_b, at + 32u);
+        let same_c = matching(now_c, at + 64u);
+        let same_d = matching(now_d, at + 96u);
+        exchange(now_a, same_a, at);
+        exchange(now_b, same_b, at + 32u);
+        exchange(now_c, same_c, at + 64u);
+        exchange(now_d, same_d, at + 96u);
+        at += 128u;
+    }
+}

@@ -1,0 +1,9 @@
+// Candidates of LZ77: for each position the latest four earlier positions of its window whose bytes have the same hash.
+//
+// @pz_cost {
+//   threads_per_element: 0.5
+//   passes: 1
+//   buffers: sort_histogram=N+2048, sort_digits=2048, entries_first=N*8, found_four=N*16
+//   local_mem: 33028
+// }
+// @pz_import lz77_table

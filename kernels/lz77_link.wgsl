@@ -1,0 +1,62 @@
+// Candidates of LZ77 from sorted entries: those before an entry are the most recent earlier positions of the same hash.
+//
+// `found` has a word for each position, 0 if it has no candidate in its window with the same tag. Else it is the
+// entry's place among the sorted ones, and bit 24.
+//
+// Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates: hash and tag.
+//
+// @pz_cost {
+//   threads_per_element: 1
+//   passes: 1
+//   buffers: jobs=32, entries=N*8, found=N*4
+//   local_mem: 0
+// }
+
+struct Args {
+    slot: u32,
+    blocks: u32,
+    window_log: u32,
+}
+
+var<immediate> args: Args;
+
+@group(0) @binding(0) var<storage, read> jobs: array<u32>;
+@group(0) @binding(1) var<storage, read> source: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read_write> found: array<u32>;
+
+// Number of positions of a block that take part.
+fn entry_count(block: u32) -> u32 {
+    return max(jobs[block * 8u], 7u) - 7u;
+}
+
+// A work item for each entry.
+@compute @workgroup_size(THREADS)
+fn link(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let groups = (args.slot + THREADS - 1u) / THREADS;
+    let group = wg.y * wgs.x + wg.x;
+    let block = group / groups;
+    if block >= args.blocks {
+        return;
+    }
+    let index = group % groups * THREADS + local_index;
+    if index >= entry_count(block) {
+        return;
+    }
+    let start = block * args.slot;
+    let entry = source[start + index];
+    let pos = entry.y;
+    let reach = pos & ((1u << args.window_log) - 1u);
+    var result = 0u;
+    for (var k = 0u; k < min(CANDIDATES, index); k++) {
+        let other = source[start + index - 1u - k];
+        if ((other.x ^ entry.x) & SAME) == 0u && pos - other.y <= reach {
+            result = 1u << 24u | index;
+            break;
+        }
+    }
+    found[start + pos] = result;
+}

@@ -1,0 +1,9 @@
+// The lazy parse of LZ77 with four candidates a position: what lz77_latest_four finds.
+//
+// @pz_cost {
+//   threads_per_element: 0.004
+//   passes: 1
+//   buffers: jobs=32, contents=N, found_four=N*16, matches=N*2, match_counts=N/64
+//   local_mem: 256
+// }
+// @pz_import lz77_lazy
