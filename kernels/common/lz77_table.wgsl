@@ -158,7 +158,8 @@ fn latest(
     let from_start = to + before;
     last = from_start + end - 1u;
     var at = from_start + begin;
-    // Four times 32 entries are loaded ahead. Some drivers limit the iterations of an invocation: there are few.
+// @pz_if TEAM_SUBGROUP
+    // Four times 32 entries are loaded ahead.
     var a = load(at);
     var b = load(at + 32u);
     var c = load(at + 64u);
@@ -185,4 +186,14 @@ fn latest(
         exchange(now_d, same_d, at + 96u);
         at += 128u;
     }
+// @pz_else
+    loop {
+        if team_uniform(at) > last {
+            break;
+        }
+        let entry = load(at);
+        exchange(entry, matching(entry, at), at);
+        at += 32u;
+    }
+// @pz_end
 }
