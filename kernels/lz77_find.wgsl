@@ -171,66 +171,43 @@ fn scan(
     }
 }
 
-// First the number of a digit's entries in the part of a team; then that of those in the parts before it.
-var<workgroup> counts: array<u32, TEAMS * RADIX>;
+// Two things one after the other. For each team and digit, the number of the digit's entries in the team's part of the
+// tile, then that of those in the parts before it; the entries by digit, first words and behind them second ones.
+var<workgroup> shared_words: array<u32, max(TEAMS * RADIX, 2u * TILE)>;
 // Where a digit's entries begin in the tile, and how far from there they are to go.
 var<workgroup> starts: array<u32, RADIX>;
 var<workgroup> moves: array<u32, RADIX>;
 var<workgroup> sums: array<u32, PARTS>;
 var<workgroup> digit_sums: array<u32, PARTS>;
-var<workgroup> ordered: array<vec2<u32>, TILE>;
 
-// A workgroup for each tile of each block.
-@compute @workgroup_size(THREADS)
-fn place(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(local_index);
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / args.tiles;
-    let tile = group % args.tiles;
-    if block >= args.blocks {
-        return;
+// The place of an entry among those of its digit in its team's part, whose counts begin at `own`.
+fn rank(own: u32, entry: vec2<u32>, valid: bool) -> u32 {
+    let counter = own + digit_of(entry.x);
+    let same = team_match(digit_of(entry.x), DIGIT_BITS) & team_ballot(valid);
+    let before = shared_words[counter];
+    team_sync();
+    if valid && same >> lane == 1u {
+        shared_words[counter] = before + countOneBits(same);
     }
-    let start = source_start(block);
-    let first = tile * TILE;
-    let end = min(first + TILE, entry_count(block));
-    if first >= end {
-        return;
-    }
-    for (var i = local_index; i < TEAMS * RADIX; i += THREADS) {
-        counts[i] = 0u;
-    }
-    workgroupBarrier();
-    let own = team_index * RADIX;
-    let base = first + team_index * (STEPS * 32u) + lane;
-    var ranks: array<u32, STEPS>;
-    var step = 0u;
-    loop {
-        if team_uniform(step) >= STEPS {
-            break;
-        }
-        let index = base + step * 32u;
-        let valid = index < end;
-        var digit = RADIX;
-        var before = 0u;
-        if valid {
-            digit = digit_of(entry_at(start, index).x);
-            before = counts[own + digit];
-        }
-        let same = team_match(digit, DIGIT_BITS + 1u);
-        team_sync();
-        if valid && same >> lane == 1u {
-            counts[own + digit] = before + countOneBits(same);
-        }
-        team_sync();
-        ranks[step] = before + countOneBits(same & team_before());
-        step += 1u;
-    }
-    workgroupBarrier();
+    team_sync();
+    return before + countOneBits(same & team_before());
+}
 
+// Its place in the tile.
+fn place_in_tile(own: u32, entry: vec2<u32>, rank: u32) -> u32 {
+    let digit = digit_of(entry.x);
+    return starts[digit] + shared_words[own + digit] + rank;
+}
+
+fn keep(entry: vec2<u32>, at: u32, valid: bool) {
+    if valid {
+        shared_words[at] = entry.x;
+        shared_words[TILE + at] = entry.y;
+    }
+}
+
+// Sums up the counts: over the parts of teams before, and over the digits before.
+fn sum_counts(local_index: u32, block: u32, tile: u32) {
     var part = team_index;
     loop {
         if team_uniform(part) >= PARTS {
@@ -239,8 +216,8 @@ fn place(
         let digit = part * 32u + lane;
         var sum = 0u;
         for (var t = 0u; t < TEAMS; t++) {
-            let n = counts[t * RADIX + digit];
-            counts[t * RADIX + digit] = sum;
+            let n = shared_words[t * RADIX + digit];
+            shared_words[t * RADIX + digit] = sum;
             sum += n;
         }
         let upto = team_scan(sum);
@@ -266,20 +243,88 @@ fn place(
         starts[digit] = from_start;
         moves[digit] = distance + histogram[tile_starts + digit * args.tiles] - from_start;
     }
-    workgroupBarrier();
+}
 
+// A workgroup for each tile of each block.
+@compute @workgroup_size(THREADS)
+fn place(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    team_start(local_index);
+    let group = wg.y * wgs.x + wg.x;
+    let block = group / args.tiles;
+    let tile = group % args.tiles;
+    if block >= args.blocks {
+        return;
+    }
+    let start = source_start(block);
+    let first = tile * TILE;
+    let end = min(first + TILE, entry_count(block));
+    if first >= end {
+        return;
+    }
+    for (var i = local_index; i < TEAMS * RADIX; i += THREADS) {
+        shared_words[i] = 0u;
+    }
+    let own = team_index * RADIX;
+    let base = first + team_index * (STEPS * 32u) + lane;
+// @pz_if TEAM_SUBGROUP
+    // STEPS is 4. Loads first, so that they are under way together.
+    let at = vec4(base, base + 32u, base + 64u, base + 96u);
+    let valid = at < vec4(end);
+    let clamped = min(at, vec4(end - 1u));
+    let a = entry_at(start, clamped.x);
+    let b = entry_at(start, clamped.y);
+    let c = entry_at(start, clamped.z);
+    let d = entry_at(start, clamped.w);
+    workgroupBarrier();
+    let rank_a = rank(own, a, valid.x);
+    let rank_b = rank(own, b, valid.y);
+    let rank_c = rank(own, c, valid.z);
+    let rank_d = rank(own, d, valid.w);
+    workgroupBarrier();
+    sum_counts(local_index, block, tile);
+    workgroupBarrier();
+    let to_a = place_in_tile(own, a, rank_a);
+    let to_b = place_in_tile(own, b, rank_b);
+    let to_c = place_in_tile(own, c, rank_c);
+    let to_d = place_in_tile(own, d, rank_d);
+    workgroupBarrier();
+    keep(a, to_a, valid.x);
+    keep(b, to_b, valid.y);
+    keep(c, to_c, valid.z);
+    keep(d, to_d, valid.w);
+// @pz_else
+    workgroupBarrier();
+    var places: array<u32, STEPS>;
+    var step = 0u;
+    loop {
+        if team_uniform(step) >= STEPS {
+            break;
+        }
+        let index = base + step * 32u;
+        places[step] = rank(own, entry_at(start, min(index, end - 1u)), index < end);
+        step += 1u;
+    }
+    workgroupBarrier();
+    sum_counts(local_index, block, tile);
+    workgroupBarrier();
+    for (var s = 0u; s < STEPS; s++) {
+        let entry = entry_at(start, min(base + s * 32u, end - 1u));
+        places[s] = place_in_tile(own, entry, places[s]);
+    }
+    workgroupBarrier();
     for (var s = 0u; s < STEPS; s++) {
         let index = base + s * 32u;
-        if index < end {
-            let entry = entry_at(start, index);
-            let digit = digit_of(entry.x);
-            ordered[starts[digit] + counts[own + digit] + ranks[s]] = entry;
-        }
+        keep(entry_at(start, min(index, end - 1u)), places[s], index < end);
     }
+// @pz_end
     workgroupBarrier();
     let to = block * args.slot;
     for (var i = local_index; i < end - first; i += THREADS) {
-        let entry = ordered[i];
-        entries[to + i + moves[digit_of(entry.x)]] = entry;
+        let hash = shared_words[i];
+        entries[to + i + moves[digit_of(hash)]] = vec2(hash, shared_words[TILE + i]);
     }
 }

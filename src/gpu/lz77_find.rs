@@ -59,14 +59,14 @@ impl Sort<'_> {
     }
 
     /// Work items of a workgroup, and entries of its tile: workgroup memory holds a tile, and counts of all digits for each
-    /// team.
+    /// team. Kernels in WGSL have four entries for each work item of a subgroup.
     fn group(&self, bits: u32) -> (u32, u32) {
         match (self.limits.teams, bits) {
             (Teams::Local, ..=8) => (32, 1024),
             (Teams::Local, _) => (32, 2048),
-            (Teams::Subgroup, ..=6) => (256, 1024),
-            (_, ..=8) => (256, 2048),
-            (_, _) => (128, 2048),
+            (Teams::Subgroup, _) if self.limits.max_workgroup < 512 => (256, 1024),
+            (Teams::Subgroup, _) => (512, 2048),
+            (Teams::Ptx, _) => (256, 2048),
         }
     }
 
