@@ -6,7 +6,7 @@
 //   buffers: jobs=32, payload=N+256, results=32,
 //            bwt_blocks=512, bwt_state=3840, bwt_rows=N/64,
 //            bwt_segments=N/32+32
-//   local_mem: 3328
+//   local_mem: 4608
 //   note: header and arrange have a team for each block, directory one lane: a chain of some 30 decisions a segment
 // }
 // @pz_import team
@@ -230,34 +230,44 @@ __kernel void directory(__global const uint *jobs, __global const uint *payload,
     for (uint i = team.lane; i < DIRECTORY_STATE; i += 32u) saved[i] = state[i];
 }
 
-// The order in which segments are decoded: by their sets of tables.
+// Logarithms of numbers of words, in quarters.
+#define LENGTHS 64u
+
+// The set of a segment and how long it is, long ones first.
+inline uint kind_of(uint packed) {
+    uint words = max(packed & 0xffffu, 4u);
+    uint log = 31u - clz(words);
+    return min(packed >> 16, MAX_SETS - 1u) * LENGTHS + (LENGTHS - 1u) - (log * 4u + (words >> (log - 2u) & 3u));
+}
+
+// The order in which segments are decoded: by their sets of tables, and those together that are about as long, so that
+// the lanes of a team end together. In which order those of one kind come is left to chance, and matters to nothing.
 __kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_segments,
                       uint slot, uint blocks, uint most) {
     TEAM_START(team);
-    __local uint next[MAX_SETS];
+    __local uint next[MAX_SETS * LENGTHS];
     uint block = (uint)get_group_id(0);
     if (block >= blocks) return;
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
     __global const uint *segments = bwt_segments + SEGMENTS_AT(block, slot);
     __global uint *order = bwt_segments + SEGMENTS_AT(block, slot) + ORDER_AT(slot);
     uint count = team_uniform(team, results[block * RESULT_WORDS] == 0u ? info[BLOCK_SEGMENTS] : 0u);
-    if (team.lane < MAX_SETS) {
-        uint before = 0u;
-        for (uint set = 0u; set < team.lane; set++) before += info[BLOCK_SET_SIZES + set];
-        next[team.lane] = before;
+    for (uint i = team.lane; i < MAX_SETS * LENGTHS; i += 32u) next[i] = 0u;
+    team_sync(team);
+    for (uint segment = team.lane; segment < count; segment += 32u) {
+        atomic_inc(&next[kind_of(segments[segment * SEGMENT_WORDS + 3u])]);
     }
     team_sync(team);
-    for (uint from = 0u; from < count; from += 32u) {
-        uint segment = from + team.lane;
-        uint set = segment < count ? segments[segment * SEGMENT_WORDS + 3u] >> 16 : MAX_SETS;
-        uint same = team_match(team, set, 4u);
-        uint place = popcount(same & team_before(team));
-        if (segment < count) {
-            place += next[set];
-            order[min(place, count - 1u)] = segment;
-        }
-        team_sync(team);
-        if (segment < count && same >> team.lane == 1u) next[set] = place + 1u;
-        team_sync(team);
+    uint before = 0u;
+    for (uint i = 0u; i < MAX_SETS * LENGTHS; i += 32u) {
+        uint own = next[i + team.lane];
+        uint upto = team_scan(team, own);
+        next[i + team.lane] = before + upto - own;
+        before += team_broadcast(team, upto, 31u);
+    }
+    team_sync(team);
+    for (uint segment = team.lane; segment < count; segment += 32u) {
+        uint place = atomic_inc(&next[kind_of(segments[segment * SEGMENT_WORDS + 3u])]);
+        order[min(place, count - 1u)] = segment;
     }
 }

@@ -6,7 +6,7 @@
 //   buffers: jobs=32, payload=N+256, results=32,
 //            bwt_blocks=512, bwt_state=3840, bwt_rows=N/64,
 //            bwt_segments=N/32+32
-//   local_mem: 3328
+//   local_mem: 4608
 //   note: header and arrange have a team for each block, directory one lane: a chain of some 30 decisions a segment
 // }
 // @pz_import team
@@ -319,9 +319,20 @@ fn directory(
 @group(0) @binding(1) var<storage, read> arrange_blocks: array<u32>;
 @group(0) @binding(2) var<storage, read_write> arrange_segments: array<u32>;
 
-var<workgroup> next: array<u32, MAX_SETS>;
+// Logarithms of numbers of words, in quarters.
+const LENGTHS = 64u;
+var<workgroup> next: array<atomic<u32>, MAX_SETS * LENGTHS>;
 
-// The order in which segments are decoded: by their sets of tables.
+// The set of a segment and how long it is, long ones first.
+fn kind_of(packed: u32) -> u32 {
+    let words = max(packed & 0xffffu, 4u);
+    let log = firstLeadingBit(words);
+    let length = log * 4u + ((words >> (log - 2u)) & 3u);
+    return min(packed >> 16u, MAX_SETS - 1u) * LENGTHS + (LENGTHS - 1u) - length;
+}
+
+// The order in which segments are decoded: by their sets of tables, and those together that are about as long, so that
+// the lanes of a team end together. In which order those of one kind come is left to chance, and matters to nothing.
 @compute @workgroup_size(THREADS)
 fn arrange(
     @builtin(local_invocation_index) local_index: u32,
@@ -338,30 +349,24 @@ fn arrange(
     let order = segments + order_at(args.slot);
     let is_good = arrange_results[block * RESULT_WORDS] == 0u;
     let count = team_uniform(select(0u, arrange_blocks[info + BLOCK_SEGMENTS], is_good));
-    if lane < MAX_SETS {
-        var before = 0u;
-        for (var which = 0u; which < lane; which++) {
-            before += arrange_blocks[info + BLOCK_SET_SIZES + which];
-        }
-        next[lane] = before;
+    for (var i = lane; i < MAX_SETS * LENGTHS; i += 32u) {
+        atomicStore(&next[i], 0u);
     }
     team_sync();
-    for (var begin_at = 0u; begin_at < count; begin_at += 32u) {
-        let segment = begin_at + lane;
-        var which = MAX_SETS;
-        if segment < count {
-            which = arrange_segments[segments + segment * SEGMENT_WORDS + 3u] >> 16u;
-        }
-        let same = team_match(which, 4u);
-        var place = countOneBits(same & team_before());
-        if segment < count {
-            place += next[which];
-            arrange_segments[order + min(place, count - 1u)] = segment;
-        }
-        team_sync();
-        if segment < count && (same >> lane) == 1u {
-            next[which] = place + 1u;
-        }
-        team_sync();
+    for (var segment = lane; segment < count; segment += 32u) {
+        atomicAdd(&next[kind_of(arrange_segments[segments + segment * SEGMENT_WORDS + 3u])], 1u);
+    }
+    team_sync();
+    var before = 0u;
+    for (var i = 0u; i < MAX_SETS * LENGTHS; i += 32u) {
+        let own = atomicLoad(&next[i + lane]);
+        let upto = team_scan(own);
+        atomicStore(&next[i + lane], before + upto - own);
+        before += team_broadcast(upto, 31u);
+    }
+    team_sync();
+    for (var segment = lane; segment < count; segment += 32u) {
+        let place = atomicAdd(&next[kind_of(arrange_segments[segments + segment * SEGMENT_WORDS + 3u])], 1u);
+        arrange_segments[order + min(place, count - 1u)] = segment;
     }
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `PZ_DATA` | the file, which is repeated |
 //! | `PZ_TOTAL` | bytes of a batch; 250000000 if not given |
+//! | `PZ_BLOCK` | bytes of a block; 4 MiB and then 8 MiB if not given |
+//! | `PZ_ONLY` | `transform` or `encode`; both if not given |
 //! | `PZ_TEST_DEVICE` | as in other tests |
 
 use std::collections::BTreeMap;
@@ -41,38 +43,46 @@ fn on_all_cores<T: Send>(blocks: &[Vec<u8>], encode: impl Fn(&[u8]) -> T + Sync)
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The median time of each stage, in the order of their first steps, and of all together.
-fn time(queue: &mut dyn Queue, plan: &Plan, memory: &Memory<'_>) -> Vec<(&'static str, Duration)> {
-    let mut names: Vec<&'static str> = Vec::new();
-    let mut times: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+/// The median times of each stage and of its entry points, in the order of their first steps, and of all together.
+fn time(queue: &mut dyn Queue, plan: &Plan, memory: &Memory<'_>) -> Vec<(String, Duration)> {
+    let mut names: Vec<String> = Vec::new();
+    let mut times: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+    let steps: Vec<_> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Run(run) => Some([run.stage.to_string(), format!("{}/{}", run.stage, run.entry)]),
+            Step::Clear(_) => None,
+        })
+        .collect();
     queue.set_timing(true);
     for _ in 0..RUNS {
         submit(plan, memory, queue).expect("the plan runs");
         queue.finish().expect("the plan ends");
-        let steps = queue.take_times().expect("times");
+        let took = queue.take_times().expect("times");
         let mut sums: BTreeMap<&str, Duration> = BTreeMap::new();
-        let runs = plan.steps.iter().filter_map(|step| match step {
-            Step::Run(run) => Some(run.stage),
-            Step::Clear(_) => None,
-        });
-        for (stage, step) in runs.zip(steps) {
-            if !names.contains(&stage) {
-                names.push(stage);
+        for (step, took) in steps.iter().zip(took) {
+            for name in step.iter().map(String::as_str).chain(["all"]) {
+                *sums.entry(name).or_default() += took;
             }
-            *sums.entry(stage).or_default() += step;
-            *sums.entry("all").or_default() += step;
         }
-        for (stage, sum) in sums {
-            times.entry(stage).or_default().push(sum);
+        for (name, sum) in sums {
+            times.entry(name.into()).or_default().push(sum);
         }
     }
-    names.push("all");
-    let median = |name: &&'static str| {
-        let mut of_stage = times.get(name).cloned().unwrap_or_default();
+    for name in steps.into_iter().flatten() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.push("all".into());
+    let median = |name: String| {
+        let mut of_stage = times.get(&name).cloned().unwrap_or_default();
         of_stage.sort();
-        (*name, of_stage.get(of_stage.len() / 2).copied().unwrap_or_default())
+        let median = of_stage.get(of_stage.len() / 2).copied().unwrap_or_default();
+        (name, median)
     };
-    names.iter().map(median).collect()
+    names.into_iter().map(median).collect()
 }
 
 /// A batch of the file's blocks, repeated.
@@ -118,7 +128,7 @@ impl Batch {
         submit(plan, &memory, &mut *queue).expect("the plan runs");
         queue.finish().expect("the plan ends");
         for (stage, took) in time(&mut *queue, plan, &memory) {
-            self.print(stage, took);
+            self.print(&stage, took);
         }
         queue.set_timing(false);
         let begin = std::time::Instant::now();
@@ -135,7 +145,7 @@ impl Batch {
 
     fn print(&self, stage: &str, took: Duration) {
         let ms = took.as_secs_f64() * 1e3;
-        println!("{stage:>16} {ms:9.3} ms {:8.2} GB/s", self.bytes as f64 / ms / 1e6);
+        println!("{stage:>26} {ms:9.3} ms {:8.2} GB/s", self.bytes as f64 / ms / 1e6);
     }
 
     fn transform(&self, device: &dyn Device, start_log: u8) {
@@ -183,11 +193,20 @@ fn h200_bwt_encode() {
     let path = std::env::var_os("PZ_DATA").expect("PZ_DATA names a file");
     let data = std::fs::read(path).expect("PZ_DATA can be read");
     let total = std::env::var("PZ_TOTAL").map_or(250_000_000, |t| t.parse().expect("a number"));
+    let block_lens = match std::env::var("PZ_BLOCK") {
+        Ok(len) => vec![len.parse().expect("a number")],
+        Err(_) => vec![4 << 20, 8 << 20],
+    };
+    let wants = |what: &str| std::env::var("PZ_ONLY").map_or(true, |only| only == what);
     each_device(|device| {
-        for block_len in [4 << 20, 8 << 20] {
+        for &block_len in &block_lens {
             let batch = Batch::new(&data, total, block_len);
-            batch.transform(device, 14);
-            batch.encode(device, &Params::default());
+            if wants("transform") {
+                batch.transform(device, 14);
+            }
+            if wants("encode") {
+                batch.encode(device, &Params::default());
+            }
         }
     });
 }
