@@ -43,6 +43,9 @@
 #else
 #define ONE_TEAM(number) if (team.index == number % TEAMS)
 #endif
+// Keys that a work item gathers at once, and a workgroup.
+#define GATHERS 4u
+#define GATHERED (GATHERS * THREADS)
 #define STATE_WORDS 272u
 #define STATE_LEN 0u
 #define STATE_SMALL 1u
@@ -60,9 +63,21 @@ __kernel void gather_small(
     uint len = state[block * STATE_WORDS + STATE_LEN];
     uint count = state[block * STATE_WORDS + STATE_SMALL + 2 * parity];
     size_t base = (size_t)block * slot;
-    for (uint e = part * THREADS + (uint)get_local_id(0); e < count; e += parts * THREADS) {
-        uint p = position[base + e] + depth;
-        low[base + e] = p < len ? rank[base + p] + 1 : 0;
+    position += base;
+    rank += base;
+    low += base;
+    for (uint e = part * GATHERED + (uint)get_local_id(0); e < count; e += parts * GATHERED) {
+        // All loads are on their way before the first is waited for.
+        uint places[GATHERS];
+        uint keys[GATHERS];
+        #pragma unroll
+        for (uint i = 0; i < GATHERS; i++) places[i] = position[min(e + i * THREADS, count - 1)] + depth;
+        #pragma unroll
+        for (uint i = 0; i < GATHERS; i++) keys[i] = places[i] < len ? rank[places[i]] + 1 : 0;
+        #pragma unroll
+        for (uint i = 0; i < GATHERS; i++) {
+            if (e + i * THREADS < count) low[e + i * THREADS] = keys[i];
+        }
     }
 }
 
@@ -79,12 +94,33 @@ __kernel void gather_large(
     uint count = state[block * STATE_WORDS + STATE_LARGE + 2 * parity];
     if (part == 0 && index < 2) state[block * STATE_WORDS + STATE_SMALL + 2 * (1 - parity) + index] = 0;
     size_t base = (size_t)block * slot;
-    for (uint e = part * THREADS + index; e < count; e += parts * THREADS) {
-        size_t at = base + slot - 1 - e;
-        uint p = position[at];
-        high_out[at] = high[at];
-        low_out[at] = p + depth < len ? rank[base + p + depth] + 1 : 0;
-        position_out[at] = p;
+    high += base;
+    position += base;
+    high_out += base;
+    low_out += base;
+    position_out += base;
+    rank += base;
+    for (uint e = part * GATHERED + index; e < count; e += parts * GATHERED) {
+        uint places[GATHERS];
+        uint heads[GATHERS];
+        uint keys[GATHERS];
+        #pragma unroll
+        for (uint i = 0; i < GATHERS; i++) {
+            uint at = slot - 1 - min(e + i * THREADS, count - 1);
+            places[i] = position[at];
+            heads[i] = high[at];
+        }
+        #pragma unroll
+        for (uint i = 0; i < GATHERS; i++) keys[i] = places[i] + depth < len ? rank[places[i] + depth] + 1 : 0;
+        #pragma unroll
+        for (uint i = 0; i < GATHERS; i++) {
+            uint at = slot - 1 - (e + i * THREADS);
+            if (e + i * THREADS < count) {
+                high_out[at] = heads[i];
+                low_out[at] = keys[i];
+                position_out[at] = places[i];
+            }
+        }
     }
 }
 

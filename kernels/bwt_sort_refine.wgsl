@@ -32,6 +32,9 @@ const TILE = WINDOW - GROUP;
 // Rows of 32 elements, as many as a team has lanes, and of each team.
 const ROWS = 32u;
 const ROWS_OF_TEAM = ROWS / TEAMS;
+// Keys that a work item gathers at once, and a workgroup.
+const GATHERS = 4u;
+const GATHERED = GATHERS * THREADS;
 const STATE_WORDS = 272u;
 const STATE_LEN = 0u;
 const STATE_SMALL = 1u;
@@ -62,13 +65,24 @@ fn gather_small(
     let len = small_state[block * STATE_WORDS + STATE_LEN];
     let count = small_state[block * STATE_WORDS + STATE_SMALL + 2u * args.parity];
     let base = block * args.slot;
-    for (var e = group % parts * THREADS + index; e < count; e += parts * THREADS) {
-        let p = small_position[base + e] + args.depth;
-        var key = 0u;
-        if p < len {
-            key = small_rank[base + p] + 1u;
+    for (var e = group % parts * GATHERED + index; e < count; e += parts * GATHERED) {
+        // All loads are on their way before the first is waited for.
+        var places: array<u32, GATHERS>;
+        var gathered: array<u32, GATHERS>;
+        for (var i = 0u; i < GATHERS; i++) {
+            places[i] = small_position[base + min(e + i * THREADS, count - 1u)] + args.depth;
         }
-        small_low[base + e] = key;
+        for (var i = 0u; i < GATHERS; i++) {
+            gathered[i] = 0u;
+            if places[i] < len {
+                gathered[i] = small_rank[base + places[i]] + 1u;
+            }
+        }
+        for (var i = 0u; i < GATHERS; i++) {
+            if e + i * THREADS < count {
+                small_low[base + e + i * THREADS] = gathered[i];
+            }
+        }
     }
 }
 
@@ -101,16 +115,30 @@ fn gather_large(
         large_state[block * STATE_WORDS + STATE_SMALL + 2u * (1u - args.parity) + index] = 0u;
     }
     let base = block * slot;
-    for (var e = part * THREADS + index; e < count; e += parts * THREADS) {
-        let at = base + slot - 1u - e;
-        let p = large_position[at];
-        var key = 0u;
-        if p + args.depth < len {
-            key = large_rank[base + p + args.depth] + 1u;
+    let last = base + slot - 1u;
+    for (var e = part * GATHERED + index; e < count; e += parts * GATHERED) {
+        var places: array<u32, GATHERS>;
+        var group_heads: array<u32, GATHERS>;
+        var gathered: array<u32, GATHERS>;
+        for (var i = 0u; i < GATHERS; i++) {
+            let at = last - min(e + i * THREADS, count - 1u);
+            places[i] = large_position[at];
+            group_heads[i] = large_high[at];
         }
-        large_high_out[at] = large_high[at];
-        large_low_out[at] = key;
-        large_position_out[at] = p;
+        for (var i = 0u; i < GATHERS; i++) {
+            gathered[i] = 0u;
+            if places[i] + args.depth < len {
+                gathered[i] = large_rank[base + places[i] + args.depth] + 1u;
+            }
+        }
+        for (var i = 0u; i < GATHERS; i++) {
+            if e + i * THREADS < count {
+                let at = last - e - i * THREADS;
+                large_high_out[at] = group_heads[i];
+                large_low_out[at] = gathered[i];
+                large_position_out[at] = places[i];
+            }
+        }
     }
 }
 

@@ -114,11 +114,11 @@ impl Builder {
 
     /// Workgroups for a block in a step that reads or writes at random: more, so that fewer blocks are under way, and a
     /// device's cache has what they need.
-    fn gathers(&self, busy: bool) -> u32 {
-        let tiles = self.shape.slot.div_ceil(SORT_TILE);
+    fn gathers(&self, tile: u32, busy: bool) -> u32 {
+        let tiles = self.shape.slot.div_ceil(tile);
         match self.most_parts {
             Some(_) if busy => tiles.min(tuned("PZ_TUNE_GATHERS", 1024)),
-            _ => self.parts(SORT_TILE, busy),
+            _ => self.parts(tile, busy),
         }
     }
 
@@ -186,7 +186,7 @@ impl Builder {
             let busy = round < BUSY_ROUNDS;
             let (x, y) = (COPIES[from], COPIES[from ^ 1]);
             let group = refine(false);
-            let gathers = self.gathers(busy);
+            let gathers = self.gathers(SORT_TILE, busy);
             self.run(
                 "gather",
                 &BWT_SORT_REFINE,
@@ -205,7 +205,7 @@ impl Builder {
                 &[slot, gathers, parity, depth],
                 gathers,
             )?;
-            let parts = self.parts(REFINE_TILE, busy);
+            let parts = self.gathers(REFINE_TILE, busy);
             self.run(
                 "small groups",
                 &BWT_SORT_REFINE,
@@ -279,7 +279,7 @@ impl Builder {
         initial: bool,
         busy: bool,
     ) -> Result<(), CostError> {
-        let parts = self.parts(REFINE_TILE, busy);
+        let parts = self.gathers(REFINE_TILE, busy);
         let (x, y) = (COPIES[from], COPIES[from ^ 1]);
         self.run(
             "groups",
@@ -294,7 +294,7 @@ impl Builder {
 
     fn finish(&mut self, start_log: u8) -> Result<(), CostError> {
         let slot = self.shape.slot;
-        let (stage, kernel, parts) = ("transform", &BWT_SORT_FINISH, self.gathers(true));
+        let (stage, kernel, parts) = ("transform", &BWT_SORT_FINISH, self.gathers(SORT_TILE, true));
         let args = [slot, parts, u32::from(start_log)];
         if self.bytes {
             let buffers = ["jobs", "contents", "sort_rank", "transform"];
