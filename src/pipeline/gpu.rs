@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub struct Gpu {
 }
 
 struct Shared {
+    /// What is known of the device before it is open.
+    limits: Limits,
     opened: OnceLock<Result<Opened, DeviceError>>,
     /// How long it took to open the device.
     opening: OnceLock<Duration>,
@@ -41,20 +44,22 @@ struct Opened {
 impl Gpu {
     /// An open device, and all of its memory that is sensible to take.
     pub fn new(device: Arc<dyn Device>) -> Self {
-        let gpu = Self::unopened();
+        let gpu = Self::unopened(device.limits().clone());
         let _ = gpu.shared.opened.set(Ok(Opened::new(device)));
         gpu
     }
 
-    /// A device that `open` opens in the background. Blocks run without it until it is there, and nobody waits for it:
-    /// if it comes too late, or cannot be opened, all is done by the CPU. A program that ends meanwhile should not run
-    /// what is registered to run at its end: drivers dislike that.
+    /// A device with such limits that `open` opens in the background. Blocks run without it until it is there, and nobody
+    /// waits for it: if it comes too late, or cannot be opened, all is done by the CPU.
     pub fn opening(
+        limits: Limits,
         open: impl FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
     ) -> Self {
-        let gpu = Self::unopened();
+        let gpu = Self::unopened(limits);
         let shared = Arc::clone(&gpu.shared);
+        let busy = Busy::new();
         let work = move || {
+            let _busy = busy;
             let begun = Instant::now();
             let opened = catch_unwind(AssertUnwindSafe(open));
             let panicked = || Err(DeviceError::Failed("the driver panicked".into()));
@@ -69,8 +74,15 @@ impl Gpu {
         gpu
     }
 
-    fn unopened() -> Self {
-        let shared = Shared { opened: OnceLock::new(), opening: OnceLock::new() };
+    /// Whether threads of ours are at work that nobody waits for: they open devices, and compile kernels. A program that
+    /// ends meanwhile should not run what libraries have registered to be run at its end: drivers are not prepared for
+    /// that.
+    pub fn any_in_background() -> bool {
+        BUSY.load(Ordering::Acquire) > 0
+    }
+
+    fn unopened(limits: Limits) -> Self {
+        let shared = Shared { limits, opened: OnceLock::new(), opening: OnceLock::new() };
         Self { shared: Arc::new(shared), memory: None }
     }
 
@@ -82,9 +94,13 @@ impl Gpu {
         self.shared.opened.wait().as_ref().map(|opened| &opened.device).map_err(Clone::clone)
     }
 
-    /// What the device is and allows, once it is open; `None` if it is not there.
-    pub(crate) fn limits(&self) -> Option<&Limits> {
-        self.device().ok().map(|device| device.limits())
+    /// What the device is and allows, as far as is known without waiting until it is open; `None` if it could not be
+    /// opened.
+    pub fn limits(&self) -> Option<&Limits> {
+        match self.shared.opened.get() {
+            None => Some(&self.shared.limits),
+            Some(opened) => opened.as_ref().ok().map(|opened| opened.device.limits()),
+        }
     }
 
     /// Whether it is known that the device is there, or is not.
@@ -118,11 +134,7 @@ impl Opened {
 
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let device = match self.shared.opened.get() {
-            None => "opening",
-            Some(Err(_)) => "absent",
-            Some(Ok(opened)) => &opened.device.limits().name,
-        };
+        let device = &self.shared.limits.name;
         f.debug_struct("Gpu").field("device", &device).field("memory", &self.memory).finish()
     }
 }
@@ -134,6 +146,25 @@ impl PartialEq for Gpu {
 }
 
 impl Eq for Gpu {}
+
+/// Threads that are at work in the background.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them.
+pub(crate) struct Busy(());
+
+impl Busy {
+    pub(crate) fn new() -> Self {
+        BUSY.fetch_add(1, Ordering::AcqRel);
+        Self(())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// What a device is to do with blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,12 +199,20 @@ impl Work {
     pub(crate) fn plans(&self, limits: &Limits, shape: Shape) -> Vec<Plan> {
         let plans = match self {
             Self::Decode(pipeline) => {
-                vec![pipelines::decode(limits, *pipeline, shape, Needs::default())]
+                // Kernels are compiled differently for payloads with FSE coded streams and for others.
+                let of = |needs| pipelines::decode(limits, *pipeline, shape, needs);
+                let fse = of(Needs::any(shape.slot, true));
+                vec![of(Needs::default()), fse]
             }
             Self::Encode { recipe, verify } => {
                 let mut plans = vec![pipelines::encode(limits, recipe, shape)];
                 if *verify {
-                    plans.push(pipelines::check(limits, recipe, shape));
+                    plans.extend(
+                        Self::Decode(pipelines::decoding(recipe))
+                            .plans(limits, shape)
+                            .into_iter()
+                            .map(Ok),
+                    );
                 }
                 plans
             }
@@ -208,12 +247,8 @@ impl Accelerator {
         let gpu = gpu?.clone();
         let mut accelerator =
             Self { gpu, work, block_len: block_size as u32, host_blocks: 0, statistics: None };
-        let wanted = if accelerator.gpu.is_opened() {
-            let most = accelerator.on_device(accelerator.gpu.pool()?.limits())?;
-            u64::from(most.slots + HOST_BATCHES) * u64::from(most.batch)
-        } else {
-            u64::MAX
-        };
+        let most = accelerator.on_device(accelerator.gpu.limits()?)?;
+        let wanted = u64::from(most.slots + HOST_BATCHES) * u64::from(most.batch);
         accelerator.host_blocks = cost.widen(share, wanted, limit);
         Some(accelerator)
     }

@@ -19,7 +19,7 @@ use std::time::Instant;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::engine::Engine;
-use super::gpu::{Accelerator, Gpu, Work};
+use super::gpu::{Accelerator, Busy, Work};
 use super::gpu_engine::GpuEngine;
 use super::memory::Share;
 use super::shares::{Rates, Situation};
@@ -51,7 +51,7 @@ pub(crate) struct Scheduler<T: Task> {
     /// Whether the calling thread is one of the workers: it works instead of waiting.
     helps: bool,
     /// The first thread of a device, which starts and awaits the others.
-    device: Option<(Gpu, JoinHandle<()>)>,
+    device: Option<JoinHandle<()>>,
     submitted: u64,
     taken: u64,
 }
@@ -82,6 +82,8 @@ struct State<T> {
     /// Whether nothing more will be submitted.
     is_ended: bool,
     is_closed: bool,
+    /// Whether the device is at work, or has been.
+    is_served: bool,
 }
 
 impl<T: Task> Scheduler<T> {
@@ -112,6 +114,7 @@ impl<T: Task> Scheduler<T> {
             is_awaited: false,
             is_ended: false,
             is_closed: false,
+            is_served: false,
         };
         let shared = Arc::new(Shared {
             engine,
@@ -122,10 +125,8 @@ impl<T: Task> Scheduler<T> {
             window: share.in_flight,
         });
         let pool = pool.map(Arc::new);
-        let device = accelerator.and_then(|accelerator| {
-            let thread = Shared::start(&shared, accelerator.clone(), pool.clone())?;
-            Some((accelerator.gpu.clone(), thread))
-        });
+        let device = accelerator
+            .and_then(|accelerator| Shared::start(&shared, accelerator.clone(), pool.clone()));
         Self { shared, pool, helps, device, submitted: 0, taken: 0 }
     }
 
@@ -228,14 +229,13 @@ impl<T: Task> Drop for Scheduler<T> {
         state.queue.clear();
         state.left.clear();
         state.is_closed = true;
+        let is_served = state.is_served;
         drop(state);
         self.shared.queued.notify_all();
-        if let Some((gpu, thread)) = self.device.take() {
-            // One that still waits for the device to be opened ends when it is.
-            if gpu.is_opened() {
-                // It has caught what it could; what it was to do is not needed.
-                let _ = thread.join();
-            }
+        // A thread that has still to wait for the device ends after that.
+        if let Some(thread) = self.device.take().filter(|_| is_served) {
+            // It has caught what it could; what it was to do is not needed.
+            let _ = thread.join();
         }
     }
 }
@@ -282,10 +282,10 @@ impl<T: Task> Shared<T> {
             accelerator.join(&batches);
             shared.lock().device_threads = batches.slots as usize;
         }
-        let serving = Arc::clone(shared);
+        let (serving, busy) = (Arc::clone(shared), Busy::new());
         let thread = thread::Builder::new().name("pz device".into());
         let started = thread.spawn(move || {
-            let work = AssertUnwindSafe(|| serving.open(&accelerator, pool.as_ref()));
+            let work = AssertUnwindSafe(|| serving.open(&accelerator, pool.as_ref(), busy));
             // A backend that panics is a device that fails.
             let _ = catch_unwind(work);
             serving.lock().device_threads = 0;
@@ -298,7 +298,12 @@ impl<T: Task> Shared<T> {
     }
 
     /// Waits for the device, has it prepared, and serves it in as many threads as it takes batches.
-    fn open(self: &Arc<Self>, accelerator: &Accelerator, pool: Option<&Arc<ThreadPool>>) {
+    fn open(
+        self: &Arc<Self>,
+        accelerator: &Accelerator,
+        pool: Option<&Arc<ThreadPool>>,
+        busy: Busy,
+    ) {
         let Some(device) = accelerator.gpu.pool() else { return };
         let Some(batches) = accelerator.batches(device.limits()) else { return };
         if self.lock().is_closed {
@@ -313,7 +318,15 @@ impl<T: Task> Shared<T> {
         if let Some(statistics) = &accelerator.statistics {
             statistics.on_device(|device| device.preparing += begun.elapsed());
         }
-        self.lock().device_threads = batches.slots as usize;
+        let mut state = self.lock();
+        if state.is_closed {
+            return;
+        }
+        // From now on, whoever is done waits for this thread.
+        state.is_served = true;
+        state.device_threads = batches.slots as usize;
+        drop(state);
+        drop(busy);
         thread::scope(|scope| {
             let serve = || {
                 let work = AssertUnwindSafe(|| self.serve(accelerator, batches, pool));
@@ -452,6 +465,7 @@ mod tests {
     use crate::gpu::device::{
         Api, BufferId, DeviceError, Kind, Limits, MemorySource, Queue, Teams,
     };
+    use crate::pipeline::Gpu;
     use crate::pipeline::cpu::CpuEngine;
     use std::time::Duration;
 

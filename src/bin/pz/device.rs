@@ -2,12 +2,22 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pz::Gpu;
 use pz::gpu::device::{Api, Kind};
 use pz::gpu::discovery;
 
 use crate::failure::Failure;
+
+/// Whether a GPU has been opened.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// Whether a GPU has been opened, or is going to be.
+#[cfg_attr(not(unix), allow(dead_code))]
+pub fn is_in_use() -> bool {
+    IN_USE.load(Ordering::Relaxed) || Gpu::any_in_background()
+}
 
 /// What may be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,27 +36,40 @@ pub enum Device {
 impl Device {
     /// Opens the GPU that is asked for; `None` if the CPU is. A device that the user named is never replaced by another.
     pub fn open(self, memory: Option<u64>) -> Result<Option<Gpu>, Failure> {
+        let gpu = self.open_in_background(memory)?;
+        if let Some(gpu) = &gpu {
+            gpu.device()
+                .map_err(|error| Failure::environment(format!("device {self}: {error}")))?;
+        }
+        Ok(gpu)
+    }
+
+    /// The same, without waiting until it is open: it has been found, and the work can begin without it.
+    pub fn open_in_background(self, memory: Option<u64>) -> Result<Option<Gpu>, Failure> {
         let (api, number) = match self {
             Device::Auto | Device::Cpu => return Ok(None),
             Device::OpenCl(number) => (Api::OpenCl, number),
             Device::WebGpu(number) => (Api::WebGpu, number),
         };
         let fail = |why: &dyn fmt::Display| Failure::environment(format!("device {self}: {why}"));
-        let devices = discovery::devices(api);
-        let found = match (&devices, number) {
-            (Ok(devices), Some(number)) => devices.get(number as usize),
+        let mut devices = discovery::devices(api);
+        let at = match (&devices, number) {
+            (Ok(devices), Some(number)) => Some(number as usize).filter(|at| *at < devices.len()),
             // A program that plays a GPU is better than none, where one is asked for.
-            (Ok(devices), None) => devices
-                .iter()
-                .find(|found| found.limits().kind != Kind::Software)
-                .or(devices.first()),
+            (Ok(devices), None) => {
+                devices.iter().position(|found| found.limits().kind != Kind::Software).or(Some(0))
+            }
             (Err(absence), None) => return Err(fail(absence)),
             (Err(_), Some(_)) => None,
         };
-        let Some(found) = found else {
+        let (Some(at), Ok(devices)) = (at, &mut devices) else {
             return Err(fail(&"there is no such device; 'pz devices' lists those that are there"));
         };
-        let gpu = Gpu::new(found.open().map_err(|error| fail(&error))?);
+        let found = devices.swap_remove(at);
+        let gpu = Gpu::opening(found.limits().clone(), move || found.open());
+        // The system takes everything back at the end of the program, faster than we could give it back.
+        std::mem::forget(gpu.clone());
+        IN_USE.store(true, Ordering::Relaxed);
         Ok(Some(memory.map_or(gpu.clone(), |bytes| gpu.clone().memory(bytes))))
     }
 }

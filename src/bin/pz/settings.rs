@@ -59,7 +59,7 @@ pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
 pub fn check_gpu(device: Device, gpu: &Gpu, options: &Options) -> Result<(), Failure> {
     let fail =
         |why: &dyn std::fmt::Display| Failure::environment(format!("device {device}: {why}"));
-    let limits = gpu.device().map_err(|error| fail(&error))?.limits();
+    let Some(limits) = gpu.limits() else { return gpu.device().map(drop).map_err(|e| fail(&e)) };
     match pz::gpu::coder::Encoder::memory_for(limits, options, 1) {
         Ok(_) => Ok(()),
         Err(why) => Err(fail(&why)),
@@ -82,7 +82,7 @@ pub fn all_cores() -> usize {
 fn say_engine(threads: usize, gpu: Option<&Gpu>, session: &Session) {
     let threads = if threads == 0 { all_cores() } else { threads };
     let plural = if threads == 1 { "" } else { "s" };
-    match gpu.and_then(|gpu| Some(gpu.device().ok()?.limits())) {
+    match gpu.and_then(Gpu::limits) {
         None => session.say(format_args!("using the CPU, {threads} thread{plural}")),
         Some(limits) => session.say(format_args!(
             "using {} through {}, and the CPU, {threads} thread{plural}",
@@ -98,7 +98,7 @@ pub fn encode(
     session: &Session,
 ) -> Result<Options, Failure> {
     let device = device(machine.device)?;
-    let gpu = device.open(gpu_memory(machine.gpu_memory)?)?;
+    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?)?;
     let level = match encoding.levels.0.last() {
         Some(&level) => level,
         None => default_level()?,
@@ -151,7 +151,7 @@ const DECODE_MEMORY: u64 = 1 << 30;
 
 /// What the library needs to know to decompress.
 pub fn decode(machine: &Machine, session: &Session) -> Result<DecodeSettings, Failure> {
-    let gpu = device(machine.device)?.open(gpu_memory(machine.gpu_memory)?)?;
+    let gpu = device(machine.device)?.open_in_background(gpu_memory(machine.gpu_memory)?)?;
     say_engine(threads(machine)?, gpu.as_ref(), session);
     let mut settings = decode_quietly(machine)?;
     if let Some(gpu) = gpu {

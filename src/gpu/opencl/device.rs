@@ -16,6 +16,8 @@ use opencl3::memory::{
 };
 
 use super::super::device::{BufferId, DEADLINE, Device, DeviceError, Limits, Queue};
+use super::super::plan::Plan;
+use super::cache::Cache;
 use super::handle::{Handle, has_ended, wait};
 use super::program::Programs;
 use super::queue::{ClQueue, Work};
@@ -33,6 +35,7 @@ pub(super) struct Shared {
     pub limits: Limits,
     pub device: opencl3::device::Device,
     pub programs: Programs,
+    pub cache: Cache,
     /// A queue that no kernel is ever given to, so that nothing in it waits for one.
     pub housekeeping: Arc<Handle>,
     buffers: RwLock<HashMap<BufferId, Memory>>,
@@ -59,12 +62,16 @@ struct GivenUp {
 
 impl OpenClDevice {
     pub(super) fn open(found: &Found) -> Result<Self, DeviceError> {
+        Self::open_with(found, Cache::of_user(&found.limits))
+    }
+
+    pub(super) fn open_with(found: &Found, cache: Cache) -> Result<Self, DeviceError> {
         let device = found.device;
         let context = create_context(&[device.id()], std::ptr::null(), None, std::ptr::null_mut())
             .map_err(|code| failure("clCreateContext", code))?;
         // SAFETY: it has just been made.
         let context = unsafe { Handle::owning(context, release_context) };
-        Self::in_context(context, device, found.limits.clone())
+        Self::in_context(context, device, found.limits.clone(), cache)
     }
 
     /// A device within a caller's own context, so that buffers of the caller's can be worked on where they are.
@@ -84,16 +91,19 @@ impl OpenClDevice {
         // SAFETY: that reference is ours.
         let context = unsafe { Handle::owning(context, release_context) };
         let found = Found::of(opencl3::device::Device::new(device))?;
-        Self::in_context(context, found.device, found.limits)
+        let cache = Cache::of_user(&found.limits);
+        Self::in_context(context, found.device, found.limits, cache)
     }
 
     fn in_context(
         context: Handle,
         device: opencl3::device::Device,
         limits: Limits,
+        cache: Cache,
     ) -> Result<Self, DeviceError> {
         let housekeeping = Arc::new(new_queue(&context, &device)?);
         let shared = Shared {
+            cache,
             limits,
             device,
             programs: Programs::default(),
@@ -243,6 +253,10 @@ impl Device for OpenClDevice {
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
         Ok(Box::new(ClQueue::new(Arc::clone(&self.shared))?))
+    }
+
+    fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+        self.shared.programs.prepare(&self.shared, plans)
     }
 }
 

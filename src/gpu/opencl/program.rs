@@ -2,17 +2,22 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 
 use opencl3::kernel::{
     CL_KERNEL_WORK_GROUP_SIZE, create_kernel, get_kernel_work_group_info, release_kernel,
 };
 use opencl3::program::{
-    CL_PROGRAM_BUILD_LOG, build_program, create_program_with_source, get_program_build_info,
-    release_program,
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, build_program, create_program_with_binary,
+    create_program_with_source, get_program_build_info, get_program_info, release_program,
 };
 
-use super::super::device::{DeviceError, Dispatch, Teams};
+use super::super::device::{DeviceError, Dispatch, Kind, Teams};
+use super::super::kernel::Kernel;
+use super::super::plan::{Plan, Run, Step};
+use super::cache;
 use super::device::Shared;
 use super::failure;
 use super::handle::Handle;
@@ -31,6 +36,10 @@ pub(super) struct Key {
 impl Key {
     pub fn of(work: &Dispatch<'_>) -> Self {
         Self { stem: work.kernel.stem, threads: work.threads, defines: work.defines.to_vec() }
+    }
+
+    fn of_run(run: &Run) -> Self {
+        Self { stem: run.kernel.stem, threads: run.threads, defines: run.defines.clone() }
     }
 }
 
@@ -59,11 +68,10 @@ impl Programs {
                 cost.local_mem, limits.name, limits.local_memory,
             )));
         }
-        let program = {
-            let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(programs.entry(Key::of(work)).or_default())
-        };
-        let program = program.get_or_init(|| build(shared, work)).as_ref().map_err(Clone::clone)?;
+        let program = self.program(Key::of(work));
+        let program =
+            program.get_or_init(|| build(shared, work.kernel, work.threads, work.defines));
+        let program = program.as_ref().map_err(Clone::clone)?;
         let Ok(entry) = CString::new(work.entry) else {
             return Err(DeviceError::Failed(format!("{:?} is no entry point", work.entry)));
         };
@@ -86,29 +94,109 @@ impl Programs {
     }
 }
 
-fn build(shared: &Shared, work: &Dispatch<'_>) -> Result<Handle, DeviceError> {
-    let source = work.kernel.source(&shared.limits, work.threads, work.defines);
+impl Programs {
+    fn program(&self, key: Key) -> Program {
+        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(programs.entry(key).or_default())
+    }
+
+    /// Compiles what `plans` need and is not compiled yet, several at a time.
+    ///
+    /// # Errors
+    /// The first of those that do not compile.
+    pub fn prepare(&self, shared: &Shared, plans: &[Plan]) -> Result<(), DeviceError> {
+        let mut runs: Vec<(Key, &Run)> = Vec::new();
+        for step in plans.iter().flat_map(|plan| &plan.steps) {
+            if let Step::Run(run) = step {
+                let key = Key::of_run(run);
+                if !runs.iter().any(|(other, _)| *other == key) {
+                    runs.push((key, run));
+                }
+            }
+        }
+        let next = AtomicUsize::new(0);
+        let errors = Mutex::new(Vec::new());
+        let work = || {
+            while let Some((key, run)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let program = self.program(key.clone());
+                let built =
+                    program.get_or_init(|| build(shared, run.kernel, run.threads, &run.defines));
+                if let Err(error) = built {
+                    errors.lock().unwrap_or_else(PoisonError::into_inner).push(error.clone());
+                }
+            }
+        };
+        // Compilers of software devices are not all prepared for it.
+        let threads = if shared.limits.kind == Kind::Software { 1 } else { COMPILERS };
+        thread::scope(|scope| {
+            for _ in 1..threads.min(runs.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut errors = errors.into_inner().unwrap_or_else(PoisonError::into_inner);
+        errors.pop().map_or(Ok(()), Err)
+    }
+}
+
+/// Programs that are compiled at a time.
+const COMPILERS: usize = 4;
+
+fn build(
+    shared: &Shared,
+    kernel: &'static Kernel,
+    threads: u32,
+    defines: &[(&'static str, u32)],
+) -> Result<Handle, DeviceError> {
+    let source = kernel.source(&shared.limits, threads, defines);
+    let mut options = String::from("-cl-std=CL1.2");
+    let registers = defines.iter().find(|(name, _)| *name == MAX_REGISTERS);
+    if let (Some((_, most)), Teams::Ptx) = (registers, shared.limits.teams) {
+        options += &format!(" -cl-nv-maxrregcount={most}");
+    }
+    let key = cache::Key::new(&shared.limits, &source, &options);
+    let options = CString::new(options).unwrap_or_default();
+    let device = shared.device.id();
+    if let Some(program) =
+        shared.cache.load(key).and_then(|binary| loaded(shared, &binary, &options))
+    {
+        return Ok(program);
+    }
     let program = create_program_with_source(shared.context.raw(), &[&source])
         .map_err(|code| failure("clCreateProgramWithSource", code))?;
     // SAFETY: it has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
-    let mut options = String::from("-cl-std=CL1.2");
-    let registers = work.defines.iter().find(|(name, _)| *name == MAX_REGISTERS);
-    if let (Some((_, most)), Teams::Ptx) = (registers, shared.limits.teams) {
-        options += &format!(" -cl-nv-maxrregcount={most}");
-    }
-    let options = CString::new(options).unwrap_or_default();
-    let device = shared.device.id();
     match build_program(program.raw(), &[device], &options, None, std::ptr::null_mut()) {
-        Ok(()) => Ok(program),
+        Ok(()) => {
+            if shared.cache.is_there()
+                && let Ok(binaries) = get_program_info(program.raw(), CL_PROGRAM_BINARIES)
+                && let [binary] = &Vec::<Vec<u8>>::from(binaries)[..]
+            {
+                shared.cache.save(key, binary);
+            }
+            Ok(program)
+        }
         Err(code) => {
             let log = get_program_build_info(program.raw(), device, CL_PROGRAM_BUILD_LOG);
             let log = log.map(String::from).unwrap_or_default();
             let reason = failure("clBuildProgram", code);
             Err(DeviceError::Build {
-                kernel: work.kernel.stem,
+                kernel: kernel.stem,
                 log: format!("{reason}\n{}", log.trim_matches(['\0', '\n', ' '])),
             })
         }
     }
+}
+
+/// A program that has been compiled before; `None` if the driver will not have it.
+fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
+    let device = shared.device.id();
+    // SAFETY: the context is valid, and the device is one of it. The call takes the list of slices for one of pointers,
+    // of which it reads as many as there are devices: one, which is what a slice begins with.
+    let program =
+        unsafe { create_program_with_binary(shared.context.raw(), &[device], &[binary]) }.ok()?;
+    // SAFETY: it has just been made.
+    let program = unsafe { Handle::owning(program, release_program) };
+    build_program(program.raw(), &[device], options, None, std::ptr::null_mut()).ok()?;
+    Some(program)
 }

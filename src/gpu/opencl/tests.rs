@@ -142,3 +142,39 @@ fn codes_tell_what_is_the_matter() {
     let text = failure("clFinish", CL_OUT_OF_RESOURCES).to_string();
     assert_eq!(text, "clFinish: CL_OUT_OF_RESOURCES (-5)");
 }
+
+#[test]
+fn programs_are_kept() {
+    let folder = std::env::temp_dir().join(format!("pz-test-cache-{}", std::process::id()));
+    let files = || {
+        let files = std::fs::read_dir(&folder).into_iter().flatten();
+        let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let run = |found: &Found| {
+        let device =
+            OpenClDevice::open_with(found, cache::Cache::in_folder(folder.clone())).unwrap();
+        let buffer = device.allocate(128).unwrap();
+        let mut queue = device.queue().unwrap();
+        queue.clear(buffer, 0, 128).unwrap();
+        turns(&mut *queue, buffer, [1, 32]);
+        let mut back = [0u32; 32];
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+        assert_eq!(back, [1013904223; 32]);
+    };
+    for found in &devices().unwrap_or_default() {
+        run(found);
+        let [file] = &files()[..] else { panic!("{:?}", files()) };
+        let kept = std::fs::read(file).unwrap();
+        run(found);
+        assert_eq!(std::fs::read(file).unwrap(), kept);
+        // What is not a program, though it is what was kept, is compiled anew.
+        let nonsense = b"no program";
+        let crc = crc32c::crc32c(nonsense).to_le_bytes();
+        std::fs::write(file, [&kept[..32], &crc, nonsense].concat()).unwrap();
+        run(found);
+        assert!(std::fs::read(file).unwrap().len() > 64);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,148 @@
+//! Compiled programs, kept in the user's cache folder from one run to the next.
+//!
+//! A file for each program, device, driver and version of pz. It is a cache: a file that is missing, damaged or another's
+//! is as good as none, and one that cannot be written is not written.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, process};
+
+use crc32c::crc32c;
+use etcetera::BaseStrategy;
+
+use super::super::device::{Kind, Limits};
+
+/// The first bytes of each file.
+const HEAD: &[u8; 16] = b"pz program 1\n\0\0\0";
+
+/// A larger file is none of ours.
+const MOST: u64 = 64 << 20;
+
+/// What a program is compiled from and for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key([u8; 16]);
+
+impl Key {
+    pub fn new(limits: &Limits, source: &str, options: &str) -> Self {
+        let parts = (env!("CARGO_PKG_VERSION"), &limits.name, &limits.driver, source, options);
+        let half = |seed: u64| {
+            let mut hasher = DefaultHasher::new();
+            (seed, parts).hash(&mut hasher);
+            hasher.finish()
+        };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&half(1).to_le_bytes());
+        bytes[8..].copy_from_slice(&half(2).to_le_bytes());
+        Self(bytes)
+    }
+
+    fn file_name(self) -> String {
+        format!("opencl-{:032x}", u128::from_le_bytes(self.0))
+    }
+}
+
+/// A folder of compiled programs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cache {
+    /// `None`: nothing is kept.
+    folder: Option<PathBuf>,
+}
+
+impl Cache {
+    /// The user's: `pz` in `$XDG_CACHE_HOME`, or where the system has such things. Software devices keep what they compile
+    /// themselves.
+    pub fn of_user(limits: &Limits) -> Self {
+        if limits.kind == Kind::Software {
+            return Self::default();
+        }
+        // Also on systems that have other customs, if the user has set it.
+        let set =
+            env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = set.or_else(|| Some(etcetera::choose_base_strategy().ok()?.cache_dir()));
+        Self { folder: folder.map(|folder| folder.join("pz")) }
+    }
+
+    /// A folder of the caller's choice.
+    #[cfg(test)]
+    pub fn in_folder(folder: PathBuf) -> Self {
+        Self { folder: Some(folder) }
+    }
+
+    /// Whether anything is kept.
+    pub fn is_there(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// The program of that key, if it is there.
+    pub fn load(&self, key: Key) -> Option<Vec<u8>> {
+        let path = self.path(key)?;
+        if fs::metadata(&path).ok()?.len() > MOST {
+            return None;
+        }
+        let file = fs::read(&path).ok()?;
+        let rest = file.strip_prefix(HEAD)?.strip_prefix(&key.0)?;
+        let (crc, program) = rest.split_first_chunk()?;
+        (u32::from_le_bytes(*crc) == crc32c(program)).then(|| program.to_vec())
+    }
+
+    /// Keeps a program, if that is possible.
+    pub fn save(&self, key: Key, program: &[u8]) {
+        let Some(path) = self.path(key) else { return };
+        let Some(folder) = path.parent() else { return };
+        let crc = crc32c(program).to_le_bytes();
+        let file = [&HEAD[..], &key.0, &crc, program].concat();
+        // Whoever reads at the same time reads the old file or the new one.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_extension(format!("{}-{number}.tmp", process::id()));
+        let written = fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&temporary, file))
+            .and_then(|()| fs::rename(&temporary, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+    }
+
+    fn path(&self, key: Key) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(key.file_name()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_or_nothing_does() {
+        let folder = env::temp_dir().join(format!("pz-test-programs-{}", process::id()));
+        let cache = Cache::in_folder(folder.clone());
+        let key = Key([7; 16]);
+        assert_eq!(cache.load(key), None);
+        let program: Vec<u8> = (0..999u32).map(|i| (i * i) as u8).collect();
+        cache.save(key, &program);
+        assert_eq!(cache.load(key).as_ref(), Some(&program));
+        assert_eq!(cache.load(Key([8; 16])), None);
+        let path = cache.path(key).unwrap();
+        let file = fs::read(&path).unwrap();
+        for at in (0..file.len()).step_by(13) {
+            let mut damaged = file.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            assert_eq!(cache.load(key), None, "byte {at}");
+            fs::write(&path, &file[..at]).unwrap();
+            assert_eq!(cache.load(key), None, "{at} bytes");
+        }
+        // Written over.
+        cache.save(key, &program);
+        assert_eq!(cache.load(key), Some(program));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+        // What cannot be written is not.
+        let nowhere = Cache::in_folder(PathBuf::from("/dev/null/pz"));
+        nowhere.save(key, &[1]);
+        assert_eq!(nowhere.load(key), None);
+        Cache::default().save(key, &[1]);
+        assert_eq!(Cache::default().load(key), None);
+    }
+}
