@@ -7,39 +7,29 @@
 // outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
 // then: see GROUP_STEP.
 //
-// In windows of several chunks, chunk k of each window is decoded in dispatch k. See src/format/lz77.md.
+// In windows of several chunks, chunk k of each window is decoded in dispatch k: or, with RECORDS, only the literals of all
+// chunks are, and what their sequences are is recorded, from which lz77_windows writes contents. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads_per_element: 0.00048828125
 //   passes: 256
-//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440
+//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
 //   local_mem: 24576
 //   note: at least a chunk for each 64 KiB, and a team for each; as many passes as a window has chunks, most often 1;
 //         workgroup memory is that of four teams without FSE, or two with
 // }
 // @pz_import team
 // @pz_import lz77_chunks
-// @pz_import lanes
+// @pz_import lz77_symbols
+// @pz_import lz77_records
 
-#if FSE
-typedef uint Entry;
-#define SYMBOL_ENTRIES 2048u
-#else
-typedef ushort Entry;
-#define SYMBOL_ENTRIES 1024u
-#endif
-#define OFFSET_ENTRIES 256u
+#if !RECORDS
 
-// Bytes that a team writes at a time: each lane has four, 32 apart.
-#define GROUP 128u
+// Of a group, each lane has four bytes, 32 apart.
 #define GROUP_BYTES_PER_LANE 4
 // Bytes of a batch that the mask of starts covers at a time.
 #define SPAN 2048u
 #define SPAN_WORDS (SPAN / 32u)
-// Offsets that are kept: a batch has at most 64 explicit ones, and three before it can be named.
-#define HISTORY 128u
-#define MAX_LITERALS 511u
-#define MAX_MATCH 512u
 
 // Set in the source of a literal: nothing that is still to be written.
 #define FINAL 0x80000000u
@@ -51,9 +41,6 @@ typedef ushort Entry;
 
 // A team's workgroup memory.
 typedef struct {
-    __local Entry *symbols; // literals', then tokens' table
-    __local Entry *offsets;
-    __local uint *history;  // explicit offsets by number
     __local uint4 *owners;
     __local uint *starts;   // SPAN_WORDS of mask, then of each word how many sequences start before it
     __local uint *sources;  // of the bytes of a group
@@ -84,13 +71,6 @@ INLINE uint remainder_small(uint v, uint by) {
     return v - (uint)quotient * by;
 }
 
-INLINE __global uchar *uniform_pointer(Team t, __global uchar *p) {
-    uint2 halves = as_uint2((ulong)p);
-    halves.x = team_uniform(t, halves.x);
-    halves.y = team_uniform(t, halves.y);
-    return (__global uchar *)as_ulong(halves);
-}
-
 #else
 
 #define LOAD_BYTE(r, base, source, BODY) r = (base)[source]
@@ -104,174 +84,7 @@ INLINE uint remainder_small(uint v, uint by) {
     return v % by;
 }
 
-INLINE __global uchar *uniform_pointer(Team t, __global uchar *p) {
-    return p;
-}
-
 #endif
-
-// ---- Symbols ---------------------------------------------------------------------------------------------------------
-
-// How a stream's symbols are read.
-typedef struct {
-    __local const Entry *table;
-    uint log;   // of a prefix code's table
-    bool fse;   // uniform
-    uint state; // of this lane
-} Stream;
-
-INLINE uint stream_entry(const Stream *s, uint bits) {
-#if FSE
-    uint index = s->fse ? s->state : bits >> (32u - s->log);
-    return s->table[index & (SYMBOL_ENTRIES - 1u)];
-#else
-    return s->table[bits >> (32u - s->log)];
-#endif
-}
-
-INLINE uint entry_bits(uint entry) {
-#if FSE
-    return entry >> 8 & 255u;
-#else
-    return entry >> 8;
-#endif
-}
-
-// Moves on to the next state, whose bits are the first of `bits`.
-INLINE void stream_advance(Stream *s, uint entry, uint bits, bool active) {
-#if FSE
-    uint next = (entry >> 16) + shift_right(bits, 32u - entry_bits(entry));
-    s->state = active ? next : s->state;
-#endif
-}
-
-// Copies a table from device memory.
-INLINE void load_table(Team t, __local Entry *table, __global const uint *from, uint words) {
-    __global const uint4 *source = (__global const uint4 *)from;
-    __local uint4 *target = (__local uint4 *)table;
-    for (uint i = t.lane; i < words / 4u; i += 32u) target[i] = source[i];
-}
-
-// ---- Literals --------------------------------------------------------------------------------------------------------
-
-// Reads two literals of a row, those at `place` and after it, where they are in [first, end).
-INLINE uint literal_pair(Team t, Lanes *in, Stream *s, bool full, uint place, uint first, uint end) {
-    lanes_refill(t, in);
-    uint bits = in->high;
-    bool has0 = full || (place >= first && place < end);
-    bool has1 = full || (place + 1u >= first && place + 1u < end);
-    uint e0 = stream_entry(s, bits);
-    uint n0 = has0 ? entry_bits(e0) : 0u;
-    stream_advance(s, e0, bits, has0);
-    bits <<= n0;
-    uint e1 = stream_entry(s, bits);
-    uint n1 = has1 ? entry_bits(e1) : 0u;
-    stream_advance(s, e1, bits, has1);
-    lanes_skip(in, n0 + n1);
-    return pack_bytes(e0, e1);
-}
-
-// Reads all literals, into the words from `grid` on, of which they begin at byte `first`.
-INLINE void read_literals(Team t, Lanes *in, Stream *s, __global uint *grid, uint first, uint end) {
-    #pragma unroll 1
-    for (uint row = 0u; row < end; row += GROUP) {
-        uint place = row + 4u * t.lane;
-#if TEAM_PTX
-        // A path of its own for rows without gaps: all but the first and the last.
-        if (row >= first && row + GROUP <= end) {
-            uint low = literal_pair(t, in, s, true, place, first, end);
-            uint high = literal_pair(t, in, s, true, place + 2u, first, end);
-            grid[place / 4u] = pack_halves(low, high);
-            continue;
-        }
-#endif
-        uint low = 0u, high = 0u;
-        #pragma unroll 1
-        for (uint pair = 0u; pair < 2u; pair++) {
-            low = high;
-            high = literal_pair(t, in, s, false, place + 2u * pair, first, end);
-        }
-        // Bytes around the literals are written with them: before them is what is not yet decoded, after them is the end
-        // of the block, whose slot is whole words.
-        if (place < end) grid[place / 4u] = pack_halves(low, high);
-    }
-    team_sync(t);
-}
-
-// ---- Sequences -------------------------------------------------------------------------------------------------------
-
-typedef struct {
-    uint literals;
-    uint length;
-    uint offset;  // or number of a recent one
-    bool recent;
-    bool bad;
-} Sequence;
-
-INLINE Sequence read_sequence(Team t, Lanes *in, Stream *tokens, Stream *offsets, bool active) {
-    Sequence q;
-    lanes_refill(t, in);
-    uint bits = in->high;
-    uint entry = stream_entry(tokens, bits);
-    uint used = entry_bits(entry);
-    stream_advance(tokens, entry, bits, active);
-    bits <<= used;
-    uint literals = entry >> 5 & 7u;
-    uint code = entry & 31u;
-    uint length = code == 0u ? 0u : code + 2u;
-    if (literals == 7u) {
-        uint k = bits >> 29;
-        literals = 6u + (1u << k);
-        k = k == 7u ? 9u : k;
-        bits <<= 3;
-        literals += shift_right(bits, 32u - k);
-        bits <<= k;
-        used += 3u + k;
-    }
-    q.bad = code > 26u;
-    if (code >= 20u) {
-        uint k = code < 26u ? code - 17u : 0u;
-        length = code < 26u ? 14u + (1u << k) + shift_right(bits, 32u - k) : MAX_MATCH;
-        used += k;
-    }
-    lanes_skip(in, active ? used : 0u);
-
-    lanes_refill(t, in);
-    bits = in->high;
-    entry = stream_entry(offsets, bits);
-    used = entry_bits(entry);
-    stream_advance(offsets, entry, bits, active);
-    bits <<= used;
-    uint symbol = entry & 255u;
-    q.recent = symbol < 3u || !active;
-    uint y = symbol - 3u;
-    uint k = ((y >> 1) + 1u) & 31u;
-    uint offset = ((2u | (y & 1u)) << k) + shift_right(bits, 32u - k) - 3u;
-    q.offset = symbol < 3u ? symbol : offset;
-    used += symbol < 3u ? 0u : k;
-    lanes_skip(in, active ? used : 0u);
-
-    q.bad |= literals > MAX_LITERALS || length > MAX_MATCH || (length == 0u && (symbol != 0u || literals == 0u));
-    q.bad = q.bad && active;
-    q.literals = active ? literals : 0u;
-    q.length = active ? length : 0u;
-    return q;
-}
-
-// Puts explicit offsets into the history, of which `named` are known before, and looks up recent ones.
-INLINE void resolve_offsets(Team t, Memory m, Sequence *even, Sequence *odd, uint *named) {
-    uint before = team_before(t);
-    uint explicit0 = team_ballot(t, !even->recent);
-    uint explicit1 = team_ballot(t, !odd->recent);
-    uint number0 = *named + popcount(explicit0 & before) + popcount(explicit1 & before);
-    uint number1 = number0 + (even->recent ? 0u : 1u);
-    if (!even->recent) m.history[number0 & (HISTORY - 1u)] = even->offset;
-    if (!odd->recent) m.history[number1 & (HISTORY - 1u)] = odd->offset;
-    team_sync(t);
-    if (even->recent) even->offset = m.history[(number0 - 1u - even->offset) & (HISTORY - 1u)];
-    if (odd->recent) odd->offset = m.history[(number1 - 1u - odd->offset) & (HISTORY - 1u)];
-    *named += popcount(explicit0) + popcount(explicit1);
-}
 
 // ---- Contents --------------------------------------------------------------------------------------------------------
 
@@ -435,84 +248,65 @@ INLINE void write_groups(Team t, Memory m, Cursor *c, Pending *p, uint *values, 
 
 #endif
 
-// Where a chunk's output stands. Positions count from the start of the window; uniform.
-typedef struct {
-    uint position; // of the next byte
-    uint literal;  // of the next literal
-    uint end;      // of the chunk
-} Output;
-
 // Carries out a batch. `values` and `p` are the pending group. Returns false, before anything is written, if the batch
 // breaks a rule.
 INLINE bool run_batch(Team t, Memory m, Cursor *c, Output *out, Sequence even, Sequence odd, uint *values, uint *others, Pending *p) {
-    // Sums of a batch fit in 16 bits.
-    uint size0 = even.literals | (even.literals + even.length) << 16;
-    uint size = size0 + (odd.literals | (odd.literals + odd.length) << 16);
-    uint sum = team_scan(t, size);
-    uint all = team_max(t, sum);
-    uint total = all >> 16;
-    uint literals = all & 0xffffu;
-    uint sum0 = sum - size;
-    uint sum1 = sum0 + size0;
-    uint start0 = sum0 >> 16;
-    uint start1 = sum1 >> 16;
-    uint match0 = out->position + start0 + even.literals;
-    uint match1 = out->position + start1 + odd.literals;
-    bool bad = even.bad || odd.bad;
-    bad |= even.length != 0u && even.offset - 1u >= match0;
-    bad |= odd.length != 0u && odd.offset - 1u >= match1;
-    // Each literal that is left will be a byte, so the output cannot be past them; this also keeps it in the chunk.
-    bad |= out->position + total > out->literal + literals || out->literal + literals > out->end;
-    bad = team_any(t, bad);
-    if (bad) {
-        total = 0u;
-        literals = 0u;
-    }
+    Batch b = batch_places(t, out, &even, &odd);
     // Where no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
-    uint written = out->position == out->literal ? 0u : total;
-    if (even.length != 0u && match0 - even.offset < out->position) prefetch_byte(c->base + (match0 - even.offset));
-    if (odd.length != 0u && match1 - odd.offset < out->position) prefetch_byte(c->base + (match1 - odd.offset));
-    m.owners[2u * t.lane] = (uint4)(match0, out->literal + (sum0 & 0xffffu) - out->position - start0 + FINAL, 0u - even.offset, 0u);
-    m.owners[2u * t.lane + 1u] = (uint4)(match1, out->literal + (sum1 & 0xffffu) - out->position - start1 + FINAL, 0u - odd.offset, 0u);
+    uint written = out->position == out->literal ? 0u : b.total;
+    if (even.length != 0u && b.match0 - even.offset < out->position) prefetch_byte(c->base + (b.match0 - even.offset));
+    if (odd.length != 0u && b.match1 - odd.offset < out->position) prefetch_byte(c->base + (b.match1 - odd.offset));
+    m.owners[2u * t.lane] = (uint4)(b.match0, out->literal + b.literals0 - out->position - b.start0 + FINAL, 0u - even.offset, 0u);
+    m.owners[2u * t.lane + 1u] = (uint4)(b.match1, out->literal + b.literals1 - out->position - b.start1 + FINAL, 0u - odd.offset, 0u);
     uint started = 0u;
     #pragma unroll 1
     for (uint span = 0u; span < written; span += SPAN) {
         ((__local uint2 *)m.starts)[t.lane] = (uint2)(0u, 0u);
         team_sync(t);
-        uint bit = start0 - span;
-        if (bit < SPAN && start0 < total) atomic_or(&m.starts[bit >> 5], 1u << (bit & 31u));
-        bit = start1 - span;
-        if (bit < SPAN && start1 < total) atomic_or(&m.starts[bit >> 5], 1u << (bit & 31u));
+        uint bit = b.start0 - span;
+        if (bit < SPAN && b.start0 < b.total) atomic_or(&m.starts[bit >> 5], 1u << (bit & 31u));
+        bit = b.start1 - span;
+        if (bit < SPAN && b.start1 < b.total) atomic_or(&m.starts[bit >> 5], 1u << (bit & 31u));
         team_sync(t);
         uint2 mask = ((__local uint2 *)m.starts)[t.lane];
         uint count0 = popcount(mask.x);
         uint count = team_scan(t, count0 + popcount(mask.y));
         uint before = started + count - count0 - popcount(mask.y);
         ((__local uint2 *)(m.starts + SPAN_WORDS))[t.lane] = (uint2)(before, before + count0);
-        if (total > SPAN) started += team_max(t, count);
+        if (b.total > SPAN) started += team_max(t, count);
         team_sync(t);
 
         c->start = out->position + span;
         c->at = c->start + t.lane;
-        c->end = out->position + min(total, span + SPAN);
+        c->end = out->position + min(b.total, span + SPAN);
         c->word = 0u;
         write_groups(t, m, c, p, values, others);
     }
-    out->position += total;
-    out->literal += literals;
-    return !bad;
+    out->position += b.total;
+    out->literal += b.literals;
+    return !b.bad;
 }
 
+#endif // !RECORDS
+
 __kernel void lz77_decode(__global uchar *contents, __global const uint *payload, __global uint *results,
-                          __global const uint *lz77_chunks, __global const uint *lz77_tables, uint blocks,
+                          __global const uint *lz77_chunks, __global const uint *lz77_tables,
+#if RECORDS
+                          __global uint *lz77_places, __global uint *lz77_distances, __global uint2 *lz77_starts,
+#endif
+                          uint blocks,
                           uint max_chunks, uint slot, uint per_block, uint stride, uint turn) {
     __local Entry symbols_of[TEAMS][SYMBOL_ENTRIES] __attribute__((aligned(16)));
     __local Entry offsets_of[TEAMS][OFFSET_ENTRIES] __attribute__((aligned(16)));
     __local uint ring_of[TEAMS][RING] __attribute__((aligned(16)));
     __local uint history_of[TEAMS][HISTORY];
+#if RECORDS
+    __local uint mask_of[TEAMS][RECORD_SPAN / 32u];
+#else
     __local uint4 owners_of[TEAMS][64];
     __local uint starts_of[TEAMS][2u * SPAN_WORDS] __attribute__((aligned(16)));
     __local uint sources_of[TEAMS][GROUP];
+#endif
     TEAM_START(t);
     uint team = team_uniform(t, (uint)get_group_id(0) * TEAMS + t.index);
     uint block = team / per_block;
@@ -525,7 +319,9 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     uint chunk_log = logs & 255u;
     uint group_log = logs >> 16 & 255u;
     uint in_window = active ? chunk & ((1u << ((logs >> 8 & 255u) - chunk_log)) - 1u) : 0u;
+#if !RECORDS
     active = active && in_window == turn;
+#endif
     uint group = active ? chunk >> group_log : 0u;
     __global const uint *tables = lz77_tables + (ulong)GROUP_WORDS * ((ulong)block * max_chunks + group);
     active = active && team_uniform(t, tables[TABLES_STATUS]) == 0u;
@@ -546,13 +342,15 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     uint chunk_len = min(1u << chunk_log, block_len - chunk_start);
     uint window_start = chunk_start - (in_window << chunk_log);
 
+    __local Entry *symbol_table = symbols_of[t.index];
+    __local Entry *offset_table = offsets_of[t.index];
+    __local uint *history = history_of[t.index];
+#if !RECORDS
     Memory m;
-    m.symbols = symbols_of[t.index];
-    m.offsets = offsets_of[t.index];
-    m.history = history_of[t.index];
     m.owners = owners_of[t.index];
     m.starts = starts_of[t.index];
     m.sources = sources_of[t.index];
+#endif
     Lanes in;
     lanes_start(t, &in, payload, start, words, ring_of[t.index]);
     uint status = 0u;
@@ -565,11 +363,11 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     out.literal = out.end - literals;
 
     Stream s;
-    s.table = m.symbols;
+    s.table = symbol_table;
     s.log = PREFIX_LOG;
     s.fse = (modes & 3u) == 3u;
     s.state = 0u;
-    load_table(t, m.symbols, tables + TABLES_HEAD, SYMBOL_TABLE);
+    load_table(t, symbol_table, tables + TABLES_HEAD, SYMBOL_TABLE);
     team_sync(t);
 #if FSE
     uint fse_logs = team_uniform(t, tables[TABLES_LOGS]);
@@ -586,16 +384,16 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     if (team_any(t, s.fse && s.state != 0u)) status = 31u;
 #endif
 
-    load_table(t, m.symbols, tables + TABLES_HEAD + SYMBOL_TABLE, SYMBOL_TABLE);
-    load_table(t, m.offsets, tables + TABLES_HEAD + 2u * SYMBOL_TABLE, OFFSET_TABLE);
-    if (t.lane < 3u) m.history[t.lane] = t.lane == 0u ? 8u : t.lane == 1u ? 4u : 1u;
+    load_table(t, symbol_table, tables + TABLES_HEAD + SYMBOL_TABLE, SYMBOL_TABLE);
+    load_table(t, offset_table, tables + TABLES_HEAD + 2u * SYMBOL_TABLE, OFFSET_TABLE);
+    if (t.lane < 3u) history[t.lane] = t.lane == 0u ? 8u : t.lane == 1u ? 4u : 1u;
     team_sync(t);
     uint named = 3u;
     Stream tokens = s;
     tokens.fse = (modes >> 2 & 3u) == 3u;
     tokens.state = 0u;
     Stream offsets = tokens;
-    offsets.table = m.offsets;
+    offsets.table = offset_table;
     offsets.log = OFFSET_LOG;
     offsets.fse = (modes >> 4 & 3u) == 3u;
 #if FSE
@@ -611,6 +409,27 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     lanes_skip(&in, token_log + offset_log);
 #endif
 
+#if RECORDS
+    Records r;
+    ulong record = RECORDS_OF(block, slot) + chunk_start / 4u;
+    r.places = lz77_places + record;
+    r.offsets = lz77_distances + record;
+    r.starts = lz77_starts + ((ulong)block * slot + chunk_start) / 32u;
+    r.mask = mask_of[t.index];
+    r.span = 0u;
+    r.started = 0u;
+    r.begin = out.position;
+    r.length = chunk_len;
+    r.literals = 0u;
+    r.mask[t.lane] = 0u;
+    team_sync(t);
+    // What plans see to: there is room for the records, and numbers fit.
+    uint room = chunk_len / 4u + (chunk_start + chunk_len == block_len ? SPARE_RECORDS : 0u);
+    if (sequences > room || chunk_len > 1u << 19) {
+        sequences = 0u;
+        status = 36u;
+    }
+#else
     Cursor c;
     c.base = base;
     c.upto = team_before(t) | 1u << t.lane;
@@ -620,6 +439,7 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     p.end = 0u;
     uint values[GROUP_BYTES_PER_LANE] = {0u, 0u, 0u, 0u};
     uint others[GROUP_BYTES_PER_LANE] = {0u, 0u, 0u, 0u};
+#endif
     #pragma unroll 1
     for (uint i = 0u; i < sequences && status != 32u; i += 64u) {
         Sequence even, odd = {0u, 0u, 0u, false, false};
@@ -633,10 +453,18 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
             odd = read_sequence(t, &in, &tokens, &offsets, i + 2u * t.lane + parity < sequences);
         }
 #endif
-        resolve_offsets(t, m, &even, &odd, &named);
+        resolve_offsets(t, history, &even, &odd, &named);
+#if RECORDS
+        if (!record_batch(t, &r, &out, even, odd, i, sequences)) status = 32u;
+#else
         if (!run_batch(t, m, &c, &out, even, odd, values, others, &p)) status = 32u;
+#endif
     }
+#if RECORDS
+    record_span(t, &r);
+#else
     store_group(base, values, &p);
+#endif
 #if FSE
     if (team_any(t, (tokens.fse && tokens.state != 0u) || (offsets.fse && offsets.state != 0u))) status = 33u;
 #endif

@@ -7,12 +7,13 @@
 // outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
 // then: see group_step.
 //
-// In windows of several chunks, chunk k of each window is decoded in dispatch k. See src/format/lz77.md.
+// In windows of several chunks, chunk k of each window is decoded in dispatch k: or, with RECORDS, only the literals of all
+// chunks are, and what their sequences are is recorded, from which lz77_windows writes contents. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads_per_element: 0.00048828125
 //   passes: 256
-//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440
+//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
 //   local_mem: 24576
 //   note: at least a chunk for each 64 KiB, and a team for each; as many passes as a window has chunks, most often 1;
 //         workgroup memory is that of four teams without FSE, or two with
@@ -35,219 +36,33 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read_write> results: array<u32>;
 @group(0) @binding(3) var<storage, read> lz77_chunks: array<u32>;
 @group(0) @binding(4) var<storage, read> lz77_tables: array<u32>;
+// @pz_if RECORDS
+@group(0) @binding(5) var<storage, read_write> lz77_places: array<u32>;
+@group(0) @binding(6) var<storage, read_write> lz77_distances: array<u32>;
+@group(0) @binding(7) var<storage, read_write> lz77_starts: array<u32>;
+// @pz_end
 
-// @pz_import lanes
+// @pz_import lz77_symbols
+// @pz_import lz77_records
 
-// Each team of a workgroup has arrays of its own, as few and as small as can be: workgroup memory is what limits how many
-// teams a processor runs at once, and with that its speed. The tables stay in device memory, of which processors have
-// copies in caches.
-
-// Bytes that a team writes at a time: each lane has a word.
-const GROUP: u32 = 128u;
+// @pz_if RECORDS
+// @pz_else
 // Bytes of a batch that the mask of starts covers at a time.
 const SPAN: u32 = 1024u;
 const SPAN_WORDS: u32 = SPAN / 32u;
-const MAX_LITERALS: u32 = 511u;
-const MAX_MATCH: u32 = 512u;
 // Set in the source of a literal: nothing that is still to be written.
 const FINAL: u32 = 0x80000000u;
 
 const SEQUENCES: u32 = 64u; // of a batch
-const RECENT: u32 = 3u;     // explicit offsets from before a batch that it can name
 
 // Of a sequence of a batch: where its match starts from the batch's start on, in the upper half of `x`, and how many
 // bytes of matches there are before it in the lower; what leads from a byte to the one that it repeats.
 var<workgroup> owners: array<vec2<u32>, TEAMS * SEQUENCES>;
 var<workgroup> starts: array<atomic<u32>, TEAMS * SPAN_WORDS>; // mask of sequence starts
 var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many sequences start before each word of it, less 1
-// Explicit offsets, by number, while those of a batch are found; then sources of the bytes of a group.
-var<workgroup> scratch: array<u32, TEAMS * GROUP>;
-
-// ---- Symbols ---------------------------------------------------------------------------------------------------------
-
-// Whether the stream that is read has states, and those of the three streams.
-var<private> literal_state: u32;
-var<private> token_state: u32;
-var<private> offset_state: u32;
-var<private> token_fse: bool;
-var<private> offset_fse: bool;
-var<private> literal_fse: bool;
-
-// @pz_if FSE
-fn entry_bits(entry: u32) -> u32 {
-    return (entry >> 8u) & 15u;
-}
-
-// The next state, whose bits are the first of `bits`.
-fn advanced(entry: u32, bits: u32) -> u32 {
-    return (entry >> 12u) + first_bits(bits, entry_bits(entry));
-}
-
-// An entry of the table that begins at `table` and has room for so many states: `symbol | bits << 8 | base << 12`.
-fn table_entry(table: u32, states: u32, index: u32) -> u32 {
-    let half = (lz77_tables[table + (index >> 1u)] >> (16u * (index & 1u))) & 0xffffu;
-    let symbol = (lz77_tables[table + states / 2u + (index >> 2u)] >> (8u * (index & 3u))) & 255u;
-    return symbol | half << 8u;
-}
-// @pz_else
-fn entry_bits(entry: u32) -> u32 {
-    return entry >> 8u;
-}
-
-// An entry of the table that begins at `table`: `symbol | bits << 8`.
-fn table_entry(table: u32, index: u32) -> u32 {
-    return (lz77_tables[table + (index >> 1u)] >> (16u * (index & 1u))) & 0xffffu;
-}
-// @pz_end
-
-// Where the table of literals, or then of tokens, and that of offsets begin in device memory.
-var<private> symbol_table: u32;
-var<private> offset_table: u32;
-
-fn literal_entry(bits: u32) -> u32 {
-// @pz_if FSE
-    let index = select(bits >> (32u - PREFIX_LOG), literal_state & (SYMBOL_STATES - 1u), literal_fse);
-    return table_entry(symbol_table, SYMBOL_STATES, index);
-// @pz_else
-    return table_entry(symbol_table, bits >> (32u - PREFIX_LOG));
-// @pz_end
-}
-
-fn token_entry(bits: u32) -> u32 {
-// @pz_if FSE
-    let index = select(bits >> (32u - PREFIX_LOG), token_state & (SYMBOL_STATES - 1u), token_fse);
-    return table_entry(symbol_table, SYMBOL_STATES, index);
-// @pz_else
-    return table_entry(symbol_table, bits >> (32u - PREFIX_LOG));
-// @pz_end
-}
-
-fn offset_entry(bits: u32) -> u32 {
-// @pz_if FSE
-    let index = select(bits >> (32u - OFFSET_LOG), offset_state & (OFFSET_STATES - 1u), offset_fse);
-    return table_entry(offset_table, OFFSET_STATES, index);
-// @pz_else
-    return table_entry(offset_table, bits >> (32u - OFFSET_LOG));
-// @pz_end
-}
-
-// ---- Literals --------------------------------------------------------------------------------------------------------
-
-// Reads two literals of a row into 16 bits, those at `place` and after it, where they are in [first, end).
-fn literal_pair(place: u32, first: u32, end: u32) -> u32 {
-    lanes_refill();
-    var bits = in_high;
-    let e0 = literal_entry(bits);
-    let has0 = place >= first && place < end;
-    let n0 = select(0u, entry_bits(e0), has0);
-// @pz_if FSE
-    literal_state = select(literal_state, advanced(e0, bits), has0);
-// @pz_end
-    bits <<= n0;
-    let e1 = literal_entry(bits);
-    let has1 = place + 1u >= first && place + 1u < end;
-    let n1 = select(0u, entry_bits(e1), has1);
-// @pz_if FSE
-    literal_state = select(literal_state, advanced(e1, bits), has1);
-// @pz_end
-    lanes_skip(n0 + n1);
-    return (e0 & 255u) | (e1 & 255u) << 8u;
-}
-
-// Reads all literals into the words from `grid` on, of which they begin at byte `first`.
-fn read_literals(grid: u32, first: u32, end: u32) {
-    for (var row = 0u; row < end; row += GROUP) {
-        let place = row + 4u * lane;
-// @pz_if TEAM_SUBGROUP
-        let low = literal_pair(place, first, end);
-        let high = literal_pair(place + 2u, first, end);
-        let word = low | high << 16u;
-// @pz_else
-        // Barriers are dear to compile: as few as can be.
-        var word = 0u;
-        for (var half = 0u; half < 2u; half++) {
-            word |= literal_pair(place + 2u * half, first, end) << (16u * half);
-        }
-// @pz_end
-        // Bytes around the literals are written with them: before them is what is not yet decoded, after them is the end
-        // of the block, whose slot is whole words.
-        if place < end {
-            contents[grid + place / 4u] = word;
-        }
-    }
-    team_sync();
-}
-
-// ---- Sequences -------------------------------------------------------------------------------------------------------
-
-struct Sequence {
-    literals: u32,
-    length: u32,
-    offset: u32, // or number of a recent one
-    recent: bool,
-    bad: bool,
-}
-
-fn read_sequence(is_active: bool) -> Sequence {
-    lanes_refill();
-    var bits = in_high;
-    var entry = token_entry(bits);
-    var used = entry_bits(entry);
-// @pz_if FSE
-    token_state = select(token_state, advanced(entry, bits), is_active);
-// @pz_end
-    bits <<= used;
-    var literals = (entry >> 5u) & 7u;
-    let code = entry & 31u;
-    var length = select(code + 2u, 0u, code == 0u);
-    if literals == 7u {
-        let e = bits >> 29u;
-        bits <<= 3u;
-        let k = select(e, 9u, e == 7u);
-        literals = 6u + (1u << e) + first_bits(bits, k);
-        bits <<= k;
-        used += 3u + k;
-    }
-    if code >= 20u {
-        let k = select(0u, code - 17u, code < 26u);
-        length = select(MAX_MATCH, 14u + (1u << k) + first_bits(bits, k), code < 26u);
-        used += k;
-    }
-    lanes_skip(select(0u, used, is_active));
-
-    lanes_refill();
-    bits = in_high;
-    entry = offset_entry(bits);
-    used = entry_bits(entry);
-// @pz_if FSE
-    offset_state = select(offset_state, advanced(entry, bits), is_active);
-// @pz_end
-    bits <<= used;
-    let symbol = entry & 255u;
-    let y = symbol - 3u;
-    let k = ((y >> 1u) + 1u) & 31u;
-    let offset = ((2u | (y & 1u)) << k) + first_bits(bits, k) - 3u;
-    used += select(k, 0u, symbol < 3u);
-    lanes_skip(select(0u, used, is_active));
-
-    var q: Sequence;
-    q.recent = symbol < 3u || !is_active;
-    q.offset = select(offset, symbol, symbol < 3u);
-    q.bad = is_active && (code > 26u || literals > MAX_LITERALS || length > MAX_MATCH
-        || (length == 0u && (symbol != 0u || literals == 0u)));
-    q.literals = select(0u, literals, is_active);
-    q.length = select(0u, length, is_active);
-    return q;
-}
 
 // ---- Contents --------------------------------------------------------------------------------------------------------
 
-// Positions count from the start of the window, which is at word `base` of `contents`.
-var<private> base: u32;
-// Of the next byte and the next literal, and the end of the chunk.
-var<private> position: u32;
-var<private> literal: u32;
-var<private> chunk_end: u32;
 // The group that has been asked for and not yet been stored: its start, and the part of the batch that is to be stored.
 var<private> pending_start: u32;
 var<private> pending_from: u32;
@@ -396,34 +211,12 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
 
 // Carries out a batch. `values` is the pending group. Returns whether the batch breaks a rule; then nothing is written.
 fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bool {
-    // Sums of a batch fit in 16 bits.
-    let size0 = even.literals | (even.literals + even.length) << 16u;
-    let size = size0 + (odd.literals | (odd.literals + odd.length) << 16u);
-    let sum = team_scan(size);
-    let all_ = team_max(sum);
-    var total = all_ >> 16u;
-    var all_literals = all_ & 0xffffu;
-    let sum0 = sum - size;
-    let sum1 = sum0 + size0;
-    let start0 = sum0 >> 16u;
-    let start1 = sum1 >> 16u;
-    let match0 = position + start0 + even.literals;
-    let match1 = position + start1 + odd.literals;
-    var bad = even.bad || odd.bad;
-    bad = bad || (even.length != 0u && even.offset - 1u >= match0);
-    bad = bad || (odd.length != 0u && odd.offset - 1u >= match1);
-    // Each literal that is left will be a byte, so the output cannot be past them; this also keeps it in the chunk.
-    bad = bad || position + total > literal + all_literals || literal + all_literals > chunk_end;
-    let is_bad = team_any(bad);
-    if is_bad {
-        total = 0u;
-        all_literals = 0u;
-    }
+    let b = batch_places(even, odd);
     let mine = team_index * SEQUENCES + 2u * lane;
-    owners[mine] = vec2((start0 + even.literals) << 16u | ((start0 - sum0) & 0xffffu), 0u - even.offset);
-    owners[mine + 1u] = vec2((start1 + odd.literals) << 16u | ((start1 - sum1) & 0xffffu), 0u - odd.offset);
+    owners[mine] = vec2((b.start0 + even.literals) << 16u | (b.start0 - b.literals0), 0u - even.offset);
+    owners[mine + 1u] = vec2((b.start1 + odd.literals) << 16u | (b.start1 - b.literals1), 0u - odd.offset);
     // Where no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
-    let batch_end = team_uniform(select(position + total, position, position == literal));
+    let batch_end = team_uniform(select(position + b.total, position, position == literal));
     let first_group = position & ~(GROUP - 1u);
     var started = 0u;
     let masks = team_index * SPAN_WORDS;
@@ -431,12 +224,12 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
         atomicStore(&starts[masks + lane], 0u);
         team_sync();
         // The first sequence is made to own the bytes before the batch that share a group with it.
-        let bit0 = select(position + start0, first_group, lane == 0u) - span;
-        if bit0 < SPAN && start0 < total {
+        let bit0 = select(position + b.start0, first_group, lane == 0u) - span;
+        if bit0 < SPAN && b.start0 < b.total {
             atomicOr(&starts[masks + (bit0 >> 5u)], 1u << (bit0 & 31u));
         }
-        let bit1 = position + start1 - span;
-        if bit1 < SPAN && start1 < total {
+        let bit1 = position + b.start1 - span;
+        if bit1 < SPAN && b.start1 < b.total {
             atomicOr(&starts[masks + (bit1 >> 5u)], 1u << (bit1 & 31u));
         }
         team_sync();
@@ -469,10 +262,12 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
         }
 // @pz_end
     }
-    position += total;
-    literal += all_literals;
-    return is_bad;
+    position += b.total;
+    literal += b.literals;
+    return b.bad;
 }
+
+// @pz_end
 
 @compute @workgroup_size(THREADS)
 fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
@@ -486,7 +281,10 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     let chunk_log = logs & 255u;
     let group_log = (logs >> 16u) & 255u;
     let in_window = chunk & ((1u << (((logs >> 8u) & 255u) - chunk_log)) - 1u);
+// @pz_if RECORDS
+// @pz_else
     is_active = is_active && in_window == args.turn;
+// @pz_end
     let group = select(0u, chunk >> group_log, is_active);
     let tables = GROUP_WORDS * (block * args.max_chunks + group);
     is_active = is_active && lz77_tables[tables + TABLES_STATUS] == 0u;
@@ -499,7 +297,7 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     var start = lz77_chunks[descriptor + CHUNK_START];
     var words = lz77_chunks[descriptor + CHUNK_RECORD];
     let literals = lz77_chunks[descriptor + CHUNK_LITERALS];
-    let sequences = team_uniform(lz77_chunks[descriptor + CHUNK_SEQUENCES]);
+    var sequences = team_uniform(lz77_chunks[descriptor + CHUNK_SEQUENCES]);
     if (chunk & ((1u << group_log) - 1u)) == 0u {
         let described = lz77_tables[tables + TABLES_WORDS];
         start += described;
@@ -538,8 +336,7 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
 
     symbol_table += SYMBOL_TABLE;
     offset_table = symbol_table + SYMBOL_TABLE;
-    // The most recent explicit offsets, in the first lanes, the latest last.
-    var recent = 8u >> select(lane, 3u, lane == 2u);
+    recent = 8u >> select(lane, 3u, lane == 2u);
 // @pz_if FSE
     token_fse = ((modes >> 2u) & 3u) == 3u && sequences != 0u;
     offset_fse = ((modes >> 4u) & 3u) == 3u && sequences != 0u;
@@ -551,9 +348,27 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     lanes_skip(token_log + offset_log);
 // @pz_end
 
+// @pz_if RECORDS
+    record_at = block * (args.slot / 4u + SPARE_RECORDS) + chunk_start / 4u;
+    record_starts = block * (args.slot / 16u) + chunk_start / 16u;
+    record_begin = position;
+    record_length = chunk_len;
+    record_span = 0u;
+    record_started = 0u;
+    record_literals = 0u;
+    atomicStore(&record_mask[team_index * 32u + lane], 0u);
+    team_sync();
+    // What plans see to: there is room for the records, and numbers fit.
+    let spare = select(0u, SPARE_RECORDS, chunk_start + chunk_len == block_len);
+    if team_uniform(select(0u, 1u, sequences > chunk_len / 4u + spare || chunk_len > (1u << 19u))) != 0u {
+        sequences = 0u;
+        status = 36u;
+    }
+// @pz_else
     pending_start = position;
     pending_end = 0u;
     var values: Loaded;
+// @pz_end
     for (var i = 0u; i < sequences; i += 64u) {
 // @pz_if TEAM_SUBGROUP
         var even = read_sequence(i + 2u * lane < sequences);
@@ -566,34 +381,22 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
             odd = read_sequence(i + 2u * lane + parity < sequences);
         }
 // @pz_end
-        // Explicit offsets are numbered; recent ones are looked up by number.
-        let explicit0 = team_ballot(!even.recent);
-        let explicit1 = team_ballot(!odd.recent);
-        let number0 = RECENT + countOneBits(explicit0 & team_before()) + countOneBits(explicit1 & team_before());
-        let number1 = number0 + select(1u, 0u, even.recent);
-        if lane < RECENT {
-            scratch[team_index * GROUP + lane] = recent;
-        }
-        if !even.recent {
-            scratch[team_index * GROUP + (number0 & (GROUP - 1u))] = even.offset;
-        }
-        if !odd.recent {
-            scratch[team_index * GROUP + (number1 & (GROUP - 1u))] = odd.offset;
-        }
-        team_sync();
-        if even.recent {
-            even.offset = scratch[team_index * GROUP + ((number0 - 1u - even.offset) & (GROUP - 1u))];
-        }
-        if odd.recent {
-            odd.offset = scratch[team_index * GROUP + ((number1 - 1u - odd.offset) & (GROUP - 1u))];
-        }
-        recent = scratch[team_index * GROUP + ((lane + countOneBits(explicit0) + countOneBits(explicit1)) & (GROUP - 1u))];
-        if run_batch(even, odd, &values) {
+        resolve_offsets(&even, &odd);
+// @pz_if RECORDS
+        let is_bad = record_batch(even, odd, i, sequences);
+// @pz_else
+        let is_bad = run_batch(even, odd, &values);
+// @pz_end
+        if is_bad {
             status = 32u;
             break;
         }
     }
+// @pz_if RECORDS
+    record_flush();
+// @pz_else
     store_group(values);
+// @pz_end
 // @pz_if FSE
     if team_any((token_fse && token_state != 0u) || (offset_fse && offset_state != 0u)) {
         status = 33u;

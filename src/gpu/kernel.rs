@@ -66,6 +66,8 @@ kernels! {
     LZ77_TABLES = "lz77_tables";
     /// LZ77, decoding: contents of each chunk.
     LZ77_DECODE = "lz77_decode";
+    /// LZ77, decoding: contents of windows from records of sequences.
+    LZ77_WINDOWS = "lz77_windows";
     /// Positions sorted for the candidates of LZ77 matches.
     LZ77_FIND = "lz77_find";
     /// The latest candidate of each position.
@@ -161,7 +163,9 @@ common![
     "lz77_code",
     "lz77_group",
     "lz77_lazy",
+    "lz77_records",
     "lz77_segment",
+    "lz77_symbols",
     "lz77_table",
     "team",
 ];

@@ -4,17 +4,29 @@
 //! decoding tables of groups, and `lz77_decode` decodes chunks. The chunks of a window refer to each other, so the k-th
 //! of each window are decoded together, in a dispatch of their own.
 //!
+//! That leaves few teams where windows are long. So there `lz77_decode` only records the sequences, of all chunks at once,
+//! and `lz77_windows` writes the contents of each window with a whole workgroup.
+//!
 //! A payload is on the device, but what it [needs](Needs) decides how kernels are compiled and run, and is to be looked
 //! up before. That only reads its head.
 
-use super::device::{Api, Limits, Teams};
-use super::kernel::{Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_TABLES};
+use super::device::{Api, Kind, Limits, Teams};
+use super::kernel::{Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_TABLES, LZ77_WINDOWS};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::directory::{Entry, Header};
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 
 /// Every kernel of the plan.
-pub static KERNELS: [&Kernel; 3] = [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_DECODE];
+pub static KERNELS: [&Kernel; 4] = [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_DECODE, &LZ77_WINDOWS];
+
+/// The longest chunk whose sequences can be recorded, as a base-2 logarithm, and how many bytes of it there must be for
+/// each sequence; in the last chunk of a block there may be some more.
+const RECORDED_CHUNK_LOG: u8 = 19;
+const RECORDED_BYTES: usize = 4;
+const SPARE_RECORDS: usize = 256;
+
+/// Work items that write a window.
+const WINDOW_THREADS: u32 = 512;
 
 /// What payloads need of the plan that is to decode them.
 ///
@@ -28,11 +40,19 @@ pub struct Needs {
     /// Chunks of a window: the fewest and the most of any payload, as base-2 logarithms.
     fewest_log: u8,
     most_log: u8,
+    /// Whether a chunk's sequences cannot be recorded.
+    in_turns: bool,
 }
 
 impl Default for Needs {
     fn default() -> Self {
-        Self { fse: false, chunk_log: MAX_CHUNK_LOG, fewest_log: u8::MAX, most_log: 0 }
+        Self {
+            fse: false,
+            chunk_log: MAX_CHUNK_LOG,
+            fewest_log: u8::MAX,
+            most_log: 0,
+            in_turns: false,
+        }
     }
 }
 
@@ -42,7 +62,7 @@ impl Needs {
     pub fn any(block_len: u32, fse: bool) -> Self {
         let chunks = block_len.div_ceil(1 << MIN_CHUNK_LOG).max(1);
         let most_log = chunks.next_power_of_two().ilog2() as u8;
-        Self { fse, chunk_log: MIN_CHUNK_LOG, fewest_log: 0, most_log }
+        Self { fse, chunk_log: MIN_CHUNK_LOG, fewest_log: 0, most_log, in_turns: true }
     }
 
     /// What `payload` needs, whose block has `block_len` bytes.
@@ -58,10 +78,15 @@ impl Needs {
             chunk_log: header.chunk_log,
             fewest_log: chunks.min(count),
             most_log: chunks.min(count),
+            in_turns: header.chunk_log > RECORDED_CHUNK_LOG,
         };
         let (entries, _) = directory.as_chunks::<{ Entry::BYTES }>();
         for (i, entry) in entries.iter().enumerate() {
-            let words = Entry::unpack(u64::from_le_bytes(*entry)).words;
+            let Entry { words, sequences, .. } = Entry::unpack(u64::from_le_bytes(*entry));
+            let start = i << header.chunk_log;
+            let len = block_len.saturating_sub(start).min(1 << header.chunk_log);
+            let spare = if start + len == block_len { SPARE_RECORDS } else { 0 };
+            needs.in_turns |= sequences > len / RECORDED_BYTES + spare;
             let Some((record, rest)) = records.split_at_checked(4 * words) else { break };
             if i.is_multiple_of(1 << header.group_log) {
                 let modes = record.first().copied().unwrap_or(0);
@@ -80,6 +105,7 @@ impl Needs {
             chunk_log: self.chunk_log.min(other.chunk_log),
             fewest_log: self.fewest_log.min(other.fewest_log),
             most_log: self.most_log.max(other.most_log),
+            in_turns: self.in_turns || other.in_turns,
         }
     }
 }
@@ -96,6 +122,10 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let results = plan.buffer(&LZ77_LAYOUT, "results")?;
     let chunks = plan.buffer(&LZ77_LAYOUT, "lz77_chunks")?;
     let tables = plan.buffer(&LZ77_TABLES, "lz77_tables")?;
+    // In every plan, since what batches need is not known when memory is taken.
+    let places = plan.buffer(&LZ77_DECODE, "lz77_places")?;
+    let offsets = plan.buffer(&LZ77_DECODE, "lz77_distances")?;
+    let starts = plan.buffer(&LZ77_DECODE, "lz77_starts")?;
 
     let chunk_log = needs.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
     let max_chunks = shape.slot.div_ceil(1 << chunk_log);
@@ -109,9 +139,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let one = limits.teams == Teams::Local || limits.api == Api::WebGpu;
     let teams = |most: u32| if one { 1 } else { most };
     let measured = |name: &str, teams: u32| match std::env::var(name) {
-        Ok(value) if cfg!(test) && limits.teams == Teams::Subgroup => {
-            value.parse().unwrap_or(teams)
-        }
+        Ok(value) if cfg!(test) && limits.teams != Teams::Local => value.parse().unwrap_or(teams),
         _ => teams,
     };
     let mut run = |kernel: &'static Kernel,
@@ -154,21 +182,58 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         shape.blocks * max_chunks,
         measured("PZ_TABLE_TEAMS", teams(2)),
     );
+    // With 56 registers, 36 teams fit a multiprocessor of the H200; more of either are slower.
+    let registers = ("MAX_REGISTERS", if needs.fse { 64 } else { 56 });
     // Few teams, as where windows have many chunks, are spread over all compute units.
-    let few = shape.blocks * per_block <= 4 * limits.compute_units;
-    let in_group =
-        if few { 1 } else { measured("PZ_DECODE_TEAMS", teams(if needs.fse { 2 } else { 4 })) };
+    let in_group = |work: u32| {
+        let few = work <= 4 * limits.compute_units;
+        if few { 1 } else { measured("PZ_DECODE_TEAMS", teams(if needs.fse { 2 } else { 4 })) }
+    };
+    let is_recorded = (turns > 1 || measured("PZ_RECORDS", 0) != 0)
+        && !needs.in_turns
+        && limits.max_workgroup >= WINDOW_THREADS / 2;
+    if is_recorded {
+        let work = shape.blocks * max_chunks;
+        run(
+            &LZ77_DECODE,
+            "decode",
+            "lz77_decode",
+            &[fse, registers, ("RECORDS", 1)],
+            &[contents, payload, results, chunks, tables, places, offsets, starts],
+            &[shape.blocks, max_chunks, shape.slot, max_chunks, 1, 0],
+            work,
+            in_group(work),
+        );
+        // What a software device does in one dispatch is bounded, and its workgroups are run by single threads.
+        let is_software = limits.kind == Kind::Software;
+        let most = WINDOW_THREADS >> u32::from(is_software);
+        let threads = measured("PZ_WINDOW_THREADS", most).min(1 << limits.max_workgroup.ilog2());
+        let each = if is_software { 1 } else { turns };
+        for turn in (0..turns).step_by(each as usize) {
+            run(
+                &LZ77_WINDOWS,
+                "windows",
+                "lz77_windows",
+                &[],
+                &[contents, results, chunks, places, offsets, starts],
+                &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn, each],
+                shape.blocks * per_block * (threads / 32),
+                threads / 32,
+            );
+        }
+        return Ok(plan);
+    }
+    let work = shape.blocks * per_block;
     for turn in 0..turns {
         run(
             &LZ77_DECODE,
             "decode",
             "lz77_decode",
-            // With 56 registers, 36 teams fit a multiprocessor of the H200; more of either are slower.
-            &[fse, ("MAX_REGISTERS", if needs.fse { 64 } else { 56 })],
+            &[fse, registers],
             &[contents, payload, results, chunks, tables],
             &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn],
-            shape.blocks * per_block,
-            in_group,
+            work,
+            in_group(work),
         );
     }
     Ok(plan)

@@ -3,7 +3,7 @@
 use super::device::Device;
 use super::job::{Job, JobResult};
 use super::lz77_decode::{Needs, plan};
-use super::plan::Shape;
+use super::plan::{Shape, Step};
 use super::testing::{GARBAGE, each_device, run_plan};
 use crate::codec::lz77::{Decoder, Effort, Encoder, Params, Search};
 
@@ -76,12 +76,17 @@ fn expected(cases: &[Case]) -> Vec<Verdict> {
 
 /// The verdicts of a device on a batch.
 fn decode(device: &dyn Device, cases: &[Case]) -> Vec<Verdict> {
-    let longest = cases.iter().map(|(payload, len)| (*len).max(payload.len())).max().unwrap();
-    let shape = Shape::new(cases.len() as u32, longest as u32);
     let needs = cases
         .iter()
         .map(|(payload, len)| Needs::of(payload, *len))
         .fold(Needs::default(), Needs::and);
+    decode_with(device, cases, needs)
+}
+
+/// The same, in a plan for what is given.
+fn decode_with(device: &dyn Device, cases: &[Case], needs: Needs) -> Vec<Verdict> {
+    let longest = cases.iter().map(|(payload, len)| (*len).max(payload.len())).max().unwrap();
+    let shape = Shape::new(cases.len() as u32, longest as u32);
     let plan = plan(device.limits(), shape, needs).unwrap();
     let mut payloads = Vec::new();
     let mut jobs = Vec::new();
@@ -170,6 +175,56 @@ fn chunks_windows_and_groups() {
     });
 }
 
+/// Whether windows are written from records.
+fn is_recorded(device: &dyn Device, (payload, len): &Case) -> bool {
+    let shape = Shape::new(1, *len as u32);
+    let plan = plan(device.limits(), shape, Needs::of(payload, *len)).unwrap();
+    plan.steps.iter().any(|step| matches!(step, Step::Run(run) if run.stage == "windows"))
+}
+
+#[test]
+fn windows_of_several_chunks() {
+    // Links of many sequences lead from the last of them to the first.
+    let chain = || noise(12, 30_000, 256).into_iter().flat_map(|x| [b'c', b'h', b'a', b'i', x]);
+    let blocks = [
+        mixture(13, 333_333),
+        chain().collect(),
+        [0; 90_000].into_iter().chain(chain()).collect(),
+        noise(14, 150_000, 256),
+        vec![9; 140_001],
+        mixture(15, 65_537),
+    ];
+    each_device(|device| {
+        for fse in [false, true] {
+            let case =
+                |block: &Vec<u8>| (encode(&params(16, 18, 1, OPTIMAL, fse), block), block.len());
+            let cases: Vec<Case> = blocks.iter().map(case).collect();
+            assert!(cases.iter().all(|case| is_recorded(device, case)));
+            check(device, &cases, &format!("FSE {fse}"));
+        }
+    });
+}
+
+#[test]
+fn windows_in_turns() {
+    // More sequences than there are records for, in the second chunk.
+    let mut payload = vec![16, 17, 0, 0];
+    payload.extend((1u64 | 5 << 43).to_le_bytes());
+    payload.extend((1u64 | 8800 << 43).to_le_bytes());
+    payload.extend([0; 8]);
+    let len = 100_000;
+    each_device(|device| {
+        assert!(is_recorded(device, &(payload.clone(), len)), "there is room for as many");
+        assert!(!is_recorded(device, &(payload.clone(), 99_000)));
+        // In a plan for payloads of any kind, windows are decoded chunk by chunk.
+        let case = (encode(&params(16, 18, 1, OPTIMAL, true), &mixture(17, len)), len);
+        assert!(is_recorded(device, &case));
+        let cases = [case];
+        let verdicts = decode_with(device, &cases, Needs::any(len as u32, true));
+        assert_eq!(differing(&verdicts, &expected(&cases)), [0usize; 0]);
+    });
+}
+
 #[test]
 fn special_contents() {
     let blocks = [
@@ -244,6 +299,7 @@ fn damaged_payloads_have_the_verdict_of_the_cpu() {
             (3000, Search::Greedy, true),
             (70_000, Search::Double, false),
             (140_000, Search::Lazy4, true),
+            (140_000, Search::Double, false),
             (2000, Search::None, true),
         ]
         .into_iter()
