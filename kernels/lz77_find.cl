@@ -17,7 +17,7 @@
 //   threads_per_element: 1
 //   passes: 6
 //   buffers: jobs=32, contents=N, sort_histogram=N+2048, sort_digits=2048, entries_first=N*8
-//   local_mem: 29184
+//   local_mem: 35328
 // }
 
 // @pz_import team

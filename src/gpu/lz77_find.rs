@@ -61,6 +61,10 @@ impl Sort<'_> {
     /// Work items of a workgroup, and entries of its tile: workgroup memory holds a tile, and counts of all digits for each
     /// team. Kernels in WGSL have four entries for each work item of a subgroup.
     fn group(&self, bits: u32) -> (u32, u32) {
+        #[cfg(test)]
+        if let Some(group) = super::lz77_find_tests::measured_group(self.limits.teams) {
+            return group;
+        }
         match (self.limits.teams, bits) {
             (Teams::Local, ..=8) => (32, 1024),
             (Teams::Local, _) => (32, 2048),

@@ -1,6 +1,6 @@
 //! The matches found on each device are those of the CPU.
 
-use super::device::{Device, Limits};
+use super::device::{Device, Limits, Teams};
 use super::job::Job;
 use super::lz77_find::append;
 use super::plan::{Plan, PlanError, Shape, Step};
@@ -207,6 +207,13 @@ fn h200_lz77_find() {
         let blocks: Vec<&[u8]> = distinct.iter().copied().cycle().take(total / block_len).collect();
         each_device(|device| measure(device, level, &params, &blocks, &distinct));
     }
+}
+
+/// Work items and entries of a tile to measure the sort with, where teams are warps: `PZ_SORT_GROUP=512,2048`.
+pub(super) fn measured_group(teams: Teams) -> Option<(u32, u32)> {
+    let group = std::env::var("PZ_SORT_GROUP").ok().filter(|_| teams == Teams::Ptx)?;
+    let (threads, tile) = group.split_once(',')?;
+    Some((threads.parse().unwrap(), tile.parse().unwrap()))
 }
 
 fn measure(
