@@ -26,6 +26,9 @@ const PLACE_BITS: u32 = 9;
 /// Bits of a digit of the sort by the whole hash; those of the lower one may be one more.
 const DIGIT_BITS: u32 = 8;
 
+/// Work items that go through a segment together in the greedy parse.
+const GREEDY_LANES: u32 = 16;
+
 /// A hash of the sort.
 #[derive(Clone, Copy)]
 struct Hash {
@@ -274,6 +277,16 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
 
     let threads = if limits.teams == Teams::Local { 32 } else { 128 };
     let segments = slot.div_ceil(1 << params.segment_log);
+    // Work items that have a segment.
+    let mut lanes = 32;
+    if entry == "greedy" {
+        lanes = GREEDY_LANES;
+        #[cfg(test)]
+        if let Some(measured) = super::lz77_find_tests::measured_lanes() {
+            lanes = measured;
+        }
+        defines.push(("LANES", lanes));
+    }
     plan.steps.push(Step::Run(Run {
         stage: "parse",
         kernel,
@@ -281,7 +294,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         defines,
         buffers,
         args: vec![slot, segments, blocks, params.window_log.into()],
-        groups: (blocks * segments).div_ceil(threads / 32),
+        groups: (blocks * segments).div_ceil(threads / lanes),
         threads,
     }));
     Ok(())

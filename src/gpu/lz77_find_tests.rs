@@ -209,6 +209,11 @@ fn h200_lz77_find() {
     }
 }
 
+/// Lanes of a segment to measure the greedy parse with: `PZ_PARSE_LANES=8`.
+pub(super) fn measured_lanes() -> Option<u32> {
+    std::env::var("PZ_PARSE_LANES").ok().map(|lanes| lanes.parse().unwrap())
+}
+
 /// Work items and entries of a tile to measure the sort with, where teams are warps: `PZ_SORT_GROUP=512,2048`.
 pub(super) fn measured_group(teams: Teams) -> Option<(u32, u32)> {
     let group = std::env::var("PZ_SORT_GROUP").ok().filter(|_| teams == Teams::Ptx)?;
