@@ -127,7 +127,7 @@ fn bench(
 }
 
 #[test]
-#[ignore = "measures a GPU: PZ_DATA=file PZ_TOTAL=bytes"]
+#[ignore = "measures a GPU: PZ_DATA=file PZ_TOTAL=bytes PZ_ONLY=part of a name"]
 fn h200_lz77_code() {
     let path = std::env::var("PZ_DATA").expect("PZ_DATA names a file");
     let data = std::fs::read(path).unwrap();
@@ -143,6 +143,9 @@ fn h200_lz77_code() {
         {
             let block_len = Level::new(number).unwrap().block_size() as usize;
             let name = format!("level {number}, {pipeline}");
+            if std::env::var("PZ_ONLY").is_ok_and(|only| !name.contains(&only)) {
+                continue;
+            }
             bench(device, &name, &level(number, pipeline), block_len, &data, total);
         }
     });
