@@ -128,6 +128,9 @@ pub struct Prediction {
 /// The name under which the devices are kept that were there the last time, each with the seconds it took to open.
 const DEVICES: &str = "devices";
 
+/// The seconds that it takes to find and open a device, among its rates.
+const TO_OPEN: &str = "seconds to open";
+
 /// What is kept there if there was no device, with the seconds it took to see that.
 const NONE: &str = "none";
 
@@ -240,7 +243,7 @@ impl Auto {
             return prediction;
         };
         let subject = subject(limits);
-        prediction.opening = self.rates(DEVICES).get(&subject).unwrap_or(OPENING);
+        prediction.opening = self.rates(&subject).get(TO_OPEN).unwrap_or(OPENING);
         if let Some(rate) = self.device_rate(load, gpu, true) {
             let shared = load.shared_seconds(bytes, (workers, cpu_rate), rate);
             prediction.device_rate = Some(rate);
@@ -258,7 +261,7 @@ impl Auto {
     pub(crate) fn choose(&self, load: &Load, bytes: u64, workers: usize) -> Choice {
         let on_cpu = |why: String| Choice { gpu: None, why };
         if bytes.div_ceil(load.block_size()) <= workers as u64 {
-            return on_cpu("there is a thread for each block".into());
+            return on_cpu("the CPU: there is a thread for each block".into());
         }
         let cpu_rate = self.cpu_rate(load);
         let alone = load.cpu_seconds(bytes, workers, cpu_rate);
@@ -266,7 +269,9 @@ impl Auto {
         let opening = known.iter().filter(|(name, _)| *name != NONE).map(|(_, seconds)| seconds);
         let opening = opening.reduce(f64::min);
         if alone < opening.unwrap_or(OPENING) {
-            return on_cpu(format!("{alone:.2} s predicted, less than it takes to open a device"));
+            return on_cpu(format!(
+                "the CPU: {alone:.2} s predicted, less than it takes to open a device"
+            ));
         }
         let with = |opening, rate| opening + load.shared_seconds(bytes, (workers, cpu_rate), rate);
         let too_slow = |(subject, opening)| match self.rates(subject).get(&load.name()) {
@@ -275,7 +280,9 @@ impl Auto {
             None => alone < WORTH_MEASURING,
         };
         if !known.is_empty() && known.iter().all(too_slow) {
-            return on_cpu(format!("{alone:.2} s predicted, and not clearly less with a device"));
+            return on_cpu(format!(
+                "the CPU: {alone:.2} s predicted, and not clearly less with a device"
+            ));
         }
         let mut best: Option<(f64, Gpu)> = None;
         let mut there = Rates::default();
@@ -310,10 +317,12 @@ impl Auto {
         }
         self.keep(DEVICES, there);
         match best {
-            None => on_cpu(format!("{alone:.2} s predicted, and not clearly less with a device")),
+            None => on_cpu(format!(
+                "the CPU: {alone:.2} s predicted, and not clearly less with a device"
+            )),
             Some((seconds, gpu)) => {
                 let name = gpu.limits().map_or("a device", |limits| &limits.name);
-                let why = format!("{seconds:.2} s predicted with {name}, {alone:.2} s without");
+                let why = format!("{name}: {seconds:.2} s predicted, {alone:.2} s without it");
                 Choice { why, gpu: Some(gpu) }
             }
         }
@@ -345,9 +354,14 @@ impl Auto {
 
     /// Takes note of how long it took to find and open a device.
     pub fn opened(&self, gpu: &Gpu, time: std::time::Duration) {
-        if let Some(limits) = gpu.limits().filter(|limits| is_eligible(limits)) {
+        let Some(limits) = gpu.limits() else { return };
+        let subject = subject(limits);
+        let mut rates = self.rates(&subject);
+        rates.set(TO_OPEN, time.as_secs_f64());
+        self.keep(&subject, rates);
+        if is_eligible(limits) {
             let mut known = self.rates(DEVICES);
-            known.set(subject(limits), time.as_secs_f64());
+            known.set(subject, time.as_secs_f64());
             self.keep(DEVICES, known);
         }
     }
@@ -448,7 +462,7 @@ impl Job {
         match bytes {
             Some(bytes) => self.take(bytes),
             None => {
-                self.statistics.chose("the length is not known: beginning on the CPU");
+                self.statistics.chose("the CPU, as the length is not known");
                 self.next_look = Some(FIRST_LOOK);
                 None
             }

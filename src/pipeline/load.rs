@@ -49,6 +49,9 @@ const BYTES: &str = "bytes of buffers";
 /// Bytes that the processor is measured with, which at the slowest level takes a tenth of a second.
 const CPU_SAMPLE: usize = 256 << 10;
 
+/// How long it is measured, about.
+const CPU_TIME: Duration = Duration::from_millis(20);
+
 /// How long the last of the runs that a device is measured with takes, about.
 const LONG_ENOUGH: Duration = Duration::from_millis(100);
 
@@ -163,14 +166,17 @@ impl Load {
         let contents = sample(CPU_SAMPLE.min(self.block_size as usize));
         let Ok(recipe) = self.recipe_of_sample() else { return 0.0 };
         let mut payload = Vec::new();
-        let mut job = EncodeJob::new(&contents, &mut payload);
-        let begun = Instant::now();
-        engine.encode(&recipe, std::slice::from_mut(&mut job));
-        let encoding = begun.elapsed();
-        let Some(coded) = job.coded else { return 0.0 };
+        let mut coded = None;
+        let mut encode = || {
+            let mut job = EncodeJob::new(&contents, &mut payload);
+            engine.encode(&recipe, std::slice::from_mut(&mut job));
+            coded = job.coded;
+        };
         let time = match self.direction {
-            Direction::Encode => encoding,
+            Direction::Encode => fastest(encode),
             Direction::Decode => {
+                encode();
+                let Some(coded) = coded else { return 0.0 };
                 let header = BlockHeader {
                     method: coded.method,
                     block_log: 0,
@@ -181,11 +187,11 @@ impl Load {
                     content_crc: coded.content_crc,
                 };
                 let mut restored = vec![0; contents.len()];
-                let payload = Some(&payload[..]);
-                let mut job = DecodeJob { header, payload, contents: &mut restored, outcome: None };
-                let begun = Instant::now();
-                engine.decode(std::slice::from_mut(&mut job));
-                begun.elapsed()
+                fastest(|| {
+                    let (payload, contents) = (Some(&payload[..]), &mut restored[..]);
+                    let mut job = DecodeJob { header, payload, contents, outcome: None };
+                    engine.decode(std::slice::from_mut(&mut job));
+                })
             }
         };
         contents.len() as f64 / time.as_secs_f64().max(1e-9)
@@ -291,6 +297,18 @@ impl Load {
             rates.set(format!("{name}: {}", stage.stage), found.done.bytes as f64 / seconds);
         }
     }
+}
+
+/// The time of the fastest of some runs: the first touches memory that is new. One that takes long stays alone.
+fn fastest(mut run: impl FnMut()) -> Duration {
+    let begun = Instant::now();
+    let mut best = Duration::MAX;
+    while best == Duration::MAX || begun.elapsed() < CPU_TIME {
+        let start = Instant::now();
+        run();
+        best = best.min(start.elapsed());
+    }
+    best
 }
 
 /// Decodes a file of one block so many times.

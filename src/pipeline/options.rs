@@ -133,6 +133,11 @@ impl Options {
         self
     }
 
+    /// The level that was set.
+    pub fn chosen_level(&self) -> Level {
+        self.level
+    }
+
     /// The pipeline that these options lead to.
     pub fn chosen_pipeline(&self) -> Pipeline {
         self.pipeline.unwrap_or_else(|| self.level.pipeline())

@@ -38,7 +38,7 @@ fn csv_and_text() {
     assert_eq!(
         lines[0],
         "file,engine,level,pipeline,block_size,threads,bytes,compressed,ratio,compress_mb_s,\
-         decompress_mb_s"
+         decompress_mb_s,compress_vs_cpu,decompress_vs_cpu"
     );
     assert!(lines[1].starts_with("\"a,b\",cpu,1,lzh,1048576,1,50000,"), "{}", lines[1]);
     assert!(lines[2].starts_with("\"a,b\",cpu,1,lzh,1048576,2,50000,"), "{}", lines[2]);
@@ -47,4 +47,36 @@ fn csv_and_text() {
     let ran = folder.pz(&["bench", "-1", "none", "a,b"]);
     assert_eq!((ran.code, &*ran.stderr), (Some(1), "pz: none: No such file or directory\n"));
     assert_eq!(ran.text().lines().count(), 2, "{}", ran.text());
+}
+
+/// Several devices in one run, each compared with the CPU.
+#[test]
+fn devices_beside_the_cpu() {
+    let folder = Folder::new();
+    folder.write("a", &sample(200_000));
+    let list = folder.pz(&["devices", "--json"]).json();
+    let devices = list["devices"].as_array().unwrap();
+    let devices: Vec<&str> =
+        devices.iter().map(|found| found["device"].as_str().unwrap()).collect();
+    let all = devices.join(",");
+    let rows =
+        folder.pz(&["bench", "--json", "-1", "-T1", "-b", "64K", "--device", &all, "a"]).json();
+    let rows = rows.as_array().unwrap();
+    let measured: Vec<_> = rows.iter().map(|row| row["engine"].as_str().unwrap()).collect();
+    assert_eq!(measured, devices);
+    assert!(rows[0]["compress_vs_cpu"].is_null());
+    for row in &rows[1..] {
+        // Which engine did it shows in nothing but the speed.
+        assert_eq!(row["compressed"], rows[0]["compressed"]);
+        for direction in ["compress", "decompress"] {
+            let figure = |row: &serde_json::Value, of: &str| {
+                row[format!("{direction}_{of}")].as_f64().unwrap()
+            };
+            let expected = figure(row, "mb_s") / figure(&rows[0], "mb_s");
+            assert!((figure(row, "vs_cpu") / expected - 1.0).abs() < 1e-6, "{row}");
+        }
+    }
+    // Programs that play a GPU are not among all.
+    let text = folder.pz(&["bench", "-1", "-T1", "--device", "all", "a"]).text();
+    assert!(text.lines().nth(1).unwrap().contains(" cpu "), "{text}");
 }

@@ -53,3 +53,62 @@ fn refuses_what_makes_no_sense() {
     assert_eq!(line.code, Some(1), "{}", line.stderr);
     assert!(line.stderr.contains("pz: device opencl:99: "), "{}", line.stderr);
 }
+
+#[test]
+fn predicts_how_long_a_file_takes() {
+    let folder = Folder::new();
+    let contents = crate::support::sample(3 << 20);
+    folder.write("a", &contents);
+    folder.pz(&["compress", "-1", "-b", "256K", "a"]).silent();
+    // Rates are kept in a folder that this test has for itself.
+    let run = |arguments: &[&str]| {
+        let mut command = folder.command(arguments);
+        command.env("XDG_CACHE_HOME", folder.path("cache"));
+        crate::support::feed(&mut command, b"")
+    };
+    let ways = ["compress", "decompress"];
+    let cost = run(&["cost", "--device", "cpu", "-T1", "-1", "--json", "a"]).json();
+    let forecast = &cost["forecast"];
+    assert_eq!((&forecast["bytes"], &forecast["threads"]), (&(3 << 20).into(), &1.into()));
+    for (work, direction) in forecast["work"].as_array().unwrap().iter().zip(ways) {
+        assert_eq!((&work["direction"], &work["level"]), (&direction.into(), &1.into()));
+        let [cpu] = &work["engines"].as_array().unwrap()[..] else { panic!("{work}") };
+        let figure = |name: &str| cpu[name].as_f64().unwrap();
+        let expected = f64::from(3 << 20) / figure("bytes_per_second");
+        assert!((figure("seconds") / expected - 1.0).abs() < 1e-6, "{work}");
+    }
+    let cost = run(&["cost", "--device", "cpu", "-T1", "--json", "a.pz"]).json();
+    let [work] = &cost["forecast"]["work"].as_array().unwrap()[..] else { panic!("{cost}") };
+    assert_eq!((&work["direction"], &work["block"]), (&"decompress".into(), &(256 << 10).into()));
+    assert!(folder.has("cache/pz"));
+
+    let list = folder.pz(&["devices", "--json"]).json();
+    for found in &list["devices"].as_array().unwrap()[1..] {
+        let device = found["device"].as_str().unwrap();
+        let arguments =
+            ["cost", "--size", "10M", "-1", "-b", "64K", "--gpu-memory", "64M", "--device", device];
+        let cost = run(&[&arguments[..], &["--json"]].concat()).json();
+        for (work, direction) in cost["forecast"]["work"].as_array().unwrap().iter().zip(ways) {
+            assert_eq!(work["direction"], direction);
+            let engine = &work["engines"][1];
+            assert_eq!(engine["device"], device);
+            let figure = |name: &str| engine[name].as_f64().unwrap();
+            assert!(figure("bytes_per_second") > 0.0, "{work}");
+            assert!(figure("seconds") > figure("opening") && figure("opening") > 0.0, "{work}");
+            assert!(!engine["stages"].as_array().unwrap().is_empty(), "{work}");
+        }
+        // Measured once: the second time all is known.
+        let text = run(&arguments).text();
+        assert!(text.contains(&format!("  {device}, with the CPU ")), "{text}");
+        // What has been measured shows for all blocks; the rest follows from the kernels' costs.
+        let text = run(&["cost", "-b", "64K", "--device", device]).text();
+        let line = |what: &str| text.lines().find(|line| line.starts_with(what)).unwrap();
+        assert!(
+            !line("compress -1 ").contains('~') && line("compress -2 ").contains('~'),
+            "{text}"
+        );
+    }
+    let line = run(&["cost", "--device", "cpu", "none"]);
+    assert_eq!((line.code, &*line.stderr), (Some(1), "pz: none: No such file or directory\n"));
+    assert_eq!(run(&["cost", "--size", "1G", "a"]).code, Some(1));
+}

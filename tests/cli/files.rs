@@ -204,11 +204,12 @@ fn verbose_says_what_was_done() {
     assert_eq!(lines[0], "pz: using the CPU, 1 thread");
     assert!(lines[1].starts_with("pz: a: 97.7 KiB to "), "{}", lines[1]);
     assert!(lines[1].contains(" in a.pz, ratio "), "{}", lines[1]);
-    assert_eq!(lines[2], "pz: a: 1 block: all on the CPU");
-    assert!(lines[3].starts_with("pz: a: time: reading 0."), "{}", lines[3]);
-    assert!(lines[3].contains(", encoding on the CPU (all threads) 0."), "{}", lines[3]);
-    assert_eq!((lines.len(), ran.code), (4, Some(0)));
-    let ran = folder.pz(&["decompress", "-v", "-T1", "-c", "a.pz"]);
+    assert_eq!(lines[2], "pz: a: choice: the CPU: there is a thread for each block");
+    assert_eq!(lines[3], "pz: a: 1 block: all on the CPU");
+    assert!(lines[4].starts_with("pz: a: time: reading 0."), "{}", lines[4]);
+    assert!(lines[4].contains(", encoding on the CPU (all threads) 0."), "{}", lines[4]);
+    assert_eq!((lines.len(), ran.code), (5, Some(0)));
+    let ran = folder.pz(&["decompress", "-v", "-T1", "--device", "cpu", "-c", "a.pz"]);
     let lines: Vec<&str> = ran.stderr.lines().collect();
     assert_eq!(lines[2], "pz: a.pz: 1 block: all on the CPU");
     assert!(lines[3].contains(", decoding on the CPU (all threads) 0."), "{}", lines[3]);

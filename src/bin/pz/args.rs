@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pz::Pipeline;
 
-use crate::device::Device;
+use crate::device::{Device, Several};
 use crate::levels::Levels;
 use crate::sizes::{self, ByteRange, Size};
 
@@ -202,9 +202,9 @@ pub struct Bench {
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
-    /// auto, cpu, opencl[:N] or webgpu[:N] [env: PZ_DEVICE]
-    #[arg(long, value_name = "DEVICE")]
-    pub device: Option<Device>,
+    /// cpu, opencl[:N] or webgpu[:N], several with commas between them, or all: the CPU and every GPU [env: PZ_DEVICE]
+    #[arg(long, value_name = "DEVICE,…")]
+    pub device: Option<Several>,
     /// Measure the device alone, stage by stage, on blocks that lie in its memory; needs --device
     #[arg(long, requires = "device", conflicts_with = "threads")]
     pub resident: bool,
@@ -231,11 +231,25 @@ pub struct Devices {
 /// `pz cost`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz cost -b 1M --device opencl:0\n  \
-    shows what each kernel takes for a block of 1 MiB, and how many blocks the device is given at once")]
+    shows what each kernel takes for a block of 1 MiB, and how many blocks the device is given at once\n\
+    Example: pz cost --device opencl backup.tar\n  \
+    predicts how long it takes to compress on the CPU and on the device; what is not known yet is measured")]
 pub struct Cost {
-    /// Bytes of a block, a power of two
-    #[arg(short, long, value_name = "SIZE", value_parser = sizes::nonzero, default_value = "1M")]
-    pub block_size: Size,
+    /// Predict how long this file takes, to compress or if it is a .pz file to decompress, and on what
+    #[arg(value_name = "FILE", conflicts_with = "size")]
+    pub file: Option<PathBuf>,
+    /// Predict it for a file of so many bytes
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Size>,
+    /// Levels to predict for [default: -3]
+    #[command(flatten)]
+    pub levels: Levels,
+    /// Threads to predict for; 0 is all cores
+    #[arg(short = 'T', long, value_name = "N", value_parser = threads)]
+    pub threads: Option<usize>,
+    /// Bytes of a block, a power of two [default: 1M, or for predictions the level's]
+    #[arg(short, long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub block_size: Option<Size>,
     /// Show the batches for this device: auto, cpu, opencl[:N] or webgpu[:N]; auto is every GPU [env: PZ_DEVICE]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<Device>,

@@ -74,6 +74,47 @@ impl Device {
     }
 }
 
+/// Several processors, to be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Several {
+    /// The CPU and every GPU that is there, but no programs that play one.
+    All,
+    /// These.
+    These(Vec<Device>),
+}
+
+impl Several {
+    /// Opens those that are asked for; `None` is the CPU.
+    pub fn open(&self, memory: Option<u64>) -> Result<Vec<(Device, Option<Gpu>)>, Failure> {
+        let devices = match self {
+            Several::These(devices) => devices.clone(),
+            Several::All => std::iter::once(Device::Cpu).chain(gpus()).collect(),
+        };
+        devices.into_iter().map(|device| Ok((device, device.open(memory)?))).collect()
+    }
+}
+
+/// Every GPU that is there.
+fn gpus() -> Vec<Device> {
+    let of = |api, device: fn(Option<u32>) -> Device| {
+        let found = discovery::devices(api).unwrap_or_default();
+        let found = found.into_iter().filter(|found| found.limits().kind != Kind::Software);
+        found.map(move |found| device(Some(found.number() as u32))).collect::<Vec<_>>()
+    };
+    [of(Api::OpenCl, Device::OpenCl), of(Api::WebGpu, Device::WebGpu)].concat()
+}
+
+impl FromStr for Several {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Several::All),
+            _ => Ok(Several::These(text.split(',').map(str::parse).collect::<Result<_, _>>()?)),
+        }
+    }
+}
+
 impl FromStr for Device {
     type Err = String;
 
@@ -111,6 +152,15 @@ impl fmt::Display for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists() {
+        assert_eq!("all".parse(), Ok(Several::All));
+        let three = vec![Device::Cpu, Device::OpenCl(Some(1)), Device::WebGpu(None)];
+        assert_eq!("cpu,opencl:1,webgpu".parse(), Ok(Several::These(three)));
+        assert!("cpu,all".parse::<Several>().is_err());
+        assert!("cpu,".parse::<Several>().is_err());
+    }
 
     #[test]
     fn names() {

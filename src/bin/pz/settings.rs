@@ -2,10 +2,10 @@
 
 use std::thread;
 
-use pz::{DecodeOptions, Gpu, Level, Options};
+use pz::{Auto, DecodeOptions, Gpu, Level, Options};
 
 use crate::args::{self, Encoding, Machine};
-use crate::device::Device;
+use crate::device::{Device, Several};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::sizes::{self, Size};
@@ -45,6 +45,14 @@ pub fn device(device: Option<Device>) -> Result<Device, Failure> {
     }
 }
 
+/// The processors that are to be compared.
+pub fn devices(devices: Option<&Several>) -> Result<Several, Failure> {
+    match devices {
+        Some(devices) => Ok(devices.clone()),
+        None => Ok(Several::These(vec![device(None)?])),
+    }
+}
+
 /// Most bytes to take on each GPU. It limits nothing while no GPU is used, yet a limit that makes no sense is still an
 /// error.
 pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
@@ -53,6 +61,11 @@ pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
         None => from_environment("PZ_GPU_MEMORY", sizes::nonzero)?,
     };
     Ok(memory.map(|Size(bytes)| bytes))
+}
+
+/// The choice of a GPU for each file.
+pub fn auto(memory: Option<u64>) -> Auto {
+    memory.map_or_else(Auto::new, |bytes| Auto::new().memory(bytes))
 }
 
 /// Refuses what a device that the user named cannot do: another is never used in its place.
@@ -110,6 +123,9 @@ pub fn encode(
         check_gpu(device, &gpu, &options)?;
         options = options.gpu(gpu);
     }
+    if device == Device::Auto {
+        options = options.auto(&auto(gpu_memory(machine.gpu_memory)?));
+    }
     Ok(options)
 }
 
@@ -151,11 +167,15 @@ const DECODE_MEMORY: u64 = 1 << 30;
 
 /// What the library needs to know to decompress.
 pub fn decode(machine: &Machine, session: &Session) -> Result<DecodeSettings, Failure> {
-    let gpu = device(machine.device)?.open_in_background(gpu_memory(machine.gpu_memory)?)?;
+    let device = device(machine.device)?;
+    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?)?;
     say_engine(threads(machine)?, gpu.as_ref(), session);
     let mut settings = decode_quietly(machine)?;
     if let Some(gpu) = gpu {
         settings.options = settings.options.gpu(gpu);
+    }
+    if device == Device::Auto {
+        settings.options = settings.options.auto(&auto(gpu_memory(machine.gpu_memory)?));
     }
     Ok(settings)
 }

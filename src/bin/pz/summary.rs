@@ -16,7 +16,7 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     if blocks == 0 {
         return Vec::new();
     }
-    let mut lines = Vec::new();
+    let mut lines = Vec::from_iter(statistics.choice().map(|why| format!("choice: {why}")));
     let engines = match &device {
         None => "all on the CPU".into(),
         Some(device) => {

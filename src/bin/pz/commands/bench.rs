@@ -22,8 +22,8 @@ const ENOUGH: Duration = Duration::from_secs(1);
 
 /// Measures each file at each level on each number of threads.
 pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
-    let device = settings::device(args.device)?;
-    let gpu = device.open(settings::gpu_memory(args.gpu_memory)?)?;
+    let devices = settings::devices(args.device.as_ref())?;
+    let devices = devices.open(settings::gpu_memory(args.gpu_memory)?)?;
     let levels: Vec<Level> = match &args.encoding.levels.0 {
         given if given.is_empty() => Level::all().collect(),
         given => given.clone(),
@@ -36,22 +36,29 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
         let input = Input::Path(path.clone());
         match fs::read(path) {
             Ok(data) if args.resident => {
-                let Some(gpu) = &gpu else {
+                let gpus = devices.iter().filter_map(|(device, gpu)| Some((device, gpu.as_ref()?)));
+                let gpus: Vec<_> = gpus.collect();
+                if gpus.is_empty() {
                     return Err(Failure::environment(
                         "--resident needs a GPU: --device opencl or webgpu",
                     ));
-                };
-                let opened =
-                    gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
-                let on = (&*device.to_string(), opened);
-                let measured = resident::measure(&show(path), &data, &levels, on, args);
-                measured.unwrap_or_else(|failure| session.fail(&input, failure));
+                }
+                for (device, gpu) in gpus {
+                    let opened =
+                        gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
+                    let on = (&*device.to_string(), opened);
+                    let measured = resident::measure(&show(path), &data, &levels, on, args);
+                    measured.unwrap_or_else(|failure| session.fail(&input, failure));
+                }
             }
             Ok(data) => {
                 for &level in &levels {
-                    for &threads in &args.threads {
-                        match measure(&show(path), &data, level, threads, (device, &gpu), args) {
-                            Ok(row) => {
+                    let runs =
+                        args.threads.iter().flat_map(|&n| devices.iter().map(move |d| (n, d)));
+                    for (threads, (device, gpu)) in runs {
+                        match measure(&show(path), &data, level, threads, (*device, gpu), args) {
+                            Ok(mut row) => {
+                                row.compare(&rows);
                                 if !args.json {
                                     print_row(&row, rows.is_empty(), args.csv)?;
                                 }
@@ -82,6 +89,9 @@ struct Row {
     ratio: f64,
     compress_mb_s: f64,
     decompress_mb_s: f64,
+    /// Speed over that of the CPU alone on as many threads, if that was measured before.
+    compress_vs_cpu: Option<f64>,
+    decompress_vs_cpu: Option<f64>,
 }
 
 fn measure(
@@ -125,6 +135,8 @@ fn measure(
         ratio: sizes::ratio(data.len() as u64, packed.len() as u64),
         compress_mb_s: speed(compress),
         decompress_mb_s: speed(decompress),
+        compress_vs_cpu: None,
+        decompress_vs_cpu: None,
     })
 }
 
@@ -148,7 +160,7 @@ fn fastest(mut run: impl FnMut() -> Result<u64, pz::Error>) -> Result<Duration, 
     Ok(best)
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 13] = [
     "file",
     "engine",
     "level",
@@ -160,10 +172,25 @@ const COLUMNS: [&str; 11] = [
     "ratio",
     "compress_mb_s",
     "decompress_mb_s",
+    "compress_vs_cpu",
+    "decompress_vs_cpu",
 ];
 
 impl Row {
-    fn cells(&self) -> [String; 11] {
+    /// Compares it with what the CPU did in the same run.
+    fn compare(&mut self, rows: &[Row]) {
+        let same = |row: &&Row| {
+            let key = |row: &Row| (row.level, row.threads, row.block_size, row.file.clone());
+            row.engine == "cpu" && key(row) == key(self)
+        };
+        if let Some(cpu) = rows.iter().rev().find(same) {
+            self.compress_vs_cpu = Some(self.compress_mb_s / cpu.compress_mb_s);
+            self.decompress_vs_cpu = Some(self.decompress_mb_s / cpu.decompress_mb_s);
+        }
+    }
+
+    fn cells(&self) -> [String; 13] {
+        let times = |ratio: Option<f64>| ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
         [
             self.file.clone(),
             self.engine.clone(),
@@ -176,6 +203,8 @@ impl Row {
             format!("{:.3}", self.ratio),
             format!("{:.1}", self.compress_mb_s),
             format!("{:.1}", self.decompress_mb_s),
+            times(self.compress_vs_cpu),
+            times(self.decompress_vs_cpu),
         ]
     }
 
@@ -184,23 +213,28 @@ impl Row {
     }
 
     fn to_text(&self) -> String {
+        let times =
+            |ratio: Option<f64>| ratio.map_or(String::new(), |ratio| format!(" x{ratio:.2}"));
         format!(
-            "-{}  {:<5} {:>8}  {:>3}  {:>11}  {:>7.3}  {:>10.1}  {:>10.1}  {}",
+            "-{}  {:<5} {:>8}  {:<8}  {:>3}  {:>11}  {:>7.3}  {:>10.1}{:>6}  {:>10.1}{:>6}  {}",
             self.level,
             self.pipeline,
-            Human(self.block_size),
+            Human(self.block_size).to_string(),
+            self.engine,
             self.threads,
             self.compressed,
             self.ratio,
             self.compress_mb_s,
+            times(self.compress_vs_cpu),
             self.decompress_mb_s,
+            times(self.decompress_vs_cpu),
             self.file,
         )
     }
 }
 
 const TEXT_HEAD: &str =
-    "level     block size  thr   compressed    ratio  comp. MB/s  dec. MB/s  file";
+    "level     block  device    thr   compressed    ratio  comp. MB/s        dec. MB/s        file";
 
 /// Prints a row at once: long runs show their results as they come.
 fn print_row(row: &Row, first: bool, csv: bool) -> Result<(), Failure> {

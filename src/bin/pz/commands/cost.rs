@@ -1,14 +1,17 @@
 //! `pz cost`
 
+use std::time::Instant;
+
 use pz::gpu::budget::{BlockCost, batches, budget};
 use pz::gpu::coder::{CoderError, Decoder, Encoder};
 use pz::gpu::device::{Api, Kind, Limits};
 use pz::gpu::discovery::{self, Found};
 use pz::gpu::kernel;
-use pz::{Level, Options, Pipeline};
+use pz::{Auto, ComputeRate, Level, Options, Pipeline};
 use serde::Serialize;
 
 use super::devices::backend;
+use super::predict::{self, Forecast};
 use crate::args::Cost;
 use crate::device::Device;
 use crate::failure::Failure;
@@ -18,17 +21,19 @@ use crate::table::{self, Table};
 
 /// Shows what kernels say that they cost, and what devices are given accordingly.
 pub fn run(args: &Cost) -> Result<(), Failure> {
-    let Size(block) = args.block_size;
+    let Size(block) = args.block_size.unwrap_or(Size(1 << 20));
     let Ok(block_len) = u32::try_from(block) else {
         return Err(Failure::environment("a block has less than 4 GiB"));
     };
     let memory = settings::gpu_memory(args.gpu_memory)?;
     let device = settings::device(args.device)?;
-    let mut devices = Vec::new();
-    for found in chosen(device)? {
-        devices.push(DeviceCost::of(&found, block_len, memory));
-    }
-    let cost = Costs { block, kernels: kernels(block)?, devices };
+    let begun = Instant::now();
+    let found = chosen(device)?;
+    let finding = begun.elapsed();
+    let auto = settings::auto(memory);
+    let forecast = predict::predict(args, (&found, finding), memory)?;
+    let devices = found.iter().map(|found| DeviceCost::of(found, &auto, block_len, memory));
+    let cost = Costs { block, kernels: kernels(block)?, devices: devices.collect(), forecast };
     if args.json { table::print_json(&cost) } else { table::print(&cost.to_text()) }
 }
 
@@ -60,6 +65,8 @@ struct Costs {
     block: u64,
     kernels: Vec<KernelCost>,
     devices: Vec<DeviceCost>,
+    /// What was asked for a file.
+    forecast: Option<Forecast>,
 }
 
 /// What a kernel file says of itself.
@@ -119,6 +126,10 @@ struct Fit {
     batch: u32,
     /// Bytes of device memory of all of them.
     total: u64,
+    /// Bytes of contents a second on the device alone, if anything has been measured on it.
+    bytes_per_second: Option<f64>,
+    /// Whether this work has been; otherwise the figure follows from the kernels' costs.
+    is_measured: Option<bool>,
 }
 
 fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
@@ -137,22 +148,23 @@ fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
 }
 
 impl DeviceCost {
-    fn of(found: &Found, block_len: u32, memory: Option<u64>) -> Self {
+    fn of(found: &Found, auto: &Auto, block_len: u32, memory: Option<u64>) -> Self {
         let limits = found.limits();
         let budget = budget(limits, memory);
         let encoders = Level::all().map(|level| {
             let options = Options::new().level(level).block_size(block_len.into());
             let cost = Encoder::cost_of_block(limits, &options);
-            (level.pipeline(), Some(level.get()), cost)
+            let rate = auto.encode_rate(limits, &options).ok().flatten();
+            (level.pipeline(), Some(level.get()), cost, rate)
         });
-        let decoders = Pipeline::ALL
-            .into_iter()
-            .filter(|p| *p != Pipeline::Store)
-            .map(|pipeline| (pipeline, None, Decoder::cost_of_block(limits, pipeline, block_len)));
-        let pipelines = encoders.chain(decoders).map(|(pipeline, level, cost)| PipelineCost {
-            pipeline: pipeline.to_string(),
-            level,
-            outcome: outcome(limits, budget, cost),
+        let decoders =
+            Pipeline::ALL.into_iter().filter(|p| *p != Pipeline::Store).map(|pipeline| {
+                let rate = auto.decode_rate(limits, (pipeline, 0, block_len.into()));
+                (pipeline, None, Decoder::cost_of_block(limits, pipeline, block_len), rate)
+            });
+        let pipelines = encoders.chain(decoders).map(|(pipeline, level, cost, rate)| {
+            let pipeline = pipeline.to_string();
+            PipelineCost { pipeline, level, outcome: outcome(limits, budget, cost, rate) }
         });
         Self {
             device: format!("{}:{}", backend(found.api()), found.number()),
@@ -163,7 +175,12 @@ impl DeviceCost {
     }
 }
 
-fn outcome(limits: &Limits, budget: u64, cost: Result<BlockCost, CoderError>) -> Outcome {
+fn outcome(
+    limits: &Limits,
+    budget: u64,
+    cost: Result<BlockCost, CoderError>,
+    rate: Option<ComputeRate>,
+) -> Outcome {
     let declined = |why: String| Outcome::Declined { declined: why };
     let block = match cost {
         Ok(block) => block,
@@ -182,13 +199,26 @@ fn outcome(limits: &Limits, budget: u64, cost: Result<BlockCost, CoderError>) ->
             slots: found.slots,
             batch: found.batch,
             total,
+            bytes_per_second: rate.map(|rate| rate.rate),
+            is_measured: rate.map(|rate| rate.is_measured),
         }),
         Err(error) => declined(error.to_string()),
     }
 }
 
+impl Fit {
+    /// Megabytes a second on the device alone, with a mark if it has not been measured.
+    fn speed(&self) -> String {
+        let mark = if self.is_measured == Some(false) { "~" } else { "" };
+        self.bytes_per_second.map_or("-".into(), |rate| format!("{mark}{:.0}", rate / 1e6))
+    }
+}
+
 impl Costs {
     fn to_text(&self) -> String {
+        if let Some(forecast) = &self.forecast {
+            return forecast.to_text();
+        }
         let mut text = format!("For a block of {}:\n\n", Human(self.block));
         let head = ["<kernel", "memory", "bytes/byte", "threads", "passes", "workgroup memory"];
         let mut table = Table::new(&head);
@@ -214,7 +244,8 @@ impl DeviceCost {
     fn to_text(&self, block: u64) -> String {
         let mut text =
             format!("\n{}: {}, with {} to use\n\n", self.device, self.name, Human(self.budget));
-        let head = ["<", "memory a block", "bytes/byte", "blocks a batch", "batches", "memory"];
+        let head =
+            ["<", "memory a block", "bytes/byte", "blocks a batch", "batches", "memory", "MB/s"];
         let mut table = Table::new(&head);
         let mut declined = String::new();
         for pipeline in &self.pipelines {
@@ -230,6 +261,7 @@ impl DeviceCost {
                     fit.batch.to_string(),
                     fit.slots.to_string(),
                     Human(fit.total).to_string(),
+                    fit.speed(),
                 ]),
                 Outcome::Declined { declined: why } => {
                     declined += &format!("{what}: on the CPU ({why})\n");

@@ -7,6 +7,7 @@ mod decompress;
 mod devices;
 mod generate;
 mod list;
+mod predict;
 mod recover;
 mod resident;
 mod test;
