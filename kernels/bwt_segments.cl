@@ -8,7 +8,7 @@
 //   buffers: payload=N+256, results=32,
 //            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=208896,
 //            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
-//   local_mem: 23940
+//   local_mem: 24212
 //   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
 // }
 // @pz_import bwt
@@ -59,41 +59,50 @@ inline uint up_to(uint4 starts, uint vv) {
     return popcount(r.x | r.y >> 1 | r.z >> 2 | r.w >> 3);
 }
 
-// The token that the state's low bits are in, and the state without it. Tables in workgroup memory and in device memory
-// are read by the same code in different address spaces.
-#define TAKE_TOKEN(name, space, place)                                                            \
-    inline uint name(space const uint4 *tables, uint table, ulong *state) {                       \
-        uint v = (uint)*state & 4095u;                                                            \
-        uint vv = v | v << 16;                                                                    \
-        uint count = up_to(tables[place(table, 0u)], vv);                                         \
-        if (count == 8u) {                                                                        \
-            count += up_to(tables[place(table, 1u)], vv);                                         \
-            if (count == 16u) {                                                                   \
-                count += up_to(tables[place(table, 2u)], vv);                                     \
-                if (count == 24u) count += up_to(tables[place(table, 3u)], vv);                   \
-            }                                                                                     \
-        }                                                                                         \
-        uint token = count - 1u;                                                                  \
-        space const ushort *starts = (space const ushort *)tables;                                \
-        uint start = starts[place(table, token >> 3) * 8u + (token & 7u)];                        \
-        uint end = starts[place(table, (count & 31u) >> 3) * 8u + (count & 7u)];                  \
-        *state = (*state >> 12) * (end - start) + (v - start);                                    \
-        return token;                                                                             \
-    }
+// Takes a token from the state, whose low bits are v, when `count` starts of its table are at most v. Tables in workgroup
+// memory and in device memory are read by the same code in different address spaces.
+#define TAKE_TOKEN(space, place)                                                            \
+    space const ushort *starts = (space const ushort *)tables;                              \
+    uint token = count - 1u;                                                                \
+    uint start = starts[place(table, token >> 3) * 8u + (token & 7u)];                      \
+    uint end = starts[place(table, (count & 31u) >> 3) * 8u + (count & 7u)];                \
+    *state = (*state >> 12) * (end - start) + (v - start);                                  \
+    return token;
 #define IN_ORDER(table, i) ((table) * 4u + (i))
-TAKE_TOKEN(take_token, __local, EIGHT)
-TAKE_TOKEN(take_token_far, __global, IN_ORDER)
+
+// The token that the state's low bits are in, and the state without it. `eights` has the starts that begin the second,
+// third and fourth eight of each table.
+inline uint take_token(__local const uint4 *tables, __local const uint2 *eights, uint table, ulong *state) {
+    uint v = (uint)*state & 4095u;
+    uint vv = v | v << 16;
+    uint2 begins = eights[table];
+    uint eight = popcount(((vv | 0x80008000u) - begins.x) & 0x80008000u) + (v >= begins.y ? 1u : 0u);
+    uint count = 8u * eight + up_to(tables[EIGHT(table, eight)], vv);
+    TAKE_TOKEN(__local, EIGHT)
+}
+
+inline uint take_token_far(__global const uint4 *tables, uint table, ulong *state) {
+    uint v = (uint)*state & 4095u;
+    uint vv = v | v << 16;
+    uint count = up_to(tables[IN_ORDER(table, 0u)], vv);
+    if (count == 8u) {
+        count += up_to(tables[IN_ORDER(table, 1u)], vv);
+        if (count == 16u) {
+            count += up_to(tables[IN_ORDER(table, 2u)], vv);
+            if (count == 24u) count += up_to(tables[IN_ORDER(table, 3u)], vv);
+        }
+    }
+    TAKE_TOKEN(__global, IN_ORDER)
+}
 
 inline uint4 shift_in(uint4 unit, uint next) {
     return (uint4)(unit.x >> 8 | unit.y << 24, unit.y >> 8 | unit.z << 24, unit.z >> 8 | unit.w << 24,
                    unit.w >> 8 | next << 24);
 }
 
-// A word of a list of which `before` of the four bytes move to the front, and the next becomes `symbol`.
-inline uint moved(uint word, uint shifted, int before, uint symbol) {
-    uint low = before <= 0 ? 0u : before >= 4 ? 0xffffffffu : (1u << (8 * before)) - 1u;
-    uint place = before >= 0 && before < 4 ? 255u << (8 * before) : 0u;
-    return (shifted & low) | (symbol * 0x01010101u & place) | (word & ~(low | place));
+// The mask of those of the first `count` bytes that are in the word at byte `from`.
+inline uint first_bytes(uint count, uint from) {
+    return count <= from ? 0u : count >= from + 4u ? 0xffffffffu : (1u << (8u * (count - from))) - 1u;
 }
 
 // A lane decodes a segment, and writes its runs as label | begin << 8 and the list that it leaves.
@@ -103,7 +112,9 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
                        uint groups) {
     __local uint4 tables[KEPT_TABLES * 4u];
     __local uint numbers[CONTEXTS / 4u]; // of tables, a byte for each context
+    __local uint2 eights[KEPT_TABLES];
     __local uint4 lists[NEAR * THREADS];
+    __local uint4 masks[17]; // so many bytes
     __local uint shared_go;
     uint block = (uint)get_group_id(0) / groups;
     if (block >= blocks) return;
@@ -120,6 +131,9 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         if (group < its) break;
         group -= its;
         first += size;
+    }
+    for (uint i = local_index; i < 17u; i += THREADS) {
+        masks[i] = (uint4)(first_bytes(i, 0u), first_bytes(i, 4u), first_bytes(i, 8u), first_bytes(i, 12u));
     }
     if (local_index == 0u) shared_go = set < MAX_SETS && results[block * RESULT_WORDS] == 0u ? 1u : 0u;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -140,6 +154,8 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         uint table = (number & 0xffffu) + (i < RANK_CONTEXTS ? 0u : KEPT);
         if (number >= NUMBER_IS_FIRST && (number & 0xffffu) < KEPT) {
             for (uint k = 0u; k < 4u; k++) tables[EIGHT(table, k)] = source[4u * i + k];
+            eights[table] = (uint2)((source[4u * i + 1u].x & 0xffffu) | source[4u * i + 2u].x << 16,
+                                    source[4u * i + 3u].x & 0xffffu);
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -192,7 +208,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
 
         uint token = 0u;
         if (rank_table < KEPT) {
-            token = take_token(tables, rank_table, &x);
+            token = take_token(tables, eights, rank_table, &x);
         } else {
             token = take_token_far(source, rank_context, &x);
         }
@@ -203,7 +219,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             x >>= bits;
         }
         if (run_table < KEPT) {
-            token = take_token(tables, KEPT + run_table, &x);
+            token = take_token(tables, eights, KEPT + run_table, &x);
         } else {
             token = take_token_far(source, run_context, &x);
         }
@@ -248,10 +264,11 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             }
             unit = next;
         }
-        uint4 shifted = shift_in(unit, 0u);
-        int before = (int)(rank & 15u);
-        unit = (uint4)(moved(unit.x, shifted.x, before, symbol), moved(unit.y, shifted.y, before - 4, symbol),
-                       moved(unit.z, shifted.z, before - 8, symbol), moved(unit.w, shifted.w, before - 12, symbol));
+        // Those before the rank move, the symbol comes behind them, the others stay.
+        uint4 before = masks[rank & 15u];
+        uint4 upto = masks[(rank & 15u) + 1u];
+        uint4 changed = (shift_in(unit, 0u) & before) | ((uint4)(symbol * 0x01010101u) & ~before);
+        unit = (changed & upto) | (unit & ~upto);
         if (units == 0u) {
             front = unit;
         } else {

@@ -8,7 +8,7 @@
 //   buffers: payload=N+256, results=32,
 //            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=208896,
 //            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
-//   local_mem: 23940
+//   local_mem: 24212
 //   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
 // }
 // @pz_import bwt
@@ -37,7 +37,9 @@ const UNITS = 15u;
 // Different tables of ranks, and of runs, KEPT of each; the others, if there are more, are read from device memory.
 var<workgroup> tables: array<vec4<u32>, 2u * KEPT * 4u>;
 var<workgroup> numbers: array<u32, CONTEXTS / 4u>; // of tables, a byte for each context
+var<workgroup> eights: array<vec2<u32>, 2u * KEPT>; // the starts that begin the second, third and fourth eight of each
 var<workgroup> lists: array<vec4<u32>, NEAR * THREADS>;
+var<workgroup> masks: array<vec4<u32>, 17>; // so many bytes
 var<workgroup> shared_go: u32;
 
 // Of the lane.
@@ -127,13 +129,15 @@ fn start_of(table: u32, token: u32) -> u32 {
 fn take_token(table: u32) -> u32 {
     let v = x_low & 4095u;
     let vv = v | (v << 16u);
-    var count = up_to(eight(table, 0u), vv);
-    if count == 8u {
-        count += up_to(eight(table, 1u), vv);
-        if count == 16u {
-            count += up_to(eight(table, 2u), vv);
-            if count == 24u {
-                count += up_to(eight(table, 3u), vv);
+    var count = 0u;
+    if table < 2u * KEPT {
+        let begins = eights[table];
+        let i = countOneBits(((vv | 0x80008000u) - begins.x) & 0x80008000u) + select(0u, 1u, v >= begins.y);
+        count = 8u * i + up_to(tables[place_of_eight(table, i)], vv);
+    } else {
+        for (var i = 0u; i < 4u; i++) {
+            if count == 8u * i {
+                count += up_to(eight(table, i), vv);
             }
         }
     }
@@ -160,12 +164,10 @@ fn shift_unit(i: u32, unit: vec4<u32>) -> vec4<u32> {
     return next;
 }
 
-// A word of a list of which `before` of the four bytes move to the front, and the next becomes `symbol`.
-fn moved(word: u32, shifted: u32, before: i32, symbol: u32) -> u32 {
-    let bits = 8u * u32(clamp(before, 0i, 3i));
-    let low = select((1u << bits) - 1u, 0xffffffffu, before >= 4i);
-    let place = select(0u, 255u << bits, before >= 0i && before < 4i);
-    return (shifted & low) | ((symbol * 0x01010101u) & place) | (word & ~(low | place));
+// The mask of those of the first `count` bytes that are in the word at byte `from_byte`.
+fn first_bytes(count: u32, from_byte: u32) -> u32 {
+    let bytes = clamp(count, from_byte, from_byte + 4u) - from_byte;
+    return select((1u << (8u * (bytes & 3u))) - 1u, 0xffffffffu, bytes == 4u);
 }
 
 // A lane decodes a segment, and writes its runs as label | begin << 8 and the list that it leaves.
@@ -217,7 +219,14 @@ fn segments(
             for (var k = 0u; k < 4u; k++) {
                 tables[place_of_eight(table, k)] = bwt_tables[far_tables + 4u * i + k];
             }
+            let second = bwt_tables[far_tables + 4u * i + 1u].x;
+            let third = bwt_tables[far_tables + 4u * i + 2u].x;
+            let fourth = bwt_tables[far_tables + 4u * i + 3u].x;
+            eights[table] = vec2<u32>((second & 0xffffu) | (third << 16u), fourth & 0xffffu);
         }
+    }
+    for (var i = local_index; i < 17u; i += THREADS) {
+        masks[i] = vec4<u32>(first_bytes(i, 0u), first_bytes(i, 4u), first_bytes(i, 8u), first_bytes(i, 12u));
     }
     workgroupBarrier();
     if !has_segment {
@@ -361,14 +370,11 @@ fn segments(
                 }
             }
         }
-        let shifted = shift_in(unit, 0u);
-        let before = i32(rank & 15u);
-        unit = vec4<u32>(
-            moved(unit.x, shifted.x, before, symbol),
-            moved(unit.y, shifted.y, before - 4i, symbol),
-            moved(unit.z, shifted.z, before - 8i, symbol),
-            moved(unit.w, shifted.w, before - 12i, symbol),
-        );
+        // Those before the rank move, the symbol comes behind them, the others stay.
+        let before = masks[rank & 15u];
+        let upto = masks[(rank & 15u) + 1u];
+        let changed = (shift_in(unit, 0u) & before) | (vec4<u32>(symbol * 0x01010101u) & ~before);
+        unit = (changed & upto) | (unit & ~upto);
         if units == 0u {
             front = unit;
         } else {

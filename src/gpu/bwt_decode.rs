@@ -35,7 +35,8 @@ const LEAST_START: u32 = 256;
 pub(crate) struct Lanes {
     /// Lanes of a workgroup, which share a set of tables.
     pub count: u32,
-    /// Units of 16 bytes of each lane's list that are in workgroup memory; 15 is all but what is in registers.
+    /// Units of 16 bytes of each lane's list that are in workgroup memory; 15 is all but what is in registers: the last are
+    /// hardly ever needed.
     pub near: u32,
     /// Different tables of ranks, and of runs, that are in workgroup memory, at most 255 of each. What the CPU's encoder
     /// makes has up to some 60.
@@ -45,13 +46,13 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// What decodes fastest with so much workgroup memory, if anything does.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
-        let choices = [(64, 15), (32, 7), (32, 1)];
+        let choices = [(64, 14), (32, 7), (32, 1)];
         let choices = choices.map(|(count, near)| Self { count, near, kept: 64 });
         choices.into_iter().find(|lanes| lanes.fit(limits))
     }
 
     fn fit(self, limits: &Limits) -> bool {
-        let memory = 2 * self.kept * 64 + 384 + self.count * self.near * 16 + 4;
+        let memory = 2 * self.kept * 72 + 384 + self.count * self.near * 16 + 17 * 16 + 4;
         memory <= limits.local_memory && self.count <= limits.max_workgroup
     }
 }
