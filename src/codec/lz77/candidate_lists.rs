@@ -6,7 +6,7 @@
 
 use super::buckets::Finder;
 use super::candidates::{LOOKAHEAD, Table, common_length, read64};
-use super::spec::{MAX_MATCH, MIN_MATCH};
+use super::spec::MIN_MATCH;
 use core::ops::Range;
 
 /// A match that a position could take, of its length or any shorter one.
@@ -69,6 +69,10 @@ impl<S: Finder, L: Finder> Finders<S, L> {
 
 /// The most candidates that a position keeps: the nearest, and instead of the last of these the longest.
 pub(crate) const MAX_LIST: usize = 8;
+
+/// Matches count as no longer than this: what is left of a longer one comes as further ones at its offset, which become
+/// one match again. So a candidate fits a word, and what a parse knows ahead of a position a GPU's workgroup memory.
+pub(crate) const LONGEST: u32 = 256;
 
 /// Beyond this offset a match of three bytes costs more than three literals.
 const SHORT_REACH: u32 = 1 << 12;
@@ -169,7 +173,7 @@ impl CandidateLists {
     ) {
         let previous = self.ends.len().checked_sub(2).map_or(0, |i| self.ends[i] as usize);
         let first = self.candidates.len();
-        let end = chunk_end.min(pos + MAX_MATCH as usize);
+        let end = chunk_end.min(pos + LONGEST as usize);
         let mut longest = MIN_MATCH - 1;
         // Each must be longer than all that are nearer.
         loop {
@@ -185,7 +189,7 @@ impl CandidateLists {
             let i = nearer.start;
             nearer.start += 1;
             let (offset, difference) = (self.distances[i], self.differences[i]);
-            let length = if difference != 0 {
+            let length = if difference != 0 || end - pos <= 8 {
                 (difference.trailing_zeros() / 8).min((end - pos) as u32)
             } else {
                 let probe = pos + (longest as usize).saturating_sub(7);

@@ -7,12 +7,11 @@
 
 use super::Params;
 use super::buckets::Finder;
-use super::candidate_lists::{Candidate, CandidateLists, Finders, MAX_LIST};
+use super::candidate_lists::{Candidate, CandidateLists, Finders, LONGEST, MAX_LIST};
 use super::candidates::{LOOKAHEAD, common_length, read32};
 use super::lazy::Match;
 use super::prices::{Counts, Prices};
-use super::sequences;
-use super::spec::{self, MAX_LITERALS, MAX_MATCH, MIN_MATCH, RECENT, Recent};
+use super::spec::{self, MAX_LITERALS, MIN_MATCH, RECENT, Recent};
 use core::ops::Range;
 
 /// How thoroughly to search.
@@ -52,7 +51,6 @@ pub(crate) struct Optimal<S, L> {
     lists: CandidateLists,
     arrivals: Vec<Arrival>,
     states: Vec<State>,
-    literals: Vec<u8>,
 }
 
 impl<S: Finder, L: Finder> Optimal<S, L> {
@@ -61,8 +59,8 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
         let (chunk, segment) = (1u64 << params.chunk_log, 1u64 << params.segment_log);
         let lists = chunk * (4 + (MAX_LIST * size_of::<Candidate>()) as u64);
         let ways = segment * (size_of::<Arrival>() + size_of::<State>()) as u64;
-        // Lists grow to twice what they hold; a chunk's bytes may all be literals.
-        Finders::<S, L>::MEMORY + 2 * lists + ways + chunk
+        // Lists grow to twice what they hold.
+        Finders::<S, L>::MEMORY + 2 * lists + ways
     }
 
     pub(crate) fn start(&mut self, len: usize) {
@@ -86,29 +84,36 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
         self.lists.find(&mut self.finders, data, chunk.clone(), window_start, effort.nice_length);
         let first = out.len();
         let mut prices = Counts::expected(&data[chunk.clone()]).prices();
-        for pass in 0..effort.passes {
-            if pass > 0 {
-                prices = self.count(data, chunk.clone(), &out[first..]).prices();
-                out.truncate(first);
-            }
+        for pass in 1..=effort.passes {
+            out.truncate(first);
+            let mut counts = Counts::none();
             for start in chunk.clone().step_by(1 << segment_log) {
                 let end = (start + (1 << segment_log)).min(chunk.end);
                 let segment = Segment { data, chunk_start: chunk.start, window_start, start, end };
+                let before = out.len();
                 self.parse_segment(&segment, effort, &prices, out);
+                if pass < effort.passes {
+                    self.count(&segment, &out[before..], &mut counts);
+                }
+            }
+            if pass < effort.passes {
+                prices = counts.prices();
             }
         }
     }
 
-    /// The symbols of a parse.
-    fn count(&mut self, data: &[u8], chunk: Range<usize>, matches: &[Match]) -> Counts {
-        let mut counts = Counts::none();
-        let mut recent = Recent::START;
-        self.literals.clear();
-        sequences::cut(data, chunk, matches, &mut self.literals, |s| counts.add(s, &mut recent));
-        for &byte in &self.literals {
-            counts.literals[usize::from(byte)] += 1;
+    /// Counts the symbols of the parse of a segment, as that knows them: a run of literals does not begin in the segment
+    /// before, nor do offsets that are recent there count.
+    fn count(&self, segment: &Segment<'_>, matches: &[Match], counts: &mut Counts) {
+        let mut pos = segment.start;
+        for m in matches {
+            let start = m.start as usize;
+            let mut recent = self.states[start - segment.start].recent;
+            let run = counts.add_literals(&segment.data[pos..start]);
+            counts.add_match(run, m.length, recent.code(m.offset));
+            pos = start + m.length as usize;
         }
-        counts
+        counts.add_literals(&segment.data[pos..segment.end]);
     }
 
     #[inline(never)]
@@ -155,7 +160,7 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
             // Shorter matches at an offset that costs more are not worth trying.
             let mut tried = MIN_MATCH - 1;
             let bytes = read32(data, pos);
-            let limit = end.min(pos + MAX_MATCH as usize);
+            let limit = end.min(pos + LONGEST as usize);
             for (slot, &offset) in here.recent.0.iter().enumerate() {
                 if offset == 0 || offset as usize > pos - window_start {
                     continue;
@@ -228,7 +233,7 @@ fn reach(
     longest: u32,
     offset: u32,
     base: u32,
-    prices: &[u32; MAX_MATCH as usize + 1],
+    prices: &[u32; LONGEST as usize + 1],
     effort: Effort,
 ) {
     let mut from = shortest;

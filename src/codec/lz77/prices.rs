@@ -2,8 +2,8 @@
 //!
 //! Integers only: a price decides what is written, so it must be the same everywhere.
 
-use super::sequences::Sequence;
-use super::spec::{self, MAX_LITERALS, MAX_MATCH, OFFSETS, RECENT, Recent, TOKENS};
+use super::candidate_lists::LONGEST;
+use super::spec::{self, Coded, MAX_LITERALS, OFFSETS, RECENT, TOKENS};
 use crate::codec::log2::{FRACTION_BITS, log2};
 
 /// One bit, in the unit of prices.
@@ -13,7 +13,7 @@ pub(crate) const BIT: u32 = 256;
 pub(crate) struct Prices {
     pub literals: [u32; 256],
     /// For each literal code of a token, of each length of match with its extra bits; not with those of the run.
-    pub lengths: Box<[[u32; MAX_MATCH as usize + 1]; 8]>,
+    pub lengths: Box<[[u32; LONGEST as usize + 1]; 8]>,
     /// Of each offset symbol with its extra bits.
     pub offsets: [u32; OFFSETS],
     /// Of each literal code of tokens, whatever the match.
@@ -73,18 +73,24 @@ impl Counts {
         Self { literals: [0; 256], tokens: [0; TOKENS], offsets: [0; OFFSETS] }
     }
 
-    /// Counts a sequence.
-    pub(crate) fn add(&mut self, s: Sequence, recent: &mut Recent) {
-        self.tokens[spec::token(s.literals, s.length).symbol()] += 1;
-        if s.length > 0 {
-            self.offsets[recent.code(s.offset).symbol()] += 1;
+    /// Counts literals, and returns their number.
+    pub(crate) fn add_literals(&mut self, literals: &[u8]) -> u32 {
+        for &byte in literals {
+            self.literals[usize::from(byte)] += 1;
         }
+        literals.len() as u32
+    }
+
+    /// Counts a match behind a run of literals.
+    pub(crate) fn add_match(&mut self, run: u32, length: u32, offset: Coded) {
+        self.tokens[spec::token(run.min(MAX_LITERALS), length).symbol()] += 1;
+        self.offsets[offset.symbol()] += 1;
     }
 
     pub(crate) fn prices(&self) -> Prices {
         let mut prices = Prices {
             literals: [0; 256],
-            lengths: vec![[0; MAX_MATCH as usize + 1]; 8].try_into().unwrap(),
+            lengths: vec![[0; LONGEST as usize + 1]; 8].try_into().unwrap(),
             offsets: [0; OFFSETS],
             runs: [0; 8],
         };
