@@ -82,9 +82,10 @@ fn hash_at(start: u32, pos: u32) -> u32 {
     let c = source[start + (pos + 7u >> 2u)];
     let low = a >> shift | b << 1u << (31u - shift);
     let high = b >> shift | c << 1u << (31u - shift);
-    const BITS = 64u - 8u * HASH_BYTES;
-    let x_low = low << BITS;
-    let x_high = high << BITS | low >> 1u >> (31u - BITS);
+    const IS_SHORT = HASH_BYTES <= 4u;
+    const BITS = 64u - 8u * HASH_BYTES & 31u;
+    let x_low = select(low << BITS, 0u, IS_SHORT);
+    let x_high = select(high << BITS | low >> 1u >> (31u - BITS), low << BITS, IS_SHORT);
     return multiply_high(x_low, 0x85ebca87u) + x_low * 0x9e3779b1u + x_high * 0x85ebca87u;
 }
 

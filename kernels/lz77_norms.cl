@@ -8,6 +8,7 @@
 //   buffers: jobs=32, lz77_counts=N/16+4096, lz77_models=N/4+N/64+16640
 //   local_mem: 20484
 // }
+// @pz_import log2
 // @pz_import team
 // @pz_import lz77_code
 // @pz_import lz77_group
@@ -140,26 +141,6 @@ inline void normalize_counts(Team t, __local const uint *counts, uint total, uin
 #endif
     EACH(k) norms[32u * k + t.lane] = norm[k];
     team_sync(t);
-}
-
-// log2(1 + i / 256) with 16 bits of fraction: each time that the square passes 2, a bit is set.
-inline uint log2_mantissa(uint i) {
-    uint x = (256u + i) << 22, log = 0;
-    if (i == 256u) return 1u << 16;
-    for (uint bit = 0; bit < 16u; bit++) {
-        x = mul_hi(x, x) << 2 | (x * x) >> 30;
-        uint passed = x >> 31;
-        x >>= passed;
-        log = log << 1 | passed;
-    }
-    return log;
-}
-
-// log2(x) with 16 bits of fraction.
-inline uint log2_fixed(uint x) {
-    uint exponent = log2_floor(x), mantissa = x << (31u - exponent), index = mantissa >> 23 & 255u;
-    uint below = log2_mantissa(index), step = log2_mantissa(index + 1u) - below;
-    return (exponent << 16) + below + (step * (mantissa >> 7 & 0xffffu) >> 16);
 }
 
 // Bits of a message with these counts, rounded up.

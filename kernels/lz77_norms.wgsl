@@ -8,17 +8,10 @@
 //   buffers: jobs=32, lz77_counts=N/16+4096, lz77_models=N/4+N/64+16640
 //   local_mem: 20484
 // }
+// @pz_import log2
 // @pz_import team
 // @pz_import lz77_code
 // @pz_import lz77_group
-
-// The product of two numbers: the lower and the upper 32 bits.
-fn multiply(a: u32, b: u32) -> vec2<u32> {
-    let low = (a & 0xffffu) * (b & 0xffffu);
-    let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
-    let other = (a & 0xffffu) * (b >> 16u) + (middle & 0xffffu);
-    return vec2(other << 16u | (low & 0xffffu), (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u));
-}
 
 // A number of 64 bits, whose quotient has at most 32, divided by `d`, which is less than 2^31.
 fn divide(n: vec2<u32>, d: u32) -> u32 {
@@ -170,33 +163,6 @@ fn normalize_counts(all: u32, log: u32) {
         norms[32u * k + lane] = norm[k];
     }
     team_sync();
-}
-
-// log2(1 + i / 256) with 16 bits of fraction: each time that the square passes 2, a bit is set.
-fn log2_mantissa(i: u32) -> u32 {
-    if i == 256u {
-        return 1u << 16u;
-    }
-    var x = (256u + i) << 22u;
-    var log = 0u;
-    for (var bit = 0u; bit < 16u; bit++) {
-        let square = multiply(x, x);
-        x = square.y << 2u | square.x >> 30u;
-        let passed = x >> 31u;
-        x >>= passed;
-        log = log << 1u | passed;
-    }
-    return log;
-}
-
-// log2(x) with 16 bits of fraction.
-fn log2_fixed(x: u32) -> u32 {
-    let exponent = log2_floor(x);
-    let mantissa = x << (31u - exponent);
-    let index = mantissa >> 23u & 255u;
-    let below = log2_mantissa(index);
-    let step = log2_mantissa(index + 1u) - below;
-    return (exponent << 16u) + below + ((step * (mantissa >> 7u & 0xffffu)) >> 16u);
 }
 
 // Bits of a message with these counts, rounded up.

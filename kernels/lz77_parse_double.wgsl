@@ -3,7 +3,7 @@
 // @pz_cost {
 //   threads_per_element: 0.004
 //   passes: 1
-//   buffers: jobs=32, contents=N, found_two=N*8, matches=N*2, match_counts=N/64
+//   buffers: jobs=32, contents=N, found_two=N*8, matches=N*3, match_counts=N/64
 //   local_mem: 256
 // }
 // @pz_import lz77_lazy

@@ -4,7 +4,7 @@
 // @pz_cost {
 //   threads_per_element: 0.000488281
 //   passes: 1
-//   buffers: jobs=32, contents=N, payload=N+256, matches=N*2, lz77_models=N/4+N/64+16640,
+//   buffers: jobs=32, contents=N, payload=N+256, matches=N*3, lz77_models=N/4+N/64+16640,
 //            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256, lz77_streams=N/64+1024,
 //            lz77_words=N+N/2+N/4+N/64+1024
 //   local_mem: 4612

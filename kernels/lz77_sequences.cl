@@ -9,7 +9,7 @@
 // @pz_cost {
 //   threads_per_element: 0.000488281
 //   passes: 2
-//   buffers: jobs=32, contents=N, matches=N*2, match_counts=N/64, payload=N+256,
+//   buffers: jobs=32, contents=N, matches=N*3, match_counts=N/64, payload=N+256,
 //            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256,
 //            lz77_streams=N/64+1024, lz77_counts=N/16+4096
 //   local_mem: 2944
@@ -87,7 +87,7 @@ __kernel void cut(
     contents += (ulong)block * slot;
     literals += (ulong)block * literal_stride + (begin >> 2);
     literal_count = 0;
-    uint segment_len = 1u << segment_log;
+    uint segment_len = 1u << segment_log, list_len = segment_len / 8u * 3u;
     // The sequence that more matches may continue: it is written when one comes that does not.
     uint pending_run = 0, pending_start = 0, pending_offset = 0;
     uint carry = 0;  // the literals of an unfinished word
@@ -97,9 +97,9 @@ __kernel void cut(
         // Behind the last segment stands an empty match at the chunk's end, for the literals before it.
         bool is_end = s == segments;
         uint segment = (begin >> segment_log) + s;
-        uint n = is_end ? 1u : min(match_counts[(ulong)block * counts_stride + min(segment, counts_stride - 1u)], segment_len >> 2);
+        uint n = is_end ? 1u : min(match_counts[(ulong)block * counts_stride + min(segment, counts_stride - 1u)], list_len);
         n = team_uniform(team, n);
-        __global const uint2 *list = matches + (((ulong)block * slot) >> 2) + (ulong)segment * (segment_len >> 2);
+        __global const uint2 *list = matches + (ulong)block * (slot / 8u * 3u) + (ulong)segment * list_len;
         for (uint j = 0; j < n; j += 32u) {
             uint active = min(n - j, 32u);
             uint start = end, stop = end, offset = 0xffffffffu;

@@ -9,7 +9,7 @@
 // @pz_cost {
 //   threads_per_element: 0.000488281
 //   passes: 2
-//   buffers: jobs=32, contents=N, matches=N*2, match_counts=N/64, payload=N+256,
+//   buffers: jobs=32, contents=N, matches=N*3, match_counts=N/64, payload=N+256,
 //            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256,
 //            lz77_streams=N/64+1024, lz77_counts=N/16+4096
 //   local_mem: 2944
@@ -118,6 +118,7 @@ fn cut(
     let literals_at = block * args.literal_stride + (begin >> 2u);
     literal_count = 0u;
     let segment_len = 1u << args.segment_log;
+    let list_len = segment_len / 8u * 3u;
     // The sequence that more matches may continue: it is written when one comes that does not.
     var pending_run = 0u;
     var pending_start = 0u;
@@ -130,8 +131,8 @@ fn cut(
         let is_end = s == segments;
         let segment = (begin >> args.segment_log) + s;
         let listed = match_counts[block * args.counts_stride + min(segment, args.counts_stride - 1u)];
-        let n = team_uniform(select(min(listed, segment_len >> 2u), 1u, is_end));
-        let list = (contents_at >> 2u) + segment * (segment_len >> 2u);
+        let n = team_uniform(select(min(listed, list_len), 1u, is_end));
+        let list = block * (args.slot / 8u * 3u) + segment * list_len;
         for (var j = 0u; j < n; j += 32u) {
             let active_lanes = min(n - j, 32u);
             var start = end;

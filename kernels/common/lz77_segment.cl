@@ -1,23 +1,13 @@
 // What the parses of LZ77 share: a team's segment, comparing its bytes with earlier ones, and taking matches.
 //
-// The list of segment s of a block begins at entry s * segment length / 4 of the block's part of `matches`. An entry is
-// two words: start in the segment and length << 16; offset.
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
+// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
 //
 // Constants: SEGMENT_LOG, at most 15; FOUND_WORDS, words of `found` for each position.
 // @pz_import team
+// @pz_import lz77_words
 
-inline uint trailing_zeros(uint x) {
-    return 31u - clz(x & -x);
-}
-
-// The four bytes from `pos` on. Bytes behind the slot, of `words` words, read as any.
-inline uint read32(__global const uint *contents, uint words, uint pos) {
-    uint word = pos >> 2;
-    ulong both = (ulong)contents[min(word + 1, words - 1)] << 32 | contents[word];
-    return (uint)(both >> ((pos & 3u) * 8u));
-}
-
-// The same where `pos` may be up to three before the block; those bytes read as any.
+// As read32 where `pos` may be up to three before the block; those bytes read as any.
 inline uint read32_before(__global const uint *contents, int pos) {
     int word = pos >> 2;
     ulong both = (ulong)contents[word + 1] << 32 | contents[max(word, 0)];
@@ -82,7 +72,7 @@ inline uint extended_back(Team team, Segment s, uint at, uint offset, uint room,
     s.window_start = s.start >> window_log << window_log;                                                \
     uint last = min(s.end, len < 8u ? 0u : len - 7u);                                                    \
     __global const uint *own_found = found + (size_t)block * slot * FOUND_WORDS;                                       \
-    __global uint2 *out = matches + (size_t)block * (slot >> 2) + ((size_t)number << (SEGMENT_LOG - 2)); \
+    __global uint2 *out = matches + ((size_t)block * (slot >> 3) + ((size_t)number << (SEGMENT_LOG - 3))) * 3; \
     uint count = 0;                                                                                      \
     uint pos = s.start, anchor = s.start;                                                                \
     /* The offsets of the last two different matches, the last one first. */                             \

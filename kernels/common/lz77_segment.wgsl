@@ -1,10 +1,11 @@
 // What the parses of LZ77 share: a team's segment, comparing its bytes with earlier ones, and taking matches.
 //
-// The list of segment s of a block begins at entry s * segment length / 4 of the block's part of `matches`. An entry is
-// two words: start in the segment and length << 16; offset.
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
+// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
 //
 // A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15.
 // @pz_import team
+// @pz_import lz77_words
 
 struct Args {
     slot: u32,
@@ -15,8 +16,7 @@ struct Args {
 
 var<immediate> args: Args;
 
-// Of the team's segment; `from` is the block's first word of the contents.
-var<private> from_word: u32;
+// Of the team's segment.
 var<private> window_start: u32;
 var<private> start: u32;
 var<private> end: u32;
@@ -31,14 +31,6 @@ var<private> anchor: u32;
 // The offsets of the last two different matches, the last one first.
 var<private> recent: u32;
 var<private> second: u32;
-
-// The four bytes from `at` on. Bytes behind the slot read as any.
-fn read32(at: u32) -> u32 {
-    let word = at >> 2u;
-    let shift = (at & 3u) * 8u;
-    let next = min(word + 1u, (args.slot >> 2u) - 1u);
-    return contents[from_word + word] >> shift | contents[from_word + next] << 1u << (31u - shift);
-}
 
 // The four bytes before `at`, which is not 0; bytes before the block read as any.
 fn read32_before(at: u32) -> u32 {
@@ -106,12 +98,13 @@ fn segment_start(local_index: u32, group: u32) -> bool {
         return false;
     }
     let len = jobs[block * 8u];
-    from_word = block * (args.slot >> 2u);
+    block_words = args.slot >> 2u;
+    from_word = block * block_words;
     start = number << SEGMENT_LOG;
     end = min(start + (1u << SEGMENT_LOG), len);
     last = min(end, max(len, 7u) - 7u);
     window_start = start >> args.window_log << args.window_log;
-    list = block * (args.slot >> 2u) + (number << (SEGMENT_LOG - 2u));
+    list = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
     count_word = block * (args.slot >> 8u) + number;
     count = 0u;
     // Some drivers end an invocation after a number of iterations. Then there are no matches rather than any.

@@ -88,6 +88,12 @@ kernels! {
     LZ77_PARSE_TWO = "lz77_parse_two";
     /// A parse with many candidates a position.
     LZ77_DEEP = "lz77_deep";
+    /// Candidates of each position for the optimal parse.
+    LZ77_CANDIDATES = "lz77_candidates";
+    /// Prices of symbols for the optimal parse.
+    LZ77_PRICES = "lz77_prices";
+    /// The optimal parse.
+    LZ77_OPTIMAL = "lz77_optimal";
     /// The choice of tables of the BWT encoder.
     BWT_ENCODE_CHOOSE = "bwt_encode_choose";
     /// Contexts and counts of the BWT encoder.
@@ -159,6 +165,8 @@ common![
     "crc",
     "lanes",
     "length_code",
+    "log2",
+    "lz77_chunk_prices",
     "lz77_chunks",
     "lz77_code",
     "lz77_group",
@@ -167,6 +175,7 @@ common![
     "lz77_segment",
     "lz77_symbols",
     "lz77_table",
+    "lz77_words",
     "team",
 ];
 

@@ -3,6 +3,7 @@
 use super::device::Device;
 use super::job::{Job, JobResult};
 use super::lz77_code;
+use super::lz77_find_tests::short_words;
 use super::plan::{Plan, Shape};
 use super::testing::{GARBAGE, each_device, run_plan};
 use crate::codec::lz77::testing::{Backend, Parser, parse, samples};
@@ -65,7 +66,7 @@ impl Inputs {
         let mut inputs = Self {
             jobs: Vec::new(),
             contents: vec![GARBAGE; slot * blocks.len()],
-            matches: vec![[0xa5a5_a5a5; 2]; slot / 4 * blocks.len()],
+            matches: vec![[0xa5a5_a5a5; 2]; slot / 8 * 3 * blocks.len()],
             match_counts: vec![0; slot / 256 * blocks.len()],
         };
         let mut parser = Parser::new(Backend::detect());
@@ -80,8 +81,9 @@ impl Inputs {
                 let (segment, start) =
                     (m.start as usize / segment_len, m.start as usize % segment_len);
                 let count = &mut inputs.match_counts[b * (slot / 256) + segment];
-                let at = b * (slot / 4) + segment * (segment_len / 4) + *count as usize;
-                assert!((*count as usize) < segment_len / 4, "more matches than there is room");
+                let list_len = segment_len / 8 * 3;
+                let at = b * (slot / 8 * 3) + segment * list_len + *count as usize;
+                assert!((*count as usize) < list_len, "more matches than there is room");
                 inputs.matches[at] = [start as u32 | m.length << 16, m.offset];
                 *count += 1;
             }
@@ -204,6 +206,8 @@ fn parameters_of_levels() {
             let params = level(number, pipeline);
             check(device, &params, if number < 4 { &blocks } else { &blocks[4..5] });
         }
+        // As many matches as there can be.
+        check(device, &level(8, Pipeline::Lzf), &[short_words(70_000)]);
     });
 }
 

@@ -6,7 +6,7 @@
 //!
 //! | name | formula | |
 //! |---|---|---|
-//! | `matches` | `N*2` | the list of segment s from entry s · segment length / 4 on; an entry is two words: start in the segment and length · 2^16; offset |
+//! | `matches` | `N*3` | the list of segment s from entry s · segment length · 3 / 8 on; an entry is two words: start in the segment and length · 2^16; offset |
 //! | `match_counts` | `N/64` | a word for each segment: entries of its list |
 
 use super::device::{Kind, Limits, Teams};
@@ -14,6 +14,7 @@ use super::kernel::{
     Kernel, LZ77_DEEP, LZ77_FIND, LZ77_LATEST, LZ77_LATEST_FOUR, LZ77_LATEST_TWO, LZ77_LINK,
     LZ77_PARSE, LZ77_PARSE_DOUBLE, LZ77_PARSE_LAZY, LZ77_PARSE_TWO,
 };
+use super::lz77_optimal;
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::{Params, Search};
 
@@ -31,11 +32,11 @@ const GREEDY_LANES: u32 = 16;
 
 /// A hash of the sort.
 #[derive(Clone, Copy)]
-struct Hash {
-    bytes: u32,
-    bits: u32,
+pub(super) struct Hash {
+    pub(super) bytes: u32,
+    pub(super) bits: u32,
     /// Candidates of a position by it.
-    candidates: u32,
+    pub(super) candidates: u32,
 }
 
 /// A pass of the sort, by one digit.
@@ -50,10 +51,10 @@ struct Pass {
 }
 
 /// A plan that positions are sorted in.
-struct Sort<'p> {
-    plan: &'p mut Plan,
-    limits: &'p Limits,
-    window_log: u32,
+pub(super) struct Sort<'p> {
+    pub(super) plan: &'p mut Plan,
+    pub(super) limits: &'p Limits,
+    pub(super) window_log: u32,
 }
 
 impl Sort<'_> {
@@ -112,7 +113,7 @@ impl Sort<'_> {
     }
 
     /// Appends the steps to the candidates of each position: one, two or four.
-    fn append_latest(&mut self, hash: Hash, found: Buffer) -> Result<(), PlanError> {
+    pub(super) fn append_latest(&mut self, hash: Hash, found: Buffer) -> Result<(), PlanError> {
         // Drivers of software end an invocation after 65,535 iterations, and all of a window may have the same hash.
         let Shape { slot, blocks } = self.plan.shape;
         if self.limits.kind == Kind::Software && slot.min(1 << self.window_log) > 1 << 20 {
@@ -156,7 +157,7 @@ impl Sort<'_> {
     }
 
     /// Appends the steps to all entries sorted, and to where those of each position are.
-    fn append_sorted(
+    pub(super) fn append_sorted(
         &mut self,
         hash: Hash,
         entries: Buffer,
@@ -188,7 +189,7 @@ impl Sort<'_> {
 }
 
 /// The bits of an entry's first word that are the same in candidates: the hash, and the tag as in the CPU's `Buckets`.
-fn same_of_bucket(hash: Hash) -> u32 {
+pub(super) fn same_of_bucket(hash: Hash) -> u32 {
     u32::MAX << (32 - hash.bits) | 0xff << (24 - hash.bits)
 }
 
@@ -237,7 +238,6 @@ impl Method {
 /// # Errors
 /// [`PlanError::Declined`] if there are no kernels for these parameters on such a device.
 pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), PlanError> {
-    let Method { kernel, entry, found, lazy } = Method::of(params.search)?;
     if !SEGMENT_LOGS.contains(&params.segment_log) {
         return Err(PlanError::Declined("segments of 2^8 to 2^15 bytes only".into()));
     }
@@ -245,6 +245,10 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     if u64::from(slot) > crate::codec::lz77::MAX_BLOCK as u64 {
         return Err(PlanError::Declined("blocks of up to 16 MiB only".into()));
     }
+    if let Search::Optimal(effort) = params.search {
+        return lz77_optimal::append(plan, limits, params, effort);
+    }
+    let Method { kernel, entry, found, lazy } = Method::of(params.search)?;
     let mut buffers = vec![plan.buffer(kernel, "jobs")?, plan.buffer(kernel, "contents")?];
     let mut defines = vec![("SEGMENT_LOG", params.segment_log.into())];
     let is_deep = entry == "deep";

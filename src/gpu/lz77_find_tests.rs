@@ -7,12 +7,18 @@ use super::plan::{Plan, PlanError, Shape, Step};
 use super::run::{Memory, submit};
 use super::testing::{each_device, run_plan};
 use crate::codec::lz77::testing::{Backend, Match, Parser, parse, samples};
-use crate::codec::lz77::{Params, Search};
+use crate::codec::lz77::{Effort, Params, Search};
 use crate::pipeline::level::{Level, Recipe};
 use rayon::prelude::*;
 use std::time::Duration;
 
-/// Searches that devices can do.
+/// The effort of level 8, and another.
+const EFFORTS: [Effort; 2] = [
+    Effort { passes: 2, nice_length: 128, every_length: 64 },
+    Effort { passes: 3, nice_length: 40, every_length: 20 },
+];
+
+/// Searches besides the optimal one, which takes software devices longer.
 const SEARCHES: [Search; 7] = [
     Search::Greedy,
     Search::GreedyLarge,
@@ -56,12 +62,13 @@ fn matches_of(
     counts: &[u32],
 ) -> Vec<Match> {
     let slot = shape.slot as usize;
-    let (matches, counts) = (&matches[number * slot / 2..], &counts[number * (slot / 256)..]);
+    let (matches, counts) = (&matches[number * (slot / 4 * 3)..], &counts[number * (slot / 256)..]);
     let segment_len = 1usize << params.segment_log;
     let mut out = Vec::new();
     for segment in 0..len.div_ceil(segment_len) {
-        let list = &matches[2 * (segment * (segment_len / 4))..];
-        assert!(counts[segment] as usize <= segment_len / 4);
+        let list_len = segment_len / 8 * 3;
+        let list = &matches[2 * segment * list_len..];
+        assert!(counts[segment] as usize <= list_len);
         out.extend(list.chunks_exact(2).take(counts[segment] as usize).map(|entry| Match {
             start: (segment * segment_len) as u32 + (entry[0] & 0xffff),
             length: entry[0] >> 16,
@@ -159,6 +166,49 @@ fn matches_of_files_are_those_of_the_cpu() {
         for search in SEARCHES {
             agrees(device, &params(search, 18, 18, 14), &blocks);
         }
+    });
+}
+
+/// Words of three bytes in any order: few matches are longer.
+pub(crate) fn short_words(len: usize) -> Vec<u8> {
+    let mut x = 1u32;
+    let mut random = move || {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        x >> 16
+    };
+    let words: Vec<[u8; 3]> = (0..250).map(|_| [(); 3].map(|()| random() as u8)).collect();
+    let mut block: Vec<u8> =
+        (0..len.div_ceil(3)).flat_map(|_| words[random() as usize % words.len()]).collect();
+    block.truncate(len);
+    block
+}
+
+/// Where the optimal parse may go wrong: lists that are full of matches, runs longer than a match can be, windows and segments of
+/// several sizes, chunks whose last positions have no candidates, and other efforts.
+#[test]
+fn optimal_matches_are_those_of_the_cpu() {
+    let (mut text, words) = (repository(50_000), short_words(40_000));
+    // Repetitions of all lengths about those that are taken at once.
+    for length in (20..300).step_by(7) {
+        text.extend_from_within(length * 50..length * 51);
+        text.push(length as u8);
+    }
+    text.resize(text.len() + 1000, 0);
+    text.extend_from_within(..9000);
+    assert!(text.len() > 1 << 16);
+    let level = params(Search::Optimal(EFFORTS[0]), 16, 18, 14);
+    let matches = parse(&mut Parser::new(Backend::detect()), &level, &words);
+    let most = matches.iter().filter(|m| m.start >> 14 == 1).count();
+    assert!(most > (1 << 14) / 4, "{most} matches in a segment");
+    let samples = samples();
+    let samples = samples.iter().filter(|block| (1..=5000).contains(&block.len()));
+    let samples: Vec<&[u8]> = samples.map(|block| &block[..]).collect();
+    each_device(|device| {
+        agrees(device, &level, &samples);
+        agrees(device, &level, &[&words, &text, &words[..3]]);
+        let other = Search::Optimal(EFFORTS[1]);
+        agrees(device, &params(other, 16, 16, 13), &[&text[..30_000]]);
+        agrees(device, &params(other, 17, 17, 9), &[&text[40_000..]]);
     });
 }
 
@@ -270,14 +320,14 @@ fn measure(
         Step::Run(run) => Some(run),
         Step::Clear(_) => None,
     });
-    if median.len() == plan.steps.len() {
+    if median.len() == steps.clone().count() {
         steps.zip(median).for_each(|(run, time)| report(run.entry, *time));
     }
     report("total", median.iter().sum());
 
     let distinct = &distinct[..distinct.len().min(blocks.len())];
     let slots = distinct.len() * shape.slot as usize;
-    let mut matches = vec![0u32; slots / 2];
+    let mut matches = vec![0u32; slots / 4 * 3];
     let mut counts = vec![0u32; slots / 256];
     queue.read(memory.named("matches"), 0, bytemuck::cast_slice_mut(&mut matches)).unwrap();
     queue.read(memory.named("match_counts"), 0, bytemuck::cast_slice_mut(&mut counts)).unwrap();

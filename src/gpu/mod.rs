@@ -66,6 +66,7 @@ mod lz77_decode_tests;
 pub mod lz77_find;
 #[cfg(test)]
 mod lz77_find_tests;
+mod lz77_optimal;
 #[cfg(feature = "opencl")]
 pub mod opencl;
 pub(crate) mod pipelines;

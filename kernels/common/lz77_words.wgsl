@@ -1,0 +1,13 @@
+// Bytes of a block, four at a time. A file that imports this binds `contents`.
+
+// The block's first word of the contents, and how many it has.
+var<private> from_word: u32;
+var<private> block_words: u32;
+
+// The four bytes from `at` on. Bytes behind the slot read as any.
+fn read32(at: u32) -> u32 {
+    let word = at >> 2u;
+    let shift = (at & 3u) * 8u;
+    let next = min(word + 1u, block_words - 1u);
+    return contents[from_word + word] >> shift | contents[from_word + next] << 1u << (31u - shift);
+}

@@ -1,0 +1,278 @@
+// The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
+// `entries` and `found` are what lz77_link makes of a hash of four bytes, `entries_far` and `found_far` of one of seven, and
+// `found_three` what lz77_latest makes of one of three.
+//
+// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros.
+// Positions with fewer than eight bytes from themselves on have none.
+//
+// Constants: SAME, the bits of an entry's first word that are the same in candidates; NICE_LENGTH.
+//
+// @pz_cost {
+//   threads_per_element: 1
+//   passes: 2
+//   buffers: jobs=32, contents=N, found_three=N*4, entries=N*8, found=N*4, entries_far=N*8, found_far=N*4,
+//            lz77_lists=N*32
+//   local_mem: 256
+// }
+// @pz_import team
+// @pz_import lz77_words
+
+const LIST = 8u;
+const LONGEST = 256u;
+// Candidates by the hash of four bytes, and by that of seven.
+const NEAR = 16u;
+const FAR = 32u;
+// Beyond this offset a match of three bytes costs more than three literals.
+const SHORT_REACH = 1u << 12u;
+const NONE = 0xffffffffu;
+
+// list: slot, blocks, window_log, chunk_log; inherit: slot, chunks, blocks, chunk_log.
+struct Args {
+    slot: u32,
+    a: u32,
+    b: u32,
+    chunk_log: u32,
+}
+var<immediate> args: Args;
+
+@group(0) @binding(0) var<storage, read> jobs: array<u32>;
+// list
+@group(0) @binding(1) var<storage, read> contents: array<u32>;
+@group(0) @binding(2) var<storage, read> found_three: array<u32>;
+@group(0) @binding(3) var<storage, read> entries: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> found: array<u32>;
+@group(0) @binding(5) var<storage, read> entries_far: array<vec2<u32>>;
+@group(0) @binding(6) var<storage, read> found_far: array<u32>;
+@group(0) @binding(7) var<storage, read_write> lists: array<vec4<u32>>;
+// inherit
+@group(0) @binding(1) var<storage, read_write> inherited: array<vec4<u32>>;
+
+// The entries before a position's own.
+struct Nearer {
+    hash: u32,
+    index: u32,    // behind the next one
+    left: u32,     // how many may come
+    distance: u32, // of the candidate at hand
+}
+
+// What an entry is to a position: 0 no candidate, 1 a candidate, 2 neither it nor what follows.
+fn kind_of(differ: u32, distance: u32, reach: u32) -> u32 {
+    // Those of another hash, and those before the window, are followed by no candidate.
+    return select(select(0u, 1u, (differ & SAME) == 0u), 2u, differ >> 16u != 0u || distance > reach);
+}
+
+fn next_near(n: Nearer, pos: u32, reach: u32) -> Nearer {
+    var next = n;
+    next.distance = NONE;
+    while next.left != 0u {
+        next.index--;
+        next.left--;
+        let other = entries[next.index];
+        let kind = kind_of(other.x ^ next.hash, pos - other.y, reach);
+        if kind == 2u {
+            next.left = 0u;
+        } else if kind == 1u {
+            next.distance = pos - other.y;
+            break;
+        }
+    }
+    return next;
+}
+
+fn next_far(n: Nearer, pos: u32, reach: u32) -> Nearer {
+    var next = n;
+    next.distance = NONE;
+    while next.left != 0u {
+        next.index--;
+        next.left--;
+        let other = entries_far[next.index];
+        let kind = kind_of(other.x ^ next.hash, pos - other.y, reach);
+        if kind == 2u {
+            next.left = 0u;
+        } else if kind == 1u {
+            next.distance = pos - other.y;
+            break;
+        }
+    }
+    return next;
+}
+
+// The number of equal bytes from `pos` and from `offset` before it on, at most `room`.
+fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
+    var n = 0u;
+    while n < room {
+        let differ = read32(pos + n) ^ read32(pos + n - offset);
+        if differ != 0u {
+            n += countTrailingZeros(differ) >> 3u;
+            break;
+        }
+        n += 4u;
+    }
+    return min(n, room);
+}
+
+// The row with `word` at place `at`.
+fn with_word(row: vec4<u32>, at: u32, word: u32) -> vec4<u32> {
+    return select(row, vec4(word), vec4(0u, 1u, 2u, 3u) == vec4(at));
+}
+
+// An invocation for each position.
+@compute @workgroup_size(THREADS)
+fn list(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let blocks = args.a;
+    let window_log = args.b;
+    let group = wg.y * wgs.x + wg.x;
+    let groups = (args.slot + THREADS - 1u) / THREADS;
+    let block = group / groups;
+    let pos = group % groups * THREADS + local_index;
+    if block >= blocks {
+        return;
+    }
+    let len = jobs[block * 8u];
+    if len < 8u || pos >= len - 7u {
+        return;
+    }
+    block_words = args.slot >> 2u;
+    from_word = block * block_words;
+    let slot_start = block * args.slot;
+    let reach = pos & ((1u << window_log) - 1u);
+    let chunk_end = min(len, (pos >> args.chunk_log) + 1u << args.chunk_log);
+    let room = min(chunk_end - pos, LONGEST);
+
+    let near_row = found[slot_start + pos];
+    var near = Nearer(0u, slot_start + (near_row & 0xffffffu), 0u, NONE);
+    if near_row != 0u {
+        near.hash = entries[near.index].x;
+        near.left = min(NEAR, near_row & 0xffffffu);
+    }
+    let far_row = found_far[slot_start + pos];
+    var far = Nearer(0u, slot_start + (far_row & 0xffffffu), 0u, NONE);
+    if far_row != 0u {
+        far.hash = entries_far[far.index].x;
+        far.left = min(FAR, far_row & 0xffffffu);
+    }
+    near = next_near(near, pos, reach);
+    far = next_far(far, pos, reach);
+    // No match of three bytes is nearer than this one.
+    var offset = found_three[slot_start + pos];
+    if offset == 0u {
+        offset = min(near.distance, far.distance);
+    }
+
+    var first = vec4<u32>();
+    var second = vec4<u32>();
+    var count = 0u;
+    var longest = 2u;
+    // Where a candidate must equal the position to be longer than the longest so far.
+    var probe = pos;
+    var shift = 8u;
+    var probed = read32(pos) << 8u;
+    while offset != NONE {
+        if read32(probe - offset) << shift == probed {
+            let length = common_length(pos, offset, room);
+            if length > longest && (length > 3u || offset <= SHORT_REACH) {
+                let word = offset | (length - 3u) << 24u;
+                let at = min(count, LIST - 1u);
+                first = with_word(first, at, word);
+                second = with_word(second, at - 4u, word);
+                count = at + 1u;
+                longest = length;
+                if length >= room {
+                    break;
+                }
+                probe = pos + length - 3u;
+                shift = 0u;
+                probed = read32(probe);
+            }
+        }
+        let nearest = offset;
+        if near.distance <= nearest {
+            near = next_near(near, pos, reach);
+        }
+        if far.distance <= nearest {
+            far = next_far(far, pos, reach);
+        }
+        offset = min(near.distance, far.distance);
+    }
+    lists[2u * (slot_start + pos)] = first;
+    lists[2u * (slot_start + pos) + 1u] = second;
+}
+
+// The last word of a list.
+fn last_word(a: vec4<u32>, b: vec4<u32>) -> u32 {
+    var word = a.x;
+    word = select(word, a.y, a.y != 0u);
+    word = select(word, a.z, a.z != 0u);
+    word = select(word, a.w, a.w != 0u);
+    word = select(word, b.x, b.x != 0u);
+    word = select(word, b.y, b.y != 0u);
+    word = select(word, b.z, b.z != 0u);
+    return select(word, b.w, b.w != 0u);
+}
+
+// Where the longest candidate of a position goes on for NICE_LENGTH beyond the next 32, makes what is left of it their only
+// candidate. A team for each chunk.
+@compute @workgroup_size(THREADS)
+fn inherit(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let chunks = args.a;
+    let blocks = args.b;
+    team_start(local_index);
+    let index = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let block = index / chunks;
+    let start = index % chunks << args.chunk_log;
+    var n = 0u;
+    if block < blocks {
+        let len = jobs[block * 8u];
+        let end = min(max(len, 7u) - 7u, start + (1u << args.chunk_log));
+        n = max(end, start) - start;
+    }
+    let chunk_start = 2u * (block * args.slot + start);
+    // What may be inherited.
+    var length = 0u;
+    var offset = 0u;
+    var first = 0u;
+    loop {
+        if team_uniform(u32(first < n)) == 0u {
+            break;
+        }
+        // Each lane knows the last candidate of 32 positions.
+        let mine = first + 32u * lane + 31u;
+        var word = 0u;
+        if mine < n {
+            word = last_word(inherited[chunk_start + 2u * mine], inherited[chunk_start + 2u * mine + 1u]);
+        }
+        let longs = team_ballot(word >> 24u > NICE_LENGTH - 3u);
+        var batch = 0u;
+        loop {
+            let goes_on = batch < 32u && first + 32u * batch < n
+                && (length > NICE_LENGTH || longs >> min(batch, 31u) != 0u);
+            if team_uniform(u32(goes_on)) == 0u {
+                break;
+            }
+            let batch_start = first + 32u * batch;
+            let size = min(32u, n - batch_start);
+            let its = team_broadcast(word, batch);
+            if length >= size + NICE_LENGTH {
+                if lane < size {
+                    let at = chunk_start + 2u * (batch_start + lane);
+                    inherited[at] = vec4(offset | (length - lane - 4u) << 24u, 0u, 0u, 0u);
+                    inherited[at + 1u] = vec4<u32>();
+                }
+                length -= size;
+            } else {
+                length = select(0u, (its >> 24u) + 3u, its != 0u);
+                offset = its & 0xffffffu;
+            }
+            batch += 1u;
+        }
+        first += 1024u;
+    }
+}

@@ -1,0 +1,159 @@
+//! The optimal parse of LZ77: the same matches as on the CPU.
+//!
+//! The candidates of three hashes become a list for each position. Then each pass makes prices of each chunk's symbols and
+//! parses its segments by them, a team each; the parse of all passes but the last counts symbols for the next prices.
+
+use super::device::{Limits, Teams};
+use super::kernel::{Kernel, LZ77_CANDIDATES, LZ77_OPTIMAL, LZ77_PRICES};
+use super::lz77_find::{Hash, Sort, same_of_bucket};
+use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
+use crate::codec::lz77::{Effort, Params};
+
+/// The segments that a way through fits the kernel's words for, as base-2 logarithms of bytes.
+const MOST_SEGMENT_LOG: u8 = 14;
+
+/// The longest chunk that one team goes through in as many steps as every driver allows, likewise.
+const MOST_CHUNK_LOG: u8 = 19;
+
+/// The most lengths that the kernel tries, of a match that is not taken at once.
+const MOST_LENGTHS: u32 = 66;
+
+/// The longest length that makes the parse not look further.
+const MOST_NICE: u32 = 256;
+
+/// Bytes that a workgroup counts.
+const PIECE: u32 = 1 << 15;
+
+/// Work items of a workgroup that is not made of teams.
+const GROUP_THREADS: u32 = 256;
+
+/// Appends to `plan` the steps from `jobs` and `contents` to `matches` and `match_counts`.
+///
+/// # Errors
+/// [`PlanError::Declined`] if the kernels cannot do this much.
+pub(super) fn append(
+    plan: &mut Plan,
+    limits: &Limits,
+    params: &Params,
+    effort: Effort,
+) -> Result<(), PlanError> {
+    let nice = effort.nice_length;
+    if params.segment_log > MOST_SEGMENT_LOG
+        || params.chunk_log > MOST_CHUNK_LOG
+        || effort.every_length > MOST_LENGTHS
+        || !(3..=MOST_NICE).contains(&nice)
+    {
+        return Err(PlanError::Declined("segments or searches that are too large".into()));
+    }
+    let Shape { slot, blocks } = plan.shape;
+    let jobs = plan.buffer(&LZ77_CANDIDATES, "jobs")?;
+    let contents = plan.buffer(&LZ77_CANDIDATES, "contents")?;
+    let entries = plan.buffer(&LZ77_CANDIDATES, "entries")?;
+    let lists = plan.buffer(&LZ77_CANDIDATES, "lz77_lists")?;
+    let symbols = plan.buffer(&LZ77_PRICES, "lz77_symbols")?;
+    let matches = plan.buffer(&LZ77_OPTIMAL, "matches")?;
+    let match_counts = plan.buffer(&LZ77_OPTIMAL, "match_counts")?;
+    let (window_log, chunk_log) = (u32::from(params.window_log), u32::from(params.chunk_log));
+
+    // The candidates of each hash; of three bytes only one.
+    let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
+    let (three, near, far) = (hash(3, 14, 1), hash(4, 16, 16), hash(7, 16, 32));
+    let found_three = plan.buffer(&LZ77_CANDIDATES, "found_three")?;
+    let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
+    let entries_far = plan.buffer(&LZ77_CANDIDATES, "entries_far")?;
+    let found_far = plan.buffer(&LZ77_CANDIDATES, "found_far")?;
+    let mut sort = Sort { plan, limits, window_log: params.window_log.into() };
+    sort.append_latest(three, found_three)?;
+    sort.append_sorted(near, entries, found)?;
+    sort.append_sorted(far, entries_far, found_far)?;
+    let sources = vec![jobs, contents, found_three, entries, found, entries_far, found_far, lists];
+
+    let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
+    let chunks = slot.div_ceil(1 << chunk_log);
+    let nice = ("NICE_LENGTH", nice);
+    let mut steps = Steps { plan, team_threads };
+    let args = vec![slot, blocks, window_log, chunk_log];
+    let defines = vec![("SAME", same_of_bucket(near)), nice];
+    let places = blocks * slot.div_ceil(GROUP_THREADS);
+    let what = ("candidates", &LZ77_CANDIDATES, "list");
+    steps.of_groups(what, places, defines.clone(), sources, args);
+    let what = ("candidates", &LZ77_CANDIDATES, "inherit");
+    let args = vec![slot, chunks, blocks, chunk_log];
+    steps.of_teams(what, blocks * chunks, defines, vec![jobs, lists], args);
+
+    steps.plan.steps.push(Step::Clear(symbols));
+    let stride = (steps.plan.buffers[symbols.0].bytes / u64::from(blocks) / 4) as u32;
+    let pieces = slot.div_ceil(PIECE);
+    let what = ("prices", &LZ77_PRICES, "count_bytes");
+    let args = vec![slot, chunk_log, pieces, blocks, stride];
+    let first = |is_first: bool| vec![("FIRST", u32::from(is_first))];
+    steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
+    let segments = slot.div_ceil(1 << params.segment_log);
+    for pass in 1..=effort.passes {
+        let what = ("prices", &LZ77_PRICES, "prices");
+        let args = vec![slot, chunk_log, chunks, blocks, stride];
+        steps.of_teams(what, blocks * chunks, first(pass == 1), vec![jobs, symbols], args);
+        let defines = vec![
+            ("SEGMENT_LOG", params.segment_log.into()),
+            nice,
+            ("EVERY_LENGTH", effort.every_length),
+            ("COUNT", u32::from(pass < effort.passes)),
+        ];
+        let buffers = vec![jobs, contents, lists, symbols, entries, matches, match_counts];
+        let args = vec![slot, segments, blocks, window_log, chunk_log, stride];
+        let what = ("parse", &LZ77_OPTIMAL, "parse");
+        steps.of_teams(what, blocks * segments, defines, buffers, args);
+    }
+    Ok(())
+}
+
+/// Stage, kernel and entry point.
+type What = (&'static str, &'static Kernel, &'static str);
+
+type Defines = Vec<(&'static str, u32)>;
+
+/// Appends steps to a plan.
+struct Steps<'p> {
+    plan: &'p mut Plan,
+    /// Work items of a workgroup of teams.
+    team_threads: u32,
+}
+
+impl Steps<'_> {
+    /// Work for so many teams.
+    fn of_teams(
+        &mut self,
+        what: What,
+        teams: u32,
+        defines: Defines,
+        buffers: Vec<Buffer>,
+        args: Vec<u32>,
+    ) {
+        let groups = teams.div_ceil(self.team_threads / 32);
+        self.push(what, (groups, self.team_threads), defines, buffers, args);
+    }
+
+    /// Work for so many workgroups.
+    fn of_groups(
+        &mut self,
+        what: What,
+        groups: u32,
+        defines: Defines,
+        buffers: Vec<Buffer>,
+        args: Vec<u32>,
+    ) {
+        self.push(what, (groups, GROUP_THREADS), defines, buffers, args);
+    }
+
+    fn push(
+        &mut self,
+        (stage, kernel, entry): What,
+        (groups, threads): (u32, u32),
+        defines: Defines,
+        buffers: Vec<Buffer>,
+        args: Vec<u32>,
+    ) {
+        let run = Run { stage, kernel, entry, defines, buffers, args, groups, threads };
+        self.plan.steps.push(Step::Run(run));
+    }
+}
