@@ -166,6 +166,18 @@ impl<'d> Batch<'d> {
         if run.is_empty() { Ok(()) } else { self.queue.write_parts(buffer, start, &run) }
     }
 
+    /// Reads from a buffer of the batch.
+    fn read_range(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        if offset.is_multiple_of(4) && into.len().is_multiple_of(4) {
+            return self.queue.read(self.memory.named(name), offset, into);
+        }
+        let mut done = 0;
+        self.read(name, &[(offset, into.len())], |_, piece| {
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })
+    }
+
     /// Reads `ranges` of a buffer of the batch, given as offset and length in ascending order: `take` is given them piece
     /// by piece, with their numbers. Ranges that are close to each other go together.
     fn read(
@@ -411,11 +423,7 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn read(&mut self, start: u64, into: &mut [u8]) -> Result<(), CoderError> {
-        let mut done = 0;
-        Ok(self.batch.read("packed", &[(start, into.len())], |_, piece| {
-            into[done..done + piece.len()].copy_from_slice(piece);
-            done += piece.len();
-        })?)
+        Ok(self.batch.read_range("packed", start, into)?)
     }
 
     /// Reads `ranges` of the payloads, given as start and length in ascending order: `take` is given them piece by piece,
@@ -659,12 +667,8 @@ impl<'d> Decoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn read(&mut self, block: u32, into: &mut [u8]) -> Result<(), CoderError> {
-        let range = self.place(block, into.len());
-        let mut done = 0;
-        Ok(self.batch.read("contents", &[range], |_, piece| {
-            into[done..done + piece.len()].copy_from_slice(piece);
-            done += piece.len();
-        })?)
+        let (offset, _) = self.place(block, into.len());
+        Ok(self.batch.read_range("contents", offset, into)?)
     }
 
     fn place(&self, block: u32, len: usize) -> (u64, usize) {

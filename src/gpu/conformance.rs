@@ -12,6 +12,7 @@ fn devices_do_what_they_must() {
         copies(device);
         dispatches(device);
         more_groups_than_a_row(device);
+        copies_of_its_own_host_memory(device);
         times(device);
         failures(device);
         two_queues(device);
@@ -94,6 +95,31 @@ fn dispatches(device: &dyn Device) {
         assert_eq!(read(&mut *queue, buffer, 400), expected(3, add));
     }
     queue.finish().unwrap();
+    device.free(buffer);
+}
+
+/// Memory of the host's that a device gives is memory like any other.
+fn copies_of_its_own_host_memory(device: &dyn Device) {
+    let len = (1 << 20) + 4;
+    let mut queue = device.queue().unwrap();
+    let buffer = device.allocate(2 * len as u64).unwrap();
+    let mut memory = device.host_memory(len).unwrap();
+    assert!(memory.len() == len && memory.iter().all(|&byte| byte == 0));
+    memory.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * i >> 7) as u8);
+    let copy = memory.to_vec();
+    // Parts of both kinds, and small ones.
+    let parts = [&memory[..500_001], &copy[500_001..500_003], &memory[500_003..]];
+    queue.write_parts(buffer, 8, &parts).unwrap();
+    memory.fill(7);
+    queue.read(buffer, 8, &mut memory).unwrap();
+    assert!(memory[..] == copy[..]);
+    let mut other = device.host_memory(len + 4).unwrap();
+    queue.read(buffer, 8, &mut other[4..]).unwrap();
+    assert!(other[..4] == [0; 4] && other[4..] == copy[..]);
+    let mut back = vec![0; len];
+    queue.write(buffer, 0, &memory).unwrap();
+    queue.read(buffer, 0, &mut back).unwrap();
+    assert!(back == copy);
     device.free(buffer);
 }
 

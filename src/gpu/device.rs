@@ -159,6 +159,48 @@ pub struct Dispatch<'a> {
     pub threads: u32,
 }
 
+/// Memory of the host: see [`Device::host_memory`].
+///
+/// After a call that [timed out](DeviceError::TimedOut) a copy that was given up may still be made, and change what is
+/// there.
+pub struct HostMemory(pub(crate) Box<dyn HostBytes>);
+
+/// What is behind it.
+pub(crate) trait HostBytes: Send + Sync {
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+impl HostBytes for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl std::ops::Deref for HostMemory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl std::ops::DerefMut for HostMemory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostMemory({} bytes)", self.len())
+    }
+}
+
 /// Something that runs kernels.
 pub trait Device: Send + Sync {
     /// What it is and allows.
@@ -172,6 +214,12 @@ pub trait Device: Send + Sync {
 
     /// A queue of its own.
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
+
+    /// `bytes` bytes of the host's memory, all 0, that the device copies from and to as fast as it can, where it can: what
+    /// is given to a queue of this device out of there is not copied elsewhere first.
+    fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
+        Ok(HostMemory(Box::new(vec![0; bytes])))
+    }
 
     /// Compiles the kernels of `plans`, as far as there is something to compile, so that their first use does not wait.
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
@@ -197,6 +245,10 @@ macro_rules! device_through {
 
             fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
                 (**self).queue()
+            }
+
+            fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
+                (**self).host_memory(bytes)
             }
 
             fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {

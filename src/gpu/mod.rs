@@ -49,6 +49,8 @@ pub mod discovery;
 mod fault_tests;
 #[cfg(test)]
 pub(crate) mod faulty;
+#[cfg(test)]
+mod host_bench;
 pub mod job;
 pub mod kernel;
 #[cfg(test)]

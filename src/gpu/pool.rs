@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
+use super::device::{BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, Queue};
 use super::plan::Plan;
 
 /// A device whose buffers are used again.
@@ -170,6 +170,10 @@ impl<D: Device> Device for Pool<D> {
         Ok(Box::new(PoolQueue { pool: self, queue, is_idle: true }))
     }
 
+    fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
+        self.device.host_memory(bytes)
+    }
+
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
         self.device.prepare(plans)
     }
@@ -240,6 +244,11 @@ impl<D: Device> Queue for PoolQueue<'_, D> {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), DeviceError> {
         let result = self.queue.read_with(buffer, offset, bytes, take);
+        self.waited(result)
+    }
+
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let result = self.queue.read(buffer, offset, into);
         self.waited(result)
     }
 

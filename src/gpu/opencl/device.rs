@@ -1,6 +1,7 @@
 //! A device that has been opened: its context, its buffers, and what could not be given back yet.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
@@ -15,12 +16,13 @@ use opencl3::memory::{
     retain_mem_object,
 };
 
-use super::super::device::{BufferId, DEADLINE, Device, DeviceError, Limits, Queue};
+use super::super::device::{BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, Queue};
 use super::super::plan::Plan;
 use super::cache::Cache;
 use super::handle::{Handle, has_ended, wait};
 use super::program::Programs;
 use super::queue::{ClQueue, Work};
+use super::staging::OfCaller;
 use super::{Found, failure, failure_for};
 
 /// A device that can be used.
@@ -39,6 +41,8 @@ pub(super) struct Shared {
     /// A queue that no kernel is ever given to, so that nothing in it waits for one.
     pub housekeeping: Arc<Handle>,
     buffers: RwLock<HashMap<BufferId, Memory>>,
+    /// Where callers have pinned memory: the ends, by the beginnings.
+    pinned: RwLock<BTreeMap<usize, usize>>,
     next: AtomicU64,
     given_up: Mutex<GivenUp>,
     // The last field, because the objects above belong to it.
@@ -109,6 +113,7 @@ impl OpenClDevice {
             programs: Programs::default(),
             housekeeping,
             buffers: RwLock::default(),
+            pinned: RwLock::default(),
             next: AtomicU64::new(1),
             given_up: Mutex::default(),
             context,
@@ -176,6 +181,30 @@ impl Shared {
                 memory.bytes,
             ))),
         }
+    }
+
+    /// From now on callers have pinned memory there.
+    pub fn enter_pinned(&self, range: Range<usize>) {
+        let mut pinned = self.pinned.write().unwrap_or_else(PoisonError::into_inner);
+        pinned.insert(range.start, range.end);
+    }
+
+    /// They have it no longer.
+    pub fn leave_pinned(&self, range: Range<usize>) {
+        self.pinned.write().unwrap_or_else(PoisonError::into_inner).remove(&range.start);
+    }
+
+    /// Whether `bytes` are in a caller's pinned memory.
+    pub fn is_pinned(&self, bytes: &[u8]) -> bool {
+        let pinned = self.pinned.read().unwrap_or_else(PoisonError::into_inner);
+        let start = bytes.as_ptr() as usize;
+        let before = pinned.range(..=start).next_back();
+        before.is_some_and(|(_, end)| start + bytes.len() <= *end)
+    }
+
+    /// Whether there is work that nobody waits for.
+    pub fn has_given_up(&self) -> bool {
+        !self.given_up().work.is_empty()
     }
 
     /// Keeps work that has not ended, and from now on all buffers that are given back, until it has.
@@ -253,6 +282,10 @@ impl Device for OpenClDevice {
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
         Ok(Box::new(ClQueue::new(Arc::clone(&self.shared))?))
+    }
+
+    fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
+        Ok(HostMemory(Box::new(OfCaller::new(&self.shared, bytes.max(1))?)))
     }
 
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {

@@ -19,6 +19,9 @@ use super::program::Key;
 use super::staging::{PIECE, PIECES, Piece, Uploads};
 use super::{failure, failure_for};
 
+/// Less than so many bytes are copied through pinned memory of ours wherever they are, so that they are not waited for.
+const LEAST_IN_PLACE: usize = 64 << 10;
+
 /// A queue of a device.
 #[derive(Debug)]
 pub(super) struct ClQueue {
@@ -89,6 +92,8 @@ impl Work {
         }
     }
 
+    /// Copies `parts` to a buffer, one behind the other: those in pinned memory of the caller's from where they are, the
+    /// others through pinned memory of ours.
     fn write(
         &mut self,
         shared: &Shared,
@@ -96,10 +101,45 @@ impl Work {
         parts: &[&[u8]],
         until: Instant,
     ) -> Result<(), DeviceError> {
+        let mut at = offset as usize;
+        let mut staged = 0;
+        let mut in_place = None;
+        for (number, part) in parts.iter().enumerate() {
+            if part.len() < LEAST_IN_PLACE || !shared.is_pinned(part) {
+                continue;
+            }
+            at = self.write_staged(shared, (memory, at), &parts[staged..number], until)?;
+            // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the caller
+            // has asked for it; the memory that is read stays until the command has ended: it is waited for below, or
+            // it is left behind by its owner.
+            let event = unsafe {
+                let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
+                let (from, none) = (part.as_ptr().cast(), std::ptr::null());
+                enqueue_write_buffer(queue, buffer, 0, at, part.len(), from, 0, none)
+            };
+            let event =
+                event.map_err(|code| failure_for("clEnqueueWriteBuffer", code, memory.bytes))?;
+            // SAFETY: it has just been made.
+            unsafe { self.newest(event)? };
+            in_place = self.last_again()?;
+            at += part.len();
+            staged = number + 1;
+        }
+        self.write_staged(shared, (memory, at), &parts[staged..], until)?;
+        in_place.map_or(Ok(()), |event| wait(&event, until))
+    }
+
+    /// Copies `parts` through pinned memory of ours; gives the place behind them.
+    fn write_staged(
+        &mut self,
+        shared: &Shared,
+        (memory, mut at): (&Memory, usize),
+        parts: &[&[u8]],
+        until: Instant,
+    ) -> Result<usize, DeviceError> {
         let mut left: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let mut parts = parts.iter().copied();
         let mut part: &[u8] = &[];
-        let mut at = offset as usize;
         while left > 0 {
             let (piece, from) = self.uploads.place(shared, until)?;
             let len = left.min((PIECE - from) as u64) as usize;
@@ -133,7 +173,28 @@ impl Work {
             at += len;
             left -= len as u64;
         }
-        Ok(())
+        Ok(at)
+    }
+
+    /// Copies to pinned memory of the caller's, where that is, and waits for it.
+    fn read_in_place(
+        &mut self,
+        (memory, offset): (&Memory, u64),
+        into: &mut [u8],
+        until: Instant,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the caller has
+        // asked for it; the memory that is written stays until the command has ended: it is waited for here, or it is
+        // left behind by its owner, who knows that it may still change.
+        let event = unsafe {
+            let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
+            let (to, none) = (into.as_mut_ptr().cast(), std::ptr::null());
+            enqueue_read_buffer(queue, buffer, 0, offset as usize, into.len(), to, 0, none)
+        };
+        let event = event.map_err(|code| failure_for("clEnqueueReadBuffer", code, memory.bytes))?;
+        // SAFETY: it has just been made.
+        unsafe { self.newest(event)? };
+        self.finish(until)
     }
 
     fn read(
@@ -364,6 +425,19 @@ impl Queue for ClQueue {
         self.attempt(|work, shared, until| {
             work.read(shared, (&memory, offset), bytes, take, until)?;
             work.finish(until)
+        })
+    }
+
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        if into.len() >= LEAST_IN_PLACE && self.shared.is_pinned(into) {
+            let memory = self.shared.memory(buffer, offset, into.len() as u64)?;
+            return self
+                .attempt(|work, _, until| work.read_in_place((&memory, offset), into, until));
+        }
+        let mut done = 0;
+        self.read_with(buffer, offset, into.len() as u64, &mut |piece| {
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
         })
     }
 

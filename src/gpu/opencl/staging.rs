@@ -1,8 +1,10 @@
 //! Pinned host memory, through which everything is copied to a device and from it.
 //!
 //! Copies from and to pinned memory go at the bus's full rate and do not hold the thread up. And they touch no memory
-//! of the caller's: a copy that is given up may still take place.
+//! of the caller's: a copy that is given up may still take place. Only memory that the caller has from us, and that knows
+//! of this, is copied from and to where it is.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +14,7 @@ use opencl3::memory::{
     release_mem_object,
 };
 
-use super::super::device::DeviceError;
+use super::super::device::{DeviceError, HostBytes};
 use super::device::Shared;
 use super::failure_for;
 use super::handle::{Handle, has_ended, wait};
@@ -24,27 +26,29 @@ pub(super) const PIECES: usize = 4;
 /// Copies begin at multiples of so many bytes of a piece.
 const ALIGNMENT: usize = 64;
 
-/// [`PIECE`] bytes of pinned memory.
+/// Pinned memory.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Pinned {
     memory: Handle,
     at: *mut u8,
+    len: usize,
     /// Of a device's queue for house-keeping.
     housekeeping: Arc<Handle>,
-    /// The last command that uses it.
-    busy: Option<Handle>,
 }
 
-// SAFETY: `at` is memory of the process that belongs to this piece alone.
-unsafe impl Send for Piece {}
+// SAFETY: `at` is memory of the process that belongs to this object alone.
+unsafe impl Send for Pinned {}
+// SAFETY: as above; through a shared reference nothing is written.
+unsafe impl Sync for Pinned {}
 
-impl Piece {
-    pub fn new(shared: &Shared) -> Result<Self, DeviceError> {
-        let error = |call: &'static str| move |code| failure_for(call, code, PIECE as u64);
+impl Pinned {
+    /// `len` bytes, all 0.
+    pub fn new(shared: &Shared, len: usize) -> Result<Self, DeviceError> {
+        let error = |call: &'static str| move |code| failure_for(call, code, len as u64);
         let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
         // SAFETY: the context is valid, and there is no host pointer.
         let memory =
-            unsafe { create_buffer(shared.context.raw(), flags, PIECE, std::ptr::null_mut()) };
+            unsafe { create_buffer(shared.context.raw(), flags, len, std::ptr::null_mut()) };
         let memory = memory.map_err(error("clCreateBuffer"))?;
         // SAFETY: it has just been made.
         let memory = unsafe { Handle::owning(memory, release_mem_object) };
@@ -59,7 +63,7 @@ impl Piece {
                 1,
                 CL_MAP_READ | CL_MAP_WRITE,
                 0,
-                PIECE,
+                len,
                 &mut at,
                 0,
                 std::ptr::null(),
@@ -69,16 +73,100 @@ impl Piece {
         // SAFETY: the event has just been made.
         drop(unsafe { Handle::event(mapped) });
         // What is read before anything has been copied here is to be defined.
-        // SAFETY: the mapping is of PIECE bytes and writable.
-        unsafe { at.cast::<u8>().write_bytes(0, PIECE) };
-        Ok(Self { memory, at: at.cast(), housekeeping, busy: None })
+        // SAFETY: the mapping is of so many bytes and writable.
+        unsafe { at.cast::<u8>().write_bytes(0, len) };
+        Ok(Self { memory, at: at.cast(), len, housekeeping })
     }
 
-    /// Its memory.
+    /// Where it is.
+    pub fn range(&self) -> Range<usize> {
+        let start = self.at as usize;
+        start..start + self.len
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: it is mapped for as long as `self` lives, initialised, and written through `&mut self` only. A command
+        // that writes to it at the same time is one that has not been waited for; that is not asked for.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: queue and buffer are valid, and `at` is where the buffer is mapped.
+        let unmapped = unsafe {
+            enqueue_unmap_mem_object(
+                self.housekeeping.raw(),
+                self.memory.raw(),
+                self.at.cast(),
+                0,
+                std::ptr::null(),
+            )
+        };
+        if let Ok(event) = unmapped {
+            // SAFETY: the event has just been made.
+            drop(unsafe { Handle::event(event) });
+        }
+    }
+}
+
+/// Pinned memory of a caller's.
+pub(super) struct OfCaller {
+    /// `None` once it is left behind.
+    pinned: Option<Pinned>,
+    shared: Arc<Shared>,
+}
+
+impl OfCaller {
+    pub fn new(shared: &Arc<Shared>, len: usize) -> Result<Self, DeviceError> {
+        let pinned = Pinned::new(shared, len)?;
+        shared.enter_pinned(pinned.range());
+        Ok(Self { pinned: Some(pinned), shared: Arc::clone(shared) })
+    }
+}
+
+impl HostBytes for OfCaller {
+    fn bytes(&self) -> &[u8] {
+        self.pinned.as_ref().map_or(&[], Pinned::bytes)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.pinned.as_mut().map_or(&mut [], Pinned::bytes_mut)
+    }
+}
+
+impl Drop for OfCaller {
+    fn drop(&mut self) {
+        let Some(pinned) = self.pinned.take() else { return };
+        self.shared.leave_pinned(pinned.range());
+        if self.shared.has_given_up() {
+            // A copy that nobody waited for may still write here.
+            std::mem::forget(pinned);
+        }
+    }
+}
+
+/// [`PIECE`] bytes of pinned memory.
+#[derive(Debug)]
+pub(super) struct Piece {
+    memory: Pinned,
+    /// The last command that uses it.
+    busy: Option<Handle>,
+}
+
+impl Piece {
+    pub fn new(shared: &Shared) -> Result<Self, DeviceError> {
+        Ok(Self { memory: Pinned::new(shared, PIECE)?, busy: None })
+    }
+
+    /// Its memory. Whoever looks at what a command writes there has waited for it.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: it is mapped for as long as `self` lives, initialised, and reached through `self` only. A command
-        // that writes to it at the same time is one that `self` has not been waited for; that is not asked for.
-        unsafe { std::slice::from_raw_parts_mut(self.at, PIECE) }
+        self.memory.bytes_mut()
     }
 
     /// From now on `event`'s command uses it.
@@ -97,25 +185,6 @@ impl Piece {
 
     fn is_free(&self) -> Result<bool, DeviceError> {
         self.busy.as_ref().map_or(Ok(true), has_ended)
-    }
-}
-
-impl Drop for Piece {
-    fn drop(&mut self) {
-        // SAFETY: queue and buffer are valid, and `at` is where the buffer is mapped.
-        let unmapped = unsafe {
-            enqueue_unmap_mem_object(
-                self.housekeeping.raw(),
-                self.memory.raw(),
-                self.at.cast(),
-                0,
-                std::ptr::null(),
-            )
-        };
-        if let Ok(event) = unmapped {
-            // SAFETY: the event has just been made.
-            drop(unsafe { Handle::event(event) });
-        }
     }
 }
 
