@@ -25,6 +25,7 @@
 #define LONGEST 256u
 #define RING 256u
 #define UNREACHED 0xffffffffu
+#define ALL 0xffffffffu
 // Lanes that compare a recent offset, each four bytes; and where lanes have the candidates of the list.
 #define LANES 10u
 #define FIRST_LISTED 3u
@@ -128,8 +129,15 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     bool is_first = (start & ((1u << chunk_log) - 1u)) == 0;
     uint4 recent = is_first ? (uint4)(1, 4, 8, 0) : (uint4)(0, 0, 0, 0);
     uint run = UNREACHED, count = 0;
+    // The prices of extra bits of that run, and of the whole run before its match is known; those of one literal more.
+    uint extra = 0, run_price = 0, next_extra = 0, next_price = w->symbols[RUNS];
     // What the lane compares at each position, and the lengths that it tries.
     uint part = lane % LANES, slot_of = lane / LANES;
+    // Masks instead of conditions: what lanes with each of the three offsets have, and what lanes with each candidate.
+    uint compares_a = slot_of == 0 ? ALL : 0, compares_b = slot_of == 1 ? ALL : 0, compares_c = slot_of == 2 ? ALL : 0;
+    uint has_a = lane == 0 ? ALL : 0, has_b = lane == 1 ? ALL : 0, has_c = lane == 2 ? ALL : 0;
+    uint after_a = lane > 0 ? ALL : 0, after_b = lane > 1 ? ALL : 0, after_c = lane > 2 ? ALL : 0;
+    uint after_listed = lane > FIRST_LISTED ? ALL : 0;
     uint near_length = 3u + lane, far_length = 35u + lane;
     uint near_code = TOKENS + length_code(near_length), far_code = TOKENS + length_code(far_length);
     uint near_bits = length_bits(near_length), far_bits = length_bits(far_length);
@@ -149,20 +157,26 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             recent = symbol == 3 ? (uint4)(offset, before.x, before.y, 0) : before;
             count = (before.w >> 15) + 1u;
             run = 0;
+            extra = 0;
+            run_price = w->symbols[RUNS];
         } else {
             run++;
+            extra = next_extra;
+            run_price = next_price;
         }
         if (i == len) break;
         uint pos = start + i;
         uint run_code = min(run, 7u);
-        uint base = price - w->symbols[RUNS + run_code] - run_bits(run);
+        next_extra = run_bits(run + 1u);
+        next_price = w->symbols[RUNS + min(run + 1u, 7u)] + next_extra;
         uint byte = contents[pos >> 2] >> ((pos & 3u) * 8u) & 255u;
-        uint literal = base + w->symbols[LITERALS + byte] + w->symbols[RUNS + min(run + 1u, 7u)] + run_bits(run + 1u);
-        base += w->symbols[RUNS] + run_bits(run);
+        uint base = price - run_price;
+        uint literal = base + w->symbols[LITERALS + byte] + next_price;
+        base += w->symbols[RUNS] + extra;
 
         // The recent offsets.
         uint limit = min(end, pos + LONGEST);
-        uint offset = slot_of == 0 ? recent.x : slot_of == 1 ? recent.y : slot_of == 2 ? recent.z : 0;
+        uint offset = (recent.x & compares_a) | (recent.y & compares_b) | (recent.z & compares_c);
         uint at = pos + 4u * part;
         uint differ = 1;
         if (i < last && offset != 0 && offset <= pos - window_start && at < limit)
@@ -202,26 +216,14 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             uint length_a = team_shuffle(team, length, 0);
             uint length_b = team_shuffle(team, length, LANES);
             uint length_c = team_shuffle(team, length, 2u * LANES);
-            uint tried = 2;
-            length = length_a;
-            if (lane > 0) {
-                tried = max(tried, length_a);
-                length = length_b;
-            }
-            if (lane > 1) {
-                tried = max(tried, length_b);
-                length = length_c;
-            }
-            if (lane > 2) {
-                tried = max(tried, length_c);
-                length = listed != 0 ? min((listed >> 24) + 3u, len - i) : 0;
-            }
-            uint shorter = team_shuffle_up(team, length, 1);
-            if (lane > FIRST_LISTED) tried = max(tried, shorter);
+            uint listed_length = listed != 0 ? min((listed >> 24) + 3u, len - i) : 0;
+            length = (length_a & has_a) | (length_b & has_b) | (length_c & has_c) | (listed_length & after_c);
+            uint shorter = team_shuffle_up(team, length, 1) & after_listed;
+            uint tried = max(max(length_a & after_a, length_b & after_b), max(length_c & after_c, max(shorter, 2u)));
             bool is_record = lane <= LAST_LISTED && length > tried;
             records = team_ballot(team, is_record);
             if (is_record) {
-                offset = lane == 0 ? recent.x : lane == 1 ? recent.y : lane == 2 ? recent.z : listed & 0xffffffu;
+                offset = (recent.x & has_a) | (recent.y & has_b) | (recent.z & has_c) | (listed & 0xffffffu);
                 uint symbol = lane < 3 ? lane : offset_symbol(offset);
                 uint rank = popcount(records & team_before(team));
                 w->record_prices[rank] = base + w->symbols[OFFSETS + symbol];
