@@ -54,8 +54,8 @@ struct Shared {
 struct State {
     /// Rates that were looked up, by subject.
     rates: Vec<(String, Rates)>,
-    /// Devices that were opened, by subject; `None` where that failed.
-    opened: Vec<(String, Option<Gpu>)>,
+    /// Devices that were opened, by subject.
+    opened: Vec<(String, Gpu)>,
 }
 
 /// What there is to choose from.
@@ -65,7 +65,7 @@ pub(crate) trait Registry: Send + Sync {
 }
 
 /// A device that is there, and has not been opened.
-pub(crate) trait Candidate {
+pub(crate) trait Candidate: Send {
     fn limits(&self) -> &Limits;
     fn open(&self) -> Result<Arc<dyn Device>, DeviceError>;
 }
@@ -100,6 +100,13 @@ fn is_eligible(limits: &Limits) -> bool {
     limits.kind != Kind::Software
 }
 
+/// A device that is the best so far.
+enum Chosen {
+    Open(Gpu),
+    /// It need not be open before the work begins.
+    Closed(String, Box<dyn Candidate>),
+}
+
 /// What was chosen, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice {
@@ -119,7 +126,7 @@ pub struct Prediction {
     pub device_rate: Option<f64>,
     /// Seconds to find and open the device.
     pub opening: f64,
-    /// Seconds with the device beside the processor, opening included.
+    /// Seconds with the device beside the processor, which begins while the device is opened.
     pub seconds: f64,
     /// Seconds of each stage on the device itself, if it did all of it; empty where it cannot measure.
     pub stages: Vec<(String, f64)>,
@@ -244,10 +251,10 @@ impl Auto {
         };
         let subject = subject(limits);
         prediction.opening = self.rates(&subject).get(TO_OPEN).unwrap_or(OPENING);
-        if let Some(rate) = self.device_rate(load, gpu, true) {
-            let shared = load.shared_seconds(bytes, (workers, cpu_rate), rate);
+        if let Some(rate) = self.device_rate(load, gpu) {
+            let device = (prediction.opening, rate);
             prediction.device_rate = Some(rate);
-            prediction.seconds = prediction.opening + shared;
+            prediction.seconds = load.shared_seconds(bytes, (workers, cpu_rate), device);
             let prefix = format!("{}: ", load.name());
             let stage = |(name, rate): (&str, f64)| {
                 Some((name.strip_prefix(&prefix)?.to_string(), bytes as f64 / rate))
@@ -273,7 +280,7 @@ impl Auto {
                 "the CPU: {alone:.2} s predicted, less than it takes to open a device"
             ));
         }
-        let with = |opening, rate| opening + load.shared_seconds(bytes, (workers, cpu_rate), rate);
+        let with = |opening, rate| load.shared_seconds(bytes, (workers, cpu_rate), (opening, rate));
         let too_slow = |(subject, opening)| match self.rates(subject).get(&load.name()) {
             Some(rate) => with(opening, rate) > CLEARLY * alone,
             // Not worth measuring; or there was none, and it is not worth looking again.
@@ -284,12 +291,12 @@ impl Auto {
                 "the CPU: {alone:.2} s predicted, and not clearly less with a device"
             ));
         }
-        let mut best: Option<(f64, Gpu)> = None;
+        let mut best: Option<(f64, Chosen)> = None;
         let mut there = Rates::default();
         let begun = Instant::now();
         let candidates = self.0.registry.candidates();
         let finding = begun.elapsed().as_secs_f64();
-        for candidate in candidates.iter().filter(|found| is_eligible(found.limits())) {
+        for candidate in candidates.into_iter().filter(|found| is_eligible(found.limits())) {
             let subject = subject(candidate.limits());
             let opening = known.get(&subject).unwrap_or(OPENING);
             there.set(&*subject, opening);
@@ -298,18 +305,23 @@ impl Auto {
                 Some(rate) => with(opening, rate) <= CLEARLY * alone,
                 None => alone >= WORTH_MEASURING,
             };
-            if !is_candidate {
+            if !is_candidate || self.is_broken(&subject) {
                 continue;
             }
-            let begun = Instant::now();
-            let Some(gpu) = self.open(&subject, &**candidate) else { continue };
-            there.set(&*subject, finding + begun.elapsed().as_secs_f64());
-            let Some(rate) = self.device_rate(load, &gpu, true) else { continue };
-            // It is open now.
-            let seconds = with(0.0, rate);
+            let (seconds, device) = match rate {
+                Some(rate) => (with(opening, rate), Chosen::Closed(subject, candidate)),
+                None => {
+                    let begun = Instant::now();
+                    let gpu = self.open(&subject, candidate);
+                    let Some(rate) = self.device_rate(load, &gpu) else { continue };
+                    there.set(&*subject, finding + begun.elapsed().as_secs_f64());
+                    // It is open now.
+                    (with(0.0, rate), Chosen::Open(gpu))
+                }
+            };
             if seconds <= CLEARLY * alone && best.as_ref().is_none_or(|(least, _)| seconds < *least)
             {
-                best = Some((seconds, gpu));
+                best = Some((seconds, device));
             }
         }
         if there.is_empty() {
@@ -320,7 +332,11 @@ impl Auto {
             None => on_cpu(format!(
                 "the CPU: {alone:.2} s predicted, and not clearly less with a device"
             )),
-            Some((seconds, gpu)) => {
+            Some((seconds, device)) => {
+                let gpu = match device {
+                    Chosen::Open(gpu) => gpu,
+                    Chosen::Closed(subject, candidate) => self.open(&subject, candidate),
+                };
                 let name = gpu.limits().map_or("a device", |limits| &limits.name);
                 let why = format!("{name}: {seconds:.2} s predicted, {alone:.2} s without it");
                 Choice { why, gpu: Some(gpu) }
@@ -332,8 +348,14 @@ impl Auto {
     pub(crate) fn learn(&self, load: &Load, statistics: &Statistics) {
         match statistics.device() {
             Some(device) => {
+                let subject = subject_of(device.api, &device.name, &device.driver);
+                let mut known = self.rates(DEVICES);
+                let opening = (device.opening + device.preparing).as_secs_f64();
+                if known.get(&subject).is_some() {
+                    known.learn(&subject, opening);
+                    self.keep(DEVICES, known);
+                }
                 if device.span.as_secs_f64() >= WORTH_LEARNING {
-                    let subject = subject_of(device.api, &device.name, &device.driver);
                     let mut rates = self.rates(&subject);
                     load.set_device_rates(&mut rates, None, &device, true);
                     self.keep(&subject, rates);
@@ -379,11 +401,11 @@ impl Auto {
     }
 
     /// Bytes a second of a device, measured if they are not known.
-    fn device_rate(&self, load: &Load, gpu: &Gpu, measure: bool) -> Option<f64> {
+    fn device_rate(&self, load: &Load, gpu: &Gpu) -> Option<f64> {
         let limits = gpu.limits()?;
         let subject = subject(limits);
         let mut rates = self.rates(&subject);
-        if rates.get(&load.name()).is_none() && measure {
+        if rates.get(&load.name()).is_none() {
             let found = load.measure_device(gpu)?;
             load.set_device_rates(&mut rates, Some(limits), &found, false);
             self.keep(&subject, rates.clone());
@@ -391,17 +413,22 @@ impl Auto {
         rates.get(&load.name())
     }
 
-    /// A device, opened once.
-    fn open(&self, subject: &str, candidate: &dyn Candidate) -> Option<Gpu> {
-        let known = self.state().opened.iter().find(|(s, _)| s == subject).map(|(_, g)| g.clone());
-        if let Some(known) = known {
-            return known;
+    /// Whether a device could not be opened.
+    fn is_broken(&self, subject: &str) -> bool {
+        let state = self.state();
+        let found = state.opened.iter().find(|(other, _)| other == subject);
+        found.is_some_and(|(_, gpu)| gpu.limits().is_none())
+    }
+
+    /// A device, which is opened once, in the background.
+    fn open(&self, subject: &str, candidate: Box<dyn Candidate>) -> Gpu {
+        let mut state = self.state();
+        if let Some((_, gpu)) = state.opened.iter().find(|(other, _)| other == subject) {
+            return gpu.clone();
         }
-        let gpu = candidate.open().ok().map(|device| {
-            let gpu = Gpu::new(device);
-            self.0.memory.map_or(gpu.clone(), |bytes| gpu.memory(bytes))
-        });
-        self.state().opened.push((subject.into(), gpu.clone()));
+        let gpu = Gpu::opening(candidate.limits().clone(), move || candidate.open());
+        let gpu = self.0.memory.map_or(gpu.clone(), |bytes| gpu.memory(bytes));
+        state.opened.push((subject.into(), gpu.clone()));
         gpu
     }
 

@@ -214,10 +214,14 @@ fn a_device_that_cannot_be_opened_or_measured_is_passed_over() {
     let fakes = registry(&[closed, nothing("unknown", Kind::Integrated)]);
     // So slow that it would pay to measure.
     let auto = auto(&fakes, &options(), 1e4, &[("closed", 1e12)]);
+    let reasons = check(&auto, &contents());
+    // It is opened while the work is done without it.
+    assert!(reasons[0].starts_with("closed: "), "{reasons:?}");
+    auto.state().opened.iter().for_each(|(_, gpu)| drop(gpu.device()));
     for reason in check(&auto, &contents()) {
         assert!(reason.contains("not clearly less with a device"), "{reason}");
     }
-    assert!(fakes.opened.load(Ordering::Relaxed) >= 2);
+    assert_eq!(fakes.opened.load(Ordering::Relaxed), 2);
 }
 
 /// Real devices that play GPUs: they are measured, chosen, used for streams of any kind, and learned from.
@@ -294,7 +298,7 @@ fn predictions_add_up() {
     let prediction = auto.predict(Some(&gpu), &options(), 100_000_000).unwrap();
     assert!((prediction.cpu_rate - 2e6).abs() < 1.0);
     assert!((prediction.cpu_seconds - 50.0).abs() < 0.1, "{prediction:?}");
-    assert!((prediction.seconds - 10.5).abs() < 0.1, "{prediction:?}");
+    assert!((prediction.seconds - 10.4).abs() < 0.1, "{prediction:?}");
     assert_eq!(prediction.device_rate, Some(8e6));
     let one_block = auto.predict(None, &options(), 1000).unwrap();
     assert!((one_block.seconds - 0.001).abs() < 1e-6, "{one_block:?}");

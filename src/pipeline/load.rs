@@ -55,6 +55,9 @@ const CPU_TIME: Duration = Duration::from_millis(20);
 /// How long the last of the runs that a device is measured with takes, about.
 const LONG_ENOUGH: Duration = Duration::from_millis(100);
 
+/// How long a device may take to compile what it is measured with.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Bytes that a device is measured with at most.
 const DEVICE_SAMPLE: u64 = 256 << 20;
 
@@ -117,14 +120,17 @@ impl Load {
         rounds as f64 * block as f64 / rate
     }
 
-    /// Seconds that a device at `rate` bytes a second takes beside those threads, once it is open.
+    /// Seconds that those threads take with a device beside them that joins them after `opening` seconds and then does `rate`
+    /// bytes a second.
     pub(crate) fn shared_seconds(
         &self,
         bytes: u64,
         (workers, cpu_rate): (usize, f64),
-        rate: f64,
+        (opening, rate): (f64, f64),
     ) -> f64 {
-        bytes as f64 / (rate + workers as f64 * cpu_rate)
+        let cpu_rate = workers as f64 * cpu_rate;
+        let left = (bytes as f64 - opening * cpu_rate).max(0.0);
+        if left == 0.0 { bytes as f64 / cpu_rate } else { opening + left / (rate + cpu_rate) }
     }
 
     /// The stages of its plan for one block on a device; nothing if the device does not do it.
@@ -200,6 +206,13 @@ impl Load {
     /// What `gpu` delivers, by running real work: first to compile what is needed, then for [`LONG_ENOUGH`]. `None` if it
     /// does not do this work.
     pub(crate) fn measure_device(&self, gpu: &Gpu) -> Option<DeviceStatistics> {
+        let device = gpu.device().ok()?;
+        // One that is gone is not waited for.
+        drop(device.queue().ok()?);
+        let limits = device.limits();
+        if self.stages(limits).is_empty() {
+            return None;
+        }
         let block = sample(self.block_size as usize);
         let packed = match self.direction {
             Direction::Encode => Vec::new(),
@@ -209,6 +222,7 @@ impl Load {
             }
         };
         let mut blocks = 1;
+        let first = Instant::now();
         loop {
             let statistics = Statistics::new();
             let begun = Instant::now();
@@ -217,13 +231,21 @@ impl Load {
                 Direction::Decode => decode(&packed, blocks, gpu, &statistics).ok()?,
             }
             let time = begun.elapsed();
-            let found = statistics.device()?;
-            if found.done.blocks == 0 && statistics.cpu().blocks > 0 && blocks > 1 {
+            let found = statistics.device();
+            if found.as_ref().is_some_and(|found| !found.notes.is_empty() || found.left > 0) {
                 return None;
             }
+            let Some(found) = found.filter(|found| found.done.blocks > 0) else {
+                // It still compiles.
+                if first.elapsed() > PATIENCE {
+                    return None;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            };
             let is_enough = time >= LONG_ENOUGH || (blocks + 1) * self.block_size > DEVICE_SAMPLE;
             if is_enough && blocks > 1 {
-                return Some(found).filter(|found| found.done.blocks > 0);
+                return Some(found);
             }
             // The first run says nothing: it compiled.
             let factor = if blocks == 1 { 4.0 } else { LONG_ENOUGH.div_duration_f64(time) };
@@ -276,11 +298,10 @@ impl Load {
         if seconds <= 0.0 || found.done.bytes == 0 {
             return;
         }
-        let rate = found.done.bytes as f64 / seconds;
         if learn {
-            rates.learn(&name, rate)
+            rates.learn(&name, found.done.bytes as f64 / seconds);
         } else {
-            rates.set(name.clone(), rate)
+            rates.set(name.clone(), steady_rate(found));
         }
         if let Some(limits) = limits
             && rates.get(THREADS).is_none()
@@ -297,6 +318,18 @@ impl Load {
             rates.set(format!("{name}: {}", stage.stage), found.done.bytes as f64 / seconds);
         }
     }
+}
+
+/// Bytes a second that follow from a measurement of a few batches, in which they hardly overlapped: that of what takes
+/// longest of copies in, computing and copies out, and no more than the device's threads together can handle.
+fn steady_rate(found: &DeviceStatistics) -> f64 {
+    let [upload, compute, download, verify] =
+        [found.upload, found.compute, found.download, found.verify].map(|time| time.as_secs_f64());
+    let alone = (compute + verify).max(upload).max(download);
+    let together = (upload + compute + download + verify) / f64::from(found.slots.max(1));
+    let seconds = alone.max(together);
+    let seconds = if seconds > 0.0 { seconds } else { found.span.as_secs_f64() };
+    found.done.bytes as f64 / seconds
 }
 
 /// The time of the fastest of some runs: the first touches memory that is new. One that takes long stays alone.
