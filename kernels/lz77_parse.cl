@@ -55,7 +55,7 @@ __kernel void greedy(__global const uint *restrict jobs, __global const uint *re
     uint len = jobs[(size_t)block * 8], words = slot >> 2;
     contents += (size_t)block * words;
     found += (size_t)block * slot;
-    matches += (size_t)block * words + ((size_t)number << (SEGMENT_LOG - 2));
+    matches += ((size_t)block * (slot >> 3) + ((size_t)number << (SEGMENT_LOG - 3))) * 3;
     uint start = number << SEGMENT_LOG, end = min(start + (1u << SEGMENT_LOG), len);
     uint window_start = start >> window_log << window_log;
     uint last = exists ? min(end, len < 8u ? 0u : len - 7u) : 0u;

@@ -86,7 +86,7 @@ fn greedy(
     let len = jobs[block * 8u];
     from_word = block * (args.slot >> 2u);
     let slot_start = block * args.slot;
-    let list = from_word + (number << (SEGMENT_LOG - 2u));
+    let list = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
     let count_word = block * (args.slot >> 8u) + number;
     let start = number << SEGMENT_LOG;
     let end = min(start + (1u << SEGMENT_LOG), len);
