@@ -1,26 +1,27 @@
 // The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
-// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by LANES lanes, and
-// those of 16 bytes and more then by all lanes. `found` is what lz77_latest_two or lz77_latest_four makes: a row of distances
-// for each position.
+// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, and
+// those of 16 bytes and more then by all lanes of the segment. `found` is what lz77_latest_two or lz77_latest_four makes: a row
+// of distances for each position.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; TWO, whether there are two; LAZY, the further positions looked at.
-// @pz_import lz77_segment
+// Constants: CANDIDATES, of each hash, 2 or 4; TWO, whether there are two hashes; LAZY, the further positions looked at.
+// @pz_import lz77_parts
 
-// Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are measured at the same time, and lanes and words for each.
+// Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are
+// measured at the same time, and lanes and words for each offset.
 #if TWO
 #define CHOICES (2u * CANDIDATES + 1u)
 #else
 #define CHOICES (CANDIDATES + 1u)
 #endif
-#if CHOICES * (LAZY + 1u) <= 8u
-#define LANES 4u
-#elif CHOICES * (LAZY + 1u) <= 16u
-#define LANES 2u
+#if CHOICES * (LAZY + 1u) * 4u <= LANES
+#define PAIR_LANES 4u
+#elif CHOICES * (LAZY + 1u) * 2u <= LANES
+#define PAIR_LANES 2u
 #else
-#define LANES 1u
+#define PAIR_LANES 1u
 #endif
-#define AT_ONCE min(LAZY + 1u, 32u / LANES / CHOICES)
-#define WORDS (4u / LANES)
+#define AT_ONCE min(LAZY + 1u, LANES / PAIR_LANES / CHOICES)
+#define WORDS (4u / PAIR_LANES)
 
 // Whether a position has candidates.
 #if CANDIDATES == 4u
@@ -35,108 +36,120 @@ inline bool has_any(__global const uint *found, uint pos) {
 }
 #endif
 
-__kernel void lazy(__global const uint *jobs, __global const uint *contents, __global const uint *found,
+__kernel void lazy(__global const uint *restrict jobs, __global const uint *restrict contents,
+                   __global const uint *restrict found,
 #if TWO
-                   __global const uint *found_second,
+                   __global const uint *restrict found_second,
 #endif
-                   __global uint2 *matches, __global uint *match_counts, uint slot,
+                   __global uint2 *restrict matches, __global uint *restrict match_counts, uint slot,
                    uint segments, uint blocks, uint window_log) {
-    SEGMENT_START;
+    TEAM_START(team);
+    Part s = part_of(team, (uint)get_group_id(0), jobs, contents, slot, segments, blocks, window_log);
+    found += (size_t)s.block * slot * CANDIDATES;
 #if TWO
-    __global const uint *own_found_second = found_second + (size_t)block * slot * CANDIDATES;
+    found_second += (size_t)s.block * slot * CANDIDATES;
 #endif
-    uint pair = team.lane / LANES;
-    uint part = team.lane % LANES;
+    matches += ((size_t)s.block * (slot >> 3) + ((size_t)s.number << (SEGMENT_LOG - 3))) * 3;
+    uint count = 0, pos = s.start, anchor = s.start;
+    // The offsets of the last two different matches, the last one first.
+    uint recent = 0, second = 0;
+    uint pair = s.lane / PAIR_LANES, part = s.lane % PAIR_LANES;
     uint choice = pair % CHOICES;
-    while (pos < last) {
-        uint mine = min(pos + team.lane, last - 1);
-        uint bytes = read32(s.contents, s.words, mine);
-        bool hit = has_any(own_found, mine);
+    while (team_any(team, pos < s.last)) {
+        bool active = pos < s.last;
+        uint mine = active ? min(pos + s.lane, s.last - 1u) : 0u;
+        uint bytes = read32(s, (int)mine);
+        bool hit = has_any(found, mine);
 #if TWO
-        hit |= has_any(own_found_second, mine);
+        hit |= has_any(found_second, mine);
 #endif
-        if (recent != 0) hit |= read32(s.contents, s.words, mine - recent) == bytes;
-        if (pos == anchor && second != 0 && team.lane == 0)
-            hit |= read32(s.contents, s.words, pos - second) == bytes;
-        uint hits = team_ballot(team, hit && pos + team.lane < last);
-        if (hits == 0) {
-            pos += 32;
-            continue;
-        }
-        pos += trailing_zeros(hits);
+        if (active && recent != 0u) hit |= read32(s, (int)(mine - recent)) == bytes;
+        if (active && pos == anchor && second != 0u && s.lane == 0u) hit |= read32(s, (int)(pos - second)) == bytes;
+        uint hits = part_ballot(team, s, active && hit && pos + s.lane < s.last);
+        bool has = hits != 0u;
+        pos += has ? trailing_zeros(hits) : active ? LANES : 0u;
         uint cheap = pos == anchor ? second : recent;
 
         uint best_at = pos, best_length = 0, best_offset = 0;
         int best_gain = 0;
         // A position that has no match does not look ahead.
-        for (uint first = 0; first <= LAZY && (first == 0 || best_gain != 0); first += AT_ONCE) {
+        bool goes = has;
+        for (uint first = 0; first <= LAZY && team_any(team, goes); first += AT_ONCE) {
             uint ahead = first + pair / CHOICES;
             uint at = pos + ahead;
             uint offset = 0;
-            if (pair / CHOICES < AT_ONCE && ahead <= LAZY && at < last) {
-                if (choice == 0) {
-                    offset = ahead == 0 ? cheap : recent;
+            if (goes && pair / CHOICES < AT_ONCE && ahead <= LAZY && at < s.last) {
+                if (choice == 0u) {
+                    offset = ahead == 0u ? cheap : recent;
 #if TWO
                 } else if (choice > CANDIDATES) {
-                    offset = own_found_second[CANDIDATES * at + choice - CANDIDATES - 1u];
+                    offset = found_second[CANDIDATES * at + choice - CANDIDATES - 1u];
 #endif
                 } else {
-                    offset = own_found[CANDIDATES * at + choice - 1u];
+                    offset = found[CANDIDATES * at + choice - 1u];
                 }
             }
             // Bytes that are equal in this lane's part.
             uint n = 0;
-            if (offset != 0) {
+            if (offset != 0u) {
                 for (uint w = 0; w < WORDS; w++) {
                     uint p = at + 4u * (part * WORDS + w);
                     uint differ = 1;
-                    if (p < s.end) differ = read32(s.contents, s.words, p) ^ read32(s.contents, s.words, p - offset);
-                    if (n == 4u * w) n += differ != 0 ? trailing_zeros(differ) >> 3 : 4u;
+                    if (p < s.end) differ = difference(s, (int)p, offset);
+                    if (n == 4u * w) n += differ != 0u ? trailing_zeros(differ) >> 3 : 4u;
                 }
             }
-            uint ends = team_ballot(team, n < 4u * WORDS);
-            uint own_ends = ends >> (pair * LANES) & ((1u << LANES) - 1u);
-            uint end_part = own_ends != 0 ? trailing_zeros(own_ends) : 0;
-            uint end_n = team_shuffle(team, n, pair * LANES + end_part);
-            uint length = own_ends != 0 ? 4u * WORDS * end_part + end_n : 16u;
-            length = min(length, offset != 0 ? s.end - at : 0u);
+            uint ends = part_ballot(team, s, n < 4u * WORDS);
+            uint own_ends = ends >> (pair * PAIR_LANES) & ((1u << PAIR_LANES) - 1u);
+            uint end_part = own_ends != 0u ? trailing_zeros(own_ends) : 0u;
+            uint end_n = part_shuffle(team, s, n, pair * PAIR_LANES + end_part);
+            uint length = own_ends != 0u ? 4u * WORDS * end_part + end_n : 16u;
+            length = min(length, offset != 0u ? s.end - at : 0u);
             // The long ones, one after the other.
-            uint more = team_ballot(team, offset != 0 && part == 0 && own_ends == 0 && at + 16u < s.end);
-            while (more != 0) {
-                uint lead = trailing_zeros(more);
+            uint more = part_ballot(team, s, offset != 0u && part == 0u && own_ends == 0u && at + 16u < s.end);
+            while (team_any(team, more != 0u)) {
+                bool is_more = more != 0u;
+                uint lead = is_more ? trailing_zeros(more) : 0u;
                 more &= more - 1u;
-                uint whole = extended(team, s, team_broadcast(team, at, lead), team_broadcast(team, offset, lead), 16);
-                if (pair * LANES == lead) length = whole;
+                uint its_at = part_shuffle(team, s, at, lead), its_offset = part_shuffle(team, s, offset, lead);
+                uint whole = extended(team, s, its_at, its_offset, 16u, is_more);
+                if (is_more && pair * PAIR_LANES == lead) length = whole;
             }
             // The best of each position: of equals the first, the cheap one before all.
             uint key = 0;
-            if (length >= 4) {
-                int gain = 4 * (int)length + (choice == 0 ? 1 : (int)clz(offset + 3u) - 31);
+            if (length >= 4u) {
+                int gain = 4 * (int)length + (choice == 0u ? 1 : (int)clz(offset + 3u) - 31);
                 if (gain >= 3) key = (uint)gain << 6 | (63u - choice);
             }
             for (uint i = 0; i < AT_ONCE; i++) {
-                uint most = team_max(team, pair / CHOICES == i ? key : 0u);
-                uint lead = (i * CHOICES + 63u - (most & 63u)) * LANES;
-                uint its_length = team_shuffle(team, length, lead);
-                uint its_offset = team_shuffle(team, offset, lead);
+                uint most = part_max(team, s, pair / CHOICES == i ? key : 0u);
+                uint lead = (i * CHOICES + 63u - (most & 63u)) * PAIR_LANES;
+                uint its_length = part_shuffle(team, s, length, lead);
+                uint its_offset = part_shuffle(team, s, offset, lead);
                 int gain = (int)(most >> 6);
                 uint distance = first + i;
                 bool better = best_gain != 0 && gain > best_gain + 1 + 3 * (int)(pos + distance - best_at);
-                if (distance == 0 ? gain != 0 : better) {
+                if (goes && (distance == 0u ? gain != 0 : better)) {
                     best_at = pos + distance;
                     best_gain = gain;
                     best_length = its_length;
                     best_offset = its_offset;
                 }
             }
+            goes = goes && best_gain != 0;
         }
-        if (best_gain == 0) {
-            pos++;
-            continue;
+        bool takes = best_gain != 0;
+        uint room = takes ? min(best_at - best_offset - s.window_start, best_at - anchor) : 0u;
+        uint before = extended_back(team, s, best_at, best_offset, room, 0u, takes);
+        if (takes && s.lane == 0u)
+            matches[count] = (uint2)(best_at - before - s.start | (before + best_length) << 16, best_offset);
+        if (takes) {
+            count++;
+            second = best_offset != recent ? recent : second;
+            recent = best_offset;
+            anchor = best_at + best_length;
         }
-        uint room = min(best_at - best_offset - s.window_start, best_at - anchor);
-        uint before = extended_back(team, s, best_at, best_offset, room, 0);
-        TAKE(before, best_at, best_length, best_offset);
+        pos = takes ? anchor : has ? pos + 1u : pos;
     }
-    SEGMENT_END;
+    if (s.exists && s.lane == 0u) match_counts[(size_t)s.block * (slot >> 8) + s.number] = count;
 }

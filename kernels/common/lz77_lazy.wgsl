@@ -1,10 +1,10 @@
 // The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
-// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by LANES lanes, and
-// those of 16 bytes and more then by all lanes. `found` is what lz77_latest_two or lz77_latest_four makes: a row of distances
-// for each position.
+// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, and
+// those of 16 bytes and more then by all lanes of the segment. `found` is what lz77_latest_two or lz77_latest_four makes: a row
+// of distances for each position.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether 4; TWO, whether there are two; LAZY, the further positions looked at.
-// @pz_import lz77_segment
+// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether 4; TWO, whether there are two hashes; LAZY, the further positions looked at.
+// @pz_import lz77_parts
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
@@ -23,16 +23,17 @@ alias Row = vec2<u32>;
 @group(0) @binding(4) var<storage, read_write> match_counts: array<u32>;
 // @pz_end
 
-// Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are measured at the same time, and lanes and words for each.
+// Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are
+// measured at the same time, and lanes and words for each offset.
 // @pz_if TWO
 const CHOICES = 2u * CANDIDATES + 1u;
 // @pz_else
 const CHOICES = CANDIDATES + 1u;
 // @pz_end
 const PAIRS = CHOICES * (LAZY + 1u);
-const LANES = select(select(1u, 2u, PAIRS <= 16u), 4u, PAIRS <= 8u);
-const AT_ONCE = min(LAZY + 1u, 32u / LANES / CHOICES);
-const WORDS = 4u / LANES;
+const PAIR_LANES = select(select(1u, 2u, PAIRS * 2u <= LANES), 4u, PAIRS * 4u <= LANES);
+const AT_ONCE = min(LAZY + 1u, LANES / PAIR_LANES / CHOICES);
+const WORDS = 4u / PAIR_LANES;
 
 @compute @workgroup_size(THREADS)
 fn lazy(
@@ -40,51 +41,47 @@ fn lazy(
     @builtin(workgroup_id) wg: vec3<u32>,
     @builtin(num_workgroups) wgs: vec3<u32>,
 ) {
-    let is_there = segment_start(local_index, wg.y * wgs.x + wg.x);
-    if team_uniform(u32(is_there)) == 0u {
-        return;
-    }
-    let pair = lane / LANES;
-    let part = lane % LANES;
+    let slot_start = segment_start(local_index, wg.y * wgs.x + wg.x) * args.slot;
+    let pair = part_lane / PAIR_LANES;
+    let part = part_lane % PAIR_LANES;
     let choice = pair % CHOICES;
-    let slot_start = from_word * 4u;
     loop {
-        if team_uniform(u32(pos < last)) == 0u {
+        let is_active = pos < last;
+        if !team_any(is_active) {
             break;
         }
-        let mine = min(pos + lane, last - 1u);
-        let bytes = read32(mine);
+        let mine = select(0u, min(pos + part_lane, last - 1u), is_active);
+        let bytes = read32(i32(mine));
         var hit = any(found[slot_start + mine] != Row());
 // @pz_if TWO
         hit |= any(found_second[slot_start + mine] != Row());
 // @pz_end
-        if recent != 0u && read32(mine - recent) == bytes {
+        if is_active && recent != 0u && read32(i32(mine - recent)) == bytes {
             hit = true;
         }
-        if pos == anchor && second != 0u && lane == 0u && read32(pos - second) == bytes {
+        if is_active && pos == anchor && second != 0u && part_lane == 0u && read32(i32(pos - second)) == bytes {
             hit = true;
         }
-        let hits = team_ballot(hit && pos + lane < last);
-        if hits == 0u {
-            pos += 32u;
-            continue;
-        }
-        pos += countTrailingZeros(hits);
+        let hits = part_ballot(is_active && hit && pos + part_lane < last);
+        let has = hits != 0u;
+        pos += select(select(0u, LANES, is_active), countTrailingZeros(hits), has);
         let cheap = select(recent, second, pos == anchor);
 
         var best_at = pos;
         var best_length = 0u;
         var best_offset = 0u;
         var best_gain = 0i;
+        // A position that has no match does not look ahead.
+        var goes = has;
         var first = 0u;
         loop {
-            if team_uniform(first) > LAZY {
+            if !team_any(goes && first <= LAZY) {
                 break;
             }
             let ahead = first + pair / CHOICES;
             let at = pos + ahead;
             var offset = 0u;
-            if pair / CHOICES < AT_ONCE && ahead <= LAZY && at < last {
+            if goes && pair / CHOICES < AT_ONCE && ahead <= LAZY && at < last {
                 if choice == 0u {
                     offset = select(recent, cheap, ahead == 0u);
 // @pz_if TWO
@@ -102,29 +99,32 @@ fn lazy(
                     let p = at + 4u * (part * WORDS + w);
                     var differ = 1u;
                     if p < end {
-                        differ = read32(p) ^ read32(p - offset);
+                        differ = difference(i32(p), offset);
                     }
                     if n == 4u * w {
-                        n += select(4u, equal_bytes(differ), differ != 0u);
+                        n += equal_first(differ);
                     }
                 }
             }
-            let ends = team_ballot(n < 4u * WORDS);
-            let own_ends = ends >> (pair * LANES) & ((1u << LANES) - 1u);
+            let ends = part_ballot(n < 4u * WORDS);
+            let own_ends = ends >> (pair * PAIR_LANES) & ((1u << PAIR_LANES) - 1u);
             let end_part = select(0u, countTrailingZeros(own_ends), own_ends != 0u);
-            let end_n = team_shuffle(n, pair * LANES + end_part);
+            let end_n = part_shuffle(n, pair * PAIR_LANES + end_part);
             var length = select(16u, 4u * WORDS * end_part + end_n, own_ends != 0u);
             length = select(0u, min(length, end - at), offset != 0u);
             // The long ones, one after the other.
-            var more = team_ballot(offset != 0u && part == 0u && own_ends == 0u && at + 16u < end);
+            var more = part_ballot(offset != 0u && part == 0u && own_ends == 0u && at + 16u < end);
             loop {
-                if team_uniform(more) == 0u {
+                let is_more = more != 0u;
+                if !team_any(is_more) {
                     break;
                 }
-                let lead = countTrailingZeros(more);
+                let lead = select(0u, countTrailingZeros(more), is_more);
                 more &= more - 1u;
-                let whole = extended(team_broadcast(at, lead), team_broadcast(offset, lead), 16u);
-                if pair * LANES == lead {
+                let its_at = part_shuffle(at, lead);
+                let its_offset = part_shuffle(offset, lead);
+                let whole = extended(its_at, its_offset, 16u, is_more);
+                if is_more && pair * PAIR_LANES == lead {
                     length = whole;
                 }
             }
@@ -137,38 +137,32 @@ fn lazy(
                     key = gain << 6u | (63u - choice);
                 }
             }
-            var i = 0u;
-            loop {
-                // A position that has no match does not look ahead.
-                let is_over = i == AT_ONCE || (first + i > 0u && best_gain == 0i);
-                if team_uniform(u32(is_over)) != 0u {
-                    break;
-                }
-                let most = team_max(select(0u, key, pair / CHOICES == i));
-                let lead = (i * CHOICES + 63u - (most & 63u)) * LANES;
-                let its_length = team_shuffle(length, lead);
-                let its_offset = team_shuffle(offset, lead);
+            for (var i = 0u; i < AT_ONCE; i++) {
+                let most = part_max(select(0u, key, pair / CHOICES == i));
+                let lead = (i * CHOICES + 63u - (most & 63u)) * PAIR_LANES;
+                let its_length = part_shuffle(length, lead);
+                let its_offset = part_shuffle(offset, lead);
                 let gain = i32(most >> 6u);
                 let distance = first + i;
                 let least = best_gain + 1i + 3i * i32(pos + distance - best_at);
-                if select(gain > least, gain != 0i, distance == 0u) {
+                if goes && select(best_gain != 0i && gain > least, gain != 0i, distance == 0u) {
                     best_at = pos + distance;
                     best_gain = gain;
                     best_length = its_length;
                     best_offset = its_offset;
                 }
-                i += 1u;
             }
-            if team_uniform(u32(best_gain == 0i)) != 0u {
-                break;
-            }
+            goes = goes && best_gain != 0i;
             first += AT_ONCE;
         }
-        if team_uniform(u32(best_gain == 0i)) != 0u {
-            pos += 1u;
-            continue;
+        let takes = best_gain != 0i;
+        let room = select(0u, min(best_at - best_offset - window_start, best_at - anchor), takes);
+        let before = extended_back(best_at, best_offset, room, 0u, takes);
+        if takes {
+            take(best_at, before, best_length, best_offset);
+        } else {
+            pos += select(0u, 1u, has);
         }
-        take(best_at, best_length, best_offset);
     }
     segment_end();
 }

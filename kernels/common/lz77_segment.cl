@@ -3,7 +3,7 @@
 // The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
 // three bytes or more. An entry is two words: start in the segment and length << 16; offset.
 //
-// Constants: SEGMENT_LOG, at most 15; FOUND_WORDS, words of `found` for each position.
+// Constants: SEGMENT_LOG, at most 15.
 // @pz_import team
 // @pz_import lz77_words
 
@@ -71,7 +71,7 @@ inline uint extended_back(Team team, Segment s, uint at, uint offset, uint room,
     s.end = min(s.start + (1u << SEGMENT_LOG), len);                                                     \
     s.window_start = s.start >> window_log << window_log;                                                \
     uint last = min(s.end, len < 8u ? 0u : len - 7u);                                                    \
-    __global const uint *own_found = found + (size_t)block * slot * FOUND_WORDS;                                       \
+    __global const uint *own_found = found + (size_t)block * slot;                                                            \
     __global uint2 *out = matches + ((size_t)block * (slot >> 3) + ((size_t)number << (SEGMENT_LOG - 3))) * 3; \
     uint count = 0;                                                                                      \
     uint pos = s.start, anchor = s.start;                                                                \

@@ -172,6 +172,7 @@ common![
     "lz77_group",
     "lz77_lazy",
     "lz77_records",
+    "lz77_parts",
     "lz77_segment",
     "lz77_symbols",
     "lz77_table",

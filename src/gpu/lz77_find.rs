@@ -27,8 +27,8 @@ const PLACE_BITS: u32 = 9;
 /// Bits of a digit of the sort by the whole hash; those of the lower one may be one more.
 const DIGIT_BITS: u32 = 8;
 
-/// Work items that go through a segment together in the greedy parse.
-const GREEDY_LANES: u32 = 16;
+/// Work items that go through a segment together where positions have few candidates.
+const FEW_LANES: u32 = 16;
 
 /// A hash of the sort.
 #[derive(Clone, Copy)]
@@ -252,6 +252,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let mut buffers = vec![plan.buffer(kernel, "jobs")?, plan.buffer(kernel, "contents")?];
     let mut defines = vec![("SEGMENT_LOG", params.segment_log.into())];
     let is_deep = entry == "deep";
+    let candidates: u32 = found.iter().map(|(_, hash)| hash.candidates).sum();
     let is_of_two = found.len() == 2;
     for (number, (name, hash)) in found.into_iter().enumerate() {
         let to = plan.buffer(kernel, name)?;
@@ -268,9 +269,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         }
         defines.push(("CANDIDATES", hash.candidates));
         if is_deep {
-            defines.extend([("SAME", same_of_bucket(hash)), ("FOUND_WORDS", 1)]);
-        } else {
-            defines.push(("FOUND_WORDS", hash.candidates));
+            defines.push(("SAME", same_of_bucket(hash)));
         }
         if lazy > 0 {
             let (four, two) = (u32::from(hash.candidates == 4), u32::from(is_of_two));
@@ -283,13 +282,13 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let segments = slot.div_ceil(1 << params.segment_log);
     // Work items that have a segment.
     let mut lanes = 32;
-    if entry == "greedy" {
-        lanes = GREEDY_LANES;
+    if !is_deep {
+        lanes = if candidates <= 2 { FEW_LANES } else { 32 };
         #[cfg(test)]
         if let Some(measured) = super::lz77_find_tests::measured_lanes() {
             lanes = measured;
         }
-        defines.push(("LANES", lanes));
+        defines.extend([("LANES", lanes), ("WIDE", u32::from(lanes == 32))]);
     }
     plan.steps.push(Step::Run(Run {
         stage: "parse",

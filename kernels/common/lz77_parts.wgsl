@@ -1,0 +1,179 @@
+// What the parses of LZ77 share that have several segments for a team, each of which LANES lanes go through together. All
+// segments of a team take their steps at the same time: what is done for one is done for all, and whether it counts is
+// the business of each.
+//
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
+// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
+//
+// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES, 8, 16
+// or 32; WIDE, whether it is 32.
+// @pz_import team
+
+struct Args {
+    slot: u32,
+    segments: u32,
+    blocks: u32,
+    window_log: u32,
+}
+
+var<immediate> args: Args;
+
+// The first of the lanes that have the segment, and which of them this is.
+var<private> first_lane: u32;
+var<private> part_lane: u32;
+// The segment; `from_word` is the block's first word of the contents.
+var<private> exists: bool;
+var<private> from_word: u32;
+var<private> window_start: u32;
+var<private> start: u32;
+var<private> end: u32;
+// Positions from here on have no candidates; 0 if there is no segment.
+var<private> last: u32;
+var<private> list: u32;
+var<private> count_word: u32;
+var<private> count: u32;
+var<private> pos: u32;
+// Behind the last match.
+var<private> anchor: u32;
+// The offsets of the last two different matches, the last one first.
+var<private> recent: u32;
+var<private> second: u32;
+
+// Sets what is known of the segment, and returns its block.
+fn segment_start(local_index: u32, group: u32) -> u32 {
+    team_start(local_index);
+    part_lane = lane & (LANES - 1u);
+    first_lane = lane & ~(LANES - 1u);
+    let index = (group * TEAMS + team_index) * (32u / LANES) + lane / LANES;
+    exists = index < args.blocks * args.segments;
+    let block = select(0u, index / args.segments, exists);
+    let number = select(0u, index % args.segments, exists);
+    let len = jobs[block * 8u];
+    from_word = block * (args.slot >> 2u);
+    list = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
+    count_word = block * (args.slot >> 8u) + number;
+    start = number << SEGMENT_LOG;
+    end = min(start + (1u << SEGMENT_LOG), len);
+    window_start = start >> args.window_log << args.window_log;
+    last = select(0u, min(end, max(len, 7u) - 7u), exists);
+    count = 0u;
+    // Some drivers end an invocation after a number of iterations. Then there are no matches rather than any.
+    segment_end();
+    pos = start;
+    anchor = start;
+    recent = 0u;
+    second = 0u;
+    return block;
+}
+
+fn segment_end() {
+    if exists && part_lane == 0u {
+        match_counts[count_word] = count;
+    }
+}
+
+// Of the lanes of a segment alone.
+fn part_ballot(p: bool) -> u32 {
+    return team_ballot(p) >> first_lane & (0xffffffffu >> (32u - LANES));
+}
+
+fn part_shuffle(v: u32, source: u32) -> u32 {
+    return team_shuffle(v, first_lane | (source & (LANES - 1u)));
+}
+
+fn part_max(v: u32) -> u32 {
+// @pz_if WIDE
+    return team_max(v);
+// @pz_else
+    var most = max(v, team_shuffle(v, lane ^ 1u));
+    most = max(most, team_shuffle(most, lane ^ 2u));
+    most = max(most, team_shuffle(most, lane ^ 4u));
+    if LANES > 8u {
+        most = max(most, team_shuffle(most, lane ^ 8u));
+    }
+    return most;
+// @pz_end
+}
+
+// The four bytes from `at` on, which may be up to three before the block, or behind its slot: bytes there read as any.
+fn read32(at: i32) -> u32 {
+    let word = at >> 2u;
+    let shift = (bitcast<u32>(at) & 3u) * 8u;
+    let low = contents[from_word + u32(max(word, 0i))];
+    let high = contents[from_word + min(u32(word + 1i), (args.slot >> 2u) - 1u)];
+    return low >> shift | high << 1u << (31u - shift);
+}
+
+// How the bytes at `at` differ from those `offset` before.
+fn difference(at: i32, offset: u32) -> u32 {
+    return read32(at) ^ read32(at - i32(offset));
+}
+
+// Equal bytes at the beginning, and at the end, of words that differ as `differ` says: 4 where they do not.
+fn equal_first(differ: u32) -> u32 {
+    return countTrailingZeros(differ) >> 3u;
+}
+
+fn equal_last(differ: u32) -> u32 {
+    return countLeadingZeros(differ) >> 3u;
+}
+
+// The number of equal bytes from `at` and from `offset` before it on, up to the segment's end, where `known` are known to
+// be, and `may_be_more` tells whether more may be.
+fn extended(at: u32, offset: u32, known: u32, may_be_more: bool) -> u32 {
+    var length = known;
+    var is_open = may_be_more;
+    loop {
+        if !team_any(is_open) {
+            break;
+        }
+        let p = at + length + 4u * part_lane;
+        // Behind the end nothing is equal.
+        var differ = 1u;
+        if is_open && p < end {
+            differ = difference(i32(p), offset);
+        }
+        let ends = part_ballot(differ != 0u);
+        let end_lane = select(LANES - 1u, countTrailingZeros(ends), ends != 0u);
+        let more = 4u * end_lane + part_shuffle(equal_first(differ), end_lane);
+        length += select(0u, more, is_open);
+        is_open = is_open && ends == 0u;
+    }
+    return min(length, end - at);
+}
+
+// The number of equal bytes before `at` and before `offset` before it, at most `room`.
+fn extended_back(at: u32, offset: u32, room: u32, known: u32, may_be_more: bool) -> u32 {
+    var length = known;
+    var is_open = may_be_more;
+    loop {
+        if !team_any(is_open) {
+            break;
+        }
+        let back = length + 4u * part_lane;
+        var differ = 0x80000000u;
+        if is_open && back < room {
+            differ = difference(i32(at - back) - 4i, offset);
+        }
+        let ends = part_ballot(differ != 0u);
+        let end_lane = select(LANES - 1u, countTrailingZeros(ends), ends != 0u);
+        let more = 4u * end_lane + part_shuffle(equal_last(differ), end_lane);
+        length += select(0u, more, is_open);
+        is_open = is_open && ends == 0u;
+    }
+    return min(length, room);
+}
+
+// Takes a match that `before` bytes before it belong to.
+fn take(at: u32, before: u32, length: u32, offset: u32) {
+    if part_lane == 0u {
+        matches[list + count] = vec2(at - before - start | (before + length) << 16u, offset);
+    }
+    count += 1u;
+    if offset != recent {
+        second = recent;
+        recent = offset;
+    }
+    anchor = at + length;
+    pos = anchor;
+}
