@@ -105,7 +105,7 @@ fn copies_of_its_own_host_memory(device: &dyn Device) {
     let buffer = device.allocate(2 * len as u64).unwrap();
     let mut memory = device.host_memory(len).unwrap();
     assert!(memory.len() == len && memory.iter().all(|&byte| byte == 0));
-    memory.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * i >> 7) as u8);
+    memory.iter_mut().enumerate().for_each(|(i, byte)| *byte = ((i * i) >> 7) as u8);
     let copy = memory.to_vec();
     // Parts of both kinds, and small ones.
     let parts = [&memory[..500_001], &copy[500_001..500_003], &memory[500_003..]];

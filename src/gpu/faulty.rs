@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     BuffersAbove(u64),
     /// A bit of what is read is wrong, in one read, counted from 0.
     Read(u64),
+    /// A bit of what is written is wrong, in one write, counted from 0.
+    Write(u64),
     /// From one call on, work does not end, and whoever waits for it does so until the deadline.
     Endless(u64),
     /// From one call on, the device is gone.
@@ -31,6 +33,9 @@ pub(crate) struct Faulty<D: Device> {
     fault: Fault,
     calls: AtomicU64,
     reads: AtomicU64,
+    writes: AtomicU64,
+    /// How long queues wait unless they are told otherwise.
+    deadline: Duration,
     live: Mutex<HashMap<BufferId, u64>>,
 }
 
@@ -48,13 +53,25 @@ impl<D: Device> Faulty<D> {
             fault,
             calls: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            deadline: super::device::DEADLINE,
             live: Mutex::default(),
         }
+    }
+
+    /// The same, but its queues wait so long only.
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     /// Calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Reads and writes so far.
+    pub fn copies(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
     }
 
     /// Bytes of the buffers that have not been freed.
@@ -100,7 +117,7 @@ impl<D: Device> Device for Faulty<D> {
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
         self.call()?;
         let queue = self.device.queue()?;
-        let deadline = super::device::DEADLINE;
+        let deadline = self.deadline;
         Ok(Box::new(FaultyQueue { faulty: self, queue, deadline, is_given_up: false }))
     }
 }
@@ -139,7 +156,17 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         offset: u64,
         parts: &[&[u8]],
     ) -> Result<(), DeviceError> {
-        if self.call()? { self.queue.write_parts(buffer, offset, parts) } else { Ok(()) }
+        if !self.call()? {
+            return Ok(());
+        }
+        let write = self.faulty.writes.fetch_add(1, Ordering::Relaxed);
+        if self.faulty.fault != Fault::Write(write) {
+            return self.queue.write_parts(buffer, offset, parts);
+        }
+        let mut wrong = parts.concat();
+        let middle = wrong.len() / 2;
+        wrong[middle] ^= 0x10;
+        self.queue.write_parts(buffer, offset, &[&wrong])
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {

@@ -1,9 +1,15 @@
 //! Whole jobs with devices: what is done where, in which memory, and what becomes of it when a device misbehaves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::gpu::device::{Api, Device};
+use crate::Pipeline;
+use crate::gpu::budget::{batches, budget};
+use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, MemorySource, Queue};
 use crate::gpu::discovery;
+use crate::gpu::faulty::{Fault, Faulty};
+use crate::gpu::plan::Shape;
+use crate::pipeline::gpu::Work;
 use crate::{DecodeOptions, Gpu, Level, Options, Statistics, compress, decompress};
 
 /// Contents with something to find in them, and blocks of one byte and of noise.
@@ -62,5 +68,217 @@ fn a_device_does_what_it_is_given_in_the_memory_predicted() {
         assert!(decompress(&expected, &decoding(&gpu).statistics(&counted)).unwrap() == contents);
         let device = counted.device().unwrap();
         assert_eq!((device.done.blocks, device.left), (16, 0), "{device:?}");
+    }
+}
+
+/// A device that has so much memory, and no buffer larger than that. It counts what is in use, and refuses more.
+struct Simulated {
+    device: Faulty<Arc<dyn Device>>,
+    limits: Limits,
+}
+
+impl Simulated {
+    fn new(device: &Arc<dyn Device>, memory: u64, max_buffer: u64) -> Self {
+        let of_device = device.limits();
+        let limits = Limits {
+            memory,
+            memory_source: MemorySource::Total,
+            max_buffer: max_buffer.min(of_device.max_buffer),
+            ..of_device.clone()
+        };
+        Self { device: Faulty::new(Arc::clone(device), Fault::None), limits }
+    }
+}
+
+impl Device for Simulated {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        assert!(bytes <= self.limits.max_buffer, "a buffer of {bytes} bytes");
+        assert!(self.device.live() + bytes <= budget(&self.limits, None), "out of the budget");
+        self.device.allocate(bytes)
+    }
+
+    fn free(&self, buffer: BufferId) {
+        self.device.free(buffer);
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        self.device.queue()
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+/// What devices may have, and what they may allow a buffer.
+fn sizes() -> impl Iterator<Item = (u64, u64)> {
+    let memories = [256 * MIB, 1024 * MIB, 8192 * MIB, 139 * 1024 * MIB];
+    let buffers = [128 * MIB, 2048 * MIB - 4, u64::MAX];
+    memories.into_iter().flat_map(move |memory| buffers.map(|buffer| (memory, buffer)))
+}
+
+/// Whatever the device, no plan takes more than the budget, and no buffer more than is allowed.
+#[test]
+fn plans_stay_within_the_memory_of_any_device() {
+    for device in devices() {
+        let mut fitting = 0;
+        for (memory, max_buffer) in sizes() {
+            let limits =
+                Limits { max_buffer, ..Simulated::new(&device, memory, max_buffer).limits };
+            let budget = budget(&limits, None);
+            for log in 16..=24 {
+                let mut works = vec![Work::Decode(Pipeline::Lzf), Work::Decode(Pipeline::Bwt)];
+                for level in Level::all() {
+                    let recipe = Options::new().level(level).recipe().unwrap();
+                    works.push(Work::Encode { recipe, verify: true });
+                }
+                for work in works {
+                    let len = 1u32 << log;
+                    let Ok(cost) = work.cost(&limits, len) else { continue };
+                    let Some(found) = batches(&limits, budget, &cost) else {
+                        assert!(cost.memory > budget || cost.largest_buffer > max_buffer);
+                        continue;
+                    };
+                    fitting += 1;
+                    let shape = Shape::new(found.batch, len);
+                    assert!(found.memory(&cost).unwrap() <= budget, "{work:?} {limits:?}");
+                    for plan in work.plans(&limits, shape) {
+                        let mut buffers = plan.buffers.iter();
+                        assert!(buffers.all(|buffer| buffer.bytes <= max_buffer), "{work:?}");
+                    }
+                }
+            }
+        }
+        assert!(fitting > 100, "{fitting}");
+    }
+}
+
+/// On small devices everything is done, in batches that fit, or left to the CPU.
+#[test]
+fn small_devices_do_what_they_have_room_for() {
+    for device in devices() {
+        for (memory, max_buffer, log) in [
+            (4 * MIB, 2 * MIB, 16),
+            (32 * MIB, 2 * MIB, 16),
+            (256 * MIB, 128 * MIB, 16),
+            (256 * MIB, 128 * MIB, 20),
+            (1024 * MIB, u64::MAX, 20),
+        ] {
+            let contents = contents(9 << (log - 1));
+            let gpu = Gpu::new(Arc::new(Simulated::new(&device, memory, max_buffer)));
+            let options = options(&gpu).block_size(1 << log);
+            let expected = compress(&contents, &Options { gpu: None, ..options.clone() }).unwrap();
+            assert!(compress(&contents, &options).unwrap() == expected);
+            assert!(decompress(&expected, &decoding(&gpu)).unwrap() == contents);
+        }
+    }
+}
+
+/// A job with a fault.
+#[derive(Clone)]
+struct Faults {
+    contents: Vec<u8>,
+    expected: Vec<u8>,
+    options: Options,
+    memory: u64,
+}
+
+impl Faults {
+    /// A few blocks, one at a time in each of three slots.
+    fn new(device: &Arc<dyn Device>) -> Self {
+        let contents = contents(5 << 16);
+        let options = Options::new().level(Level::MIN).block_size(1 << 16).threads(1);
+        let recipe = options.recipe().unwrap();
+        let work = Work::Encode { recipe, verify: true };
+        let memory = 3 * work.cost(device.limits(), 1 << 16).unwrap().memory;
+        let expected = compress(&contents, &options).unwrap();
+        Self { contents, expected, options, memory }
+    }
+
+    /// Runs a job in both directions, or one of them, on `device`, which must not be noticed. Gives what was left to the
+    /// CPU.
+    fn survive(&self, device: &Arc<Faulty<Arc<dyn Device>>>, decodes: bool) -> u64 {
+        let gpu = Gpu::new(Arc::clone(device) as Arc<dyn Device>).memory(self.memory);
+        let counted = Statistics::new();
+        if decodes {
+            let options = decoding(&gpu).statistics(&counted);
+            assert!(decompress(&self.expected, &options).unwrap() == self.contents);
+        } else {
+            let options = self.options.clone().gpu(gpu.clone()).statistics(&counted);
+            assert!(compress(&self.contents, &options).unwrap() == self.expected);
+        }
+        drop(gpu);
+        assert_eq!(device.live(), 0, "memory of the device is lost");
+        counted.cpu().blocks
+    }
+
+    /// The same for each of `faults`, of which there are as many as a job has calls, reads or writes.
+    fn survive_all(
+        &self,
+        device: &Arc<dyn Device>,
+        count: impl Fn(&Faulty<Arc<dyn Device>>) -> u64,
+        fault: impl Fn(u64) -> Fault,
+    ) {
+        for decodes in [false, true] {
+            let sound = Arc::new(Faulty::new(Arc::clone(device), Fault::None));
+            assert_eq!(self.survive(&sound, decodes), 0, "blocks are left by a sound device");
+            let mut left = 0;
+            for n in 0..count(&sound) {
+                let faulty = Faulty::new(Arc::clone(device), fault(n));
+                let faulty = faulty.with_deadline(Duration::from_millis(5));
+                left += u64::from(self.survive(&Arc::new(faulty), decodes) > 0);
+            }
+            assert!(left > 0, "no fault had an effect");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_fails_is_survived_whichever_it_is() {
+    for device in devices() {
+        let job = Faults::new(&device);
+        job.survive_all(&device, Faulty::calls, Fault::Call);
+    }
+}
+
+#[test]
+fn a_device_that_is_lost_is_survived_whenever_that_is() {
+    for device in devices() {
+        let job = Faults::new(&device);
+        job.survive_all(&device, |sound| sound.calls().div_ceil(7), |n| Fault::Lost(7 * n));
+    }
+}
+
+#[test]
+fn work_that_never_ends_is_survived_whenever_that_is() {
+    for device in devices() {
+        let job = Faults::new(&device);
+        job.survive_all(&device, |sound| sound.calls().div_ceil(7), |n| Fault::Endless(7 * n));
+    }
+}
+
+#[test]
+fn wrong_bytes_are_survived_whichever_they_are() {
+    for device in devices() {
+        let job = Faults::new(&device);
+        job.survive_all(&device, |sound| sound.copies().0, Fault::Read);
+        job.survive_all(&device, |sound| sound.copies().1, Fault::Write);
+    }
+}
+
+#[test]
+fn an_allocator_that_refuses_fails_no_job() {
+    for device in devices() {
+        let job = Faults::new(&device);
+        for log in 5..24 {
+            for decodes in [false, true] {
+                let faulty = Faulty::new(Arc::clone(&device), Fault::BuffersAbove(1 << log));
+                // In larger batches, which are halved.
+                let larger = Faults { memory: 16 * job.memory, ..job.clone() };
+                larger.survive(&Arc::new(faulty), decodes);
+            }
+        }
     }
 }
