@@ -336,6 +336,9 @@ pub struct Encoding {
     /// How far back matches reach instead of the level's, a power of two from 64K to 16M: less is faster on a GPU
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
+    /// Take what a GPU encodes without having it decoded again; the output is the same
+    #[arg(long)]
+    pub no_verify: bool,
 }
 
 /// On what to run.

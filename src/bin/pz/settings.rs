@@ -136,7 +136,7 @@ pub fn encode_with(
     threads: usize,
     memory: Option<Size>,
 ) -> Result<Options, Failure> {
-    let mut options = Options::new().level(level).threads(threads);
+    let mut options = Options::new().level(level).threads(threads).verify(!encoding.no_verify);
     if let Some(pipeline) = encoding.pipeline {
         options = options.pipeline(pipeline);
     }
