@@ -28,10 +28,9 @@
 //!
 //! # Features
 //! - `simd` (default): vector instructions, chosen at run time. The output does not depend on it.
-//! - `opencl`, `webgpu` (default): devices for [`gpu`]. Their system libraries are loaded at run time, so that one
+//! - `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so that one
 //!   program runs on every machine.
 //! - `cli` (default): the `pz` program.
-//! - `opencl`, `webgpu` (default): devices, see [`gpu`]. Each loads its system library at run time.
 
 pub mod bits;
 pub mod codec;
