@@ -86,8 +86,6 @@ inline uint4 load_bytes(__global const uchar *contents, uint4 source) {
     return (uint4)(contents[source.x], contents[source.y], contents[source.z], contents[source.w]);
 }
 
-// Without the size, some compilers take so many registers that large workgroups cannot run.
-__attribute__((reqd_work_group_size(THREADS, 1, 1)))
 __kernel void lz77_windows(__global uchar *contents, __global const uint *results, __global const uint *lz77_chunks,
                            __global const uint *lz77_places, __global const uint *lz77_distances,
                            __global const uint2 *lz77_starts, uint blocks, uint max_chunks, uint slot, uint per_block,

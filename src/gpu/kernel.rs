@@ -198,6 +198,11 @@ pub(crate) static TEST_TURNS: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
+/// Makes each entry point in OpenCL C say how large its workgroups are, as those in WGSL do: a compiler that does not know it
+/// gives work items so many registers that the largest workgroups do not run.
+const WORKGROUPS: &str =
+    "#define __kernel kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))\n";
+
 impl Kernel {
     /// What the file says that it costs.
     ///
@@ -251,6 +256,9 @@ impl Kernel {
                 Api::OpenCl => format!("#define {name} {value}u\n"),
                 Api::WebGpu => format!("const {name}: u32 = {value}u;\n"),
             };
+        }
+        if limits.api == Api::OpenCl {
+            source += WORKGROUPS;
         }
         let is_set = |name: &str| own.iter().chain(defines).any(|(n, v)| *n == name && *v != 0);
         resolve(&self.text(limits.api), limits.api, &is_set, &mut Vec::new(), &mut source);
