@@ -25,8 +25,9 @@ const RECORDED_CHUNK_LOG: u8 = 19;
 const RECORDED_BYTES: usize = 4;
 const SPARE_RECORDS: usize = 256;
 
-/// Work items that write a window.
-const WINDOW_THREADS: u32 = 512;
+/// Work items that write a window: fewest, where software runs them one after the other; most often; where windows are so
+/// few that compute units would have little to do.
+const WINDOW_THREADS: [u32; 3] = [256, 512, 1024];
 
 /// What payloads need of the plan that is to decode them.
 ///
@@ -191,7 +192,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     };
     let is_recorded = (turns > 1 || measured("PZ_RECORDS", 0) != 0)
         && !needs.in_turns
-        && limits.max_workgroup >= WINDOW_THREADS / 2;
+        && limits.max_workgroup >= WINDOW_THREADS[0];
     if is_recorded {
         let work = shape.blocks * max_chunks;
         run(
@@ -204,20 +205,23 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             work,
             in_group(work),
         );
-        // What a software device does in one dispatch is bounded, and its workgroups are run by single threads.
+        // What a software device does in one dispatch is bounded.
         let is_software = limits.kind == Kind::Software;
-        let most = WINDOW_THREADS >> u32::from(is_software);
-        let threads = measured("PZ_WINDOW_THREADS", most).min(1 << limits.max_workgroup.ilog2());
+        let windows = shape.blocks * per_block;
+        let is_few = windows <= 3 * limits.compute_units;
+        let most = if is_software { 0 } else { 1 + usize::from(is_few) };
+        let threads = measured("PZ_WINDOW_THREADS", WINDOW_THREADS[most]);
+        let threads = threads.min(1 << limits.max_workgroup.ilog2());
         let each = if is_software { 1 } else { turns };
         for turn in (0..turns).step_by(each as usize) {
             run(
                 &LZ77_WINDOWS,
                 "windows",
                 "lz77_windows",
-                &[],
+                &[("MAX_REGISTERS", 64)],
                 &[contents, results, chunks, places, offsets, starts],
                 &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn, each],
-                shape.blocks * per_block * (threads / 32),
+                windows * (threads / 32),
                 threads / 32,
             );
         }
