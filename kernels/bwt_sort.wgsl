@@ -18,7 +18,8 @@
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_counts=N/4+1024, sort_state=1088
 //   local_mem: 27712
-//   note: 24 bytes a byte for two copies of the elements; counts of 256 digits for every tile of 4096 elements
+//   note: 24 bytes a byte for two copies of the elements; counts of 256 digits for every tile of 4096 elements; in WGSL 8 KB
+//     less workgroup memory
 // }
 
 // @pz_import team
@@ -202,8 +203,6 @@ fn scan(
 @group(0) @binding(5) var<storage, read_write> position_out: array<u32>;
 @group(0) @binding(6) var<storage, read> counts: array<u32>;
 @group(0) @binding(7) var<storage, read> state: array<u32>;
-// While a team counts, its elements of a digit so far; then where the next goes to.
-var<workgroup> ranks: array<u32, TEAMS * 256u>;
 // Elements of the digits before in the subtile.
 var<workgroup> firsts: array<u32, 256>;
 // Where an element of the digit goes to, and its place in the subtile, in one sum.
@@ -213,6 +212,7 @@ var<workgroup> done: array<u32, 256>;
 // Of 32 digits each, in the subtile, and in the list.
 var<workgroup> row_sums: array<u32, 8>;
 var<workgroup> all_sums: array<u32, 8>;
+// While a team counts, its elements of a digit so far; then where the next goes to; then elements in their new order.
 var<workgroup> staged: array<u32, SUBTILE>;
 
 // Moves the elements from the one list to where they belong in the other, by digits of `key`. Elements with one digit
@@ -256,7 +256,7 @@ fn scatter(
                 }
             }
             for (var d = index; d < TEAMS * 256u; d += THREADS) {
-                ranks[d] = 0u;
+                staged[d] = 0u;
             }
             workgroupBarrier();
 
@@ -266,10 +266,10 @@ fn scatter(
                 let digit = keys[i] >> shift & 255u;
                 let same = team_match(digit, 8u);
                 let before = countOneBits(same & team_before());
-                let so_far = ranks[own + digit];
+                let so_far = staged[own + digit];
                 team_sync();
                 if before == 0u {
-                    ranks[own + digit] = so_far + countOneBits(same);
+                    staged[own + digit] = so_far + countOneBits(same);
                 }
                 team_sync();
                 to[i] = so_far + before;
@@ -279,7 +279,7 @@ fn scatter(
                 let d = k * THREADS + index;
                 var sum = 0u;
                 for (var t = 0u; t < TEAMS; t++) {
-                    sum += ranks[t * 256u + d];
+                    sum += staged[t * 256u + d];
                 }
                 let upto = team_scan(sum);
                 let all = state[digits_base + d];
@@ -303,8 +303,8 @@ fn scatter(
                 }
                 ends[d] = end + place;
                 for (var t = 0u; t < TEAMS; t++) {
-                    let sum = ranks[t * 256u + d];
-                    ranks[t * 256u + d] = place;
+                    let sum = staged[t * 256u + d];
+                    staged[t * 256u + d] = place;
                     place += sum;
                 }
             }
@@ -313,7 +313,10 @@ fn scatter(
             // Through workgroup memory, so that neighbours are written together; each array's loads are on their way
             // while the one before is written.
             for (var i = 0u; i < ITEMS; i++) {
-                to[i] += ranks[own + (keys[i] >> shift & 255u)];
+                to[i] += staged[own + (keys[i] >> shift & 255u)];
+            }
+            workgroupBarrier();
+            for (var i = 0u; i < ITEMS; i++) {
                 staged[to[i]] = keys[i];
                 if first + i * 32u < valid {
                     keys[i] = other[last - first - i * 32u];

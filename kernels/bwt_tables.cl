@@ -153,7 +153,14 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
                 if (is_fresh != 0u) {
                     bad = describe_table(&d, state, tokens, above, row > 0u, table, has_left);
                 } else if (row > 0u) {
-                    for (uint t = 0u; t < tokens; t++) table[t] = above[t];
+                    // Behind the last token there are zeros. Eight at a time, so that one does not wait for another.
+                    for (uint t = 0u; t < 32u; t += 8u) {
+                        uint eight[8];
+                        #pragma unroll
+                        for (uint k = 0u; k < 8u; k++) eight[k] = above[t + k];
+                        #pragma unroll
+                        for (uint k = 0u; k < 8u; k++) table[t + k] = eight[k];
+                    }
                 } else if (!has_left) {
                     for (uint t = 0u; t < tokens; t++) table[t] = 0u;
                 }

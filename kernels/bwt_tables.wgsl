@@ -187,8 +187,15 @@ fn describe(
                 if is_fresh != 0u {
                     bad = describe_table(tokens, row, has_left);
                 } else if row > 0u {
-                    for (var t = 0u; t < tokens; t++) {
-                        exponents[row * 32u + t] = exponents[above * 32u + t];
+                    // Behind the last token there are zeros. Eight at a time, so that one does not wait for another.
+                    for (var t = 0u; t < 32u; t += 8u) {
+                        var eight: array<u32, 8>;
+                        for (var k = 0u; k < 8u; k++) {
+                            eight[k] = exponents[above * 32u + t + k];
+                        }
+                        for (var k = 0u; k < 8u; k++) {
+                            exponents[row * 32u + t + k] = eight[k];
+                        }
                     }
                 } else if !has_left {
                     for (var t = 0u; t < tokens; t++) {

@@ -26,6 +26,8 @@ const FIRST_DEPTH: u32 = 8;
 const SCATTER_REGISTERS: u32 = 80;
 /// And of one that finds groups.
 const REFINE_REGISTERS: u32 = 48;
+/// Most workgroups for a block in a step that reads or writes at random.
+const MOST_GATHERS: u32 = 1024;
 /// Rounds of prefix doubling that usually have much to do.
 const BUSY_ROUNDS: u32 = 5;
 
@@ -81,16 +83,9 @@ struct Builder {
     bytes: bool,
 }
 
-/// A constant, or in tests what the environment has in its place.
-fn tuned(name: &str, constant: u32) -> u32 {
-    let value = if cfg!(test) { std::env::var(name).ok() } else { None };
-    value.and_then(|value| value.parse().ok()).unwrap_or(constant)
-}
-
 /// Constants of the refining kernels.
 fn refine(initial: bool) -> [(&'static str, u32); 3] {
-    let registers = tuned("PZ_TUNE_REFINE", REFINE_REGISTERS);
-    [("GROUP_LOG", GROUP_LOG), ("INITIAL", initial.into()), ("MAX_REGISTERS", registers)]
+    [("GROUP_LOG", GROUP_LOG), ("INITIAL", initial.into()), ("MAX_REGISTERS", REFINE_REGISTERS)]
 }
 
 impl Builder {
@@ -102,7 +97,7 @@ impl Builder {
             bytes: limits.api == Api::OpenCl,
             threads: if local { 32 } else { 256 },
             // Loops over tiles are short where a workgroup is a team: some devices stop long ones.
-            most_parts: (!local).then_some([tuned("PZ_TUNE_PARTS", 256), 32]),
+            most_parts: (!local).then_some([256, 32]),
         }
     }
 
@@ -117,7 +112,7 @@ impl Builder {
     fn gathers(&self, tile: u32, busy: bool) -> u32 {
         let tiles = self.shape.slot.div_ceil(tile);
         match self.most_parts {
-            Some(_) if busy => tiles.min(tuned("PZ_TUNE_GATHERS", 1024)),
+            Some(_) if busy => tiles.min(MOST_GATHERS),
             _ => self.parts(tile, busy),
         }
     }
@@ -260,7 +255,7 @@ impl Builder {
         let args = [slot, digit_groups, which];
         self.run(stage, kernel, "scan", &[], &buffers, &args, digit_groups)?;
         let buffers = [&from[..], &to, &["sort_counts", "sort_state"]].concat();
-        let registers = [("MAX_REGISTERS", tuned("PZ_TUNE_REGISTERS", SCATTER_REGISTERS))];
+        let registers = [("MAX_REGISTERS", SCATTER_REGISTERS)];
         self.run(
             stage,
             kernel,

@@ -6,6 +6,7 @@
 //! | `PZ_TOTAL` | bytes of a batch; 250000000 if not given |
 //! | `PZ_BLOCK` | bytes of a block; 4 MiB and then 8 MiB if not given |
 //! | `PZ_ONLY` | `transform` or `encode`; both if not given |
+//! | `PZ_SOFTWARE` | if there, software devices are measured too |
 //! | `PZ_TEST_DEVICE` | as in other tests |
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use super::tests::{inputs, on_cpu};
 use super::*;
 use crate::codec::bwt::Encoder;
-use crate::gpu::device::{Device, Queue};
+use crate::gpu::device::{Device, Kind, Queue};
 use crate::gpu::job::JobResult;
 use crate::gpu::run::{Memory, submit};
 use crate::gpu::testing::each_device;
@@ -199,6 +200,9 @@ fn h200_bwt_encode() {
     };
     let wants = |what: &str| std::env::var("PZ_ONLY").map_or(true, |only| only == what);
     each_device(|device| {
+        if device.limits().kind == Kind::Software && std::env::var_os("PZ_SOFTWARE").is_none() {
+            return println!("a software device: left out");
+        }
         for &block_len in &block_lens {
             let batch = Batch::new(&data, total, block_len);
             if wants("transform") {
