@@ -145,7 +145,7 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
     for (uint step = 0; step < STEPS; step++) {
         bool valid = base + step * 32u < end;
         uint digit = valid ? digit_of(entry[step].x) : RADIX;
-        uint same = team_match(team, digit, DIGIT_BITS + 1);
+        uint same = team_match_digit(team, digit, DIGIT_BITS + 1);
         uint before = valid ? counts[own + digit] : 0;
         team_sync(team);
         if (valid && same >> team.lane == 1u) counts[own + digit] = before + popcount(same);

@@ -92,7 +92,7 @@ __kernel void latest(__global const uint *histogram, __global const uint *digits
         for (uint i = 0; i < AHEAD; i++) {
             bool valid = at + 32u * i + team.lane < end;
             uint place = now[i].x >> (32u - HASH_BITS) & (SLOTS - 1u);
-            same[i] = team_match(team, valid ? place : SLOTS, HASH_BITS - DIGIT_BITS + 1u);
+            same[i] = team_match_digit(team, valid ? place : SLOTS, HASH_BITS - DIGIT_BITS + 1u);
         }
 #if TEAM_PTX
 #pragma unroll
