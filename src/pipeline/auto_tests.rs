@@ -233,20 +233,26 @@ fn real_devices_are_measured_and_used() {
         println!("on {}: {}", limits.api, limits.name);
         let device: Arc<dyn Device> = found.open().unwrap();
         let device: Arc<dyn Device> = Arc::new(Renamed(device, limits.clone()));
+        // On a busy machine a program that plays a GPU may take longer to compile than any batch may take.
+        let gpu = Gpu::new(device.clone());
+        let load = Load::encoding(&options()).unwrap();
+        for _ in 0..5 {
+            if load.measure_device(&gpu).is_some() {
+                break;
+            }
+        }
         let fakes = registry(&[Fake { limits: limits.clone(), device: Some(device) }]);
         let auto = auto(&fakes, &options(), 1e4, &[]);
         for reason in check(&auto, &contents()) {
             assert!(reason.starts_with(&limits.name), "{reason}");
         }
         let rates = auto.rates(&subject(&limits));
-        let load = Load::encoding(&options()).unwrap();
         assert!(rates.get(&load.name()).unwrap() > 1e4, "{rates:?}");
 
         // What has been measured, and what has not.
         let level = |n| options().level(Level::new(n).unwrap());
         let rate = |n| auto.encode_rate(&limits, &level(n)).unwrap();
         assert!(rate(1).unwrap().is_measured && !rate(2).unwrap().is_measured);
-        assert!(rate(8).is_none());
 
         // A long stream begins on the CPU, and goes on with the device.
         let long = contents().repeat(18);

@@ -1,15 +1,17 @@
 //! A kind of work, what processor and devices deliver on it, and how long it therefore takes.
 
-use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-use super::engine::{DecodeJob, EncodeJob, Engine};
+use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use super::gpu::{Accelerator, Work};
+use super::gpu_engine::GpuEngine;
+use super::level::Recipe;
 use super::rates::Rates;
 use super::statistics::{DeviceStatistics, Statistics};
-use super::{DecodeOptions, Gpu, Level, Options};
+use super::{Gpu, Level, Options};
 use crate::error::Error;
 use crate::format::{BlockHeader, FrameHeader, Pipeline};
-use crate::gpu::device::Limits;
+use crate::gpu::device::{Device, Limits};
 use crate::gpu::lz77_decode::Needs;
 use crate::gpu::pipelines;
 use crate::gpu::plan::Shape;
@@ -55,11 +57,8 @@ const CPU_TIME: Duration = Duration::from_millis(20);
 /// How long the last of the runs that a device is measured with takes, about.
 const LONG_ENOUGH: Duration = Duration::from_millis(100);
 
-/// How long a device may take to compile what it is measured with.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// Bytes that a device is measured with at most.
-const DEVICE_SAMPLE: u64 = 256 << 20;
+const DEVICE_SAMPLE: u64 = 128 << 20;
 
 impl Load {
     /// Encoding as `options` say.
@@ -169,104 +168,64 @@ impl Load {
     /// Bytes a second of one thread of the processor.
     pub(crate) fn measure_cpu(&self) -> f64 {
         let engine = CpuEngine::new();
-        let contents = sample(CPU_SAMPLE.min(self.block_size as usize));
         let Ok(recipe) = self.recipe_of_sample() else { return 0.0 };
-        let mut payload = Vec::new();
-        let mut coded = None;
-        let mut encode = || {
-            let mut job = EncodeJob::new(&contents, &mut payload);
-            engine.encode(&recipe, std::slice::from_mut(&mut job));
-            coded = job.coded;
+        let Some(sample) = Sample::new(CPU_SAMPLE.min(self.block_size as usize), &recipe) else {
+            return 0.0;
         };
         let time = match self.direction {
-            Direction::Encode => fastest(encode),
-            Direction::Decode => {
-                encode();
-                let Some(coded) = coded else { return 0.0 };
-                let header = BlockHeader {
-                    method: coded.method,
-                    block_log: 0,
-                    number: 0,
-                    content_len: contents.len() as u32,
-                    payload_len: payload.len() as u32,
-                    payload_crc: coded.payload_crc,
-                    content_crc: coded.content_crc,
-                };
-                let mut restored = vec![0; contents.len()];
-                fastest(|| {
-                    let (payload, contents) = (Some(&payload[..]), &mut restored[..]);
-                    let mut job = DecodeJob { header, payload, contents, outcome: None };
-                    engine.decode(std::slice::from_mut(&mut job));
-                })
-            }
+            Direction::Encode => fastest(|| sample.encode(&engine, &recipe, 1)),
+            Direction::Decode => fastest(|| sample.decode(&engine, 1)),
         };
-        contents.len() as f64 / time.as_secs_f64().max(1e-9)
+        sample.contents.len() as f64 / time.as_secs_f64().max(1e-9)
     }
 
-    /// What `gpu` delivers, by running real work: first to compile what is needed, then for [`LONG_ENOUGH`]. `None` if it
-    /// does not do this work.
+    /// What `gpu` delivers, by running batches: small ones to compile what is needed, then larger ones until one takes
+    /// [`LONG_ENOUGH`]. `None` if it does not do this work.
     pub(crate) fn measure_device(&self, gpu: &Gpu) -> Option<DeviceStatistics> {
-        let device = gpu.device().ok()?;
-        // One that is gone is not waited for.
-        drop(device.queue().ok()?);
-        let limits = device.limits();
-        if self.stages(limits).is_empty() {
-            return None;
-        }
-        let block = sample(self.block_size as usize);
-        let packed = match self.direction {
-            Direction::Encode => Vec::new(),
-            Direction::Decode => {
-                let options = self.options_of_sample().threads(1);
-                crate::compress(&block, &options).ok()?
-            }
+        let device = gpu.pool()?;
+        let recipe = self.recipe_of_sample().ok()?;
+        let pipeline = self.options.chosen_pipeline();
+        let (work, of_sample) = match self.direction {
+            // What it is encoded to, the device will say.
+            Direction::Encode => (Work::Encode { recipe, verify: true }, Recipe::Store),
+            Direction::Decode => (Work::Decode(pipeline), recipe),
         };
+        let block_len = self.block_size as u32;
+        let host_blocks = u64::from(u32::MAX);
+        let mut accelerator =
+            Accelerator { gpu: gpu.clone(), work, block_len, host_blocks, statistics: None };
+        let found = accelerator.batches(device.limits())?;
+        // What does not compile is declined when it is used.
+        let _ = device.prepare(&work.plans(device.limits(), Shape::new(1, block_len)));
+        let most = (DEVICE_SAMPLE / self.block_size).clamp(1, found.batch.into()) as usize;
+        let sample = Sample::new(self.block_size as usize, &of_sample)?;
         let mut blocks = 1;
-        let first = Instant::now();
         loop {
             let statistics = Statistics::new();
-            let begun = Instant::now();
-            match self.direction {
-                Direction::Encode => self.encode(&block, blocks, gpu, &statistics).ok()?,
-                Direction::Decode => decode(&packed, blocks, gpu, &statistics).ok()?,
-            }
-            let time = begun.elapsed();
-            let found = statistics.device();
-            if found.as_ref().is_some_and(|found| !found.notes.is_empty() || found.left > 0) {
-                return None;
-            }
-            let Some(found) = found.filter(|found| found.done.blocks > 0) else {
-                // It still compiles.
-                if first.elapsed() > PATIENCE {
-                    return None;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-                continue;
+            accelerator.statistics = Some(statistics.clone());
+            accelerator.join(&found);
+            let shape = Shape::new(blocks as u32, block_len);
+            let engine = GpuEngine::new(device, shape, true, Some(&statistics));
+            let run = || {
+                let begun = Instant::now();
+                let done = match self.direction {
+                    Direction::Encode => sample.encode(&engine, &recipe, blocks),
+                    Direction::Decode => sample.decode(&engine, blocks),
+                };
+                let bytes = done as u64 * self.block_size;
+                statistics.device_batch(begun, done as u64, bytes, device.high_water());
+                let found = statistics.device().filter(|_| done == blocks)?;
+                Some((begun.elapsed(), found))
             };
-            let is_enough = time >= LONG_ENOUGH || (blocks + 1) * self.block_size > DEVICE_SAMPLE;
-            if is_enough && blocks > 1 {
-                return Some(found);
+            // The first batch takes memory, and may compile.
+            let (_, before) = run()?;
+            let (time, found) = run()?;
+            if time >= LONG_ENOUGH || blocks == most {
+                return Some(found.since(&before));
             }
-            // The first run says nothing: it compiled.
-            let factor = if blocks == 1 { 4.0 } else { LONG_ENOUGH.div_duration_f64(time) };
-            let more = (blocks as f64 * factor.clamp(2.0, 8.0)) as u64;
-            blocks = more.min((DEVICE_SAMPLE / self.block_size).max(2));
+            let factor = LONG_ENOUGH.div_duration_f64(time).clamp(2.0, 16.0);
+            blocks = ((blocks as f64 * factor) as usize).min(most);
         }
-    }
-
-    fn encode(
-        &self,
-        block: &[u8],
-        blocks: u64,
-        gpu: &Gpu,
-        statistics: &Statistics,
-    ) -> Result<(), Error> {
-        let options = self.options.clone().threads(1).gpu(gpu.clone()).statistics(statistics);
-        let mut encoder = crate::Encoder::new(io::sink(), &options)?;
-        for _ in 0..blocks {
-            encoder.write_all(block)?;
-        }
-        encoder.finish().map(drop)
     }
 
     /// How the sample is encoded that is to be decoded: what the slow searches find decodes like what others do.
@@ -333,44 +292,65 @@ fn steady_rate(found: &DeviceStatistics) -> f64 {
 }
 
 /// The time of the fastest of some runs: the first touches memory that is new. One that takes long stays alone.
-fn fastest(mut run: impl FnMut()) -> Duration {
+fn fastest(run: impl Fn() -> usize) -> Duration {
     let begun = Instant::now();
     let mut best = Duration::MAX;
     while best == Duration::MAX || begun.elapsed() < CPU_TIME {
         let start = Instant::now();
-        run();
+        std::hint::black_box(run());
         best = best.min(start.elapsed());
     }
     best
 }
 
-/// Decodes a file of one block so many times.
-fn decode(packed: &[u8], times: u64, gpu: &Gpu, statistics: &Statistics) -> Result<(), Error> {
-    let options = DecodeOptions::new().threads(1).gpu(gpu.clone()).statistics(statistics);
-    let again = Again { bytes: packed, at: 0, left: times };
-    crate::Decoder::new(again, &options)?.verify().map(drop)
+/// A block that is encoded or decoded over and over again.
+struct Sample {
+    contents: Vec<u8>,
+    payload: Vec<u8>,
+    coded: Coded,
 }
 
-/// Bytes, over and over again.
-struct Again<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    left: u64,
-}
+impl Sample {
+    fn new(len: usize, recipe: &Recipe) -> Option<Self> {
+        let contents = sample(len);
+        let mut payload = Vec::new();
+        let mut job = EncodeJob::new(&contents, &mut payload);
+        CpuEngine::new().encode(recipe, std::slice::from_mut(&mut job));
+        let coded = job.coded?;
+        Some(Self { contents, payload, coded })
+    }
 
-impl Read for Again<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
-            return Ok(0);
+    fn header(&self) -> BlockHeader {
+        BlockHeader {
+            method: self.coded.method,
+            block_log: 0,
+            number: 0,
+            content_len: self.contents.len() as u32,
+            payload_len: self.payload.len() as u32,
+            payload_crc: self.coded.payload_crc,
+            content_crc: self.coded.content_crc,
         }
-        let n = into.len().min(self.bytes.len() - self.at);
-        into[..n].copy_from_slice(&self.bytes[self.at..self.at + n]);
-        self.at += n;
-        if self.at == self.bytes.len() {
-            self.at = 0;
-            self.left -= 1;
-        }
-        Ok(n)
+    }
+
+    /// Encodes it so many times; gives how often that was done.
+    fn encode(&self, engine: &dyn Engine, recipe: &Recipe, times: usize) -> usize {
+        let mut payloads = vec![Vec::with_capacity(self.payload.len()); times];
+        let job = |payload| EncodeJob::new(&self.contents, payload);
+        let mut jobs: Vec<_> = payloads.iter_mut().map(job).collect();
+        engine.encode(recipe, &mut jobs);
+        jobs.iter().filter(|job| job.coded.is_some()).count()
+    }
+
+    /// Decodes it so many times; gives how often that was done.
+    fn decode(&self, engine: &dyn Engine, times: usize) -> usize {
+        let mut all = vec![0; times * self.contents.len()];
+        let job = |contents| {
+            let (header, payload) = (self.header(), Some(&self.payload[..]));
+            DecodeJob { header, payload, contents, outcome: None }
+        };
+        let mut jobs: Vec<_> = all.chunks_mut(self.contents.len()).map(job).collect();
+        engine.decode(&mut jobs);
+        jobs.iter().filter(|job| matches!(job.outcome, Some(Ok(())))).count()
     }
 }
 

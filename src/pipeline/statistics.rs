@@ -103,6 +103,25 @@ pub struct DeviceStatistics {
     begun: Option<Instant>,
 }
 
+impl DeviceStatistics {
+    /// What has been done since `before`.
+    pub(crate) fn since(mut self, before: &Self) -> Self {
+        self.done.blocks -= before.done.blocks;
+        self.done.bytes -= before.done.bytes;
+        self.done.busy -= before.done.busy;
+        self.span = self.done.busy;
+        self.upload -= before.upload;
+        self.compute -= before.compute;
+        self.download -= before.download;
+        self.verify -= before.verify;
+        for stage in &mut self.stages {
+            let other = before.stages.iter().find(|other| other.stage == stage.stage);
+            stage.time -= other.map_or(Duration::ZERO, |other| other.time);
+        }
+        self
+    }
+}
+
 impl Statistics {
     /// Nothing counted.
     pub fn new() -> Self {
