@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compares pz with zstd, lz4, xz, bzip2 and bzip3 on this machine. Usage: scripts/bench.sh [OPTIONS] FILE...
+# Compares pz, on the CPU and with --device on GPUs, with zstd, lz4, xz, bzip2, bzip3 and bsc on this machine.
+# Usage: scripts/bench.sh [OPTIONS] FILE...
 # `scripts/bench.sh --help` lists the options. Results go to target/bench: Markdown, CSV, and a plot for each file.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// Compares pz with zstd, lz4, xz, bzip2 and bzip3: sizes, ratios, and speed each way
+/// Compares pz, on the CPU and on GPUs, with zstd, lz4, xz, bzip2, bzip3 and bsc: sizes, ratios, and speed each way
 #[derive(Parser)]
 #[command(name = "scripts/bench.sh")]
 struct Arguments {
@@ -26,11 +26,15 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6,7,8,9,fse")]
     levels: Vec<String>,
     /// Other programs, each alone or with levels of its own, as in zstd:1:3:9,bzip3
-    #[arg(long, value_delimiter = ',', default_value = "zstd,lz4,xz,bzip2,bzip3")]
+    #[arg(long, value_delimiter = ',', default_value = "zstd,lz4,xz,bzip2,bzip3,bsc")]
     tools: Vec<String>,
     /// Most times that each is run; what takes long is run less often
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Devices that pz is measured on besides, each with the CPU's threads beside it: opencl, webgpu, opencl:1, …; or all: every
+    /// GPU that `pz devices` lists
+    #[arg(long, value_delimiter = ',')]
+    device: Vec<String>,
     /// Numbers of threads; 0 is one a core
     #[arg(long, value_delimiter = ',', default_value = "1,0")]
     threads: Vec<usize>,
@@ -49,9 +53,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         arguments.threads.iter().map(|&n| if n == 0 { cores } else { n }).collect();
     threads.sort_unstable();
     threads.dedup();
-    let programs = tools::programs(&arguments.pz, &arguments.levels, &arguments.tools)?;
+    let devices = tools::devices(&arguments.pz, &arguments.device)?;
+    let programs = tools::programs(&arguments.pz, &arguments.levels, &devices, &arguments.tools)?;
     fs::create_dir_all(&arguments.out)?;
-    let mut report = report::Report::new(&programs, arguments.runs)?;
+    let mut report = report::Report::new(&programs, &devices, arguments.runs)?;
     for file in &arguments.files {
         let rows = measure::measure(file, &programs, &threads, arguments.runs, &arguments.out)?;
         let name = file.file_name().ok_or("not a file")?.to_string_lossy().into_owned();

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -75,11 +75,12 @@ pub fn measure(
     for program in programs {
         for level in &program.levels {
             for &threads in threads.iter().filter(|&&n| n == 1 || program.is_parallel()) {
-                let label = program.label(level);
-                let packed = folder.join(format!("{}-{level}-{threads}", program.name));
+                let label = program.full_label(level);
+                let packed = folder.join(jobs.len().to_string());
+                let restored = folder.join("restored");
                 eprintln!("verifying {} {label}, {threads} thread(s)", program.name);
-                run(program.compress(level, threads, file).stdout(File::create(&packed)?))?;
-                verify(program.decompress(threads, &packed), file)?;
+                run(&mut program.compress(level, threads, file, Some(&packed))?)?;
+                verify(program.decompress(threads, &packed, Some(&restored))?, &restored, file)?;
                 let row = Row {
                     program: program.name,
                     label,
@@ -98,12 +99,12 @@ pub fn measure(
         eprintln!("{}: round {round} of {runs}", file.display());
         for (row, program, level, packed) in &mut jobs {
             if spent(&row.compress) < ENOUGH {
-                let mut command = program.compress(level, row.threads, file);
-                row.compress.push(run(command.stdout(Stdio::null()))?);
+                let mut command = program.compress(level, row.threads, file, None)?;
+                row.compress.push(run(&mut command)?);
             }
             if spent(&row.decompress) < ENOUGH {
-                let mut command = program.decompress(row.threads, packed);
-                row.decompress.push(run(command.stdout(Stdio::null()))?);
+                let mut command = program.decompress(row.threads, packed, None)?;
+                row.decompress.push(run(&mut command)?);
             }
         }
     }
@@ -134,14 +135,12 @@ fn cpu() -> Result<Duration, Box<dyn Error>> {
     Ok(times.iter().map(|t| Duration::new(t.tv_sec() as u64, t.tv_usec() as u32 * 1000)).sum())
 }
 
-/// Compares what a command writes with a file.
-fn verify(mut command: Command, file: &Path) -> Result<(), Box<dyn Error>> {
-    let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let mut restored = child.stdout.take().ok_or("no output")?;
-    let same = same(&mut restored, &mut File::open(file)?)?;
-    drop(restored);
-    let status = child.wait()?;
-    match same && status.success() {
+/// Compares what a command writes to `restored` with a file.
+fn verify(mut command: Command, restored: &Path, file: &Path) -> Result<(), Box<dyn Error>> {
+    let status = command.status()?;
+    let same = status.success() && same(&mut File::open(restored)?, &mut File::open(file)?)?;
+    fs::remove_file(restored)?;
+    match same {
         true => Ok(()),
         false => Err(format!("{command:?} does not restore {}: {status}", file.display()).into()),
     }

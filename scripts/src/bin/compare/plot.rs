@@ -12,13 +12,15 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::measure::Row;
 
 /// Dark enough on white, and apart for people who do not see all colours (after Okabe and Ito).
-const COLOURS: [(&str, RGBColor); 6] = [
+const COLOURS: [(&str, RGBColor); 8] = [
     ("pz", RGBColor(213, 94, 0)),
+    ("pz, GPU", RGBColor(86, 180, 233)),
     ("zstd", RGBColor(0, 114, 178)),
     ("lz4", RGBColor(0, 158, 115)),
     ("xz", RGBColor(204, 121, 167)),
     ("bzip2", RGBColor(90, 90, 90)),
     ("bzip3", RGBColor(0, 0, 0)),
+    ("bsc", RGBColor(150, 120, 0)),
 ];
 
 const PANEL: (u32, u32) = (760, 520);
@@ -97,7 +99,7 @@ fn panel(
             .label(name)
             .legend(move |(x, y)| Circle::new((x + 8, y), 5, colour.filled()));
         chart.draw_series(of.iter().map(|row| {
-            let label = row.label.trim_start_matches("-p ").to_string();
+            let label = row.label.trim_start_matches("-p ").replace(" --device", "");
             let style = ("sans-serif", 14).into_font().color(&colour);
             // The lines of pz and zstd run close together: their labels stand on different sides.
             let (anchor, place) = match name {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
 use crate::measure::{Row, Run, fastest};
-use crate::tools::Program;
+use crate::tools::{Device, Program};
 
 /// What is written at the end.
 pub struct Report {
@@ -20,15 +20,21 @@ pub struct Report {
 
 impl Report {
     /// Begins with what was measured and on what.
-    pub fn new(programs: &[Program], runs: u32) -> Result<Self, Box<dyn Error>> {
+    pub fn new(
+        programs: &[Program],
+        devices: &[Device],
+        runs: u32,
+    ) -> Result<Self, Box<dyn Error>> {
         let refresh = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
         let system = System::new_with_specifics(refresh)?;
         let brand = system.cpus().first().map_or("unknown processor", |cpu| cpu.brand());
         let cores = std::thread::available_parallelism()?;
         let versions: Vec<String> =
             programs.iter().map(|p| format!("{} {}", p.name, p.version)).collect();
+        let devices: Vec<String> =
+            devices.iter().map(|device| format!(" {}: {}.", device.id, device.name)).collect();
         let markdown = format!(
-            "Processor: {}, {cores} core(s), {}. Programs: {}.\n\n\
+            "Processor: {}, {cores} core(s), {}.{} Programs: {}.\n\n\
              Whole programs, from start to exit: the source in the page cache, the output to the null device, best of \
              {runs} runs in turn (fewer of what takes more than 20 s). MB/s are 10^6 bytes of the source a second; \
              CPU is the processor time of all threads. Each output was restored and compared with its source before. \
@@ -36,6 +42,7 @@ impl Report {
              output.\n",
             brand.trim(),
             std::env::consts::ARCH,
+            devices.concat(),
             versions.join(", "),
         );
         let csv = "file,program,options,threads,bytes,compressed,ratio,compress_mb_s,decompress_mb_s,\

@@ -1,5 +1,7 @@
 //! The programs that are compared, and how each is told what to do.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,6 +13,8 @@ pub struct Program {
     pub version: String,
     /// What is measured of it.
     pub levels: Vec<String>,
+    /// The device that works beside the CPU, as pz calls it.
+    device: Option<String>,
     path: PathBuf,
     kind: Kind,
 }
@@ -23,28 +27,84 @@ enum Kind {
     Xz,
     Bzip2,
     Bzip3,
+    Bsc,
 }
 
 /// Every program but pz: its name, and the levels that are measured unless others are chosen. Those of bzip3 are block
-/// sizes in MiB.
-const OTHERS: [(&str, Kind, &[&str]); 5] = [
+/// sizes in MiB, as are those of bsc.
+const OTHERS: [(&str, Kind, &[&str]); 6] = [
     ("zstd", Kind::Zstd, &["1", "3", "6", "9", "12", "19"]),
     ("lz4", Kind::Lz4, &["1", "9"]),
     ("xz", Kind::Xz, &["1", "6"]),
     ("bzip2", Kind::Bzip2, &["9"]),
     ("bzip3", Kind::Bzip3, &["16", "64"]),
+    ("bsc", Kind::Bsc, &["25"]),
 ];
 
-/// pz, and those of `others` that the machine has; the rest is named on standard error.
-pub fn programs(pz: &Path, levels: &[String], others: &[String]) -> Result<Vec<Program>, String> {
+/// A device that pz can use.
+pub struct Device {
+    /// As pz calls it.
+    pub id: String,
+    /// What its driver calls it.
+    pub name: String,
+}
+
+/// The devices that are `wanted`, of those that pz lists: by what pz calls them, with or without a number, or all that are
+/// no software.
+pub fn devices(pz: &Path, wanted: &[String]) -> Result<Vec<Device>, String> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let said = Command::new(pz).arg("devices").stdin(Stdio::null()).output();
+    let said = said.map_err(|error| format!("{}: {error}", pz.display()))?.stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    // A line with what pz calls it and its name, and others about it, indented.
+    let mut found: Vec<(Device, bool)> = Vec::new();
+    for line in said.lines() {
+        match (line.starts_with(' '), line.split_once(": "), found.last_mut()) {
+            (false, Some((id, name)), _) => {
+                found.push((Device { id: id.into(), name: name.into() }, false));
+            }
+            (true, _, Some((_, is_software))) => *is_software |= line.contains("software"),
+            _ => {}
+        }
+    }
+    found.retain(|(device, _)| device.id.contains(':'));
+    let mut devices = Vec::new();
+    for wanted in wanted {
+        let before = devices.len();
+        devices.extend(found.iter().filter_map(|(device, is_software)| {
+            let is_it = match wanted.as_str() {
+                "all" => !is_software,
+                _ => device.id == *wanted || device.id == format!("{wanted}:0"),
+            };
+            is_it.then(|| Device { id: device.id.clone(), name: device.name.clone() })
+        }));
+        if devices.len() == before {
+            return Err(format!("there is no device '{wanted}'; 'pz devices' lists what there is"));
+        }
+    }
+    Ok(devices)
+}
+
+/// pz, on the CPU and with each of `devices` beside it, and those of `others` that the machine has; the rest is named on standard error.
+pub fn programs(
+    pz: &Path,
+    levels: &[String],
+    devices: &[Device],
+    others: &[String],
+) -> Result<Vec<Program>, String> {
     let version = version(pz).ok_or(format!("{} does not run", pz.display()))?;
-    let mut programs = vec![Program {
-        name: "pz",
-        version,
+    let of_pz = |name, device| Program {
+        name,
+        version: version.clone(),
         levels: levels.to_vec(),
+        device,
         path: pz.into(),
         kind: Kind::Pz,
-    }];
+    };
+    let mut programs = vec![of_pz("pz", Some("cpu".into()))];
+    programs.extend(devices.iter().map(|device| of_pz("pz, GPU", Some(device.id.clone()))));
     for other in others.iter().filter(|other| !other.is_empty()) {
         let mut parts = other.split(':');
         let wanted = parts.next().unwrap_or_default();
@@ -57,15 +117,26 @@ pub fn programs(pz: &Path, levels: &[String], others: &[String]) -> Result<Vec<P
         }
         let path = PathBuf::from(name);
         match self::version(&path) {
-            Some(version) => programs.push(Program { name, version, levels, path, kind }),
+            Some(version) => {
+                programs.push(Program { name, version, levels, device: None, path, kind });
+            }
             None => eprintln!("left out: {name}, which this machine does not have"),
         }
     }
     Ok(programs)
 }
 
+/// Standard output to a file, or to nowhere.
+fn output(to: Option<&Path>) -> io::Result<Stdio> {
+    match to {
+        Some(path) => Ok(File::create(path)?.into()),
+        None => Ok(Stdio::null()),
+    }
+}
+
 /// The first word with a digit, a dot and a digit in what the program says of itself.
 fn version(path: &Path) -> Option<String> {
+    // bsc has no such option, and says it anyway.
     let said = Command::new(path).arg("--version").stdin(Stdio::null()).output().ok()?;
     let said = [said.stdout, said.stderr].concat();
     let said = String::from_utf8_lossy(&said);
@@ -89,39 +160,91 @@ impl Program {
     pub fn label(&self, level: &str) -> String {
         match (self.kind, level.parse::<u32>()) {
             (Kind::Bzip3, _) => format!("-b {level}"),
+            (Kind::Bsc, _) => format!("-b{level}"),
             (_, Ok(_)) => format!("-{level}"),
             _ => format!("-p {level}"),
         }
     }
 
-    /// The command that compresses `file` to standard output.
-    pub fn compress(&self, level: &str, threads: usize, file: &Path) -> Command {
+    /// The same, with the device.
+    pub fn full_label(&self, level: &str) -> String {
+        match &self.device {
+            Some(device) if device != "cpu" => format!("{} --device {device}", self.label(level)),
+            _ => self.label(level),
+        }
+    }
+
+    /// The command that compresses `file` to a file, or to nowhere.
+    pub fn compress(
+        &self,
+        level: &str,
+        threads: usize,
+        file: &Path,
+        to: Option<&Path>,
+    ) -> io::Result<Command> {
         let mut command = self.command(threads);
+        if self.kind == Kind::Bsc {
+            self.bsc(&mut command, "e", threads, file, to);
+            command.arg(self.label(level));
+            return Ok(command);
+        }
+        command.stdout(output(to)?);
         if self.kind == Kind::Bzip3 {
             command.arg("-e");
         }
         command.args(self.label(level).split(' ')).arg("-c").arg(file);
-        command
+        Ok(command)
     }
 
-    /// The command that restores `file` to standard output.
-    pub fn decompress(&self, threads: usize, file: &Path) -> Command {
+    /// The command that restores `file` to a file, or to nowhere.
+    pub fn decompress(
+        &self,
+        threads: usize,
+        file: &Path,
+        to: Option<&Path>,
+    ) -> io::Result<Command> {
         let mut command = self.command(threads);
+        if self.kind == Kind::Bsc {
+            self.bsc(&mut command, "d", threads, file, to);
+            return Ok(command);
+        }
+        command.stdout(output(to)?);
         command.arg("-d").arg("-c").arg(file);
-        command
+        Ok(command)
+    }
+
+    /// bsc talks on standard output, and takes the name of its output.
+    fn bsc(
+        &self,
+        command: &mut Command,
+        what: &str,
+        threads: usize,
+        file: &Path,
+        to: Option<&Path>,
+    ) {
+        command.arg(what).arg(file).arg(to.unwrap_or(Path::new("/dev/null")));
+        if threads == 1 {
+            command.args(["-t", "-T"]);
+        }
+        command.stdout(Stdio::null());
     }
 
     fn command(&self, threads: usize) -> Command {
         let mut command = Command::new(&self.path);
         command.stdin(Stdio::null());
         match self.kind {
-            Kind::Pz => command.arg(format!("-T{threads}")).arg("-q"),
+            Kind::Pz => {
+                if let Some(device) = &self.device {
+                    command.args(["--device", device]);
+                }
+                command.arg(format!("-T{threads}")).arg("-q")
+            }
             Kind::Zstd => command.arg(format!("-T{threads}")).args(["-q", "--no-progress"]),
             Kind::Xz => command.arg(format!("-T{threads}")).arg("-q"),
             Kind::Lz4 => command.arg("-q"),
             Kind::Bzip2 => &mut command,
             Kind::Bzip3 if threads > 1 => command.args(["-j", &threads.to_string()]),
-            Kind::Bzip3 => &mut command,
+            Kind::Bzip3 | Kind::Bsc => &mut command,
         };
         command
     }
