@@ -1,16 +1,18 @@
 // The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
-// `entries` and `found` are what lz77_link makes of a hash of four bytes, `entries_far` and `found_far` of one of seven, and
-// `found_three` what lz77_latest makes of one of three.
+// `entries` are the sorted ones of a hash of four bytes, `entries_far` of one of seven. Of both each position has in
+// `found_near` and `found_far` the place of its own entry, and a bit for each of those before it, the nearest from bit 0 on, that
+// is a candidate. `found` is what lz77_latest makes of a hash of three bytes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros.
 // Positions with fewer than eight bytes from themselves on have none.
 //
-// Constants: SAME, the bits of an entry's first word that are the same in candidates; NICE_LENGTH.
+// Constants: CANDIDATES, of a position by the hash that entries are marked of; SAME, the bits of an entry's first word that are the
+// same in candidates; NICE_LENGTH.
 //
 // @pz_cost {
 //   threads_per_element: 1
-//   passes: 2
-//   buffers: jobs=32, contents=N, found_three=N*4, entries=N*8, found=N*4, entries_far=N*8, found_far=N*4,
+//   passes: 4
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, found_near=N*8, entries_far=N*8, found_far=N*8,
 //            lz77_lists=N*32
 //   local_mem: 256
 // }
@@ -19,45 +21,46 @@
 
 #define LIST 8u
 #define LONGEST 256u
-// Candidates by the hash of four bytes, and by that of seven.
-#define NEAR 16u
-#define FAR 32u
 // Beyond this offset a match of three bytes costs more than three literals.
 #define SHORT_REACH (1u << 12)
 #define NONE 0xffffffffu
+#define ALL 0xffffffffu
 
-// The entries before a position's own.
-typedef struct {
-    uint hash;
-    uint index;     // behind the next one
-    uint left;      // how many may come
-    uint distance;  // of the candidate at hand
-} Nearer;
-
-inline void next_nearer(__global const uint2 *entries, Nearer *n, uint pos, uint reach) {
-    n->distance = NONE;
-    while (n->left != 0) {
-        n->index--;
-        n->left--;
-        uint2 other = entries[n->index];
-        uint differ = other.x ^ n->hash, distance = pos - other.y;
-        if (differ >> 16 != 0 || distance > reach) {
-            // Those of another hash, and those before the window, are followed by no candidate.
-            n->left = 0;
-        } else if ((differ & SAME) == 0) {
-            n->distance = distance;
-            break;
-        }
+// A work item for each entry: marks which of those before it are candidates.
+__kernel void mark(__global const uint *restrict jobs, __global const uint2 *restrict entries,
+                   __global uint2 *restrict found, uint slot, uint blocks, uint window_log, uint chunk_log) {
+    uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
+    uint block = group / groups;
+    uint index = group % groups * THREADS + get_local_id(0);
+    if (block >= blocks) return;
+    uint len = jobs[(size_t)block * 8];
+    if (len < 8u || index >= len - 7u) return;
+    entries += (size_t)block * slot;
+    uint2 entry = entries[index];
+    uint pos = entry.y, reach = pos & ((1u << window_log) - 1u), marks = 0;
+    for (uint k = 0; k < min(CANDIDATES, index); k++) {
+        uint2 other = entries[index - 1u - k];
+        if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) marks |= 1u << k;
     }
+    found[(size_t)block * slot + pos] = (uint2)(index, marks);
 }
 
-inline Nearer nearer(__global const uint2 *entries, uint row, uint most) {
-    Nearer n = {0, row & 0xffffffu, 0, NONE};
-    if (row != 0) {
-        n.hash = entries[n.index].x;
-        n.left = min(most, n.index);
-    }
-    return n;
+// The distance of the nearest entry that is still marked, which then is not any more; NONE if there is none.
+inline uint next_distance(__global const uint2 *entries, uint index, uint *marks, uint pos) {
+    if (*marks == 0) return NONE;
+    uint k = trailing_zeros(*marks);
+    *marks &= *marks - 1u;
+    return pos - entries[index - 1u - k].y;
+}
+
+// Whether the four bytes at `pos` are `bytes` as far as `mask` goes. Mostly they are not, and one word tells.
+inline bool is_equal(__global const uint *contents, uint words, uint pos, uint bytes, uint mask) {
+    uint word = pos >> 2, shift = (pos & 3u) * 8u;
+    uint low = contents[word] >> shift;
+    if (((low ^ bytes) & mask & (ALL >> shift)) != 0) return false;
+    if (shift == 0) return true;
+    uint high = contents[min(word + 1u, words - 1u)] << (32u - shift);
+    return (((low | high) ^ bytes) & mask) == 0;
 }
 
 // The number of equal bytes from `pos` and from `offset` before it on, at most `room`.
@@ -84,9 +87,9 @@ inline uint common_length(__global const uint *contents, uint words, uint pos, u
 
 // A work item for each position.
 __kernel void list(__global const uint *restrict jobs, __global const uint *restrict contents,
-                   __global const uint *restrict found_three, __global const uint2 *restrict entries,
-                   __global const uint *restrict found, __global const uint2 *restrict entries_far,
-                   __global const uint *restrict found_far, __global uint4 *restrict lists, uint slot, uint blocks,
+                   __global const uint *restrict found, __global const uint2 *restrict entries,
+                   __global const uint2 *restrict found_near, __global const uint2 *restrict entries_far,
+                   __global const uint2 *restrict found_far, __global uint4 *restrict lists, uint slot, uint blocks,
                    uint window_log, uint chunk_log) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
     uint block = group / groups;
@@ -98,24 +101,23 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
     contents += (size_t)block * words;
     entries += (size_t)block * slot;
     entries_far += (size_t)block * slot;
-    uint reach = pos & ((1u << window_log) - 1u);
     uint chunk_end = min(len, ((pos >> chunk_log) + 1u) << chunk_log);
     uint room = min(chunk_end - pos, LONGEST);
 
-    Nearer near = nearer(entries, found[(size_t)block * slot + pos], NEAR);
-    Nearer far = nearer(entries_far, found_far[(size_t)block * slot + pos], FAR);
-    next_nearer(entries, &near, pos, reach);
-    next_nearer(entries_far, &far, pos, reach);
+    uint2 near = found_near[(size_t)block * slot + pos], far = found_far[(size_t)block * slot + pos];
+    uint near_marks = near.y, far_marks = far.y;
+    uint near_distance = next_distance(entries, near.x, &near_marks, pos);
+    uint far_distance = next_distance(entries_far, far.x, &far_marks, pos);
     // No match of three bytes is nearer than this one.
-    uint offset = found_three[(size_t)block * slot + pos];
-    if (offset == 0) offset = min(near.distance, far.distance);
+    uint offset = found[(size_t)block * slot + pos];
+    if (offset == 0) offset = min(near_distance, far_distance);
 
     uint row[LIST] = {0, 0, 0, 0, 0, 0, 0, 0};
     uint count = 0, longest = 2;
     // Where a candidate must equal the position to be longer than the longest so far.
-    uint probe = pos, shift = 8, probed = read32(contents, words, pos) << 8;
+    uint probe = pos, mask = 0xffffffu, probed = read32(contents, words, pos);
     while (offset != NONE) {
-        if (read32(contents, words, probe - offset) << shift == probed) {
+        if (is_equal(contents, words, probe - offset, probed, mask)) {
             uint length = common_length(contents, words, pos, offset, room);
             if (length > longest && (length > 3 || offset <= SHORT_REACH)) {
                 uint word = offset | (length - 3) << 24;
@@ -129,14 +131,14 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
                 longest = length;
                 if (length >= room) break;
                 probe = pos + length - 3u;
-                shift = 0;
+                mask = ALL;
                 probed = read32(contents, words, probe);
             }
         }
         uint nearest = offset;
-        if (near.distance <= nearest) next_nearer(entries, &near, pos, reach);
-        if (far.distance <= nearest) next_nearer(entries_far, &far, pos, reach);
-        offset = min(near.distance, far.distance);
+        if (near_distance <= nearest) near_distance = next_distance(entries, near.x, &near_marks, pos);
+        if (far_distance <= nearest) far_distance = next_distance(entries_far, far.x, &far_marks, pos);
+        offset = min(near_distance, far_distance);
     }
     __global uint4 *to = lists + ((size_t)block * slot + pos) * 2;
     to[0] = (uint4)(row[0], row[1], row[2], row[3]);

@@ -1,16 +1,18 @@
 // The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
-// `entries` and `found` are what lz77_link makes of a hash of four bytes, `entries_far` and `found_far` of one of seven, and
-// `found_three` what lz77_latest makes of one of three.
+// `entries` are the sorted ones of a hash of four bytes, `entries_far` of one of seven. Of both each position has in
+// `found_near` and `found_far` the place of its own entry, and a bit for each of those before it, the nearest from bit 0 on, that
+// is a candidate. `found` is what lz77_latest makes of a hash of three bytes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros.
 // Positions with fewer than eight bytes from themselves on have none.
 //
-// Constants: SAME, the bits of an entry's first word that are the same in candidates; NICE_LENGTH.
+// Constants: CANDIDATES, of a position by the hash that entries are marked of; SAME, the bits of an entry's first word that are the
+// same in candidates; NICE_LENGTH.
 //
 // @pz_cost {
 //   threads_per_element: 1
-//   passes: 2
-//   buffers: jobs=32, contents=N, found_three=N*4, entries=N*8, found=N*4, entries_far=N*8, found_far=N*4,
+//   passes: 4
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, found_near=N*8, entries_far=N*8, found_far=N*8,
 //            lz77_lists=N*32
 //   local_mem: 256
 // }
@@ -19,14 +21,11 @@
 
 const LIST = 8u;
 const LONGEST = 256u;
-// Candidates by the hash of four bytes, and by that of seven.
-const NEAR = 16u;
-const FAR = 32u;
 // Beyond this offset a match of three bytes costs more than three literals.
 const SHORT_REACH = 1u << 12u;
 const NONE = 0xffffffffu;
 
-// list: slot, blocks, window_log, chunk_log; inherit: slot, chunks, blocks, chunk_log.
+// mark, list: slot, blocks, window_log, chunk_log; inherit: slot, chunks, blocks, chunk_log.
 struct Args {
     slot: u32,
     a: u32,
@@ -38,63 +37,49 @@ var<immediate> args: Args;
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 // list
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
-@group(0) @binding(2) var<storage, read> found_three: array<u32>;
+@group(0) @binding(2) var<storage, read> found: array<u32>;
 @group(0) @binding(3) var<storage, read> entries: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read> found: array<u32>;
+@group(0) @binding(4) var<storage, read> found_near: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read> entries_far: array<vec2<u32>>;
-@group(0) @binding(6) var<storage, read> found_far: array<u32>;
+@group(0) @binding(6) var<storage, read> found_far: array<vec2<u32>>;
 @group(0) @binding(7) var<storage, read_write> lists: array<vec4<u32>>;
+// mark
+@group(0) @binding(1) var<storage, read> sorted: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read_write> marked: array<vec2<u32>>;
 // inherit
 @group(0) @binding(1) var<storage, read_write> inherited: array<vec4<u32>>;
 
-// The entries before a position's own.
-struct Nearer {
-    hash: u32,
-    index: u32,    // behind the next one
-    left: u32,     // how many may come
-    distance: u32, // of the candidate at hand
-}
-
-// What an entry is to a position: 0 no candidate, 1 a candidate, 2 neither it nor what follows.
-fn kind_of(differ: u32, distance: u32, reach: u32) -> u32 {
-    // Those of another hash, and those before the window, are followed by no candidate.
-    return select(select(0u, 1u, (differ & SAME) == 0u), 2u, differ >> 16u != 0u || distance > reach);
-}
-
-fn next_near(n: Nearer, pos: u32, reach: u32) -> Nearer {
-    var next = n;
-    next.distance = NONE;
-    while next.left != 0u {
-        next.index--;
-        next.left--;
-        let other = entries[next.index];
-        let kind = kind_of(other.x ^ next.hash, pos - other.y, reach);
-        if kind == 2u {
-            next.left = 0u;
-        } else if kind == 1u {
-            next.distance = pos - other.y;
-            break;
+// An invocation for each entry: marks which of those before it are candidates.
+@compute @workgroup_size(THREADS)
+fn mark(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let blocks = args.a;
+    let window_log = args.b;
+    let group = wg.y * wgs.x + wg.x;
+    let groups = (args.slot + THREADS - 1u) / THREADS;
+    let block = group / groups;
+    let index = group % groups * THREADS + local_index;
+    if block >= blocks {
+        return;
+    }
+    let len = jobs[block * 8u];
+    if len < 8u || index >= len - 7u {
+        return;
+    }
+    let slot_start = block * args.slot;
+    let entry = sorted[slot_start + index];
+    let reach = entry.y & ((1u << window_log) - 1u);
+    var marks = 0u;
+    for (var k = 0u; k < min(CANDIDATES, index); k++) {
+        let other = sorted[slot_start + index - 1u - k];
+        if ((other.x ^ entry.x) & SAME) == 0u && entry.y - other.y <= reach {
+            marks |= 1u << k;
         }
     }
-    return next;
-}
-
-fn next_far(n: Nearer, pos: u32, reach: u32) -> Nearer {
-    var next = n;
-    next.distance = NONE;
-    while next.left != 0u {
-        next.index--;
-        next.left--;
-        let other = entries_far[next.index];
-        let kind = kind_of(other.x ^ next.hash, pos - other.y, reach);
-        if kind == 2u {
-            next.left = 0u;
-        } else if kind == 1u {
-            next.distance = pos - other.y;
-            break;
-        }
-    }
-    return next;
+    marked[slot_start + entry.y] = vec2(slot_start + index, marks);
 }
 
 // The number of equal bytes from `pos` and from `offset` before it on, at most `room`.
@@ -124,7 +109,6 @@ fn list(
     @builtin(num_workgroups) wgs: vec3<u32>,
 ) {
     let blocks = args.a;
-    let window_log = args.b;
     let group = wg.y * wgs.x + wg.x;
     let groups = (args.slot + THREADS - 1u) / THREADS;
     let block = group / groups;
@@ -139,28 +123,26 @@ fn list(
     block_words = args.slot >> 2u;
     from_word = block * block_words;
     let slot_start = block * args.slot;
-    let reach = pos & ((1u << window_log) - 1u);
     let chunk_end = min(len, (pos >> args.chunk_log) + 1u << args.chunk_log);
     let room = min(chunk_end - pos, LONGEST);
 
-    let near_row = found[slot_start + pos];
-    var near = Nearer(0u, slot_start + (near_row & 0xffffffu), 0u, NONE);
-    if near_row != 0u {
-        near.hash = entries[near.index].x;
-        near.left = min(NEAR, near_row & 0xffffffu);
+    // Entries, and marks that are left.
+    var near = found_near[slot_start + pos];
+    var far = found_far[slot_start + pos];
+    var near_distance = NONE;
+    var far_distance = NONE;
+    if near.y != 0u {
+        near_distance = pos - entries[near.x - 1u - countTrailingZeros(near.y)].y;
+        near.y &= near.y - 1u;
     }
-    let far_row = found_far[slot_start + pos];
-    var far = Nearer(0u, slot_start + (far_row & 0xffffffu), 0u, NONE);
-    if far_row != 0u {
-        far.hash = entries_far[far.index].x;
-        far.left = min(FAR, far_row & 0xffffffu);
+    if far.y != 0u {
+        far_distance = pos - entries_far[far.x - 1u - countTrailingZeros(far.y)].y;
+        far.y &= far.y - 1u;
     }
-    near = next_near(near, pos, reach);
-    far = next_far(far, pos, reach);
     // No match of three bytes is nearer than this one.
-    var offset = found_three[slot_start + pos];
+    var offset = found[slot_start + pos];
     if offset == 0u {
-        offset = min(near.distance, far.distance);
+        offset = min(near_distance, far_distance);
     }
 
     var first = vec4<u32>();
@@ -190,13 +172,21 @@ fn list(
             }
         }
         let nearest = offset;
-        if near.distance <= nearest {
-            near = next_near(near, pos, reach);
+        if near_distance <= nearest {
+            near_distance = NONE;
+            if near.y != 0u {
+                near_distance = pos - entries[near.x - 1u - countTrailingZeros(near.y)].y;
+                near.y &= near.y - 1u;
+            }
         }
-        if far.distance <= nearest {
-            far = next_far(far, pos, reach);
+        if far_distance <= nearest {
+            far_distance = NONE;
+            if far.y != 0u {
+                far_distance = pos - entries_far[far.x - 1u - countTrailingZeros(far.y)].y;
+                far.y &= far.y - 1u;
+            }
         }
-        offset = min(near.distance, far.distance);
+        offset = min(near_distance, far_distance);
     }
     lists[2u * (slot_start + pos)] = first;
     lists[2u * (slot_start + pos) + 1u] = second;

@@ -18,7 +18,7 @@
 //   threads_per_element: 0.002
 //   passes: 2
 //   buffers: jobs=32, contents=N, lz77_lists=N*32, lz77_symbols=N/8+4608, entries=N*8, matches=N*3, match_counts=N/64
-//   local_mem: 17028
+//   local_mem: 29508
 // }
 // @pz_import team
 // @pz_import lz77_words

@@ -158,13 +158,8 @@ impl Sort<'_> {
         Ok(())
     }
 
-    /// Appends the steps to all entries sorted, and to where those of each position are.
-    pub(super) fn append_sorted(
-        &mut self,
-        hash: Hash,
-        entries: Buffer,
-        found: Buffer,
-    ) -> Result<(), PlanError> {
+    /// Appends the steps to all entries sorted.
+    pub(super) fn append_entries(&mut self, hash: Hash, entries: Buffer) -> Result<(), PlanError> {
         let (contents, first) = (self.buffer("contents")?, self.buffer("entries_first")?);
         // By the lower digit of the hash, and then by the upper one.
         let (bits, shift) = (hash.bits - DIGIT_BITS, 32 - hash.bits);
@@ -173,6 +168,17 @@ impl Sort<'_> {
         let (bits, shift) = (DIGIT_BITS, 32 - DIGIT_BITS);
         let pass = Pass { is_first: false, from: first, to: entries, bits, shift };
         self.append_pass(hash, &pass)?;
+        Ok(())
+    }
+
+    /// Appends the steps to all entries sorted, and to where those of each position are.
+    fn append_sorted(
+        &mut self,
+        hash: Hash,
+        entries: Buffer,
+        found: Buffer,
+    ) -> Result<(), PlanError> {
+        self.append_entries(hash, entries)?;
         let Shape { slot, blocks } = self.plan.shape;
         let threads = if self.limits.teams == Teams::Local { 32 } else { 256 };
         let buffers = vec![self.buffer("jobs")?, entries, found];

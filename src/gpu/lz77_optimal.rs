@@ -3,7 +3,7 @@
 //! The candidates of three hashes become a list for each position. Then each pass makes prices of each chunk's symbols and
 //! parses its segments by them, a team each; the parse of all passes but the last counts symbols for the next prices.
 
-use super::device::{Limits, Teams};
+use super::device::{Api, Limits, Teams};
 use super::kernel::{Kernel, LZ77_CANDIDATES, LZ77_OPTIMAL, LZ77_PRICES};
 use super::lz77_find::{Hash, Sort, same_of_bucket};
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
@@ -58,28 +58,34 @@ pub(super) fn append(
     // The candidates of each hash; of three bytes only one.
     let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
     let (three, near, far) = (hash(3, 14, 1), hash(4, 16, 16), hash(7, 16, 32));
-    let found_three = plan.buffer(&LZ77_CANDIDATES, "found_three")?;
     let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
+    let found_near = plan.buffer(&LZ77_CANDIDATES, "found_near")?;
     let entries_far = plan.buffer(&LZ77_CANDIDATES, "entries_far")?;
     let found_far = plan.buffer(&LZ77_CANDIDATES, "found_far")?;
-    let mut sort = Sort { plan, limits, window_log: params.window_log.into() };
-    sort.append_latest(three, found_three)?;
-    sort.append_sorted(near, entries, found)?;
-    sort.append_sorted(far, entries_far, found_far)?;
-    let sources = vec![jobs, contents, found_three, entries, found, entries_far, found_far, lists];
+    let mut sort = Sort { plan, limits, window_log };
+    sort.append_latest(three, found)?;
+    sort.append_entries(near, entries)?;
+    sort.append_entries(far, entries_far)?;
 
     let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
     let chunks = slot.div_ceil(1 << chunk_log);
     let nice = ("NICE_LENGTH", nice);
     let mut steps = Steps { plan, team_threads };
     let args = vec![slot, blocks, window_log, chunk_log];
-    let defines = vec![("SAME", same_of_bucket(near)), nice];
+    let defines =
+        |hash: Hash| vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash)), nice];
     let places = blocks * slot.div_ceil(GROUP_THREADS);
+    for (hash, entries, found) in [(near, entries, found_near), (far, entries_far, found_far)] {
+        let what = ("candidates", &LZ77_CANDIDATES, "mark");
+        let buffers = vec![jobs, entries, found];
+        steps.of_groups(what, places, defines(hash), buffers, args.clone());
+    }
     let what = ("candidates", &LZ77_CANDIDATES, "list");
-    steps.of_groups(what, places, defines.clone(), sources, args);
+    let sources = vec![jobs, contents, found, entries, found_near, entries_far, found_far, lists];
+    steps.of_groups(what, places, defines(near), sources, args);
     let what = ("candidates", &LZ77_CANDIDATES, "inherit");
     let args = vec![slot, chunks, blocks, chunk_log];
-    steps.of_teams(what, blocks * chunks, defines, vec![jobs, lists], args);
+    steps.of_teams(what, blocks * chunks, defines(near), vec![jobs, lists], args);
 
     steps.plan.steps.push(Step::Clear(symbols));
     let stride = (steps.plan.buffers[symbols.0].bytes / u64::from(blocks) / 4) as u32;
@@ -89,6 +95,11 @@ pub(super) fn append(
     let first = |is_first: bool| vec![("FIRST", u32::from(is_first))];
     steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
     let segments = slot.div_ceil(1 << params.segment_log);
+    // Through OpenCL a team has two segments.
+    let teams = match limits.api {
+        Api::OpenCl => (blocks * segments).div_ceil(2),
+        Api::WebGpu => blocks * segments,
+    };
     for pass in 1..=effort.passes {
         let what = ("prices", &LZ77_PRICES, "prices");
         let args = vec![slot, chunk_log, chunks, blocks, stride];
@@ -102,7 +113,7 @@ pub(super) fn append(
         let buffers = vec![jobs, contents, lists, symbols, entries, matches, match_counts];
         let args = vec![slot, segments, blocks, window_log, chunk_log, stride];
         let what = ("parse", &LZ77_OPTIMAL, "parse");
-        steps.of_teams(what, blocks * segments, defines, buffers, args);
+        steps.of_teams(what, teams, defines, buffers, args);
     }
     Ok(())
 }
