@@ -188,21 +188,31 @@ fn link(
     team_sync();
     let from_word = block * (slot / 4u) + begin / 4u;
     let links = block * links_of(slot) + begin;
-    for (var begin_at = 0u; begin_at < len; begin_at += 32u) {
-        let i = begin_at + lane;
-        var byte = 256u;
-        if i < len {
-            byte = (contents[from_word + (i >> 2u)] >> (8u * (i & 3u))) & 255u;
+    for (var begin_at = 0u; begin_at < len; begin_at += 128u) {
+        // Four rows at a time, so that one does not wait for another's bytes.
+        var bytes: array<u32, 4>;
+        var same: array<u32, 4>;
+        for (var k = 0u; k < 4u; k++) {
+            let i = begin_at + 32u * k + lane;
+            bytes[k] = 256u;
+            if i < len {
+                bytes[k] = (contents[from_word + (i >> 2u)] >> (8u * (i & 3u))) & 255u;
+            }
         }
-        let same = team_match(byte, 9u);
-        let row = next[mine + byte] + countOneBits(same & team_before());
-        team_sync();
-        if (same >> lane) == 1u {
-            next[mine + byte] = row + 1u;
+        for (var k = 0u; k < 4u; k++) {
+            same[k] = team_match(bytes[k], 9u);
         }
-        team_sync();
-        if i < len {
-            link_words[links + i] = (place_of(row, whole) << 8u) | byte;
+        for (var k = 0u; k < 4u; k++) {
+            let i = begin_at + 32u * k + lane;
+            let row = next[mine + bytes[k]] + countOneBits(same[k] & team_before());
+            team_sync();
+            if (same[k] >> lane) == 1u {
+                next[mine + bytes[k]] = row + 1u;
+            }
+            team_sync();
+            if i < len {
+                link_words[links + i] = (place_of(row, whole) << 8u) | bytes[k];
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 //   buffers: payload=N+256, results=32,
 //            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=208896,
 //            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
-//   local_mem: 24212
+//   local_mem: 31380
 //   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
 // }
 // @pz_import bwt

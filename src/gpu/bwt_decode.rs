@@ -47,8 +47,10 @@ impl Lanes {
     /// What decodes fastest with so much workgroup memory, if anything does.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
         // Through WebGPU processors have less workgroup memory, and more lanes at once are worth more than near lists.
-        let near = if limits.api == Api::OpenCl { 14 } else { 3 };
-        let choices = [(64, near), (32, near.min(7)), (32, 1)];
+        let choices = match limits.api {
+            Api::OpenCl => [(96, 14), (64, 14), (32, 7), (32, 1)],
+            Api::WebGpu => [(64, 3), (32, 3), (32, 2), (32, 1)],
+        };
         let choices = choices.map(|(count, near)| Self { count, near, kept: 64 });
         choices.into_iter().find(|lanes| lanes.fit(limits))
     }
