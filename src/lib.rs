@@ -48,7 +48,7 @@ pub use pipeline::{
 };
 pub use stream::{
     BlockInfo, Decoder, Encoder, FrameInfo, Piece, Recovery, RecoveryReport, SeekableReader,
-    compress, decompress, list, recover,
+    WriteAt, compress, decompress, list, recover,
 };
 
 /// The example in the README runs as written.

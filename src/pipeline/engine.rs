@@ -56,6 +56,11 @@ pub(crate) trait Engine: Send + Sync {
     /// Decodes and checks each block of `batch`. An engine of a device may leave blocks as they were.
     fn decode(&self, batch: &mut [DecodeJob<'_>]);
 
+    /// Whether whoever runs it also has the time to write what it has decoded to where it belongs.
+    fn has_time_to_write(&self) -> bool {
+        true
+    }
+
     /// Gives back the memory that is kept between batches.
     fn release(&self);
 

@@ -374,6 +374,11 @@ impl Engine for GpuEngine<'_> {
         }
     }
 
+    fn has_time_to_write(&self) -> bool {
+        // The device would wait.
+        false
+    }
+
     fn release(&self) {
         self.lock().coder = Coder::None;
     }

@@ -33,7 +33,10 @@ pub(crate) trait Task: Send + Sized + 'static {
     /// Runs a batch on `engine`.
     fn run(batch: &mut [Self], engine: &dyn Engine);
 
-    /// Whether an engine has done all that is to be done.
+    /// Whether an engine has done its part.
+    fn is_coded(&self) -> bool;
+
+    /// Whether nothing is left to be done.
     fn is_done(&self) -> bool;
 
     /// Bytes of its contents.
@@ -261,9 +264,12 @@ impl<T: Task> Shared<T> {
         };
         drop(state);
         let begun = Instant::now();
+        let is_coded = task.is_coded();
         run(std::slice::from_mut(&mut task), &*self.engine);
         let mut state = self.lock();
-        state.rates.worker_took(begun.elapsed());
+        if !is_coded {
+            state.rates.worker_took(begun.elapsed());
+        }
         state.done.insert(number, task);
         drop(state);
         self.finished.notify_one();
@@ -276,11 +282,13 @@ impl<T: Task> Shared<T> {
         accelerator: Accelerator,
         pool: Option<Arc<ThreadPool>>,
     ) -> Option<JoinHandle<()>> {
-        // A device that is there already is counted on from the first task on.
+        // A device that has been open all along is counted on from the first task on.
         if accelerator.gpu.is_opened() {
             let batches = accelerator.batches(accelerator.gpu.limits()?)?;
             accelerator.join(&batches);
-            shared.lock().device_threads = batches.slots as usize;
+            if accelerator.gpu.opening_time().is_none() {
+                shared.lock().device_threads = batches.slots as usize;
+            }
         }
         let (serving, busy) = (Arc::clone(shared), Busy::new());
         let thread = thread::Builder::new().name("pz device".into());
@@ -366,15 +374,15 @@ impl<T: Task> Shared<T> {
             let time = begun.elapsed();
             let count = tasks.len();
             let is_done = |task: &T| on_device.is_ok() && task.is_done();
+            let coded = tasks.iter().filter(|task| on_device.is_ok() && task.is_coded());
+            let (blocks, bytes) = coded.fold((0, 0), |(n, sum), task| (n + 1, sum + task.bytes()));
             let (done, left): (Vec<_>, Vec<_>) =
                 numbers.into_iter().zip(tasks).partition(|(_, task)| is_done(task));
             if let Some(statistics) = statistics {
-                let bytes: u64 = done.iter().map(|(_, task)| task.bytes()).sum();
-                let memory = device.high_water();
-                statistics.device_batch(begun, done.len() as u64, bytes, memory);
+                statistics.device_batch(begun, blocks, bytes, device.high_water());
                 statistics.on_device(|device| {
                     device.batches += 1;
-                    device.left += left.len() as u64;
+                    device.left += count as u64 - blocks;
                 });
             }
             let tokens = left.len();
@@ -485,8 +493,12 @@ mod tests {
             }
         }
 
-        fn is_done(&self) -> bool {
+        fn is_coded(&self) -> bool {
             self.value >= 40 || self.panicked
+        }
+
+        fn is_done(&self) -> bool {
+            self.is_coded()
         }
 
         fn bytes(&self) -> u64 {

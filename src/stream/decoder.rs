@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::frame_reader::{Event, FrameReader};
+use super::places::WriteAt;
 use super::tasks::DecodeTask;
 use crate::error::Error;
 use crate::format::FrameHeader;
@@ -58,6 +59,8 @@ pub struct Decoder<R: Read> {
     /// Contents of all blocks read so far.
     promised: u64,
     bytes_out: u64,
+    /// Where threads write what they have decoded.
+    output: Option<Arc<dyn WriteAt>>,
     input: Input,
 }
 
@@ -116,6 +119,7 @@ impl<R: Read> Decoder<R> {
             pool: Pool::default(),
             promised: 0,
             bytes_out: 0,
+            output: None,
             input: Input::Open,
         };
         decoder.begin(header)?;
@@ -146,6 +150,37 @@ impl<R: Read> Decoder<R> {
             }
             Ok(())
         })
+    }
+
+    /// Writes all that is left to `output`, each part at its place from the beginning of the contents on: the threads that
+    /// decode blocks also write them. `given` is told the number of bytes of each part, in order, when it has been written.
+    /// Gives the number of all of them.
+    ///
+    /// # Errors
+    /// Those of decoding and writing. Then anything may have been written.
+    pub fn copy_to_places(
+        &mut self,
+        output: &Arc<dyn WriteAt>,
+        mut given: impl FnMut(u64),
+    ) -> Result<u64, Error> {
+        self.output = Some(Arc::clone(output));
+        let mut total = 0;
+        loop {
+            let at = self.bytes_out;
+            if self.part()?.is_none() {
+                return Ok(total);
+            }
+            let Some(task) = &mut self.current else { return Ok(total) };
+            match task.take_written() {
+                Some(written) => written?,
+                // It had been read before that was asked for.
+                None => output.write_all_at(&task.contents[self.given..], at)?,
+            }
+            let n = task.contents.len() - self.given;
+            self.advance(n);
+            total += n as u64;
+            given(n as u64);
+        }
     }
 
     /// Decodes and checks all that is left and keeps none of it; gives the number of bytes.
@@ -295,6 +330,8 @@ impl<R: Read> Decoder<R> {
                 self.promised += u64::from(header.content_len);
                 let mut task = self.idle.pop().unwrap_or_else(|| DecodeTask::new(&self.pool));
                 self.frames.payload(&header, place, task.set_block(header, place))?;
+                let start = self.promised - u64::from(header.content_len);
+                task.set_destination(self.output.as_ref().map(|output| (output.clone(), start)));
                 if let Some(statistics) = &self.options.statistics {
                     statistics.read_since(begun);
                 }

@@ -1,5 +1,9 @@
 //! Blocks on their way through the scheduler, with the memory that they need.
 
+use std::io;
+use std::sync::Arc;
+
+use super::places::WriteAt;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method};
 use crate::pipeline::buffer::{Buffer, Pool};
@@ -64,8 +68,12 @@ impl Task for EncodeTask {
         }
     }
 
-    fn is_done(&self) -> bool {
+    fn is_coded(&self) -> bool {
         self.coded.is_some() && !self.is_unverified
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_coded()
     }
 
     fn bytes(&self) -> u64 {
@@ -78,7 +86,7 @@ impl Task for EncodeTask {
 }
 
 /// A block to decode.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct DecodeTask {
     pub(crate) payload: Buffer,
     /// Where in `payload` it begins.
@@ -88,6 +96,9 @@ pub(crate) struct DecodeTask {
     pool: Pool,
     block: Option<(BlockHeader, Place)>,
     outcome: Option<Result<(), Fault>>,
+    /// Where the contents belong, if they are to be written there when they are decoded, and whether they have been.
+    destination: Option<(Arc<dyn WriteAt>, u64)>,
+    written: Option<io::Result<()>>,
 }
 
 impl DecodeTask {
@@ -106,6 +117,23 @@ impl DecodeTask {
             &mut self.contents
         } else {
             &mut self.payload
+        }
+    }
+
+    /// Says where the contents are to be written when they are decoded.
+    pub(crate) fn set_destination(&mut self, destination: Option<(Arc<dyn WriteAt>, u64)>) {
+        self.destination = destination;
+        self.written = None;
+    }
+
+    /// Whether the contents have been written where they belong; `None` if nobody tried.
+    pub(crate) fn take_written(&mut self) -> Option<io::Result<()>> {
+        self.written.take()
+    }
+
+    fn write(&mut self) {
+        if let (Some(Ok(())), Some((output, offset))) = (&self.outcome, &self.destination) {
+            self.written = Some(output.write_all_at(&self.contents, *offset));
         }
     }
 
@@ -133,8 +161,8 @@ impl Task for DecodeTask {
     fn run(batch: &mut [Self], engine: &dyn Engine) {
         let mut jobs = Vec::with_capacity(batch.len());
         let mut outcomes = Vec::with_capacity(batch.len());
-        for task in batch {
-            let Some((header, _)) = task.block else { continue };
+        for task in &mut *batch {
+            let Some((header, _)) = task.block.filter(|_| task.outcome.is_none()) else { continue };
             // A stored block was read to where it belongs.
             let in_place = header.method == Method::Store && task.payload_start == 0;
             if !in_place {
@@ -154,14 +182,24 @@ impl Task for DecodeTask {
             });
             outcomes.push(&mut task.outcome);
         }
-        engine.decode(&mut jobs);
+        if !jobs.is_empty() {
+            engine.decode(&mut jobs);
+        }
         for (outcome, job) in outcomes.into_iter().zip(jobs) {
             *outcome = job.outcome;
         }
+        if engine.has_time_to_write() {
+            batch.iter_mut().for_each(DecodeTask::write);
+        }
+    }
+
+    fn is_coded(&self) -> bool {
+        self.outcome.is_some()
     }
 
     fn is_done(&self) -> bool {
-        self.outcome.is_some()
+        let is_to_be_written = matches!(self.outcome, Some(Ok(()))) && self.destination.is_some();
+        self.outcome.is_some() && (self.written.is_some() || !is_to_be_written)
     }
 
     fn bytes(&self) -> u64 {

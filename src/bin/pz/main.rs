@@ -8,6 +8,8 @@ mod failure;
 mod formats;
 mod inputs;
 mod levels;
+#[cfg(target_os = "linux")]
+mod mapped;
 mod output;
 mod panics;
 mod progress;

@@ -3,7 +3,10 @@
 use std::fs::{self, File, FileTimes, Metadata};
 use std::io::{self, IsTerminal, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use pz::WriteAt;
 use same_file::Handle;
 
 use crate::cleanup::Unfinished;
@@ -16,6 +19,8 @@ pub struct Output {
     place: Place,
     written: u64,
     failed: bool,
+    /// The same, of writing by several threads.
+    places_failed: Arc<AtomicBool>,
     progress: Progress,
 }
 
@@ -30,7 +35,8 @@ enum Place {
 
 impl Output {
     fn new(place: Place) -> Self {
-        Output { place, written: 0, failed: false, progress: Progress::silent() }
+        let (written, failed, places_failed) = (0, false, Arc::default());
+        Output { place, written, failed, places_failed, progress: Progress::silent() }
     }
 
     /// Standard output: not a terminal if `binary`, and not the file that `source` is read from.
@@ -81,6 +87,25 @@ impl Output {
         self.progress = progress;
     }
 
+    /// The output as one that several threads write to, where that is faster; of what they have written it is to be
+    /// [told](Self::count). Only for an output of which nothing has been written.
+    pub fn places(&self) -> Option<Arc<dyn WriteAt>> {
+        #[cfg(target_os = "linux")]
+        if let Place::Named { unfinished, .. } = &self.place
+            && self.written == 0
+        {
+            let mapped = crate::mapped::Mapped::new(unfinished.file(), &self.places_failed)?;
+            return Some(Arc::new(mapped));
+        }
+        None
+    }
+
+    /// Takes note of bytes that other threads have written.
+    pub fn count(&mut self, bytes: u64) {
+        self.written += bytes;
+        self.progress.wrote(bytes as usize);
+    }
+
     /// Bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.written
@@ -102,7 +127,8 @@ impl Output {
 
     /// Puts the output's name before an error if it was writing that failed.
     pub fn blame(&self, failure: Failure) -> Failure {
-        match (&self.place, self.failed) {
+        let failed = self.failed || self.places_failed.load(Ordering::Relaxed);
+        match (&self.place, failed) {
             (_, false) => failure,
             (Place::Stdout(_), true) => failure.at(Path::new("standard output")),
             (Place::Special { path, .. } | Place::Named { path, .. }, true) => failure.at(path),

@@ -48,11 +48,15 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
 fn whole(
     format: Format,
     source: &mut Source,
-    output: &mut dyn Write,
+    output: &mut Output,
     settings: &DecodeSettings,
 ) -> Result<u64, Failure> {
-    match format {
-        Format::Pz => Ok(Decoder::new(source, &settings.options)?.copy_to(output)?),
+    match (format, output.places()) {
+        (Format::Pz, Some(places)) => {
+            let mut decoder = Decoder::new(source, &settings.options)?;
+            Ok(decoder.copy_to_places(&places, |bytes| output.count(bytes))?)
+        }
+        (Format::Pz, None) => Ok(Decoder::new(source, &settings.options)?.copy_to(output)?),
         _ => formats::decode(format, source, output, ByteRange::WHOLE, settings),
     }
 }

@@ -1,0 +1,25 @@
+//! Outputs that several threads write to at once.
+
+use std::io;
+
+/// Something of which any part can be written at any time, by several threads at once.
+///
+/// ```
+/// # #[cfg(unix)] {
+/// struct Output(std::fs::File);
+///
+/// impl pz::WriteAt for Output {
+///     fn write_all_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+///         std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, offset)
+///     }
+/// }
+/// # }
+/// ```
+pub trait WriteAt: Send + Sync {
+    /// Writes all of `bytes` from byte `offset` on, which may be behind the end. Calls at the same time are for other
+    /// bytes.
+    ///
+    /// # Errors
+    /// Those of writing.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+}
