@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Gpu;
 use super::load::{ComputeRate, Load};
@@ -237,7 +237,7 @@ impl Auto {
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let workers = if threads == 0 { cores() } else { threads };
         let cpu_rate = self.cpu_rate(load);
-        let cpu_seconds = load.cpu_seconds(bytes, workers, cpu_rate);
+        let cpu_seconds = self.alone(load, bytes, workers, cpu_rate);
         let mut prediction = Prediction {
             cpu_rate: cpu_rate * workers as f64,
             cpu_seconds,
@@ -254,7 +254,9 @@ impl Auto {
         if let Some(rate) = self.device_rate(load, gpu) {
             let device = (prediction.opening, rate);
             prediction.device_rate = Some(rate);
-            prediction.seconds = load.shared_seconds(bytes, (workers, cpu_rate), device);
+            let whole = self.rates(&subject).get(&load.name_with(workers));
+            let cpu = (workers, cpu_rate);
+            prediction.seconds = load.with_device_seconds(bytes, cpu, device, whole);
             let prefix = format!("{}: ", load.name());
             let stage = |(name, rate): (&str, f64)| {
                 Some((name.strip_prefix(&prefix)?.to_string(), bytes as f64 / rate))
@@ -271,7 +273,7 @@ impl Auto {
             return on_cpu("the CPU: there is a thread for each block".into());
         }
         let cpu_rate = self.cpu_rate(load);
-        let alone = load.cpu_seconds(bytes, workers, cpu_rate);
+        let alone = self.alone(load, bytes, workers, cpu_rate);
         let known = self.rates(DEVICES);
         let opening = known.iter().filter(|(name, _)| *name != NONE).map(|(_, seconds)| seconds);
         let opening = opening.reduce(f64::min);
@@ -280,9 +282,12 @@ impl Auto {
                 "the CPU: {alone:.2} s predicted, less than it takes to open a device"
             ));
         }
-        let with = |opening, rate| load.shared_seconds(bytes, (workers, cpu_rate), (opening, rate));
+        let with = |subject: &str, opening, rate| {
+            let whole = self.rates(subject).get(&load.name_with(workers));
+            load.with_device_seconds(bytes, (workers, cpu_rate), (opening, rate), whole)
+        };
         let too_slow = |(subject, opening)| match self.rates(subject).get(&load.name()) {
-            Some(rate) => with(opening, rate) > CLEARLY * alone,
+            Some(rate) => with(subject, opening, rate) > CLEARLY * alone,
             // Not worth measuring; or there was none, and it is not worth looking again.
             None => alone < WORTH_MEASURING,
         };
@@ -291,37 +296,38 @@ impl Auto {
                 "the CPU: {alone:.2} s predicted, and not clearly less with a device"
             ));
         }
-        let mut best: Option<(f64, Chosen)> = None;
+        let mut best: Option<(f64, String, Chosen)> = None;
         let mut there = Rates::default();
         let begun = Instant::now();
         let candidates = self.0.registry.candidates();
         let finding = begun.elapsed().as_secs_f64();
         for candidate in candidates.into_iter().filter(|found| is_eligible(found.limits())) {
-            let subject = subject(candidate.limits());
+            let (subject, name) = (subject(candidate.limits()), candidate.limits().name.clone());
             let opening = known.get(&subject).unwrap_or(OPENING);
             there.set(&*subject, opening);
             let rate = self.rates(&subject).get(&load.name());
             let is_candidate = match rate {
-                Some(rate) => with(opening, rate) <= CLEARLY * alone,
+                Some(rate) => with(&subject, opening, rate) <= CLEARLY * alone,
                 None => alone >= WORTH_MEASURING,
             };
             if !is_candidate || self.is_broken(&subject) {
                 continue;
             }
             let (seconds, device) = match rate {
-                Some(rate) => (with(opening, rate), Chosen::Closed(subject, candidate)),
+                Some(rate) => (with(&subject, opening, rate), Chosen::Closed(subject, candidate)),
                 None => {
                     let begun = Instant::now();
                     let gpu = self.open(&subject, candidate);
                     let Some(rate) = self.device_rate(load, &gpu) else { continue };
                     there.set(&*subject, finding + begun.elapsed().as_secs_f64());
                     // It is open now.
-                    (with(0.0, rate), Chosen::Open(gpu))
+                    (with(&subject, 0.0, rate), Chosen::Open(gpu))
                 }
             };
-            if seconds <= CLEARLY * alone && best.as_ref().is_none_or(|(least, _)| seconds < *least)
+            if seconds <= CLEARLY * alone
+                && best.as_ref().is_none_or(|(least, ..)| seconds < *least)
             {
-                best = Some((seconds, device));
+                best = Some((seconds, name, device));
             }
         }
         if there.is_empty() {
@@ -332,12 +338,11 @@ impl Auto {
             None => on_cpu(format!(
                 "the CPU: {alone:.2} s predicted, and not clearly less with a device"
             )),
-            Some((seconds, device)) => {
+            Some((seconds, name, device)) => {
                 let gpu = match device {
                     Chosen::Open(gpu) => gpu,
                     Chosen::Closed(subject, candidate) => self.open(&subject, candidate),
                 };
-                let name = gpu.limits().map_or("a device", |limits| &limits.name);
                 let why = format!("{name}: {seconds:.2} s predicted, {alone:.2} s without it");
                 Choice { why, gpu: Some(gpu) }
             }
@@ -345,7 +350,14 @@ impl Auto {
     }
 
     /// Learns from a job that has been done.
-    pub(crate) fn learn(&self, load: &Load, statistics: &Statistics) {
+    pub(crate) fn learn(
+        &self,
+        load: &Load,
+        statistics: &Statistics,
+        workers: usize,
+        wall: Duration,
+    ) {
+        let wall = wall.as_secs_f64();
         match statistics.device() {
             Some(device) => {
                 let subject = subject_of(device.api, &device.name, &device.driver);
@@ -358,6 +370,11 @@ impl Auto {
                 if device.span.as_secs_f64() >= WORTH_LEARNING {
                     let mut rates = self.rates(&subject);
                     load.set_device_rates(&mut rates, None, &device, true);
+                    // A run that was over when the device was there says nothing of others.
+                    if device.span.as_secs_f64() >= wall / 2.0 {
+                        let bytes = device.done.bytes + statistics.cpu().bytes;
+                        rates.learn(&load.name_with(workers), bytes as f64 / wall);
+                    }
                     self.keep(&subject, rates);
                 }
             }
@@ -368,6 +385,9 @@ impl Auto {
                 if seconds >= WORTH_LEARNING {
                     let mut rates = self.rates(&cpu_subject());
                     rates.learn(&load.name(), cpu.bytes as f64 / seconds);
+                    if wall >= WORTH_LEARNING {
+                        rates.learn(&load.name_with(workers), cpu.bytes as f64 / wall);
+                    }
                     self.keep(&cpu_subject(), rates);
                 }
             }
@@ -375,7 +395,7 @@ impl Auto {
     }
 
     /// Takes note of how long it took to find and open a device.
-    pub fn opened(&self, gpu: &Gpu, time: std::time::Duration) {
+    pub fn opened(&self, gpu: &Gpu, time: Duration) {
         let Some(limits) = gpu.limits() else { return };
         let subject = subject(limits);
         let mut rates = self.rates(&subject);
@@ -386,6 +406,14 @@ impl Auto {
             known.set(subject, time.as_secs_f64());
             self.keep(DEVICES, known);
         }
+    }
+
+    /// Seconds on the processor alone: as runs on so many threads took, with all reading and writing; or else as its threads
+    /// would, if nobody had to read and write.
+    fn alone(&self, load: &Load, bytes: u64, workers: usize, cpu_rate: f64) -> f64 {
+        let seconds = load.cpu_seconds(bytes, workers, cpu_rate);
+        let whole = self.rates(&cpu_subject()).get(&load.name_with(workers));
+        whole.map_or(seconds, |rate| (bytes as f64 / rate).max(seconds))
     }
 
     /// Bytes a second of one thread of the processor.
@@ -466,6 +494,7 @@ pub(crate) struct Job {
     load: Load,
     statistics: Statistics,
     workers: usize,
+    begun: Instant,
     /// At how many bytes to choose again; `None` if the choice is made.
     next_look: Option<u64>,
 }
@@ -474,7 +503,8 @@ impl Job {
     /// A job that `auto` is to choose for, counted in `statistics` if there are any.
     pub(crate) fn new(auto: &Auto, load: Load, statistics: Option<&Statistics>) -> Self {
         let statistics = statistics.cloned().unwrap_or_else(Statistics::without_stages);
-        Self { auto: auto.clone(), load, statistics, workers: 1, next_look: None }
+        let (auto, begun) = (auto.clone(), Instant::now());
+        Self { auto, load, statistics, workers: 1, begun, next_look: None }
     }
 
     /// What is counted.
@@ -515,7 +545,7 @@ impl Job {
 
     /// Learns from the job, which is done.
     pub(crate) fn learn(&self) {
-        self.auto.learn(&self.load, &self.statistics);
+        self.auto.learn(&self.load, &self.statistics, self.workers, self.begun.elapsed());
     }
 }
 

@@ -1,5 +1,7 @@
 use super::*;
 use crate::gpu::device::{BufferId, MemorySource, Queue, Teams};
+use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
+use crate::pipeline::level::Recipe;
 use crate::{DecodeOptions, Decoder, Encoder, Level};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -306,6 +308,38 @@ fn predictions_add_up() {
     assert!((prediction.cpu_seconds - 50.0).abs() < 0.1, "{prediction:?}");
     assert!((prediction.seconds - 10.4).abs() < 0.1, "{prediction:?}");
     assert_eq!(prediction.device_rate, Some(8e6));
+    // What whole runs took counts more than what threads could do.
+    let load = Load::encoding(&options()).unwrap();
+    let counted = Statistics::without_stages();
+    let engine = super::super::statistics::Counted::new(Arc::new(Slow), Some(&counted), true);
+    let mut payload = Vec::new();
+    let bytes = contents();
+    let mut job = EncodeJob::new(&bytes, &mut payload);
+    engine.encode(&Recipe::Store, std::slice::from_mut(&mut job));
+    auto.learn(&load, &counted, 2, std::time::Duration::from_secs(2));
+    let learned = auto.predict(None, &options(), 100_000_000).unwrap();
+    assert!((learned.seconds - 200.0).abs() < 0.1, "{learned:?}");
     let one_block = auto.predict(None, &options(), 1000).unwrap();
-    assert!((one_block.seconds - 0.001).abs() < 1e-6, "{one_block:?}");
+    assert!(one_block.seconds < 0.01, "{one_block:?}");
+}
+
+/// An engine that takes its time.
+struct Slow;
+
+impl Engine for Slow {
+    fn encode(&self, _: &Recipe, _: &mut [EncodeJob<'_>]) {
+        std::thread::sleep(std::time::Duration::from_millis(250));
+    }
+
+    fn decode(&self, _: &mut [DecodeJob<'_>]) {}
+
+    fn release(&self) {}
+
+    fn encode_memory(&self, _: &Recipe, _: usize) -> u64 {
+        0
+    }
+
+    fn decode_memory(&self, _: Pipeline, _: usize) -> u64 {
+        0
+    }
 }

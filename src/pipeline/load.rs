@@ -112,6 +112,11 @@ impl Load {
         )
     }
 
+    /// The name of the rate of whole runs, with all reading and writing, on so many threads.
+    pub(crate) fn name_with(&self, workers: usize) -> String {
+        format!("{} -T{workers}", self.name())
+    }
+
     /// Seconds that `workers` threads, each at `rate` bytes a second, take for `bytes` bytes of contents.
     pub(crate) fn cpu_seconds(&self, bytes: u64, workers: usize, rate: f64) -> f64 {
         let block = self.block_size.min(bytes.max(1));
@@ -130,6 +135,20 @@ impl Load {
         let cpu_rate = workers as f64 * cpu_rate;
         let left = (bytes as f64 - opening * cpu_rate).max(0.0);
         if left == 0.0 { bytes as f64 / cpu_rate } else { opening + left / (rate + cpu_rate) }
+    }
+
+    /// The same, but if whole runs at `whole` bytes a second are known, as long as these took.
+    pub(crate) fn with_device_seconds(
+        &self,
+        bytes: u64,
+        cpu: (usize, f64),
+        device: (f64, f64),
+        whole: Option<f64>,
+    ) -> f64 {
+        whole.map_or_else(
+            || self.shared_seconds(bytes, cpu, device),
+            |rate| (bytes as f64 / rate).max(device.0),
+        )
     }
 
     /// The stages of its plan for one block on a device; nothing if the device does not do it.

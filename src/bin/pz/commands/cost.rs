@@ -42,7 +42,10 @@ fn chosen(device: Device) -> Result<Vec<Found>, Failure> {
     let one = |api, number: Option<u32>| {
         let absent = |why: String| Failure::environment(format!("device {device}: {why}"));
         let found = discovery::devices(api).map_err(|absence| absent(absence.to_string()))?;
-        let number = number.unwrap_or(0) as usize;
+        // The one that work would be done on: software only if there is nothing else.
+        let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
+        let first = || found.iter().position(is_gpu).unwrap_or(0);
+        let number = number.map_or_else(first, |number| number as usize);
         let found = found.into_iter().nth(number);
         Ok(vec![found.ok_or_else(|| absent("there is none of that number".into()))?])
     };
