@@ -4,6 +4,9 @@
 //! are recent on that way and the literals since its last match. From each position, in order, it tries the literal,
 //! the recent offsets and the candidates, and so reaches later positions. After the last pass the way to the end of
 //! the segment is the parse. The first pass works with expected prices, later ones with those of the pass before.
+//!
+//! A GPU follows the same rule: all prices are integers, a pass parses each segment by itself, and what passes tell each
+//! other are sums over the segments of a chunk.
 
 use super::Params;
 use super::buckets::Finder;
