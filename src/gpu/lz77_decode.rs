@@ -111,6 +111,12 @@ impl Needs {
     }
 }
 
+/// What a measurement asks for instead of `usual`; nothing does outside of tests.
+fn measured(name: &str, usual: u32) -> u32 {
+    let asked = if cfg!(test) { std::env::var(name).ok() } else { None };
+    asked.and_then(|value| value.parse().ok()).unwrap_or(usual)
+}
+
 /// The plan for a batch of payloads that need no more than `needs`.
 ///
 /// # Errors
@@ -139,10 +145,6 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     // As many teams in a workgroup as its memory has room for; through WebGPU one is fastest.
     let one = limits.teams == Teams::Local || limits.api == Api::WebGpu;
     let teams = |most: u32| if one { 1 } else { most };
-    let measured = |name: &str, teams: u32| match std::env::var(name) {
-        Ok(value) if cfg!(test) && limits.teams != Teams::Local => value.parse().unwrap_or(teams),
-        _ => teams,
-    };
     let mut run = |kernel: &'static Kernel,
                    stage,
                    entry,
@@ -181,14 +183,14 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         &[payload, results, chunks, tables],
         &[shape.blocks, max_chunks],
         shape.blocks * max_chunks,
-        measured("PZ_TABLE_TEAMS", teams(2)),
+        teams(2),
     );
     // With 56 registers, 36 teams fit a multiprocessor of the H200; more of either are slower.
     let registers = ("MAX_REGISTERS", if needs.fse { 64 } else { 56 });
     // Few teams, as where windows have many chunks, are spread over all compute units.
     let in_group = |work: u32| {
         let few = work <= 4 * limits.compute_units;
-        if few { 1 } else { measured("PZ_DECODE_TEAMS", teams(if needs.fse { 2 } else { 4 })) }
+        if few { 1 } else { teams(if needs.fse { 2 } else { 4 }) }
     };
     let is_recorded = (turns > 1 || measured("PZ_RECORDS", 0) != 0)
         && !needs.in_turns

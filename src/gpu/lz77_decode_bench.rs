@@ -5,6 +5,8 @@
 //! | `PZ_DATA` | a file to compress |
 //! | `PZ_TOTAL` | bytes in flight, of the file again and again; 1 GB unless set |
 //! | `PZ_SETS` | only parameter sets whose name contains one of these, which commas separate |
+//! | `PZ_WINDOW_THREADS` | work items that write a window |
+//! | `PZ_RECORDS=1` | sequences are recorded also where windows have one chunk |
 //! | `PZ_SOFTWARE` | on devices that are the processor, too |
 
 use std::sync::atomic::{AtomicUsize, Ordering};
