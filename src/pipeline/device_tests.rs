@@ -186,13 +186,13 @@ struct Faults {
 }
 
 impl Faults {
-    /// A few blocks, one at a time in each of three slots.
-    fn new(device: &Arc<dyn Device>) -> Self {
-        let contents = contents(5 << 16);
+    /// A few blocks, one at a time in each of so many slots.
+    fn new(device: &Arc<dyn Device>, blocks: usize, slots: u64) -> Self {
+        let contents = contents(blocks << 16);
         let options = Options::new().level(Level::MIN).block_size(1 << 16).threads(1);
         let recipe = options.recipe().unwrap();
         let work = Work::Encode { recipe, verify: true };
-        let memory = 3 * work.cost(device.limits(), 1 << 16).unwrap().memory;
+        let memory = slots * work.cost(device.limits(), 1 << 16).unwrap().memory;
         let expected = compress(&contents, &options).unwrap();
         Self { contents, expected, options, memory }
     }
@@ -238,7 +238,7 @@ impl Faults {
 #[test]
 fn a_call_that_fails_is_survived_whichever_it_is() {
     for device in devices() {
-        let job = Faults::new(&device);
+        let job = Faults::new(&device, 2, 1);
         job.survive_all(&device, Faulty::calls, Fault::Call);
     }
 }
@@ -246,7 +246,7 @@ fn a_call_that_fails_is_survived_whichever_it_is() {
 #[test]
 fn a_device_that_is_lost_is_survived_whenever_that_is() {
     for device in devices() {
-        let job = Faults::new(&device);
+        let job = Faults::new(&device, 5, 3);
         job.survive_all(&device, |sound| sound.calls().div_ceil(7), |n| Fault::Lost(7 * n));
     }
 }
@@ -254,7 +254,7 @@ fn a_device_that_is_lost_is_survived_whenever_that_is() {
 #[test]
 fn work_that_never_ends_is_survived_whenever_that_is() {
     for device in devices() {
-        let job = Faults::new(&device);
+        let job = Faults::new(&device, 5, 3);
         job.survive_all(&device, |sound| sound.calls().div_ceil(7), |n| Fault::Endless(7 * n));
     }
 }
@@ -262,7 +262,7 @@ fn work_that_never_ends_is_survived_whenever_that_is() {
 #[test]
 fn wrong_bytes_are_survived_whichever_they_are() {
     for device in devices() {
-        let job = Faults::new(&device);
+        let job = Faults::new(&device, 5, 3);
         job.survive_all(&device, |sound| sound.copies().0, Fault::Read);
         job.survive_all(&device, |sound| sound.copies().1, Fault::Write);
     }
@@ -271,7 +271,7 @@ fn wrong_bytes_are_survived_whichever_they_are() {
 #[test]
 fn an_allocator_that_refuses_fails_no_job() {
     for device in devices() {
-        let job = Faults::new(&device);
+        let job = Faults::new(&device, 5, 3);
         for log in 5..24 {
             for decodes in [false, true] {
                 let faulty = Faulty::new(Arc::clone(&device), Fault::BuffersAbove(1 << log));

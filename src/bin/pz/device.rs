@@ -36,7 +36,7 @@ pub enum Device {
 impl Device {
     /// Opens the GPU that is asked for; `None` if the CPU is. A device that the user named is never replaced by another.
     pub fn open(self, memory: Option<u64>) -> Result<Option<Gpu>, Failure> {
-        let gpu = self.open_in_background(memory)?;
+        let gpu = self.begin_to_open(memory, false)?;
         if let Some(gpu) = &gpu {
             gpu.device()
                 .map_err(|error| Failure::environment(format!("device {self}: {error}")))?;
@@ -46,6 +46,10 @@ impl Device {
 
     /// The same, without waiting until it is open: it has been found, and the work can begin without it.
     pub fn open_in_background(self, memory: Option<u64>) -> Result<Option<Gpu>, Failure> {
+        self.begin_to_open(memory, true)
+    }
+
+    fn begin_to_open(self, memory: Option<u64>, says: bool) -> Result<Option<Gpu>, Failure> {
         let (api, number) = match self {
             Device::Auto | Device::Cpu => return Ok(None),
             Device::OpenCl(number) => (Api::OpenCl, number),
@@ -66,7 +70,13 @@ impl Device {
             return Err(fail(&"there is no such device; 'pz devices' lists those that are there"));
         };
         let found = devices.swap_remove(at);
-        let gpu = Gpu::opening(found.limits().clone(), move || found.open());
+        let gpu = Gpu::opening(found.limits().clone(), move || {
+            found.open().inspect_err(|error| {
+                if says {
+                    eprintln!("pz: device {self}: {error}; the CPU does everything");
+                }
+            })
+        });
         // The system takes everything back at the end of the program, faster than we could give it back.
         std::mem::forget(gpu.clone());
         IN_USE.store(true, Ordering::Relaxed);
