@@ -78,6 +78,12 @@ kernels! {
     LZ77_LATEST_FOUR = "lz77_latest_four";
     /// Where a position's candidates are among the sorted ones.
     LZ77_LINK = "lz77_link";
+    /// The latest candidate of each position, among the sorted ones.
+    LZ77_LINK_ONE = "lz77_link_one";
+    /// The latest two candidates of each position, among the sorted ones.
+    LZ77_LINK_TWO = "lz77_link_two";
+    /// The latest four candidates of each position, among the sorted ones.
+    LZ77_LINK_FOUR = "lz77_link_four";
     /// The greedy parse of LZ77, by the teams of its segments, as all parses.
     LZ77_PARSE = "lz77_parse";
     /// The lazy parse with two candidates a position.
@@ -172,6 +178,7 @@ common![
     "lz77_group",
     "lz77_lazy",
     "lz77_records",
+    "lz77_neighbours",
     "lz77_parts",
     "lz77_segment",
     "lz77_symbols",
@@ -199,7 +206,8 @@ pub(crate) static TEST_TURNS: Kernel = Kernel {
 };
 
 /// Makes each entry point in OpenCL C say how large its workgroups are, as those in WGSL do: a compiler that does not know it
-/// gives work items so many registers that the largest workgroups do not run.
+/// gives work items so many registers that the largest workgroups do not run. One that knows it disregards MAX_REGISTERS, which
+/// then has to do.
 const WORKGROUPS: &str =
     "#define __kernel kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))\n";
 
@@ -257,7 +265,8 @@ impl Kernel {
                 Api::WebGpu => format!("const {name}: u32 = {value}u;\n"),
             };
         }
-        if limits.api == Api::OpenCl {
+        let is_limited = defines.iter().any(|(name, _)| *name == "MAX_REGISTERS");
+        if limits.api == Api::OpenCl && !(is_limited && threads <= 256) {
             source += WORKGROUPS;
         }
         let is_set = |name: &str| own.iter().chain(defines).any(|(n, v)| *n == name && *v != 0);

@@ -1,8 +1,8 @@
 //! Finding the matches of LZ77: the same ones as on the CPU.
 //!
 //! The positions of each block are sorted by hash, which gives each its candidates; then a team for each segment parses
-//! it. Where a position has few candidates, the sort is by the upper bits of the hash alone, and a team for each value
-//! of these finds the candidates in order. Results are in these buffers, block by block:
+//! it. Where a position has few candidates, the sort may be by the upper bits of the hash alone, and a team for each
+//! value of these finds the candidates in order. Results are in these buffers, block by block:
 //!
 //! | name | formula | |
 //! |---|---|---|
@@ -12,7 +12,8 @@
 use super::device::{Api, Kind, Limits, Teams};
 use super::kernel::{
     Kernel, LZ77_DEEP, LZ77_FIND, LZ77_LATEST, LZ77_LATEST_FOUR, LZ77_LATEST_TWO, LZ77_LINK,
-    LZ77_PARSE, LZ77_PARSE_DOUBLE, LZ77_PARSE_LAZY, LZ77_PARSE_TWO,
+    LZ77_LINK_FOUR, LZ77_LINK_ONE, LZ77_LINK_TWO, LZ77_PARSE, LZ77_PARSE_DOUBLE, LZ77_PARSE_LAZY,
+    LZ77_PARSE_TWO,
 };
 use super::lz77_optimal;
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
@@ -21,11 +22,11 @@ use crate::codec::lz77::{Params, Search};
 /// Lengths of segments, as base-2 logarithms of bytes.
 const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 8..=15;
 
-/// Bits of the hash that tell the places of a table from each other: a team has one in workgroup memory.
-const PLACE_BITS: u32 = 9;
-
-/// Bits of a digit of the sort by the whole hash; those of the lower one may be one more.
+/// Bits of a digit of the sort; those of the lower one of two may be one more.
 const DIGIT_BITS: u32 = 8;
+
+/// Windows up to this size, as a base-2 logarithm, whose positions' candidates stay in a GPU's cache while teams find them.
+const NARROW_WINDOW: u32 = 18;
 
 /// Work items that go through a segment together where positions have few candidates.
 const FEW_LANES: u32 = 16;
@@ -74,7 +75,8 @@ impl Sort<'_> {
             (Teams::Local, _) => (32, 2048),
             (Teams::Subgroup, _) if self.limits.max_workgroup < 512 => (256, 1024),
             (Teams::Subgroup, _) => (512, 2048),
-            (Teams::Ptx, _) => (256, 2048),
+            (Teams::Ptx, ..=8) => (256, 2048),
+            (Teams::Ptx, _) => (128, 2048),
         }
     }
 
@@ -122,7 +124,7 @@ impl Sort<'_> {
             return Err(PlanError::Declined("windows of up to 1 MiB only".into()));
         }
         let (from, to) = (self.buffer("contents")?, self.buffer("entries_first")?);
-        let bits = hash.bits - PLACE_BITS;
+        let bits = DIGIT_BITS;
         let pass = Pass { is_first: true, from, to, bits, shift: 32 - bits };
         let tile = self.append_pass(hash, &pass)?;
         let kernel = match hash.candidates {
@@ -158,6 +160,40 @@ impl Sort<'_> {
         Ok(())
     }
 
+    /// Whether candidates, one, two or four of a position, are found by tables rather than by a sort by the whole hash.
+    ///
+    /// As measured on an NVIDIA H200: what tables find is stored in an order that its cache holds no more where windows are
+    /// wide, and the second pass of the sort takes less through OpenCL than through WebGPU.
+    fn has_tables(&self, hash: Hash) -> bool {
+        #[cfg(test)]
+        if let Some(forced) = super::lz77_find_tests::forced_tables() {
+            return forced;
+        }
+        let is_narrow = self.window_log.min(self.plan.shape.slot.ilog2()) <= NARROW_WINDOW;
+        self.limits.api == Api::WebGpu || (hash.candidates == 1 && is_narrow)
+    }
+
+    /// Appends the steps to the rows of candidates of each position: one, two or four.
+    fn append_rows(&mut self, hash: Hash, found: Buffer) -> Result<(), PlanError> {
+        if self.has_tables(hash) {
+            return self.append_latest(hash, found);
+        }
+        let kernel = match hash.candidates {
+            1 => &LZ77_LINK_ONE,
+            2 => &LZ77_LINK_TWO,
+            _ => &LZ77_LINK_FOUR,
+        };
+        let entries = self.plan.buffer(kernel, "entries")?;
+        let defines = vec![
+            ("CANDIDATES", hash.candidates),
+            ("TWO", u32::from(hash.candidates >= 2)),
+            ("FOUR", u32::from(hash.candidates == 4)),
+            ("SAME", u32::MAX << (32 - hash.bits) | 0xff),
+        ];
+        self.append_entries(hash, entries)?;
+        self.append_link((entries, found), (kernel, "link_rows"), defines)
+    }
+
     /// Appends the steps to all entries sorted.
     pub(super) fn append_entries(&mut self, hash: Hash, entries: Buffer) -> Result<(), PlanError> {
         let (contents, first) = (self.buffer("contents")?, self.buffer("entries_first")?);
@@ -179,14 +215,25 @@ impl Sort<'_> {
         found: Buffer,
     ) -> Result<(), PlanError> {
         self.append_entries(hash, entries)?;
+        let defines = vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash))];
+        self.append_link((entries, found), (&LZ77_LINK, "link"), defines)
+    }
+
+    /// Appends the step from sorted entries to what is found of each position.
+    fn append_link(
+        &mut self,
+        (entries, found): (Buffer, Buffer),
+        (kernel, entry): (&'static Kernel, &'static str),
+        defines: Vec<(&'static str, u32)>,
+    ) -> Result<(), PlanError> {
         let Shape { slot, blocks } = self.plan.shape;
         let threads = if self.limits.teams == Teams::Local { 32 } else { 256 };
         let buffers = vec![self.buffer("jobs")?, entries, found];
         self.plan.steps.push(Step::Run(Run {
             stage: "sort",
-            kernel: &LZ77_LINK,
-            entry: "link",
-            defines: vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash))],
+            kernel,
+            entry,
+            defines,
             buffers,
             args: vec![slot, blocks, self.window_log],
             groups: blocks * slot.div_ceil(threads),
@@ -268,7 +315,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         let mut sort = Sort { plan, limits, window_log: params.window_log.into() };
         match entries {
             Some(entries) => sort.append_sorted(hash, entries, to)?,
-            None => sort.append_latest(hash, to)?,
+            None => sort.append_rows(hash, to)?,
         }
         buffers.extend(entries);
         buffers.push(to);

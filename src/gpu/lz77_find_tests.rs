@@ -10,6 +10,7 @@ use crate::codec::lz77::testing::{Backend, Match, Parser, parse, samples};
 use crate::codec::lz77::{Effort, Params, Search};
 use crate::pipeline::level::{Level, Recipe};
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// The effort of level 8, and another.
@@ -227,6 +228,22 @@ fn matches_of_a_large_block_are_those_of_the_cpu() {
     });
 }
 
+/// Tables and sorts give the same candidates, whichever a device takes.
+#[test]
+fn candidates_are_found_by_tables_and_by_sorts() {
+    let text = repository(40_000);
+    let blocks = [&text[..], &text[..5]];
+    each_device(|device| {
+        for tables in [false, true] {
+            FORCED_TABLES.set(Some(tables));
+            for search in [Search::Greedy, Search::Double, Search::Lazy4, Search::Lazy8] {
+                agrees(device, &params(search, 16, 16, 14), &blocks);
+            }
+        }
+        FORCED_TABLES.set(None);
+    });
+}
+
 #[test]
 fn a_wrong_match_is_noticed() {
     let text = repository(20_000);
@@ -262,6 +279,16 @@ fn h200_lz77_find() {
             }
         });
     }
+}
+
+thread_local! {
+    static FORCED_TABLES: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Whether candidates are to be found by tables, if a test or `PZ_SEARCH_TABLES` (0 or 1) says so.
+pub(super) fn forced_tables() -> Option<bool> {
+    let asked = || std::env::var("PZ_SEARCH_TABLES").ok().map(|value| value == "1");
+    FORCED_TABLES.get().or_else(asked)
 }
 
 /// Lanes of a segment to measure the greedy parse with: `PZ_PARSE_LANES=8`.
