@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::{env, fs, process};
+use std::{fs, process};
 
 use crc32c::crc32c;
 
@@ -128,14 +128,14 @@ fn parse(text: &str, subject: &str) -> Option<Rates> {
 fn user_folder() -> Option<PathBuf> {
     use etcetera::BaseStrategy;
     // Also on systems that have other customs, if the user has set it.
-    let set = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let set =
+        std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     set.or_else(|| Some(etcetera::choose_base_strategy().ok()?.cache_dir()))
 }
 
 /// Without devices nothing is measured.
 #[cfg(not(any(feature = "opencl", feature = "webgpu")))]
 fn user_folder() -> Option<PathBuf> {
-    let _ = env::var_os;
     None
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = env::temp_dir().join(format!("pz-rates-{}-{name}", process::id()));
+        let folder = std::env::temp_dir().join(format!("pz-rates-{}-{name}", process::id()));
         let _ = fs::remove_dir_all(&folder);
         folder
     }

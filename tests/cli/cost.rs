@@ -94,7 +94,9 @@ fn predicts_how_long_a_file_takes() {
             assert_eq!(engine["device"], device);
             let figure = |name: &str| engine[name].as_f64().unwrap();
             assert!(figure("bytes_per_second") > 0.0, "{work}");
-            assert!(figure("seconds") > figure("opening") && figure("opening") > 0.0, "{work}");
+            // The CPU begins while the device is opened, and may be done by then.
+            let alone = work["engines"][0]["seconds"].as_f64().unwrap();
+            assert!(figure("seconds") <= alone && figure("opening") > 0.0, "{work}");
             assert!(!engine["stages"].as_array().unwrap().is_empty(), "{work}");
         }
         // Measured once: the second time all is known.
