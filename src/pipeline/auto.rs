@@ -9,11 +9,11 @@ use super::Gpu;
 use super::load::{ComputeRate, Load};
 use super::options::Options;
 use super::rates::{Rates, Store};
+use super::registry::{Candidate, Machine, Registry, is_eligible};
 use super::statistics::Statistics;
 use crate::error::Error;
 use crate::format::Pipeline;
-use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
-use crate::gpu::discovery::{self, Found};
+use crate::gpu::device::{Api, Limits};
 
 /// Chooses for each job whether a GPU is used beside the processor's threads: the one with which the job will be done
 /// soonest, by prediction, if that is clearly sooner than without any. The output is the same either way.
@@ -56,48 +56,6 @@ struct State {
     rates: Vec<(String, Rates)>,
     /// Devices that were opened, by subject.
     opened: Vec<(String, Gpu)>,
-}
-
-/// What there is to choose from.
-pub(crate) trait Registry: Send + Sync {
-    /// The devices that are there. To ask takes time.
-    fn candidates(&self) -> Vec<Box<dyn Candidate>>;
-}
-
-/// A device that is there, and has not been opened.
-pub(crate) trait Candidate: Send {
-    fn limits(&self) -> &Limits;
-    fn open(&self) -> Result<Arc<dyn Device>, DeviceError>;
-}
-
-impl Candidate for Found {
-    fn limits(&self) -> &Limits {
-        Self::limits(self)
-    }
-
-    fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
-        Self::open(self)
-    }
-}
-
-/// The devices of this machine: those of OpenCL, or where it has none those of WebGPU, which are the same ones, slower.
-struct Machine;
-
-impl Registry for Machine {
-    fn candidates(&self) -> Vec<Box<dyn Candidate>> {
-        let of = |api| {
-            let found = discovery::devices(api).unwrap_or_default();
-            found.into_iter().filter(|found| is_eligible(found.limits())).collect::<Vec<_>>()
-        };
-        let opencl = of(Api::OpenCl);
-        let found = if opencl.is_empty() { of(Api::WebGpu) } else { opencl };
-        found.into_iter().map(|found| Box::new(found) as Box<dyn Candidate>).collect()
-    }
-}
-
-/// Whether a device may be chosen without being named.
-fn is_eligible(limits: &Limits) -> bool {
-    limits.kind != Kind::Software
 }
 
 /// A device that is the best so far.

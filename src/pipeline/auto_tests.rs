@@ -1,5 +1,6 @@
 use super::*;
-use crate::gpu::device::{BufferId, MemorySource, Queue, Teams};
+use crate::gpu::device::{BufferId, Device, DeviceError, Kind, MemorySource, Queue, Teams};
+use crate::gpu::discovery;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
 use crate::pipeline::level::Recipe;
 use crate::{DecodeOptions, Decoder, Encoder, Level};

@@ -28,6 +28,7 @@ pub(crate) mod load;
 pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod rates;
+mod registry;
 pub(crate) mod scheduler;
 pub(crate) mod shares;
 pub(crate) mod statistics;

@@ -1,0 +1,178 @@
+//! The device memory of a batch, and what goes to it and comes from it.
+
+use std::time::Duration;
+
+use super::CoderError;
+use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
+use crate::gpu::job::{Job, JobResult};
+use crate::gpu::lz77_decode::Needs;
+use crate::gpu::plan::{Plan, PlanError, Shape, Step};
+use crate::gpu::run::{Memory, submit};
+
+/// A stage and how long it took on the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageTime {
+    /// Its name.
+    pub stage: &'static str,
+    /// All its dispatches together.
+    pub time: Duration,
+}
+
+/// What makes plans for batches of any size up to the first.
+pub(super) type Planner<'d> = dyn Fn(&Limits, Shape, Needs) -> Result<Plan, PlanError> + Send + 'd;
+
+/// The memory of a batch, and plans that run in it.
+pub(super) struct Batch<'d> {
+    pub(super) device: &'d dyn Device,
+    pub(super) queue: Box<dyn Queue + 'd>,
+    pub(super) memory: Memory<'d>,
+    /// The plan for as many blocks as were in the last batch, and what these needed.
+    pub(super) plan: Plan,
+    pub(super) needs: Needs,
+    pub(super) most: Shape,
+    planner: Box<Planner<'d>>,
+}
+
+impl<'d> Batch<'d> {
+    pub(super) fn new(
+        device: &'d dyn Device,
+        most: Shape,
+        own: &[(&'static str, BufferId)],
+        planner: Box<Planner<'d>>,
+    ) -> Result<Self, CoderError> {
+        let needs = Needs::default();
+        let plan = planner(device.limits(), most, needs)?;
+        let memory = Memory::allocate_but(device, &plan, own)?;
+        Ok(Self { device, queue: device.queue()?, memory, plan, needs, most, planner })
+    }
+
+    /// Gives the device the jobs of a batch, runs it, does something else meanwhile, and waits for what became of them.
+    pub(super) fn run(
+        &mut self,
+        jobs: &[Job],
+        needs: Needs,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Vec<JobResult>, CoderError> {
+        assert!(!jobs.is_empty() && jobs.len() <= self.most.blocks as usize);
+        if jobs.len() != self.plan.shape.blocks as usize || needs != self.needs {
+            // The parts of blocks lie where they lay: a plan for fewer runs in the memory of one for more.
+            let shape = Shape { blocks: jobs.len() as u32, ..self.most };
+            self.plan = (self.planner)(self.device.limits(), shape, needs)?;
+            self.needs = needs;
+        }
+        let memory = &self.memory;
+        self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;
+        submit(&self.plan, memory, &mut *self.queue)?;
+        self.queue.flush()?;
+        meanwhile();
+        let mut results = vec![JobResult::default(); jobs.len()];
+        let into = bytemuck::cast_slice_mut(&mut results);
+        self.queue.read(memory.named("results"), 0, into)?;
+        Ok(results)
+    }
+
+    /// The stages of the last batch in the order in which they began.
+    pub(super) fn take_times(&mut self) -> Result<Vec<StageTime>, CoderError> {
+        let times = self.queue.take_times()?;
+        let runs = self.plan.steps.iter().filter_map(|step| match step {
+            Step::Run(run) => Some(run.stage),
+            Step::Clear(_) => None,
+        });
+        let mut stages: Vec<StageTime> = Vec::new();
+        for (stage, time) in runs.zip(times) {
+            match stages.iter_mut().find(|other| other.stage == stage) {
+                Some(other) => other.time += time,
+                None => stages.push(StageTime { stage, time }),
+            }
+        }
+        Ok(stages)
+    }
+
+    /// Writes to a buffer of the batch: each of `parts` from its offset on, in ascending order, and zeros behind it up to
+    /// a multiple of 16 bytes. Parts that are close to each other go together.
+    pub(super) fn write<'p>(
+        &mut self,
+        name: &str,
+        parts: impl IntoIterator<Item = (u64, &'p [u8])>,
+    ) -> Result<(), DeviceError> {
+        let buffer = self.memory.named(name);
+        let mut run: Vec<&[u8]> = Vec::new();
+        let (mut start, mut end) = (0, 0);
+        for (offset, part) in parts {
+            if offset != end && !run.is_empty() {
+                self.queue.write_parts(buffer, start, &run)?;
+                run.clear();
+            }
+            if run.is_empty() {
+                start = offset;
+            }
+            let padded = part.len().next_multiple_of(16);
+            run.extend([part, &[0; 16][..padded - part.len()]]);
+            end = offset + padded as u64;
+        }
+        if run.is_empty() { Ok(()) } else { self.queue.write_parts(buffer, start, &run) }
+    }
+
+    /// Reads from a buffer of the batch.
+    pub(super) fn read_range(
+        &mut self,
+        name: &str,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        if offset.is_multiple_of(4) && into.len().is_multiple_of(4) {
+            return self.queue.read(self.memory.named(name), offset, into);
+        }
+        let mut done = 0;
+        self.read(name, &[(offset, into.len())], |_, piece| {
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })
+    }
+
+    /// Reads `ranges` of a buffer of the batch, given as offset and length in ascending order: `take` is given them piece
+    /// by piece, with their numbers. Ranges that are close to each other go together.
+    pub(super) fn read(
+        &mut self,
+        name: &str,
+        ranges: &[(u64, usize)],
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), DeviceError> {
+        let buffer = self.memory.named(name);
+        let mut first = 0;
+        while first < ranges.len() {
+            let start = ranges[first].0 & !3;
+            let end_of = |&(offset, len): &(u64, usize)| offset + len as u64;
+            let mut count = 1;
+            while ranges[first + count..]
+                .first()
+                .is_some_and(|next| next.0 - end_of(&ranges[first + count - 1]) < MOST_BETWEEN)
+            {
+                count += 1;
+            }
+            let together = &ranges[first..first + count];
+            let end = end_of(&together[count - 1]).next_multiple_of(4);
+            let (mut at, mut number) = (start, 0);
+            self.queue.read_with(buffer, start, end - start, &mut |piece| {
+                let until = at + piece.len() as u64;
+                while let Some(range) = together.get(number) {
+                    let from = range.0.max(at);
+                    let to = end_of(range).min(until);
+                    if from < to {
+                        take(first + number, &piece[(from - at) as usize..(to - at) as usize]);
+                    }
+                    if end_of(range) > until {
+                        break;
+                    }
+                    number += 1;
+                }
+                at = until;
+            })?;
+            first += count;
+        }
+        Ok(())
+    }
+}
+
+/// What is copied for nothing between two ranges rather than that they are copied one by one, in bytes.
+const MOST_BETWEEN: u64 = 16 << 10;

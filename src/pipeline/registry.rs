@@ -1,0 +1,48 @@
+//! The devices that may be chosen without being named.
+
+use std::sync::Arc;
+
+use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
+use crate::gpu::discovery::{self, Found};
+
+/// What there is to choose from.
+pub(crate) trait Registry: Send + Sync {
+    /// The devices that are there. To ask takes time.
+    fn candidates(&self) -> Vec<Box<dyn Candidate>>;
+}
+
+/// A device that is there, and has not been opened.
+pub(crate) trait Candidate: Send {
+    fn limits(&self) -> &Limits;
+    fn open(&self) -> Result<Arc<dyn Device>, DeviceError>;
+}
+
+impl Candidate for Found {
+    fn limits(&self) -> &Limits {
+        Self::limits(self)
+    }
+
+    fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
+        Self::open(self)
+    }
+}
+
+/// The devices of this machine: those of OpenCL, or where it has none those of WebGPU, which are the same ones, slower.
+pub(crate) struct Machine;
+
+impl Registry for Machine {
+    fn candidates(&self) -> Vec<Box<dyn Candidate>> {
+        let of = |api| {
+            let found = discovery::devices(api).unwrap_or_default();
+            found.into_iter().filter(|found| is_eligible(found.limits())).collect::<Vec<_>>()
+        };
+        let opencl = of(Api::OpenCl);
+        let found = if opencl.is_empty() { of(Api::WebGpu) } else { opencl };
+        found.into_iter().map(|found| Box::new(found) as Box<dyn Candidate>).collect()
+    }
+}
+
+/// Whether a device may be chosen without being named.
+pub(crate) fn is_eligible(limits: &Limits) -> bool {
+    limits.kind != Kind::Software
+}

@@ -1,0 +1,137 @@
+//! Tasks come back in order, whoever runs them.
+
+use super::*;
+use crate::format::Pipeline;
+use crate::gpu::device::{Api, BufferId, DeviceError, Kind, Limits, MemorySource, Queue, Teams};
+use crate::pipeline::Gpu;
+use crate::pipeline::cpu::CpuEngine;
+use std::time::Duration;
+
+#[derive(Debug, PartialEq)]
+struct Number {
+    value: u64,
+    panicked: bool,
+}
+
+impl Task for Number {
+    fn run(batch: &mut [Self], _: &dyn Engine) {
+        for task in batch {
+            assert!(task.value != 13);
+            // Later tasks finish sooner.
+            std::thread::sleep(Duration::from_micros(300 - (task.value % 3) * 100));
+            task.value *= 2;
+        }
+    }
+
+    fn is_coded(&self) -> bool {
+        self.value >= 40 || self.panicked
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_coded()
+    }
+
+    fn bytes(&self) -> u64 {
+        1
+    }
+
+    fn set_panicked(&mut self) {
+        self.panicked = true;
+    }
+}
+
+#[test]
+fn order_is_kept_and_panics_are_reported() {
+    for workers in [1, 2, 5] {
+        let mut scheduler = Scheduler::new(Arc::new(CpuEngine::new()), workers);
+        let mut out = Vec::new();
+        for value in 0..100 {
+            if scheduler.in_flight() == 8 {
+                out.extend(scheduler.next());
+            }
+            scheduler.submit(Number { value, panicked: false });
+            out.extend(scheduler.try_next());
+        }
+        while let Some(task) = scheduler.next() {
+            out.push(task);
+        }
+        assert_eq!(out.len(), 100);
+        for (i, task) in (0..).zip(&out) {
+            let panicked = i == 13;
+            assert_eq!(*task, Number { value: if panicked { 13 } else { 2 * i }, panicked });
+        }
+        assert!(scheduler.next().is_none());
+    }
+}
+
+/// A device that can nothing: its threads take batches all the same.
+struct Nothing(Limits);
+
+impl Device for Nothing {
+    fn limits(&self) -> &Limits {
+        &self.0
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        Err(DeviceError::OutOfMemory { bytes })
+    }
+
+    fn free(&self, _: BufferId) {}
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        Err(DeviceError::Lost)
+    }
+}
+
+fn nothing() -> Gpu {
+    let limits = Limits {
+        api: Api::OpenCl,
+        name: "nothing".into(),
+        driver: String::new(),
+        kind: Kind::Other,
+        memory: 1 << 30,
+        memory_source: MemorySource::Assumed,
+        max_buffer: 1 << 30,
+        local_memory: 1 << 16,
+        max_workgroup: 1024,
+        teams: Teams::Local,
+        compute_units: 0,
+        timing: false,
+    };
+    Gpu::new(Arc::new(Nothing(limits)))
+}
+
+#[test]
+fn what_a_device_leaves_workers_do() {
+    for (workers, host_blocks) in [(1, 1), (1, 9), (2, 4), (3, 30), (2, 1000)] {
+        let work = Work::Decode(Pipeline::Lzf);
+        let accelerator =
+            Accelerator { gpu: nothing(), work, block_len: 1 << 16, host_blocks, statistics: None };
+        let cpu = Arc::new(CpuEngine::new());
+        let share = Share { workers, in_flight: 12 };
+        let mut scheduler = Scheduler::with_accelerator(cpu, share, Some(&accelerator));
+        let mut out = Vec::new();
+        for value in 20..220 {
+            if scheduler.in_flight() == 12 {
+                out.extend(scheduler.next());
+            }
+            scheduler.submit(Number { value, panicked: false });
+            out.extend(scheduler.try_next());
+        }
+        scheduler.end();
+        while let Some(task) = scheduler.next() {
+            out.push(task);
+        }
+        let values: Vec<_> = out.iter().map(|task| task.value).collect();
+        assert_eq!(values, (20..220).map(|value| 2 * value).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn dropping_with_tasks_in_flight_does_not_hang() {
+    let mut scheduler = Scheduler::new(Arc::new(CpuEngine::new()), 2);
+    for value in 20..60 {
+        scheduler.submit(Number { value, panicked: false });
+    }
+    drop(scheduler);
+}
