@@ -39,6 +39,7 @@ pub mod format;
 pub mod gpu;
 mod pipeline;
 mod stream;
+mod user_cache;
 
 pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};

@@ -5,15 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::{fs, process};
 
 use crc32c::crc32c;
+
+use crate::user_cache::UserCache;
 
 /// The first line of each file.
 const HEAD: &str = "pz rates 1";
 
 /// The last one.
 const END: &str = "end";
+
+/// A file of rates is small; anything else under its name is not read.
+const MOST: u64 = 1 << 20;
 
 /// Positive numbers by name.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,57 +52,40 @@ impl Rates {
 
 /// A folder of rates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Store {
-    /// `None`: nothing is kept.
-    folder: Option<PathBuf>,
-}
+pub(crate) struct Store(UserCache);
 
 impl Store {
-    /// The user's: `pz` in `$XDG_CACHE_HOME`, or where the system has such things.
+    /// The user's.
     pub(crate) fn of_user() -> Self {
-        Self { folder: user_folder().map(|folder| folder.join("pz")) }
+        Self(UserCache::of_user())
     }
 
-    /// A folder of the caller's choice.
+    /// A folder of the caller's choice; `None`: nothing is kept.
     pub(crate) fn in_folder(folder: Option<PathBuf>) -> Self {
-        Self { folder }
+        Self(UserCache::in_folder(folder))
     }
 
     /// What is known of `subject`; nothing is no error.
     pub(crate) fn load(&self, subject: &str) -> Rates {
-        let Some(path) = self.path(subject) else { return Rates::default() };
-        // A file of rates is small; anything else under its name is not read to its end.
-        let text = match fs::metadata(&path) {
-            Ok(metadata) if metadata.len() <= 1 << 20 => fs::read_to_string(&path),
-            _ => return Rates::default(),
-        };
-        text.ok().and_then(|text| parse(&text, subject)).unwrap_or_default()
+        let file = self.0.load(&file_name(subject), MOST);
+        let text = file.and_then(|bytes| String::from_utf8(bytes).ok());
+        text.and_then(|text| parse(&text, subject)).unwrap_or_default()
     }
 
     /// Keeps what is known of `subject`, if that is possible.
     pub(crate) fn save(&self, subject: &str, rates: &Rates) {
-        let Some(path) = self.path(subject) else { return };
-        let Some(folder) = path.parent() else { return };
         let mut text = format!("{HEAD}\n{}\n", title(subject));
         for (name, rate) in rates.iter() {
             text += &format!("{rate:e}\t{name}\n");
         }
         text += END;
         text.push('\n');
-        // Whoever reads at the same time reads the old file or the new one.
-        let temporary = path.with_extension(format!("{}.tmp", process::id()));
-        let written = fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&temporary, text))
-            .and_then(|()| fs::rename(&temporary, &path));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
+        self.0.save(&file_name(subject), text.as_bytes());
     }
+}
 
-    fn path(&self, subject: &str) -> Option<PathBuf> {
-        let name = format!("rates-{:08x}", crc32c(title(subject).as_bytes()));
-        Some(self.folder.as_ref()?.join(name))
-    }
+fn file_name(subject: &str) -> String {
+    format!("rates-{:08x}", crc32c(title(subject).as_bytes()))
 }
 
 /// The second line of the file of `subject`.
@@ -124,24 +111,10 @@ fn parse(text: &str, subject: &str) -> Option<Rates> {
     None
 }
 
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
-fn user_folder() -> Option<PathBuf> {
-    use etcetera::BaseStrategy;
-    // Also on systems that have other customs, if the user has set it.
-    let set =
-        std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    set.or_else(|| Some(etcetera::choose_base_strategy().ok()?.cache_dir()))
-}
-
-/// Without devices nothing is measured.
-#[cfg(not(any(feature = "opencl", feature = "webgpu")))]
-fn user_folder() -> Option<PathBuf> {
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs, process};
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("pz-rates-{}-{name}", process::id()));
@@ -183,7 +156,7 @@ mod tests {
         let folder = folder("damaged");
         let store = Store::in_folder(Some(folder.clone()));
         store.save("a", &some());
-        let path = store.path("a").unwrap();
+        let path = store.0.path(&file_name("a")).unwrap();
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
@@ -196,7 +169,7 @@ mod tests {
         }
         // Another's file under that name.
         store.save("b", &some());
-        fs::copy(store.path("b").unwrap(), &path).unwrap();
+        fs::copy(store.0.path(&file_name("b")).unwrap(), &path).unwrap();
         assert!(store.load("a").is_empty());
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();

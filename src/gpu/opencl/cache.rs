@@ -4,14 +4,13 @@
 //! is as good as none, and one that cannot be written is not written.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+#[cfg(test)]
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::{env, fs, process};
 
 use crc32c::crc32c;
-use etcetera::BaseStrategy;
 
 use super::super::device::{Kind, Limits};
+use crate::user_cache::UserCache;
 
 /// The first bytes of each file.
 const HEAD: &[u8; 16] = b"pz program 1\n\0\0\0";
@@ -44,43 +43,28 @@ impl Key {
 
 /// A folder of compiled programs.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cache {
-    /// `None`: nothing is kept.
-    folder: Option<PathBuf>,
-}
+pub(super) struct Cache(UserCache);
 
 impl Cache {
-    /// The user's: `pz` in `$XDG_CACHE_HOME`, or where the system has such things. Software devices keep what they compile
-    /// themselves.
+    /// The user's. Software devices keep what they compile themselves.
     pub fn of_user(limits: &Limits) -> Self {
-        if limits.kind == Kind::Software {
-            return Self::default();
-        }
-        // Also on systems that have other customs, if the user has set it.
-        let set =
-            env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        let folder = set.or_else(|| Some(etcetera::choose_base_strategy().ok()?.cache_dir()));
-        Self { folder: folder.map(|folder| folder.join("pz")) }
+        if limits.kind == Kind::Software { Self::default() } else { Self(UserCache::of_user()) }
     }
 
     /// A folder of the caller's choice.
     #[cfg(test)]
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { folder: Some(folder) }
+        Self(UserCache::in_folder(Some(folder)))
     }
 
     /// Whether anything is kept.
     pub fn is_there(&self) -> bool {
-        self.folder.is_some()
+        self.0.is_there()
     }
 
     /// The program of that key, if it is there.
     pub fn load(&self, key: Key) -> Option<Vec<u8>> {
-        let path = self.path(key)?;
-        if fs::metadata(&path).ok()?.len() > MOST {
-            return None;
-        }
-        let file = fs::read(&path).ok()?;
+        let file = self.0.load(&key.file_name(), MOST)?;
         let rest = file.strip_prefix(HEAD)?.strip_prefix(&key.0)?;
         let (crc, program) = rest.split_first_chunk()?;
         (u32::from_le_bytes(*crc) == crc32c(program)).then(|| program.to_vec())
@@ -88,30 +72,15 @@ impl Cache {
 
     /// Keeps a program, if that is possible.
     pub fn save(&self, key: Key, program: &[u8]) {
-        let Some(path) = self.path(key) else { return };
-        let Some(folder) = path.parent() else { return };
         let crc = crc32c(program).to_le_bytes();
-        let file = [&HEAD[..], &key.0, &crc, program].concat();
-        // Whoever reads at the same time reads the old file or the new one.
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let temporary = path.with_extension(format!("{}-{number}.tmp", process::id()));
-        let written = fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&temporary, file))
-            .and_then(|()| fs::rename(&temporary, &path));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-    }
-
-    fn path(&self, key: Key) -> Option<PathBuf> {
-        Some(self.folder.as_ref()?.join(key.file_name()))
+        self.0.save(&key.file_name(), &[&HEAD[..], &key.0, &crc, program].concat());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{env, fs, process};
 
     #[test]
     fn what_is_kept_comes_back_or_nothing_does() {
@@ -123,7 +92,7 @@ mod tests {
         cache.save(key, &program);
         assert_eq!(cache.load(key).as_ref(), Some(&program));
         assert_eq!(cache.load(Key([8; 16])), None);
-        let path = cache.path(key).unwrap();
+        let path = cache.0.path(&key.file_name()).unwrap();
         let file = fs::read(&path).unwrap();
         for at in (0..file.len()).step_by(13) {
             let mut damaged = file.clone();
