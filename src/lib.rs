@@ -39,6 +39,8 @@ pub mod format;
 pub mod gpu;
 mod pipeline;
 mod stream;
+#[cfg(test)]
+mod test_data;
 mod user_cache;
 
 pub use error::{Error, ErrorClass, Place};

@@ -6,18 +6,7 @@ use super::job::{Job, JobResult};
 use super::plan::{PlanError, Shape};
 use super::testing::{each_device, run_plan};
 use crate::codec::bwt::{Decoder, Encoder, Params};
-
-/// Bytes of a fixed pseudo-random sequence.
-fn noise(len: usize, symbols: u32, seed: u32) -> Vec<u8> {
-    let mut x = 0x9e37_79b9u32 ^ seed;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        (x % symbols) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
+use crate::test_data::noise;
 
 /// Something like prose: words of a small vocabulary, in an order that is not quite random.
 fn text(len: usize) -> Vec<u8> {
@@ -115,12 +104,12 @@ fn blocks() -> Vec<Vec<u8>> {
         b"ab".repeat(40_000),
         vec![9; 70_000],
         text(70_000),
-        [vec![1; 40_000], noise(20_000, 256, 1), vec![2; 10_003]].concat(),
+        [vec![1; 40_000], noise(1, 20_000, 256), vec![2; 10_003]].concat(),
     ];
     for len in [255, 256, 257, 1023, 1024, 1025, 8191, 8193, 16383, 16384, 16385] {
         blocks.push(text(len));
-        blocks.push(noise(len, 256, len as u32));
-        blocks.push(noise(len, 3, len as u32));
+        blocks.push(noise(len as u32, len, 256));
+        blocks.push(noise(len as u32, len, 3));
     }
     blocks
 }
@@ -145,8 +134,8 @@ fn gpu_decodes_bwt_as_the_cpu_does() {
 /// Blocks with several sets of tables and many segments.
 #[test]
 fn gpu_decodes_long_bwt_blocks() {
-    let mixed = [text(300_000), noise(200_000, 30, 5), text(300_000), vec![3; 100_000]].concat();
-    let mixed = [mixed, noise(148_577, 256, 9)].concat();
+    let mixed = [text(300_000), noise(5, 200_000, 30), text(300_000), vec![3; 100_000]].concat();
+    let mixed = [mixed, noise(9, 148_577, 256)].concat();
     each_device(|device| {
         for params in [LEVEL_9, Params { segment_log: 10, start_log: 12 }] {
             let cases: Vec<_> = [&mixed[..], &mixed[..700_001]]
@@ -170,7 +159,7 @@ fn gpu_decodes_a_bwt_block_with_one_start() {
 /// The same with parts of the lists, and most tables, elsewhere.
 #[test]
 fn where_lists_and_tables_are_does_not_matter() {
-    let block = [text(60_000), noise(60_000, 256, 9)].concat();
+    let block = [text(60_000), noise(9, 60_000, 256)].concat();
     let cases = [(encode(LEVEL_9, &block), block.len())];
     each_device(|device| {
         for lanes in
@@ -186,15 +175,15 @@ fn where_lists_and_tables_are_does_not_matter() {
 fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
     let blocks = [
         text(3000),
-        noise(2500, 4, 1),
-        noise(1500, 256, 2),
-        [text(1000), vec![5; 9000], noise(300, 256, 3)].concat(),
+        noise(1, 2500, 4),
+        noise(2, 1500, 256),
+        [text(1000), vec![5; 9000], noise(3, 300, 256)].concat(),
         b"ab".repeat(700),
         text(40),
         vec![1],
     ];
     let params = [Params { segment_log: 10, start_log: 8 }, LEVEL_9];
-    let random = noise(100_000, 256, seed);
+    let random = noise(seed, 100_000, 256);
     let mut random =
         random.chunks(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]) as usize);
     let mut next = move || random.next().unwrap();
@@ -223,7 +212,7 @@ fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
     }
     // Rows of other blocks, and nothing but noise.
     for i in 0..20 {
-        let mut payload = noise(400, 256, i * 7 + seed);
+        let mut payload = noise(i * 7 + seed, 400, 256);
         payload[0] &= 0xf3;
         payload[1] &= 7;
         cases.push((payload, 1 + next() % 3000));

@@ -11,6 +11,7 @@ use crate::codec::lz77::{Encoder, Params, Search};
 use crate::format::Pipeline;
 use crate::pipeline::Level;
 use crate::pipeline::level::Recipe;
+use crate::test_data::{mixture, noise};
 
 pub(crate) fn level(number: u32, pipeline: Pipeline) -> Params {
     match Level::new(number).unwrap().recipe(pipeline) {
@@ -21,35 +22,6 @@ pub(crate) fn level(number: u32, pipeline: Pipeline) -> Params {
 
 fn fine(search: Search, fse: bool) -> Params {
     Params { chunk_log: 16, window_log: 17, group_log: 1, segment_log: 13, search, fse }
-}
-
-fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
-    let mut x = 0x9e37_79b9u32 ^ seed;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        (x % symbols) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
-
-/// Text whose parts come again at many distances, and some noise.
-fn mixture(len: usize) -> Vec<u8> {
-    let text = include_bytes!("../codec/lz77/decode.rs");
-    let picks = noise(1, len / 8 + 8, 256);
-    let mut out = Vec::new();
-    for pick in picks.chunks_exact(4) {
-        let from = usize::from(pick[0]) * 29 % (text.len() - 300);
-        out.extend_from_slice(&text[from..from + usize::from(pick[1])]);
-        out.extend_from_slice(&pick[..usize::from(pick[2] % 5)]);
-        out.resize(out.len() + usize::from(pick[3] / 8), pick[3]);
-        if out.len() >= len {
-            break;
-        }
-    }
-    out.truncate(len);
-    out
 }
 
 /// Contents, match lists and their lengths as they lie in device memory.

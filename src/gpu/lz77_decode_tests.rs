@@ -6,6 +6,7 @@ use super::lz77_decode::{Needs, plan};
 use super::plan::{Shape, Step};
 use super::testing::{GARBAGE, each_device, run_plan};
 use crate::codec::lz77::{Decoder, Effort, Encoder, Params, Search};
+use crate::test_data::noise;
 
 /// A payload and the length of its block.
 type Case = (Vec<u8>, usize);
@@ -15,17 +16,6 @@ type Verdict = Option<Vec<u8>>;
 
 fn params(chunk_log: u8, window_log: u8, group_log: u8, search: Search, fse: bool) -> Params {
     Params { chunk_log, window_log, group_log, segment_log: 14, search, fse }
-}
-
-fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
-    let mut x = 0x9e37_79b9u32 ^ seed;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        (x % symbols) as u8
-    };
-    (0..len).map(|_| next()).collect()
 }
 
 /// Text and source code whose parts come again at many distances, runs, records and noise.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::test_data::noise;
 use proptest::prelude::*;
 
 fn round_trip(params: &Params, block: &[u8]) -> usize {
@@ -8,18 +9,6 @@ fn round_trip(params: &Params, block: &[u8]) -> usize {
     Decoder::new().decode(&payload, &mut out).unwrap();
     assert!(out == block, "block of {} bytes differs", block.len());
     payload.len()
-}
-
-/// Bytes of a fixed pseudo-random sequence.
-fn noise(len: usize, symbols: u32) -> Vec<u8> {
-    let mut x = 0x9e37_79b9u32;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        (x % symbols) as u8
-    };
-    (0..len).map(|_| next()).collect()
 }
 
 #[test]
@@ -35,12 +24,12 @@ fn round_trips_of_special_blocks() {
         (0..=255).rev().collect::<Vec<u8>>().repeat(3),
         text.clone(),
         b"ab".repeat(40_000),
-        noise(100_000, 2),
-        [vec![1; 40_000], noise(40_000, 256), vec![2; 40_000]].concat(),
+        noise(0, 100_000, 2),
+        [vec![1; 40_000], noise(0, 40_000, 256), vec![2; 40_000]].concat(),
     ];
     for len in [1023, 1024, 1025, 8191, 8192, 8193, 16383, 16384, 16385, 65535, 65536, 65537] {
         cases.push(vec![b'x'; len]);
-        cases.push(noise(len, 256));
+        cases.push(noise(0, len, 256));
         cases.push(text[..len.min(text.len())].to_vec());
     }
     let params = [
@@ -121,7 +110,7 @@ proptest! {
 /// A block larger than those that the inverse takes two steps at a time.
 #[test]
 fn large_blocks_round_trip() {
-    let block = [noise(9 << 20, 3), vec![9; 5 << 20], noise((3 << 20) + 77, 200)].concat();
+    let block = [noise(0, 9 << 20, 3), vec![9; 5 << 20], noise(0, (3 << 20) + 77, 200)].concat();
     round_trip(&Params::default(), &block);
 }
 
@@ -184,7 +173,7 @@ proptest! {
 #[test]
 fn sets_of_tables_agree_with_the_text() {
     let text = include_bytes!("mod.rs");
-    let block = [noise(150_000, 30), text.repeat(20), noise(100_000, 256)].concat();
+    let block = [noise(0, 150_000, 30), text.repeat(20), noise(0, 100_000, 256)].concat();
     let params = Params { segment_log: 10, start_log: 12 };
     let mut payload = Vec::new();
     Encoder::new().encode(&params, &block, &mut payload);
@@ -195,7 +184,7 @@ fn sets_of_tables_agree_with_the_text() {
 /// The bytes of a payload are part of the format's promise: the same on every machine, with vector code or without.
 #[test]
 fn payloads_do_not_change() {
-    let block = [noise(200_000, 5), vec![3; 70_000], noise(60_000, 256)].concat();
+    let block = [noise(0, 200_000, 5), vec![3; 70_000], noise(0, 60_000, 256)].concat();
     let cases = [
         (Params::default(), GOLDEN_DEFAULT),
         (Params { segment_log: 10, start_log: 8 }, GOLDEN_SMALL),

@@ -3,6 +3,7 @@ use crate::codec::Malformed;
 use crate::format::Pipeline;
 use crate::pipeline::Level;
 use crate::pipeline::level::Recipe;
+use crate::test_data::{mixture, noise};
 use proptest::prelude::*;
 
 /// The parameters of a level.
@@ -57,35 +58,6 @@ fn check_against_text(payload: &[u8], n: usize) {
         verdict.err(),
         told.is_some()
     );
-}
-
-fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
-    let mut x = 0x9e37_79b9u32 ^ seed;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        (x % symbols) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
-
-/// Text whose parts come again at many distances, and some noise.
-fn mixture(len: usize) -> Vec<u8> {
-    let text = include_bytes!("decode.rs");
-    let picks = noise(1, len / 8 + 8, 256);
-    let mut out = Vec::new();
-    for pick in picks.chunks_exact(4) {
-        let from = usize::from(pick[0]) * 29 % (text.len() - 300);
-        out.extend_from_slice(&text[from..from + usize::from(pick[1])]);
-        out.extend_from_slice(&pick[..usize::from(pick[2] % 5)]);
-        out.resize(out.len() + usize::from(pick[3] / 8), pick[3]);
-        if out.len() >= len {
-            break;
-        }
-    }
-    out.truncate(len);
-    out
 }
 
 const SEARCHES: [Search; 4] = [Search::None, Search::Greedy, Search::Double, Search::Lazy4];

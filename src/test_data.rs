@@ -1,0 +1,31 @@
+//! Contents that tests of several modules work on: the same ones each time.
+
+/// Bytes of a fixed pseudo-random sequence, each below `symbols` (Marsaglia's xorshift32).
+pub(crate) fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
+    let mut x = 0x9e37_79b9u32 ^ seed;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        (x % symbols) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Text whose parts come again at many distances, and some noise.
+pub(crate) fn mixture(len: usize) -> Vec<u8> {
+    let text = include_bytes!("codec/lz77/decode.rs");
+    let picks = noise(1, len / 8 + 8, 256);
+    let mut out = Vec::new();
+    for pick in picks.chunks_exact(4) {
+        let from = usize::from(pick[0]) * 29 % (text.len() - 300);
+        out.extend_from_slice(&text[from..from + usize::from(pick[1])]);
+        out.extend_from_slice(&pick[..usize::from(pick[2] % 5)]);
+        out.resize(out.len() + usize::from(pick[3] / 8), pick[3]);
+        if out.len() >= len {
+            break;
+        }
+    }
+    out.truncate(len);
+    out
+}
