@@ -116,23 +116,10 @@ pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batche
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::device::{Api, Kind, Teams};
+    use crate::gpu::testing::made_up;
 
     fn device(memory: u64, max_buffer: u64) -> Limits {
-        Limits {
-            api: Api::OpenCl,
-            name: String::new(),
-            driver: String::new(),
-            kind: Kind::Discrete,
-            memory,
-            memory_source: MemorySource::Total,
-            max_buffer,
-            local_memory: 32 << 10,
-            max_workgroup: 1024,
-            teams: Teams::Local,
-            compute_units: 100,
-            timing: false,
-        }
+        Limits { memory, max_buffer, local_memory: 32 << 10, ..made_up() }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use super::device::{Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams};
+use super::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
 use super::kernel::Kernel;
 use super::plan::{Plan, PlanError, Shape, Step};
 use super::run::Memory;
-use super::testing::each_device;
+use super::testing::{each_device, made_up};
 use super::{bwt_decode, bwt_encode, checksum, lz77_code, lz77_decode, lz77_find, pipelines};
 use crate::format::Pipeline;
 use crate::pipeline::level::{Level, Recipe};
@@ -74,17 +74,12 @@ fn builders() -> Vec<(String, Builder)> {
 fn limits(api: Api, teams: Teams) -> Limits {
     Limits {
         api,
-        name: String::new(),
-        driver: String::new(),
-        kind: Kind::Discrete,
         memory: 80 << 30,
-        memory_source: MemorySource::Total,
         max_buffer: 40 << 30,
-        local_memory: 48 << 10,
-        max_workgroup: 1024,
         teams,
         compute_units: 132,
         timing: true,
+        ..made_up()
     }
 }
 

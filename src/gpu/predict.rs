@@ -114,26 +114,14 @@ pub(crate) fn pair(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::device::{Api, Kind, Limits, MemorySource, Teams};
+    use crate::gpu::device::{Limits, Teams};
     use crate::gpu::pipelines;
     use crate::gpu::plan::Shape;
+    use crate::gpu::testing::made_up;
     use crate::{Level, Pipeline};
 
     fn limits() -> Limits {
-        Limits {
-            api: Api::OpenCl,
-            name: String::new(),
-            driver: String::new(),
-            kind: Kind::Discrete,
-            memory: 8 << 30,
-            memory_source: MemorySource::Total,
-            max_buffer: 2 << 30,
-            local_memory: 48 << 10,
-            max_workgroup: 1024,
-            teams: Teams::Ptx,
-            compute_units: 100,
-            timing: true,
-        }
+        Limits { teams: Teams::Ptx, timing: true, ..made_up() }
     }
 
     #[test]

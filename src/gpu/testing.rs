@@ -7,7 +7,7 @@
 
 use std::sync::OnceLock;
 
-use super::device::{Api, Device, DeviceError};
+use super::device::{Api, Device, DeviceError, Kind, Limits, MemorySource, Teams};
 use super::kernel::Kernel;
 use super::plan::{Plan, Step};
 use super::pool::Pool;
@@ -94,6 +94,24 @@ fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
             }
         };
         opened(api, &run);
+    }
+}
+
+/// What a made-up device says of itself. Tests change what matters to them.
+pub(crate) fn made_up() -> Limits {
+    Limits {
+        api: Api::OpenCl,
+        name: String::new(),
+        driver: String::new(),
+        kind: Kind::Discrete,
+        memory: 8 << 30,
+        memory_source: MemorySource::Total,
+        max_buffer: 2 << 30,
+        local_memory: 48 << 10,
+        max_workgroup: 1024,
+        teams: Teams::Local,
+        compute_units: 100,
+        timing: false,
     }
 }
 

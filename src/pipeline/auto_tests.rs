@@ -1,6 +1,7 @@
 use super::*;
-use crate::gpu::device::{BufferId, Device, DeviceError, Kind, MemorySource, Queue, Teams};
+use crate::gpu::device::{BufferId, Device, DeviceError, Kind, Queue};
 use crate::gpu::discovery;
+use crate::gpu::testing::made_up;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
 use crate::pipeline::level::Recipe;
 use crate::{DecodeOptions, Decoder, Encoder, Level};
@@ -65,18 +66,15 @@ impl Device for Nothing {
 
 fn limits(name: &str, kind: Kind) -> Limits {
     Limits {
-        api: Api::OpenCl,
         name: name.into(),
         driver: "driver".into(),
         kind,
         memory: 1 << 30,
-        memory_source: MemorySource::Total,
         max_buffer: 1 << 28,
         local_memory: 32 << 10,
         max_workgroup: 256,
-        teams: Teams::Local,
         compute_units: 4,
-        timing: false,
+        ..made_up()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::format::Pipeline;
-use crate::gpu::device::{Api, BufferId, DeviceError, Kind, Limits, MemorySource, Queue, Teams};
+use crate::gpu::device::{BufferId, DeviceError, Kind, Limits, MemorySource, Queue};
+use crate::gpu::testing::made_up;
 use crate::pipeline::Gpu;
 use crate::pipeline::cpu::CpuEngine;
 use std::time::Duration;
@@ -85,18 +86,14 @@ impl Device for Nothing {
 
 fn nothing() -> Gpu {
     let limits = Limits {
-        api: Api::OpenCl,
         name: "nothing".into(),
-        driver: String::new(),
         kind: Kind::Other,
         memory: 1 << 30,
         memory_source: MemorySource::Assumed,
         max_buffer: 1 << 30,
         local_memory: 1 << 16,
-        max_workgroup: 1024,
-        teams: Teams::Local,
         compute_units: 0,
-        timing: false,
+        ..made_up()
     };
     Gpu::new(Arc::new(Nothing(limits)))
 }

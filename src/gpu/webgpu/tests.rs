@@ -128,21 +128,9 @@ pub(crate) fn validate(source: &str, entry: &str) -> Result<(), String> {
 
 #[test]
 fn a_kernel_that_is_not_valid_is_found() {
-    use crate::gpu::device::{Kind, Teams};
-    let limits = Limits {
-        api: Api::WebGpu,
-        name: String::new(),
-        driver: String::new(),
-        kind: Kind::Other,
-        memory: 0,
-        memory_source: MemorySource::Assumed,
-        max_buffer: 0,
-        local_memory: 0,
-        max_workgroup: 0,
-        teams: Teams::Subgroup,
-        compute_units: 0,
-        timing: false,
-    };
+    use crate::gpu::device::Teams;
+    use crate::gpu::testing::made_up;
+    let limits = Limits { api: Api::WebGpu, teams: Teams::Subgroup, ..made_up() };
     let source = |kernel: &Kernel| kernel.source(&limits, 128, &[]);
     assert_eq!(validate(&source(&TEST_TEAM), "team_functions"), Ok(()));
     assert!(validate(&source(&TEST_TEAM), "another").is_err());
