@@ -214,6 +214,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         let most = if is_software { 0 } else { 1 + usize::from(is_few) };
         let threads = measured("PZ_WINDOW_THREADS", WINDOW_THREADS[most]);
         let threads = threads.min(1 << limits.max_workgroup.ilog2());
+        // NVIDIA's driver of OpenCL runs no more of this kernel.
+        let is_narrow = limits.teams == Teams::Ptx && measured("PZ_WINDOW_THREADS", 0) == 0;
+        let threads = if is_narrow { threads.min(256) } else { threads };
         let each = if is_software { 1 } else { turns };
         for turn in (0..turns).step_by(each as usize) {
             run(
