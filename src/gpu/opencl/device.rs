@@ -18,7 +18,7 @@ use opencl3::memory::{
 
 use super::super::device::{BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, Queue};
 use super::super::plan::Plan;
-use super::cache::Cache;
+use super::super::program_cache::Cache;
 use super::handle::{Handle, has_ended, wait};
 use super::program::Programs;
 use super::queue::{ClQueue, Work};

@@ -5,13 +5,11 @@
 //! | `handle` | references to OpenCL's objects; waiting for its events, with a deadline |
 //! | `device` | an open device: context, buffers |
 //! | `program` | compiled kernels |
-//! | `cache` | the same, kept from one run to the next |
 //! | `queue` | an in-order queue |
 //! | `staging` | pinned host memory, through which all copies go |
 //!
 //! All calls to OpenCL are in here.
 
-mod cache;
 mod device;
 mod handle;
 mod program;

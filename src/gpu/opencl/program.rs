@@ -17,7 +17,7 @@ use opencl3::program::{
 use super::super::device::{DeviceError, Dispatch, Kind, Teams};
 use super::super::kernel::Kernel;
 use super::super::plan::{Plan, Run, Step};
-use super::cache;
+use super::super::program_cache;
 use super::device::Shared;
 use super::failure;
 use super::handle::Handle;
@@ -154,7 +154,7 @@ fn build(
     if let (Some((_, most)), Teams::Ptx) = (registers, shared.limits.teams) {
         options += &format!(" -cl-nv-maxrregcount={most}");
     }
-    let key = cache::Key::new(&shared.limits, &source, &options);
+    let key = program_cache::Key::new(&shared.limits, &source, &options);
     let options = CString::new(options).unwrap_or_default();
     let device = shared.device.id();
     if let Some(program) =

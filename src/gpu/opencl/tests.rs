@@ -8,6 +8,7 @@ use opencl3::memory::{
 use super::*;
 use crate::gpu::device::{BufferId, Device, Dispatch, Queue};
 use crate::gpu::kernel::TEST_TURNS;
+use crate::gpu::program_cache::Cache;
 
 fn opened() -> Vec<OpenClDevice> {
     let found = devices().unwrap_or_default();
@@ -153,8 +154,7 @@ fn programs_are_kept() {
         files
     };
     let run = |found: &Found| {
-        let device =
-            OpenClDevice::open_with(found, cache::Cache::in_folder(folder.clone())).unwrap();
+        let device = OpenClDevice::open_with(found, Cache::in_folder(folder.clone())).unwrap();
         let buffer = device.allocate(128).unwrap();
         let mut queue = device.queue().unwrap();
         queue.clear(buffer, 0, 128).unwrap();

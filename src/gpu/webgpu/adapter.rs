@@ -52,6 +52,13 @@ impl Found {
     /// # Errors
     /// If the driver does not let us, or it lacks what kernels need.
     pub fn open(&self) -> Result<WebGpuDevice, DeviceError> {
+        self.open_with(Cache::of_user)
+    }
+
+    pub(super) fn open_with(
+        &self,
+        cache: impl FnOnce(&Limits) -> Cache,
+    ) -> Result<WebGpuDevice, DeviceError> {
         let requested = self.adapter.request_device(&wgpu::DeviceDescriptor {
             label: None,
             required_features: features(&self.adapter),
@@ -65,7 +72,7 @@ impl Found {
             block_on(requested).map_err(|error| DeviceError::Failed(error.to_string()))?;
         // Only what is outside of all scopes comes here, and there is nobody to tell.
         device.on_uncaptured_error(std::sync::Arc::new(|_| ()));
-        WebGpuDevice::from_wgpu(device, queue)
+        WebGpuDevice::with_cache(device, queue, cache)
     }
 }
 
@@ -74,7 +81,8 @@ fn features(adapter: &wgpu::Adapter) -> wgpu::Features {
     let wanted = wgpu::Features::IMMEDIATES
         | wgpu::Features::SUBGROUP
         | wgpu::Features::SUBGROUP_BARRIER
-        | wgpu::Features::TIMESTAMP_QUERY;
+        | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::PIPELINE_CACHE;
     adapter.features() & wanted
 }
 

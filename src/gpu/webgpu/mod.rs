@@ -11,6 +11,7 @@
 
 mod adapter;
 mod memory;
+mod program;
 mod queue;
 mod staging;
 #[cfg(test)]
@@ -29,6 +30,9 @@ pub use adapter::{Found, devices};
 pub(crate) use tests::validate;
 
 use super::device::{Api, BufferId, Device, DeviceError, Dispatch, Limits, Queue};
+use super::plan::Plan;
+use super::program_cache::Cache;
+use program::{Pipeline, Programs};
 
 /// What to do where there is no device.
 pub const REMEDY: &str = if cfg!(target_os = "linux") {
@@ -39,18 +43,6 @@ pub const REMEDY: &str = if cfg!(target_os = "linux") {
 
 /// Bytes of arguments that every device must take.
 const MIN_IMMEDIATE_SIZE: u32 = 64;
-
-/// What a pipeline is made from: stem, entry point, size of a workgroup, constants.
-type PipelineKey = (&'static str, &'static str, u32, Vec<(&'static str, u32)>);
-
-/// What a shader module is made from: stem, size of a workgroup, constants.
-type ModuleKey = (&'static str, u32, Vec<(&'static str, u32)>);
-
-/// A compiled entry point.
-struct Pipeline {
-    pipeline: wgpu::ComputePipeline,
-    layout: wgpu::BindGroupLayout,
-}
 
 /// A device through wgpu.
 pub struct WebGpuDevice {
@@ -64,20 +56,27 @@ pub struct WebGpuDevice {
     hung: AtomicBool,
     buffers: Mutex<HashMap<u64, wgpu::Buffer>>,
     next_buffer: AtomicU64,
-    modules: Mutex<HashMap<ModuleKey, wgpu::ShaderModule>>,
-    pipelines: Mutex<HashMap<PipelineKey, Arc<Pipeline>>>,
+    programs: Programs,
 }
 
 impl WebGpuDevice {
     /// A device that the caller has made already, so that buffers of its own can be worked on in place ([`Self::import`]).
     ///
     /// It must have been made with [`wgpu::Features::IMMEDIATES`] and a `max_immediate_size` of at least 64 bytes. Teams
-    /// are faster with [`wgpu::Features::SUBGROUP`] and `SUBGROUP_BARRIER`; times need `TIMESTAMP_QUERY`. Sets the
-    /// callback for the loss of the device.
+    /// are faster with [`wgpu::Features::SUBGROUP`] and `SUBGROUP_BARRIER`; times need `TIMESTAMP_QUERY`; compiled kernels
+    /// are kept in the user's cache folder with `PIPELINE_CACHE`. Sets the callback for the loss of the device.
     ///
     /// # Errors
     /// If it lacks what kernels need.
     pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Result<Self, DeviceError> {
+        Self::with_cache(device, queue, Cache::of_user)
+    }
+
+    fn with_cache(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        cache: impl FnOnce(&Limits) -> Cache,
+    ) -> Result<Self, DeviceError> {
         let granted = device.limits();
         let features = device.features();
         if !features.contains(wgpu::Features::IMMEDIATES)
@@ -92,6 +91,7 @@ impl WebGpuDevice {
         if let Some((bytes, source)) = memory::of_device(&device) {
             (limits.memory, limits.memory_source) = (bytes, source);
         }
+        let cache = cache(&limits);
         let lost = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&lost);
         device.set_device_lost_callback(move |_, _| flag.store(true, Ordering::Release));
@@ -105,8 +105,7 @@ impl WebGpuDevice {
             hung: AtomicBool::new(false),
             buffers: Mutex::default(),
             next_buffer: AtomicU64::new(1),
-            modules: Mutex::default(),
-            pipelines: Mutex::default(),
+            programs: Programs::new(cache),
         })
     }
 
@@ -160,6 +159,10 @@ impl WebGpuDevice {
         Err(DeviceError::Failed(error.to_string()))
     }
 
+    fn pipeline(&self, work: &Dispatch<'_>) -> Result<Arc<Pipeline>, DeviceError> {
+        self.programs.pipeline(self, work)
+    }
+
     fn alive(&self) -> Result<(), DeviceError> {
         if self.lost.load(Ordering::Acquire) { Err(DeviceError::Lost) } else { Ok(()) }
     }
@@ -191,60 +194,6 @@ impl WebGpuDevice {
             Ok(Err(error)) => Err(DeviceError::Failed(error.to_string())),
             Err(_) => Err(DeviceError::Lost),
         }
-    }
-
-    fn pipeline(&self, work: &Dispatch<'_>) -> Result<Arc<Pipeline>, DeviceError> {
-        let key = (work.kernel.stem, work.entry, work.threads, work.defines.to_vec());
-        if let Some(pipeline) = locked(&self.pipelines).get(&key) {
-            return Ok(Arc::clone(pipeline));
-        }
-        if work.threads > self.limits.max_workgroup {
-            return Err(DeviceError::Unsupported(format!(
-                "kernel {} has workgroups of {} work items, and {} has at most {}",
-                work.kernel.stem, work.threads, self.limits.name, self.limits.max_workgroup,
-            )));
-        }
-        let module = self.module(work)?;
-        let made = self.scoped(0, || {
-            let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(work.entry),
-                layout: None,
-                module: &module,
-                entry_point: Some(work.entry),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    // Kernels write workgroup memory before they read it.
-                    zero_initialize_workgroup_memory: false,
-                    ..Default::default()
-                },
-                cache: None,
-            });
-            let layout = pipeline.get_bind_group_layout(0);
-            Arc::new(Pipeline { pipeline, layout })
-        });
-        let pipeline = made.map_err(|error| build_error(work, error))?;
-        locked(&self.pipelines).insert(key, Arc::clone(&pipeline));
-        Ok(pipeline)
-    }
-
-    fn module(&self, work: &Dispatch<'_>) -> Result<wgpu::ShaderModule, DeviceError> {
-        let key = (work.kernel.stem, work.threads, work.defines.to_vec());
-        if let Some(module) = locked(&self.modules).get(&key) {
-            return Ok(module.clone());
-        }
-        let source = work.kernel.source(&self.limits, work.threads, work.defines);
-        let description = wgpu::ShaderModuleDescriptor {
-            label: Some(work.kernel.stem),
-            source: wgpu::ShaderSource::Wgsl(source.into()),
-        };
-        let mut checks = wgpu::ShaderRuntimeChecks::checked();
-        checks.force_loop_bounding = false;
-        // SAFETY: all checks are on but that of endless loops, and our kernels have none: each loop's trip count is bounded
-        // by the declared sizes of what it works on.
-        let made = self
-            .scoped(0, || unsafe { self.device.create_shader_module_trusted(description, checks) });
-        let module = made.map_err(|error| build_error(work, error))?;
-        locked(&self.modules).insert(key, module.clone());
-        Ok(module)
     }
 }
 
@@ -282,6 +231,10 @@ impl Device for WebGpuDevice {
         self.alive()?;
         Ok(Box::new(queue::WebGpuQueue::new(self)))
     }
+
+    fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+        self.programs.prepare(self, plans)
+    }
 }
 
 impl Drop for WebGpuDevice {
@@ -290,13 +243,6 @@ impl Drop for WebGpuDevice {
             // wgpu waits without a limit for what a queue does when it drops the queue.
             std::mem::forget((self.device.clone(), self.queue.clone()));
         }
-    }
-}
-
-fn build_error(work: &Dispatch<'_>, error: DeviceError) -> DeviceError {
-    match error {
-        DeviceError::Failed(log) => DeviceError::Build { kernel: work.kernel.stem, log },
-        other => other,
     }
 }
 

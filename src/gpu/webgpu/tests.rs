@@ -136,3 +136,69 @@ fn a_kernel_that_is_not_valid_is_found() {
     assert!(validate(&source(&TEST_TEAM), "another").is_err());
     assert!(validate(&source(&TEST_BROKEN), "broken").is_err());
 }
+
+#[test]
+fn programs_are_kept() {
+    use super::super::plan::{Plan, Run, Shape, Step};
+    let folder = std::env::temp_dir().join(format!("pz-test-pipelines-{}", std::process::id()));
+    let files = || {
+        let files = std::fs::read_dir(&folder).into_iter().flatten();
+        let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let run = |found: &Found| {
+        let device = found.open_with(|_| Cache::in_folder(folder.clone())).unwrap();
+        let mut plan = Plan::new(Shape::new(1, 1));
+        plan.steps.push(Step::Run(Run {
+            stage: "count",
+            kernel: &TEST_DEVICE,
+            entry: "count_up",
+            defines: Vec::new(),
+            buffers: Vec::new(),
+            args: Vec::new(),
+            groups: 1,
+            threads: 32,
+        }));
+        device.prepare(&[plan]).unwrap();
+        let prepared = files();
+        let buffer = device.allocate(128).unwrap();
+        let mut queue = device.queue().unwrap();
+        queue
+            .dispatch(&Dispatch {
+                kernel: &TEST_DEVICE,
+                entry: "count_up",
+                defines: &[],
+                buffers: &[buffer],
+                args: &[32, 2],
+                groups: 1,
+                threads: 32,
+            })
+            .unwrap();
+        let mut back = [0; 128];
+        queue.read(buffer, 0, &mut back).unwrap();
+        assert_eq!(back[124], 62);
+        assert_eq!(files(), prepared);
+        prepared
+    };
+    for found in devices().unwrap_or_default() {
+        let prepared = run(&found);
+        if prepared.is_empty() {
+            eprintln!("SKIPPED: {} does not give out what it compiles", found.limits().name);
+            continue;
+        }
+        let [file] = &prepared[..] else { panic!("{prepared:?}") };
+        let kept = std::fs::read(file).unwrap();
+        run(&found);
+        assert_eq!(std::fs::read(file).unwrap(), kept);
+        // What is not what the driver gave out, though it is what was kept, and what is not what was kept.
+        let nonsense = &kept[36..kept.len() - 1];
+        let crc = crc32c::crc32c(nonsense).to_le_bytes();
+        for damaged in [[&kept[..32], &crc, nonsense].concat(), kept[..20].to_vec(), Vec::new()] {
+            std::fs::write(file, damaged).unwrap();
+            run(&found);
+            assert_eq!(std::fs::read(file).unwrap(), kept);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

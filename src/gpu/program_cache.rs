@@ -1,6 +1,7 @@
 //! Compiled programs, kept in the user's cache folder from one run to the next.
 //!
-//! A file for each program, device, driver and version of pz. It is a cache: a file that is missing, damaged or another's
+//! A file for each program, device, driver and version of pz: as soon as it is compiled it is kept, whatever happens to the
+//! process then. It is a cache: a file that is missing, damaged or another's
 //! is as good as none, and one that cannot be written is not written.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 
 use crc32c::crc32c;
 
-use super::super::device::{Kind, Limits};
+use super::device::{Api, Kind, Limits};
 use crate::user_cache::UserCache;
 
 /// The first bytes of each file.
@@ -20,9 +21,13 @@ const MOST: u64 = 64 << 20;
 
 /// What a program is compiled from and for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key([u8; 16]);
+pub(super) struct Key {
+    api: Api,
+    hash: [u8; 16],
+}
 
 impl Key {
+    /// `options` is all that matters besides the source.
     pub fn new(limits: &Limits, source: &str, options: &str) -> Self {
         let parts = (env!("CARGO_PKG_VERSION"), &limits.name, &limits.driver, source, options);
         let half = |seed: u64| {
@@ -33,11 +38,15 @@ impl Key {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&half(1).to_le_bytes());
         bytes[8..].copy_from_slice(&half(2).to_le_bytes());
-        Self(bytes)
+        Self { api: limits.api, hash: bytes }
     }
 
     fn file_name(self) -> String {
-        format!("opencl-{:032x}", u128::from_le_bytes(self.0))
+        let api = match self.api {
+            Api::OpenCl => "opencl",
+            Api::WebGpu => "webgpu",
+        };
+        format!("{api}-{:032x}", u128::from_le_bytes(self.hash))
     }
 }
 
@@ -65,7 +74,7 @@ impl Cache {
     /// The program of that key, if it is there.
     pub fn load(&self, key: Key) -> Option<Vec<u8>> {
         let file = self.0.load(&key.file_name(), MOST)?;
-        let rest = file.strip_prefix(HEAD)?.strip_prefix(&key.0)?;
+        let rest = file.strip_prefix(HEAD)?.strip_prefix(&key.hash)?;
         let (crc, program) = rest.split_first_chunk()?;
         (u32::from_le_bytes(*crc) == crc32c(program)).then(|| program.to_vec())
     }
@@ -73,7 +82,7 @@ impl Cache {
     /// Keeps a program, if that is possible.
     pub fn save(&self, key: Key, program: &[u8]) {
         let crc = crc32c(program).to_le_bytes();
-        self.0.save(&key.file_name(), &[&HEAD[..], &key.0, &crc, program].concat());
+        self.0.save(&key.file_name(), &[&HEAD[..], &key.hash, &crc, program].concat());
     }
 }
 
@@ -86,12 +95,13 @@ mod tests {
     fn what_is_kept_comes_back_or_nothing_does() {
         let folder = env::temp_dir().join(format!("pz-test-programs-{}", process::id()));
         let cache = Cache::in_folder(folder.clone());
-        let key = Key([7; 16]);
+        let key = Key { api: Api::OpenCl, hash: [7; 16] };
         assert_eq!(cache.load(key), None);
         let program: Vec<u8> = (0..999u32).map(|i| (i * i) as u8).collect();
         cache.save(key, &program);
         assert_eq!(cache.load(key).as_ref(), Some(&program));
-        assert_eq!(cache.load(Key([8; 16])), None);
+        assert_eq!(cache.load(Key { hash: [8; 16], ..key }), None);
+        assert_eq!(cache.load(Key { api: Api::WebGpu, ..key }), None);
         let path = cache.0.path(&key.file_name()).unwrap();
         let file = fs::read(&path).unwrap();
         for at in (0..file.len()).step_by(13) {

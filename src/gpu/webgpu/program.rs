@@ -1,0 +1,233 @@
+//! Compiled kernels, each compiled once for a device, and kept from one run to the next where the driver gives out what it
+//! has compiled.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+use super::super::device::{DeviceError, Dispatch, Kind};
+use super::super::kernel::Kernel;
+use super::super::plan::{Plan, Run, Step};
+use super::super::program_cache::{Cache, Key};
+use super::{WebGpuDevice, locked};
+
+/// Programs that are compiled at a time.
+const COMPILERS: usize = 4;
+
+/// A compiled entry point.
+pub(super) struct Pipeline {
+    pub pipeline: wgpu::ComputePipeline,
+    pub layout: wgpu::BindGroupLayout,
+}
+
+/// What a module is made from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ModuleKey {
+    stem: &'static str,
+    threads: u32,
+    defines: Vec<(&'static str, u32)>,
+}
+
+/// A kernel file as it is compiled for one size of workgroups and one choice of constants.
+struct Module {
+    shader: wgpu::ShaderModule,
+    source: String,
+}
+
+/// Something that is made once: or why it was not, since that is not tried again.
+type Once<T> = Arc<OnceLock<Result<Arc<T>, DeviceError>>>;
+
+/// The programs of a device.
+pub(super) struct Programs {
+    modules: Mutex<HashMap<ModuleKey, Once<Module>>>,
+    pipelines: Mutex<HashMap<(ModuleKey, &'static str), Once<Pipeline>>>,
+    cache: Cache,
+}
+
+/// An entry point to be compiled.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    kernel: &'static Kernel,
+    name: &'static str,
+    defines: &'a [(&'static str, u32)],
+    threads: u32,
+}
+
+impl<'a> Entry<'a> {
+    fn of(work: &Dispatch<'a>) -> Self {
+        let Dispatch { kernel, entry, defines, threads, .. } = *work;
+        Self { kernel, name: entry, defines, threads }
+    }
+
+    fn of_run(run: &'a Run) -> Self {
+        let Run { kernel, entry, defines, threads, .. } = run;
+        Self { kernel, name: entry, defines, threads: *threads }
+    }
+
+    fn module(&self) -> ModuleKey {
+        let Self { kernel, defines, threads, .. } = *self;
+        ModuleKey { stem: kernel.stem, threads, defines: defines.to_vec() }
+    }
+
+    fn failed(&self, error: DeviceError) -> DeviceError {
+        match error {
+            DeviceError::Failed(log) => DeviceError::Build { kernel: self.kernel.stem, log },
+            other => other,
+        }
+    }
+}
+
+impl Programs {
+    pub fn new(cache: Cache) -> Self {
+        Self { modules: Mutex::default(), pipelines: Mutex::default(), cache }
+    }
+
+    /// The entry point that `work` names.
+    pub fn pipeline(
+        &self,
+        device: &WebGpuDevice,
+        work: &Dispatch<'_>,
+    ) -> Result<Arc<Pipeline>, DeviceError> {
+        self.entry(device, Entry::of(work))
+    }
+
+    /// Compiles what `plans` need and is not compiled yet, several at a time.
+    ///
+    /// # Errors
+    /// One of those of the entry points that do not compile.
+    pub fn prepare(&self, device: &WebGpuDevice, plans: &[Plan]) -> Result<(), DeviceError> {
+        let mut entries: Vec<Entry<'_>> = Vec::new();
+        for step in plans.iter().flat_map(|plan| &plan.steps) {
+            if let Step::Run(run) = step {
+                let entry = Entry::of_run(run);
+                let is_it = |other: &Entry<'_>| {
+                    other.name == entry.name && other.module() == entry.module()
+                };
+                if !entries.iter().any(is_it) {
+                    entries.push(entry);
+                }
+            }
+        }
+        let next = AtomicUsize::new(0);
+        let errors = Mutex::new(Vec::new());
+        let work = || {
+            while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.entry(device, *entry) {
+                    locked(&errors).push(error);
+                }
+            }
+        };
+        // Drivers that compile for the processor use all of it themselves.
+        let threads = if device.limits.kind == Kind::Software { 1 } else { COMPILERS };
+        thread::scope(|scope| {
+            for _ in 1..threads.min(entries.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let error = locked(&errors).pop();
+        error.map_or(Ok(()), Err)
+    }
+
+    fn entry(&self, device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Pipeline>, DeviceError> {
+        let key = (entry.module(), entry.name);
+        let pipeline = Arc::clone(locked(&self.pipelines).entry(key).or_default());
+        pipeline.get_or_init(|| self.compile(device, entry)).clone()
+    }
+
+    fn compile(
+        &self,
+        device: &WebGpuDevice,
+        entry: Entry<'_>,
+    ) -> Result<Arc<Pipeline>, DeviceError> {
+        let limits = &device.limits;
+        if entry.threads > limits.max_workgroup {
+            return Err(DeviceError::Unsupported(format!(
+                "kernel {} has workgroups of {} work items, and {} has at most {}",
+                entry.kernel.stem, entry.threads, limits.name, limits.max_workgroup,
+            )));
+        }
+        let module = Arc::clone(locked(&self.modules).entry(entry.module()).or_default());
+        let module = module.get_or_init(|| module_of(device, entry)).clone()?;
+        let kept = Kept::load(&self.cache, device, &module.source, entry.name);
+        let cache = kept.as_ref().map(|kept| &kept.cache);
+        let made = device.scoped(0, || {
+            let pipeline =
+                device.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                    label: Some(entry.name),
+                    layout: None,
+                    module: &module.shader,
+                    entry_point: Some(entry.name),
+                    compilation_options: wgpu::PipelineCompilationOptions {
+                        // Kernels write workgroup memory before they read it.
+                        zero_initialize_workgroup_memory: false,
+                        ..Default::default()
+                    },
+                    cache,
+                });
+            let layout = pipeline.get_bind_group_layout(0);
+            Arc::new(Pipeline { pipeline, layout })
+        });
+        let pipeline = made.map_err(|error| entry.failed(error))?;
+        if let Some(kept) = kept {
+            kept.save(&self.cache);
+        }
+        Ok(pipeline)
+    }
+}
+
+fn module_of(device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Module>, DeviceError> {
+    let source = entry.kernel.source(&device.limits, entry.threads, entry.defines);
+    let description = wgpu::ShaderModuleDescriptor {
+        label: Some(entry.kernel.stem),
+        source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
+    };
+    let mut checks = wgpu::ShaderRuntimeChecks::checked();
+    checks.force_loop_bounding = false;
+    // SAFETY: all checks are on but that of endless loops, and our kernels have none: each loop's trip count is bounded
+    // by the declared sizes of what it works on.
+    let made = device
+        .scoped(0, || unsafe { device.device.create_shader_module_trusted(description, checks) });
+    let shader = made.map_err(|error| entry.failed(error))?;
+    Ok(Arc::new(Module { shader, source }))
+}
+
+/// What the driver has compiled of one entry point: each has a file of its own, so that runs that need different
+/// ones do not write over each other's, and what no run needs any more is not read.
+struct Kept {
+    key: Key,
+    cache: wgpu::PipelineCache,
+    /// What was there before.
+    data: Option<Vec<u8>>,
+}
+
+impl Kept {
+    /// `None` if nothing is kept, or the driver does not give out what it compiles.
+    fn load(cache: &Cache, device: &WebGpuDevice, source: &str, entry: &str) -> Option<Self> {
+        if !cache.is_there() || !device.device.features().contains(wgpu::Features::PIPELINE_CACHE) {
+            return None;
+        }
+        let adapter = wgpu::util::pipeline_cache_key(&device.device.adapter_info())?;
+        let key = Key::new(&device.limits, source, &[&adapter, entry].join(" "));
+        let data = cache.load(key);
+        let description = wgpu::PipelineCacheDescriptor {
+            label: None,
+            data: data.as_deref(),
+            // What the driver or wgpu finds to be of no use is as none.
+            fallback: true,
+        };
+        // SAFETY: a file that has its checksum and is called after this device and driver has what `get_data` gave for them.
+        let made =
+            device.scoped(0, || unsafe { device.device.create_pipeline_cache(&description) });
+        Some(Self { key, cache: made.ok()?, data })
+    }
+
+    /// Keeps what it has now, unless that is what it had.
+    fn save(self, cache: &Cache) {
+        match self.cache.get_data() {
+            Some(data) if self.data.as_ref() != Some(&data) => cache.save(self.key, &data),
+            _ => {}
+        }
+    }
+}
