@@ -98,6 +98,12 @@ impl Needs {
         needs
     }
 
+    /// What payloads need with windows of several chunks, whose sequences can be recorded.
+    #[cfg(test)]
+    pub fn of_long_windows(fse: bool) -> Self {
+        Self { fse, chunk_log: 18, fewest_log: 0, most_log: 4, in_turns: false }
+    }
+
     /// What both need.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -214,9 +220,6 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         let most = if is_software { 0 } else { 1 + usize::from(is_few) };
         let threads = measured("PZ_WINDOW_THREADS", WINDOW_THREADS[most]);
         let threads = threads.min(1 << limits.max_workgroup.ilog2());
-        // NVIDIA's driver of OpenCL runs no more of this kernel.
-        let is_narrow = limits.teams == Teams::Ptx && measured("PZ_WINDOW_THREADS", 0) == 0;
-        let threads = if is_narrow { threads.min(256) } else { threads };
         let each = if is_software { 1 } else { turns };
         for turn in (0..turns).step_by(each as usize) {
             run(

@@ -3,7 +3,7 @@
 use super::checksum::{Direction, add_checksums, add_packing};
 use super::device::Limits;
 use super::lz77_decode::Needs;
-use super::plan::{Plan, PlanError, Shape};
+use super::plan::{Plan, PlanError, Shape, Step};
 use super::{bwt_decode, bwt_encode, lz77_code, lz77_decode, lz77_find};
 use crate::codec::lz77::Search;
 use crate::format::Pipeline;
@@ -11,6 +11,21 @@ use crate::pipeline::level::Recipe;
 
 fn declined<T>(what: &str) -> Result<T, PlanError> {
     Err(PlanError::Declined(what.into()))
+}
+
+/// `plan`, if its workgroups are no larger than the device runs.
+fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
+    for step in &plan.steps {
+        let Step::Run(run) = step else { continue };
+        let (stem, entry, name) = (run.kernel.stem, run.entry, &limits.name);
+        if run.threads > limits.max_workgroup {
+            let (threads, most) = (run.threads, limits.max_workgroup);
+            return declined(&format!(
+                "kernel {stem} ({entry}) has workgroups of {threads} work items, and {name} runs at most {most}"
+            ));
+        }
+    }
+    Ok(plan)
 }
 
 /// From `contents` to `packed`, with a result for each block.
@@ -28,7 +43,7 @@ pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<P
     }
     add_checksums(&mut plan, limits, Direction::Encode)?;
     add_packing(&mut plan)?;
-    Ok(plan)
+    runnable(plan, limits)
 }
 
 /// The pipeline in whose plan payloads of `recipe` are decoded.
@@ -64,5 +79,5 @@ pub(crate) fn decode(
         Pipeline::Bwt => bwt_decode::plan(limits, shape)?,
     };
     add_checksums(&mut plan, limits, Direction::Decode)?;
-    Ok(plan)
+    runnable(plan, limits)
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
 use super::kernel::Kernel;
+use super::lz77_decode::Needs;
 use super::plan::{Plan, PlanError, Shape, Step};
 use super::run::Memory;
 use super::testing::{each_device, made_up};
@@ -43,6 +44,10 @@ fn builders() -> Vec<(String, Builder)> {
             lz77_decode::plan(limits, shape, lz77_decode::Needs::any(shape.slot, fse))
         };
         all.push((format!("decoder of LZ77, FSE {fse}"), Box::new(decode)));
+        let decode = move |limits: &Limits, shape: Shape| {
+            pipelines::decode(limits, Pipeline::Lzf, shape, Needs::of_long_windows(fse))
+        };
+        all.push((format!("decoder of long windows, FSE {fse}"), Box::new(decode)));
     }
     let decode = |limits: &Limits, shape| lz77_decode::plan(limits, shape, Default::default());
     all.push(("decoder of LZ77 that needs little".into(), Box::new(decode)));
@@ -149,6 +154,43 @@ fn plans_take_what_costs_predict() {
         }
     }
     assert!(made > 1000, "{made}");
+}
+
+/// A plan has no workgroups that are larger than the device runs: either it adapts, or it is declined, which says why.
+#[test]
+fn workgroups_are_no_larger_than_devices_run() {
+    let largest = |plan: &Plan| {
+        let runs = plan.steps.iter().filter_map(|step| match step {
+            Step::Run(run) => Some(run.threads),
+            Step::Clear(_) => None,
+        });
+        runs.max().unwrap_or(0)
+    };
+    for (api, teams) in KINDS {
+        for most in [32, 64, 96, 128, 256, 384, 512, 1024] {
+            let limits = Limits { max_workgroup: most, ..limits(api, teams) };
+            let mut declined = 0;
+            for pipeline in [Pipeline::Lzh, Pipeline::Lzf, Pipeline::Bwt] {
+                let shape = Shape::new(300, 1 << 22);
+                let needs = [Needs::default(), Needs::of_long_windows(true)];
+                let decoders =
+                    needs.map(|needs| pipelines::decode(&limits, pipeline, shape, needs));
+                let encoders = Level::all()
+                    .map(|level| pipelines::encode(&limits, &level.recipe(pipeline), shape));
+                for plan in decoders.into_iter().chain(encoders) {
+                    match plan {
+                        Ok(plan) => assert!(largest(&plan) <= most, "{limits:?} {plan:?}"),
+                        Err(PlanError::Declined(why)) => {
+                            declined += 1;
+                            assert!(why.len() > 10, "{why}");
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            assert!(declined == 0 || most < 256, "{api} {teams:?} {most}: {declined}");
+        }
+    }
 }
 
 #[test]

@@ -176,6 +176,48 @@ fn small_devices_do_what_they_have_room_for() {
     }
 }
 
+/// A device that does nothing of a job says so, and why, in a line.
+#[test]
+fn a_device_that_declines_says_why() {
+    for device in devices() {
+        let contents = contents(200_000);
+        let mut narrow = Simulated::new(&device, 1024 * MIB, u64::MAX);
+        narrow.limits.max_workgroup = 48;
+        let gpu = Gpu::new(Arc::new(narrow));
+        let expected = compress(&contents, &Options { gpu: None, ..options(&gpu) }).unwrap();
+        let check = |counted: &Statistics, part: &str| {
+            assert!(counted.device().is_none_or(|device| device.done.blocks == 0));
+            let name = &device.limits().name;
+            let why = counted.idle_device().unwrap();
+            assert!(why.contains(name) && why.contains(part) && !why.contains('\n'), "{why}");
+        };
+        let counted = Statistics::new();
+        let both = options(&gpu).statistics(&counted);
+        assert!(compress(&contents, &both).unwrap() == expected);
+        check(&counted, "work items");
+        let counted = Statistics::new();
+        let both = decoding(&gpu).statistics(&counted);
+        assert!(decompress(&expected, &both).unwrap() == contents);
+        check(&counted, "work items");
+
+        let small = Gpu::new(Arc::clone(&device)).memory(1 << 16);
+        let counted = Statistics::new();
+        assert!(compress(&contents, &options(&small).statistics(&counted)).unwrap() == expected);
+        check(&counted, "memory");
+
+        // What it says when it is given blocks.
+        let job = Faults::new(&device, 5, 1);
+        let faulty = Arc::new(Faulty::new(Arc::clone(&device), Fault::BuffersAbove(0)));
+        let gpu = Gpu::new(faulty as Arc<dyn Device>).memory(job.memory);
+        let counted = Statistics::new();
+        let both = job.options.clone().gpu(gpu).statistics(&counted);
+        assert!(compress(&job.contents, &both).unwrap() == job.expected);
+        let device = counted.device().unwrap();
+        assert!(device.left > 0 && device.notes.len() == 1, "{device:?}");
+        assert!(device.notes[0].contains("memory"), "{device:?}");
+    }
+}
+
 /// A job with a fault.
 #[derive(Clone)]
 struct Faults {

@@ -114,9 +114,9 @@ impl Gpu {
         self
     }
 
-    /// The device with its pool of memory, once it is open; `None` if it cannot be.
-    pub(crate) fn pool(&self) -> Option<&Arc<Pool<Arc<dyn Device>>>> {
-        self.shared.opened.wait().as_ref().ok().map(|opened| &opened.pool)
+    /// The device with its pool of memory, once it is open; otherwise why it is not.
+    pub(crate) fn pool(&self) -> Result<&Arc<Pool<Arc<dyn Device>>>, &DeviceError> {
+        self.shared.opened.wait().as_ref().map(|opened| &opened.pool)
     }
 
     /// How long it took to open the device, if that was done in the background.
@@ -234,34 +234,63 @@ pub(crate) struct Accelerator {
 }
 
 impl Accelerator {
-    /// How `gpu` does `work`; `None` if it is known that it cannot. `share` is widened by the blocks that it is given, as
-    /// far as `limit` bytes of host memory permit.
+    /// How `gpu` does `work`, counted in `statistics`; `None` if it is known that it cannot, and they say why. `share` is
+    /// widened by the blocks that it is given, as far as `limit` bytes of host memory permit.
     pub(crate) fn new(
         gpu: Option<&Gpu>,
         work: Work,
         block_size: usize,
-        cost: &Cost,
-        share: &mut Share,
-        limit: u64,
+        (cost, share, limit): (&Cost, &mut Share, u64),
+        statistics: Option<&Statistics>,
     ) -> Option<Self> {
-        let gpu = gpu?.clone();
-        let mut accelerator =
-            Self { gpu, work, block_len: block_size as u32, host_blocks: 0, statistics: None };
-        let most = accelerator.on_device(accelerator.gpu.limits()?)?;
+        let mut accelerator = Self {
+            gpu: gpu?.clone(),
+            work,
+            block_len: block_size as u32,
+            host_blocks: 0,
+            statistics: statistics.cloned(),
+        };
+        let limits = match accelerator.gpu.shared.opened.get() {
+            None => &accelerator.gpu.shared.limits,
+            Some(Ok(opened)) => opened.device.limits(),
+            Some(Err(error)) => {
+                accelerator.is_idle(&error.to_string());
+                return None;
+            }
+        };
+        let most = match accelerator.on_device(limits) {
+            Ok(most) => most,
+            Err(why) => {
+                accelerator.is_idle(&why);
+                return None;
+            }
+        };
         let wanted = u64::from(most.slots + HOST_BATCHES) * u64::from(most.batch);
         accelerator.host_blocks = cost.widen(share, wanted, limit);
         Some(accelerator)
     }
 
-    /// Has what the device does counted.
-    pub(crate) fn count_in(mut self, statistics: Option<&Statistics>) -> Self {
-        self.statistics = statistics.cloned();
-        self
+    /// Says in the statistics why the device does nothing, unless it takes part later on.
+    pub(crate) fn is_idle(&self, why: &str) {
+        if let Some(statistics) = &self.statistics {
+            statistics.device_is_idle(&self.gpu.shared.limits, why);
+        }
     }
 
-    fn on_device(&self, limits: &Limits) -> Option<Batches> {
-        let cost = self.work.cost(limits, self.block_len).ok()?;
-        batches(limits, budget(limits, self.gpu.memory), &cost)
+    /// The batches that a device with such limits would be given; otherwise why it cannot be given any.
+    fn on_device(&self, limits: &Limits) -> Result<Batches, String> {
+        let cost = self.work.cost(limits, self.block_len).map_err(|why| why.to_string())?;
+        let budget = budget(limits, self.gpu.memory);
+        batches(limits, budget, &cost).ok_or_else(|| {
+            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            format!(
+                "a block takes {} MiB of its memory, {} of them in one buffer, and it may have {} and {}",
+                mib(cost.memory),
+                mib(cost.largest_buffer),
+                budget >> 20,
+                limits.max_buffer >> 20,
+            )
+        })
     }
 
     /// Says in the statistics that the device takes part, with such batches.
@@ -280,7 +309,7 @@ impl Accelerator {
 
     /// The batches that a device with such limits is given; `None` if it cannot be given any.
     pub(crate) fn batches(&self, limits: &Limits) -> Option<Batches> {
-        let most = self.on_device(limits)?;
+        let most = self.on_device(limits).map_err(|why| self.is_idle(&why)).ok()?;
         let given = self.host_blocks / u64::from(most.slots + HOST_BATCHES);
         Some(Batches { batch: u64::from(most.batch).min(given.max(1)) as u32, ..most })
     }

@@ -88,6 +88,12 @@ impl<'d> GpuEngine<'d> {
         }
     }
 
+    fn note_line(&self, note: &str) {
+        if let Some(statistics) = self.statistics {
+            statistics.note_of_device(note);
+        }
+    }
+
     fn wants_stages(&self) -> bool {
         self.statistics.is_some_and(Statistics::wants_stages)
     }
@@ -138,10 +144,13 @@ impl<'d> GpuEngine<'d> {
                 | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }) => 0,
                 CoderError::Device(_) => {
                     state.broken = Some(error.to_string());
-                    self.note(|device| device.notes.push(format!("{error}: blocks go to the CPU")));
+                    self.note_line(&format!("{error}: blocks go to the CPU"));
                     return;
                 }
             };
+            if most == 0 {
+                self.note_line(&format!("declined, blocks go to the CPU: {error}"));
+            }
             state.limited.retain(|(other, _)| *other != kind);
             state.limited.push((kind, most));
         }
@@ -150,7 +159,7 @@ impl<'d> GpuEngine<'d> {
     /// Takes note of a batch in which the device got something wrong.
     fn note_wrong(&self, state: &mut State<'d>) {
         state.wrong += 1;
-        self.note(|device| device.notes.push("a wrong result: it is done again by the CPU".into()));
+        self.note_line("a wrong result: it is done again by the CPU");
         if state.wrong >= MOST_WRONG {
             state.broken = Some("it gives wrong results".into());
         }

@@ -201,7 +201,7 @@ impl Load {
     /// What `gpu` delivers, by running batches: small ones to compile what is needed, then larger ones until one takes
     /// [`LONG_ENOUGH`]. `None` if it does not do this work.
     pub(crate) fn measure_device(&self, gpu: &Gpu) -> Option<DeviceStatistics> {
-        let device = gpu.pool()?;
+        let device = gpu.pool().ok()?;
         let recipe = self.recipe_of_sample().ok()?;
         let pipeline = self.options.chosen_pipeline();
         let (work, of_sample) = match self.direction {

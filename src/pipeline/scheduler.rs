@@ -290,6 +290,7 @@ impl<T: Task> Shared<T> {
                 shared.lock().device_threads = batches.slots as usize;
             }
         }
+        accelerator.is_idle("it was not ready before all was done");
         let (serving, busy) = (Arc::clone(shared), Busy::new());
         let thread = thread::Builder::new().name("pz device".into());
         let started = thread.spawn(move || {
@@ -312,7 +313,10 @@ impl<T: Task> Shared<T> {
         pool: Option<&Arc<ThreadPool>>,
         busy: Busy,
     ) {
-        let Some(device) = accelerator.gpu.pool() else { return };
+        let device = match accelerator.gpu.pool() {
+            Ok(device) => device,
+            Err(error) => return accelerator.is_idle(&error.to_string()),
+        };
         let Some(batches) = accelerator.batches(device.limits()) else { return };
         if self.lock().is_closed {
             return;
@@ -361,7 +365,7 @@ impl<T: Task> Shared<T> {
         batches: Batches,
         pool: Option<&Arc<ThreadPool>>,
     ) {
-        let Some(device) = accelerator.gpu.pool() else { return };
+        let Ok(device) = accelerator.gpu.pool() else { return };
         let statistics = accelerator.statistics.as_ref();
         let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
         let shape = Shape::new(batches.batch, accelerator.block_len);

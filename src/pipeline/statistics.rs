@@ -32,6 +32,7 @@ struct Counts {
     reading: Duration,
     writing: Duration,
     choice: Option<String>,
+    idle: Option<String>,
     wants_stages: bool,
 }
 
@@ -165,6 +166,20 @@ impl Statistics {
         self.counts().choice.clone()
     }
 
+    /// Why a device that was to take part did not, in one line that names it.
+    pub fn idle_device(&self) -> Option<String> {
+        self.counts().idle.clone()
+    }
+
+    /// A device that was to take part has not done so yet.
+    pub(crate) fn device_is_idle(&self, limits: &Limits, why: &str) {
+        let mut counts = self.counts();
+        if counts.device.is_none() {
+            let why = why.lines().next().unwrap_or_default();
+            counts.idle = Some(format!("{} ({}) takes no part: {why}", limits.name, limits.api));
+        }
+    }
+
     /// Takes note of a choice.
     pub(crate) fn chose(&self, why: &str) {
         self.counts().choice = Some(why.into());
@@ -182,6 +197,7 @@ impl Statistics {
     /// A device is going to take part, and take so much memory.
     pub(crate) fn device_joins(&self, limits: &Limits, predicted_memory: u64) {
         let mut counts = self.counts();
+        counts.idle = None;
         let device = counts.device.get_or_insert_with(|| DeviceStatistics {
             name: limits.name.clone(),
             driver: limits.driver.clone(),
@@ -217,6 +233,16 @@ impl Statistics {
             device.span = first.min(begun).elapsed();
             device.peak_memory = device.peak_memory.max(peak_memory);
         }
+    }
+
+    /// Takes note of what goes wrong with the device: once, though it has several threads.
+    pub(crate) fn note_of_device(&self, note: &str) {
+        let note = note.lines().next().unwrap_or_default();
+        self.on_device(|device| {
+            if !device.notes.iter().any(|other| other == note) {
+                device.notes.push(note.into());
+            }
+        });
     }
 
     /// Takes note of what the device does.

@@ -374,8 +374,8 @@ fn accelerator(
 ) -> Option<Accelerator> {
     let (gpu, work) = (options.gpu.as_ref(), Work::Decode(header.pipeline));
     let size = header.block_size();
-    let found = Accelerator::new(gpu, work, size, cost, share, options.max_memory)?;
-    Some(found.count_in(options.statistics.as_ref()))
+    let statistics = options.statistics.as_ref();
+    Accelerator::new(gpu, work, size, (cost, share, options.max_memory), statistics)
 }
 
 impl<R: Read> Read for Decoder<R> {

@@ -220,9 +220,9 @@ impl<W: Write> Encoder<W> {
         }
         self.scheduler = None;
         let work = Work::Encode { recipe: self.recipe, verify: self.verify };
-        let (share, memory) = (&mut self.share, self.memory);
-        let found = Accelerator::new(Some(gpu), work, self.block_size, &self.cost, share, memory);
-        self.accelerator = found.map(|found| found.count_in(self.statistics.as_ref()));
+        let host = (&self.cost, &mut self.share, self.memory);
+        let statistics = self.statistics.as_ref();
+        self.accelerator = Accelerator::new(Some(gpu), work, self.block_size, host, statistics);
         Ok(())
     }
 
@@ -334,9 +334,8 @@ impl Plan {
         let gpu = chosen.or_else(|| options.gpu.clone());
         let work = Work::Encode { recipe, verify: options.verify };
         let size = header.block_size();
-        let accelerator =
-            Accelerator::new(gpu.as_ref(), work, size, &cost, &mut share, options.memory);
-        let accelerator = accelerator.map(|found| found.count_in(statistics.as_ref()));
+        let host = (&cost, &mut share, options.memory);
+        let accelerator = Accelerator::new(gpu.as_ref(), work, size, host, statistics.as_ref());
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
     }
 }

@@ -24,6 +24,7 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
         }
     };
     lines.push(format!("{blocks} block{}: {engines}", if blocks == 1 { "" } else { "s" }));
+    lines.extend(statistics.idle_device().map(|why| format!("device: {why}")));
     if let Some(device) = &device {
         lines.push(format!(
             "device memory: {} predicted, {} at most in use ({} bytes)",
@@ -50,6 +51,9 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
             seconds(device.verify),
             seconds(device.waiting),
         ));
+        if device.batches == 0 {
+            lines.push("device: when it was ready, there was nothing left for it".into());
+        }
         lines.extend(device.notes.iter().map(|note| format!("device: {note}")));
     }
     let coding = match direction {

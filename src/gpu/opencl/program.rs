@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use opencl3::kernel::{
-    CL_KERNEL_WORK_GROUP_SIZE, create_kernel, get_kernel_work_group_info, release_kernel,
+    CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
+    create_kernel, get_kernel_work_group_info, release_kernel,
 };
 use opencl3::program::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, build_program, create_program_with_binary,
@@ -61,13 +62,6 @@ impl Programs {
                 work.threads, limits.name, limits.max_workgroup,
             )));
         }
-        let cost = work.kernel.cost().map_err(|error| DeviceError::Failed(error.to_string()))?;
-        if cost.local_mem > limits.local_memory {
-            return Err(DeviceError::Unsupported(format!(
-                "kernel {stem} takes {} bytes of workgroup memory, and {} has {}",
-                cost.local_mem, limits.name, limits.local_memory,
-            )));
-        }
         let program = self.program(Key::of(work));
         let program =
             program.get_or_init(|| build(shared, work.kernel, work.threads, work.defines));
@@ -79,19 +73,36 @@ impl Programs {
             .map_err(|code| failure(&format!("clCreateKernel({stem}, {})", work.entry), code))?;
         // SAFETY: it has just been made.
         let kernel = unsafe { Handle::owning(kernel, release_kernel) };
-        // Registers and workgroup memory may allow less than the device does in general.
-        let most =
-            get_kernel_work_group_info(kernel.raw(), shared.device.id(), CL_KERNEL_WORK_GROUP_SIZE)
-                .map_err(|code| failure("clGetKernelWorkGroupInfo", code))?
-                .to_size();
-        if work.threads as usize > most {
+        let device = shared.device.id();
+        let info = |what| {
+            get_kernel_work_group_info(kernel.raw(), device, what)
+                .map_err(|code| failure("clGetKernelWorkGroupInfo", code))
+        };
+        let takes = info(CL_KERNEL_LOCAL_MEM_SIZE)?.to_ulong();
+        if takes > u64::from(limits.local_memory) {
             return Err(DeviceError::Unsupported(format!(
-                "kernel {stem} ({}) has workgroups of {} work items, and {} can run at most {most} of them",
+                "kernel {stem} ({}) takes {takes} bytes of workgroup memory, and {} has {}",
+                work.entry, limits.name, limits.local_memory,
+            )));
+        }
+        // Registers and workgroup memory may allow less than the device does in general.
+        let reported = info(CL_KERNEL_WORK_GROUP_SIZE)?.to_size();
+        let compiled = info(CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?.to_vec_size();
+        if !runs(work.threads as usize, reported, &compiled) {
+            return Err(DeviceError::Unsupported(format!(
+                "kernel {stem} ({}) has workgroups of {} work items, and {} can run at most {reported} of them",
                 work.entry, work.threads, limits.name,
             )));
         }
         Ok(kernel)
     }
+}
+
+/// Whether a kernel runs in workgroups of `threads` work items, for which the driver reports that `reported` work items
+/// may be in one, and that it is compiled for `compiled` of them in each dimension. NVIDIA's driver reports 256 of every
+/// kernel, and yet runs those that are compiled for more.
+fn runs(threads: usize, reported: usize, compiled: &[usize]) -> bool {
+    threads <= reported || compiled == [threads, 1, 1]
 }
 
 impl Programs {
@@ -199,4 +210,17 @@ fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
     let program = unsafe { Handle::owning(program, release_program) };
     build_program(program.raw(), &[device], options, None, std::ptr::null_mut()).ok()?;
     Some(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::runs;
+
+    #[test]
+    fn what_a_kernel_is_compiled_for_runs() {
+        assert!(runs(1024, 256, &[1024, 1, 1]));
+        assert!(runs(256, 256, &[0, 0, 0]) && runs(64, 256, &[64, 1, 1]) && runs(32, 1024, &[]));
+        assert!(!runs(512, 256, &[0, 0, 0]) && !runs(512, 256, &[1024, 1, 1]));
+        assert!(!runs(512, 256, &[32, 16, 1]) && !runs(1, 0, &[]));
+    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use opencl3::command_queue::{
     enqueue_fill_buffer, enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_write_buffer, flush,
 };
+use opencl3::error_codes::CL_INVALID_WORK_GROUP_SIZE;
 use opencl3::event::{
     CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, get_event_profiling_info,
 };
@@ -315,7 +316,13 @@ impl Work {
         };
         let bytes = memories.iter().map(|memory| memory.bytes).sum();
         let call = || format!("clEnqueueNDRangeKernel({})", work.entry);
-        let event = event.map_err(|code| failure_for(&call(), code, bytes))?;
+        let event = event.map_err(|code| match code {
+            CL_INVALID_WORK_GROUP_SIZE => DeviceError::Unsupported(format!(
+                "kernel {} ({}) has workgroups of {local} work items, which {} does not run",
+                work.kernel.stem, work.entry, shared.limits.name,
+            )),
+            _ => failure_for(&call(), code, bytes),
+        })?;
         // SAFETY: it has just been made.
         unsafe { self.newest(event) }
     }
