@@ -1,21 +1,29 @@
 // CRC-32C of the contents and the payload of each block of a batch.
 //
-// A workgroup of 256 reduces a piece of a block. Its words stand in rows of 256: each work item reduces a column, a word at
-// a time, and the sum of the columns, each multiplied by what its place in the row asks for, is the piece's remainder.
-// The table for a step (8 for 4 bits each) is in workgroup memory COPIES times, a copy for each bank: 32 work items then
-// look up without conflicts. Another dispatch sums the pieces of each block up.
+// A workgroup of 32 reduces a piece of a block. Its words stand in rows of 32, and each work item has a column: the
+// coefficients of a polynomial in z = x^(32 * 32). Since z is x squared ten times, every multiple Q of the polynomial of
+// the checksum, taken at z, is a multiple of it, too. So a column is divided by such a Q(z), which takes nothing but
+// sums of whole words: the next word of the quotient is the next of the column plus those of the quotient so far that
+// Q's other terms tell. Q is chosen to have few terms and a low degree, for the quotient's last words stay in registers:
+// z^40 + z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1.
+// The remainder, UNIT words, comes together by multiplication by z, and the columns by multiplication by powers of x^32.
+// Another dispatch sums the pieces of each block up.
 //
-// COPIES: 1 or 32. PIECE_LOG: the logarithm of the bytes of a piece.
+// PIECE_UNITS: units of UNIT rows in a piece.
 //
 // @pz_cost {
-//   threads_per_element: 0.001953125
+//   threads_per_element: 0.00625
 //   passes: 2
 //   buffers: jobs=32, contents=N, payload=N+256, results=32, crc_pieces=N/64+16
-//   local_mem: 17408
+//   local_mem: 5248
 // }
 // @pz_import crc
 
-#define PIECE_WORDS (1u << (PIECE_LOG - 2))
+// Rows that are divided at a time: as many as Q's degree, so that each word of the quotient has its register.
+#define UNIT 40u
+#define COLUMNS 32u
+#define UNIT_WORDS (UNIT * COLUMNS)
+#define PIECE_WORDS (PIECE_UNITS * UNIT_WORDS)
 
 typedef struct {
     uint contents_len, payload_len, payload_start, reserved[5];
@@ -25,12 +33,23 @@ typedef struct {
     uint status, payload_len, contents_crc, payload_crc, reserved[4];
 } Result;
 
-// A row further. `column` is that of the work item's copy of the table, in bytes.
-inline uint step(__local const char *table, uint column, uint s) {
-#define AT(k, nibble) (*(__local const uint *)(table + (k) * (64 * COPIES) + ((nibble) * (4 * COPIES) | column)))
-    return AT(0, s & 15u) ^ AT(1, s >> 4 & 15u) ^ AT(2, s >> 8 & 15u) ^ AT(3, s >> 12 & 15u)
-        ^ AT(4, s >> 16 & 15u) ^ AT(5, s >> 20 & 15u) ^ AT(6, s >> 24 & 15u) ^ AT(7, s >> 28);
-#undef AT
+// Words that are loaded together.
+#define AHEAD 20u
+
+// A word of the quotient, number k of its unit: its register still has the word UNIT before it. The distances are what
+// the degrees of Q's terms lack to its own.
+#define BACK(k, distance) q[((k) + UNIT - (distance)) % UNIT]
+#define DIVIDE(k, w)                                                                                               \
+    q[k] ^= (w) ^ BACK(k, 39) ^ BACK(k, 33) ^ BACK(k, 27) ^ BACK(k, 20) ^ BACK(k, 13) ^ BACK(k, 10) ^ BACK(k, 7) \
+        ^ BACK(k, 5) ^ BACK(k, 4) ^ BACK(k, 2)
+
+// Word k of the remainder is what is left of this where the words of the quotient from the end on count as 0: `q` has
+// those after word k only, or of the remainder itself.
+inline uint remainder_word(const uint *q, uint k) {
+    uint r = q[k];
+#define LEFT(distance) (k < distance ? BACK(k, distance) : 0u)
+    return r ^ LEFT(39) ^ LEFT(33) ^ LEFT(27) ^ LEFT(20) ^ LEFT(13) ^ LEFT(10) ^ LEFT(7) ^ LEFT(5) ^ LEFT(4) ^ LEFT(2);
+#undef LEFT
 }
 
 // Bytes of the payload of block `block`.
@@ -51,8 +70,8 @@ inline ulong payload_start(__global const Job *jobs, uint block, uint blocks, ui
 __kernel void reduce_pieces(__global const Job *jobs, __global const Result *results, __global const uint *contents,
     __global const uint *payload, __global uint *crc_pieces, uint blocks, uint slot, uint contents_count,
     uint payload_count, uint decoding) {
-    __local uint table[128 * COPIES];
-    __local uint sums[THREADS];
+    __local uint rest[UNIT * COLUMNS];
+    __local uint sums[COLUMNS];
     uint lane = (uint)get_local_id(0);
     uint count = contents_count + payload_count;
     uint group = (uint)get_group_id(0);
@@ -76,54 +95,65 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     uint here = min(words - start, PIECE_WORDS);
     data += start;
 
-    if (lane < 128) {
-        // For 4 bits, where they stand in a word.
-        uint entry = crc_multiply((lane & 15u) << (lane >> 4) * 4, CRC_WORDS_256);
-        // Not all work items to the same bank at once.
-        for (uint c = 0; c < COPIES; c++) table[lane * COPIES + (lane + c) % COPIES] = entry;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-
-    uint rows = (here + THREADS - 1) / THREADS;
-    uint column = lane % COPIES * 4;
-    uint s = 0;
-    uint whole = rows - 1;
+    uint q[UNIT];
+#pragma unroll
+    for (uint k = 0; k < UNIT; k++) q[k] = 0;
     // A pointer, since sums of 32 bits might wrap around and could not be part of a load.
     __global const uint *own = data + lane;
-    // Loads first, so that they are under way together.
-    for (; whole >= 8; whole -= 8, own += 8 * THREADS) {
-        uint w[8];
+    // Of the last unit words may be missing, and what is behind the last byte is not part of the message.
+    uint whole = (here - 1) / UNIT_WORDS;
+    uint last = data[here - 1];
+    if (start + here == words && (len & 3) != 0) last &= (1u << 8 * (len & 3)) - 1;
+#pragma unroll 1
+    for (uint unit = 0; unit < whole; unit++, own += UNIT_WORDS) {
 #pragma unroll
-        for (uint r = 0; r < 8; r++) w[r] = own[r * THREADS];
+        for (uint part = 0; part < UNIT; part += AHEAD) {
+            // Loads first, so that they are under way together.
+            uint w[AHEAD];
 #pragma unroll
-        for (uint r = 0; r < 8; r++) s = step((__local const char *)table, column, s) ^ w[r];
+            for (uint k = 0; k < AHEAD; k++) w[k] = own[(part + k) * COLUMNS];
+#pragma unroll
+            for (uint k = 0; k < AHEAD; k++) DIVIDE(part + k, w[k]);
+        }
     }
-    for (; whole > 0; whole--, own += THREADS) s = step((__local const char *)table, column, s) ^ *own;
-    uint i = (rows - 1) * THREADS + lane;
-    uint last = 0;
-    if (i < here) {
-        last = *own;
-        // What is behind the last byte is not part of the message.
-        if (start + i == words - 1 && (len & 3) != 0) last &= (1u << 8 * (len & 3)) - 1;
+    uint left = here - whole * UNIT_WORDS;
+#pragma unroll
+    for (uint part = 0; part < UNIT; part += AHEAD) {
+        uint w[AHEAD];
+#pragma unroll
+        for (uint k = 0; k < AHEAD; k++) {
+            uint i = (part + k) * COLUMNS + lane;
+            w[k] = i < left ? own[(part + k) * COLUMNS] : 0u;
+            w[k] = i == left - 1 ? last : w[k];
+        }
+#pragma unroll
+        for (uint k = 0; k < AHEAD; k++) DIVIDE(part + k, w[k]);
     }
-    s = step((__local const char *)table, column, s) ^ last;
+#pragma unroll
+    for (uint k = 0; k < UNIT; k++) {
+        q[k] = remainder_word(q, k);
+        rest[k * COLUMNS + lane] = q[k];
+    }
+    uint s = 0;
+#pragma unroll 1
+    for (uint k = 0; k < UNIT; k++) s = crc_multiply(s, CRC_WORDS_32) ^ rest[k * COLUMNS + lane];
 
     // The columns together, half of them at a time.
     sums[lane] = s;
 #define FOLD(half)                                                                                              \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                               \
     if (lane < half) sums[lane] = crc_multiply(sums[lane], CRC_WORDS_##half) ^ sums[lane + half];
-    FOLD(128) FOLD(64) FOLD(32) FOLD(16) FOLD(8) FOLD(4) FOLD(2) FOLD(1)
+    FOLD(16) FOLD(8) FOLD(4) FOLD(2) FOLD(1)
 #undef FOLD
     if (lane == 0) crc_pieces[group] = sums[0];
 }
 
-// The power of x that a piece of `words` words from word `start` on is to be multiplied by. The message's last bit counts as
-// x^32, and the piece is as long as all its rows.
+// The power of x that a piece of words from word `start` on is to be multiplied by. The message's last bit counts as x^32.
+// The piece is as long as all its units, and the remainder one more.
 inline uint weight(uint len, uint start) {
     uint words = (len + 3) / 4;
-    uint rows = (min(words - start, PIECE_WORDS) + 255) / 256;
-    int bits = (int)(8 * len) - (int)(32 * (start + 256 * rows)) + 32;
+    uint units = (min(words - start, PIECE_WORDS) + UNIT_WORDS - 1) / UNIT_WORDS + 1;
+    int bits = (int)(8 * len) - (int)(32 * (start + UNIT_WORDS * units)) + 32;
     return crc_power(bits < 0 ? (uint)bits + CRC_ORDER : (uint)bits);
 }
 

@@ -1,21 +1,29 @@
 // CRC-32C of the contents and the payload of each block of a batch.
 //
-// A workgroup of 256 reduces a piece of a block. Its words stand in rows of 256: each work item reduces a column, a word at
-// a time, and the sum of the columns, each multiplied by what its place in the row asks for, is the piece's remainder.
-// The table for a step (8 for 4 bits each) is in workgroup memory COPIES times, a copy for each bank: 32 work items then
-// look up without conflicts. Another dispatch sums the pieces of each block up.
+// A workgroup of 32 reduces a piece of a block. Its words stand in rows of 32, and each work item has a column: the
+// coefficients of a polynomial in z = x^(32 * 32). Since z is x squared ten times, every multiple Q of the polynomial of
+// the checksum, taken at z, is a multiple of it, too. So a column is divided by such a Q(z), which takes nothing but
+// sums of whole words: the next word of the quotient is the next of the column plus those of the quotient so far that
+// Q's other terms tell. Q is chosen to have few terms and a low degree, for the quotient's last words stay in registers:
+// z^40 + z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1.
+// The remainder, UNIT words, comes together by multiplication by z, and the columns by multiplication by powers of x^32.
+// Another dispatch sums the pieces of each block up.
 //
-// COPIES: 1 or 32. PIECE_LOG: the logarithm of the bytes of a piece.
+// PIECE_UNITS: units of UNIT rows in a piece.
 //
 // @pz_cost {
-//   threads_per_element: 0.001953125
+//   threads_per_element: 0.00625
 //   passes: 2
 //   buffers: jobs=32, contents=N, payload=N+256, results=32, crc_pieces=N/64+16
-//   local_mem: 17408
+//   local_mem: 5248
 // }
 // @pz_import crc
 
-const PIECE_WORDS = 1u << (PIECE_LOG - 2u);
+// Rows that are divided at a time: as many as Q's degree, so that each word of the quotient has its register.
+const UNIT = 40u;
+const COLUMNS = 32u;
+const UNIT_WORDS = UNIT * COLUMNS;
+const PIECE_WORDS = PIECE_UNITS * UNIT_WORDS;
 
 struct Job {
     contents_len: u32,
@@ -42,19 +50,105 @@ struct Args {
 
 var<immediate> args: Args;
 
-var<workgroup> table: array<u32, 128u * COPIES>;
-var<workgroup> sums: array<u32, THREADS>;
+var<workgroup> rest: array<u32, UNIT_WORDS>;
+var<workgroup> sums: array<u32, COLUMNS>;
 
-// A row further. `column` is that of the work item's copy of the table.
-fn step_row(column: u32, s: u32) -> u32 {
-    return table[(s & 15u) * COPIES + column]
-        ^ table[16u * COPIES + (s >> 4u & 15u) * COPIES + column]
-        ^ table[32u * COPIES + (s >> 8u & 15u) * COPIES + column]
-        ^ table[48u * COPIES + (s >> 12u & 15u) * COPIES + column]
-        ^ table[64u * COPIES + (s >> 16u & 15u) * COPIES + column]
-        ^ table[80u * COPIES + (s >> 20u & 15u) * COPIES + column]
-        ^ table[96u * COPIES + (s >> 24u & 15u) * COPIES + column]
-        ^ table[112u * COPIES + (s >> 28u) * COPIES + column];
+// The words of the quotient, four of its rows to a vector: only constants are indices, so that they stay in registers.
+var<private> q: array<vec4<u32>, 10>;
+
+// Half a unit of words: four rows to a vector.
+alias Half = array<vec4<u32>, 5>;
+
+// Divides the first half of a unit. Each word of the quotient is, until then, the one UNIT rows before it. The distances
+// to the others are what the degrees of Q's terms lack to its own: 39, 33, 27, 20, 13, 10, 7, 5, 4 and 2.
+fn divide_first(w: Half) {
+    q[0].x ^= w[0].x ^ q[0].y ^ q[1].w ^ q[3].y ^ q[5].x ^ q[6].w ^ q[7].z ^ q[8].y ^ q[8].w ^ q[9].x ^ q[9].z;
+    q[0].y ^= w[0].y ^ q[0].z ^ q[2].x ^ q[3].z ^ q[5].y ^ q[7].x ^ q[7].w ^ q[8].z ^ q[9].x ^ q[9].y ^ q[9].w;
+    q[0].z ^= w[0].z ^ q[0].w ^ q[2].y ^ q[3].w ^ q[5].z ^ q[7].y ^ q[8].x ^ q[8].w ^ q[9].y ^ q[9].z ^ q[0].x;
+    q[0].w ^= w[0].w ^ q[1].x ^ q[2].z ^ q[4].x ^ q[5].w ^ q[7].z ^ q[8].y ^ q[9].x ^ q[9].z ^ q[9].w ^ q[0].y;
+    q[1].x ^= w[1].x ^ q[1].y ^ q[2].w ^ q[4].y ^ q[6].x ^ q[7].w ^ q[8].z ^ q[9].y ^ q[9].w ^ q[0].x ^ q[0].z;
+    q[1].y ^= w[1].y ^ q[1].z ^ q[3].x ^ q[4].z ^ q[6].y ^ q[8].x ^ q[8].w ^ q[9].z ^ q[0].x ^ q[0].y ^ q[0].w;
+    q[1].z ^= w[1].z ^ q[1].w ^ q[3].y ^ q[4].w ^ q[6].z ^ q[8].y ^ q[9].x ^ q[9].w ^ q[0].y ^ q[0].z ^ q[1].x;
+    q[1].w ^= w[1].w ^ q[2].x ^ q[3].z ^ q[5].x ^ q[6].w ^ q[8].z ^ q[9].y ^ q[0].x ^ q[0].z ^ q[0].w ^ q[1].y;
+    q[2].x ^= w[2].x ^ q[2].y ^ q[3].w ^ q[5].y ^ q[7].x ^ q[8].w ^ q[9].z ^ q[0].y ^ q[0].w ^ q[1].x ^ q[1].z;
+    q[2].y ^= w[2].y ^ q[2].z ^ q[4].x ^ q[5].z ^ q[7].y ^ q[9].x ^ q[9].w ^ q[0].z ^ q[1].x ^ q[1].y ^ q[1].w;
+    q[2].z ^= w[2].z ^ q[2].w ^ q[4].y ^ q[5].w ^ q[7].z ^ q[9].y ^ q[0].x ^ q[0].w ^ q[1].y ^ q[1].z ^ q[2].x;
+    q[2].w ^= w[2].w ^ q[3].x ^ q[4].z ^ q[6].x ^ q[7].w ^ q[9].z ^ q[0].y ^ q[1].x ^ q[1].z ^ q[1].w ^ q[2].y;
+    q[3].x ^= w[3].x ^ q[3].y ^ q[4].w ^ q[6].y ^ q[8].x ^ q[9].w ^ q[0].z ^ q[1].y ^ q[1].w ^ q[2].x ^ q[2].z;
+    q[3].y ^= w[3].y ^ q[3].z ^ q[5].x ^ q[6].z ^ q[8].y ^ q[0].x ^ q[0].w ^ q[1].z ^ q[2].x ^ q[2].y ^ q[2].w;
+    q[3].z ^= w[3].z ^ q[3].w ^ q[5].y ^ q[6].w ^ q[8].z ^ q[0].y ^ q[1].x ^ q[1].w ^ q[2].y ^ q[2].z ^ q[3].x;
+    q[3].w ^= w[3].w ^ q[4].x ^ q[5].z ^ q[7].x ^ q[8].w ^ q[0].z ^ q[1].y ^ q[2].x ^ q[2].z ^ q[2].w ^ q[3].y;
+    q[4].x ^= w[4].x ^ q[4].y ^ q[5].w ^ q[7].y ^ q[9].x ^ q[0].w ^ q[1].z ^ q[2].y ^ q[2].w ^ q[3].x ^ q[3].z;
+    q[4].y ^= w[4].y ^ q[4].z ^ q[6].x ^ q[7].z ^ q[9].y ^ q[1].x ^ q[1].w ^ q[2].z ^ q[3].x ^ q[3].y ^ q[3].w;
+    q[4].z ^= w[4].z ^ q[4].w ^ q[6].y ^ q[7].w ^ q[9].z ^ q[1].y ^ q[2].x ^ q[2].w ^ q[3].y ^ q[3].z ^ q[4].x;
+    q[4].w ^= w[4].w ^ q[5].x ^ q[6].z ^ q[8].x ^ q[9].w ^ q[1].z ^ q[2].y ^ q[3].x ^ q[3].z ^ q[3].w ^ q[4].y;
+}
+
+// The same for the second half.
+fn divide_second(w: Half) {
+    q[5].x ^= w[0].x ^ q[5].y ^ q[6].w ^ q[8].y ^ q[0].x ^ q[1].w ^ q[2].z ^ q[3].y ^ q[3].w ^ q[4].x ^ q[4].z;
+    q[5].y ^= w[0].y ^ q[5].z ^ q[7].x ^ q[8].z ^ q[0].y ^ q[2].x ^ q[2].w ^ q[3].z ^ q[4].x ^ q[4].y ^ q[4].w;
+    q[5].z ^= w[0].z ^ q[5].w ^ q[7].y ^ q[8].w ^ q[0].z ^ q[2].y ^ q[3].x ^ q[3].w ^ q[4].y ^ q[4].z ^ q[5].x;
+    q[5].w ^= w[0].w ^ q[6].x ^ q[7].z ^ q[9].x ^ q[0].w ^ q[2].z ^ q[3].y ^ q[4].x ^ q[4].z ^ q[4].w ^ q[5].y;
+    q[6].x ^= w[1].x ^ q[6].y ^ q[7].w ^ q[9].y ^ q[1].x ^ q[2].w ^ q[3].z ^ q[4].y ^ q[4].w ^ q[5].x ^ q[5].z;
+    q[6].y ^= w[1].y ^ q[6].z ^ q[8].x ^ q[9].z ^ q[1].y ^ q[3].x ^ q[3].w ^ q[4].z ^ q[5].x ^ q[5].y ^ q[5].w;
+    q[6].z ^= w[1].z ^ q[6].w ^ q[8].y ^ q[9].w ^ q[1].z ^ q[3].y ^ q[4].x ^ q[4].w ^ q[5].y ^ q[5].z ^ q[6].x;
+    q[6].w ^= w[1].w ^ q[7].x ^ q[8].z ^ q[0].x ^ q[1].w ^ q[3].z ^ q[4].y ^ q[5].x ^ q[5].z ^ q[5].w ^ q[6].y;
+    q[7].x ^= w[2].x ^ q[7].y ^ q[8].w ^ q[0].y ^ q[2].x ^ q[3].w ^ q[4].z ^ q[5].y ^ q[5].w ^ q[6].x ^ q[6].z;
+    q[7].y ^= w[2].y ^ q[7].z ^ q[9].x ^ q[0].z ^ q[2].y ^ q[4].x ^ q[4].w ^ q[5].z ^ q[6].x ^ q[6].y ^ q[6].w;
+    q[7].z ^= w[2].z ^ q[7].w ^ q[9].y ^ q[0].w ^ q[2].z ^ q[4].y ^ q[5].x ^ q[5].w ^ q[6].y ^ q[6].z ^ q[7].x;
+    q[7].w ^= w[2].w ^ q[8].x ^ q[9].z ^ q[1].x ^ q[2].w ^ q[4].z ^ q[5].y ^ q[6].x ^ q[6].z ^ q[6].w ^ q[7].y;
+    q[8].x ^= w[3].x ^ q[8].y ^ q[9].w ^ q[1].y ^ q[3].x ^ q[4].w ^ q[5].z ^ q[6].y ^ q[6].w ^ q[7].x ^ q[7].z;
+    q[8].y ^= w[3].y ^ q[8].z ^ q[0].x ^ q[1].z ^ q[3].y ^ q[5].x ^ q[5].w ^ q[6].z ^ q[7].x ^ q[7].y ^ q[7].w;
+    q[8].z ^= w[3].z ^ q[8].w ^ q[0].y ^ q[1].w ^ q[3].z ^ q[5].y ^ q[6].x ^ q[6].w ^ q[7].y ^ q[7].z ^ q[8].x;
+    q[8].w ^= w[3].w ^ q[9].x ^ q[0].z ^ q[2].x ^ q[3].w ^ q[5].z ^ q[6].y ^ q[7].x ^ q[7].z ^ q[7].w ^ q[8].y;
+    q[9].x ^= w[4].x ^ q[9].y ^ q[0].w ^ q[2].y ^ q[4].x ^ q[5].w ^ q[6].z ^ q[7].y ^ q[7].w ^ q[8].x ^ q[8].z;
+    q[9].y ^= w[4].y ^ q[9].z ^ q[1].x ^ q[2].z ^ q[4].y ^ q[6].x ^ q[6].w ^ q[7].z ^ q[8].x ^ q[8].y ^ q[8].w;
+    q[9].z ^= w[4].z ^ q[9].w ^ q[1].y ^ q[2].w ^ q[4].z ^ q[6].y ^ q[7].x ^ q[7].w ^ q[8].y ^ q[8].z ^ q[9].x;
+    q[9].w ^= w[4].w ^ q[0].x ^ q[1].z ^ q[3].x ^ q[4].w ^ q[6].z ^ q[7].y ^ q[8].x ^ q[8].z ^ q[8].w ^ q[9].y;
+}
+
+// Turns the quotient into the remainder: word k is what is left where the words of the quotient from the end on count as 0.
+fn find_remainder() {
+    q[0].x ^= q[0].y ^ q[1].w ^ q[3].y ^ q[5].x ^ q[6].w ^ q[7].z ^ q[8].y ^ q[8].w ^ q[9].x ^ q[9].z;
+    q[0].y ^= q[0].z ^ q[2].x ^ q[3].z ^ q[5].y ^ q[7].x ^ q[7].w ^ q[8].z ^ q[9].x ^ q[9].y ^ q[9].w;
+    q[0].z ^= q[0].w ^ q[2].y ^ q[3].w ^ q[5].z ^ q[7].y ^ q[8].x ^ q[8].w ^ q[9].y ^ q[9].z;
+    q[0].w ^= q[1].x ^ q[2].z ^ q[4].x ^ q[5].w ^ q[7].z ^ q[8].y ^ q[9].x ^ q[9].z ^ q[9].w;
+    q[1].x ^= q[1].y ^ q[2].w ^ q[4].y ^ q[6].x ^ q[7].w ^ q[8].z ^ q[9].y ^ q[9].w;
+    q[1].y ^= q[1].z ^ q[3].x ^ q[4].z ^ q[6].y ^ q[8].x ^ q[8].w ^ q[9].z;
+    q[1].z ^= q[1].w ^ q[3].y ^ q[4].w ^ q[6].z ^ q[8].y ^ q[9].x ^ q[9].w;
+    q[1].w ^= q[2].x ^ q[3].z ^ q[5].x ^ q[6].w ^ q[8].z ^ q[9].y;
+    q[2].x ^= q[2].y ^ q[3].w ^ q[5].y ^ q[7].x ^ q[8].w ^ q[9].z;
+    q[2].y ^= q[2].z ^ q[4].x ^ q[5].z ^ q[7].y ^ q[9].x ^ q[9].w;
+    q[2].z ^= q[2].w ^ q[4].y ^ q[5].w ^ q[7].z ^ q[9].y;
+    q[2].w ^= q[3].x ^ q[4].z ^ q[6].x ^ q[7].w ^ q[9].z;
+    q[3].x ^= q[3].y ^ q[4].w ^ q[6].y ^ q[8].x ^ q[9].w;
+    q[3].y ^= q[3].z ^ q[5].x ^ q[6].z ^ q[8].y;
+    q[3].z ^= q[3].w ^ q[5].y ^ q[6].w ^ q[8].z;
+    q[3].w ^= q[4].x ^ q[5].z ^ q[7].x ^ q[8].w;
+    q[4].x ^= q[4].y ^ q[5].w ^ q[7].y ^ q[9].x;
+    q[4].y ^= q[4].z ^ q[6].x ^ q[7].z ^ q[9].y;
+    q[4].z ^= q[4].w ^ q[6].y ^ q[7].w ^ q[9].z;
+    q[4].w ^= q[5].x ^ q[6].z ^ q[8].x ^ q[9].w;
+    q[5].x ^= q[5].y ^ q[6].w ^ q[8].y;
+    q[5].y ^= q[5].z ^ q[7].x ^ q[8].z;
+    q[5].z ^= q[5].w ^ q[7].y ^ q[8].w;
+    q[5].w ^= q[6].x ^ q[7].z ^ q[9].x;
+    q[6].x ^= q[6].y ^ q[7].w ^ q[9].y;
+    q[6].y ^= q[6].z ^ q[8].x ^ q[9].z;
+    q[6].z ^= q[6].w ^ q[8].y ^ q[9].w;
+    q[6].w ^= q[7].x ^ q[8].z;
+    q[7].x ^= q[7].y ^ q[8].w;
+    q[7].y ^= q[7].z ^ q[9].x;
+    q[7].z ^= q[7].w ^ q[9].y;
+    q[7].w ^= q[8].x ^ q[9].z;
+    q[8].x ^= q[8].y ^ q[9].w;
+    q[8].y ^= q[8].z;
+    q[8].z ^= q[8].w;
+    q[8].w ^= q[9].x;
+    q[9].x ^= q[9].y;
+    q[9].y ^= q[9].z;
+    q[9].z ^= q[9].w;
 }
 
 // Bytes of a payload of which its job and its result say this.
@@ -77,11 +171,60 @@ fn payload_start(job: u32, block: u32) -> u32 {
 @group(0) @binding(3) var<storage, read> payload: array<u32>;
 @group(0) @binding(4) var<storage, read_write> crc_pieces: array<u32>;
 
-fn load(is_payload: bool, at: u32) -> u32 {
+// The words of a half's column from `at` on.
+fn load_half(is_payload: bool, at: u32) -> Half {
+    if is_payload {
+        return Half(
+            vec4(payload[at], payload[at + 32u], payload[at + 64u], payload[at + 96u]),
+            vec4(payload[at + 128u], payload[at + 160u], payload[at + 192u], payload[at + 224u]),
+            vec4(payload[at + 256u], payload[at + 288u], payload[at + 320u], payload[at + 352u]),
+            vec4(payload[at + 384u], payload[at + 416u], payload[at + 448u], payload[at + 480u]),
+            vec4(payload[at + 512u], payload[at + 544u], payload[at + 576u], payload[at + 608u]),
+        );
+    }
+    return Half(
+        vec4(contents[at], contents[at + 32u], contents[at + 64u], contents[at + 96u]),
+        vec4(contents[at + 128u], contents[at + 160u], contents[at + 192u], contents[at + 224u]),
+        vec4(contents[at + 256u], contents[at + 288u], contents[at + 320u], contents[at + 352u]),
+        vec4(contents[at + 384u], contents[at + 416u], contents[at + 448u], contents[at + 480u]),
+        vec4(contents[at + 512u], contents[at + 544u], contents[at + 576u], contents[at + 608u]),
+    );
+}
+
+fn load_word(is_payload: bool, at: u32) -> u32 {
     if is_payload {
         return payload[at];
     }
     return contents[at];
+}
+
+// Four rows of the column of word `i` of a piece, whose first is word `data` and whose `here` words end with `last`.
+fn load_rows(is_payload: bool, data: u32, i: u32, here: u32, last: u32) -> vec4<u32> {
+    var w = vec4(0u);
+    if i < here {
+        w.x = select(load_word(is_payload, data + i), last, i == here - 1u);
+    }
+    if i + 32u < here {
+        w.y = select(load_word(is_payload, data + i + 32u), last, i + 32u == here - 1u);
+    }
+    if i + 64u < here {
+        w.z = select(load_word(is_payload, data + i + 64u), last, i + 64u == here - 1u);
+    }
+    if i + 96u < here {
+        w.w = select(load_word(is_payload, data + i + 96u), last, i + 96u == here - 1u);
+    }
+    return w;
+}
+
+// Half of a unit that is not full, or holds the last word.
+fn load_last(is_payload: bool, data: u32, i: u32, here: u32, last: u32) -> Half {
+    return Half(
+        load_rows(is_payload, data, i, here, last),
+        load_rows(is_payload, data, i + 128u, here, last),
+        load_rows(is_payload, data, i + 256u, here, last),
+        load_rows(is_payload, data, i + 384u, here, last),
+        load_rows(is_payload, data, i + 512u, here, last),
+    );
 }
 
 // The remainder of each piece: for each block `contents_count` pieces of its contents and `payload_count` of its payload.
@@ -118,52 +261,70 @@ fn reduce_pieces(
         return;
     }
 
-    if lane < 128u {
-        // For 4 bits, where they stand in a word.
-        let entry = crc_multiply((lane & 15u) << ((lane >> 4u) * 4u), CRC_WORDS_256);
-        // Not all work items to the same bank at once.
-        for (var c = 0u; c < COPIES; c++) {
-            table[lane * COPIES + (lane + c) % COPIES] = entry;
-        }
+    // What is behind the last byte is not part of the message.
+    var last = load_word(is_payload, data + here - 1u);
+    if start + here == words && (len & 3u) != 0u {
+        last &= (1u << (8u * (len & 3u))) - 1u;
     }
-    workgroupBarrier();
-
-    let rows = (here + THREADS - 1u) / THREADS;
-    let column = lane % COPIES;
-    var s = 0u;
+    let whole = (here - 1u) / UNIT_WORDS;
     var i = lane;
-    var whole = rows - 1u;
-    // Loads first, so that they are under way together.
-    for (; whole >= 4u; whole -= 4u) {
-        let w0 = load(is_payload, data + i);
-        let w1 = load(is_payload, data + i + THREADS);
-        let w2 = load(is_payload, data + i + 2u * THREADS);
-        let w3 = load(is_payload, data + i + 3u * THREADS);
-        s = step_row(column, s) ^ w0;
-        s = step_row(column, s) ^ w1;
-        s = step_row(column, s) ^ w2;
-        s = step_row(column, s) ^ w3;
-        i += 4u * THREADS;
+    for (var unit = 0u; unit < whole; unit++) {
+        let first = load_half(is_payload, data + i);
+        let second = load_half(is_payload, data + i + UNIT_WORDS / 2u);
+        divide_first(first);
+        divide_second(second);
+        i += UNIT_WORDS;
     }
-    for (; whole > 0u; whole--) {
-        s = step_row(column, s) ^ load(is_payload, data + i);
-        i += THREADS;
+    divide_first(load_last(is_payload, data, i, here, last));
+    divide_second(load_last(is_payload, data, i + UNIT_WORDS / 2u, here, last));
+    find_remainder();
+    rest[lane] = q[0].x;
+    rest[32u + lane] = q[0].y;
+    rest[64u + lane] = q[0].z;
+    rest[96u + lane] = q[0].w;
+    rest[128u + lane] = q[1].x;
+    rest[160u + lane] = q[1].y;
+    rest[192u + lane] = q[1].z;
+    rest[224u + lane] = q[1].w;
+    rest[256u + lane] = q[2].x;
+    rest[288u + lane] = q[2].y;
+    rest[320u + lane] = q[2].z;
+    rest[352u + lane] = q[2].w;
+    rest[384u + lane] = q[3].x;
+    rest[416u + lane] = q[3].y;
+    rest[448u + lane] = q[3].z;
+    rest[480u + lane] = q[3].w;
+    rest[512u + lane] = q[4].x;
+    rest[544u + lane] = q[4].y;
+    rest[576u + lane] = q[4].z;
+    rest[608u + lane] = q[4].w;
+    rest[640u + lane] = q[5].x;
+    rest[672u + lane] = q[5].y;
+    rest[704u + lane] = q[5].z;
+    rest[736u + lane] = q[5].w;
+    rest[768u + lane] = q[6].x;
+    rest[800u + lane] = q[6].y;
+    rest[832u + lane] = q[6].z;
+    rest[864u + lane] = q[6].w;
+    rest[896u + lane] = q[7].x;
+    rest[928u + lane] = q[7].y;
+    rest[960u + lane] = q[7].z;
+    rest[992u + lane] = q[7].w;
+    rest[1024u + lane] = q[8].x;
+    rest[1056u + lane] = q[8].y;
+    rest[1088u + lane] = q[8].z;
+    rest[1120u + lane] = q[8].w;
+    rest[1152u + lane] = q[9].x;
+    rest[1184u + lane] = q[9].y;
+    rest[1216u + lane] = q[9].z;
+    rest[1248u + lane] = q[9].w;
+    var s = 0u;
+    for (var k = 0u; k < UNIT; k++) {
+        s = crc_multiply(s, CRC_WORDS_32) ^ rest[k * COLUMNS + lane];
     }
-    var last = 0u;
-    if i < here {
-        last = load(is_payload, data + i);
-        // What is behind the last byte is not part of the message.
-        if start + i == words - 1u && (len & 3u) != 0u {
-            last &= (1u << (8u * (len & 3u))) - 1u;
-        }
-    }
-    s = step_row(column, s) ^ last;
 
     // The columns together, half of them at a time.
     sums[lane] = s;
-    fold(lane, 128u, CRC_WORDS_128);
-    fold(lane, 64u, CRC_WORDS_64);
-    fold(lane, 32u, CRC_WORDS_32);
     fold(lane, 16u, CRC_WORDS_16);
     fold(lane, 8u, CRC_WORDS_8);
     fold(lane, 4u, CRC_WORDS_4);
@@ -181,12 +342,12 @@ fn fold(lane: u32, half: u32, words: u32) {
     }
 }
 
-// The power of x that the piece from word `start` on is to be multiplied by. The message's last bit counts as x^32, and the
-// piece is as long as all its rows.
+// The power of x that the piece from word `start` on is to be multiplied by. The message's last bit counts as x^32. The
+// piece is as long as all its units, and the remainder one more.
 fn weight(len: u32, start: u32) -> u32 {
     let words = (len + 3u) / 4u;
-    let rows = (min(words - start, PIECE_WORDS) + 255u) / 256u;
-    let bits = i32(8u * len) - i32(32u * (start + 256u * rows)) + 32;
+    let units = (min(words - start, PIECE_WORDS) + UNIT_WORDS - 1u) / UNIT_WORDS + 1u;
+    let bits = i32(8u * len) - i32(32u * (start + UNIT_WORDS * units)) + 32;
     return crc_power(select(u32(bits), bitcast<u32>(bits) + CRC_ORDER, bits < 0));
 }
 

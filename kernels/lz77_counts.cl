@@ -4,15 +4,15 @@
 //   threads_per_element: 0.0078125
 //   passes: 1
 //   buffers: jobs=32, contents=N, payload=N+256, lz77_streams=N/64+1024, lz77_counts=N/16+4096
-//   local_mem: 8192
+//   local_mem: 16384
 // }
 // @pz_import lz77_code
 
-// Each counter stands eight times side by side, for lanes of their own: equal symbols in neighbouring lanes, the rule in
+// Each counter stands 16 times side by side, for lanes of their own: equal symbols in neighbouring lanes, the rule in
 // most data, then seldom wait for each other.
-#define COPIES 8u
+#define COPIES 16u
 #define PIECE_LOG 15u
-#define AHEAD 4u
+#define AHEAD 8u
 
 inline void count_word(__local uint *histogram, uint w, uint copy) {
     atomic_inc(&histogram[(w & 255u) * COPIES + copy]);

@@ -23,7 +23,7 @@
 
 // Rows of literals that are loaded ahead: what a team waits for is memory, and there are no more teams than chunks.
 #if TEAM_PTX
-#define AHEAD 4u
+#define AHEAD 8u
 #else
 #define AHEAD 1u
 #endif

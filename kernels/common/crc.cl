@@ -12,9 +12,6 @@
 #define CRC_WORDS_8 0x510ac59au
 #define CRC_WORDS_16 0xb82be955u
 #define CRC_WORDS_32 0xb8fdb1e7u
-#define CRC_WORDS_64 0x88e56f72u
-#define CRC_WORDS_128 0x74c360a4u
-#define CRC_WORDS_256 0xe4172b16u
 
 // CRC_POWER[16 k + v] = x^(v 16^k).
 __constant uint CRC_POWER[128] = {

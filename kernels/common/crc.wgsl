@@ -12,9 +12,6 @@ const CRC_WORDS_4 = 0x18b8ea18u;
 const CRC_WORDS_8 = 0x510ac59au;
 const CRC_WORDS_16 = 0xb82be955u;
 const CRC_WORDS_32 = 0xb8fdb1e7u;
-const CRC_WORDS_64 = 0x88e56f72u;
-const CRC_WORDS_128 = 0x74c360a4u;
-const CRC_WORDS_256 = 0xe4172b16u;
 
 // CRC_POWER[16 k + v] = x^(v 16^k).
 const CRC_POWER = array<u32, 128>(

@@ -1,14 +1,18 @@
 //! Plans for the ends of a batch: checksums of contents and payloads, and payloads packed for their way to the host.
 
 use super::cost::CostError;
-use super::device::{Kind, Limits};
+use super::device::Limits;
 use super::kernel::{COMPACT, CRC32C};
 use super::plan::{Plan, Run, Step};
 
-/// Work items of each workgroup here: the constants of the checksum's kernel are made for this number.
+/// Work items of a workgroup that computes checksums: the constants of the kernel are made for this number.
+const CRC_THREADS: u32 = 32;
+/// Bytes of a unit of a piece: 40 rows of a word for each of them.
+const UNIT_BYTES: u32 = 40 * 4 * CRC_THREADS;
+/// Units of large and of small pieces.
+const PIECE_UNITS: [u32; 2] = [26, 4];
+/// Work items of a workgroup that packs.
 const THREADS: u32 = 256;
-/// Work items that sum up the pieces of a block.
-const SUM_THREADS: u32 = 64;
 /// Units of 16 bytes that a workgroup packs.
 const UNITS: u32 = 1024;
 
@@ -32,20 +36,17 @@ pub fn add_checksums(
     direction: Direction,
 ) -> Result<(), CostError> {
     // Large pieces have less to be done at their ends; small ones are more, to fill the device.
-    let in_flight = u64::from(limits.compute_units) * 8;
+    let in_flight = u64::from(limits.compute_units) * 64;
     let bytes = u64::from(plan.shape.blocks) * u64::from(plan.shape.slot);
-    let piece_log = if bytes >> 17 >= in_flight { 17 } else { 14 };
-    // Processors have no banks.
-    let copies = if limits.kind == Kind::Software { 1 } else { 32 };
-    add_checksums_by(plan, direction, piece_log, copies)
+    let large = bytes / u64::from(PIECE_UNITS[0] * UNIT_BYTES) >= in_flight;
+    add_checksums_by(plan, direction, PIECE_UNITS[usize::from(!large)])
 }
 
-/// As [`add_checksums`], with pieces of `1 << piece_log` bytes and so many copies of the table.
+/// As [`add_checksums`], with pieces of so many units.
 pub(crate) fn add_checksums_by(
     plan: &mut Plan,
     direction: Direction,
-    piece_log: u32,
-    copies: u32,
+    piece_units: u32,
 ) -> Result<(), CostError> {
     let names = ["jobs", "results", "contents", "payload", "crc_pieces"];
     let mut buffers = Vec::new();
@@ -53,26 +54,26 @@ pub(crate) fn add_checksums_by(
         buffers.push(plan.buffer(&CRC32C, name)?);
     }
     let shape = plan.shape;
-    let contents_count = shape.slot.div_ceil(1 << piece_log);
-    let payload_count = (shape.slot + 256).div_ceil(1 << piece_log);
+    let contents_count = shape.slot.div_ceil(piece_units * UNIT_BYTES);
+    let payload_count = (shape.slot + 256).div_ceil(piece_units * UNIT_BYTES);
     let decoding = u32::from(direction == Direction::Decode);
     let args = vec![shape.blocks, shape.slot, contents_count, payload_count, decoding];
-    let run = |entry, buffers, groups, threads| {
+    let run = |entry, buffers, groups| {
         Step::Run(Run {
             stage: "checksum",
             kernel: &CRC32C,
             entry,
-            defines: vec![("COPIES", copies), ("PIECE_LOG", piece_log)],
+            defines: vec![("PIECE_UNITS", piece_units)],
             buffers,
             args: args.clone(),
             groups,
-            threads,
+            threads: CRC_THREADS,
         })
     };
     let summed = vec![buffers[0], buffers[4], buffers[1]];
     let groups = shape.blocks * (contents_count + payload_count);
-    plan.steps.push(run("reduce_pieces", buffers, groups, THREADS));
-    plan.steps.push(run("sum_pieces", summed, shape.blocks, SUM_THREADS));
+    plan.steps.push(run("reduce_pieces", buffers, groups));
+    plan.steps.push(run("sum_pieces", summed, shape.blocks));
     Ok(())
 }
 
@@ -198,13 +199,9 @@ mod tests {
             &self,
             device: &dyn Device,
             direction: Direction,
-            piece_log: u32,
+            piece_units: u32,
         ) -> Vec<JobResult> {
-            let add = |plan: &mut Plan, limits: &Limits| {
-                // Processors have no banks.
-                let copies = if limits.kind == Kind::Software { 1 } else { 32 };
-                add_checksums_by(plan, direction, piece_log, copies)
-            };
+            let add = |plan: &mut Plan, _: &Limits| add_checksums_by(plan, direction, piece_units);
             bytemuck::cast_slice(&self.run(device, direction, add, &["results"])[0]).to_vec()
         }
 
@@ -229,7 +226,7 @@ mod tests {
         batch.status[17] = 3;
         each_device(|device| {
             for direction in BOTH {
-                let results = batch.checksums(device, direction, 14);
+                let results = batch.checksums(device, direction, 4);
                 assert_eq!(batch.wrong(&results, direction), [0usize; 0], "{direction:?}");
                 let kept = results.iter().map(|result| result.status).collect::<Vec<_>>();
                 assert_eq!(kept, batch.status);
@@ -239,12 +236,13 @@ mod tests {
 
     #[test]
     fn checksums_of_blocks_of_many_pieces() {
-        let sizes = [1 << 20, (1 << 20) - 1, 700_001, 131_072, 131_073, 16_385, 16_384, 1023, 1024];
+        let sizes =
+            [1 << 20, (1 << 20) - 1, 700_001, 133_120, 133_121, 20_481, 20_480, 20_479, 5120, 5121];
         let lens: Vec<_> = sizes.iter().map(|&len| (len, len.min(1 << 20) - len / 5)).collect();
         let batch = Batch::new(&lens);
         each_device(|device| {
-            for (direction, piece_log) in BOTH.into_iter().zip([14, 17]) {
-                let results = batch.checksums(device, direction, piece_log);
+            for (direction, piece_units) in BOTH.into_iter().zip([4, 26]) {
+                let results = batch.checksums(device, direction, piece_units);
                 assert_eq!(batch.wrong(&results, direction), [0usize; 0], "{direction:?}");
             }
         });
@@ -254,7 +252,7 @@ mod tests {
     fn a_flipped_bit_is_found() {
         each_device(|device| {
             let mut batch = Batch::new(&[(70_000, 300), (5, 2), (300, 40_000)]);
-            let results = batch.checksums(device, Direction::Encode, 14);
+            let results = batch.checksums(device, Direction::Encode, 4);
             batch.contents[0][69_999] ^= 128;
             batch.payloads[2][0] ^= 1;
             assert_eq!(batch.wrong(&results, Direction::Encode), [0, 2]);
@@ -266,7 +264,7 @@ mod tests {
         each_device(|device| {
             let shape = Shape::new(3, 4096);
             let mut plan = Plan::new(shape);
-            add_checksums_by(&mut plan, Direction::Decode, 14, 32).unwrap();
+            add_checksums_by(&mut plan, Direction::Decode, 4).unwrap();
             let hostile = Job {
                 contents_len: u32::MAX,
                 payload_len: u32::MAX,

@@ -89,10 +89,10 @@ fn bench(device: &dyn Device, block: u32, total: u64) -> Result<(), DeviceError>
     let bytes: u64 = (0..blocks as usize).map(|b| u64::from(block + payload_len(b))).sum();
     let what = format!("{} | {} blocks of {} KiB", limits.api, blocks, block >> 10);
 
-    for piece_log in [14, 15, 16, 17] {
+    for piece_units in [4, 13, 26, 52] {
         let mut plan = Plan::new(shape);
-        add_checksums_by(&mut plan, Direction::Encode, piece_log, 32).unwrap();
-        if piece_log == 17 {
+        add_checksums_by(&mut plan, Direction::Encode, piece_units).unwrap();
+        if piece_units == 52 {
             add_packing(&mut plan).unwrap();
         }
         let memory = Memory::allocate(device, &plan)?;
@@ -122,11 +122,11 @@ fn bench(device: &dyn Device, block: u32, total: u64) -> Result<(), DeviceError>
         let reduce = times.iter().find(|(entry, _)| entry == "reduce_pieces");
         println!(
             "checksum | {what} | pieces of {} KiB | {:.0} GB/s | {}",
-            1 << (piece_log - 10),
+            5 * piece_units,
             reduce.map_or(0.0, |(_, time)| gigabytes(bytes, *time)),
             list.join(", "),
         );
-        if piece_log != 17 {
+        if piece_units != 52 {
             continue;
         }
         let packed: u64 =
