@@ -2,8 +2,8 @@
 //
 // @pz_cost {
 //   threads_per_element: 0.5
-//   passes: 1
-//   buffers: sort_histogram=N+2048, sort_digits=2048, entries_first=N*8, found=N*4
+//   passes: 2
+//   buffers: jobs=32, sort_histogram=N+2048, sort_digits=2048, entries_first=N*8, found=N*4, rows_one=N*4
 //   local_mem: 33028
 // }
 // @pz_import lz77_table

@@ -3,7 +3,7 @@
 // @pz_cost {
 //   threads_per_element: 0.004
 //   passes: 1
-//   buffers: jobs=32, contents=N, found_four=N*16, matches=N*3, match_counts=N/64
+//   buffers: jobs=32, contents=N, found=N*4, rows_four=N*16, matches=N*3, match_counts=N/64
 //   local_mem: 256
 // }
 // @pz_import lz77_lazy

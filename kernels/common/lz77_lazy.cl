@@ -1,9 +1,10 @@
 // The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
 // codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, and
-// those of 16 bytes and more then by all lanes of the segment. `found` is what lz77_latest_two or lz77_latest_four makes: a row
-// of distances for each position.
+// those of 16 bytes and more then by all lanes of the segment. `found` is what lz77_latest_two makes, a row of distances for
+// each position; or where rows have four, they are what lz77_latest_four makes: `rows` of distances, and in `found` the place
+// of a position's row and, if that is not empty, bit 24.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; TWO, whether there are two hashes; LAZY, the further positions looked at.
+// Constants: CANDIDATES, of each hash, 2 or 4; TWO, whether there are two hashes, which have four each; LAZY, the further positions looked at.
 // @pz_import lz77_parts
 
 // Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are
@@ -23,31 +24,45 @@
 #define AT_ONCE min(LAZY + 1u, LANES / PAIR_LANES / CHOICES)
 #define WORDS (4u / PAIR_LANES)
 
-// Whether a position has candidates.
 #if CANDIDATES == 4u
+#define FOUND_WORDS 1u
 inline bool has_any(__global const uint *found, uint pos) {
-    uint4 row = ((__global const uint4 *)found)[pos];
-    return (row.x | row.y | row.z | row.w) != 0u;
+    return found[pos] >> 24 != 0u;
+}
+// Distance `k` of a position.
+#define DISTANCE(found, rows, pos, k) distance_by(found, rows, pos, k)
+inline uint distance_by(__global const uint *found, __global const uint *rows, uint pos, uint k) {
+    uint place = found[pos];
+    return place >> 24 != 0u ? rows[(place & 0xffffffu) * 4u + k] : 0u;
 }
 #else
+#define FOUND_WORDS 2u
 inline bool has_any(__global const uint *found, uint pos) {
     uint2 row = ((__global const uint2 *)found)[pos];
     return (row.x | row.y) != 0u;
 }
+#define DISTANCE(found, rows, pos, k) (found)[2u * (pos) + (k)]
 #endif
 
 __kernel void lazy(__global const uint *restrict jobs, __global const uint *restrict contents,
                    __global const uint *restrict found,
+#if CANDIDATES == 4u
+                   __global const uint *restrict rows,
+#endif
 #if TWO
-                   __global const uint *restrict found_second,
+                   __global const uint *restrict found_second, __global const uint *restrict rows_second,
 #endif
                    __global uint2 *restrict matches, __global uint *restrict match_counts, uint slot,
                    uint segments, uint blocks, uint window_log) {
     TEAM_START(team);
     Part s = part_of(team, (uint)get_group_id(0), jobs, contents, slot, segments, blocks, window_log);
-    found += (size_t)s.block * slot * CANDIDATES;
+    found += (size_t)s.block * slot * FOUND_WORDS;
+#if CANDIDATES == 4u
+    rows += (size_t)s.block * slot * 4u;
+#endif
 #if TWO
-    found_second += (size_t)s.block * slot * CANDIDATES;
+    found_second += (size_t)s.block * slot;
+    rows_second += (size_t)s.block * slot * 4u;
 #endif
     matches += ((size_t)s.block * (slot >> 3) + ((size_t)s.number << (SEGMENT_LOG - 3))) * 3;
     uint count = 0, pos = s.start, anchor = s.start;
@@ -83,10 +98,10 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                     offset = ahead == 0u ? cheap : recent;
 #if TWO
                 } else if (choice > CANDIDATES) {
-                    offset = found_second[CANDIDATES * at + choice - CANDIDATES - 1u];
+                    offset = DISTANCE(found_second, rows_second, at, choice - CANDIDATES - 1u);
 #endif
                 } else {
-                    offset = found[CANDIDATES * at + choice - 1u];
+                    offset = DISTANCE(found, rows, at, choice - 1u);
                 }
             }
             // Bytes that are equal in this lane's part.

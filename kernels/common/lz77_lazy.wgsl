@@ -1,26 +1,60 @@
 // The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
 // codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, and
-// those of 16 bytes and more then by all lanes of the segment. `found` is what lz77_latest_two or lz77_latest_four makes: a row
-// of distances for each position.
+// those of 16 bytes and more then by all lanes of the segment. `found` is what lz77_latest_two makes, a row of distances for
+// each position; or where rows have four, they are what lz77_latest_four makes: `rows` of distances, and in `found` the place
+// of a position's row and, if that is not empty, bit 24.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether 4; TWO, whether there are two hashes; LAZY, the further positions looked at.
+// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether 4; TWO, whether there are two hashes, which have four each; LAZY, the further positions looked at.
 // @pz_import lz77_parts
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
 // @pz_if FOUR
-alias Row = vec4<u32>;
-// @pz_else
-alias Row = vec2<u32>;
-// @pz_end
-@group(0) @binding(2) var<storage, read> found: array<Row>;
+@group(0) @binding(2) var<storage, read> found: array<u32>;
+@group(0) @binding(3) var<storage, read> rows: array<vec4<u32>>;
 // @pz_if TWO
-@group(0) @binding(3) var<storage, read> found_second: array<Row>;
+@group(0) @binding(4) var<storage, read> found_second: array<u32>;
+@group(0) @binding(5) var<storage, read> rows_second: array<vec4<u32>>;
+@group(0) @binding(6) var<storage, read_write> matches: array<vec2<u32>>;
+@group(0) @binding(7) var<storage, read_write> match_counts: array<u32>;
+// @pz_else
 @group(0) @binding(4) var<storage, read_write> matches: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read_write> match_counts: array<u32>;
+// @pz_end
 // @pz_else
+@group(0) @binding(2) var<storage, read> found: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read_write> matches: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> match_counts: array<u32>;
+// @pz_end
+
+// Whether the position at `at` has candidates, and distance `k` to them.
+// @pz_if FOUR
+fn has_any(at: u32) -> bool {
+    return found[at] >> 24u != 0u;
+}
+fn distance_to(slot_start: u32, at: u32, k: u32) -> u32 {
+    let place = found[slot_start + at];
+    if place >> 24u == 0u {
+        return 0u;
+    }
+    return rows[slot_start + (place & 0xffffffu)][k];
+}
+// @pz_else
+fn has_any(at: u32) -> bool {
+    return any(found[at] != vec2<u32>());
+}
+fn distance_to(slot_start: u32, at: u32, k: u32) -> u32 {
+    return found[slot_start + at][k];
+}
+// @pz_end
+// @pz_if TWO
+fn distance_to_second(slot_start: u32, at: u32, k: u32) -> u32 {
+    let place = found_second[slot_start + at];
+    if place >> 24u == 0u {
+        return 0u;
+    }
+    return rows_second[slot_start + (place & 0xffffffu)][k];
+}
 // @pz_end
 
 // Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are
@@ -52,9 +86,9 @@ fn lazy(
         }
         let mine = select(0u, min(pos + part_lane, last - 1u), is_active);
         let bytes = read32(i32(mine));
-        var hit = any(found[slot_start + mine] != Row());
+        var hit = has_any(slot_start + mine);
 // @pz_if TWO
-        hit |= any(found_second[slot_start + mine] != Row());
+        hit |= found_second[slot_start + mine] >> 24u != 0u;
 // @pz_end
         if is_active && recent != 0u && read32(i32(mine - recent)) == bytes {
             hit = true;
@@ -86,10 +120,10 @@ fn lazy(
                     offset = select(recent, cheap, ahead == 0u);
 // @pz_if TWO
                 } else if choice > CANDIDATES {
-                    offset = found_second[slot_start + at][choice - CANDIDATES - 1u];
+                    offset = distance_to_second(slot_start, at, choice - CANDIDATES - 1u);
 // @pz_end
                 } else {
-                    offset = found[slot_start + at][choice - 1u];
+                    offset = distance_to(slot_start, at, choice - 1u);
                 }
             }
             // Bytes that are equal in this lane's part.

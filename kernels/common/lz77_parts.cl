@@ -5,7 +5,7 @@
 // The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
 // three bytes or more. An entry is two words: start in the segment and length << 16; offset.
 //
-// Constants: SEGMENT_LOG, at most 15; LANES, 8, 16 or 32.
+// Constants: SEGMENT_LOG, at most 15; LANES, 4, 8, 16 or 32.
 // @pz_import team
 
 // A segment, and the lanes that have it.
@@ -60,8 +60,10 @@ inline uint part_max(Team t, Part s, uint v) {
 #else
     v = max(v, team_shuffle(t, v, t.lane ^ 1u));
     v = max(v, team_shuffle(t, v, t.lane ^ 2u));
+#if LANES >= 8u
     v = max(v, team_shuffle(t, v, t.lane ^ 4u));
-#if LANES == 16u
+#endif
+#if LANES >= 16u
     v = max(v, team_shuffle(t, v, t.lane ^ 8u));
 #endif
     return v;

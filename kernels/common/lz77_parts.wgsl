@@ -5,8 +5,8 @@
 // The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
 // three bytes or more. An entry is two words: start in the segment and length << 16; offset.
 //
-// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES, 8, 16
-// or 32; WIDE, whether it is 32.
+// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES, 4, 8,
+// 16 or 32; WIDE, whether it is 32.
 // @pz_import team
 
 struct Args {
@@ -87,8 +87,10 @@ fn part_max(v: u32) -> u32 {
 // @pz_else
     var most = max(v, team_shuffle(v, lane ^ 1u));
     most = max(most, team_shuffle(most, lane ^ 2u));
-    most = max(most, team_shuffle(most, lane ^ 4u));
-    if LANES > 8u {
+    if LANES >= 8u {
+        most = max(most, team_shuffle(most, lane ^ 4u));
+    }
+    if LANES >= 16u {
         most = max(most, team_shuffle(most, lane ^ 8u));
     }
     return most;

@@ -5,7 +5,10 @@
 // value of the hash's other bits, as a processor would, 32 at a time: those that are candidates of each other are found by
 // what their lanes match.
 //
-// A position gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none.
+// An entry gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none. Rows
+// are written in the entries' order; two distances take the place of the entry. Then `gather` goes by the places of positions'
+// entries: of one or two distances it makes rows in the order of positions; where rows have four, it adds bit 24 to the
+// places whose rows are not empty. So nothing is written but in runs.
 //
 // Constants: CANDIDATES, 1, 2 or 4; TWO, whether there are at least two; FOUR, whether there are four; HASH_BITS;
 // DIGIT_BITS, of them; TILE, positions that a count of `histogram` is of.
@@ -47,8 +50,13 @@ inline Row pushed(Team t, Row row, uint entry, uint lanes) {
 #define AHEAD 1u
 #endif
 
-__kernel void latest(__global const uint *histogram, __global const uint *digits, __global const uint2 *restrict entries,
-                     __global Row *restrict found, uint slot, uint tiles, uint blocks, uint window_log) {
+__kernel void latest(__global const uint *restrict histogram, __global const uint *restrict digits,
+#if TWO && !FOUR
+                     __global uint2 *entries,
+#else
+                     __global const uint2 *restrict entries, __global Row *restrict rows,
+#endif
+                     uint slot, uint tiles, uint blocks, uint window_log) {
     TEAM_START(team);
     __local Row tables[TEAMS * SLOTS];
     __local Row *table = tables + team.index * SLOTS;
@@ -69,7 +77,11 @@ __kernel void latest(__global const uint *histogram, __global const uint *digits
     team_sync(team);
 
     entries += (size_t)block * slot + before;
-    found += (size_t)block * slot;
+#if TWO && !FOUR
+    __global Row *rows = entries;
+#else
+    rows += (size_t)block * slot + before;
+#endif
     uint2 ahead[AHEAD];
 #if TEAM_PTX
 #pragma unroll
@@ -118,8 +130,48 @@ __kernel void latest(__global const uint *histogram, __global const uint *digits
             if (valid && same[i] >> team.lane == 1u) table[place] = PUSHED(row, entry);
             team_sync(team);
             uint reach = pos & ((1u << window_log) - 1u);
-            if (valid) found[pos] = DISTANCES(entry, row, reach);
+            if (valid) rows[at + 32u * i + team.lane] = DISTANCES(entry, row, reach);
         }
         at += 32u * AHEAD;
     } while (at < end);
+}
+
+// Positions of a work item.
+#define GATHERED 8u
+
+// A workgroup for each THREADS * GATHERED positions of each block.
+__kernel void gather(__global const uint *restrict jobs, __global const Row *restrict rows,
+                     __global uint *restrict places,
+#if TWO && !FOUR
+                     __global Row *restrict found,
+#endif
+                     uint slot, uint tiles, uint blocks, uint window_log) {
+    uint group = get_group_id(0), groups = (slot + THREADS * GATHERED - 1u) / (THREADS * GATHERED);
+    uint block = group / groups, first = group % groups * THREADS * GATHERED + get_local_id(0);
+    if (block >= blocks) return;
+    uint len = jobs[(size_t)block * 8], count = len < 8u ? 0u : len - 7u;
+    rows += (size_t)block * slot;
+    places += (size_t)block * slot;
+#if TWO && !FOUR
+    found += (size_t)block * slot;
+#endif
+    uint place[GATHERED];
+    Row row[GATHERED];
+#pragma unroll
+    for (uint i = 0; i < GATHERED; i++) place[i] = first + THREADS * i < count ? places[first + THREADS * i] : 0u;
+#pragma unroll
+    for (uint i = 0; i < GATHERED; i++) row[i] = rows[place[i]];
+#pragma unroll
+    for (uint i = 0; i < GATHERED; i++) {
+        uint pos = first + THREADS * i;
+        if (pos < count) {
+#if FOUR
+            places[pos] = place[i] | ((row[i].x | row[i].y | row[i].z | row[i].w) != 0u ? 1u << 24 : 0u);
+#elif TWO
+            found[pos] = row[i];
+#else
+            places[pos] = row[i];
+#endif
+        }
+    }
 }

@@ -5,7 +5,10 @@
 // value of the hash's other bits, as a processor would, 32 at a time: those that are candidates of each other are found by
 // what their lanes match.
 //
-// A position gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none.
+// An entry gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none. Rows
+// are written in the entries' order; two distances take the place of the entry. Then `gather` goes by the places of positions'
+// entries: of one or two distances it makes rows in the order of positions; where rows have four, it adds bit 24 to the
+// places whose rows are not empty. So nothing is written but in runs.
 //
 // Constants: CANDIDATES, 1, 2 or 4; TWO, whether there are at least two; FOUR, whether there are four; HASH_BITS;
 // DIGIT_BITS, of them; TILE, positions that a count of `histogram` is of.
@@ -24,10 +27,22 @@ struct Args {
 
 var<immediate> args: Args;
 
+// latest
 @group(0) @binding(0) var<storage, read> histogram: array<u32>;
 @group(0) @binding(1) var<storage, read> digits: array<u32>;
+// @pz_if IN_PLACE
+@group(0) @binding(2) var<storage, read_write> entries: array<vec2<u32>>;
+// @pz_else
 @group(0) @binding(2) var<storage, read> entries: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read_write> rows: array<Row>;
+// @pz_end
+// gather
+@group(0) @binding(0) var<storage, read> jobs: array<u32>;
+@group(0) @binding(1) var<storage, read> sorted_rows: array<Row>;
+@group(0) @binding(2) var<storage, read_write> places: array<u32>;
+// @pz_if IN_PLACE
 @group(0) @binding(3) var<storage, read_write> found: array<Row>;
+// @pz_end
 
 var<workgroup> table: array<Row, TEAMS * SLOTS>;
 
@@ -65,9 +80,8 @@ fn pushed(row: Row, entry: u32, lanes: u32) -> Row {
     return row_pushed(row, other);
 }
 
-// Of the team: where in `table` its part begins, where its block's part of `found` does, and the last entry it has.
+// Of the team: where in `table` its part begins, and the last entry it has.
 var<private> own: u32;
-var<private> to: u32;
 var<private> last: u32;
 
 fn load(at: u32) -> vec2<u32> {
@@ -111,7 +125,11 @@ fn exchange(entry: vec2<u32>, same: u32, at: u32) {
     let reach = pos & ((1u << args.window_log) - 1u);
     let distances = Row(tagged) - row;
     if valid {
-        found[to + pos] = select(Row(), distances, distances <= Row(reach));
+// @pz_if IN_PLACE
+        entries[at + lane] = select(Row(), distances, distances <= Row(reach));
+// @pz_else
+        rows[at + lane] = select(Row(), distances, distances <= Row(reach));
+// @pz_end
     }
 }
 
@@ -154,8 +172,7 @@ fn latest(
     }
     team_sync();
 
-    to = block * args.slot;
-    let from_start = to + before;
+    let from_start = block * args.slot + before;
     last = from_start + end - 1u;
     var at = from_start + begin;
 // @pz_if TEAM_SUBGROUP
@@ -196,4 +213,74 @@ fn latest(
         at += 32u;
     }
 // @pz_end
+}
+
+// Four positions of a work item.
+fn places_at(from_start: u32, at: vec4<u32>, count: u32) -> vec4<u32> {
+    var place = vec4<u32>();
+    if at.x < count {
+        place.x = places[from_start + at.x];
+    }
+    if at.y < count {
+        place.y = places[from_start + at.y];
+    }
+    if at.z < count {
+        place.z = places[from_start + at.z];
+    }
+    if at.w < count {
+        place.w = places[from_start + at.w];
+    }
+    return place;
+}
+
+fn put(from_start: u32, at: u32, count: u32, place: u32, row: Row) {
+    if at < count {
+// @pz_if FOUR
+        places[from_start + at] = place | select(0u, 1u << 24u, any(row != Row()));
+// @pz_else
+// @pz_if TWO
+        found[from_start + at] = row;
+// @pz_else
+        places[from_start + at] = row;
+// @pz_end
+// @pz_end
+    }
+}
+
+// A workgroup for each THREADS * 8 positions of each block.
+@compute @workgroup_size(THREADS)
+fn gather(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    let group = wg.y * wgs.x + wg.x;
+    let groups = (args.slot + THREADS * 8u - 1u) / (THREADS * 8u);
+    let block = group / groups;
+    if block >= args.blocks {
+        return;
+    }
+    let count = max(jobs[block * 8u], 7u) - 7u;
+    let from_start = block * args.slot;
+    // Loads first, so that they are under way together.
+    let at_low = group % groups * THREADS * 8u + local_index + vec4(0u, 1u, 2u, 3u) * THREADS;
+    let at_high = at_low + 4u * THREADS;
+    let low = places_at(from_start, at_low, count);
+    let high = places_at(from_start, at_high, count);
+    let a = sorted_rows[from_start + low.x];
+    let b = sorted_rows[from_start + low.y];
+    let c = sorted_rows[from_start + low.z];
+    let d = sorted_rows[from_start + low.w];
+    let e = sorted_rows[from_start + high.x];
+    let f = sorted_rows[from_start + high.y];
+    let g = sorted_rows[from_start + high.z];
+    let h = sorted_rows[from_start + high.w];
+    put(from_start, at_low.x, count, low.x, a);
+    put(from_start, at_low.y, count, low.y, b);
+    put(from_start, at_low.z, count, low.z, c);
+    put(from_start, at_low.w, count, low.w, d);
+    put(from_start, at_high.x, count, high.x, e);
+    put(from_start, at_high.y, count, high.y, f);
+    put(from_start, at_high.z, count, high.z, g);
+    put(from_start, at_high.w, count, high.w, h);
 }

@@ -70,6 +70,8 @@ kernels! {
     LZ77_WINDOWS = "lz77_windows";
     /// Positions sorted for the candidates of LZ77 matches.
     LZ77_FIND = "lz77_find";
+    /// Positions sorted by a digit of their hashes.
+    LZ77_PLACES = "lz77_places";
     /// The latest candidate of each position.
     LZ77_LATEST = "lz77_latest";
     /// The latest two candidates of each position.
@@ -78,12 +80,6 @@ kernels! {
     LZ77_LATEST_FOUR = "lz77_latest_four";
     /// Where a position's candidates are among the sorted ones.
     LZ77_LINK = "lz77_link";
-    /// The latest candidate of each position, among the sorted ones.
-    LZ77_LINK_ONE = "lz77_link_one";
-    /// The latest two candidates of each position, among the sorted ones.
-    LZ77_LINK_TWO = "lz77_link_two";
-    /// The latest four candidates of each position, among the sorted ones.
-    LZ77_LINK_FOUR = "lz77_link_four";
     /// The greedy parse of LZ77, by the teams of its segments, as all parses.
     LZ77_PARSE = "lz77_parse";
     /// The lazy parse with two candidates a position.
@@ -178,9 +174,9 @@ common![
     "lz77_group",
     "lz77_lazy",
     "lz77_records",
-    "lz77_neighbours",
     "lz77_parts",
     "lz77_segment",
+    "lz77_sort",
     "lz77_symbols",
     "lz77_table",
     "lz77_words",

@@ -1,7 +1,7 @@
 //! Finding the matches of LZ77: the same ones as on the CPU.
 //!
 //! The positions of each block are sorted by hash, which gives each its candidates; then a team for each segment parses
-//! it. Where a position has few candidates, the sort may be by the upper bits of the hash alone, and a team for each
+//! it. Where a position has up to four candidates, the sort is by the upper bits of the hash alone, and a team for each
 //! value of these finds the candidates in order. Results are in these buffers, block by block:
 //!
 //! | name | formula | |
@@ -12,8 +12,7 @@
 use super::device::{Api, Kind, Limits, Teams};
 use super::kernel::{
     Kernel, LZ77_DEEP, LZ77_FIND, LZ77_LATEST, LZ77_LATEST_FOUR, LZ77_LATEST_TWO, LZ77_LINK,
-    LZ77_LINK_FOUR, LZ77_LINK_ONE, LZ77_LINK_TWO, LZ77_PARSE, LZ77_PARSE_DOUBLE, LZ77_PARSE_LAZY,
-    LZ77_PARSE_TWO,
+    LZ77_PARSE, LZ77_PARSE_DOUBLE, LZ77_PARSE_LAZY, LZ77_PARSE_TWO, LZ77_PLACES,
 };
 use super::lz77_optimal;
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
@@ -25,11 +24,8 @@ const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 8..=15;
 /// Bits of a digit of the sort; those of the lower one of two may be one more.
 const DIGIT_BITS: u32 = 8;
 
-/// Windows up to this size, as a base-2 logarithm, whose positions' candidates stay in a GPU's cache while teams find them.
-const NARROW_WINDOW: u32 = 18;
-
-/// Work items that go through a segment together where positions have few candidates.
-const FEW_LANES: u32 = 16;
+/// Positions that a work item of [`Sort::append_latest`]'s last step has.
+const GATHERED: u32 = 8;
 
 /// A hash of the sort.
 #[derive(Clone, Copy)]
@@ -46,6 +42,8 @@ struct Pass {
     is_first: bool,
     from: Buffer,
     to: Buffer,
+    /// Where it tells the places of positions' entries, if it does.
+    places: Option<Buffer>,
     bits: u32,
     /// Of the digit in the upper half of the hash's product.
     shift: u32,
@@ -88,18 +86,22 @@ impl Sort<'_> {
         let Shape { slot, blocks } = self.plan.shape;
         let (threads, tile) = self.group(pass.bits);
         let tiles = slot.div_ceil(tile);
+        let kernel = if pass.places.is_some() { &LZ77_PLACES } else { &LZ77_FIND };
+        let mut place = vec![jobs, pass.from, histogram, digits, pass.to];
+        place.extend(pass.places);
         let rows = (blocks << pass.bits).div_ceil(threads / 32);
         for (entry, buffers, groups) in [
             ("count", vec![jobs, pass.from, histogram], blocks * tiles),
             ("scan", vec![histogram, digits], rows),
-            ("place", vec![jobs, pass.from, histogram, digits, pass.to], blocks * tiles),
+            ("place", place, blocks * tiles),
         ] {
             self.plan.steps.push(Step::Run(Run {
                 stage: "sort",
-                kernel: &LZ77_FIND,
+                kernel,
                 entry,
                 defines: vec![
                     ("FIRST", u32::from(pass.is_first)),
+                    ("PLACES", u32::from(pass.places.is_some())),
                     ("DIGIT_BITS", pass.bits),
                     ("DIGIT_SHIFT", pass.shift),
                     ("TILE", tile),
@@ -115,7 +117,15 @@ impl Sort<'_> {
     }
 
     /// Appends the steps to the candidates of each position: one, two or four.
-    pub(super) fn append_latest(&mut self, hash: Hash, found: Buffer) -> Result<(), PlanError> {
+    ///
+    /// Of one candidate, its distance is in `places`. Of two, rows of distances are in `rows`. Of four, the place of a
+    /// position's row among `rows` is in `places`, with bit 24 if it has candidates.
+    pub(super) fn append_latest(
+        &mut self,
+        hash: Hash,
+        places: Buffer,
+        rows: Buffer,
+    ) -> Result<(), PlanError> {
         // Vulkan's drivers of software end an invocation after 65,535 iterations, and all of a window may have the same hash.
         let Shape { slot, blocks } = self.plan.shape;
         let Limits { kind, api, .. } = *self.limits;
@@ -125,14 +135,17 @@ impl Sort<'_> {
         }
         let (from, to) = (self.buffer("contents")?, self.buffer("entries_first")?);
         let bits = DIGIT_BITS;
-        let pass = Pass { is_first: true, from, to, bits, shift: 32 - bits };
+        let pass = Pass { is_first: true, from, to, places: Some(places), bits, shift: 32 - bits };
         let tile = self.append_pass(hash, &pass)?;
-        let kernel = match hash.candidates {
-            1 => &LZ77_LATEST,
-            2 => &LZ77_LATEST_TWO,
-            _ => &LZ77_LATEST_FOUR,
+        let is_in_place = hash.candidates == 2;
+        let mut tables = vec![self.buffer("sort_histogram")?, self.buffer("sort_digits")?, to];
+        let jobs = self.buffer("jobs")?;
+        let gathered = if is_in_place {
+            vec![jobs, to, places, rows]
+        } else {
+            tables.push(rows);
+            vec![jobs, rows, places]
         };
-        let buffers = vec![self.buffer("sort_histogram")?, self.buffer("sort_digits")?, to, found];
         // Where little workgroup memory is given to a processor, small workgroups fill it better.
         let threads = match self.limits.teams {
             Teams::Local => 32,
@@ -140,58 +153,32 @@ impl Sort<'_> {
             Teams::Ptx => 128,
         };
         let windows = ((slot - 1) >> self.window_log) + 1;
-        self.plan.steps.push(Step::Run(Run {
-            stage: "sort",
-            kernel,
-            entry: "latest",
-            defines: vec![
-                ("CANDIDATES", hash.candidates),
-                ("TWO", u32::from(hash.candidates >= 2)),
-                ("FOUR", u32::from(hash.candidates == 4)),
-                ("HASH_BITS", hash.bits),
-                ("DIGIT_BITS", bits),
-                ("TILE", tile),
-            ],
-            buffers,
-            args: vec![slot, slot.div_ceil(tile), blocks, self.window_log],
-            groups: ((blocks * windows) << bits).div_ceil(threads / 32),
-            threads,
-        }));
+        let teams = (blocks * windows) << bits;
+        let wide = if self.limits.teams == Teams::Local { 32 } else { 256 };
+        for (entry, buffers, groups, threads) in [
+            ("latest", tables, teams.div_ceil(threads / 32), threads),
+            ("gather", gathered, blocks * slot.div_ceil(wide * GATHERED), wide),
+        ] {
+            self.plan.steps.push(Step::Run(Run {
+                stage: "sort",
+                kernel: kernel_of_latest(hash),
+                entry,
+                defines: vec![
+                    ("CANDIDATES", hash.candidates),
+                    ("TWO", u32::from(hash.candidates >= 2)),
+                    ("FOUR", u32::from(hash.candidates == 4)),
+                    ("IN_PLACE", u32::from(is_in_place)),
+                    ("HASH_BITS", hash.bits),
+                    ("DIGIT_BITS", bits),
+                    ("TILE", tile),
+                ],
+                buffers,
+                args: vec![slot, slot.div_ceil(tile), blocks, self.window_log],
+                groups,
+                threads,
+            }));
+        }
         Ok(())
-    }
-
-    /// Whether candidates, one, two or four of a position, are found by tables rather than by a sort by the whole hash.
-    ///
-    /// As measured on an NVIDIA H200: what tables find is stored in an order that its cache holds no more where windows are
-    /// wide, and the second pass of the sort takes less through OpenCL than through WebGPU.
-    fn has_tables(&self, hash: Hash) -> bool {
-        #[cfg(test)]
-        if let Some(forced) = super::lz77_find_tests::forced_tables() {
-            return forced;
-        }
-        let is_narrow = self.window_log.min(self.plan.shape.slot.ilog2()) <= NARROW_WINDOW;
-        self.limits.api == Api::WebGpu || (hash.candidates == 1 && is_narrow)
-    }
-
-    /// Appends the steps to the rows of candidates of each position: one, two or four.
-    fn append_rows(&mut self, hash: Hash, found: Buffer) -> Result<(), PlanError> {
-        if self.has_tables(hash) {
-            return self.append_latest(hash, found);
-        }
-        let kernel = match hash.candidates {
-            1 => &LZ77_LINK_ONE,
-            2 => &LZ77_LINK_TWO,
-            _ => &LZ77_LINK_FOUR,
-        };
-        let entries = self.plan.buffer(kernel, "entries")?;
-        let defines = vec![
-            ("CANDIDATES", hash.candidates),
-            ("TWO", u32::from(hash.candidates >= 2)),
-            ("FOUR", u32::from(hash.candidates == 4)),
-            ("SAME", u32::MAX << (32 - hash.bits) | 0xff),
-        ];
-        self.append_entries(hash, entries)?;
-        self.append_link((entries, found), (kernel, "link_rows"), defines)
     }
 
     /// Appends the steps to all entries sorted.
@@ -199,10 +186,10 @@ impl Sort<'_> {
         let (contents, first) = (self.buffer("contents")?, self.buffer("entries_first")?);
         // By the lower digit of the hash, and then by the upper one.
         let (bits, shift) = (hash.bits - DIGIT_BITS, 32 - hash.bits);
-        let pass = Pass { is_first: true, from: contents, to: first, bits, shift };
+        let pass = Pass { is_first: true, from: contents, to: first, places: None, bits, shift };
         self.append_pass(hash, &pass)?;
         let (bits, shift) = (DIGIT_BITS, 32 - DIGIT_BITS);
-        let pass = Pass { is_first: false, from: first, to: entries, bits, shift };
+        let pass = Pass { is_first: false, from: first, to: entries, places: None, bits, shift };
         self.append_pass(hash, &pass)?;
         Ok(())
     }
@@ -215,25 +202,14 @@ impl Sort<'_> {
         found: Buffer,
     ) -> Result<(), PlanError> {
         self.append_entries(hash, entries)?;
-        let defines = vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash))];
-        self.append_link((entries, found), (&LZ77_LINK, "link"), defines)
-    }
-
-    /// Appends the step from sorted entries to what is found of each position.
-    fn append_link(
-        &mut self,
-        (entries, found): (Buffer, Buffer),
-        (kernel, entry): (&'static Kernel, &'static str),
-        defines: Vec<(&'static str, u32)>,
-    ) -> Result<(), PlanError> {
         let Shape { slot, blocks } = self.plan.shape;
         let threads = if self.limits.teams == Teams::Local { 32 } else { 256 };
         let buffers = vec![self.buffer("jobs")?, entries, found];
         self.plan.steps.push(Step::Run(Run {
             stage: "sort",
-            kernel,
-            entry,
-            defines,
+            kernel: &LZ77_LINK,
+            entry: "link",
+            defines: vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash))],
             buffers,
             args: vec![slot, blocks, self.window_log],
             groups: blocks * slot.div_ceil(threads),
@@ -243,41 +219,62 @@ impl Sort<'_> {
     }
 }
 
+fn kernel_of_latest(hash: Hash) -> &'static Kernel {
+    match hash.candidates {
+        1 => &LZ77_LATEST,
+        2 => &LZ77_LATEST_TWO,
+        _ => &LZ77_LATEST_FOUR,
+    }
+}
+
 /// The bits of an entry's first word that are the same in candidates: the hash, and the tag as in the CPU's `Buckets`.
 pub(super) fn same_of_bucket(hash: Hash) -> u32 {
     u32::MAX << (32 - hash.bits) | 0xff << (24 - hash.bits)
+}
+
+/// What is found by a hash: the names of two buffers, of which a parse with one candidate a position takes the first, one
+/// with two the second, and all others both.
+struct Found {
+    hash: Hash,
+    places: &'static str,
+    rows: &'static str,
 }
 
 /// How a search uses the kernels.
 struct Method {
     kernel: &'static Kernel,
     entry: &'static str,
-    /// The names of what is found by each hash, and those hashes. The candidates of the first one come first.
-    found: Vec<(&'static str, Hash)>,
+    /// By each hash. The candidates of the first one come first.
+    found: Vec<Found>,
     /// Further positions that are looked at for a better match; 0 if the kernel knows.
     lazy: u32,
 }
 
 impl Method {
     fn of(search: Search) -> Result<Self, PlanError> {
-        let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
+        let found = |rows, (bytes, bits, candidates)| Found {
+            hash: Hash { bytes, bits, candidates },
+            places: "found",
+            rows,
+        };
         let greedy = |hash| {
-            let found = vec![("found", hash)];
+            let found = vec![found("rows_one", hash)];
             Self { kernel: &LZ77_PARSE, entry: "greedy", found, lazy: 0 }
         };
         let lazy = |kernel, found, lazy| Self { kernel, entry: "lazy", found, lazy };
         let deep = |candidates| {
-            let found = vec![("found", hash(5, 16, candidates))];
+            let found = vec![found("entries", (5, 16, candidates))];
             Self { kernel: &LZ77_DEEP, entry: "deep", found, lazy: 0 }
         };
         Ok(match search {
-            Search::Greedy => greedy(hash(6, 15, 1)),
-            Search::GreedyLarge => greedy(hash(6, 16, 1)),
-            Search::Double => lazy(&LZ77_PARSE_DOUBLE, vec![("found_two", hash(6, 16, 2))], 1),
-            Search::Lazy4 => lazy(&LZ77_PARSE_LAZY, vec![("found_four", hash(5, 17, 4))], 2),
+            Search::Greedy => greedy((6, 15, 1)),
+            Search::GreedyLarge => greedy((6, 16, 1)),
+            Search::Double => lazy(&LZ77_PARSE_DOUBLE, vec![found("found_two", (6, 16, 2))], 1),
+            Search::Lazy4 => lazy(&LZ77_PARSE_LAZY, vec![found("rows_four", (5, 17, 4))], 2),
             Search::Lazy8 => {
-                let found = vec![("found_four", hash(8, 16, 4)), ("found_second", hash(5, 16, 4))];
-                lazy(&LZ77_PARSE_TWO, found, 3)
+                let second =
+                    Found { places: "found_second", ..found("rows_four_second", (5, 16, 4)) };
+                lazy(&LZ77_PARSE_TWO, vec![found("rows_four", (8, 16, 4)), second], 3)
             }
             Search::Lazy16 => deep(16),
             Search::Lazy64 => deep(64),
@@ -285,6 +282,23 @@ impl Method {
                 return Err(PlanError::Declined(format!("no kernels search as {search:?} does")));
             }
         })
+    }
+
+    /// Work items that go through a segment together, as measured on an NVIDIA H200; at least as many as a position has
+    /// offsets to choose among.
+    fn lanes(&self, limits: &Limits) -> u32 {
+        let candidates: u32 = self.found.iter().map(|found| found.hash.candidates).sum();
+        let (least, best) = match (candidates, limits.api) {
+            (..=2, Api::OpenCl) => (4, 8),
+            (..=2, Api::WebGpu) => (4, 16),
+            (..=7, _) => (8, 32),
+            (8.., _) => (16, 32),
+        };
+        #[cfg(test)]
+        if let Some(measured) = super::lz77_find_tests::measured_lanes() {
+            return measured.max(least);
+        }
+        best.max(least)
     }
 }
 
@@ -303,46 +317,41 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     if let Search::Optimal(effort) = params.search {
         return lz77_optimal::append(plan, limits, params, effort);
     }
-    let Method { kernel, entry, found, lazy } = Method::of(params.search)?;
+    let method = Method::of(params.search)?;
+    let Method { kernel, entry, ref found, lazy } = method;
     let mut buffers = vec![plan.buffer(kernel, "jobs")?, plan.buffer(kernel, "contents")?];
     let mut defines = vec![("SEGMENT_LOG", params.segment_log.into())];
     let is_deep = entry == "deep";
-    let candidates: u32 = found.iter().map(|(_, hash)| hash.candidates).sum();
-    let is_of_two = found.len() == 2;
-    for (number, (name, hash)) in found.into_iter().enumerate() {
-        let to = plan.buffer(kernel, name)?;
-        let entries = if is_deep { Some(plan.buffer(kernel, "entries")?) } else { None };
+    for (number, &Found { hash, places, rows }) in found.iter().enumerate() {
+        let of = if is_deep || number > 0 { kernel } else { kernel_of_latest(hash) };
+        let (places, rows) = (plan.buffer(of, places)?, plan.buffer(of, rows)?);
         let mut sort = Sort { plan, limits, window_log: params.window_log.into() };
-        match entries {
-            Some(entries) => sort.append_sorted(hash, entries, to)?,
-            None => sort.append_rows(hash, to)?,
-        }
-        buffers.extend(entries);
-        buffers.push(to);
-        if number > 0 {
+        if is_deep {
+            sort.append_sorted(hash, rows, places)?;
+            buffers.extend([rows, places]);
+            defines.push(("SAME", same_of_bucket(hash)));
             continue;
         }
-        defines.push(("CANDIDATES", hash.candidates));
-        if is_deep {
-            defines.push(("SAME", same_of_bucket(hash)));
+        sort.append_latest(hash, places, rows)?;
+        match hash.candidates {
+            1 => buffers.push(places),
+            2 => buffers.push(rows),
+            _ => buffers.extend([places, rows]),
         }
-        if lazy > 0 {
-            let (four, two) = (u32::from(hash.candidates == 4), u32::from(is_of_two));
-            defines.extend([("LAZY", lazy), ("FOUR", four), ("TWO", two)]);
-        }
+    }
+    defines.push(("CANDIDATES", found[0].hash.candidates));
+    if lazy > 0 {
+        let is_four = u32::from(found[0].hash.candidates == 4);
+        let is_two = u32::from(found.len() == 2);
+        defines.extend([("LAZY", lazy), ("FOUR", is_four), ("TWO", is_two)]);
     }
     buffers.extend([plan.buffer(kernel, "matches")?, plan.buffer(kernel, "match_counts")?]);
 
     let threads = if limits.teams == Teams::Local { 32 } else { 128 };
     let segments = slot.div_ceil(1 << params.segment_log);
-    // Work items that have a segment.
     let mut lanes = 32;
     if !is_deep {
-        lanes = if candidates <= 2 { FEW_LANES } else { 32 };
-        #[cfg(test)]
-        if let Some(measured) = super::lz77_find_tests::measured_lanes() {
-            lanes = measured;
-        }
+        lanes = method.lanes(limits);
         defines.extend([("LANES", lanes), ("WIDE", u32::from(lanes == 32))]);
     }
     plan.steps.push(Step::Run(Run {

@@ -1,7 +1,8 @@
 //! The matches found on each device are those of the CPU.
 
-use super::device::{Device, Kind, Limits, Teams};
+use super::device::{Api, Device, Kind, Limits, Teams};
 use super::job::Job;
+use super::kernel::ALL;
 use super::lz77_find::append;
 use super::plan::{Plan, PlanError, Shape, Step};
 use super::run::{Memory, submit};
@@ -10,7 +11,6 @@ use crate::codec::lz77::testing::{Backend, Match, Parser, parse, samples};
 use crate::codec::lz77::{Effort, Params, Search};
 use crate::pipeline::level::{Level, Recipe};
 use rayon::prelude::*;
-use std::cell::Cell;
 use std::time::Duration;
 
 /// The effort of level 8, and another.
@@ -130,17 +130,12 @@ fn agrees(device: &dyn Device, params: &Params, blocks: &[&[u8]]) {
     }
 }
 
-/// Files of this repository in one block.
+/// Kernels of this repository in one block.
 fn repository(len: usize) -> Vec<u8> {
-    let mut text = Vec::new();
-    for folder in ["src/codec/lz77", "src/gpu", "src/format", "kernels"] {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-        let mut files: Vec<_> = folder.read_dir().unwrap().map(|e| e.unwrap().path()).collect();
-        files.sort();
-        for file in files.iter().filter(|file| file.is_file()) {
-            text.extend(std::fs::read(file).unwrap());
-        }
-    }
+    let texts =
+        ALL.iter().flat_map(|kernel| [Api::OpenCl, Api::WebGpu].map(|api| kernel.text(api)));
+    let mut text: Vec<u8> = texts.flat_map(|text| text.as_bytes().to_vec()).collect();
+    assert!(text.len() >= len);
     text.truncate(len);
     text
 }
@@ -228,22 +223,6 @@ fn matches_of_a_large_block_are_those_of_the_cpu() {
     });
 }
 
-/// Tables and sorts give the same candidates, whichever a device takes.
-#[test]
-fn candidates_are_found_by_tables_and_by_sorts() {
-    let text = repository(40_000);
-    let blocks = [&text[..], &text[..5]];
-    each_device(|device| {
-        for tables in [false, true] {
-            FORCED_TABLES.set(Some(tables));
-            for search in [Search::Greedy, Search::Double, Search::Lazy4, Search::Lazy8] {
-                agrees(device, &params(search, 16, 16, 14), &blocks);
-            }
-        }
-        FORCED_TABLES.set(None);
-    });
-}
-
 #[test]
 fn a_wrong_match_is_noticed() {
     let text = repository(20_000);
@@ -279,16 +258,6 @@ fn h200_lz77_find() {
             }
         });
     }
-}
-
-thread_local! {
-    static FORCED_TABLES: Cell<Option<bool>> = const { Cell::new(None) };
-}
-
-/// Whether candidates are to be found by tables, if a test or `PZ_SEARCH_TABLES` (0 or 1) says so.
-pub(super) fn forced_tables() -> Option<bool> {
-    let asked = || std::env::var("PZ_SEARCH_TABLES").ok().map(|value| value == "1");
-    FORCED_TABLES.get().or_else(asked)
 }
 
 /// Lanes of a segment to measure the greedy parse with: `PZ_PARSE_LANES=8`.

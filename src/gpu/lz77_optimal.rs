@@ -4,7 +4,7 @@
 //! parses its segments by them, a team each; the parse of all passes but the last counts symbols for the next prices.
 
 use super::device::{Api, Limits, Teams};
-use super::kernel::{Kernel, LZ77_CANDIDATES, LZ77_OPTIMAL, LZ77_PRICES};
+use super::kernel::{Kernel, LZ77_CANDIDATES, LZ77_LATEST, LZ77_OPTIMAL, LZ77_PRICES};
 use super::lz77_find::{Hash, Sort, same_of_bucket};
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::{Effort, Params};
@@ -62,8 +62,9 @@ pub(super) fn append(
     let found_near = plan.buffer(&LZ77_CANDIDATES, "found_near")?;
     let entries_far = plan.buffer(&LZ77_CANDIDATES, "entries_far")?;
     let found_far = plan.buffer(&LZ77_CANDIDATES, "found_far")?;
+    let rows = plan.buffer(&LZ77_LATEST, "rows_one")?;
     let mut sort = Sort { plan, limits, window_log };
-    sort.append_latest(three, found)?;
+    sort.append_latest(three, found, rows)?;
     sort.append_entries(near, entries)?;
     sort.append_entries(far, entries_far)?;
 
