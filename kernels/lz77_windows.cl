@@ -1,98 +1,127 @@
 // The contents of LZ77 windows, from records of their sequences.
 //
-// A workgroup has a window, and writes its chunks one after the other, in steps of four bytes for each work item. The
+// A workgroup has a window, and writes its chunks one after the other, in steps of LANE_BYTES bytes for each work item. The
 // chunks' literals are in their last bytes, where lz77_decode has put them, and their sequences are recorded: see
 // common/lz77_records. What a byte repeats is told by its sequence. In a step, sources among the step's own bytes are
-// replaced by what these derive from; then all bytes are loaded, and then all are stored, since what is written may be
-// literals that others read. While the bytes are on their way, the sources of the next step are looked up.
+// replaced by what these derive from; then all bytes are loaded, and stored. While they are on their way, the sources of the
+// next step are looked up.
+//
+// A row of 32 work items has the bytes of a step next to each other, each work item those 32 apart: what a row loads at a time
+// is in few places then.
+//
+// Constants: LANE_BYTES, a multiple of 4.
 //
 // @pz_cost {
 //   threads_per_element: 0.0001220703125
 //   passes: 256
 //   buffers: contents=N, results=32, lz77_chunks=N/64+64, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
-//   local_mem: 16400
+//   local_mem: 32768
 //   note: 512 work items for each window of 4 MiB, as an example; as many passes as a window has chunks, or one; workgroup
-//         memory for workgroups of 1024
+//         memory for steps of 4096 bytes
 // }
 // @pz_import lz77_records
 
 // Bytes of a step.
-#define STEP (4u * THREADS)
+#define STEP (LANE_BYTES * THREADS)
+// And of a row.
+#define ROW (LANE_BYTES * 32u)
 // Set in the source of a literal: nothing that is still to be written.
 #define FINAL 0x80000000u
-// How far a source is followed through others before all are put anew, and how often that may be: chains have at most
-// 4096 links.
-#define HOPS 8u
-#define ROUNDS 4u
 
-// A chunk. Positions count from the start of the block.
+// For each of a work item's bytes.
+#define EACH for (uint g = 0u; g < LANE_BYTES; g++)
+
+#if TEAM_PTX
+// What is before it is seen by the workgroup after it, in memory of both kinds. The fence of the language may reach farther,
+// and costs more.
+#define STEP_BARRIER() asm volatile("bar.sync 0;" ::: "memory")
+#else
+#define STEP_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#endif
+
+// A chunk, in which positions count from its start. Sources count from the start of the block.
 typedef struct {
     __global const uint *places;
     __global const uint *offsets;
     __global const uint2 *starts;
-    uint start;
-    uint last;    // byte
-    uint literal; // the first
+    uint block_start; // where the chunk is in the block
+    uint last;        // byte
+    uint literal;     // source of the first
 } Chunk;
 
-inline bool is_inside(uint4 source, uint from) {
-    int4 inside = as_int4(source) >= (int4)((int)from);
-    return any(inside);
+#if TEAM_PTX
+
+inline float quotient(float v, float by) {
+    float q;
+    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(q) : "f"(v), "f"(by));
+    return q;
 }
 
-// What byte `at` repeats: by the sequence `index` of its chunk. Sources from `from` on, that of the step, are not yet
-// written: a match that repeats its own bytes goes back by whole periods to before them.
-inline uint source_of(const Chunk *c, uint at, uint index, uint from) {
-    uint place = c->places[index];
-    uint offset = c->offsets[index];
-    uint match = c->start + (place & 0xfffffu);
-    uint matched = place >> 20 | (offset >> 24) << 12;
-    offset &= 0xffffffu;
-    if (at < match) return (at - c->start - matched + c->literal) | FINAL;
-    uint source = at - offset;
-    uint first = max(match, from);
-    if (source >= from && at - first >= offset) source = first - offset + (at - first) % offset;
-    return source;
+#else
+
+inline float quotient(float v, float by) {
+    return v / by;
 }
 
-// The sources of a work item's four bytes, the first of them at `at`. Bytes after the chunk do as its last.
-inline uint4 sources_of(const Chunk *c, uint at, uint from) {
-    uint4 all = min((uint4)(at, at + 1u, at + 2u, at + 3u), (uint4)(c->last));
-    uint first = all.x - c->start;
-    uint2 starts = c->starts[first / 32u];
-    uint bit = first & 31u;
-    uint before = starts.y + popcount(starts.x & ((1u << bit) - 1u));
-    uint mask = starts.x >> bit;
-    uint4 own = popcount((uint4)(mask) & ((uint4)(2u) << (all - all.x)) - 1u) + before;
-    return (uint4)(source_of(c, all.x, own.x, from), source_of(c, all.y, own.y, from),
-                   source_of(c, all.z, own.z, from), source_of(c, all.w, own.w, from));
+#endif
+
+// What tells the sequences of the row's bytes from `at` on.
+inline void load_starts(const Chunk *c, uint at, uint2 *starts) {
+    __global const uint4 *from = (__global const uint4 *)c->starts + min(at, c->last & ~(ROW - 1u)) / 64u;
+    #pragma unroll
+    for (uint g = 0u; g < LANE_BYTES; g += 2u) {
+        uint4 two = from[g / 2u];
+        starts[g] = two.xy;
+        starts[g + 1u] = two.zw;
+    }
 }
 
-inline uint4 hop(__local const uint *sources, uint4 source, uint from) {
-    if ((int)source.x >= (int)from) source.x = sources[(source.x - from) & (STEP - 1u)];
-    if ((int)source.y >= (int)from) source.y = sources[(source.y - from) & (STEP - 1u)];
-    if ((int)source.z >= (int)from) source.z = sources[(source.z - from) & (STEP - 1u)];
-    if ((int)source.w >= (int)from) source.w = sources[(source.w - from) & (STEP - 1u)];
-    return source;
+// Looks up the sequences of the work item's bytes.
+inline void find_records(const Chunk *c, uint upto, const uint2 *starts, uint *places, uint *offsets) {
+    #pragma unroll
+    EACH {
+        uint own = starts[g].y + popcount(starts[g].x & upto);
+        places[g] = c->places[own];
+        offsets[g] = c->offsets[own];
+    }
 }
 
-inline uint4 follow(__local const uint *sources, uint4 source, uint from) {
-    for (uint i = 0u; i < HOPS && is_inside(source, from); i++) source = hop(sources, source, from);
-    return source;
-}
-
-inline uint4 load_bytes(__global const uchar *contents, uint4 source) {
-    source &= ~FINAL;
-    return (uint4)(contents[source.x], contents[source.y], contents[source.z], contents[source.w]);
+// What the work item's bytes from `at` on repeat, by their sequences. Sources from `from` on, the start of the step, are not
+// yet written: a match that repeats its own bytes goes back by whole periods to before them. Bytes after the chunk do as its
+// last.
+inline void find_sources(const Chunk *c, uint at, uint from, const uint *places, const uint *offsets, uint *source) {
+    bool inside = false;
+    #pragma unroll
+    EACH {
+        uint own = min(at + 32u * g, c->last);
+        uint matched = places[g] >> 20 | (offsets[g] >> 12 & 0xff000u);
+        uint literal = own - matched + c->literal;
+        uint matching = c->block_start + own - (offsets[g] & 0xffffffu);
+        source[g] = own < (places[g] & 0xfffffu) ? literal : matching;
+        inside |= (int)source[g] >= (int)(c->block_start + from);
+    }
+    if (inside) {
+        #pragma unroll
+        EACH {
+            uint own = min(at + 32u * g, c->last);
+            uint distance = offsets[g] & 0xffffffu;
+            uint first = max(places[g] & 0xfffffu, from);
+            uint repeated = own - first;
+            if ((int)source[g] >= (int)(c->block_start + from) && repeated >= distance) {
+                // Below 2^20 a quotient is farther from the next integer than the error of a division.
+                uint periods = (uint)quotient((float)repeated + 0.5f, (float)distance);
+                source[g] = c->block_start + first - distance + (repeated - periods * distance);
+            }
+        }
+    }
 }
 
 __kernel void lz77_windows(__global uchar *contents, __global const uint *results, __global const uint *lz77_chunks,
                            __global const uint *lz77_places, __global const uint *lz77_distances,
                            __global const uint2 *lz77_starts, uint blocks, uint max_chunks, uint slot, uint per_block,
                            uint stride, uint turn, uint turns) {
-    __local uint4 sources4[THREADS];
-    __local uint unfinished;
-    __local uint *sources = (__local uint *)sources4;
+    // Of this step and of the one before, which some may still be at.
+    __local uint sources_of[2u * STEP];
     uint item = (uint)get_local_id(0);
     uint group = (uint)get_group_id(0);
     uint block = group / per_block;
@@ -106,46 +135,69 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
     uint end = min(chunk + min(in_window, turn + turns), head[BLOCK_CHUNKS]);
     uint block_len = head[BLOCK_LEN];
     contents += (ulong)block * slot;
-    if (item == 0u) unfinished = 0u;
+    uint lane = item & 31u;
+    uint upto = 0xffffffffu >> (31u - lane);
+    // The row's first byte in a step, and the work item's.
+    uint row = (item - lane) * LANE_BYTES;
+    uint own = row + lane;
+    uint turned = 0u;
 
     for (chunk += turn; chunk < end; chunk++) {
         Chunk c;
-        c.start = chunk << chunk_log;
-        uint length = min(1u << chunk_log, block_len - c.start);
-        ulong record = RECORDS_OF(block, slot) + c.start / 4u;
+        c.block_start = chunk << chunk_log;
+        uint length = min(1u << chunk_log, block_len - c.block_start);
+        ulong record = RECORDS_OF(block, slot) + c.block_start / 4u;
         c.places = lz77_places + record;
         c.offsets = lz77_distances + record;
-        c.starts = lz77_starts + ((ulong)block * slot + c.start) / 32u;
-        c.last = c.start + length - 1u;
-        c.literal = c.start + length - head[CHUNK_WORDS * (chunk + 1u) + CHUNK_LITERALS];
-        uint4 source = sources_of(&c, c.start + 4u * item, c.start);
-        for (uint from = c.start; from <= c.last; from += STEP) {
-            uint at = from + 4u * item;
-            sources4[item] = source;
-            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-            source = follow(sources, source, from);
-            if (is_inside(source, from)) unfinished = 1u;
-            uint4 bytes = load_bytes(contents, source);
-            uint4 next = sources_of(&c, at + STEP, from + STEP);
-            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-            uint more = unfinished;
-            uint again = more;
-            for (uint round = 0u; round < ROUNDS && more != 0u; round++) {
-                sources4[item] = source;
-                barrier(CLK_LOCAL_MEM_FENCE);
-                if (item == 0u) unfinished = 0u;
-                source = follow(sources, source, from);
-                barrier(CLK_LOCAL_MEM_FENCE);
-                if (is_inside(source, from)) unfinished = 1u;
-                barrier(CLK_LOCAL_MEM_FENCE);
-                more = unfinished;
+        c.starts = lz77_starts + ((ulong)block * slot + c.block_start) / 32u;
+        c.last = length - 1u;
+        uint first_literal = length - head[CHUNK_WORDS * (chunk + 1u) + CHUNK_LITERALS];
+        c.literal = (c.block_start + first_literal) | FINAL;
+        __global uchar *to = contents + c.block_start + own;
+        uint source[LANE_BYTES], places[LANE_BYTES], offsets[LANE_BYTES];
+        uint2 starts[LANE_BYTES];
+        load_starts(&c, row, starts);
+        find_records(&c, upto, starts, places, offsets);
+        find_sources(&c, own, 0u, places, offsets, source);
+        load_starts(&c, row + STEP, starts);
+        for (uint from = 0u; from < length; from += STEP) {
+            uint at = from + own;
+            uint inside_from = c.block_start + from;
+            // Volatile, since others read what is replaced: whichever they find, it leads to the same bytes.
+            volatile __local uint *sources = sources_of + turned;
+            turned = STEP - turned;
+            #pragma unroll
+            EACH sources[own + 32u * g] = source[g];
+            STEP_BARRIER();
+            find_records(&c, upto, starts, places, offsets);
+            // Each hop goes back by a byte or more. As sources are replaced at once, others have less far to go.
+            bool inside = false;
+            #pragma unroll
+            EACH inside |= (int)source[g] >= (int)inside_from;
+            for (uint hops = 0u; inside && hops < STEP; hops++) {
+                inside = false;
+                #pragma unroll
+                EACH {
+                    if ((int)source[g] >= (int)inside_from) {
+                        source[g] = sources[(source[g] - inside_from) & (STEP - 1u)];
+                        sources[own + 32u * g] = source[g];
+                        inside |= (int)source[g] >= (int)inside_from;
+                    }
+                }
             }
-            for (uint once = 0u; once < again; once++) {
-                bytes = load_bytes(contents, source);
-                barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+            uint bytes[LANE_BYTES];
+            #pragma unroll
+            EACH bytes[g] = contents[source[g] & ~FINAL];
+            load_starts(&c, from + row + 2u * STEP, starts);
+            find_sources(&c, at + STEP, from + STEP, places, offsets, source);
+            // Where literals are, all are loaded before others are stored there.
+            uint late = from + STEP > first_literal ? 1u : 0u;
+            for (uint once = 0u; once < late; once++) STEP_BARRIER();
+            #pragma unroll
+            EACH {
+                if (at + 32u * g < length) to[32u * g] = (uchar)bytes[g];
             }
-            if (at <= c.last) *(__global uint *)(contents + at) = bytes.x | bytes.y << 8 | bytes.z << 16 | bytes.w << 24;
-            source = next;
+            to += STEP;
         }
     }
 }

@@ -10,9 +10,9 @@
 //   threads_per_element: 0.0001220703125
 //   passes: 256
 //   buffers: contents=N, results=32, lz77_chunks=N/64+64, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
-//   local_mem: 16400
+//   local_mem: 32768
 //   note: 512 work items for each window of 4 MiB, as an example; as many passes as a window has chunks, or one; workgroup
-//         memory for workgroups of 1024
+//         memory for steps of 4096 bytes
 // }
 // @pz_import lz77_records
 

@@ -6,7 +6,7 @@
 // for some more in the last of a block.
 //
 // Each 32 bytes of a chunk have two words in `lz77_starts`: a bit for each byte at which a sequence starts, and the number
-// of sequences that start before, less 1.
+// of sequences that start before, less 1; also those behind a block's last bytes, up to the next multiple of 256.
 // @pz_import lz77_chunks
 
 #define SPARE_RECORDS 256u
@@ -33,7 +33,7 @@ INLINE void record_span(Team t, Records *r) {
     uint mask = r->mask[t.lane];
     uint count = popcount(mask);
     uint upto = team_scan(t, count);
-    if (r->span + 32u * t.lane < r->length) {
+    if (r->span + 32u * t.lane < (r->length + 255u & ~255u)) {
         r->starts[r->span / 32u + t.lane] = (uint2)(mask, r->started + upto - count - 1u);
     }
     r->started += team_max(t, upto);

@@ -6,7 +6,7 @@
 // for some more in the last of a block.
 //
 // Each 32 bytes of a chunk have two words in `lz77_starts`: a bit for each byte at which a sequence starts, and the number
-// of sequences that start before, less 1.
+// of sequences that start before, less 1; also those behind a block's last bytes, up to the next multiple of 256.
 // @pz_import lz77_chunks
 
 const SPARE_RECORDS: u32 = 256u;
@@ -29,7 +29,7 @@ fn record_flush() {
     let mask = atomicLoad(&record_mask[team_index * 32u + lane]);
     let count = countOneBits(mask);
     let upto = team_scan(count);
-    if record_span + 32u * lane < record_length {
+    if record_span + 32u * lane < ((record_length + 255u) & ~255u) {
         let at = record_starts + record_span / 16u + 2u * lane;
         lz77_starts[at] = mask;
         lz77_starts[at + 1u] = record_started + upto - count - 1u;

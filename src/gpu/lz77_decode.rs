@@ -221,12 +221,13 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         let threads = measured("PZ_WINDOW_THREADS", WINDOW_THREADS[most]);
         let threads = threads.min(1 << limits.max_workgroup.ilog2());
         let each = if is_software { 1 } else { turns };
+        let lane_bytes = measured("PZ_LANE_BYTES", 4);
         for turn in (0..turns).step_by(each as usize) {
             run(
                 &LZ77_WINDOWS,
                 "windows",
                 "lz77_windows",
-                &[("MAX_REGISTERS", 64)],
+                &[("MAX_REGISTERS", 64), ("LANE_BYTES", lane_bytes)],
                 &[contents, results, chunks, places, offsets, starts],
                 &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn, each],
                 windows * (threads / 32),
