@@ -50,8 +50,8 @@ pub use pipeline::{
     Prediction, Statistics,
 };
 pub use stream::{
-    BlockInfo, Decoder, Encoder, FrameInfo, Piece, Recovery, RecoveryReport, SeekableReader,
-    WriteAt, compress, decompress, list, recover,
+    BlockInfo, Decoder, Encoder, FrameInfo, Piece, ReadAt, Recovery, RecoveryReport,
+    SeekableReader, WriteAt, compress, decompress, list, recover,
 };
 
 /// The example in the README runs as written.

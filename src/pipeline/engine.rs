@@ -3,6 +3,8 @@
 //! An engine takes a batch of blocks and gives back a batch of blocks; it says what one block would cost it. The
 //! scheduler sees nothing else of it. Every engine makes the same bytes.
 
+use rayon::ThreadPool;
+
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 use super::level::Recipe;
@@ -59,6 +61,11 @@ pub(crate) trait Engine: Send + Sync {
     /// Whether whoever runs it also has the time to write what it has decoded to where it belongs.
     fn has_time_to_write(&self) -> bool {
         true
+    }
+
+    /// Threads for what is to be done on the host for a whole batch; `None` if that is no more than one block.
+    fn helpers(&self) -> Option<&ThreadPool> {
+        None
     }
 
     /// Gives back the memory that is kept between batches.

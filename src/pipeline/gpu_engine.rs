@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crc32c::{crc32c, crc32c_append};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::cpu::CpuEngine;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
@@ -31,6 +32,7 @@ pub(crate) struct GpuEngine<'d> {
     /// Whether what is encoded is decoded again.
     verifies: bool,
     statistics: Option<&'d Statistics>,
+    helpers: Option<ThreadPool>,
     state: Mutex<State<'d>>,
 }
 
@@ -62,6 +64,9 @@ enum Coder<'d> {
     Decode(Pipeline, Box<Decoder<'d>>),
 }
 
+/// Threads that bring a batch to the device and back: one copies less than a device takes.
+const HELPERS: usize = 4;
+
 /// A device that gives wrong bytes in so many batches is not used any more.
 const MOST_WRONG: u32 = 3;
 
@@ -78,7 +83,9 @@ impl<'d> GpuEngine<'d> {
         verifies: bool,
         statistics: Option<&'d Statistics>,
     ) -> Self {
-        Self { device, most, verifies, statistics, state: Mutex::default() }
+        let name = |i| format!("pz copies {i}");
+        let helpers = ThreadPoolBuilder::new().num_threads(HELPERS).thread_name(name).build().ok();
+        Self { device, most, verifies, statistics, helpers, state: Mutex::default() }
     }
 
     /// Takes note of something, if anybody wants to know it.
@@ -386,6 +393,10 @@ impl Engine for GpuEngine<'_> {
     fn has_time_to_write(&self) -> bool {
         // The device would wait.
         false
+    }
+
+    fn helpers(&self) -> Option<&ThreadPool> {
+        self.helpers.as_ref()
     }
 
     fn release(&self) {

@@ -1,11 +1,13 @@
 //! Compression of a stream.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::frame_writer::FrameWriter;
-use super::tasks::EncodeTask;
+use super::places::ReadAt;
+use super::tasks::{EncodeTask, Origin};
 use crate::error::Error;
 use crate::format::FrameHeader;
 use crate::pipeline::auto::Job;
@@ -108,6 +110,7 @@ impl<W: Write> Encoder<W> {
         let mut total = 0;
         loop {
             self.room()?;
+            self.settle()?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
             // A part of the input must not pass for the whole.
@@ -125,6 +128,35 @@ impl<W: Write> Encoder<W> {
                 return Ok(total);
             }
         }
+    }
+
+    /// Compresses `range` of `input`, whose blocks are read by the threads that compress them.
+    ///
+    /// # Errors
+    /// Those of reading and writing, and [`Error::Changed`] if more comes than was declared. That a part cannot be read may
+    /// show later. After any of them the encoder is of no more use.
+    pub fn read_range(&mut self, input: &Arc<dyn ReadAt>, range: Range<u64>) -> Result<(), Error> {
+        let Range { start: mut offset, end } = range;
+        while offset < end {
+            self.room()?;
+            self.settle()?;
+            let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
+            let from = self.filled;
+            let n = (end - offset).min((self.block_size - from) as u64);
+            let filled = from + n as usize;
+            if from == 0 {
+                let (input, statistics) = (Arc::clone(input), self.statistics.clone());
+                task.origin = Some(Origin { input, offset, statistics });
+            } else {
+                self.failed = true;
+                input.read_exact_at(&mut task.contents[from..filled], offset)?;
+                self.failed = false;
+            }
+            self.filled = filled;
+            offset += n;
+            self.count_in(n)?;
+        }
+        Ok(())
     }
 
     /// Compresses what is left, writes index and footer, flushes, and gives back the writer.
@@ -195,6 +227,20 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
+    /// Reads what there is of the present block, if its contents are still to be read, so that more can follow.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(task) = self.current.as_mut().filter(|task| task.origin.is_some()) else {
+            return Ok(());
+        };
+        self.failed = true;
+        task.contents.truncate(self.filled);
+        task.read();
+        task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
+        task.take_unreadable()?;
+        self.failed = false;
+        Ok(())
+    }
+
     /// Hands a block to the workers, and what they have finished to the writer.
     fn submit(&mut self, task: EncodeTask) -> Result<(), Error> {
         self.scheduler().submit(task);
@@ -233,9 +279,10 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    fn emit(&mut self, task: EncodeTask) -> Result<(), Error> {
+    fn emit(&mut self, mut task: EncodeTask) -> Result<(), Error> {
         let begun = Instant::now();
-        let written = task.coded().and_then(|coded| {
+        let coded = task.coded();
+        let written = coded.and_then(|coded| {
             self.frames.block(&mut self.writer, coded, &task.contents, &task.payload)
         });
         if let Some(statistics) = &self.statistics {
@@ -273,6 +320,7 @@ impl<W: Write> Write for Encoder<W> {
             return Ok(0);
         }
         self.room()?;
+        self.settle()?;
         let Some(task) = &mut self.current else { return Err(NO_BLOCK.into()) };
         let n = buf.len().min(self.block_size - self.filled);
         task.contents[self.filled..self.filled + n].copy_from_slice(&buf[..n]);
@@ -345,6 +393,43 @@ mod tests {
     use super::*;
     use crate::{DecodeOptions, SeekableReader, decompress, list};
     use std::io::Cursor;
+
+    /// Bytes that several threads read; behind their end there is nothing.
+    struct Bytes(Vec<u8>);
+
+    impl ReadAt for Bytes {
+        fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            let part = self.0.get(offset as usize..).unwrap_or_default();
+            let part = part.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+            buffer.copy_from_slice(part);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn ranges_and_what_is_written_follow_each_other() {
+        let contents: Vec<u8> = (0..900_000_u32).map(|i| (i / 999 * i) as u8).collect();
+        let input: Arc<dyn ReadAt> = Arc::new(Bytes(contents.clone()));
+        for threads in [1, 2, 6] {
+            let options = Options::new().block_size(1 << 16).threads(threads);
+            let whole = crate::compress(&contents, &options).unwrap();
+            for cuts in [[0, 900_000], [131_072, 500_000], [77_777, 77_778], [100_000, 420_000]] {
+                let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+                encoder.read_range(&input, 0..cuts[0]).unwrap();
+                let (from, to) = (cuts[0] as usize, cuts[1] as usize);
+                encoder.write_all(&contents[from..to]).unwrap();
+                encoder.read_range(&input, cuts[1]..900_000).unwrap();
+                assert_eq!(encoder.bytes_in(), 900_000);
+                let file = encoder.finish().unwrap();
+                assert!(decompress(&file, &DecodeOptions::new()).unwrap() == contents);
+                assert_eq!(file.len().abs_diff(whole.len()) / 64, 0, "{cuts:?}");
+            }
+            let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+            let read = encoder.read_range(&input, 0..900_001);
+            let error = read.and_then(|()| encoder.finish().map(drop)).unwrap_err();
+            assert!(matches!(error, Error::Io(e) if e.kind() == io::ErrorKind::UnexpectedEof));
+        }
+    }
 
     #[test]
     fn a_full_frame_is_followed_by_another() {

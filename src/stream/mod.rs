@@ -17,6 +17,6 @@ pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use list::{BlockInfo, FrameInfo, list};
 pub use oneshot::{compress, decompress};
-pub use places::WriteAt;
+pub use places::{ReadAt, WriteAt};
 pub use recover::{Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

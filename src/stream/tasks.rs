@@ -1,9 +1,13 @@
 //! Blocks on their way through the scheduler, with the memory that they need.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::places::WriteAt;
+use rayon::prelude::*;
+
+use super::places::{ReadAt, WriteAt};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method};
 use crate::pipeline::buffer::{Buffer, Pool};
@@ -11,12 +15,24 @@ use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use crate::pipeline::level::Recipe;
 use crate::pipeline::memory::payload_capacity;
 use crate::pipeline::scheduler::Task;
+use crate::pipeline::statistics::Statistics;
+
+/// Where the contents of a block are that have not been read yet.
+pub(crate) struct Origin {
+    pub(crate) input: Arc<dyn ReadAt>,
+    pub(crate) offset: u64,
+    pub(crate) statistics: Option<Statistics>,
+}
 
 /// A block to encode.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct EncodeTask {
     pub(crate) recipe: Recipe,
     pub(crate) contents: Buffer,
+    /// Whence the contents are to be read first.
+    pub(crate) origin: Option<Origin>,
+    /// What went wrong with that.
+    unreadable: Option<io::Error>,
     pub(crate) payload: Vec<u8>,
     coded: Option<Coded>,
     is_unverified: bool,
@@ -27,16 +43,40 @@ impl EncodeTask {
     pub(crate) fn reset(&mut self) {
         self.coded = None;
         self.is_unverified = false;
+        self.origin = None;
+        self.unreadable = None;
     }
 
     /// What became of it.
-    pub(crate) fn coded(&self) -> Result<Coded, Error> {
+    pub(crate) fn coded(&mut self) -> Result<Coded, Error> {
+        self.take_unreadable()?;
         self.coded.ok_or(Error::Internal { what: "a block could not be encoded" })
+    }
+
+    /// Reads the contents, if that is still to be done.
+    pub(crate) fn read(&mut self) {
+        let Some(Origin { input, offset, statistics }) = self.origin.take() else { return };
+        let begun = Instant::now();
+        self.unreadable = input.read_exact_at(&mut self.contents, offset).err();
+        if let Some(statistics) = statistics {
+            statistics.read_since(begun);
+        }
+    }
+
+    /// What went wrong with reading the contents.
+    pub(crate) fn take_unreadable(&mut self) -> Result<(), Error> {
+        self.unreadable.take().map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
 impl Task for EncodeTask {
     fn run(batch: &mut [Self], engine: &dyn Engine) {
+        match engine.helpers() {
+            Some(helpers) if batch.len() > 1 => {
+                helpers.install(|| batch.par_iter_mut().for_each(EncodeTask::read));
+            }
+            _ => batch.iter_mut().for_each(EncodeTask::read),
+        }
         let mut by_recipe = batch;
         // One call of the engine for each run of blocks with one recipe, which is all of them as a rule.
         while let Some(first) = by_recipe.first() {
@@ -44,6 +84,7 @@ impl Task for EncodeTask {
             let same = by_recipe.iter().take_while(|task| task.recipe == recipe).count();
             let (now, later) = by_recipe.split_at_mut(same);
             by_recipe = later;
+            let mut now: Vec<_> = now.iter_mut().filter(|t| t.unreadable.is_none()).collect();
             let mut jobs: Vec<_> = now
                 .iter_mut()
                 .map(|task| {
@@ -73,7 +114,7 @@ impl Task for EncodeTask {
     }
 
     fn is_done(&self) -> bool {
-        self.is_coded()
+        self.is_coded() || self.unreadable.is_some()
     }
 
     fn bytes(&self) -> u64 {
@@ -146,7 +187,7 @@ impl DecodeTask {
 
     /// Gives the contents back for others to use.
     pub(crate) fn release(&mut self) {
-        self.pool.give(std::mem::take(&mut self.contents));
+        self.pool.give(mem::take(&mut self.contents));
     }
 
     /// What became of it.

@@ -98,9 +98,8 @@ impl Mapped {
         }
         let (len, protection) = (REGION as usize, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: the system chooses a place where nothing is mapped.
-        let at = unsafe {
-            mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, &self.file, start)
-        };
+        let at =
+            unsafe { mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, &self.file, start) };
         let at = at.ok()?;
         // SAFETY: the range has just been mapped, and the advice changes nothing that is there. It is a wish.
         let _ = unsafe { madvise(at, len, Advice::LinuxHugepage) };

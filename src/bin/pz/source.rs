@@ -4,8 +4,11 @@ use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use pz::ReadAt;
 use same_file::Handle;
 
 use crate::failure::{Failure, show};
@@ -64,8 +67,26 @@ pub struct Source {
     head: Vec<u8>,
     head_position: usize,
     read: u64,
-    failed: bool,
+    failed: Arc<AtomicBool>,
     progress: Progress,
+}
+
+/// A regular file that several threads read.
+#[cfg(unix)]
+struct Places {
+    file: File,
+    failed: Arc<AtomicBool>,
+    progress: Progress,
+}
+
+#[cfg(unix)]
+impl ReadAt for Places {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset);
+        self.failed.fetch_or(read.is_err(), Ordering::Relaxed);
+        self.progress.read(buffer.len());
+        read
+    }
 }
 
 impl Source {
@@ -100,7 +121,7 @@ impl Source {
             head: Vec::new(),
             head_position: 0,
             read: 0,
-            failed: false,
+            failed: Arc::default(),
             progress: Progress::silent(),
         })
     }
@@ -140,6 +161,23 @@ impl Source {
         Ok(&self.head)
     }
 
+    /// The input as one that several threads read from, and its length, if it is a regular file of which nothing has been
+    /// read. Its bytes are to be [counted](Self::count) as read.
+    pub fn places(&self) -> Option<(Arc<dyn ReadAt>, u64)> {
+        #[cfg(unix)]
+        if let (Some(len), 0) = (self.len(), self.read) {
+            let file = self.file.try_clone().ok()?;
+            let (failed, progress) = (Arc::clone(&self.failed), self.progress.clone());
+            return Some((Arc::new(Places { file, failed, progress }), len));
+        }
+        None
+    }
+
+    /// Takes note of bytes that other threads have read, or will.
+    pub fn count(&mut self, bytes: u64) {
+        self.read += bytes;
+    }
+
     /// Bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.read
@@ -147,7 +185,7 @@ impl Source {
 
     /// Whether the system, and not the contents, was the reason of an error.
     pub fn failed(&self) -> bool {
-        self.failed
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Whether somebody wrote to the file since it was opened.
@@ -174,7 +212,8 @@ impl Read for Source {
         let ahead = &self.head[self.head_position..];
         let count = if ahead.is_empty() {
             let result = self.file.read(buffer);
-            self.failed |= matches!(&result, Err(e) if e.kind() != io::ErrorKind::Interrupted);
+            let failed = matches!(&result, Err(e) if e.kind() != io::ErrorKind::Interrupted);
+            self.failed.fetch_or(failed, Ordering::Relaxed);
             result?
         } else {
             let count = ahead.len().min(buffer.len());
@@ -200,7 +239,7 @@ impl Seek for Source {
         };
         self.head_position = self.head.len();
         let result = self.file.seek(position);
-        self.failed |= result.is_err();
+        self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
         result
     }
 }

@@ -34,7 +34,15 @@ fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<
         None => options,
     };
     let mut encoder = Encoder::new(output, &options)?;
-    encoder.read_from(source)?;
+    match source.places() {
+        Some((places, len)) => {
+            encoder.read_range(&places, 0..len)?;
+            source.count(len);
+        }
+        None => {
+            encoder.read_from(source)?;
+        }
+    }
     encoder.finish()?;
     Ok(())
 }
