@@ -65,6 +65,14 @@ inline float quotient(float v, float by) {
 
 #endif
 
+// Whether a source is at `from` or after it.
+inline bool is_inside(const uint *source, uint from) {
+    int most = (int)source[0];
+    #pragma unroll
+    for (uint g = 1u; g < LANE_BYTES; g++) most = max(most, (int)source[g]);
+    return most >= (int)from;
+}
+
 // What tells the sequences of the row's bytes from `at` on.
 inline void load_starts(const Chunk *c, uint at, uint2 *starts) {
     __global const uint4 *from = (__global const uint4 *)c->starts + min(at, c->last & ~(ROW - 1u)) / 64u;
@@ -90,27 +98,30 @@ inline void find_records(const Chunk *c, uint upto, const uint2 *starts, uint *p
 // yet written: a match that repeats its own bytes goes back by whole periods to before them. Bytes after the chunk do as its
 // last.
 inline void find_sources(const Chunk *c, uint at, uint from, const uint *places, const uint *offsets, uint *source) {
-    bool inside = false;
+    uint own[LANE_BYTES];
     #pragma unroll
     EACH {
-        uint own = min(at + 32u * g, c->last);
+        own[g] = min(at + 32u * g, c->last);
         uint matched = places[g] >> 20 | (offsets[g] >> 12 & 0xff000u);
-        uint literal = own - matched + c->literal;
-        uint matching = c->block_start + own - (offsets[g] & 0xffffffu);
-        source[g] = own < (places[g] & 0xfffffu) ? literal : matching;
-        inside |= (int)source[g] >= (int)(c->block_start + from);
+        uint literal = own[g] - matched + c->literal;
+        uint matching = c->block_start + own[g] - (offsets[g] & 0xffffffu);
+        source[g] = own[g] < (places[g] & 0xfffffu) ? literal : matching;
     }
-    if (inside) {
+    if (is_inside(source, c->block_start + from)) {
+        uint repeated[LANE_BYTES];
+        bool repeats = false;
         #pragma unroll
         EACH {
-            uint own = min(at + 32u * g, c->last);
-            uint distance = offsets[g] & 0xffffffu;
-            uint first = max(places[g] & 0xfffffu, from);
-            uint repeated = own - first;
-            if ((int)source[g] >= (int)(c->block_start + from) && repeated >= distance) {
+            repeated[g] = own[g] - max(places[g] & 0xfffffu, from);
+            repeats |= (int)repeated[g] >= (int)(offsets[g] & 0xffffffu);
+        }
+        if (repeats) {
+            #pragma unroll
+            EACH {
+                uint distance = offsets[g] & 0xffffffu;
                 // Below 2^20 a quotient is farther from the next integer than the error of a division.
-                uint periods = (uint)quotient((float)repeated + 0.5f, (float)distance);
-                source[g] = c->block_start + first - distance + (repeated - periods * distance);
+                uint periods = (uint)quotient((float)repeated[g] + 0.5f, (float)distance);
+                if ((int)repeated[g] >= (int)distance) source[g] -= periods * distance;
             }
         }
     }
@@ -171,17 +182,12 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
             STEP_BARRIER();
             find_records(&c, upto, starts, places, offsets);
             // Each hop goes back by a byte or more. As sources are replaced at once, others have less far to go.
-            bool inside = false;
-            #pragma unroll
-            EACH inside |= (int)source[g] >= (int)inside_from;
-            for (uint hops = 0u; inside && hops < STEP; hops++) {
-                inside = false;
+            for (uint hops = 0u; hops < STEP && is_inside(source, inside_from); hops++) {
                 #pragma unroll
                 EACH {
                     if ((int)source[g] >= (int)inside_from) {
-                        source[g] = sources[(source[g] - inside_from) & (STEP - 1u)];
+                        source[g] = sources[source[g] - inside_from];
                         sources[own + 32u * g] = source[g];
-                        inside |= (int)source[g] >= (int)inside_from;
                     }
                 }
             }

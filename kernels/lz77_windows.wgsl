@@ -90,20 +90,8 @@ fn find_records(upto: u32) {
     distances = vec4(lz77_distances[own.x], lz77_distances[own.y], lz77_distances[own.z], lz77_distances[own.w]);
 }
 
-// Where byte `at` of a match, which begins at `start` and repeats its own bytes, derives from before the step at `from_`: it
-// goes back by whole periods. Below 2^20 a quotient is farther from the next integer than the error of a division.
-fn periodic(at: u32, start: u32, distance: u32, from_: u32, source_of: u32) -> u32 {
-    let first = max(start, from_);
-    let repeated = at - first;
-    if i32(source_of) < i32(block_start + from_) || repeated < distance {
-        return source_of;
-    }
-    let periods = u32((f32(repeated) + 0.5) / f32(distance));
-    return block_start + first - distance + (repeated - periods * distance);
-}
-
-// What the work item's bytes from `at` on repeat, by their records; `from_` is the start of the step. Bytes after the chunk
-// do as its last.
+// What the work item's bytes from `at` on repeat, by their records. Sources from `from_` on, the start of the step, are not yet
+// written: a match that repeats its own bytes goes back by whole periods to before them. Bytes after the chunk do as its last.
 fn find_sources(at: u32, from_: u32) {
     let own = min(vec4(at, at + 32u, at + 64u, at + 96u), vec4(chunk_last));
     let start = places & vec4(0xfffffu);
@@ -112,12 +100,13 @@ fn find_sources(at: u32, from_: u32) {
     let literal = (own - matched + vec4(first_literal + block_start)) | vec4(FINAL);
     source = select(own - distance + vec4(block_start), literal, own < start);
     if is_inside(from_) {
-        source = vec4(
-            periodic(own.x, start.x, distance.x, from_, source.x),
-            periodic(own.y, start.y, distance.y, from_, source.y),
-            periodic(own.z, start.z, distance.z, from_, source.z),
-            periodic(own.w, start.w, distance.w, from_, source.w),
-        );
+        let repeated = own - max(start, vec4(from_));
+        let repeats = vec4<i32>(repeated) >= vec4<i32>(distance);
+        if any(repeats) {
+            // Below 2^20 a quotient is farther from the next integer than the error of a division.
+            let periods = vec4<u32>((vec4<f32>(repeated) + vec4(0.5)) / vec4<f32>(max(distance, vec4(1u))));
+            source = select(source, source - periods * distance, repeats);
+        }
     }
 }
 
