@@ -93,18 +93,28 @@ __kernel void cut(
     uint carry = 0;  // the literals of an unfinished word
 
     uint segments = (end - begin + segment_len - 1u) >> segment_log;
+    uint segment = begin >> segment_log, last_segment = segment + segments - 1u;
+    matches += (ulong)block * (slot / 8u * 3u);
+    match_counts += (ulong)block * counts_stride;
+    // Matches are loaded before it is their turn, the first ones of a segment before it is known how many it has.
+    uint next_n = match_counts[segment];
+    uint2 next_first = matches[(ulong)segment * list_len + team.lane];
     for (uint s = 0; s <= segments; s++) {
         // Behind the last segment stands an empty match at the chunk's end, for the literals before it.
         bool is_end = s == segments;
-        uint segment = (begin >> segment_log) + s;
-        uint n = is_end ? 1u : min(match_counts[(ulong)block * counts_stride + min(segment, counts_stride - 1u)], list_len);
-        n = team_uniform(team, n);
-        __global const uint2 *list = matches + (ulong)block * (slot / 8u * 3u) + (ulong)segment * list_len;
+        uint n = team_uniform(team, is_end ? 1u : min(next_n, list_len));
+        uint2 next = next_first;
+        segment = min((begin >> segment_log) + s, last_segment);
+        __global const uint2 *list = matches + (ulong)segment * list_len;
+        uint after = min(segment + 1u, last_segment);
+        next_n = match_counts[after];
+        next_first = matches[(ulong)after * list_len + team.lane];
         for (uint j = 0; j < n; j += 32u) {
             uint active = min(n - j, 32u);
             uint start = end, stop = end, offset = 0xffffffffu;
+            uint2 m = next;
+            next = list[min(j + 32u + team.lane, list_len - 1u)];
             if (team.lane < active && !is_end) {
-                uint2 m = list[j + team.lane];
                 start = min((segment << segment_log) + (m.x & 0xffffu), end);
                 stop = min(start + (m.x >> 16), end);
                 offset = m.y;
@@ -127,16 +137,22 @@ __kernel void cut(
             uint literal_end = literal_count + team_broadcast(team, sum, 31u);
             if (team.lane == 0u) g->carry = carry;
             team_sync(team);
-            uint first_word = literal_count >> 2, words = ((literal_end + 3u) >> 2) - first_word;
+            uint first_word = literal_count >> 2;
+            uint words = literal_end != literal_count ? ((literal_end + 3u) >> 2) - first_word : 0u;
             for (uint w = 0; w < words; w += 32u) {
                 uint place = (first_word + w + team.lane) << 2;
                 uint value = w + team.lane == 0u ? carry : 0u;
+                // Bytes that are none of these are loaded as well, another's, so that the four are under way together.
+                uint bytes[4];
+#pragma unroll
                 for (uint b = 0; b < 4u; b++) {
-                    uint i = place + b;
-                    if (i >= literal_count && i < literal_end) {
-                        uint from = literal_lane(g, i);
-                        value |= (uint)contents[i + g->source[from]] << (8u * b);
-                    }
+                    uint i = clamp(place + b, literal_count, literal_end - 1u);
+                    bytes[b] = contents[i + g->source[literal_lane(g, i)]];
+                }
+#pragma unroll
+                for (uint b = 0; b < 4u; b++) {
+                    bool is_new = place + b >= literal_count && place + b < literal_end;
+                    value |= is_new ? bytes[b] << (8u * b) : 0u;
                 }
                 if (place < literal_end) {
                     if (place + 4u <= literal_end) literals[place >> 2] = value;

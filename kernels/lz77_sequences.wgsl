@@ -126,20 +126,30 @@ fn cut(
     var carry = 0u; // the literals of an unfinished word
 
     let segments = (end - begin + segment_len - 1u) >> args.segment_log;
+    let first_segment = begin >> args.segment_log;
+    let last_segment = first_segment + segments - 1u;
+    let lists = block * (args.slot / 8u * 3u);
+    // Matches are loaded before it is their turn, the first ones of a segment before it is known how many it has.
+    var next_n = match_counts[block * args.counts_stride + first_segment];
+    var next_first = matches[lists + first_segment * list_len + lane];
     for (var s = 0u; s <= segments; s++) {
         // Behind the last segment stands an empty match at the chunk's end, for the literals before it.
         let is_end = s == segments;
-        let segment = (begin >> args.segment_log) + s;
-        let listed = match_counts[block * args.counts_stride + min(segment, args.counts_stride - 1u)];
-        let n = team_uniform(select(min(listed, list_len), 1u, is_end));
-        let list = block * (args.slot / 8u * 3u) + segment * list_len;
+        let n = team_uniform(select(min(next_n, list_len), 1u, is_end));
+        var next = next_first;
+        let segment = min(first_segment + s, last_segment);
+        let list = lists + segment * list_len;
+        let after = min(segment + 1u, last_segment);
+        next_n = match_counts[block * args.counts_stride + after];
+        next_first = matches[lists + after * list_len + lane];
         for (var j = 0u; j < n; j += 32u) {
             let active_lanes = min(n - j, 32u);
             var start = end;
             var stop = end;
             var offset = 0xffffffffu;
+            let m = next;
+            next = matches[list + min(j + 32u + lane, list_len - 1u)];
             if lane < active_lanes && !is_end {
-                let m = matches[list + j + lane];
                 start = min((segment << args.segment_log) + (m.x & 0xffffu), end);
                 stop = min(start + (m.x >> 16u), end);
                 offset = m.y;
@@ -165,18 +175,20 @@ fn cut(
             }
             team_sync();
             let first_word = literal_count >> 2u;
-            let words = ((literal_end + 3u) >> 2u) - first_word;
+            let words = select(0u, ((literal_end + 3u) >> 2u) - first_word, literal_end != literal_count);
             for (var w = lane; w < words; w += 32u) {
                 let place = (first_word + w) << 2u;
                 var value = select(0u, carry, w == 0u);
-                for (var b = 0u; b < 4u; b++) {
-                    let i = place + b;
-                    if i >= literal_count && i < literal_end {
-                        let from_byte = i + gather_source[literal_lane(i)];
-                        let byte = contents[(contents_at + from_byte) >> 2u] >> (8u * (from_byte & 3u)) & 255u;
-                        value |= byte << (8u * b);
-                    }
-                }
+                // Bytes that are none of these are loaded as well, another's, so that the four are under way together.
+                let i = clamp(vec4(place) + vec4(0u, 1u, 2u, 3u), vec4(literal_count), vec4(literal_end - 1u));
+                let is_new = i == vec4(place) + vec4(0u, 1u, 2u, 3u);
+                let bytes = i + vec4(gather_source[literal_lane(i.x)], gather_source[literal_lane(i.y)],
+                                     gather_source[literal_lane(i.z)], gather_source[literal_lane(i.w)]);
+                let at_word = (vec4(contents_at) + bytes) >> vec4(2u);
+                let from_words = vec4(contents[at_word.x], contents[at_word.y], contents[at_word.z], contents[at_word.w]);
+                let shifted = (from_words >> ((bytes & vec4(3u)) * 8u) & vec4(255u)) << vec4(0u, 8u, 16u, 24u);
+                let news = select(vec4(0u), shifted, is_new);
+                value |= news.x | news.y | news.z | news.w;
                 if place + 4u <= literal_end {
                     literals[literals_at + (place >> 2u)] = value;
                 } else {
