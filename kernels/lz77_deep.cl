@@ -1,6 +1,7 @@
 // The deep lazy parse of LZ77: the best of many candidates, unless a position soon after has a better one. The rule is that
 // of the module codec::lz77::deep; `entries` and `found` are what lz77_find makes. The candidates of a position are
-// compared each by a lane, and those of LANE_BYTES and more then by all lanes.
+// compared each by a lane, if they may be better than what is known at the bytes where that shows first, and those of LANE_BYTES
+// and more then by all lanes.
 //
 // Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates.
 //
@@ -11,6 +12,8 @@
 //   local_mem: 256
 // }
 // @pz_import lz77_segment
+#define COMPARED 4u
+// @pz_import lz77_common_length
 
 // Bytes that a lane compares by itself.
 #define LANE_BYTES 64u
@@ -25,11 +28,27 @@ typedef struct {
     int gain;
 } Found;
 
-// The best match of a position, where the offset `cheap` (0 for none) costs less.
+// Whether to branch on what all lanes agree on: where that saves work, and compilers manage.
+#if TEAM_PTX
+#define IF_ANY(condition) (condition)
+#else
+#define IF_ANY(condition) true
+#endif
+
+// The best match of a position, where the offset `cheap` (0 for none) costs less, if its gain is more than `least`; else one
+// that has no more.
 inline Found best_at(Team team, Segment s, __global const uint2 *entries, __global const uint *found, uint at,
-                     uint cheap) {
+                     uint cheap, int least) {
     Found best = {0, 0, 0};
     uint row = team_uniform(team, found[at]);
+    if (IF_ANY(cheap != 0)) {
+        uint length = extended(team, s, at, cheap, 0);
+        if (length >= 4) {
+            best.length = length;
+            best.offset = cheap;
+            best.gain = 4 * (int)length;
+        }
+    }
     uint index = row & 0xffffffu;
     uint hash = row != 0 ? entries[index].x : 0;
     bool more = row != 0;
@@ -43,16 +62,24 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
             uint distance = at - other.y;
             if (((other.x ^ hash) & SAME) == 0 && distance <= at - s.window_start) offset = distance;
         }
-        uint n = 0;
-        bool open = offset != 0;
-        while (open && n < LANE_BYTES) {
-            uint p = at + n;
-            uint differ = 1;
-            if (p < s.end) differ = read32(s.contents, s.words, p) ^ read32(s.contents, s.words, p - offset);
-            n += differ != 0 ? trailing_zeros(differ) >> 3 : 4u;
-            open = differ == 0;
+        // Entries of the same hash stand side by side.
+        more = team_any(team, same && team.lane == 31);
+        // The shortest length of more gain than what is known; it must be at least that.
+        uint bits = 31u - clz(offset + 3u);
+        uint needed = max(((uint)max(best.gain, least) + bits) / 4u + 1u, 4u);
+        bool open = offset != 0 && at + needed <= s.end;
+        if (open) {
+            uint p = at + needed - 4u;
+            open = read32(s.contents, s.words, p) == read32(s.contents, s.words, p - offset);
         }
-        uint length = offset != 0 ? min(n, s.end - at) : 0;
+        uint n = 0;
+        bool is_close = open;
+        while (open && n < LANE_BYTES) {
+            uint equal = common_length(s.contents, s.words, at + n, offset);
+            n += equal;
+            open = equal == 16u && at + n < s.end;
+        }
+        uint length = is_close ? min(n, s.end - at) : 0;
         uint rest = team_ballot(team, open);
         while (rest != 0) {
             uint lead = trailing_zeros(rest);
@@ -62,26 +89,20 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
         }
         uint key = 0;
         if (length >= 5 || (length == 4 && offset < 1u << 13)) {
-            int gain = 4 * (int)length + (int)clz(offset + 3u) - 31;
+            int gain = 4 * (int)length - (int)bits;
             if (gain > 0) key = (uint)gain << 7 | (127u - k);
         }
         uint most = team_max(team, key);
-        uint lead = 127u - (most & 127u) - first;
-        uint its_length = team_shuffle(team, length, lead);
-        uint its_offset = team_shuffle(team, offset, lead);
-        if ((int)(most >> 7) > best.gain) {
-            best.gain = (int)(most >> 7);
-            best.length = its_length;
-            best.offset = its_offset;
+        if (IF_ANY((int)(most >> 7) > best.gain)) {
+            uint lead = 127u - (most & 127u) - first;
+            uint its_length = team_shuffle(team, length, lead);
+            uint its_offset = team_shuffle(team, offset, lead);
+            if ((int)(most >> 7) > best.gain) {
+                best.gain = (int)(most >> 7);
+                best.length = its_length;
+                best.offset = its_offset;
+            }
         }
-        // Entries of the same hash stand side by side.
-        more = team_any(team, same && team.lane == 31);
-    }
-    uint length = extended(team, s, at, cheap, 0);
-    if (length >= 4 && 4 * (int)length >= best.gain) {
-        best.length = length;
-        best.offset = cheap;
-        best.gain = 4 * (int)length;
     }
     return best;
 }
@@ -114,9 +135,10 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
         uint match_at = pos;
         for (uint tried = pos; tried == pos || (best.gain != 0 && tried <= match_at + LAZY && tried < last &&
                                                 best.length < LONG_ENOUGH); tried++) {
-            Found other = best_at(team, s, own_entries, own_found, tried, tried == anchor ? second : recent);
             // Each position further on costs another literal.
-            if (tried == pos || other.gain > best.gain + 1 + 3 * (int)(tried - match_at)) {
+            int least = tried == pos ? 0 : best.gain + 1 + 3 * (int)(tried - match_at);
+            Found other = best_at(team, s, own_entries, own_found, tried, tried == anchor ? second : recent, least);
+            if (other.gain > least) {
                 best = other;
                 match_at = tried;
             }

@@ -1,6 +1,7 @@
 // The deep lazy parse of LZ77: the best of many candidates, unless a position soon after has a better one. The rule is that
 // of the module codec::lz77::deep; `entries` and `found` are what lz77_find makes. The candidates of a position are
-// compared each by a lane, and those of LANE_BYTES and more then by all lanes.
+// compared each by a lane, if they may be better than what is known at the bytes where that shows first, and those of LANE_BYTES
+// and more then by all lanes.
 //
 // Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates.
 //
@@ -11,6 +12,8 @@
 //   local_mem: 256
 // }
 // @pz_import lz77_segment
+// @pz_import lz77_common_length
+const COMPARED = 4u;
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
@@ -27,106 +30,92 @@ const LAZY = 2u;
 const LONG_ENOUGH = 64u;
 const SKIP_LOG = 6u;
 
-// The number of equal bytes of the four at `p`; behind the end nothing is equal.
-fn equal_of_4(p: u32, offset: u32) -> u32 {
-    if p >= end {
-        return 0u;
-    }
-    let differ = read32(p) ^ read32(p - offset);
-    return select(equal_bytes(differ), 4u, differ == 0u);
-}
-
-fn equal_of_8(p: u32, offset: u32) -> u32 {
-    let n = equal_of_4(p, offset);
-    if n < 4u {
-        return n;
-    }
-    return 4u + equal_of_4(p + 4u, offset);
-}
-
-fn equal_of_16(p: u32, offset: u32) -> u32 {
-    let n = equal_of_8(p, offset);
-    if n < 8u {
-        return n;
-    }
-    return 8u + equal_of_8(p + 8u, offset);
-}
-
 struct Found {
     length: u32,
     offset: u32,
     gain: i32,
 }
 
-// The best match of a position, where the offset `cheap` (0 for none) costs less.
-fn best_at(at: u32, cheap: u32) -> Found {
+// The best match of a position, where the offset `cheap` (0 for none) costs less, if its gain is more than `least`; else one
+// that has no more.
+fn best_at(at: u32, cheap: u32, least: i32) -> Found {
     var best = Found(0u, 0u, 0i);
     let slot_start = from_word * 4u;
     let row = found[slot_start + at];
-    if team_uniform(row) != 0u {
-        let index = row & 0xffffffu;
-        let hash = entries[slot_start + index].x;
-        var first = 0u;
-        loop {
-            if team_uniform(first) >= CANDIDATES {
-                break;
-            }
-            let k = first + lane;
-            var offset = 0u;
-            var more = false;
-            if k < min(CANDIDATES, index) {
-                let other = entries[slot_start + index - 1u - k];
-                more = (other.x ^ hash) >> 16u == 0u;
-                let distance = at - other.y;
-                if ((other.x ^ hash) & SAME) == 0u && distance <= at - window_start {
-                    offset = distance;
-                }
-            }
-            var n = 0u;
-            var open = offset != 0u;
-            while open && n < LANE_BYTES {
-                let equal = equal_of_16(at + n, offset);
-                n += equal;
-                open = equal == 16u;
-            }
-            var length = select(0u, min(n, end - at), offset != 0u);
-            var rest = team_ballot(open);
-            loop {
-                if team_uniform(rest) == 0u {
-                    break;
-                }
-                let lead = countTrailingZeros(rest);
-                rest &= rest - 1u;
-                let whole = extended(at, team_broadcast(offset, lead), LANE_BYTES);
-                if lane == lead {
-                    length = whole;
-                }
-            }
-            var key = 0u;
-            if length >= 5u || (length == 4u && offset < 1u << 13u) {
-                let gain = 4i * i32(length) - i32(firstLeadingBit(offset + 3u));
-                if gain > 0i {
-                    key = u32(gain) << 7u | (127u - k);
-                }
-            }
-            let most = team_max(key);
-            let lead = 127u - (most & 127u) - first;
-            let its_length = team_shuffle(length, lead);
-            let its_offset = team_shuffle(offset, lead);
-            if i32(most >> 7u) > best.gain {
-                best = Found(its_length, its_offset, i32(most >> 7u));
-            }
-            if !team_any(more && lane == 31u) {
-                break;
-            }
-            first += 32u;
-        }
-    }
     if team_uniform(cheap) != 0u {
         let length = extended(at, cheap, 0u);
-        if length >= 4u && 4i * i32(length) >= best.gain {
+        if length >= 4u {
             best = Found(length, cheap, 4i * i32(length));
         }
+    }
+    if team_uniform(row) == 0u {
+        return best;
+    }
+    let index = row & 0xffffffu;
+    let hash = entries[slot_start + index].x;
+    var first = 0u;
+    loop {
+        if team_uniform(first) >= CANDIDATES {
+            break;
+        }
+        let k = first + lane;
+        var offset = 0u;
+        var same = false;
+        if k < min(CANDIDATES, index) {
+            let other = entries[slot_start + index - 1u - k];
+            same = (other.x ^ hash) >> 16u == 0u;
+            let distance = at - other.y;
+            if ((other.x ^ hash) & SAME) == 0u && distance <= at - window_start {
+                offset = distance;
+            }
+        }
+        // The shortest length of more gain than what is known; it must be at least that.
+        let bits = firstLeadingBit(offset + 3u);
+        let needed = max((u32(max(best.gain, least)) + bits) / 4u + 1u, 4u);
+        var open = offset != 0u && at + needed <= end;
+        if open {
+            let p = at + needed - 4u;
+            open = read32(p) == read32(p - offset);
+        }
+        var n = 0u;
+        let is_close = open;
+        while open && n < LANE_BYTES {
+            let equal = common_length(at + n, offset);
+            n += equal;
+            open = equal == 16u && at + n < end;
+        }
+        var length = select(0u, min(n, end - at), is_close);
+        var rest = team_ballot(open);
+        loop {
+            if team_uniform(rest) == 0u {
+                break;
+            }
+            let lead = countTrailingZeros(rest);
+            rest &= rest - 1u;
+            let whole = extended(at, team_broadcast(offset, lead), LANE_BYTES);
+            if lane == lead {
+                length = whole;
+            }
+        }
+        var key = 0u;
+        if length >= 5u || (length == 4u && offset < 1u << 13u) {
+            let gain = 4i * i32(length) - i32(bits);
+            if gain > 0i {
+                key = u32(gain) << 7u | (127u - k);
+            }
+        }
+        let most = team_max(key);
+        let lead = 127u - (most & 127u) - first;
+        let its_length = team_shuffle(length, lead);
+        let its_offset = team_shuffle(offset, lead);
+        if i32(most >> 7u) > best.gain {
+            best = Found(its_length, its_offset, i32(most >> 7u));
+        }
+        // Entries of the same hash stand side by side.
+        if !team_any(same && lane == 31u) {
+            break;
+        }
+        first += 32u;
     }
     return best;
 }
@@ -167,7 +156,7 @@ fn deep(
             continue;
         }
         pos = team_broadcast(mine, countTrailingZeros(hits));
-        var best = best_at(pos, select(recent, second, pos == anchor));
+        var best = best_at(pos, select(recent, second, pos == anchor), 0i);
         if team_uniform(u32(best.gain == 0i)) != 0u {
             pos += 1u + (pos - anchor >> SKIP_LOG);
             continue;
@@ -179,9 +168,10 @@ fn deep(
             if team_uniform(u32(goes_on)) == 0u {
                 break;
             }
-            let other = best_at(tried, recent);
             // Each position further on costs another literal.
-            if other.gain > best.gain + 1i + 3i * i32(tried - match_at) {
+            let least = best.gain + 1i + 3i * i32(tried - match_at);
+            let other = best_at(tried, recent, least);
+            if other.gain > least {
                 best = other;
                 match_at = tried;
             }

@@ -22,7 +22,8 @@
 #define PAIR_LANES 1u
 #endif
 #define AT_ONCE min(LAZY + 1u, LANES / PAIR_LANES / CHOICES)
-#define WORDS (4u / PAIR_LANES)
+#define COMPARED (4u / PAIR_LANES)
+// @pz_import lz77_common_length
 
 #if CANDIDATES == 4u
 #define FOUND_WORDS 1u
@@ -105,20 +106,12 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                 }
             }
             // Bytes that are equal in this lane's part.
-            uint n = 0;
-            if (offset != 0u) {
-                for (uint w = 0; w < WORDS; w++) {
-                    uint p = at + 4u * (part * WORDS + w);
-                    uint differ = 1;
-                    if (p < s.end) differ = difference(s, (int)p, offset);
-                    if (n == 4u * w) n += differ != 0u ? trailing_zeros(differ) >> 3 : 4u;
-                }
-            }
-            uint ends = part_ballot(team, s, n < 4u * WORDS);
+            uint n = offset != 0u ? common_length(s.contents, s.words, at + 4u * part * COMPARED, offset) : 0u;
+            uint ends = part_ballot(team, s, n < 4u * COMPARED);
             uint own_ends = ends >> (pair * PAIR_LANES) & ((1u << PAIR_LANES) - 1u);
             uint end_part = own_ends != 0u ? trailing_zeros(own_ends) : 0u;
             uint end_n = part_shuffle(team, s, n, pair * PAIR_LANES + end_part);
-            uint length = own_ends != 0u ? 4u * WORDS * end_part + end_n : 16u;
+            uint length = own_ends != 0u ? 4u * COMPARED * end_part + end_n : 16u;
             length = min(length, offset != 0u ? s.end - at : 0u);
             // The long ones, one after the other.
             uint more = part_ballot(team, s, offset != 0u && part == 0u && own_ends == 0u && at + 16u < s.end);

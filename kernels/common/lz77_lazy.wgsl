@@ -6,6 +6,7 @@
 //
 // Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether 4; TWO, whether there are two hashes, which have four each; LAZY, the further positions looked at.
 // @pz_import lz77_parts
+// @pz_import lz77_common_length
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
@@ -67,7 +68,7 @@ const CHOICES = CANDIDATES + 1u;
 const PAIRS = CHOICES * (LAZY + 1u);
 const PAIR_LANES = select(select(1u, 2u, PAIRS * 2u <= LANES), 4u, PAIRS * 4u <= LANES);
 const AT_ONCE = min(LAZY + 1u, LANES / PAIR_LANES / CHOICES);
-const WORDS = 4u / PAIR_LANES;
+const COMPARED = 4u / PAIR_LANES;
 
 @compute @workgroup_size(THREADS)
 fn lazy(
@@ -129,22 +130,13 @@ fn lazy(
             // Bytes that are equal in this lane's part.
             var n = 0u;
             if offset != 0u {
-                for (var w = 0u; w < WORDS; w++) {
-                    let p = at + 4u * (part * WORDS + w);
-                    var differ = 1u;
-                    if p < end {
-                        differ = difference(i32(p), offset);
-                    }
-                    if n == 4u * w {
-                        n += equal_first(differ);
-                    }
-                }
+                n = common_length(at + 4u * part * COMPARED, offset);
             }
-            let ends = part_ballot(n < 4u * WORDS);
+            let ends = part_ballot(n < 4u * COMPARED);
             let own_ends = ends >> (pair * PAIR_LANES) & ((1u << PAIR_LANES) - 1u);
             let end_part = select(0u, countTrailingZeros(own_ends), own_ends != 0u);
             let end_n = part_shuffle(n, pair * PAIR_LANES + end_part);
-            var length = select(16u, 4u * WORDS * end_part + end_n, own_ends != 0u);
+            var length = select(16u, 4u * COMPARED * end_part + end_n, own_ends != 0u);
             length = select(0u, min(length, end - at), offset != 0u);
             // The long ones, one after the other.
             var more = part_ballot(offset != 0u && part == 0u && own_ends == 0u && at + 16u < end);

@@ -171,6 +171,7 @@ common![
     "lz77_chunk_prices",
     "lz77_chunks",
     "lz77_code",
+    "lz77_common_length",
     "lz77_group",
     "lz77_lazy",
     "lz77_records",

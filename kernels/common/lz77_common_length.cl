@@ -1,0 +1,32 @@
+// Comparing bytes of a block with earlier ones, several words at once. Constant: COMPARED, words: 1, 2 or 4.
+
+// The number of equal bytes from `pos` and from `offset` before it on, at most 4 * COMPARED. Bytes behind the slot, of `words`
+// words, read as any.
+inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset) {
+    uint a = pos >> 2, b = (pos - offset) >> 2, n = 0;
+    uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;
+    // Each word once.
+    uint x[COMPARED + 1], y[COMPARED + 1];
+    if (a + COMPARED < words) {
+#pragma unroll
+        for (uint w = 0; w <= COMPARED; w++) {
+            x[w] = contents[a + w];
+            y[w] = contents[b + w];
+        }
+    } else {
+#pragma unroll
+        for (uint w = 0; w <= COMPARED; w++) {
+            x[w] = contents[min(a + w, words - 1u)];
+            y[w] = contents[min(b + w, words - 1u)];
+        }
+    }
+#pragma unroll
+    for (uint i = 0; i < COMPARED; i++) {
+        uint w = COMPARED - 1u - i;
+        uint at_a = (uint)(((ulong)x[w + 1u] << 32 | x[w]) >> shift_a);
+        uint at_b = (uint)(((ulong)y[w + 1u] << 32 | y[w]) >> shift_b);
+        uint differ = at_a ^ at_b;
+        n = differ != 0u ? (31u - clz(differ & -differ)) >> 3 : n + 4u;
+    }
+    return n;
+}
