@@ -13,6 +13,18 @@
 // }
 // @pz_import bwt
 
+#if TEAM_PTX
+// Begins to load here: compilers put off what is needed last, and then it is waited for.
+inline uint load_now(__global const uint *p) {
+    uint r;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"((ulong)p) : "memory");
+    return r;
+}
+#define LOAD_NOW(p) load_now(p)
+#else
+#define LOAD_NOW(p) (*(p))
+#endif
+
 // Units of 16 bytes of a lane's list: the first is in registers, NEAR more are in workgroup memory, and the others,
 // which are needed less, where the list is to be in the end.
 #define UNITS 15u
@@ -25,31 +37,61 @@
 // device memory.
 #define KEPT_TABLES (2u * KEPT)
 
+// A segment's words, in pairs. A run takes at most two, so those are there before it begins, and the pair that replaces
+// one is loaded at the begin of a run and not waited for before its end.
 typedef struct {
-    __global const uint *words;
-    uint next;  // what to load next
-    uint count; // of the segment
-    uint taken;
-    uint ahead0;
-    uint ahead1;
+    __global const uint2 *pairs; // of the payload, from that with the segment's first word on
+    uint2 now;
+    uint2 after;
+    uint2 coming;
+    uint loaded; // pairs
+    uint end;    // of the segment
+    uint odd;    // whether the next word is the second of `now`
+    uint left;   // words
+    uint taken;  // since words_begin
 } Words;
 
-inline ulong refill(Words *w, ulong x) {
-    if (x >> 32 == 0 && w->taken < w->count) {
-        x = x << 32 | w->ahead0;
-        w->taken += 1u;
-        w->ahead0 = w->ahead1;
-        w->ahead1 = w->next < w->count ? w->words[w->next] : 0u;
-        w->next += 1u;
-    }
-    return x;
+inline void words_start(Words *w, __global const uint *payload, size_t first, uint count) {
+    w->pairs = (__global const uint2 *)(payload + (first & ~(size_t)1));
+    w->odd = (uint)first & 1u;
+    w->left = count;
+    w->end = count > 0u ? (w->odd + count + 1u) >> 1 : 0u;
+    w->now = w->end > 0u ? w->pairs[0] : (uint2)(0u);
+    w->after = w->end > 1u ? w->pairs[1] : (uint2)(0u);
+    w->coming = w->end > 2u ? w->pairs[2] : (uint2)(0u);
+    w->loaded = 3u;
+    w->taken = 0u;
 }
 
+// Before a run.
+inline void words_begin(Words *w) {
+    if (w->taken > 1u && w->loaded - 1u < w->end) w->coming = w->pairs[w->loaded - 1u];
+    w->taken = 0u;
+}
+
+// After a run.
+inline void words_end(Words *w) {
+    uint taken = w->odd + w->taken;
+    bool next = taken > 1u;
+    w->now = next ? w->after : w->now;
+    w->after = next ? w->coming : w->after;
+    w->loaded += next ? 1u : 0u;
+    w->odd = taken & 1u;
+    w->taken = taken;
+}
+
+inline ulong refill(Words *w, ulong x) {
+    bool takes = x >> 32 == 0 && w->left > 0u;
+    uint at = w->odd + w->taken;
+    uint word = at == 0u ? w->now.x : at == 1u ? w->now.y : w->after.x;
+    w->left -= takes ? 1u : 0u;
+    w->taken += takes ? 1u : 0u;
+    return takes ? x << 32 | word : x;
+}
+
+// 16 times the exponent and the four highest bits behind it, of 255 at most: as floating point numbers have them. 0 of 0.
 inline uint log_scale(uint value) {
-    uint v = clamp(value, 1u, 255u);
-    uint e = 31u - clz(v);
-    uint scale = 16u * e + ((v << (7u - e) & 127u) >> 3);
-    return value >= 255u ? 127u : scale;
+    return max(as_uint((float)min(value, 255u)) >> 19, 127u << 4) - (127u << 4);
 }
 
 // How many of eight starts are at most v, which stands in both halves of vv.
@@ -59,40 +101,37 @@ inline uint up_to(uint4 starts, uint vv) {
     return popcount(r.x | r.y >> 1 | r.z >> 2 | r.w >> 3);
 }
 
-// Takes a token from the state, whose low bits are v, when `count` starts of its table are at most v. Tables in workgroup
-// memory and in device memory are read by the same code in different address spaces.
-#define TAKE_TOKEN(space, place)                                                            \
-    space const ushort *starts = (space const ushort *)tables;                              \
-    uint token = count - 1u;                                                                \
-    uint start = starts[place(table, token >> 3) * 8u + (token & 7u)];                      \
-    uint end = starts[place(table, (count & 31u) >> 3) * 8u + (count & 7u)];                \
-    *state = (*state >> 12) * (end - start) + (v - start);                                  \
-    return token;
-#define IN_ORDER(table, i) ((table) * 4u + (i))
+// The state without the token whose starts are from `start` up to `end`, of which its low bits are v.
+inline ulong without(ulong state, uint v, uint start, uint end) {
+    return (state >> 12) * (end - start) + (v - start);
+}
 
 // The token that the state's low bits are in, and the state without it. `eights` has the starts that begin the second,
 // third and fourth eight of each table.
 inline uint take_token(__local const uint4 *tables, __local const uint2 *eights, uint table, ulong *state) {
+    __local const ushort *starts = (__local const ushort *)tables;
     uint v = (uint)*state & 4095u;
     uint vv = v | v << 16;
     uint2 begins = eights[table];
     uint eight = popcount(((vv | 0x80008000u) - begins.x) & 0x80008000u) + (v >= begins.y ? 1u : 0u);
-    uint count = 8u * eight + up_to(tables[EIGHT(table, eight)], vv);
-    TAKE_TOKEN(__local, EIGHT)
+    uint place = EIGHT(table, eight);
+    uint following = EIGHT(table, eight + 1u) * 8u;
+    // From 1 on, since the eight's first is at most v.
+    uint count = up_to(tables[place], vv);
+    uint at = place * 8u + count;
+    *state = without(*state, v, starts[at - 1u], starts[count < 8u ? at : following]);
+    return 8u * eight + count - 1u;
 }
 
+// The same with a table in device memory.
 inline uint take_token_far(__global const uint4 *tables, uint table, ulong *state) {
+    __global const ushort *starts = (__global const ushort *)(tables + table * 4u);
     uint v = (uint)*state & 4095u;
     uint vv = v | v << 16;
-    uint count = up_to(tables[IN_ORDER(table, 0u)], vv);
-    if (count == 8u) {
-        count += up_to(tables[IN_ORDER(table, 1u)], vv);
-        if (count == 16u) {
-            count += up_to(tables[IN_ORDER(table, 2u)], vv);
-            if (count == 24u) count += up_to(tables[IN_ORDER(table, 3u)], vv);
-        }
-    }
-    TAKE_TOKEN(__global, IN_ORDER)
+    __global const uint4 *eights = tables + table * 4u;
+    uint count = up_to(eights[0], vv) + up_to(eights[1], vv) + up_to(eights[2], vv) + up_to(eights[3], vv);
+    *state = without(*state, v, starts[count - 1u], starts[count & 31u]);
+    return count - 1u;
 }
 
 inline uint4 shift_in(uint4 unit, uint next) {
@@ -140,7 +179,6 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     if (shared_go == 0u) return;
     uint place = group * THREADS + local_index;
     bool has_segment = place < info[BLOCK_SET_SIZES + set];
-    place += first;
     __global const uint4 *source = bwt_tables + (size_t)block * (TABLES_OF / 4u) + set * (CONTEXTS * 4u);
     __global const uint *all_numbers = (__global const uint *)(bwt_tables + (size_t)block * (TABLES_OF / 4u)) + NUMBERS_AT
         + set * CONTEXTS;
@@ -159,28 +197,27 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (!has_segment) return;
-
+    // Those without a segment look at the first, and have nothing to do: some compilers take a branch around all of this for
+    // one of the whole workgroup.
+    place = first + (has_segment ? place : 0u);
     uint segment = bwt_segments[SEGMENTS_AT(block, slot) + ORDER_AT(slot) + place];
     __global uint *entry = bwt_segments + SEGMENTS_AT(block, slot) + segment * SEGMENT_WORDS;
     uint at = entry[0];
     uint end = entry[1];
     Words w;
-    w.words = payload + (size_t)info[BLOCK_PAYLOAD] * 4u + info[BLOCK_WORDS_AT] + entry[2];
-    w.count = entry[3] & 0xffffu;
-    w.taken = 0u;
-    w.ahead0 = w.count > 0u ? w.words[0] : 0u;
-    w.ahead1 = w.count > 1u ? w.words[1] : 0u;
-    w.next = 2u;
+    words_start(&w, payload, (size_t)info[BLOCK_PAYLOAD] * 4u + info[BLOCK_WORDS_AT] + entry[2],
+                has_segment ? entry[3] & 0xffffu : 0u);
 
     // Histories of 32 lanes are interleaved.
     __global uint *histories = bwt_histories + ((size_t)block * (slot + 32768u) / 4u)
         + (size_t)(place >> 5) * 8192u + (place & 31u);
-    for (uint label = 0u; label < 256u; label++) histories[label * 32u] = log_scale(label + 1u) << 8 | 8u << 24;
+    uint labels = has_segment ? 256u : 0u;
+    for (uint label = 0u; label < labels; label++) histories[label * 32u] = log_scale(label + 1u) << 8 | 8u << 24;
     __local uint4 *list = lists + local_index;
     uint4 front = (uint4)(0x03020100u, 0x07060504u, 0x0b0a0908u, 0x0f0e0d0cu);
     __global uint4 *final = bwt_lists + (size_t)block * (slot / 64u + 16u) + segment * 16u;
-    for (uint unit = 1u; unit <= UNITS; unit++) {
+    uint units = has_segment ? UNITS : 0u;
+    for (uint unit = 1u; unit <= units; unit++) {
         PUT_UNIT(unit, front + 0x10101010u * unit);
     }
 
@@ -190,21 +227,23 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     uint run_mean = 10u << 8;
     ulong x = refill(&w, 0);
     x = refill(&w, x);
+    words_end(&w);
     uint history = histories[0];
-    uint bad = 30u;
+    uint bad = has_segment ? 30u : 0u;
     uint count = 0u;
-    while (count < MAX_RUNS) {
+    uint most = has_segment ? MAX_RUNS : 0u;
+    while (count < most) {
         uint symbol = front.x & 255u;
         // The symbol of the next run but where a rank is 0, which it need not be.
         uint second = front.x >> 8 & 255u;
-        uint history_of_second = histories[second * 32u];
+        uint history_of_second = LOAD_NOW(histories + second * 32u);
+        words_begin(&w);
         uint h = history & 0xffffu;
         uint j = history >> 16;
         uint rank_context = min(31u, (6u * h + 2u * rank_mean) >> 13) * 4u + min(3u, rank_mean >> 13);
         uint run_context = RANK_CONTEXTS + min(31u, (7u * j + run_mean) >> 12) * 8u + min(7u, h >> 11);
-
-        uint rank_table = byte_of_list(numbers, rank_context);
-        uint run_table = byte_of_list(numbers, run_context);
+        uint rank_table = ((__local const uchar *)numbers)[rank_context];
+        uint run_table = ((__local const uchar *)numbers)[run_context];
 
         uint token = 0u;
         if (rank_table < KEPT) {
@@ -212,12 +251,10 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         } else {
             token = take_token_far(source, rank_context, &x);
         }
-        uint rank = token + 1u;
-        if (token >= 8u) {
-            uint bits = ((token - 8u) >> 2) + 1u;
-            rank = (((4u + (token & 3u)) << bits) + ((uint)x & ((1u << bits) - 1u)) + 1u) & 255u;
-            x >>= bits;
-        }
+        uint bits = token < 8u ? 0u : (token - 4u) >> 2;
+        uint rank = token < 8u ? token : (4u + (token & 3u)) << bits;
+        rank = (rank + ((uint)x & ((1u << bits) - 1u)) + 1u) & 255u;
+        x >>= bits;
         if (run_table < KEPT) {
             token = take_token(tables, eights, KEPT + run_table, &x);
         } else {
@@ -227,7 +264,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         uint length = token + 1u;
         if (token >= 8u) {
             if (token < 28u) {
-                uint bits = ((token - 8u) >> 1) + 2u;
+                bits = ((token - 8u) >> 1) + 2u;
                 length = ((2u + (token & 1u)) << bits) + ((uint)x & ((1u << bits) - 1u)) + 1u;
                 x >>= bits;
             } else {
@@ -243,7 +280,6 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         }
 
         uint rank_log = log_scale(rank);
-        rank_log = rank == 0u ? 0u : rank_log;
         uint run_log = log_scale(length);
         history = history - (history >> 3 & 0x1fff1fffu) + (rank_log << 5 | run_log << 21);
         histories[symbol * 32u] = history;
@@ -252,21 +288,38 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         run_mean = run_mean - (run_mean >> 3) + (run_log << 5);
 
         // Symbols move one place to the front, up to the rank.
-        uint units = rank >> 4;
-        uint4 unit = front;
-        for (uint i = 0u; i < units; i++) {
-            uint4 next = GET_UNIT(i + 1u);
-            uint4 shifted = shift_in(unit, next.x);
-            if (i == 0u) {
-                front = shifted;
-            } else {
-                PUT_UNIT(i, shifted);
-            }
-            unit = next;
-        }
-        // Those before the rank move, the symbol comes behind them, the others stay.
         uint4 before = masks[rank & 15u];
         uint4 upto = masks[(rank & 15u) + 1u];
+        units = rank >> 4;
+        uint4 unit = front;
+        if (units > 0u) {
+            uint4 next = GET_UNIT(1u);
+            front = shift_in(unit, next.x);
+            unit = next;
+        }
+        // All that are read together are read before one is written, so that one does not wait for another.
+        for (uint i = 1u; i < units; i += 4u) {
+            uint second_unit = min(i + 2u, units);
+            uint third = min(i + 3u, units);
+            uint fourth = min(i + 4u, units);
+            uint4 next0 = GET_UNIT(i + 1u);
+            uint4 next1 = GET_UNIT(second_unit);
+            uint4 next2 = GET_UNIT(third);
+            uint4 next3 = GET_UNIT(fourth);
+            PUT_UNIT(i, shift_in(unit, next0.x));
+            if (i + 1u < units) {
+                PUT_UNIT(i + 1u, shift_in(next0, next1.x));
+            }
+            if (i + 2u < units) {
+                PUT_UNIT(i + 2u, shift_in(next1, next2.x));
+            }
+            if (i + 3u < units) {
+                PUT_UNIT(i + 3u, shift_in(next2, next3.x));
+            }
+            // Behind the last they are all the same.
+            unit = next3;
+        }
+        // Those before the rank move, the symbol comes behind them, the others stay.
         uint4 changed = (shift_in(unit, 0u) & before) | ((uint4)(symbol * 0x01010101u) & ~before);
         unit = (changed & upto) | (unit & ~upto);
         if (units == 0u) {
@@ -274,6 +327,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         } else {
             PUT_UNIT(units, unit);
         }
+        words_end(&w);
 
         if (length > end - at) {
             bad = 32u;
@@ -288,19 +342,18 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         }
         at += length;
         if (at == end) {
-            bad = x == 1 && w.taken == w.count ? 0u : 33u;
+            bad = x == 1 && w.left == 0u ? 0u : 33u;
             break;
         }
     }
-    if (bad != 0u) {
-        results[block * RESULT_WORDS] = bad;
-        return;
+    if (bad != 0u) results[block * RESULT_WORDS] = bad;
+    if (count > 0u && bad == 0u) {
+        if ((count & 3u) != 0u) {
+            for (uint i = count & 3u; i < 4u; i++) runs = (uint4)(runs.yzw, 0u);
+            *out = runs;
+        }
+        entry[2] = count;
+        final[0] = front;
+        for (uint unit = 1u; unit <= NEAR; unit++) final[unit] = list[(unit - 1u) * THREADS];
     }
-    if ((count & 3u) != 0u) {
-        for (uint i = count & 3u; i < 4u; i++) runs = (uint4)(runs.yzw, 0u);
-        *out = runs;
-    }
-    entry[2] = count;
-    final[0] = front;
-    for (uint unit = 1u; unit <= NEAR; unit++) final[unit] = list[(unit - 1u) * THREADS];
 }
