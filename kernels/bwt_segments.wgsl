@@ -21,7 +21,7 @@ struct Args {
 
 var<immediate> args: Args;
 
-@group(0) @binding(0) var<storage, read> payload: array<u32>;
+@group(0) @binding(0) var<storage, read> payload: array<vec2<u32>>;
 @group(0) @binding(1) var<storage, read_write> results: array<u32>;
 @group(0) @binding(2) var<storage, read> bwt_blocks: array<u32>;
 @group(0) @binding(3) var<storage, read_write> bwt_segments: array<u32>;
@@ -46,12 +46,17 @@ var<workgroup> shared_go: u32;
 var<private> own: u32;         // its number in the workgroup
 var<private> far_tables: u32;  // where its set's are
 var<private> final_list: u32;  // where its list is to be
-var<private> words: u32;       // its segment's
-var<private> word_count: u32;
-var<private> next_word: u32;   // to be loaded
-var<private> taken: u32;
-var<private> ahead0: u32;
-var<private> ahead1: u32;
+// The words of its segment, in pairs. A run takes at most two, so those are there before it begins, and the pair that
+// replaces one is loaded at the begin of a run and not waited for before its end.
+var<private> pairs: u32;       // of the payload, from that with the segment's first word on
+var<private> pair_now: vec2<u32>;
+var<private> pair_after: vec2<u32>;
+var<private> pair_coming: vec2<u32>;
+var<private> pairs_loaded: u32;
+var<private> pairs_end: u32;   // of the segment
+var<private> words_odd: u32;   // whether the next word is the second of `pair_now`
+var<private> words_left: u32;
+var<private> words_taken: u32; // since words_begin
 var<private> x_low: u32;       // the state
 var<private> x_high: u32;
 
@@ -60,24 +65,9 @@ fn place_of_eight(table: u32, i: u32) -> u32 {
     return table * 4u + ((i + (table >> 1u)) & 3u);
 }
 
-// 8 starts of a table in workgroup memory, from 2 KEPT on of one that is not.
-fn eight(table: u32, i: u32) -> vec4<u32> {
-    if table < 2u * KEPT {
-        return tables[place_of_eight(table, i)];
-    }
-    return bwt_tables[far_tables + (table - 2u * KEPT) * 4u + i];
-}
-
 fn table_of(context: u32, first: u32) -> u32 {
     let number = (numbers[context >> 2u] >> (8u * (context & 3u))) & 255u;
     return select(2u * KEPT + context, first + number, number < KEPT);
-}
-
-fn get_unit(unit: u32) -> vec4<u32> {
-    if unit <= NEAR {
-        return lists[(unit - 1u) * THREADS + own];
-    }
-    return bwt_lists[final_list + unit];
 }
 
 fn put_unit(unit: u32, value: vec4<u32>) {
@@ -88,18 +78,50 @@ fn put_unit(unit: u32, value: vec4<u32>) {
     }
 }
 
-fn refill() {
-    if x_high == 0u && taken < word_count {
-        x_high = x_low;
-        x_low = ahead0;
-        taken += 1u;
-        ahead0 = ahead1;
-        ahead1 = 0u;
-        if next_word < word_count {
-            ahead1 = payload[words + next_word];
-        }
-        next_word += 1u;
+fn words_start(first: u32, count: u32) {
+    pairs = first >> 1u;
+    words_odd = first & 1u;
+    words_left = count;
+    pairs_end = select((words_odd + count + 1u) >> 1u, 0u, count == 0u);
+    if pairs_end > 0u {
+        pair_now = payload[pairs];
     }
+    if pairs_end > 1u {
+        pair_after = payload[pairs + 1u];
+    }
+    if pairs_end > 2u {
+        pair_coming = payload[pairs + 2u];
+    }
+    pairs_loaded = 3u;
+    words_taken = 0u;
+}
+
+// Before a run.
+fn words_begin() {
+    if words_taken > 1u && pairs_loaded - 1u < pairs_end {
+        pair_coming = payload[pairs + pairs_loaded - 1u];
+    }
+    words_taken = 0u;
+}
+
+// After a run.
+fn words_end() {
+    words_taken += words_odd;
+    let next = words_taken > 1u;
+    pair_now = select(pair_now, pair_after, next);
+    pair_after = select(pair_after, pair_coming, next);
+    pairs_loaded += select(0u, 1u, next);
+    words_odd = words_taken & 1u;
+}
+
+fn refill() {
+    let takes = x_high == 0u && words_left > 0u;
+    let at = words_odd + words_taken;
+    let word = select(select(pair_after.x, pair_now.y, at == 1u), pair_now.x, at == 0u);
+    x_high = select(x_high, x_low, takes);
+    x_low = select(x_low, word, takes);
+    words_left -= select(0u, 1u, takes);
+    words_taken += select(0u, 1u, takes);
 }
 
 // From 1 to 31 bits.
@@ -108,11 +130,9 @@ fn drop_bits(count: u32) {
     x_high >>= count;
 }
 
+// 16 times the exponent and the four highest bits behind it, of 255 at most: as floating point numbers have them. 0 of 0.
 fn log_scale(value: u32) -> u32 {
-    let v = clamp(value, 1u, 255u);
-    let e = firstLeadingBit(v);
-    let scale = 16u * e + (((v << (7u - e)) & 127u) >> 3u);
-    return select(scale, 127u, value >= 255u);
+    return max(bitcast<u32>(f32(min(value, 255u))) >> 19u, 127u << 4u) - (127u << 4u);
 }
 
 // How many of eight starts are at most v, which stands in both halves of vv.
@@ -121,47 +141,92 @@ fn up_to(starts: vec4<u32>, vv: u32) -> u32 {
     return countOneBits(r.x | (r.y >> 1u) | (r.z >> 2u) | (r.w >> 3u));
 }
 
-fn start_of(table: u32, token: u32) -> u32 {
-    return (eight(table, token >> 3u)[(token & 7u) >> 1u] >> (16u * (token & 1u))) & 0xffffu;
-}
-
-// The token that the state's low bits are in, which it is then without.
-fn take_token(table: u32) -> u32 {
-    let v = x_low & 4095u;
-    let vv = v | (v << 16u);
-    var count = 0u;
-    if table < 2u * KEPT {
-        let begins = eights[table];
-        let i = countOneBits(((vv | 0x80008000u) - begins.x) & 0x80008000u) + select(0u, 1u, v >= begins.y);
-        count = 8u * i + up_to(tables[place_of_eight(table, i)], vv);
-    } else {
-        for (var i = 0u; i < 4u; i++) {
-            if count == 8u * i {
-                count += up_to(eight(table, i), vv);
-            }
-        }
-    }
-    let token = count - 1u;
-    let start = start_of(table, token);
-    let freq = start_of(table, count & 31u) - start;
+// Takes the token whose starts are from `start` up to `end` from the state, whose low bits are v.
+fn take(v: u32, start: u32, end: u32) {
+    let freq = end - start;
     let low = (x_low >> 12u) | (x_high << 20u);
     let product = (low & 0xffffu) * freq;
     let upper = (low >> 16u) * freq;
     let sum = product + (upper << 16u);
     x_low = sum + (v - start);
     x_high = (x_high >> 12u) * freq + (upper >> 16u) + select(0u, 1u, sum < product) + select(0u, 1u, x_low < sum);
-    return token;
+}
+
+fn half_of(place: u32, i: u32) -> u32 {
+    return (tables[place][(i & 7u) >> 1u] >> (16u * (i & 1u))) & 0xffffu;
+}
+
+fn half_of_far(table: u32, i: u32) -> u32 {
+    return (bwt_tables[far_tables + table * 4u + (i >> 3u)][(i & 7u) >> 1u] >> (16u * (i & 1u))) & 0xffffu;
+}
+
+// The token that the state's low bits are in, which it is then without. Tables from 2 KEPT on are in device memory.
+fn take_token(table: u32) -> u32 {
+    let v = x_low & 4095u;
+    let vv = v | (v << 16u);
+    if table < 2u * KEPT {
+        let begins = eights[table];
+        let i = countOneBits(((vv | 0x80008000u) - begins.x) & 0x80008000u) + select(0u, 1u, v >= begins.y);
+        let place = place_of_eight(table, i);
+        // From 1 on, since the eight's first is at most v.
+        let count = up_to(tables[place], vv);
+        let following = select(place, place_of_eight(table, i + 1u), count == 8u);
+        take(v, half_of(place, count - 1u), half_of(following, count));
+        return 8u * i + count - 1u;
+    }
+    let far = table - 2u * KEPT;
+    let first = far_tables + far * 4u;
+    let count = up_to(bwt_tables[first], vv) + up_to(bwt_tables[first + 1u], vv) + up_to(bwt_tables[first + 2u], vv)
+        + up_to(bwt_tables[first + 3u], vv);
+    take(v, half_of_far(far, count - 1u), half_of_far(far, count & 31u));
+    return count - 1u;
 }
 
 fn shift_in(unit: vec4<u32>, next: u32) -> vec4<u32> {
     return (unit >> vec4<u32>(8u)) | (vec4<u32>(unit.yzw, next) << vec4<u32>(24u));
 }
 
-// Moves a unit but the first by a place; `unit` is what it was. Returns the next.
-fn shift_unit(i: u32, unit: vec4<u32>) -> vec4<u32> {
-    let next = get_unit(i + 1u);
-    put_unit(i, shift_in(unit, next.x));
-    return next;
+// Symbols move one place to the front, from unit to unit from that behind the front, which was `second`, up to `units`. Returns
+// what the last was. All that are read together are read before one is written, so that one does not wait for another.
+fn move_units(second: vec4<u32>, units: u32) -> vec4<u32> {
+    var unit = second;
+    let near = min(units, NEAR);
+    for (var i = 1u; i < near; i += 4u) {
+        let next0 = lists[i * THREADS + own];
+        let next1 = lists[(min(i + 2u, near) - 1u) * THREADS + own];
+        let next2 = lists[(min(i + 3u, near) - 1u) * THREADS + own];
+        let next3 = lists[(min(i + 4u, near) - 1u) * THREADS + own];
+        lists[(i - 1u) * THREADS + own] = shift_in(unit, next0.x);
+        if i + 1u < near {
+            lists[i * THREADS + own] = shift_in(next0, next1.x);
+        }
+        if i + 2u < near {
+            lists[(i + 1u) * THREADS + own] = shift_in(next1, next2.x);
+        }
+        if i + 3u < near {
+            lists[(i + 2u) * THREADS + own] = shift_in(next2, next3.x);
+        }
+        // Behind the last they are all the same.
+        unit = next3;
+    }
+    for (var i = NEAR; i < units; i += 4u) {
+        let next0 = bwt_lists[final_list + i + 1u];
+        let next1 = bwt_lists[final_list + min(i + 2u, units)];
+        let next2 = bwt_lists[final_list + min(i + 3u, units)];
+        let next3 = bwt_lists[final_list + min(i + 4u, units)];
+        put_unit(i, shift_in(unit, next0.x));
+        if i + 1u < units {
+            bwt_lists[final_list + i + 1u] = shift_in(next0, next1.x);
+        }
+        if i + 2u < units {
+            bwt_lists[final_list + i + 2u] = shift_in(next1, next2.x);
+        }
+        if i + 3u < units {
+            bwt_lists[final_list + i + 3u] = shift_in(next2, next3.x);
+        }
+        unit = next3;
+    }
+    return unit;
 }
 
 // The mask of those of the first `count` bytes that are in the word at byte `from_byte`.
@@ -238,18 +303,8 @@ fn segments(
     let entry = segments_at(block, slot) + segment * SEGMENT_WORDS;
     var at = bwt_segments[entry];
     let end = bwt_segments[entry + 1u];
-    words = bwt_blocks[info + BLOCK_PAYLOAD] * 4u + bwt_blocks[info + BLOCK_WORDS_AT] + bwt_segments[entry + 2u];
-    word_count = bwt_segments[entry + 3u] & 0xffffu;
-    taken = 0u;
-    ahead0 = 0u;
-    ahead1 = 0u;
-    if word_count > 0u {
-        ahead0 = payload[words];
-    }
-    if word_count > 1u {
-        ahead1 = payload[words + 1u];
-    }
-    next_word = 2u;
+    let first_word = bwt_blocks[info + BLOCK_PAYLOAD] * 4u + bwt_blocks[info + BLOCK_WORDS_AT] + bwt_segments[entry + 2u];
+    words_start(first_word, bwt_segments[entry + 3u] & 0xffffu);
 
     // Histories of 32 lanes are interleaved.
     let histories = block * ((slot + 32768u) / 4u) + (place >> 5u) * 8192u + (place & 31u);
@@ -270,6 +325,7 @@ fn segments(
     x_high = 0u;
     refill();
     refill();
+    words_end();
     var history = bwt_histories[histories];
     var bad = 30u;
     var count = 0u;
@@ -278,6 +334,7 @@ fn segments(
         // The symbol of the next run but where a rank is 0, which it need not be.
         let second = (front.x >> 8u) & 255u;
         let history_of_second = bwt_histories[histories + second * 32u];
+        words_begin();
         let h = history & 0xffffu;
         let j = history >> 16u;
         let rank_context = min(31u, (6u * h + 2u * rank_mean) >> 13u) * 4u + min(3u, rank_mean >> 13u);
@@ -286,11 +343,11 @@ fn segments(
         let run_table = table_of(run_context, KEPT);
 
         var token = take_token(table_of(rank_context, 0u));
-        var rank = token + 1u;
-        if token >= 8u {
-            let bits = ((token - 8u) >> 2u) + 1u;
-            rank = (((4u + (token & 3u)) << bits) + (x_low & ((1u << bits) - 1u)) + 1u) & 255u;
-            drop_bits(bits);
+        let rank_bits = select((token - 4u) >> 2u, 0u, token < 8u);
+        var rank = select((4u + (token & 3u)) << rank_bits, token, token < 8u);
+        rank = (rank + (x_low & ((1u << rank_bits) - 1u)) + 1u) & 255u;
+        if rank_bits > 0u {
+            drop_bits(rank_bits);
         }
         token = take_token(run_table);
         refill();
@@ -312,7 +369,7 @@ fn segments(
             refill();
         }
 
-        let rank_log = select(log_scale(rank), 0u, rank == 0u);
+        let rank_log = log_scale(rank);
         let run_log = log_scale(length);
         history = history - ((history >> 3u) & 0x1fff1fffu) + ((rank_log << 5u) | (run_log << 21u));
         bwt_histories[histories + symbol * 32u] = history;
@@ -320,59 +377,17 @@ fn segments(
         rank_mean = rank_mean - (rank_mean >> 3u) + (rank_log << 5u);
         run_mean = run_mean - (run_mean >> 3u) + (run_log << 5u);
 
-        // Symbols move one place to the front, up to the rank. Without a loop: a lane has to do with few iterations.
+        // Symbols move one place to the front, up to the rank.
+        let before = masks[rank & 15u];
+        let upto = masks[(rank & 15u) + 1u];
         let units = rank >> 4u;
         var unit = front;
         if units > 0u {
-            let next = get_unit(1u);
-            front = shift_in(unit, next.x);
-            unit = next;
-            if units > 1u {
-                unit = shift_unit(1u, unit);
-                if units > 2u {
-                    unit = shift_unit(2u, unit);
-                    if units > 3u {
-                        unit = shift_unit(3u, unit);
-                        if units > 4u {
-                            unit = shift_unit(4u, unit);
-                            if units > 5u {
-                                unit = shift_unit(5u, unit);
-                                if units > 6u {
-                                    unit = shift_unit(6u, unit);
-                                    if units > 7u {
-                                        unit = shift_unit(7u, unit);
-                                        if units > 8u {
-                                            unit = shift_unit(8u, unit);
-                                            if units > 9u {
-                                                unit = shift_unit(9u, unit);
-                                                if units > 10u {
-                                                    unit = shift_unit(10u, unit);
-                                                    if units > 11u {
-                                                        unit = shift_unit(11u, unit);
-                                                        if units > 12u {
-                                                            unit = shift_unit(12u, unit);
-                                                            if units > 13u {
-                                                                unit = shift_unit(13u, unit);
-                                                                if units > 14u {
-                                                                    unit = shift_unit(14u, unit);
-                                                                }
-                                                            }
-                                                        }
-                                                    }
-                                                }
-                                            }
-                                        }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
+            unit = lists[own];
+            front = shift_in(front, unit.x);
         }
+        unit = move_units(unit, units);
         // Those before the rank move, the symbol comes behind them, the others stay.
-        let before = masks[rank & 15u];
-        let upto = masks[(rank & 15u) + 1u];
         let changed = (shift_in(unit, 0u) & before) | (vec4<u32>(symbol * 0x01010101u) & ~before);
         unit = (changed & upto) | (unit & ~upto);
         if units == 0u {
@@ -381,6 +396,7 @@ fn segments(
             put_unit(units, unit);
         }
 
+        words_end();
         if length > end - at {
             bad = 32u;
             break;
@@ -393,7 +409,7 @@ fn segments(
         }
         at += length;
         if at == end {
-            let is_good = x_low == 1u && x_high == 0u && taken == word_count;
+            let is_good = x_low == 1u && x_high == 0u && words_left == 0u;
             bad = select(33u, 0u, is_good);
             break;
         }
@@ -411,6 +427,6 @@ fn segments(
     bwt_segments[entry + 2u] = count;
     bwt_lists[final_list] = front;
     for (var i = 1u; i <= NEAR; i++) {
-        bwt_lists[final_list + i] = get_unit(i);
+        bwt_lists[final_list + i] = lists[(i - 1u) * THREADS + own];
     }
 }
