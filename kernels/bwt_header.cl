@@ -164,15 +164,14 @@ __kernel void directory(__global const uint *jobs, __global const uint *payload,
     team_sync(team);
     if (team.lane == 0u && results[block * RESULT_WORDS] == 0u && state[DIRECTORY_BEGIN] < n) {
         Binary d;
-        d.bytes = payload_of(payload, jobs, block);
-        d.at = info[BLOCK_PARTS];
-        d.end = d.at + info[BLOCK_PARTS + 1u];
+        uint part = info[BLOCK_PARTS];
+        uint part_end = part + info[BLOCK_PARTS + 1u];
+        binary_open(&d, payload_of(payload, jobs, block), is_new ? part : state[DIRECTORY_AT], part_end);
         if (is_new) {
             binary_start(&d);
         } else {
             d.range = state[DIRECTORY_RANGE];
             d.code = state[DIRECTORY_CODE];
-            d.at = state[DIRECTORY_AT];
         }
         uint begin = state[DIRECTORY_BEGIN];
         uint words_before = state[DIRECTORY_WORDS];
@@ -221,7 +220,7 @@ __kernel void directory(__global const uint *jobs, __global const uint *payload,
         state[DIRECTORY_STARTED] = 1u;
         state[DIRECTORY_RANGE] = d.range;
         state[DIRECTORY_CODE] = d.code;
-        state[DIRECTORY_AT] = d.at;
+        state[DIRECTORY_AT] = binary_at(&d);
         state[DIRECTORY_BEGIN] = begin;
         state[DIRECTORY_WORDS] = words_before;
         state[DIRECTORY_SET] = set;

@@ -235,14 +235,14 @@ fn directory(
     team_sync();
     if lane == 0u && results[block * RESULT_WORDS] == 0u && state[DIRECTORY_BEGIN] < n {
         payload_at = jobs[block * JOB_WORDS + 2u] * 4u;
-        next_at = bwt_blocks[info + BLOCK_PARTS];
-        end_at = next_at + bwt_blocks[info + BLOCK_PARTS + 1u];
+        let part = bwt_blocks[info + BLOCK_PARTS];
+        let part_end = part + bwt_blocks[info + BLOCK_PARTS + 1u];
+        binary_open(select(state[DIRECTORY_AT], part, is_new), part_end);
         if is_new {
             binary_start();
         } else {
             code_range = state[DIRECTORY_RANGE];
             code = state[DIRECTORY_CODE];
-            next_at = state[DIRECTORY_AT];
         }
         var begin = state[DIRECTORY_BEGIN];
         var words_before = state[DIRECTORY_WORDS];
@@ -304,7 +304,7 @@ fn directory(
         state[DIRECTORY_STARTED] = 1u;
         state[DIRECTORY_RANGE] = code_range;
         state[DIRECTORY_CODE] = code;
-        state[DIRECTORY_AT] = next_at;
+        state[DIRECTORY_AT] = binary_at();
         state[DIRECTORY_BEGIN] = begin;
         state[DIRECTORY_WORDS] = words_before;
         state[DIRECTORY_SET] = which;

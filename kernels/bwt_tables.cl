@@ -102,21 +102,16 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
         state[i] = !is_new ? saved[i] : i >= STATE_MODELS ? MODEL_NEW : 0u;
     }
     Binary d;
-    d.bytes = payload_of(payload, jobs, block);
-    d.at = info[BLOCK_PARTS + 2u + 2u * is_runs];
-    d.end = d.at + info[BLOCK_PARTS + 3u + 2u * is_runs];
-    d.range = 0u;
-    d.code = 0u;
-    if (team.lane == 0u) {
-        failed = 0u;
-        if (valid != 0u && is_new) {
-            binary_start(&d);
-        } else if (valid != 0u) {
-            d.range = saved[TABLES_RANGE];
-            d.code = saved[TABLES_CODE];
-            d.at = saved[TABLES_AT];
-        }
+    uint part = info[BLOCK_PARTS + 2u + 2u * is_runs];
+    uint part_end = valid != 0u ? part + info[BLOCK_PARTS + 3u + 2u * is_runs] : 0u;
+    binary_open(&d, payload_of(payload, jobs, block), is_new ? part : saved[TABLES_AT], part_end);
+    if (is_new) {
+        binary_start(&d);
+    } else {
+        d.range = saved[TABLES_RANGE];
+        d.code = saved[TABLES_CODE];
     }
+    if (team.lane == 0u) failed = 0u;
     // What is left of the first column, as the run before left it.
     if (column % columns != 0u) {
         __global const uint *left = tables
@@ -185,7 +180,7 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
         state[TABLES_STARTED] = 1u;
         state[TABLES_RANGE] = d.range;
         state[TABLES_CODE] = d.code;
-        state[TABLES_AT] = d.at;
+        state[TABLES_AT] = binary_at(&d);
         state[TABLES_COLUMN] = column;
     }
     team_sync(team);

@@ -137,8 +137,9 @@ fn describe(
         }
     }
     payload_at = jobs[block * JOB_WORDS + 2u] * 4u;
-    next_at = bwt_blocks[info + BLOCK_PARTS + 2u + 2u * is_runs];
-    end_at = next_at + bwt_blocks[info + BLOCK_PARTS + 3u + 2u * is_runs];
+    let part = bwt_blocks[info + BLOCK_PARTS + 2u + 2u * is_runs];
+    let part_end = select(0u, part + bwt_blocks[info + BLOCK_PARTS + 3u + 2u * is_runs], valid != 0u);
+    binary_open(select(bwt_state[saved + TABLES_AT], part, is_new), part_end);
     if lane == 0u {
         failed = 0u;
         if valid != 0u && is_new {
@@ -146,7 +147,6 @@ fn describe(
         } else if valid != 0u {
             code_range = bwt_state[saved + TABLES_RANGE];
             code = bwt_state[saved + TABLES_CODE];
-            next_at = bwt_state[saved + TABLES_AT];
         }
     }
     // What is left of the first column, as the run before left it.
@@ -225,7 +225,7 @@ fn describe(
         state[TABLES_STARTED] = 1u;
         state[TABLES_RANGE] = code_range;
         state[TABLES_CODE] = code;
-        state[TABLES_AT] = next_at;
+        state[TABLES_AT] = binary_at();
         state[TABLES_COLUMN] = end;
     }
     team_sync();

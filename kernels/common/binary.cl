@@ -4,64 +4,85 @@
 #define NUMBER_MODELS 61u // length[0..30], high[1..31]
 
 typedef struct {
-    __global const uint *bytes; // the payload
-    uint at;                    // the next byte
-    uint end;                   // from here on there are zeros
+    __global const uint *words; // the payload
+    uint end;                   // from this byte on there are zeros
     uint range;
     uint code;
+    ulong ahead; // the next bytes, the first on top
+    uint held;   // bits of them, more than 32
+    uint coming; // the word behind them, loaded long before it is needed
+    uint loaded; // words of the payload up to and with that
 } Binary;
 
-inline uint binary_byte(Binary *d) {
-    uint byte = 0u;
-    if (d->at < d->end) {
-        byte = byte_of(d->bytes, d->at);
-        d->at += 1u;
+inline uint binary_word(Binary *d) {
+    uint at = 4u * d->loaded;
+    uint word = at < d->end ? d->words[d->loaded] : 0u;
+    if (d->end - at < 4u && at < d->end) word &= (1u << (8u * (d->end - at))) - 1u;
+    d->loaded += 1u;
+    return word << 24 | (word << 8 & 0xff0000u) | (word >> 8 & 0xff00u) | word >> 24;
+}
+
+// Goes on at byte `at`.
+inline void binary_open(Binary *d, __global const uint *words, uint at, uint end) {
+    d->words = words;
+    d->end = end;
+    d->loaded = at >> 2;
+    ulong first = binary_word(d);
+    d->ahead = (first << 32 | binary_word(d)) << (8u * (at & 3u));
+    d->held = 64u - 8u * (at & 3u);
+    d->coming = binary_word(d);
+}
+
+// The next byte.
+inline uint binary_at(const Binary *d) {
+    return 4u * (d->loaded - 1u) - d->held / 8u;
+}
+
+inline void binary_skip(Binary *d, uint bits) {
+    d->ahead <<= bits;
+    d->held -= bits;
+    if (d->held <= 32u) {
+        d->ahead |= (ulong)d->coming << (32u - d->held);
+        d->held += 32u;
+        d->coming = binary_word(d);
     }
-    return byte;
 }
 
 inline void binary_start(Binary *d) {
     d->range = 0xffffffffu;
-    d->code = 0u;
-    for (uint i = 0u; i < 4u; i++) d->code = d->code << 8 | binary_byte(d);
+    d->code = (uint)(d->ahead >> 32);
+    binary_skip(d, 32u);
 }
 
 inline void binary_normalise(Binary *d) {
-    if (d->range < 0x1000000u) {
-        d->range <<= 8;
-        d->code = d->code << 8 | binary_byte(d);
-    }
+    uint bits = (d->range < 0x1000000u ? 8u : 0u) + (d->range < 0x10000u ? 8u : 0u);
+    d->range <<= bits;
+    d->code = d->code << bits | (uint)((d->ahead >> 32) >> (32u - bits));
+    binary_skip(d, bits);
 }
 
 inline uint binary_bit(Binary *d, __local uint *model) {
     uint fast = *model & 0xffffu;
     uint slow = *model >> 16;
     uint bound = (d->range >> 16) * ((fast + slow) >> 1);
-    uint bit = d->code >= bound ? 1u : 0u;
-    if (bit != 0u) {
-        d->code -= bound;
-        d->range -= bound;
-        fast -= fast >> 4;
-        slow -= slow >> 6;
-    } else {
-        d->range = bound;
-        fast += (65535u - fast) >> 4;
-        slow += (65535u - slow) >> 6;
-    }
+    bool bit = d->code >= bound;
+    d->code -= bit ? bound : 0u;
+    d->range = bit ? d->range - bound : bound;
+    fast = bit ? fast - (fast >> 4) : fast + ((65535u - fast) >> 4);
+    slow = bit ? slow - (slow >> 6) : slow + ((65535u - slow) >> 6);
     *model = fast | slow << 16;
-    // A model stays within 39 and 65496, so what is left of a range from 2^24 is more than 2^13: two steps do.
+    // A model stays within 39 and 65496, so what is left of a range from 2^24 is more than 2^13: two bytes do.
     binary_normalise(d);
-    binary_normalise(d);
-    return bit;
+    return bit ? 1u : 0u;
 }
 
 inline uint binary_raw(Binary *d, uint count) {
     uint value = 0u;
     for (uint i = 0u; i < count; i++) {
         d->range >>= 1;
-        uint bit = d->code >= d->range ? 1u : 0u;
-        if (bit != 0u) d->code -= d->range;
-        value = value << 1 | bit;
+        bool bit = d->code >= d->range;
+        d->code -= bit ? d->range : 0u;
+        value = value << 1 | (bit ? 1u : 0u);
         binary_normalise(d);
     }
     return value;

@@ -4,71 +4,107 @@
 const MODEL_NEW = 0x80008000u;
 const NUMBER_MODELS = 61u; // length[0..30], high[1..31]
 
-var<private> payload_at: u32;  // the payload, in words
-var<private> next_at: u32;     // the next byte
-var<private> end_at: u32;      // from here on there are zeros
+var<private> payload_at: u32;   // the payload, in words
+var<private> end_at: u32;       // from this byte on there are zeros
 var<private> code_range: u32;
 var<private> code: u32;
+var<private> ahead_high: u32;   // the next bytes, the first on top
+var<private> ahead_low: u32;
+var<private> ahead_held: u32;   // bits of them, more than 32
+var<private> ahead_coming: u32; // the word behind them, loaded long before it is needed
+var<private> ahead_loaded: u32; // words of the payload up to and with that
 
 fn byte_of(at: u32) -> u32 {
     return (payload[payload_at + (at >> 2u)] >> (8u * (at & 3u))) & 255u;
 }
 
-fn next_byte() -> u32 {
-    var byte = 0u;
-    if next_at < end_at {
-        byte = byte_of(next_at);
-        next_at += 1u;
+fn binary_word() -> u32 {
+    let at = 4u * ahead_loaded;
+    var word = 0u;
+    if at < end_at {
+        word = payload[payload_at + ahead_loaded];
+        if end_at - at < 4u {
+            word &= (1u << (8u * (end_at - at))) - 1u;
+        }
     }
-    return byte;
+    ahead_loaded += 1u;
+    return (word << 24u) | ((word << 8u) & 0xff0000u) | ((word >> 8u) & 0xff00u) | (word >> 24u);
+}
+
+// By 0 to 31.
+fn ahead_shift(bits: u32) {
+    ahead_high = (ahead_high << bits) | ((ahead_low >> 1u) >> (31u - bits));
+    ahead_low <<= bits;
+}
+
+// Goes on at byte `at` of the payload, up to `end`.
+fn binary_open(at: u32, end: u32) {
+    end_at = end;
+    ahead_loaded = at >> 2u;
+    ahead_high = binary_word();
+    ahead_low = binary_word();
+    ahead_shift(8u * (at & 3u));
+    ahead_held = 64u - 8u * (at & 3u);
+    ahead_coming = binary_word();
+}
+
+// The next byte.
+fn binary_at() -> u32 {
+    return 4u * (ahead_loaded - 1u) - ahead_held / 8u;
+}
+
+// Bytes have been taken: another word comes when there is room.
+fn binary_fill() {
+    if ahead_held <= 32u {
+        let room = 32u - ahead_held;
+        ahead_high |= (ahead_coming >> 1u) >> (31u - room);
+        ahead_low = ahead_coming << room;
+        ahead_held += 32u;
+        ahead_coming = binary_word();
+    }
 }
 
 fn binary_start() {
     code_range = 0xffffffffu;
-    code = 0u;
-    for (var i = 0u; i < 4u; i++) {
-        code = (code << 8u) | next_byte();
-    }
+    code = ahead_high;
+    ahead_high = ahead_low;
+    ahead_low = 0u;
+    ahead_held -= 32u;
+    binary_fill();
 }
 
 fn normalise() {
-    if code_range < 0x1000000u {
-        code_range <<= 8u;
-        code = (code << 8u) | next_byte();
-    }
+    let bits = select(0u, 8u, code_range < 0x1000000u) + select(0u, 8u, code_range < 0x10000u);
+    code_range <<= bits;
+    code = (code << bits) | ((ahead_high >> 1u) >> (31u - bits));
+    ahead_shift(bits);
+    ahead_held -= bits;
+    binary_fill();
 }
 
 fn binary_bit(model: u32) -> u32 {
-    var fast = state[model] & 0xffffu;
-    var slow = state[model] >> 16u;
+    let both = state[model];
+    let fast = both & 0xffffu;
+    let slow = both >> 16u;
     let bound = (code_range >> 16u) * ((fast + slow) >> 1u);
-    let bit = select(0u, 1u, code >= bound);
-    if bit != 0u {
-        code -= bound;
-        code_range -= bound;
-        fast -= fast >> 4u;
-        slow -= slow >> 6u;
-    } else {
-        code_range = bound;
-        fast += (65535u - fast) >> 4u;
-        slow += (65535u - slow) >> 6u;
-    }
-    state[model] = fast | (slow << 16u);
-    // A model stays within 39 and 65496, so what is left of a range from 2^24 is more than 2^13: two steps do.
+    let bit = code >= bound;
+    code -= select(0u, bound, bit);
+    code_range = select(bound, code_range - bound, bit);
+    let faster = select(fast + ((65535u - fast) >> 4u), fast - (fast >> 4u), bit);
+    let slower = select(slow + ((65535u - slow) >> 6u), slow - (slow >> 6u), bit);
+    state[model] = faster | (slower << 16u);
+    // A model stays within 39 and 65496, so what is left of a range from 2^24 is more than 2^13: two bytes do.
     normalise();
-    normalise();
-    return bit;
+    return select(0u, 1u, bit);
 }
 
 fn binary_raw(count: u32) -> u32 {
     var value = 0u;
     for (var i = 0u; i < count; i++) {
         code_range >>= 1u;
-        let bit = select(0u, 1u, code >= code_range);
-        if bit != 0u {
-            code -= code_range;
-        }
-        value = (value << 1u) | bit;
+        let bit = code >= code_range;
+        code -= select(0u, code_range, bit);
+        value = (value << 1u) | select(0u, 1u, bit);
         normalise();
     }
     return value;
