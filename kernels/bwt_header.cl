@@ -1,22 +1,21 @@
-// BWT payloads: everything before the words, but for the tables' descriptions.
+// BWT payloads: fixed fields, list and rows, and the order in which segments are decoded.
 //
 // @pz_cost {
 //   threads_per_element: 0.0003
-//   passes: 3
+//   passes: 2
 //   buffers: jobs=32, payload=N+256, results=32,
 //            bwt_blocks=512, bwt_state=3840, bwt_rows=N/64,
 //            bwt_segments=N/32+32
-//   local_mem: 4608
-//   note: header and arrange have a team for each block, directory one lane: a chain of some 30 decisions a segment
+//   local_mem: 2304
+//   note: a team for each block
 // }
 // @pz_import team
 // @pz_import bwt
-// @pz_import binary
 
 // Fixed fields, list, rows, and where the parts are. Sets the status of each block.
 __kernel void header(__global const uint *jobs, __global const uint *payload, __global uint *results,
                      __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_rows, uint slot,
-                     uint blocks, uint most) {
+                     uint blocks) {
     TEAM_START(team);
     __local uint used[8];
     __local uint list[256];
@@ -130,105 +129,6 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
     if (lane < MAX_SETS) info[BLOCK_SET_SIZES + lane] = 0u;
 }
 
-// Words of the directory's state before its models.
-#define DIRECTORY_STARTED 0u
-#define DIRECTORY_RANGE 1u
-#define DIRECTORY_CODE 2u
-#define DIRECTORY_AT 3u
-#define DIRECTORY_BEGIN 4u
-#define DIRECTORY_WORDS 5u
-#define DIRECTORY_SET 6u
-// Its models.
-#define SHORT STATE_MODELS
-#define MORE (SHORT + 1u)
-#define LESS (MORE + NUMBER_MODELS)
-#define WORDS (LESS + NUMBER_MODELS)
-#define SET (WORDS + NUMBER_MODELS)
-#define DIRECTORY_STATE (SET + MAX_SETS * MAX_SETS)
-
-// Reads at most `most` segments of each block's directory, from where the run before of this kernel ended.
-__kernel void directory(__global const uint *jobs, __global const uint *payload, __global uint *results,
-                        __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_segments,
-                        uint slot, uint blocks, uint most) {
-    TEAM_START(team);
-    __local uint state[STATE_WORDS];
-    uint block = (uint)get_group_id(0);
-    if (block >= blocks) return;
-    uint n = jobs[block * JOB_WORDS];
-    __global uint *info = bwt_blocks + block * BLOCK_WORDS;
-    __global uint *saved = bwt_state + (size_t)block * 3u * STATE_WORDS;
-    bool is_new = saved[DIRECTORY_STARTED] == 0u;
-    for (uint i = team.lane; i < DIRECTORY_STATE; i += 32u) {
-        state[i] = !is_new ? saved[i] : i >= STATE_MODELS ? MODEL_NEW : 0u;
-    }
-    team_sync(team);
-    if (team.lane == 0u && results[block * RESULT_WORDS] == 0u && state[DIRECTORY_BEGIN] < n) {
-        Binary d;
-        uint part = info[BLOCK_PARTS];
-        uint part_end = part + info[BLOCK_PARTS + 1u];
-        binary_open(&d, payload_of(payload, jobs, block), is_new ? part : state[DIRECTORY_AT], part_end);
-        if (is_new) {
-            binary_start(&d);
-        } else {
-            d.range = state[DIRECTORY_RANGE];
-            d.code = state[DIRECTORY_CODE];
-        }
-        uint begin = state[DIRECTORY_BEGIN];
-        uint words_before = state[DIRECTORY_WORDS];
-        uint set = state[DIRECTORY_SET];
-        uint segment = info[BLOCK_SEGMENTS];
-        uint sets = info[BLOCK_SETS];
-        uint usual = 1u << info[BLOCK_SEGMENT_LOG];
-        uint least = min(usual, MAX_RUNS);
-        __global uint *out = bwt_segments + SEGMENTS_AT(block, slot);
-        uint bad = 0u;
-        for (uint i = 0u; i < most && begin < n && bad == 0u; i++) {
-            uint rest = n - begin;
-            uint len = rest;
-            if (rest > least) {
-                if (binary_bit(&d, state + SHORT) != 0u) {
-                    len = usual - min(usual, binary_number(&d, state + LESS));
-                } else {
-                    len = usual + binary_number(&d, state + MORE);
-                }
-                if (len > rest || len < least) bad = 11u;
-            }
-            uint words = binary_number(&d, state + WORDS);
-            uint node = 1u;
-            for (uint k = 0u; k < 3u; k++) node = node << 1 | binary_bit(&d, state + SET + set * MAX_SETS + node);
-            set = node - MAX_SETS;
-            if (words > 2u * MAX_RUNS + 2u) bad = 12u;
-            if (set >= sets) bad = 13u;
-            if (bad == 0u) {
-                out[segment * SEGMENT_WORDS] = begin;
-                out[segment * SEGMENT_WORDS + 1u] = begin + len;
-                out[segment * SEGMENT_WORDS + 2u] = words_before;
-                out[segment * SEGMENT_WORDS + 3u] = words | set << 16;
-                info[BLOCK_SET_SIZES + set] += 1u;
-                segment += 1u;
-                words_before += words;
-                begin += len;
-            }
-        }
-        if (begin == n) {
-            uint size = jobs[block * JOB_WORDS + 1u];
-            uint at = info[BLOCK_WORDS_AT] * 4u;
-            if (size - at != words_before * 4u) bad = 14u;
-        }
-        if (bad != 0u) results[block * RESULT_WORDS] = bad;
-        info[BLOCK_SEGMENTS] = segment;
-        state[DIRECTORY_STARTED] = 1u;
-        state[DIRECTORY_RANGE] = d.range;
-        state[DIRECTORY_CODE] = d.code;
-        state[DIRECTORY_AT] = binary_at(&d);
-        state[DIRECTORY_BEGIN] = begin;
-        state[DIRECTORY_WORDS] = words_before;
-        state[DIRECTORY_SET] = set;
-    }
-    team_sync(team);
-    for (uint i = team.lane; i < DIRECTORY_STATE; i += 32u) saved[i] = state[i];
-}
-
 // Logarithms of numbers of words, in quarters.
 #define LENGTHS 64u
 
@@ -242,7 +142,7 @@ inline uint kind_of(uint packed) {
 // The order in which segments are decoded: by their sets of tables, and those together that are about as long, so that
 // the lanes of a team end together. In which order those of one kind come is left to chance, and matters to nothing.
 __kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_segments,
-                      uint slot, uint blocks, uint most) {
+                      uint slot, uint blocks) {
     TEAM_START(team);
     __local uint next[MAX_SETS * LENGTHS];
     uint block = (uint)get_group_id(0);

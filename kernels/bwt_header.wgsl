@@ -1,22 +1,20 @@
-// BWT payloads: everything before the words, but for the tables' descriptions.
+// BWT payloads: fixed fields, list and rows, and the order in which segments are decoded.
 //
 // @pz_cost {
 //   threads_per_element: 0.0003
-//   passes: 3
+//   passes: 2
 //   buffers: jobs=32, payload=N+256, results=32,
 //            bwt_blocks=512, bwt_state=3840, bwt_rows=N/64,
 //            bwt_segments=N/32+32
-//   local_mem: 4608
-//   note: header and arrange have a team for each block, directory one lane: a chain of some 30 decisions a segment
+//   local_mem: 2304
+//   note: a team for each block
 // }
 // @pz_import team
 // @pz_import bwt
-// @pz_import binary
 
 struct Args {
     slot: u32,
     blocks: u32,
-    most: u32,
 }
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
@@ -27,9 +25,14 @@ struct Args {
 @group(0) @binding(5) var<storage, read_write> bwt_rows: array<u32>;
 var<immediate> args: Args;
 
-var<workgroup> state: array<u32, STATE_WORDS>;
+var<private> payload_at: u32; // the payload, in words
+
 var<workgroup> used: array<atomic<u32>, 8>;
 var<workgroup> list: array<u32, 256>;
+
+fn byte_of(at: u32) -> u32 {
+    return (payload[payload_at + (at >> 2u)] >> (8u * (at & 3u))) & 255u;
+}
 
 // Fixed fields, list, rows, and where the parts are. Sets the status of each block.
 @compute @workgroup_size(THREADS)
@@ -188,130 +191,6 @@ fn header(
     }
     if lane < MAX_SETS {
         bwt_blocks[info + BLOCK_SET_SIZES + lane] = 0u;
-    }
-}
-
-@group(0) @binding(5) var<storage, read_write> bwt_segments: array<u32>;
-
-// Words of the directory's state before its models.
-const DIRECTORY_STARTED = 0u;
-const DIRECTORY_RANGE = 1u;
-const DIRECTORY_CODE = 2u;
-const DIRECTORY_AT = 3u;
-const DIRECTORY_BEGIN = 4u;
-const DIRECTORY_WORDS = 5u;
-const DIRECTORY_SET = 6u;
-// Its models.
-const SHORT = STATE_MODELS;
-const MORE = SHORT + 1u;
-const LESS = MORE + NUMBER_MODELS;
-const WORDS = LESS + NUMBER_MODELS;
-const SET = WORDS + NUMBER_MODELS;
-const DIRECTORY_STATE = SET + MAX_SETS * MAX_SETS;
-
-// Reads at most `most` segments of each block's directory, from where the run before of this kernel ended.
-@compute @workgroup_size(THREADS)
-fn directory(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(local_index);
-    let block = wg.y * wgs.x + wg.x;
-    if block >= args.blocks {
-        return;
-    }
-    let n = jobs[block * JOB_WORDS];
-    let info = block * BLOCK_WORDS;
-    let saved = block * 3u * STATE_WORDS;
-    let is_new = bwt_state[saved + DIRECTORY_STARTED] == 0u;
-    for (var i = lane; i < DIRECTORY_STATE; i += 32u) {
-        if is_new {
-            state[i] = select(0u, MODEL_NEW, i >= STATE_MODELS);
-        } else {
-            state[i] = bwt_state[saved + i];
-        }
-    }
-    team_sync();
-    if lane == 0u && results[block * RESULT_WORDS] == 0u && state[DIRECTORY_BEGIN] < n {
-        payload_at = jobs[block * JOB_WORDS + 2u] * 4u;
-        let part = bwt_blocks[info + BLOCK_PARTS];
-        let part_end = part + bwt_blocks[info + BLOCK_PARTS + 1u];
-        binary_open(select(state[DIRECTORY_AT], part, is_new), part_end);
-        if is_new {
-            binary_start();
-        } else {
-            code_range = state[DIRECTORY_RANGE];
-            code = state[DIRECTORY_CODE];
-        }
-        var begin = state[DIRECTORY_BEGIN];
-        var words_before = state[DIRECTORY_WORDS];
-        var which = state[DIRECTORY_SET];
-        var segment = bwt_blocks[info + BLOCK_SEGMENTS];
-        let sets = bwt_blocks[info + BLOCK_SETS];
-        let usual = 1u << bwt_blocks[info + BLOCK_SEGMENT_LOG];
-        let least = min(usual, MAX_RUNS);
-        let out = segments_at(block, args.slot);
-        var bad = 0u;
-        for (var i = 0u; i < args.most && begin < n && bad == 0u; i++) {
-            let rest = n - begin;
-            var len = rest;
-            if rest > least {
-                if binary_bit(SHORT) != 0u {
-                    len = usual - min(usual, binary_number(LESS));
-                } else {
-                    len = usual + binary_number(MORE);
-                }
-                if len > rest || len < least {
-                    bad = 11u;
-                }
-            }
-            let words = binary_number(WORDS);
-            var node = 1u;
-            for (var k = 0u; k < 3u; k++) {
-                node = (node << 1u) | binary_bit(SET + which * MAX_SETS + node);
-            }
-            which = node - MAX_SETS;
-            if words > 2u * MAX_RUNS + 2u {
-                bad = 12u;
-            }
-            if which >= sets {
-                bad = 13u;
-            }
-            if bad == 0u {
-                let entry = out + segment * SEGMENT_WORDS;
-                bwt_segments[entry] = begin;
-                bwt_segments[entry + 1u] = begin + len;
-                bwt_segments[entry + 2u] = words_before;
-                bwt_segments[entry + 3u] = words | (which << 16u);
-                bwt_blocks[info + BLOCK_SET_SIZES + which] += 1u;
-                segment += 1u;
-                words_before += words;
-                begin += len;
-            }
-        }
-        if begin == n {
-            let size = jobs[block * JOB_WORDS + 1u];
-            let at = bwt_blocks[info + BLOCK_WORDS_AT] * 4u;
-            if size - at != words_before * 4u {
-                bad = 14u;
-            }
-        }
-        if bad != 0u {
-            results[block * RESULT_WORDS] = bad;
-        }
-        bwt_blocks[info + BLOCK_SEGMENTS] = segment;
-        state[DIRECTORY_STARTED] = 1u;
-        state[DIRECTORY_RANGE] = code_range;
-        state[DIRECTORY_CODE] = code;
-        state[DIRECTORY_AT] = binary_at();
-        state[DIRECTORY_BEGIN] = begin;
-        state[DIRECTORY_WORDS] = words_before;
-        state[DIRECTORY_SET] = which;
-    }
-    team_sync();
-    for (var i = lane; i < DIRECTORY_STATE; i += 32u) {
-        bwt_state[saved + i] = state[i];
     }
 }
 

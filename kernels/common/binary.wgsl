@@ -14,10 +14,6 @@ var<private> ahead_held: u32;   // bits of them, more than 32
 var<private> ahead_coming: u32; // the word behind them, loaded long before it is needed
 var<private> ahead_loaded: u32; // words of the payload up to and with that
 
-fn byte_of(at: u32) -> u32 {
-    return (payload[payload_at + (at >> 2u)] >> (8u * (at & 3u))) & 255u;
-}
-
 fn binary_word() -> u32 {
     let at = 4u * ahead_loaded;
     var word = 0u;

@@ -2,8 +2,8 @@
 //!
 //! | stage | |
 //! |---|---|
-//! | `header` | fixed fields, list, rows and directory: a few KB a block, one lane each |
-//! | `tables` | the descriptions of tables, two lanes a block, and the tables |
+//! | `header` | fixed fields, list and rows |
+//! | `tables` | directory and descriptions of tables, three lanes a block, and what follows from them |
 //! | `segments` | the second stage, a lane for each segment: runs of labels, positions in the list at its start |
 //! | `expand` | the lists, one after another, and with them the transform |
 //! | `link` | where each place of the transform leads to, by counting bytes |
@@ -11,7 +11,9 @@
 
 use super::cost::CostError;
 use super::device::{Api, Kind, Limits, Teams};
-use super::kernel::{BWT_EXPAND, BWT_HEADER, BWT_INVERSE, BWT_SEGMENTS, BWT_TABLES, Kernel};
+use super::kernel::{
+    BWT_DESCRIBE, BWT_EXPAND, BWT_HEADER, BWT_INVERSE, BWT_SEGMENTS, BWT_TABLES, Kernel,
+};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 
 /// The longest block: a link is 32 bits, eight of them a byte.
@@ -161,29 +163,24 @@ impl Builder {
     fn headers(&mut self) -> Result<(), PlanError> {
         let Shape { blocks, slot } = self.plan.shape;
         let segments = slot / LEAST_SEGMENT + 1;
-        let args = |most| vec![slot, blocks, most];
-        let base = ["jobs", "payload", "results", "bwt_blocks", "bwt_state"];
-        let with = |last| [&base[..], &[last]].concat();
+        let buffers = ["jobs", "payload", "results", "bwt_blocks", "bwt_state", "bwt_rows"];
+        let run = self.step("header", &BWT_HEADER, "header", &buffers)?;
+        self.groups(self.blocks(), Run { args: vec![slot, blocks], ..run })?;
 
-        let run = self.step("header", &BWT_HEADER, "header", &with("bwt_rows"))?;
-        self.groups(self.blocks(), Run { args: args(0), ..run })?;
-        let most = self.limit.segments;
-        let run = self.step("header", &BWT_HEADER, "directory", &with("bwt_segments"))?;
-        for _ in 0..segments.div_ceil(most) {
-            self.groups(self.blocks(), Run { args: args(most), ..run.clone() })?;
+        let buffers =
+            ["jobs", "payload", "results", "bwt_blocks", "bwt_state", "bwt_tables", "bwt_segments"];
+        let run = self.step("tables", &BWT_DESCRIBE, "describe", &buffers)?;
+        let Limit { segments: most_segments, columns: most_columns, .. } = self.limit;
+        let args = vec![slot, blocks, most_segments, most_columns];
+        for _ in 0..segments.div_ceil(most_segments).max(COLUMNS.div_ceil(most_columns)) {
+            self.groups(3 * self.blocks(), Run { args: args.clone(), ..run.clone() })?;
         }
         let buffers = ["results", "bwt_blocks", "bwt_segments"];
-        let run = self.step("header", &BWT_HEADER, "arrange", &buffers)?;
-        self.groups(self.blocks(), Run { args: args(0), ..run })?;
-
-        let most = self.limit.columns;
-        let run = self.step("tables", &BWT_TABLES, "describe", &with("bwt_tables"))?;
-        for _ in 0..COLUMNS.div_ceil(most) {
-            self.groups(2 * self.blocks(), Run { args: vec![blocks, most], ..run.clone() })?;
-        }
+        let run = self.step("tables", &BWT_HEADER, "arrange", &buffers)?;
+        self.groups(self.blocks(), Run { args: vec![slot, blocks], ..run })?;
         let buffers = ["results", "bwt_blocks", "bwt_tables"];
         let run = self.step("tables", &BWT_TABLES, "starts", &buffers)?;
-        self.teams(self.blocks() * u64::from(TABLES), Run { args: vec![blocks, 0], ..run })
+        self.teams(self.blocks() * u64::from(TABLES), Run { args: vec![blocks], ..run })
     }
 
     /// From the words to the transform, in `contents`.

@@ -116,9 +116,11 @@ kernels! {
     CRC32C = "crc32c";
     /// Payloads one behind the other.
     COMPACT = "compact";
-    /// BWT payloads: fixed fields, rows and directory.
+    /// BWT payloads: fixed fields and rows.
     BWT_HEADER = "bwt_header";
-    /// BWT payloads: tables and their descriptions.
+    /// BWT payloads: directory and descriptions of tables.
+    BWT_DESCRIBE = "bwt_describe";
+    /// BWT payloads: tables.
     BWT_TABLES = "bwt_tables";
     /// BWT payloads: the second stage.
     BWT_SEGMENTS = "bwt_segments";
