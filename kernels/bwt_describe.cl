@@ -48,7 +48,7 @@
 #define TABLES_STATE (MORE + 90u)
 
 // Reads at most `most` segments of a directory, for one work item. `job` is the block's. Returns why not, or 0.
-inline uint describe_segments(Binary *d, __local uint *state, __global const uint *job, __global uint *info,
+inline __attribute__((always_inline)) uint describe_segments(Binary *d, __local uint *state, __global const uint *job, __global uint *info,
                               __global uint *out, uint most) {
     uint n = job[0];
     uint begin = state[DIRECTORY_BEGIN];
@@ -100,7 +100,7 @@ inline uint describe_segments(Binary *d, __local uint *state, __global const uin
 }
 
 // The exponents of one table, for one work item. `table` has those of the table to the left, and gets the new ones.
-inline uint describe_table(Binary *d, __local uint *models, uint tokens, __local const uint *above,
+inline __attribute__((always_inline)) uint describe_table(Binary *d, __local uint *models, uint tokens, __local const uint *above,
                            bool has_above, __local uint *table, bool has_left) {
     uint bad = 0u;
     uint present = 1u;
