@@ -1,9 +1,10 @@
 // The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
 // `entries` are the sorted ones of a hash of four bytes, `entries_far` of one of seven. Of both each position has in
-// `found_near` and `found_far` the place of its own entry, and a bit for each of those before it, the nearest from bit 0 on, that
+// `found_both` the place of its own entry, and a bit for each of those before it, the nearest from bit 0 on, that
 // is a candidate. `found` is what lz77_latest makes of a hash of three bytes.
 //
-// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros.
+// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros. Four
+// are in `lz77_low`; the other four, in `lz77_high`, say nothing where one of those is 0.
 // Positions with fewer than eight bytes from themselves on have none.
 //
 // Constants: CANDIDATES, of a position by the hash that entries are marked of; SAME, the bits of an entry's first word that are the
@@ -12,8 +13,8 @@
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 4
-//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, found_near=N*8, entries_far=N*8, found_far=N*8,
-//            lz77_lists=N*32
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, entries_far=N*8, found_both=N*16, lz77_low=N*16,
+//            lz77_high=N*16
 //   local_mem: 256
 // }
 // @pz_import team
@@ -28,7 +29,7 @@
 
 // A work item for each entry: marks which of those before it are candidates.
 __kernel void mark(__global const uint *restrict jobs, __global const uint2 *restrict entries,
-                   __global uint2 *restrict found, uint slot, uint blocks, uint window_log, uint chunk_log) {
+                   __global uint2 *restrict found, uint slot, uint blocks, uint window_log, uint is_far) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
     uint block = group / groups;
     uint index = group % groups * THREADS + get_local_id(0);
@@ -42,7 +43,7 @@ __kernel void mark(__global const uint *restrict jobs, __global const uint2 *res
         uint2 other = entries[index - 1u - k];
         if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) marks |= 1u << k;
     }
-    found[(size_t)block * slot + pos] = (uint2)(index, marks);
+    found[((size_t)block * slot + pos) * 2 + is_far] = (uint2)(index, marks);
 }
 
 // The distance of the nearest entry that is still marked, which then is not any more; NONE if there is none.
@@ -88,9 +89,9 @@ inline uint common_length(__global const uint *contents, uint words, uint pos, u
 // A work item for each position.
 __kernel void list(__global const uint *restrict jobs, __global const uint *restrict contents,
                    __global const uint *restrict found, __global const uint2 *restrict entries,
-                   __global const uint2 *restrict found_near, __global const uint2 *restrict entries_far,
-                   __global const uint2 *restrict found_far, __global uint4 *restrict lists, uint slot, uint blocks,
-                   uint window_log, uint chunk_log) {
+                   __global const uint2 *restrict entries_far, __global const uint4 *restrict found_both,
+                   __global uint4 *restrict low, __global uint4 *restrict high, uint slot, uint blocks, uint window_log,
+                   uint chunk_log) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
     uint block = group / groups;
     uint pos = group % groups * THREADS + get_local_id(0);
@@ -104,7 +105,8 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
     uint chunk_end = min(len, ((pos >> chunk_log) + 1u) << chunk_log);
     uint room = min(chunk_end - pos, LONGEST);
 
-    uint2 near = found_near[(size_t)block * slot + pos], far = found_far[(size_t)block * slot + pos];
+    uint4 both = found_both[(size_t)block * slot + pos];
+    uint2 near = both.xy, far = both.zw;
     uint near_marks = near.y, far_marks = far.y;
     uint near_distance = next_distance(entries, near.x, &near_marks, pos);
     uint far_distance = next_distance(entries_far, far.x, &far_marks, pos);
@@ -140,21 +142,19 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
         if (far_distance <= nearest) far_distance = next_distance(entries_far, far.x, &far_marks, pos);
         offset = min(near_distance, far_distance);
     }
-    __global uint4 *to = lists + ((size_t)block * slot + pos) * 2;
-    to[0] = (uint4)(row[0], row[1], row[2], row[3]);
-    to[1] = (uint4)(row[4], row[5], row[6], row[7]);
+    low[(size_t)block * slot + pos] = (uint4)(row[0], row[1], row[2], row[3]);
+    if (row[3] != 0) high[(size_t)block * slot + pos] = (uint4)(row[4], row[5], row[6], row[7]);
 }
 
-// The last word of a list.
-inline uint last_word(uint4 a, uint4 b) {
-    uint first = a.w != 0 ? a.w : a.z != 0 ? a.z : a.y != 0 ? a.y : a.x;
-    return b.w != 0 ? b.w : b.z != 0 ? b.z : b.y != 0 ? b.y : b.x != 0 ? b.x : first;
+// The last word that is not 0.
+inline uint last_word(uint4 a) {
+    return a.w != 0 ? a.w : a.z != 0 ? a.z : a.y != 0 ? a.y : a.x;
 }
 
 // Where the longest candidate of a position goes on for NICE_LENGTH beyond the next 32, makes what is left of it their only
 // candidate. A team for each chunk.
-__kernel void inherit(__global const uint *restrict jobs, __global uint4 *restrict lists, uint slot, uint chunks,
-                      uint blocks, uint chunk_log) {
+__kernel void inherit(__global const uint *restrict jobs, __global uint4 *restrict low,
+                      __global const uint4 *restrict high, uint slot, uint chunks, uint blocks, uint chunk_log) {
     TEAM_START(team);
     uint index = (uint)get_group_id(0) * TEAMS + team.index;
     uint block = index / chunks, start = index % chunks << chunk_log;
@@ -162,7 +162,8 @@ __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restri
     uint len = team_uniform(team, jobs[(size_t)block * 8]);
     uint end = min(len < 8u ? 0 : len - 7u, start + (1u << chunk_log));
     if (start >= end) return;
-    lists += ((size_t)block * slot + start) * 2;
+    low += (size_t)block * slot + start;
+    high += (size_t)block * slot + start;
     uint n = end - start;
     // What may be inherited.
     uint length = 0, offset = 0;
@@ -170,7 +171,14 @@ __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restri
         // Each lane knows the last candidate of 32 positions.
         uint mine = first + 32 * team.lane + 31;
         uint word = 0;
-        if (mine < n) word = last_word(lists[2 * mine], lists[2 * mine + 1]);
+        if (mine < n) {
+            uint4 four = low[mine];
+            word = last_word(four);
+            if (four.w != 0) {
+                four = high[mine];
+                if (four.x != 0) word = last_word(four);
+            }
+        }
         uint longs = team_ballot(team, word >> 24 > NICE_LENGTH - 3u);
         uint batch = 0;
         while (batch < 32 && first + 32 * batch < n && (length > NICE_LENGTH || longs >> batch != 0)) {
@@ -178,10 +186,7 @@ __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restri
             uint size = min(32u, n - from);
             uint its = team_broadcast(team, word, batch);
             if (length >= size + NICE_LENGTH) {
-                if (team.lane < size) {
-                    lists[2 * (from + team.lane)] = (uint4)(offset | (length - team.lane - 4u) << 24, 0, 0, 0);
-                    lists[2 * (from + team.lane) + 1] = (uint4)(0, 0, 0, 0);
-                }
+                if (team.lane < size) low[from + team.lane] = (uint4)(offset | (length - team.lane - 4u) << 24, 0, 0, 0);
                 length -= size;
             } else {
                 length = its != 0 ? (its >> 24) + 3u : 0;

@@ -1,9 +1,10 @@
 // The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
 // `entries` are the sorted ones of a hash of four bytes, `entries_far` of one of seven. Of both each position has in
-// `found_near` and `found_far` the place of its own entry, and a bit for each of those before it, the nearest from bit 0 on, that
+// `found_both` the place of its own entry, and a bit for each of those before it, the nearest from bit 0 on, that
 // is a candidate. `found` is what lz77_latest makes of a hash of three bytes.
 //
-// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros.
+// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros. Four
+// are in `lz77_low`; the other four, in `lz77_high`, say nothing where one of those is 0.
 // Positions with fewer than eight bytes from themselves on have none.
 //
 // Constants: CANDIDATES, of a position by the hash that entries are marked of; SAME, the bits of an entry's first word that are the
@@ -12,8 +13,8 @@
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 4
-//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, found_near=N*8, entries_far=N*8, found_far=N*8,
-//            lz77_lists=N*32
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, entries_far=N*8, found_both=N*16, lz77_low=N*16,
+//            lz77_high=N*16
 //   local_mem: 256
 // }
 // @pz_import team
@@ -25,12 +26,12 @@ const LONGEST = 256u;
 const SHORT_REACH = 1u << 12u;
 const NONE = 0xffffffffu;
 
-// mark, list: slot, blocks, window_log, chunk_log; inherit: slot, chunks, blocks, chunk_log.
+// mark: slot, blocks, window_log, is_far; list: slot, blocks, window_log, chunk_log; inherit: slot, chunks, blocks, chunk_log.
 struct Args {
     slot: u32,
     a: u32,
     b: u32,
-    chunk_log: u32,
+    c: u32,
 }
 var<immediate> args: Args;
 
@@ -39,15 +40,16 @@ var<immediate> args: Args;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
 @group(0) @binding(2) var<storage, read> found: array<u32>;
 @group(0) @binding(3) var<storage, read> entries: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read> found_near: array<vec2<u32>>;
-@group(0) @binding(5) var<storage, read> entries_far: array<vec2<u32>>;
-@group(0) @binding(6) var<storage, read> found_far: array<vec2<u32>>;
-@group(0) @binding(7) var<storage, read_write> lists: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read> entries_far: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read> found_both: array<vec4<u32>>;
+@group(0) @binding(6) var<storage, read_write> low: array<vec4<u32>>;
+@group(0) @binding(7) var<storage, read_write> high: array<vec4<u32>>;
 // mark
 @group(0) @binding(1) var<storage, read> sorted: array<vec2<u32>>;
 @group(0) @binding(2) var<storage, read_write> marked: array<vec2<u32>>;
 // inherit
 @group(0) @binding(1) var<storage, read_write> inherited: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read> high_words: array<vec4<u32>>;
 
 // An invocation for each entry: marks which of those before it are candidates.
 @compute @workgroup_size(THREADS)
@@ -79,7 +81,7 @@ fn mark(
             marks |= 1u << k;
         }
     }
-    marked[slot_start + entry.y] = vec2(slot_start + index, marks);
+    marked[2u * (slot_start + entry.y) + args.c] = vec2(slot_start + index, marks);
 }
 
 // The number of equal bytes from `pos` and from `offset` before it on, at most `room`.
@@ -123,12 +125,13 @@ fn list(
     block_words = args.slot >> 2u;
     from_word = block * block_words;
     let slot_start = block * args.slot;
-    let chunk_end = min(len, (pos >> args.chunk_log) + 1u << args.chunk_log);
+    let chunk_end = min(len, (pos >> args.c) + 1u << args.c);
     let room = min(chunk_end - pos, LONGEST);
 
     // Entries, and marks that are left.
-    var near = found_near[slot_start + pos];
-    var far = found_far[slot_start + pos];
+    let both = found_both[slot_start + pos];
+    var near = both.xy;
+    var far = both.zw;
     var near_distance = NONE;
     var far_distance = NONE;
     if near.y != 0u {
@@ -188,20 +191,18 @@ fn list(
         }
         offset = min(near_distance, far_distance);
     }
-    lists[2u * (slot_start + pos)] = first;
-    lists[2u * (slot_start + pos) + 1u] = second;
+    low[slot_start + pos] = first;
+    if first.w != 0u {
+        high[slot_start + pos] = second;
+    }
 }
 
-// The last word of a list.
-fn last_word(a: vec4<u32>, b: vec4<u32>) -> u32 {
+// The last word that is not 0.
+fn last_word(a: vec4<u32>) -> u32 {
     var word = a.x;
     word = select(word, a.y, a.y != 0u);
     word = select(word, a.z, a.z != 0u);
-    word = select(word, a.w, a.w != 0u);
-    word = select(word, b.x, b.x != 0u);
-    word = select(word, b.y, b.y != 0u);
-    word = select(word, b.z, b.z != 0u);
-    return select(word, b.w, b.w != 0u);
+    return select(word, a.w, a.w != 0u);
 }
 
 // Where the longest candidate of a position goes on for NICE_LENGTH beyond the next 32, makes what is left of it their only
@@ -217,14 +218,14 @@ fn inherit(
     team_start(local_index);
     let index = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
     let block = index / chunks;
-    let start = index % chunks << args.chunk_log;
+    let start = index % chunks << args.c;
     var n = 0u;
     if block < blocks {
         let len = jobs[block * 8u];
-        let end = min(max(len, 7u) - 7u, start + (1u << args.chunk_log));
+        let end = min(max(len, 7u) - 7u, start + (1u << args.c));
         n = max(end, start) - start;
     }
-    let chunk_start = 2u * (block * args.slot + start);
+    let chunk_start = block * args.slot + start;
     // What may be inherited.
     var length = 0u;
     var offset = 0u;
@@ -237,7 +238,14 @@ fn inherit(
         let mine = first + 32u * lane + 31u;
         var word = 0u;
         if mine < n {
-            word = last_word(inherited[chunk_start + 2u * mine], inherited[chunk_start + 2u * mine + 1u]);
+            var four = inherited[chunk_start + mine];
+            word = last_word(four);
+            if four.w != 0u {
+                four = high_words[chunk_start + mine];
+                if four.x != 0u {
+                    word = last_word(four);
+                }
+            }
         }
         let longs = team_ballot(word >> 24u > NICE_LENGTH - 3u);
         var batch = 0u;
@@ -252,9 +260,8 @@ fn inherit(
             let its = team_broadcast(word, batch);
             if length >= size + NICE_LENGTH {
                 if lane < size {
-                    let at = chunk_start + 2u * (batch_start + lane);
+                    let at = chunk_start + batch_start + lane;
                     inherited[at] = vec4(offset | (length - lane - 4u) << 24u, 0u, 0u, 0u);
-                    inherited[at + 1u] = vec4<u32>();
                 }
                 length -= size;
             } else {

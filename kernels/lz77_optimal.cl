@@ -1,53 +1,57 @@
-// The optimal parse of LZ77: the cheapest way through a segment, by the prices of its chunk's symbols. The rule is that of
-// codec::lz77::optimal; candidates are those in `lz77_lists`.
+// The optimal parse of LZ77: the cheapest way through each segment, by the prices of its chunk's symbols. The rule is that of
+// codec::lz77::optimal; candidates are those in `lz77_low` and `lz77_high`.
 //
-// A side of a team, 16 lanes, has a segment and goes through its positions in order: with two segments a team each instruction
-// does more, as a position does not need more lanes. What is known of the positions ahead, LONGEST at most, is in rings in
-// workgroup memory. At a position the lanes first compare the recent offsets and have a candidate each. Those
-// candidates that are longer than all before them, the records, divide the lengths that can be reached: each length
-// belongs to the first record that is as long, so that lanes try many lengths at the same time, each at a place of its own.
-// A side that has come to its segment's end waits for the other one.
+// A work item has a segment and goes through its positions in order: a team for a segment would do at each position what
+// most of its lanes have no part in. Those of a workgroup are neighbours, and so mostly of the same chunk.
+//
+// What is known of the RING - 1 positions ahead is in rings in workgroup memory, a word for each: price << 11 | 127 - length <<
+// 4 | source, 0 to 2 for a recent offset, else 3 + place in the list. Of equal prices that of the longer step is less, which
+// came first, as the rule has it. Prices are modulo 2^21, 4,096 bits before and behind: a literal costs at most 20 bits, and so
+// RING positions less than FAR, which is what a position of which nothing is known costs more than the one RING before it; and
+// a position costs at most 1,400 bits more than one behind it, as matches that end between are tried too. At a position those candidates that are longer than all before them, the records, divide
+// the lengths that can be reached: each length belongs to the first record that is as long.
 //
 // `entries`, not needed any more, take how positions are reached by matches: offset | length - 3 << 24, and symbol of the
-// offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1.
+// offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1. At the segment's end, if a
+// literal leads there, offset 0 and the literals.
 //
-// Constants: SEGMENT_LOG, at most 14; NICE_LENGTH; EVERY_LENGTH, at most 66; COUNT, whether symbols are counted for the
-// next pass.
+// Some drivers end an invocation after 65,535 iterations: so `parse` may do a part of the positions, and go on from what it leaves
+// in `lz77_states`. There each workgroup has for each of the last RING positions a row of states, recent offsets and literals since
+// the last match | matches << 15; then RING / 4 rows of the rings; then two of what else is known.
+//
+// Constants: SEGMENT_LOG, 12 to 14; CHUNKS, of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at most
+// 66; COUNT, whether symbols are counted for the next pass.
 //
 // @pz_cost {
-//   threads_per_element: 0.002
-//   passes: 2
-//   buffers: jobs=32, contents=N, lz77_lists=N*32, lz77_symbols=N/8+4608, entries=N*8, matches=N*3, match_counts=N/64
-//   local_mem: 29508
+//   threads_per_element: 0.0002
+//   passes: 4
+//   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/8+4608, entries=N*8, lz77_states=N+4096,
+//            matches=N*3, match_counts=N/64
+//   local_mem: 28608
 // }
-// @pz_import team
 // @pz_import lz77_words
 // @pz_import lz77_chunk_prices
 
-#define LONGEST 256u
-#define RING 256u
-#define UNREACHED 0xffffffffu
 #define ALL 0xffffffffu
-#define SIDE 16u
-#define SIDE_MASK 0xffffu
-// Lanes that compare a recent offset, each four bytes; and where lanes have the candidates of the list.
-#define LANES 5u
-#define FIRST_LISTED 3u
-#define LAST_LISTED 10u
-
-// How the parse stands.
-typedef struct {
-    // The cheapest ways found to the positions ahead: prices, and offset | length - 3 << 24, or 0 for a literal.
-    uint prices[RING];
-    uint steps[RING];
-    // Positions behind: recent offsets; literals since the last match | matches << 15.
-    uint4 states[RING];
-    // Of symbols.
-    ushort symbols[PRICE_WORDS];
-    // Of each record: price before that of its length; offset | length - 3 << 24.
-    uint record_prices[12];
-    uint records[12];
-} Ways;
+#define LONGEST 256u
+#define RING 128u
+// A position's records, and one more that may be read.
+#define RECORDS 12u
+#define ROWS (RING + RING / 4u + 2u)
+// Of words.
+#define ONE_PRICE 2048u
+#define ONE_LENGTH 16u
+#define SOURCE_MASK 15u
+#define FAR (2680u * BIT * ONE_PRICE)
+// A chunk's table, in words: for each literal code of tokens the lengths of 3 to 66 with their extra bits, as they are added in the
+// rings, and four words so that rows are in different banks; literals, two a word; match codes from 22 on; offsets; literal
+// codes.
+#define LENGTHS_ROW 68u
+#define TABLE_LITERALS 544u
+#define LONG_CODES 672u
+#define TABLE_OFFSETS 704u
+#define TABLE_RUNS 752u
+#define TABLE_WORDS 760u
 
 inline uint log2_floor(uint x) {
     return 31u - clz(x);
@@ -64,9 +68,9 @@ inline uint length_bits(uint length) {
 
 // The price of the extra bits of a run of literals.
 inline uint run_bits(uint run) {
-    if (run < 7u) return 0;
-    uint log = log2_floor(run - 6u);
-    return log < 7u ? (3u + log) * BIT : 12u * BIT;
+    uint log = log2_floor(max(run, 7u) - 6u);
+    uint bits = log < 7u ? 3u + log : 12u;
+    return run < 7u ? 0 : bits * BIT;
 }
 
 // The symbol of an offset that is not recent.
@@ -75,253 +79,375 @@ inline uint offset_symbol(uint offset) {
     return 3u + 2u * (k - 1u) + (x >> k & 1u);
 }
 
-// A way to the position `length` on from `at`.
-inline void attempt(__local Ways *w, uint at, uint length, uint price, uint step) {
-    uint place = (at + length) & (RING - 1u);
-    if (price < w->prices[place]) {
-        w->prices[place] = price;
-        w->steps[place] = step;
-    }
+inline uint half_of(uint word, uint number) {
+    return word >> (number & 1u) * 16u & 0xffffu;
 }
 
-// A way by a match of `length`, whose code has the price at `code` and extra bits that cost `bits`, by the record of this rank.
-inline void attempt_record(__local Ways *w, uint at, uint rank, uint length, uint code, uint bits) {
-    uint record = w->records[rank], its = (record >> 24) + 3u;
-    if (length == its || (length <= EVERY_LENGTH && its < NICE_LENGTH)) {
-        uint price = w->record_prices[rank] + w->symbols[code] + bits;
-        attempt(w, at, length, price, (record & 0xffffffu) | (length - 3u) << 24);
+// A word of a chunk's table.
+inline uint table_word(__global const uint *symbols, uint k) {
+    if (k < TABLE_LITERALS) {
+        uint row = TOKENS + 32u * (k / LENGTHS_ROW), length = 3u + k % LENGTHS_ROW;
+        return (symbols[row + length_code(length)] + length_bits(length)) * ONE_PRICE + (127u - length) * ONE_LENGTH;
     }
+    if (k < LONG_CODES) {
+        uint two = LITERALS + 2u * (k - TABLE_LITERALS);
+        return symbols[two] | symbols[two + 1u] << 16;
+    }
+    if (k < TABLE_OFFSETS) return symbols[TOKENS + 32u * ((k - LONG_CODES) >> 2) + 22u + ((k - LONG_CODES) & 3u)];
+    if (k < TABLE_RUNS) return symbols[OFFSETS + k - TABLE_OFFSETS];
+    return symbols[RUNS + k - TABLE_RUNS];
 }
+
+// The price of a token with a match of `length` behind literals of code `row`, as it is added in the rings.
+inline uint token_price(__local const uint *table, uint row, uint length) {
+    if (length < 67u) return table[LENGTHS_ROW * row + length - 3u] & ~(ONE_PRICE - 1u);
+    return (table[LONG_CODES + 4u * row + length_code(length) - 22u] + length_bits(length)) * ONE_PRICE;
+}
+
+// The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
+inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
+    uint a = (pos >> 2) + 1u, b = ((pos - offset) >> 2) + 1u, most = words - 1u;
+    uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;
+    uint n = 4;
+    ulong differ = 0;
+    uint word_a = contents[min(a, most)], word_b = contents[min(b, most)];
+    while (differ == 0 && n < room) {
+        uint next_a = contents[min(a + 1u, most)], next_b = contents[min(b + 1u, most)];
+        uint last_a = contents[min(a + 2u, most)], last_b = contents[min(b + 2u, most)];
+        uint x = (uint)(((ulong)next_a << 32 | word_a) >> shift_a) ^ (uint)(((ulong)next_b << 32 | word_b) >> shift_b);
+        uint y = (uint)(((ulong)last_a << 32 | next_a) >> shift_a) ^ (uint)(((ulong)last_b << 32 | next_b) >> shift_b);
+        differ = (ulong)y << 32 | x;
+        word_a = last_a;
+        word_b = last_b;
+        a += 2u;
+        b += 2u;
+        n += 8u;
+    }
+    if (differ != 0) {
+        uint low = (uint)differ;
+        n -= 8u;
+        n += (low != 0 ? trailing_zeros(low) : 32u + trailing_zeros((uint)(differ >> 32))) >> 3;
+    }
+    return min(n, room);
+}
+
+// Takes a candidate as a record if it is longer than all before.
+#define CANDIDATE(its_length, its_offset, its_source, symbol)                                        \
+    if ((its_length) > longest) {                                                                    \
+        longest = its_length;                                                                        \
+        offset = its_offset;                                                                         \
+        source = its_source;                                                                         \
+        record = base + table[TABLE_OFFSETS + (symbol)] * ONE_PRICE + source;                        \
+        record_prices[records * THREADS + lane] = record;                                            \
+        record_lengths[records * THREADS + lane] = longest;                                          \
+        near |= longest < 35u ? 1u << (longest - 3u) : 0;                                            \
+        far |= longest >= 35u && longest < 67u ? 1u << (longest - 35u) : 0;                          \
+        records++;                                                                                   \
+    }
+
+#define LISTED(word, place)                                                                          \
+    if ((word) != 0) {                                                                               \
+        uint listed = min(((word) >> 24) + 3u, len - i), distance = (word) & 0xffffffu;              \
+        CANDIDATE(listed, distance, 3u + (place), offset_symbol(distance))                           \
+    }
+
+// Where position `p` stands in the rings.
+#define PLACE(p) (((p) & (RING - 1u)) * THREADS + lane)
 
 __kernel void parse(__global const uint *restrict jobs, __global const uint *restrict contents,
-                    __global const uint *restrict lists, __global uint *restrict symbols, __global uint2 *ways,
-                    __global uint2 *restrict matches, __global uint *restrict match_counts, uint slot, uint segments,
-                    uint blocks, uint window_log, uint chunk_log, uint symbol_stride) {
-    TEAM_START(team);
-    __local Ways all_ways[TEAMS * 2u];
-    uint side = team.lane / SIDE, lane = team.lane % SIDE, shift = side * SIDE;
-    __local Ways *w = &all_ways[team.index * 2u + side];
-    uint index = ((uint)get_group_id(0) * TEAMS + team.index) * 2u + side;
-    if (index - side >= blocks * segments) return;
-    bool is_there = index < blocks * segments;
-    uint block = is_there ? index / segments : 0, number = is_there ? index % segments : 0;
-    uint block_len = is_there ? jobs[(size_t)block * 8] : 0;
+                    __global const uint4 *restrict low, __global const uint4 *restrict high,
+                    __global const uint *restrict symbols, __global uint2 *restrict ways, __global uint4 *restrict states,
+                    __global uint *restrict match_counts, uint slot, uint segments, uint blocks, uint window_log,
+                    uint chunk_log, uint symbol_stride, uint state_stride, uint first, uint steps) {
+    __local uint ring[RING * THREADS];
+    __local uint record_prices[RECORDS * THREADS], record_lengths[RECORDS * THREADS];
+    __local uint tables[CHUNKS * TABLE_WORDS] __attribute__((aligned(16)));
+    uint lane = (uint)get_local_id(0);
+    uint groups = (segments + THREADS - 1u) / THREADS;
+    uint block = (uint)get_group_id(0) / groups, first_number = (uint)get_group_id(0) % groups * THREADS;
+    if (block >= blocks) return;
+    uint number = first_number + lane;
+    uint block_len = jobs[(size_t)block * 8];
     uint start = number << SEGMENT_LOG, end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
-    uint len = end - start, words = slot >> 2;
-    bool active = len != 0;
+    uint len = number < segments ? end - start : 0, words = slot >> 2;
+    contents += (size_t)block * words;
+    low += (size_t)block * slot + start;
+    high += (size_t)block * slot + start;
+    __global const uint *low_words = (__global const uint *)low, *high_words = (__global const uint *)high;
+    ways += (size_t)block * slot + start;
+    symbols += (size_t)block * symbol_stride;
+    match_counts += (size_t)block * (slot >> 8);
+    uint lanes = min(segments - first_number, THREADS);
+    states += (size_t)block * state_stride + first_number * ROWS + lane;
+
+    uint first_chunk = first_number >> (chunk_log - SEGMENT_LOG);
+    for (uint c = 0; c < CHUNKS; c++) {
+        if ((first_chunk + c) << chunk_log >= block_len) break;
+        for (uint k = lane; k < TABLE_WORDS; k += THREADS)
+            tables[c * TABLE_WORDS + k] = table_word(symbols + (first_chunk + c) * SYMBOL_WORDS, k);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local const uint *table =
+        tables + (len != 0 ? (start >> chunk_log) - first_chunk : 0) * TABLE_WORDS;
+
     // Positions from here on have no candidates.
     uint last = max(min(end, block_len < 8u ? 0 : block_len - 7u), start) - start;
     uint window_start = start >> window_log << window_log;
-    contents += (size_t)block * words;
-    lists += ((size_t)block * slot + start) * 8;
-    ways += (size_t)block * slot + start;
-    matches += ((size_t)block * (slot >> 3) + ((size_t)number << (SEGMENT_LOG - 3))) * 3;
-    symbols += (size_t)block * symbol_stride + (start >> chunk_log) * SYMBOL_WORDS;
-
-    for (uint k = lane; k < PRICE_WORDS; k += SIDE) w->symbols[k] = (ushort)symbols[k];
-    for (uint k = lane; k < RING; k += SIDE) w->prices[k] = UNREACHED;
-    team_sync(team);
-    if (lane == 0) {
-        w->prices[0] = w->symbols[RUNS];
-        w->steps[0] = 0;
+    // What is as it stands here is unrolled by compilers, and takes registers, where it is constant.
+    uint rows = state_stride != 0 ? RING : 0;
+    // The position; whether it is known how that is reached; the recent offsets there, the literals since the last match, the
+    // matches, and the price; and the farthest position that is known to be reached.
+    uint i = 0, arrived = 0;
+    uint recent_a = 0, recent_b = 0, recent_c = 0;
+    uint run = 0xffffffffu, count = 0, price = table[TABLE_RUNS] * ONE_PRICE, reached = 0;
+    if (first == 0) {
+        if ((start & ((1u << chunk_log) - 1u)) == 0) {
+            recent_a = 1u;
+            recent_b = 4u;
+            recent_c = 8u;
+        }
+        for (uint k = 1; k < rows; k++) ring[PLACE(k)] = price + FAR;
+        ring[PLACE(0)] = price + 126u * ONE_LENGTH;
+        if (number < segments) match_counts[number] = 0;
+    } else if (len != 0) {
+        for (uint k = 0; k < rows / 4u; k++) {
+            uint4 four = states[(RING + k) * lanes];
+            ring[PLACE(4u * k)] = four.x;
+            ring[PLACE(4u * k + 1u)] = four.y;
+            ring[PLACE(4u * k + 2u)] = four.z;
+            ring[PLACE(4u * k + 3u)] = four.w;
+        }
+        uint4 a = states[(RING + RING / 4u) * lanes], b = states[(RING + RING / 4u + 1u) * lanes];
+        i = a.x;
+        arrived = a.y & 1u;
+        run = (a.y >> 1 & 0x7fffu) - (arrived ^ 1u);
+        count = a.y >> 16;
+        price = a.z;
+        reached = a.w;
+        recent_a = b.x;
+        recent_b = b.y;
+        recent_c = b.z;
     }
-    team_sync(team);
 
-    // The recent offsets, the literals since the last match, and the matches of the way to the position.
-    bool is_first = (start & ((1u << chunk_log) - 1u)) == 0;
-    uint4 recent = is_first ? (uint4)(1, 4, 8, 0) : (uint4)(0, 0, 0, 0);
-    uint run = active ? UNREACHED : 0, count = 0;
-    // The prices of extra bits of that run, and of the whole run before its match is known; those of one literal more.
-    uint extra = 0, run_price = 0, next_extra = 0, next_price = w->symbols[RUNS];
-    // What the lane compares at each position, and the lengths that it tries.
-    uint part = lane % LANES, slot_of = lane / LANES;
-    // Masks instead of conditions: what lanes with each of the three offsets have, and what lanes with each candidate.
-    uint compares_a = slot_of == 0 ? ALL : 0, compares_b = slot_of == 1 ? ALL : 0, compares_c = slot_of == 2 ? ALL : 0;
-    uint has_a = lane == 0 ? ALL : 0, has_b = lane == 1 ? ALL : 0, has_c = lane == 2 ? ALL : 0;
-    uint after_a = lane > 0 ? ALL : 0, after_b = lane > 1 ? ALL : 0, after_c = lane > 2 ? ALL : 0;
-    uint after_listed = lane > FIRST_LISTED ? ALL : 0;
-    uint before_mask = (1u << lane) - 1u, upper_mask = (1u << (SIDE + lane)) - 1u;
-    bool is_listed = lane >= FIRST_LISTED && lane <= LAST_LISTED;
-    uint listed_next = is_listed && 0 < last ? lists[lane - FIRST_LISTED] : 0;
-
-    uint i = 0;
-    bool goes_on = team_any(team, active);
-    while (goes_on) {
-        uint place = i & (RING - 1u);
-        uint listed = listed_next;
-        listed_next = is_listed && i + 1u < last ? lists[8u * (i + 1u) + lane - FIRST_LISTED] : 0;
-        uint price = w->prices[place], step = w->steps[place];
-        if (active) {
-            if (step != 0) {
-                uint4 before = w->states[(i - (step >> 24) - 3u) & (RING - 1u)];
-                uint offset = step & 0xffffffu;
-                uint symbol = offset == before.x ? 0 : offset == before.y ? 1 : offset == before.z ? 2 : 3;
-                if (lane == 0) ways[i - 1] = (uint2)(step, symbol | (before.w & 0x7fffu) << 2);
-                recent = symbol == 3 ? (uint4)(offset, before.x, before.y, 0) : before;
+    // The segment's end is gone to, too.
+    uint stop = len != 0 ? min(first + steps, len + 1u) : 0;
+    while (i < stop) {
+        uint4 list_a = (uint4)(0), list_b = (uint4)(0);
+        if (i < last) {
+            list_a = low[i];
+            list_b = high[i];
+        }
+        uint pos = start + i, place = PLACE(i);
+        if (arrived == 0) {
+            uint word = ring[place];
+            uint length = 127u - (word / ONE_LENGTH & 127u), source = word & SOURCE_MASK;
+            price = word & ~(ONE_PRICE - 1u);
+            if (length == 1u) {
+                run++;
+            } else {
+                uint from = i - length;
+                uint4 before = states[(from & (RING - 1u)) * lanes];
+                uint offset = (before.x & (source == 0 ? ALL : 0)) | (before.y & (source == 1u ? ALL : 0)) | (before.z & (source == 2u ? ALL : 0));
+                if (source >= 3u) offset = low_words[4u * from + (source - 3u & 3u)] & 0xffffffu;
+                if (source >= 7u) offset = high_words[4u * from + source - 7u] & 0xffffffu;
+                uint symbol = offset == before.x ? 0 : offset == before.y ? 1u : offset == before.z ? 2u : 3u;
+                ways[i - 1u] = (uint2)(offset | (length - 3u) << 24, symbol | (before.w & 0x7fffu) << 2);
+                bool is_new = symbol == 3u;
+                recent_a = is_new ? offset : before.x;
+                recent_b = is_new ? before.x : before.y;
+                recent_c = is_new ? before.y : before.z;
                 count = (before.w >> 15) + 1u;
                 run = 0;
-                extra = 0;
-                run_price = w->symbols[RUNS];
-            } else {
-                run++;
-                extra = next_extra;
-                run_price = next_price;
             }
         }
-        active = active && i != len;
-        uint pos = start + i;
-        next_extra = run_bits(run + 1u);
-        next_price = w->symbols[RUNS + min(run + 1u, 7u)] + next_extra;
-        uint byte = active ? contents[pos >> 2] >> ((pos & 3u) * 8u) & 255u : 0;
-        uint base = price - run_price;
-        uint literal = base + w->symbols[LITERALS + byte] + next_price;
-        base += w->symbols[RUNS] + extra;
+        arrived = 0;
+        if (i == len) {
+            match_counts[number] = count;
+            if (run != 0) ways[i - 1u] = (uint2)(0, run << 2);
+            i++;
+        } else {
+            uint at = pos >> 2, shift = (pos & 3u) * 8u;
+            uint bytes = (uint)(((ulong)contents[min(at + 1u, words - 1u)] << 32 | contents[at]) >> shift);
+            uint extra = run_bits(run), row = min(run, 7u);
+            uint base = price - (table[TABLE_RUNS + row] + extra) * ONE_PRICE;
+            uint literal = half_of(table[TABLE_LITERALS + ((bytes & 255u) >> 1)], bytes) + table[TABLE_RUNS + min(run + 1u, 7u)];
+            literal = base + (literal + run_bits(run + 1u)) * ONE_PRICE + 126u * ONE_LENGTH;
+            base += (table[TABLE_RUNS] + extra) * ONE_PRICE;
+            ring[place] = price + FAR;
 
-        // The recent offsets.
-        uint limit = min(end, pos + LONGEST);
-        uint offset = (recent.x & compares_a) | (recent.y & compares_b) | (recent.z & compares_c);
-        uint at = pos + 4u * part;
-        uint differ = 1;
-        if (i < last && offset != 0 && offset <= pos - window_start && at < limit)
-            differ = read32(contents, words, at) ^ read32(contents, words, at - offset);
-        uint ends = team_ballot(team, differ != 0) >> shift & SIDE_MASK;
-        uint own_ends = slot_of < 3 ? ends >> (LANES * slot_of) & ((1u << LANES) - 1u) : 1u;
-        uint lead = own_ends != 0 ? trailing_zeros(own_ends) : LANES - 1u;
-        uint equal = differ != 0 ? trailing_zeros(differ) >> 3 : 4u;
-        uint length = 4u * lead + team_shuffle(team, equal, shift + LANES * slot_of + lead);
-        // Those that may be longer, one after the other.
-        uint more = (ends & 0x1fu) == 0 ? 1u : 0;
-        more |= (ends & 0x3e0u) == 0 ? 2u : 0;
-        more |= (ends & 0x7c00u) == 0 ? 4u : 0;
-        bool are_more = team_any(team, more != 0);
-        while (are_more) {
-            bool open = more != 0;
-            uint its = open ? trailing_zeros(more) : 3u;
-            more &= more - 1u;
-            uint its_offset = its == 0 ? recent.x : its == 1 ? recent.y : recent.z;
-            uint known = 4u * LANES;
-            bool is_open = true;
-            while (is_open) {
-                uint p = pos + known + 4u * lane;
-                // Behind the end nothing is equal.
-                uint d = open && p < limit ? read32(contents, words, p) ^ read32(contents, words, p - its_offset) : 1u;
-                uint its_ends = team_ballot(team, d != 0) >> shift & SIDE_MASK;
-                uint its_lead = its_ends != 0 ? trailing_zeros(its_ends) : SIDE - 1u;
-                uint its_equal = team_shuffle(team, d != 0 ? trailing_zeros(d) >> 3 : 4u, shift + its_lead);
-                if (open) known += 4u * its_lead + its_equal;
-                open = open && its_ends == 0;
-                is_open = team_any(team, open);
-            }
-            if (slot_of == its) length = known;
-            are_more = team_any(team, more != 0);
-        }
-        length = min(length, limit - pos);
-
-        // The records, and which of their lengths are 3 to 34 and 35 to 66.
-        uint records = 0, near = 0, far = 0;
-#if TEAM_PTX
-        if (team_any(team, listed != 0 || length > 2))
-#endif
-        {
-            uint length_a = team_shuffle(team, length, shift);
-            uint length_b = team_shuffle(team, length, shift + LANES);
-            uint length_c = team_shuffle(team, length, shift + 2u * LANES);
-            uint listed_length = listed != 0 ? min((listed >> 24) + 3u, len - i) : 0;
-            length = (length_a & has_a) | (length_b & has_b) | (length_c & has_c) | (listed_length & after_c);
-            uint shorter = team_shuffle_up(team, length, 1) & after_listed;
-            uint tried = max(max(length_a & after_a, length_b & after_b), max(length_c & after_c, max(shorter, 2u)));
-            bool is_record = lane <= LAST_LISTED && length > tried;
-            records = team_ballot(team, is_record) >> shift & SIDE_MASK;
-            if (is_record) {
-                offset = (recent.x & has_a) | (recent.y & has_b) | (recent.z & has_c) | (listed & 0xffffffu);
-                uint symbol = lane < 3 ? lane : offset_symbol(offset);
-                uint rank = popcount(records & before_mask);
-                w->record_prices[rank] = base + w->symbols[OFFSETS + symbol];
-                w->records[rank] = offset | (length - 3u) << 24;
-            }
-            uint near_bit = is_record && length < 35u ? 1u << (length - 3u) : 0;
-            uint far_bit = is_record && length >= 35u && length < 67u ? 1u << (length - 35u) : 0;
-            uint first_near = team_sum(team, side == 0 ? near_bit : 0), second_near = team_sum(team, side != 0 ? near_bit : 0);
-            uint first_far = team_sum(team, side == 0 ? far_bit : 0), second_far = team_sum(team, side != 0 ? far_bit : 0);
-            near = side == 0 ? first_near : second_near;
-            far = side == 0 ? first_far : second_far;
-        }
-        if (lane == 0) w->prices[place] = UNREACHED;
-        team_sync(team);
-        uint next = active ? i + 1u : i;
-        if (records != 0) {
-            uint n = popcount(records), row = TOKENS + 32u * min(run, 7u);
-            uint longest = (w->records[n - 1u] >> 24) + 3u;
-            if (longest >= NICE_LENGTH) next = i + longest;
-            uint rank = popcount(near & before_mask), its = 3u + lane;
-            if (rank < n) attempt_record(w, i, rank, its, row + 1u + lane, 0);
-            if (longest >= 3u + SIDE) {
-                rank = popcount(near & upper_mask);
-                its += SIDE;
-                if (rank < n) attempt_record(w, i, rank, its, row + length_code(its), length_bits(its));
-            }
-            if (longest >= 35u) {
-                rank = popcount(near) + popcount(far & before_mask);
-                its = 35u + lane;
-                if (rank < n) attempt_record(w, i, rank, its, row + length_code(its), length_bits(its));
-                rank = popcount(near) + popcount(far & upper_mask);
-                its += SIDE;
-                if (rank < n) attempt_record(w, i, rank, its, row + length_code(its), length_bits(its));
-                // Longer ones are tried at the lengths of records only.
-                rank = popcount(near) + popcount(far) + lane;
-                if (rank < n) {
-                    its = (w->records[rank] >> 24) + 3u;
-                    attempt_record(w, i, rank, its, row + length_code(its), length_bits(its));
+            // The records, and which of their lengths are 3 to 34 and 35 to 66.
+            uint records = 0, near = 0, far = 0, longest = 2, offset = 0, source = 0, record = 0;
+            if (i < last) {
+                uint room = min(len - i, LONGEST), reach = pos - window_start;
+                uint differ_a = 1u, differ_b = 1u, differ_c = 1u;
+                if (recent_a != 0 && recent_a <= reach) differ_a = read32(contents, words, pos - recent_a) ^ bytes;
+                if (recent_b != 0 && recent_b <= reach) differ_b = read32(contents, words, pos - recent_b) ^ bytes;
+                if (recent_c != 0 && recent_c <= reach) differ_c = read32(contents, words, pos - recent_c) ^ bytes;
+                uint length_a = differ_a << 8 != 0 ? 0 : 3u;
+                uint length_b = differ_b << 8 != 0 ? 0 : 3u;
+                uint length_c = differ_c << 8 != 0 ? 0 : 3u;
+                uint more = (differ_a == 0 ? 1u : 0) | (differ_b == 0 ? 2u : 0) | (differ_c == 0 ? 4u : 0);
+                while (more != 0) {
+                    uint its = more & -more;
+                    more ^= its;
+                    uint its_offset = its == 1u ? recent_a : its == 2u ? recent_b : recent_c;
+                    uint length = common_length(contents, words, pos, its_offset, room);
+                    length_a = its == 1u ? length : length_a;
+                    length_b = its == 2u ? length : length_b;
+                    length_c = its == 4u ? length : length_c;
+                }
+                length_a = min(length_a, room);
+                length_b = min(length_b, room);
+                length_c = min(length_c, room);
+                CANDIDATE(length_a, recent_a, 0u, 0u)
+                CANDIDATE(length_b, recent_b, 1u, 1u)
+                CANDIDATE(length_c, recent_c, 2u, 2u)
+                LISTED(list_a.x, 0u)
+                LISTED(list_a.y, 1u)
+                LISTED(list_a.z, 2u)
+                LISTED(list_a.w, 3u)
+                if (list_a.w != 0) {
+                    LISTED(list_b.x, 4u)
+                    LISTED(list_b.y, 5u)
+                    LISTED(list_b.z, 6u)
+                    LISTED(list_b.w, 7u)
                 }
             }
+
+            if (longest >= NICE_LENGTH) {
+                // Taken at once.
+                uint symbol = source;
+                if (source >= 3u) symbol = offset == recent_a ? 0 : offset == recent_b ? 1u : offset == recent_c ? 2u : 3u;
+                price = (record & ~(ONE_PRICE - 1u)) + token_price(table, row, longest);
+                // What is known of positions between, and what was FAR before positions that are not gone through.
+                uint behind = max(reached + 1u, i + (longest & (RING - 1u)));
+                for (uint p = i + 1u; p < behind; p++) ring[PLACE(p)] = price + FAR;
+                i += longest;
+                reached = i;
+                ways[i - 1u] = (uint2)(offset | (longest - 3u) << 24, symbol | run << 2);
+                recent_c = symbol == 3u ? recent_b : recent_c;
+                recent_b = symbol == 3u ? recent_a : recent_b;
+                recent_a = symbol == 3u ? offset : recent_a;
+                count++;
+                run = 0;
+                arrived = 1u;
+            } else {
+                states[(i & (RING - 1u)) * lanes] = (uint4)(recent_a, recent_b, recent_c, run | count << 15);
+                uint next = PLACE(i + 1u);
+                if ((int)(literal - ring[next]) < 0) ring[next] = literal;
+                // Four lengths at a time, so that what they wait for comes at the same time.
+                __local const uint *prices = table + LENGTHS_ROW * row;
+                uint most = min(longest, EVERY_LENGTH), left = near, far_left = far, rank = lane;
+                for (uint length = 3u; length <= most; length += 4u) {
+                    uint rank_b = rank + (left & 1u) * THREADS, rank_c = rank_b + (left >> 1 & 1u) * THREADS;
+                    uint rank_d = rank_c + (left >> 2 & 1u) * THREADS;
+                    uint place_a = (place + length * THREADS) & (RING * THREADS - 1u);
+                    uint place_b = (place + length * THREADS + THREADS) & (RING * THREADS - 1u);
+                    uint place_c = (place + length * THREADS + 2u * THREADS) & (RING * THREADS - 1u);
+                    uint place_d = (place + length * THREADS + 3u * THREADS) & (RING * THREADS - 1u);
+                    uint4 four = *(__local const uint4 *)(prices + length - 3u);
+                    uint price_a = record_prices[rank] + four.x, price_b = record_prices[rank_b] + four.y;
+                    uint price_c = record_prices[rank_c] + four.z, price_d = record_prices[rank_d] + four.w;
+                    uint old_a = ring[place_a], old_b = ring[place_b], old_c = ring[place_c], old_d = ring[place_d];
+                    if ((int)(price_a - old_a) < 0) ring[place_a] = price_a;
+                    if ((int)(price_b - old_b) < 0 && length + 1u <= most) ring[place_b] = price_b;
+                    if ((int)(price_c - old_c) < 0 && length + 2u <= most) ring[place_c] = price_c;
+                    if ((int)(price_d - old_d) < 0 && length + 3u <= most) ring[place_d] = price_d;
+                    rank = rank_d + (left >> 3 & 1u) * THREADS;
+                    left = left >> 4 | far_left << 28;
+                    far_left >>= 4;
+                }
+                // Longer ones are tried at the lengths of records only, which are the last ones.
+                for (uint r = records; r > 0 && longest > EVERY_LENGTH; r--) {
+                    uint length = record_lengths[(r - 1u) * THREADS + lane];
+                    if (length <= EVERY_LENGTH) break;
+                    uint its = record_prices[(r - 1u) * THREADS + lane] + token_price(table, row, length) + (127u - length) * ONE_LENGTH;
+                    uint there = PLACE(i + length);
+                    if ((int)(its - ring[there]) < 0) ring[there] = its;
+                }
+                reached = max(reached, i + max(longest, 1u));
+                i++;
+            }
         }
-        if (lane == SIDE - 1u && active) attempt(w, i, 1, literal, 0);
-        if (lane == 0) w->states[place] = (uint4)(recent.x, recent.y, recent.z, run | count << 15);
-        team_sync(team);
-        if (next > i + 1u) {
-            // What lies between is not gone through.
-            for (uint p = i + 1u + lane; p < next; p += SIDE) w->prices[p & (RING - 1u)] = UNREACHED;
-            listed_next = is_listed && next < last ? lists[8u * next + lane - FIRST_LISTED] : 0;
-        }
-        i = next;
-        goes_on = team_any(team, active);
     }
 
-    // Backward along the cheapest way.
-    team_sync(team);
-    if (lane == 0 && is_there) match_counts[(size_t)block * (slot >> 8) + number] = count;
+    // What the next positions are gone through by.
+    if (len == 0 || first + steps > (1u << SEGMENT_LOG)) return;
+    for (uint k = 0; k < rows / 4u; k++)
+        states[(RING + k) * lanes] =
+            (uint4)(ring[PLACE(4u * k)], ring[PLACE(4u * k + 1u)], ring[PLACE(4u * k + 2u)], ring[PLACE(4u * k + 3u)]);
+    states[(RING + RING / 4u) * lanes] =
+        (uint4)(i, arrived | (run + (arrived ^ 1u)) << 1 | count << 16, price, reached);
+    states[(RING + RING / 4u + 1u) * lanes] = (uint4)(recent_a, recent_b, recent_c, 0);
+}
+
+// Backward along the cheapest way of each segment.
+__kernel void trace(__global const uint *restrict jobs, __global const uint2 *restrict ways,
+                    __global uint2 *restrict matches, __global const uint *restrict match_counts,
 #if COUNT
-    __local uint *histogram = (__local uint *)w->states;
-    for (uint k = lane; k < COUNT_WORDS; k += SIDE) histogram[k] = 0;
-    team_sync(team);
-    uint literals = run;
+                    __global const uint *restrict contents, __global uint *restrict symbols,
 #endif
-    uint stop = len - run;
-    for (uint left = count; left > 0; left--) {
-        uint2 way = ways[stop - 1u];
-        uint length = (way.x >> 24) + 3u, before = way.y >> 2, symbol = way.y & 3u;
-        uint from = stop - length;
-        if (lane == 0) matches[left - 1u] = (uint2)(from | length << 16, way.x & 0xffffffu);
+                    uint slot, uint segments, uint blocks, uint chunk_log, uint symbol_stride) {
 #if COUNT
-        for (uint p = stop + lane; p < stop + literals; p += SIDE) {
+    __local uint histogram[CHUNKS * COUNT_WORDS];
+#endif
+    uint lane = (uint)get_local_id(0);
+    uint groups = (segments + THREADS - 1u) / THREADS;
+    uint block = (uint)get_group_id(0) / groups, first_number = (uint)get_group_id(0) % groups * THREADS;
+    if (block >= blocks) return;
+    uint number = first_number + lane;
+    uint block_len = jobs[(size_t)block * 8];
+    uint start = number << SEGMENT_LOG, end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
+    uint len = number < segments ? end - start : 0;
+    ways += (size_t)block * slot + start;
+    matches += ((size_t)block * (slot >> 3) + ((size_t)number << (SEGMENT_LOG - 3))) * 3;
+    match_counts += (size_t)block * (slot >> 8);
+#if COUNT
+    contents += (size_t)block * (slot >> 2);
+    symbols += (size_t)block * symbol_stride;
+    uint first_chunk = first_number >> (chunk_log - SEGMENT_LOG);
+    for (uint k = lane; k < CHUNKS * COUNT_WORDS; k += THREADS) histogram[k] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local uint *counts = histogram + (len != 0 ? (start >> chunk_log) - first_chunk : 0) * COUNT_WORDS;
+#endif
+    uint left = len != 0 ? match_counts[number] : 0, stop = len, literals = 0;
+    if (len != 0) {
+        uint2 way = ways[len - 1u];
+        if (way.x == 0) literals = way.y >> 2;
+        stop = len - min(literals, len);
+    }
+    // A way that was not made ends nowhere else.
+    bool goes_on = len != 0;
+    while (goes_on) {
+#if COUNT
+        for (uint p = stop; p < stop + literals; p++) {
             uint pos = start + p;
-            atomic_inc(&histogram[LITERALS + (contents[pos >> 2] >> ((pos & 3u) * 8u) & 255u)]);
+            atomic_inc(&counts[LITERALS + (contents[pos >> 2] >> ((pos & 3u) * 8u) & 255u)]);
         }
-        if (lane == 0) atomic_inc(&histogram[TOKENS + 32u * min(before, 7u) + length_code(length)]);
-        if (lane == 1) atomic_inc(&histogram[OFFSETS + (symbol < 3 ? symbol : offset_symbol(way.x & 0xffffffu))]);
-        literals = before;
 #endif
-        stop = from - before;
+        goes_on = left > 0 && stop > 0;
+        if (goes_on) {
+            uint2 way = ways[stop - 1u];
+            uint length = (way.x >> 24) + 3u, offset = way.x & 0xffffffu, symbol = way.y & 3u;
+            literals = way.y >> 2;
+            left--;
+            stop -= length;
+            matches[left] = (uint2)(stop | length << 16, offset);
+#if COUNT
+            atomic_inc(&counts[TOKENS + 32u * min(literals, 7u) + length_code(length)]);
+            atomic_inc(&counts[OFFSETS + (symbol < 3u ? symbol : offset_symbol(offset))]);
+#endif
+            stop -= literals;
+        }
     }
 #if COUNT
-    for (uint p = stop + lane; p < stop + literals; p += SIDE) {
-        uint pos = start + p;
-        atomic_inc(&histogram[LITERALS + (contents[pos >> 2] >> ((pos & 3u) * 8u) & 255u)]);
-    }
-    team_sync(team);
-    for (uint k = lane; k < COUNT_WORDS; k += SIDE) {
-        uint n = histogram[k];
-        if (n != 0) atomic_add(&symbols[SYMBOL_COUNTS + k], n);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint c = 0; c < CHUNKS; c++) {
+        if ((first_chunk + c) << chunk_log >= block_len) break;
+        for (uint k = lane; k < COUNT_WORDS; k += THREADS) {
+            uint n = histogram[c * COUNT_WORDS + k];
+            if (n != 0) atomic_add(&symbols[(first_chunk + c) * SYMBOL_WORDS + SYMBOL_COUNTS + k], n);
+        }
     }
 #endif
 }

@@ -1,37 +1,56 @@
-// The optimal parse of LZ77: the cheapest way through a segment, by the prices of its chunk's symbols. The rule is that of
-// codec::lz77::optimal; candidates are those in `lz77_lists`.
+// The optimal parse of LZ77: the cheapest way through each segment, by the prices of its chunk's symbols. The rule is that of
+// codec::lz77::optimal; candidates are those in `lz77_low` and `lz77_high`.
 //
-// A team has a segment and goes through its positions in order. What is known of the positions ahead, LONGEST at most, is
-// in rings in workgroup memory. At a position the lanes first compare the recent offsets and have a candidate each. Those
-// candidates that are longer than all before them, the records, divide the lengths that can be reached: each length
-// belongs to the first record that is as long, so that lanes try all lengths at the same time, each at a place of its own.
+// A work item has a segment and goes through its positions in order: a team for a segment would do at each position what
+// most of its lanes have no part in. Those of a workgroup are neighbours, and so mostly of the same chunk.
+//
+// What is known of the RING - 1 positions ahead is in rings in workgroup memory, a word for each: price << 11 | 127 - length <<
+// 4 | source, 0 to 2 for a recent offset, else 3 + place in the list. Of equal prices that of the longer step is less, which
+// came first, as the rule has it. Prices are modulo 2^21, 4,096 bits before and behind: a literal costs at most 20 bits, and so
+// RING positions less than FAR, which is what a position of which nothing is known costs more than the one RING before it; and
+// a position costs at most 1,400 bits more than one behind it, as matches that end between are tried too. At a position those candidates that are longer than all before them, the records, divide
+// the lengths that can be reached: each length belongs to the first record that is as long.
 //
 // `entries`, not needed any more, take how positions are reached by matches: offset | length - 3 << 24, and symbol of the
-// offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1.
+// offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1. At the segment's end, if a
+// literal leads there, offset 0 and the literals.
 //
-// Loops are few: some drivers end an invocation after 65,535 iterations, and count one for each loop that they come by.
+// Some drivers end an invocation after 65,535 iterations: so `parse` may do a part of the positions, and go on from what it leaves
+// in `lz77_states`. There each workgroup has for each of the last RING positions a row of states, recent offsets and literals since
+// the last match | matches << 15; then RING / 4 rows of the rings; then two of what else is known.
 //
-// Constants: SEGMENT_LOG, at most 14; NICE_LENGTH; EVERY_LENGTH, at most 66; COUNT, whether symbols are counted for the
-// next pass.
+// Constants: SEGMENT_LOG, 12 to 14; CHUNKS, of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at most
+// 66; COUNT, whether symbols are counted for the next pass.
 //
 // @pz_cost {
-//   threads_per_element: 0.002
-//   passes: 2
-//   buffers: jobs=32, contents=N, lz77_lists=N*32, lz77_symbols=N/8+4608, entries=N*8, matches=N*3, match_counts=N/64
-//   local_mem: 29508
+//   threads_per_element: 0.0002
+//   passes: 4
+//   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/8+4608, entries=N*8, lz77_states=N+4096,
+//            matches=N*3, match_counts=N/64
+//   local_mem: 28608
 // }
-// @pz_import team
 // @pz_import lz77_words
 // @pz_import lz77_chunk_prices
 
 const LONGEST = 256u;
-const RING = 256u;
-const UNREACHED = 0xffffffffu;
-// Lanes that compare a recent offset, each four bytes; and where lanes have the candidates of the list.
-const LANES = 10u;
-const FIRST_LISTED = 3u;
-const LAST_LISTED = 10u;
-const MOST_RECORDS = 12u;
+const RING = 128u;
+// A position's records, and one more that may be read.
+const RECORDS = 12u;
+const ROWS = RING + RING / 4u + 2u;
+// Of words.
+const ONE_PRICE = 2048u;
+const ONE_LENGTH = 16u;
+const SOURCE_MASK = 15u;
+const FAR = 2680u * BIT * ONE_PRICE;
+// A chunk's table, in words: for each literal code of tokens the lengths of 3 to 66 with their extra bits, as they are added in the
+// rings, and four words so that rows are in different banks; literals, two a word; match codes from 22 on; offsets; literal
+// codes.
+const LENGTHS_ROW = 68u;
+const TABLE_LITERALS = 544u;
+const LONG_CODES = 672u;
+const TABLE_OFFSETS = 704u;
+const TABLE_RUNS = 752u;
+const TABLE_WORDS = 760u;
 
 struct Args {
     slot: u32,
@@ -40,40 +59,36 @@ struct Args {
     window_log: u32,
     chunk_log: u32,
     symbol_stride: u32,
+    state_stride: u32,
+    first: u32,
+    steps: u32,
 }
 var<immediate> args: Args;
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
-@group(0) @binding(2) var<storage, read> lists: array<u32>;
-@group(0) @binding(3) var<storage, read_write> symbols: array<atomic<u32>>;
-@group(0) @binding(4) var<storage, read_write> ways: array<vec2<u32>>;
-@group(0) @binding(5) var<storage, read_write> matches: array<vec2<u32>>;
-@group(0) @binding(6) var<storage, read_write> match_counts: array<u32>;
+@group(0) @binding(2) var<storage, read> low: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> high: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read> symbols: array<u32>;
+@group(0) @binding(5) var<storage, read_write> ways: array<vec2<u32>>;
+@group(0) @binding(6) var<storage, read_write> states: array<vec4<u32>>;
+@group(0) @binding(7) var<storage, read_write> match_counts: array<u32>;
 
-// The cheapest ways found to the positions ahead: prices, and offset | length - 3 << 24, or 0 for a literal.
-var<workgroup> ring_prices: array<u32, TEAMS * RING>;
-var<workgroup> ring_steps: array<u32, TEAMS * RING>;
-// Positions behind: recent offsets; literals since the last match | matches << 15.
-var<workgroup> states: array<vec4<u32>, TEAMS * RING>;
-// Prices of symbols, and in the end counts.
-var<workgroup> table: array<atomic<u32>, TEAMS * PRICE_WORDS>;
-// Of each record: price before that of its length; offset | length - 3 << 24.
-var<workgroup> record_prices: array<u32, TEAMS * MOST_RECORDS>;
-var<workgroup> records: array<u32, TEAMS * MOST_RECORDS>;
+var<workgroup> ring: array<u32, RING * THREADS>;
+var<workgroup> record_prices: array<u32, RECORDS * THREADS>;
+var<workgroup> record_lengths: array<u32, RECORDS * THREADS>;
+var<workgroup> tables: array<vec4<u32>, CHUNKS * TABLE_WORDS / 4u>;
 
-// Where the team's part of them begins.
-var<private> ring: u32;
-var<private> own_table: u32;
-var<private> own_records: u32;
-
-fn price_at(place: u32) -> u32 {
-    return atomicLoad(&table[own_table + place]);
-}
-
-fn count_symbol(place: u32) {
-    atomicAdd(&table[own_table + place], 1u);
-}
+// The lane, its chunk's table, and the records of a position.
+var<private> lane: u32;
+var<private> table: u32;
+var<private> records: u32;
+var<private> near: u32;
+var<private> far: u32;
+var<private> longest: u32;
+var<private> record: u32;
+var<private> record_offset: u32;
+var<private> record_source: u32;
 
 // The match code of a length, and the price of its extra bits.
 fn length_code(length: u32) -> u32 {
@@ -97,42 +112,118 @@ fn offset_symbol(offset: u32) -> u32 {
     return 3u + 2u * (k - 1u) + (x >> k & 1u);
 }
 
-// Differences between the four bytes at `p` and those `offset` before; at `limit` and behind nothing is equal.
-fn difference(p: u32, offset: u32, limit: u32) -> u32 {
-    if p >= limit {
-        return 1u;
-    }
-    return read32(p) ^ read32(p - offset);
+fn half_of(word: u32, number: u32) -> u32 {
+    return word >> ((number & 1u) * 16u) & 0xffffu;
 }
 
-fn equal_bytes(differ: u32) -> u32 {
-    return select(countTrailingZeros(differ) >> 3u, 4u, differ == 0u);
+// A word of the table of the chunk whose symbols begin at `start`.
+fn table_word(start: u32, k: u32) -> u32 {
+    if k < TABLE_LITERALS {
+        let row = start + TOKENS + 32u * (k / LENGTHS_ROW);
+        let length = 3u + k % LENGTHS_ROW;
+        return (symbols[row + length_code(length)] + length_bits(length)) * ONE_PRICE + (127u - length) * ONE_LENGTH;
+    }
+    if k < LONG_CODES {
+        let two = start + LITERALS + 2u * (k - TABLE_LITERALS);
+        return symbols[two] | symbols[two + 1u] << 16u;
+    }
+    if k < TABLE_OFFSETS {
+        return symbols[start + TOKENS + 32u * (k - LONG_CODES >> 2u) + 22u + (k - LONG_CODES & 3u)];
+    }
+    if k < TABLE_RUNS {
+        return symbols[start + OFFSETS + k - TABLE_OFFSETS];
+    }
+    return symbols[start + RUNS + k - TABLE_RUNS];
 }
 
-// A way to the position `length` on from `at`.
-fn attempt(at: u32, length: u32, price: u32, step: u32) {
-    let place = ring + (at + length & (RING - 1u));
-    if price < ring_prices[place] {
-        ring_prices[place] = price;
-        ring_steps[place] = step;
+// A word of the lane's table.
+fn table_at(place: u32) -> u32 {
+    return tables[(table + place) / 4u][place & 3u];
+}
+
+// The price of a token with a match of `length` behind literals of code `row`, as it is added in the rings.
+fn token_price(row: u32, length: u32) -> u32 {
+    if length < 67u {
+        return table_at(LENGTHS_ROW * row + length - 3u) & ~(ONE_PRICE - 1u);
+    }
+    return (table_at(LONG_CODES + 4u * row + length_code(length) - 22u) + length_bits(length)) * ONE_PRICE;
+}
+
+// Four bytes that begin in a word and end in the next one.
+fn bytes_of(word: u32, next: u32, shift: u32) -> u32 {
+    return word >> shift | next << 1u << (31u - shift);
+}
+
+// The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
+fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
+    let most = block_words - 1u;
+    var a = (pos >> 2u) + 1u;
+    var b = (pos - offset >> 2u) + 1u;
+    let shift_a = (pos & 3u) * 8u;
+    let shift_b = (pos - offset & 3u) * 8u;
+    var n = 4u;
+    var word_a = contents[from_word + min(a, most)];
+    var word_b = contents[from_word + min(b, most)];
+    var x = 0u;
+    var y = 0u;
+    while (x | y) == 0u && n < room {
+        let next_a = contents[from_word + min(a + 1u, most)];
+        let next_b = contents[from_word + min(b + 1u, most)];
+        let last_a = contents[from_word + min(a + 2u, most)];
+        let last_b = contents[from_word + min(b + 2u, most)];
+        x = bytes_of(word_a, next_a, shift_a) ^ bytes_of(word_b, next_b, shift_b);
+        y = bytes_of(next_a, last_a, shift_a) ^ bytes_of(next_b, last_b, shift_b);
+        word_a = last_a;
+        word_b = last_b;
+        a += 2u;
+        b += 2u;
+        n += 8u;
+    }
+    if x != 0u {
+        n = n - 8u + (countTrailingZeros(x) >> 3u);
+    } else if y != 0u {
+        n = n - 4u + (countTrailingZeros(y) >> 3u);
+    }
+    return min(n, room);
+}
+
+// Takes a candidate as a record if it is longer than all before, where the way to the position costs `base`.
+fn candidate(base: u32, length: u32, offset: u32, source: u32, symbol: u32) {
+    if length > longest {
+        longest = length;
+        record_offset = offset;
+        record_source = source;
+        record = base + table_at(TABLE_OFFSETS + symbol) * ONE_PRICE + source;
+        record_prices[records * THREADS + lane] = record;
+        record_lengths[records * THREADS + lane] = longest;
+        near |= select(0u, 1u << (longest - 3u & 31u), longest < 35u);
+        far |= select(0u, 1u << (longest - 35u & 31u), longest >= 35u && longest < 67u);
+        records += 1u;
     }
 }
 
-// Makes a place of the rings before `next` one of which nothing is known.
-fn skip(p: u32, next: u32) {
-    if p < next {
-        ring_prices[ring + (p & (RING - 1u))] = UNREACHED;
+fn listed(base: u32, word: u32, source: u32, room: u32) {
+    if word != 0u {
+        let offset = word & 0xffffffu;
+        candidate(base, min((word >> 24u) + 3u, room), offset, source, offset_symbol(offset));
     }
 }
 
-// A way by a match of `length`, whose code has the price at `code` and extra bits that cost `bits`, by the record of this rank.
-fn attempt_record(at: u32, rank: u32, length: u32, code: u32, bits: u32) {
-    let record = records[own_records + rank];
-    let its = (record >> 24u) + 3u;
-    if length == its || (length <= EVERY_LENGTH && its < NICE_LENGTH) {
-        let price = record_prices[own_records + rank] + price_at(code) + bits;
-        attempt(at, length, price, (record & 0xffffffu) | (length - 3u) << 24u);
+// Where position `p` stands in the rings.
+fn place_of(p: u32) -> u32 {
+    return (p & (RING - 1u)) * THREADS + lane;
+}
+
+fn improve(place: u32, old: u32, price: u32, is_tried: bool) {
+    if is_tried && bitcast<i32>(price - old) < 0 {
+        ring[place] = price;
     }
+}
+
+fn recent_symbol(offset: u32, recent: vec3<u32>) -> u32 {
+    var symbol = select(3u, 2u, offset == recent.z);
+    symbol = select(symbol, 1u, offset == recent.y);
+    return select(symbol, 0u, offset == recent.x);
 }
 
 @compute @workgroup_size(THREADS)
@@ -141,301 +232,360 @@ fn parse(
     @builtin(workgroup_id) wg: vec3<u32>,
     @builtin(num_workgroups) wgs: vec3<u32>,
 ) {
-    team_start(local_index);
-    let index = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
-    let block = index / args.segments;
-    let number = index % args.segments;
-    let start = number << SEGMENT_LOG;
-    let count_word = block * (args.slot >> 8u) + number;
-    var block_len = 0u;
-    if block < args.blocks {
-        block_len = jobs[block * 8u];
-        // Some drivers end an invocation after a number of iterations. Then there are no matches rather than any.
-        if lane == 0u {
-            match_counts[count_word] = 0u;
-        }
-    }
-    if team_uniform(u32(start < block_len)) == 0u {
+    lane = local_index;
+    let group = wg.y * wgs.x + wg.x;
+    let groups = (args.segments + THREADS - 1u) / THREADS;
+    let block = group / groups;
+    if block >= args.blocks {
         return;
     }
-    ring = team_index * RING;
-    own_table = team_index * PRICE_WORDS;
-    own_records = team_index * MOST_RECORDS;
+    let first_number = group % groups * THREADS;
+    let number = first_number + lane;
+    let block_len = jobs[block * 8u];
+    let start = number << SEGMENT_LOG;
+    let end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
+    let len = select(0u, end - start, number < args.segments);
     block_words = args.slot >> 2u;
     from_word = block * block_words;
-    let end = min(start + (1u << SEGMENT_LOG), block_len);
-    let len = end - start;
+    // Of lists and ways.
+    let origin = block * args.slot + start;
+    let count_word = block * (args.slot >> 8u) + number;
+    let lanes = min(args.segments - first_number, THREADS);
+    let own_states = block * args.state_stride + first_number * ROWS + lane;
+
+    let first_chunk = first_number >> (args.chunk_log - SEGMENT_LOG);
+    for (var c = 0u; c < CHUNKS; c++) {
+        if first_chunk + c << args.chunk_log < block_len {
+            let begin = block * args.symbol_stride + (first_chunk + c) * SYMBOL_WORDS;
+            for (var k = lane; k < TABLE_WORDS / 4u; k += THREADS) {
+                tables[c * (TABLE_WORDS / 4u) + k] = vec4(
+                    table_word(begin, 4u * k),
+                    table_word(begin, 4u * k + 1u),
+                    table_word(begin, 4u * k + 2u),
+                    table_word(begin, 4u * k + 3u),
+                );
+            }
+        }
+    }
+    workgroupBarrier();
+    table = select(0u, (start >> args.chunk_log) - first_chunk, len != 0u) * TABLE_WORDS;
+
     // Positions from here on have no candidates.
     let last = max(min(end, max(block_len, 7u) - 7u), start) - start;
     let window_start = start >> args.window_log << args.window_log;
-    let own_lists = 8u * (block * args.slot + start);
-    let own_ways = block * args.slot + start;
-    let own_matches = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
-    let own_symbols = block * args.symbol_stride + (start >> args.chunk_log) * SYMBOL_WORDS;
-
-    for (var k = lane; k < PRICE_WORDS; k += 32u) {
-        atomicStore(&table[own_table + k], atomicLoad(&symbols[own_symbols + k]));
-    }
-    for (var k = lane; k < RING; k += 32u) {
-        ring_prices[ring + k] = UNREACHED;
-    }
-    team_sync();
-    if lane == 0u {
-        ring_prices[ring] = price_at(RUNS);
-        ring_steps[ring] = 0u;
-    }
-
-    // The recent offsets, the literals since the last match, and the matches of the way to the position.
-    let is_first = (start & ((1u << args.chunk_log) - 1u)) == 0u;
-    var recent = select(vec3<u32>(), vec3(1u, 4u, 8u), is_first);
-    var run = UNREACHED;
-    var count = 0u;
-    // What the lane compares at each position, and the lengths that it tries.
-    let part = lane % LANES;
-    let slot_of = lane / LANES;
-    let near_length = 3u + lane;
-    let far_length = 35u + lane;
-    let near_code = TOKENS + length_code(near_length);
-    let far_code = TOKENS + length_code(far_length);
-    let near_bits = length_bits(near_length);
-    let far_bits = length_bits(far_length);
-    let is_listed = lane >= FIRST_LISTED && lane <= LAST_LISTED;
-    var listed_next = 0u;
-    if is_listed && 0u < last {
-        listed_next = lists[own_lists + lane - FIRST_LISTED];
-    }
-
+    // The position; whether it is known how that is reached; the recent offsets there, the literals since the last match, the
+    // matches, and the price; and the farthest position that is known to be reached.
     var i = 0u;
-    loop {
-        team_sync();
-        let price = ring_prices[ring + (i & (RING - 1u))];
-        let step = ring_steps[ring + (i & (RING - 1u))];
-        let listed = listed_next;
-        listed_next = 0u;
-        if is_listed && i + 1u < last {
-            listed_next = lists[own_lists + 8u * (i + 1u) + lane - FIRST_LISTED];
+    var arrived = 0u;
+    var recent = vec3<u32>();
+    var run = 0xffffffffu;
+    var count = 0u;
+    var price = table_at(TABLE_RUNS) * ONE_PRICE;
+    var reached = 0u;
+    if args.first == 0u {
+        if (start & ((1u << args.chunk_log) - 1u)) == 0u {
+            recent = vec3(1u, 4u, 8u);
         }
-        if step != 0u {
-            let before = states[ring + (i - (step >> 24u) - 3u & (RING - 1u))];
-            let offset = step & 0xffffffu;
-            var symbol = select(3u, 2u, offset == before.z);
-            symbol = select(symbol, 1u, offset == before.y);
-            symbol = select(symbol, 0u, offset == before.x);
-            if lane == 0u {
-                ways[own_ways + i - 1u] = vec2(step, symbol | (before.w & 0x7fffu) << 2u);
-            }
-            recent = select(before.xyz, vec3(offset, before.xy), symbol == 3u);
-            count = (before.w >> 15u) + 1u;
-            run = 0u;
-        } else {
-            run += 1u;
+        for (var k = 1u; k < RING; k++) {
+            ring[place_of(k)] = price + FAR;
         }
-        if team_uniform(u32(i == len)) != 0u {
-            break;
+        ring[place_of(0u)] = price + 126u * ONE_LENGTH;
+        if number < args.segments {
+            match_counts[count_word] = 0u;
+        }
+    } else if len != 0u {
+        for (var k = 0u; k < RING / 4u; k++) {
+            let four = states[own_states + (RING + k) * lanes];
+            ring[place_of(4u * k)] = four.x;
+            ring[place_of(4u * k + 1u)] = four.y;
+            ring[place_of(4u * k + 2u)] = four.z;
+            ring[place_of(4u * k + 3u)] = four.w;
+        }
+        let a = states[own_states + (RING + RING / 4u) * lanes];
+        let b = states[own_states + (RING + RING / 4u + 1u) * lanes];
+        i = a.x;
+        arrived = a.y & 1u;
+        run = (a.y >> 1u & 0x7fffu) - (arrived ^ 1u);
+        count = a.y >> 16u;
+        price = a.z;
+        reached = a.w;
+        recent = b.xyz;
+    }
+
+    // The segment's end is gone to, too.
+    let stop = select(0u, min(args.first + args.steps, len + 1u), len != 0u);
+    while i < stop {
+        var list_a = vec4<u32>();
+        var list_b = vec4<u32>();
+        if i < last {
+            list_a = low[origin + i];
+            list_b = high[origin + i];
         }
         let pos = start + i;
-        let run_code = min(run, 7u);
-        var base = price - price_at(RUNS + run_code) - run_bits(run);
-        let byte = contents[from_word + (pos >> 2u)] >> (pos & 3u) * 8u & 255u;
-        let literal = base + price_at(LITERALS + byte) + price_at(RUNS + min(run + 1u, 7u)) + run_bits(run + 1u);
-        base += price_at(RUNS) + run_bits(run);
+        let place = place_of(i);
+        if arrived == 0u {
+            let word = ring[place];
+            let length = 127u - (word / ONE_LENGTH & 127u);
+            let source = word & SOURCE_MASK;
+            price = word & ~(ONE_PRICE - 1u);
+            if length == 1u {
+                run += 1u;
+            } else {
+                let left_at = i - length;
+                let before = states[own_states + (left_at & (RING - 1u)) * lanes];
+                var offset = select(select(before.z, before.y, source == 1u), before.x, source == 0u);
+                if source >= 7u {
+                    offset = high[origin + left_at][source - 7u & 3u] & 0xffffffu;
+                } else if source >= 3u {
+                    offset = low[origin + left_at][source - 3u & 3u] & 0xffffffu;
+                }
+                let symbol = recent_symbol(offset, before.xyz);
+                ways[origin + i - 1u] = vec2(offset | (length - 3u) << 24u, symbol | (before.w & 0x7fffu) << 2u);
+                recent = select(before.xyz, vec3(offset, before.xy), symbol == 3u);
+                count = (before.w >> 15u) + 1u;
+                run = 0u;
+            }
+        }
+        arrived = 0u;
+        if i == len {
+            match_counts[count_word] = count;
+            if run != 0u {
+                ways[origin + i - 1u] = vec2(0u, run << 2u);
+            }
+            i += 1u;
+        } else {
+            let bytes = read32(pos);
+            let extra = run_bits(run);
+            let row = min(run, 7u);
+            var base = price - (table_at(TABLE_RUNS + row) + extra) * ONE_PRICE;
+            let literal = base + 126u * ONE_LENGTH + ONE_PRICE
+                * (half_of(table_at(TABLE_LITERALS + (bytes & 255u) / 2u), bytes) + table_at(TABLE_RUNS + min(run + 1u, 7u))
+                    + run_bits(run + 1u));
+            base += (table_at(TABLE_RUNS) + extra) * ONE_PRICE;
+            ring[place] = price + FAR;
 
-        // The recent offsets.
-        let limit = min(end, pos + LONGEST);
-        var offset = select(select(0u, recent.z, slot_of == 2u), recent.y, slot_of == 1u);
-        offset = select(offset, recent.x, slot_of == 0u);
-        var differ = 1u;
-        if i < last && offset != 0u && offset <= pos - window_start {
-            differ = difference(pos + 4u * part, offset, limit);
-        }
-        let ends = team_ballot(differ != 0u);
-        let own_ends = select(1u, ends >> (LANES * min(slot_of, 2u)) & ((1u << LANES) - 1u), slot_of < 3u);
-        let lead = select(LANES - 1u, countTrailingZeros(own_ends), own_ends != 0u);
-        var length = 4u * lead + team_shuffle(equal_bytes(differ), LANES * slot_of + lead);
-        // Those that may be longer, one after the other.
-        var more = u32((ends & 0x3ffu) == 0u) | u32((ends & 0xffc00u) == 0u) << 1u
-            | u32((ends & 0x3ff00000u) == 0u) << 2u;
-        loop {
-            if team_uniform(more) == 0u {
-                break;
-            }
-            let its = countTrailingZeros(more);
-            more &= more - 1u;
-            let its_offset = select(select(recent.z, recent.y, its == 1u), recent.x, its == 0u);
-            let first = difference(pos + 4u * LANES + 4u * lane, its_offset, limit);
-            let second = difference(pos + 4u * LANES + 128u + 4u * lane, its_offset, limit);
-            let first_ends = team_ballot(first != 0u);
-            let second_ends = team_ballot(second != 0u);
-            let is_near = first_ends != 0u;
-            let its_lead = countTrailingZeros(select(second_ends, first_ends, is_near));
-            let known = select(4u * LANES + 128u, 4u * LANES, is_near) + 4u * its_lead
-                + team_broadcast(equal_bytes(select(second, first, is_near)), its_lead);
-            if slot_of == its {
-                length = known;
-            }
-        }
-        length = min(length, limit - pos);
-
-        // The records, and which of their lengths are 3 to 34 and 35 to 66.
-        var record_count = 0u;
-        var near = 0u;
-        var far = 0u;
-        if team_any(listed != 0u || length > 2u) {
-            let length_a = team_shuffle(length, 0u);
-            let length_b = team_shuffle(length, LANES);
-            let length_c = team_shuffle(length, 2u * LANES);
-            var tried = 2u;
-            length = length_a;
-            if lane > 0u {
-                tried = max(tried, length_a);
-                length = length_b;
-            }
-            if lane > 1u {
-                tried = max(tried, length_b);
-                length = length_c;
-            }
-            if lane > 2u {
-                tried = max(tried, length_c);
-                length = select(0u, min((listed >> 24u) + 3u, len - i), listed != 0u);
-            }
-            let shorter = team_shuffle_up(length, 1u);
-            if lane > FIRST_LISTED {
-                tried = max(tried, shorter);
-            }
-            let is_record = lane <= LAST_LISTED && length > tried;
-            let are_records = team_ballot(is_record);
-            record_count = countOneBits(are_records);
-            if is_record {
-                offset = select(select(recent.z, recent.y, lane == 1u), recent.x, lane == 0u);
-                offset = select(offset, listed & 0xffffffu, lane > 2u);
-                let symbol = select(offset_symbol(offset), lane, lane < 3u);
-                let rank = own_records + countOneBits(are_records & team_before());
-                record_prices[rank] = base + price_at(OFFSETS + symbol);
-                records[rank] = offset | (length - 3u) << 24u;
-            }
-            near = team_sum(select(0u, 1u << (length - 3u & 31u), is_record && length < 35u));
-            far = team_sum(select(0u, 1u << (length - 35u & 31u), is_record && length >= 35u && length < 67u));
-        }
-        if lane == 0u {
-            ring_prices[ring + (i & (RING - 1u))] = UNREACHED;
-        }
-        team_sync();
-        var next = i + 1u;
-        if record_count != 0u {
-            let row = 32u * run_code;
-            let longest = (records[own_records + record_count - 1u] >> 24u) + 3u;
-            if longest >= NICE_LENGTH {
-                next = i + longest;
-            }
-            var rank = countOneBits(near & team_before());
-            if rank < record_count {
-                attempt_record(i, rank, near_length, near_code + row, near_bits);
-            }
-            if longest >= 35u {
-                rank = countOneBits(near) + countOneBits(far & team_before());
-                if rank < record_count {
-                    attempt_record(i, rank, far_length, far_code + row, far_bits);
+            // The records, and which of their lengths are 3 to 34 and 35 to 66.
+            records = 0u;
+            near = 0u;
+            far = 0u;
+            longest = 2u;
+            if i < last {
+                let room = min(len - i, LONGEST);
+                let reach = pos - window_start;
+                var differ = vec3(1u);
+                if recent.x != 0u && recent.x <= reach {
+                    differ.x = read32(pos - recent.x) ^ bytes;
+                }
+                if recent.y != 0u && recent.y <= reach {
+                    differ.y = read32(pos - recent.y) ^ bytes;
+                }
+                if recent.z != 0u && recent.z <= reach {
+                    differ.z = read32(pos - recent.z) ^ bytes;
+                }
+                var lengths = select(vec3<u32>(), vec3(3u), differ << vec3(8u) == vec3<u32>());
+                var more = select(0u, 1u, differ.x == 0u) | select(0u, 2u, differ.y == 0u) | select(0u, 4u, differ.z == 0u);
+                while more != 0u {
+                    let its = more & (~more + 1u);
+                    more ^= its;
+                    let offset = select(select(recent.z, recent.y, its == 2u), recent.x, its == 1u);
+                    let length = common_length(pos, offset, room);
+                    lengths = select(lengths, vec3(length), vec3(its) == vec3(1u, 2u, 4u));
+                }
+                lengths = min(lengths, vec3(room));
+                candidate(base, lengths.x, recent.x, 0u, 0u);
+                candidate(base, lengths.y, recent.y, 1u, 1u);
+                candidate(base, lengths.z, recent.z, 2u, 2u);
+                listed(base, list_a.x, 3u, room);
+                listed(base, list_a.y, 4u, room);
+                listed(base, list_a.z, 5u, room);
+                listed(base, list_a.w, 6u, room);
+                if list_a.w != 0u {
+                    listed(base, list_b.x, 7u, room);
+                    listed(base, list_b.y, 8u, room);
+                    listed(base, list_b.z, 9u, room);
+                    listed(base, list_b.w, 10u, room);
                 }
             }
-            // Longer ones are tried at the lengths of records only.
-            rank = countOneBits(near) + countOneBits(far) + lane;
-            if rank < record_count {
-                let its = (records[own_records + rank] >> 24u) + 3u;
-                attempt_record(i, rank, its, TOKENS + length_code(its) + row, length_bits(its));
+
+            if longest >= NICE_LENGTH {
+                // Taken at once.
+                price = (record & ~(ONE_PRICE - 1u)) + token_price(row, longest);
+                // What is known of positions between, and what was FAR before positions that are not gone through.
+                let behind = max(reached + 1u, i + (longest & (RING - 1u)));
+                for (var p = i + 1u; p < behind; p++) {
+                    ring[place_of(p)] = price + FAR;
+                }
+                i += longest;
+                reached = i;
+                let symbol = select(recent_symbol(record_offset, recent), record_source, record_source < 3u);
+                ways[origin + i - 1u] = vec2(record_offset | (longest - 3u) << 24u, symbol | run << 2u);
+                recent = select(recent, vec3(record_offset, recent.xy), symbol == 3u);
+                count += 1u;
+                run = 0u;
+                arrived = 1u;
+            } else {
+                states[own_states + (i & (RING - 1u)) * lanes] = vec4(recent, run | count << 15u);
+                let next = place_of(i + 1u);
+                improve(next, ring[next], literal, true);
+                // Four lengths at a time, so that what they wait for comes at the same time.
+                let prices = (table + LENGTHS_ROW * row) / 4u;
+                let most = min(longest, EVERY_LENGTH);
+                var left = near;
+                var far_left = far;
+                var rank = lane;
+                for (var length = 3u; length <= most; length += 4u) {
+                    let rank_b = rank + (left & 1u) * THREADS;
+                    let rank_c = rank_b + (left >> 1u & 1u) * THREADS;
+                    let rank_d = rank_c + (left >> 2u & 1u) * THREADS;
+                    let place_a = place + length * THREADS & (RING * THREADS - 1u);
+                    let place_b = place + length * THREADS + THREADS & (RING * THREADS - 1u);
+                    let place_c = place + length * THREADS + 2u * THREADS & (RING * THREADS - 1u);
+                    let place_d = place + length * THREADS + 3u * THREADS & (RING * THREADS - 1u);
+                    let four = tables[prices + (length - 3u) / 4u];
+                    let price_a = record_prices[rank] + four.x;
+                    let price_b = record_prices[rank_b] + four.y;
+                    let price_c = record_prices[rank_c] + four.z;
+                    let price_d = record_prices[rank_d] + four.w;
+                    let old_a = ring[place_a];
+                    let old_b = ring[place_b];
+                    let old_c = ring[place_c];
+                    let old_d = ring[place_d];
+                    improve(place_a, old_a, price_a, true);
+                    improve(place_b, old_b, price_b, length + 1u <= most);
+                    improve(place_c, old_c, price_c, length + 2u <= most);
+                    improve(place_d, old_d, price_d, length + 3u <= most);
+                    rank = rank_d + (left >> 3u & 1u) * THREADS;
+                    left = left >> 4u | far_left << 28u;
+                    far_left >>= 4u;
+                }
+                // Longer ones are tried at the lengths of records only, which are the last ones.
+                for (var r = records; r > 0u && longest > EVERY_LENGTH; r--) {
+                    let length = record_lengths[(r - 1u) * THREADS + lane];
+                    if length <= EVERY_LENGTH {
+                        break;
+                    }
+                    let its = record_prices[(r - 1u) * THREADS + lane] + token_price(row, length)
+                        + (127u - length) * ONE_LENGTH;
+                    let there = place_of(i + length);
+                    improve(there, ring[there], its, true);
+                }
+                reached = max(reached, i + longest);
+                i += 1u;
             }
         }
-        if lane == 31u {
-            attempt(i, 1u, literal, 0u);
-        }
-        if lane == 0u {
-            states[ring + (i & (RING - 1u))] = vec4(recent, run | count << 15u);
-        }
-        next = team_uniform(next);
-        if next != i + 1u {
-            team_sync();
-            // What lies between is not gone through.
-            let p = i + 1u + lane;
-            skip(p, next);
-            skip(p + 32u, next);
-            skip(p + 64u, next);
-            skip(p + 96u, next);
-            skip(p + 128u, next);
-            skip(p + 160u, next);
-            skip(p + 192u, next);
-            skip(p + 224u, next);
-            listed_next = 0u;
-            if is_listed && next < last {
-                listed_next = lists[own_lists + 8u * next + lane - FIRST_LISTED];
-            }
-        }
-        i = next;
     }
 
-    // Backward along the cheapest way.
-    if lane == 0u {
-        match_counts[count_word] = count;
+    // What the next positions are gone through by.
+    if len == 0u || args.first + args.steps > 1u << SEGMENT_LOG {
+        return;
     }
+    for (var k = 0u; k < RING / 4u; k++) {
+        states[own_states + (RING + k) * lanes] = vec4(
+            ring[place_of(4u * k)],
+            ring[place_of(4u * k + 1u)],
+            ring[place_of(4u * k + 2u)],
+            ring[place_of(4u * k + 3u)],
+        );
+    }
+    states[own_states + (RING + RING / 4u) * lanes] =
+        vec4(i, arrived | (run + (arrived ^ 1u)) << 1u | count << 16u, price, reached);
+    states[own_states + (RING + RING / 4u + 1u) * lanes] = vec4(recent, 0u);
+}
+
+// trace: slot, segments, blocks, chunk_log, symbol_stride
+@group(0) @binding(1) var<storage, read> ways_made: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read_write> matches: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read> final_counts: array<u32>;
+@group(0) @binding(4) var<storage, read> literals_of: array<u32>;
+@group(0) @binding(5) var<storage, read_write> symbol_counts: array<atomic<u32>>;
+
+var<workgroup> histogram: array<atomic<u32>, CHUNKS * COUNT_WORDS>;
+
+fn count_symbol(place: u32) {
 // @pz_if COUNT
-    team_sync();
-    for (var k = lane; k < COUNT_WORDS; k += 32u) {
-        atomicStore(&table[own_table + k], 0u);
-    }
-    team_sync();
-// @pz_end
-    var literals = run;
-    var stop = len - run;
-    var left = count;
-    loop {
-        if team_uniform(left) == 0u {
-            break;
-        }
-        left -= 1u;
-        // The lane that wrote it reads it.
-        var way = vec2<u32>();
-        if lane == 0u {
-            way = ways[own_ways + stop - 1u];
-        }
-        way = vec2(team_broadcast(way.x, 0u), team_broadcast(way.y, 0u));
-        let length = (way.x >> 24u) + 3u;
-        let offset = way.x & 0xffffffu;
-        let before = way.y >> 2u;
-        let symbol = way.y & 3u;
-        if lane == 0u {
-            matches[own_matches + left] = vec2(stop - length | length << 16u, offset);
-        }
-        count_match(start + stop, literals, before, length, select(offset_symbol(offset), symbol, symbol < 3u));
-        literals = before;
-        stop -= length + before;
-    }
-    count_literals(start + stop, literals);
-// @pz_if COUNT
-    team_sync();
-    for (var k = lane; k < COUNT_WORDS; k += 32u) {
-        let n = price_at(k);
-        if n != 0u {
-            atomicAdd(&symbols[own_symbols + SYMBOL_COUNTS + k], n);
-        }
-    }
+    atomicAdd(&histogram[place], 1u);
 // @pz_end
 }
 
-// Counts the symbols of a match, and the literals behind it.
-fn count_match(pos: u32, literals: u32, before: u32, length: u32, symbol: u32) {
-    count_literals(pos, literals);
+// Backward along the cheapest way of each segment.
+@compute @workgroup_size(THREADS)
+fn trace(
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) wgs: vec3<u32>,
+) {
+    lane = local_index;
+    let chunk_log = args.window_log;
+    let stride = args.chunk_log;
+    let group = wg.y * wgs.x + wg.x;
+    let groups = (args.segments + THREADS - 1u) / THREADS;
+    let block = group / groups;
+    if block >= args.blocks {
+        return;
+    }
+    let first_number = group % groups * THREADS;
+    let number = first_number + lane;
+    let block_len = jobs[block * 8u];
+    let start = number << SEGMENT_LOG;
+    let end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
+    let len = select(0u, end - start, number < args.segments);
+    from_word = block * (args.slot >> 2u);
+    let origin = block * args.slot + start;
+    let own_matches = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
+    let first_chunk = first_number >> (chunk_log - SEGMENT_LOG);
+    let counts = select(0u, (start >> chunk_log) - first_chunk, len != 0u) * COUNT_WORDS;
 // @pz_if COUNT
-    if lane == 0u {
-        count_symbol(TOKENS + 32u * min(before, 7u) + length_code(length));
+    for (var k = lane; k < CHUNKS * COUNT_WORDS; k += THREADS) {
+        atomicStore(&histogram[k], 0u);
     }
-    if lane == 1u {
-        count_symbol(OFFSETS + symbol);
-    }
+    workgroupBarrier();
 // @pz_end
-}
-
-fn count_literals(begin: u32, n: u32) {
+    var left = 0u;
+    var stop = len;
+    var literals = 0u;
+    if len != 0u {
+        left = final_counts[block * (args.slot >> 8u) + number];
+        let way = ways_made[origin + len - 1u];
+        if way.x == 0u {
+            literals = min(way.y >> 2u, len);
+        }
+        stop = len - literals;
+    }
+    // A way that was not made ends nowhere else.
+    var goes_on = len != 0u;
+    while goes_on {
 // @pz_if COUNT
-    for (var p = begin + lane; p < begin + n; p += 32u) {
-        count_symbol(LITERALS + (contents[from_word + (p >> 2u)] >> (p & 3u) * 8u & 255u));
+        for (var p = start + stop; p < start + stop + literals; p++) {
+            count_symbol(counts + LITERALS + (literals_of[from_word + (p >> 2u)] >> ((p & 3u) * 8u) & 255u));
+        }
+// @pz_end
+        goes_on = left > 0u && stop > 0u;
+        if goes_on {
+            let way = ways_made[origin + stop - 1u];
+            let length = (way.x >> 24u) + 3u;
+            let offset = way.x & 0xffffffu;
+            let symbol = way.y & 3u;
+            literals = way.y >> 2u;
+            left -= 1u;
+            stop -= length;
+            matches[own_matches + left] = vec2(stop | length << 16u, offset);
+            count_symbol(counts + TOKENS + 32u * min(literals, 7u) + length_code(length));
+            count_symbol(counts + OFFSETS + select(offset_symbol(offset), symbol, symbol < 3u));
+            stop -= literals;
+        }
+    }
+// @pz_if COUNT
+    workgroupBarrier();
+    for (var c = 0u; c < CHUNKS; c++) {
+        if first_chunk + c << chunk_log < block_len {
+            for (var k = lane; k < COUNT_WORDS; k += THREADS) {
+                let n = atomicLoad(&histogram[c * COUNT_WORDS + k]);
+                if n != 0u {
+                    let chunk = block * stride + (first_chunk + c) * SYMBOL_WORDS;
+                    atomicAdd(&symbol_counts[chunk + SYMBOL_COUNTS + k], n);
+                }
+            }
+        }
     }
 // @pz_end
 }

@@ -192,7 +192,7 @@ fn optimal_matches_are_those_of_the_cpu() {
     text.resize(text.len() + 1000, 0);
     text.extend_from_within(..9000);
     assert!(text.len() > 1 << 16);
-    let level = params(Search::Optimal(EFFORTS[0]), 16, 18, 14);
+    let level = params(Search::Optimal(EFFORTS[0]), 18, 18, 14);
     let matches = parse(&mut Parser::new(Backend::detect()), &level, &words);
     let most = matches.iter().filter(|m| m.start >> 14 == 1).count();
     assert!(most > (1 << 14) / 4, "{most} matches in a segment");
@@ -203,8 +203,8 @@ fn optimal_matches_are_those_of_the_cpu() {
         agrees(device, &level, &samples);
         agrees(device, &level, &[&words, &text, &words[..3]]);
         let other = Search::Optimal(EFFORTS[1]);
-        agrees(device, &params(other, 16, 16, 13), &[&text[..30_000]]);
-        agrees(device, &params(other, 17, 17, 9), &[&text[40_000..]]);
+        agrees(device, &params(other, 17, 17, 13), &[&text[..30_000]]);
+        agrees(device, &params(other, 16, 17, 12), &[&text[40_000..]]);
     });
 }
 

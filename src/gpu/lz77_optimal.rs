@@ -1,16 +1,19 @@
 //! The optimal parse of LZ77: the same matches as on the CPU.
 //!
 //! The candidates of three hashes become a list for each position. Then each pass makes prices of each chunk's symbols and
-//! parses its segments by them, a team each; the parse of all passes but the last counts symbols for the next prices.
+//! parses its segments by them, a work item each; the parse of all passes but the last counts symbols for the next prices.
 
-use super::device::{Api, Limits, Teams};
+use super::device::{Api, Kind, Limits, Teams};
 use super::kernel::{Kernel, LZ77_CANDIDATES, LZ77_LATEST, LZ77_OPTIMAL, LZ77_PRICES};
 use super::lz77_find::{Hash, Sort, same_of_bucket};
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::{Effort, Params};
 
-/// The segments that a way through fits the kernel's words for, as base-2 logarithms of bytes.
-const MOST_SEGMENT_LOG: u8 = 14;
+/// The segments that a way through fits the kernel's words for and its states fit their buffer, as base-2 logarithms of bytes.
+const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 12..=14;
+
+/// Chunks that the segments of a workgroup are of, at most: as many tables fit its memory.
+const MOST_CHUNKS: u32 = 2;
 
 /// The longest chunk that one team goes through in as many steps as every driver allows, likewise.
 const MOST_CHUNK_LOG: u8 = 19;
@@ -18,8 +21,16 @@ const MOST_CHUNK_LOG: u8 = 19;
 /// The most lengths that the kernel tries, of a match that is not taken at once.
 const MOST_LENGTHS: u32 = 66;
 
-/// The longest length that makes the parse not look further.
-const MOST_NICE: u32 = 256;
+/// The longest length that makes the parse not look further, and by how much less the longest of all lengths that are tried
+/// may be: so that prices which are compared differ by no more than the kernel's words hold.
+const MOST_NICE: u32 = 128;
+const MOST_BETWEEN: u32 = 65;
+
+/// Positions of a segment that a driver does in one dispatch if it ends an invocation after 65,535 iterations.
+const LIMITED_POSITIONS: u32 = 256;
+
+/// Work items of a workgroup that parses, each with a segment.
+const LANES: u32 = 32;
 
 /// Bytes that a workgroup counts.
 const PIECE: u32 = 1 << 15;
@@ -38,10 +49,12 @@ pub(super) fn append(
     effort: Effort,
 ) -> Result<(), PlanError> {
     let nice = effort.nice_length;
-    if params.segment_log > MOST_SEGMENT_LOG
-        || params.chunk_log > MOST_CHUNK_LOG
+    let chunks_of_group = LANES >> (params.chunk_log.saturating_sub(params.segment_log)).min(5);
+    if !SEGMENT_LOGS.contains(&params.segment_log)
+        || !(params.segment_log..=MOST_CHUNK_LOG).contains(&params.chunk_log)
+        || chunks_of_group > MOST_CHUNKS
         || effort.every_length > MOST_LENGTHS
-        || !(3..=MOST_NICE).contains(&nice)
+        || !(3..=MOST_NICE.min(effort.every_length + MOST_BETWEEN)).contains(&nice)
     {
         return Err(PlanError::Declined("segments or searches that are too large".into()));
     }
@@ -49,7 +62,9 @@ pub(super) fn append(
     let jobs = plan.buffer(&LZ77_CANDIDATES, "jobs")?;
     let contents = plan.buffer(&LZ77_CANDIDATES, "contents")?;
     let entries = plan.buffer(&LZ77_CANDIDATES, "entries")?;
-    let lists = plan.buffer(&LZ77_CANDIDATES, "lz77_lists")?;
+    let low = plan.buffer(&LZ77_CANDIDATES, "lz77_low")?;
+    let high = plan.buffer(&LZ77_CANDIDATES, "lz77_high")?;
+    let states = plan.buffer(&LZ77_OPTIMAL, "lz77_states")?;
     let symbols = plan.buffer(&LZ77_PRICES, "lz77_symbols")?;
     let matches = plan.buffer(&LZ77_OPTIMAL, "matches")?;
     let match_counts = plan.buffer(&LZ77_OPTIMAL, "match_counts")?;
@@ -59,9 +74,8 @@ pub(super) fn append(
     let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
     let (three, near, far) = (hash(3, 14, 1), hash(4, 16, 16), hash(7, 16, 32));
     let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
-    let found_near = plan.buffer(&LZ77_CANDIDATES, "found_near")?;
     let entries_far = plan.buffer(&LZ77_CANDIDATES, "entries_far")?;
-    let found_far = plan.buffer(&LZ77_CANDIDATES, "found_far")?;
+    let found_both = plan.buffer(&LZ77_CANDIDATES, "found_both")?;
     let rows = plan.buffer(&LZ77_LATEST, "rows_one")?;
     let mut sort = Sort { plan, limits, window_log };
     sort.append_latest(three, found, rows)?;
@@ -76,17 +90,18 @@ pub(super) fn append(
     let defines =
         |hash: Hash| vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash)), nice];
     let places = blocks * slot.div_ceil(GROUP_THREADS);
-    for (hash, entries, found) in [(near, entries, found_near), (far, entries_far, found_far)] {
+    for (is_far, hash, entries) in [(0, near, entries), (1, far, entries_far)] {
         let what = ("candidates", &LZ77_CANDIDATES, "mark");
-        let buffers = vec![jobs, entries, found];
-        steps.of_groups(what, places, defines(hash), buffers, args.clone());
+        let buffers = vec![jobs, entries, found_both];
+        let args = vec![slot, blocks, window_log, is_far];
+        steps.of_groups(what, places, defines(hash), buffers, args);
     }
     let what = ("candidates", &LZ77_CANDIDATES, "list");
-    let sources = vec![jobs, contents, found, entries, found_near, entries_far, found_far, lists];
+    let sources = vec![jobs, contents, found, entries, entries_far, found_both, low, high];
     steps.of_groups(what, places, defines(near), sources, args);
     let what = ("candidates", &LZ77_CANDIDATES, "inherit");
     let args = vec![slot, chunks, blocks, chunk_log];
-    steps.of_teams(what, blocks * chunks, defines(near), vec![jobs, lists], args);
+    steps.of_teams(what, blocks * chunks, defines(near), vec![jobs, low, high], args);
 
     steps.plan.steps.push(Step::Clear(symbols));
     let stride = (steps.plan.buffers[symbols.0].bytes / u64::from(blocks) / 4) as u32;
@@ -96,25 +111,37 @@ pub(super) fn append(
     let first = |is_first: bool| vec![("FIRST", u32::from(is_first))];
     steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
     let segments = slot.div_ceil(1 << params.segment_log);
-    // Through OpenCL a team has two segments.
-    let teams = match limits.api {
-        Api::OpenCl => (blocks * segments).div_ceil(2),
-        Api::WebGpu => blocks * segments,
-    };
+    let groups = blocks * segments.div_ceil(LANES);
+    let is_limited = limits.kind == Kind::Software && limits.api == Api::WebGpu;
+    // The end of a segment is gone to, too.
+    let positions = (1 << params.segment_log) + 1;
+    let part = if is_limited { LIMITED_POSITIONS } else { positions };
+    let state_stride = (steps.plan.buffers[states.0].bytes / u64::from(blocks) / 16) as u32;
     for pass in 1..=effort.passes {
         let what = ("prices", &LZ77_PRICES, "prices");
         let args = vec![slot, chunk_log, chunks, blocks, stride];
         steps.of_teams(what, blocks * chunks, first(pass == 1), vec![jobs, symbols], args);
         let defines = vec![
             ("SEGMENT_LOG", params.segment_log.into()),
+            ("CHUNKS", chunks_of_group),
             nice,
             ("EVERY_LENGTH", effort.every_length),
             ("COUNT", u32::from(pass < effort.passes)),
         ];
-        let buffers = vec![jobs, contents, lists, symbols, entries, matches, match_counts];
-        let args = vec![slot, segments, blocks, window_log, chunk_log, stride];
-        let what = ("parse", &LZ77_OPTIMAL, "parse");
-        steps.of_teams(what, teams, defines, buffers, args);
+        for begin in (0..positions).step_by(part as usize) {
+            let buffers = vec![jobs, contents, low, high, symbols, entries, states, match_counts];
+            let size = vec![slot, segments, blocks, window_log, chunk_log, stride];
+            let args = [size, vec![state_stride, begin, part]].concat();
+            let what = ("parse", &LZ77_OPTIMAL, "parse");
+            steps.push(what, (groups, LANES), defines.clone(), buffers, args);
+        }
+        let mut buffers = vec![jobs, entries, matches, match_counts];
+        if pass < effort.passes {
+            buffers.extend([contents, symbols]);
+        }
+        let args = vec![slot, segments, blocks, chunk_log, stride];
+        let what = ("parse", &LZ77_OPTIMAL, "trace");
+        steps.push(what, (groups, LANES), defines, buffers, args);
     }
     Ok(())
 }
