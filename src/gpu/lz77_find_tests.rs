@@ -239,7 +239,7 @@ fn a_wrong_match_is_noticed() {
 }
 
 /// Speed at each level on a file, and whether all its matches are those of the CPU. `PZ_DATA` is the file, `PZ_TOTAL` the bytes
-/// that it is repeated to, `PZ_LEVELS` the levels (digits).
+/// that it is repeated to, `PZ_LEVELS` the levels (digits), and `PZ_SEGMENT_LOG` another length of segments.
 #[test]
 #[ignore = "takes a GPU and a file"]
 fn h200_lz77_find() {
@@ -247,7 +247,10 @@ fn h200_lz77_find() {
     let total = std::env::var("PZ_TOTAL").map_or(1_000_000_000, |total| total.parse().unwrap());
     let levels = std::env::var("PZ_LEVELS").unwrap_or_else(|_| "12345678".into());
     for level in levels.bytes().map(|digit| Level::new(u32::from(digit - b'0')).unwrap()) {
-        let Recipe::Lz77(params) = level.recipe(level.pipeline()) else { continue };
+        let Recipe::Lz77(mut params) = level.recipe(level.pipeline()) else { continue };
+        if let Ok(log) = std::env::var("PZ_SEGMENT_LOG") {
+            params.segment_log = log.parse().unwrap();
+        }
         let block_len = level.block_size() as usize;
         let distinct: Vec<&[u8]> = file.chunks(block_len).collect();
         let blocks: Vec<&[u8]> = distinct.iter().copied().cycle().take(total / block_len).collect();
