@@ -1,6 +1,6 @@
 // The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
-// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, and
-// those of 16 bytes and more then by all lanes of the segment. `found` is what lz77_latest_two makes, a row of distances for
+// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, those
+// of 16 bytes and more then by one each, and those of LANE_BYTES and more by all lanes of the segment. `found` is what lz77_latest_two makes, a row of distances for
 // each position; or where rows have four, they are what lz77_latest_four makes: `rows` of distances, and in `found` the place
 // of a position's row and, if that is not empty, bit 24.
 //
@@ -23,6 +23,8 @@
 #endif
 #define AT_ONCE min(LAZY + 1u, LANES / PAIR_LANES / CHOICES)
 #define COMPARED (4u / PAIR_LANES)
+// A multiple of 16.
+#define LANE_BYTES 80u
 // @pz_import lz77_common_length
 
 #if CANDIDATES == 4u
@@ -113,14 +115,21 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
             uint end_n = part_shuffle(team, s, n, pair * PAIR_LANES + end_part);
             uint length = own_ends != 0u ? 4u * COMPARED * end_part + end_n : 16u;
             length = min(length, offset != 0u ? s.end - at : 0u);
+            bool open = offset != 0u && part == 0u && own_ends == 0u && at + 16u < s.end;
+            for (n = 16u; open && n < LANE_BYTES;) {
+                uint equal = common_length(s.contents, s.words, at + n, offset);
+                n += equal;
+                open = equal == 4u * COMPARED && at + n < s.end;
+                length = min(n, s.end - at);
+            }
             // The long ones, one after the other.
-            uint more = part_ballot(team, s, offset != 0u && part == 0u && own_ends == 0u && at + 16u < s.end);
+            uint more = part_ballot(team, s, open);
             while (team_any(team, more != 0u)) {
                 bool is_more = more != 0u;
                 uint lead = is_more ? trailing_zeros(more) : 0u;
                 more &= more - 1u;
                 uint its_at = part_shuffle(team, s, at, lead), its_offset = part_shuffle(team, s, offset, lead);
-                uint whole = extended(team, s, its_at, its_offset, 16u, is_more);
+                uint whole = extended(team, s, its_at, its_offset, LANE_BYTES, is_more);
                 if (is_more && pair * PAIR_LANES == lead) length = whole;
             }
             // The best of each position: of equals the first, the cheap one before all.

@@ -1,6 +1,6 @@
 // The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
-// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, and
-// those of 16 bytes and more then by all lanes of the segment. `found` is what lz77_latest_two makes, a row of distances for
+// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, those
+// of 16 bytes and more then by one each, and those of LANE_BYTES and more by all lanes of the segment. `found` is what lz77_latest_two makes, a row of distances for
 // each position; or where rows have four, they are what lz77_latest_four makes: `rows` of distances, and in `found` the place
 // of a position's row and, if that is not empty, bit 24.
 //
@@ -69,6 +69,8 @@ const PAIRS = CHOICES * (LAZY + 1u);
 const PAIR_LANES = select(select(1u, 2u, PAIRS * 2u <= LANES), 4u, PAIRS * 4u <= LANES);
 const AT_ONCE = min(LAZY + 1u, LANES / PAIR_LANES / CHOICES);
 const COMPARED = 4u / PAIR_LANES;
+// A multiple of 16.
+const LANE_BYTES = 80u;
 
 @compute @workgroup_size(THREADS)
 fn lazy(
@@ -138,8 +140,16 @@ fn lazy(
             let end_n = part_shuffle(n, pair * PAIR_LANES + end_part);
             var length = select(16u, 4u * COMPARED * end_part + end_n, own_ends != 0u);
             length = select(0u, min(length, end - at), offset != 0u);
+            var open = offset != 0u && part == 0u && own_ends == 0u && at + 16u < end;
+            n = 16u;
+            while open && n < LANE_BYTES {
+                let equal = common_length(at + n, offset);
+                n += equal;
+                open = equal == 4u * COMPARED && at + n < end;
+                length = min(n, end - at);
+            }
             // The long ones, one after the other.
-            var more = part_ballot(offset != 0u && part == 0u && own_ends == 0u && at + 16u < end);
+            var more = part_ballot(open);
             loop {
                 let is_more = more != 0u;
                 if !team_any(is_more) {
@@ -149,7 +159,7 @@ fn lazy(
                 more &= more - 1u;
                 let its_at = part_shuffle(at, lead);
                 let its_offset = part_shuffle(offset, lead);
-                let whole = extended(its_at, its_offset, 16u, is_more);
+                let whole = extended(its_at, its_offset, LANE_BYTES, is_more);
                 if is_more && pair * PAIR_LANES == lead {
                     length = whole;
                 }
