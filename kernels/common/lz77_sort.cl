@@ -28,6 +28,10 @@ inline uint entry_count(uint len) {
     return len < 8u ? 0u : len - 7u;
 }
 
+inline uint hash_of(ulong x) {
+    return (uint)((x << (64u - 8u * HASH_BYTES)) * 0x9e3779b185ebca87UL >> 32);
+}
+
 inline uint hash_at(__global const uint *contents, uint pos) {
     uint word = pos >> 2, shift = (pos & 3u) * 8u;
     ulong low = (ulong)contents[word + 1] << 32 | contents[word];
@@ -36,7 +40,7 @@ inline uint hash_at(__global const uint *contents, uint pos) {
     ulong high = contents[(pos + 7u) >> 2];
     x |= (high << 1) << (63u - shift);
 #endif
-    return (uint)((x << (64u - 8u * HASH_BYTES)) * 0x9e3779b185ebca87UL >> 32);
+    return hash_of(x);
 }
 
 inline uint digit_of(uint hash) {
@@ -69,13 +73,19 @@ __kernel void count(__global const uint *jobs, __global const SOURCE_TYPE *sourc
     barrier(CLK_LOCAL_MEM_FENCE);
     uint first = tile * TILE;
     uint end = min(first + TILE, entry_count(block_len(jobs, block)));
-    for (uint i = first + local_index; i < end; i += THREADS) {
 #if FIRST
-        atomic_inc(&counts[digit_of(hash_at(from, i))]);
-#else
-        atomic_inc(&counts[digit_of(from[i].x)]);
-#endif
+    // Four positions share three words.
+    for (uint i = first + 4u * local_index; i < end; i += 4u * THREADS) {
+        uint word = i >> 2;
+        ulong low = (ulong)from[word + 1u] << 32 | from[word], high = from[min(word + 2u, (slot >> 2) - 1u)];
+        atomic_inc(&counts[digit_of(hash_of(low))]);
+        if (i + 1u < end) atomic_inc(&counts[digit_of(hash_of(low >> 8 | high << 56))]);
+        if (i + 2u < end) atomic_inc(&counts[digit_of(hash_of(low >> 16 | high << 48))]);
+        if (i + 3u < end) atomic_inc(&counts[digit_of(hash_of(low >> 24 | high << 40))]);
     }
+#else
+    for (uint i = first + local_index; i < end; i += THREADS) atomic_inc(&counts[digit_of(from[i].x)]);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     __global uint *to = histogram + (size_t)block * tiles * RADIX + tile;
     for (uint d = local_index; d < RADIX; d += THREADS) to[d * tiles] = counts[d];

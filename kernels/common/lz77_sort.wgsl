@@ -69,6 +69,14 @@ fn multiply_high(a: u32, b: u32) -> u32 {
 
 // The upper half of the lower 64 bits of the product of the first HASH_BYTES bytes, moved to the top of 64 bits, and
 // 0x9e3779b185ebca87.
+fn hash_of(low: u32, high: u32) -> u32 {
+    const IS_SHORT = HASH_BYTES <= 4u;
+    const BITS = 64u - 8u * HASH_BYTES & 31u;
+    let x_low = select(low << BITS, 0u, IS_SHORT);
+    let x_high = select(high << BITS | low >> 1u >> (31u - BITS), low << BITS, IS_SHORT);
+    return multiply_high(x_low, 0x85ebca87u) + x_low * 0x9e3779b1u + x_high * 0x85ebca87u;
+}
+
 fn hash_at(start: u32, pos: u32) -> u32 {
     let word = start + (pos >> 2u);
     let shift = (pos & 3u) * 8u;
@@ -77,11 +85,7 @@ fn hash_at(start: u32, pos: u32) -> u32 {
     let c = source[start + (pos + 7u >> 2u)];
     let low = a >> shift | b << 1u << (31u - shift);
     let high = b >> shift | c << 1u << (31u - shift);
-    const IS_SHORT = HASH_BYTES <= 4u;
-    const BITS = 64u - 8u * HASH_BYTES & 31u;
-    let x_low = select(low << BITS, 0u, IS_SHORT);
-    let x_high = select(high << BITS | low >> 1u >> (31u - BITS), low << BITS, IS_SHORT);
-    return multiply_high(x_low, 0x85ebca87u) + x_low * 0x9e3779b1u + x_high * 0x85ebca87u;
+    return hash_of(low, high);
 }
 
 fn source_start(block: u32) -> u32 {
@@ -123,9 +127,29 @@ fn count(
     let start = source_start(block);
     let first = tile * TILE;
     let end = min(first + TILE, entry_count(block));
+// @pz_if FIRST
+    // Four positions share three words.
+    for (var i = first + 4u * local_index; i < end; i += 4u * THREADS) {
+        let word = i >> 2u;
+        let a = source[start + word];
+        let b = source[start + word + 1u];
+        let c = source[start + min(word + 2u, (args.slot >> 2u) - 1u)];
+        atomicAdd(&bins[digit_of(hash_of(a, b))], 1u);
+        if i + 1u < end {
+            atomicAdd(&bins[digit_of(hash_of(a >> 8u | b << 24u, b >> 8u | c << 24u))], 1u);
+        }
+        if i + 2u < end {
+            atomicAdd(&bins[digit_of(hash_of(a >> 16u | b << 16u, b >> 16u | c << 16u))], 1u);
+        }
+        if i + 3u < end {
+            atomicAdd(&bins[digit_of(hash_of(a >> 24u | b << 8u, b >> 24u | c << 8u))], 1u);
+        }
+    }
+// @pz_else
     for (var i = first + local_index; i < end; i += THREADS) {
         atomicAdd(&bins[digit_of(entry_at(start, i).x)], 1u);
     }
+// @pz_end
     workgroupBarrier();
     let to = block * args.tiles * RADIX + tile;
     for (var d = local_index; d < RADIX; d += THREADS) {
