@@ -1,6 +1,7 @@
 // The head of an LZ77 payload: checks it and finds the record of each chunk.
 //
-// A team has a block. See src/format/lz77.md.
+// A team has a block. What others take for granted is seen to here: groups of at least 2^least_group_log chunks.
+// See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads_per_element: 0.00048828125
@@ -13,7 +14,7 @@
 // @pz_import lz77_chunks
 
 __kernel void lz77_layout(__global const uint *jobs, __global const uint *payload, __global uint *results,
-                          __global uint *lz77_chunks, uint blocks, uint max_chunks, uint slot, uint payload_units) {
+                          __global uint *lz77_chunks, uint blocks, uint max_chunks, uint slot, uint payload_units, uint least_group_log) {
     TEAM_START(t);
     uint block = team_uniform(t, (uint)get_group_id(0) * TEAMS + t.index);
     if (block >= blocks) return;
@@ -34,7 +35,7 @@ __kernel void lz77_layout(__global const uint *jobs, __global const uint *payloa
     uint window_log = header >> 8 & 255u;
     uint group_log = header >> 16 & 255u;
     if (header >> 24 != 0u || chunk_log < 16u || chunk_log > 20u || window_log < chunk_log || window_log > 24u
-        || group_log > 4u) {
+        || group_log > 4u || group_log < least_group_log) {
         status = status != 0u ? status : 2u;
     }
     uint count = 0u;

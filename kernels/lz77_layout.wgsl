@@ -1,6 +1,7 @@
 // The head of an LZ77 payload: checks it and finds the record of each chunk.
 //
-// A team has a block. See src/format/lz77.md.
+// A team has a block. What others take for granted is seen to here: groups of at least 2^least_group_log chunks.
+// See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads_per_element: 0.00048828125
@@ -17,6 +18,7 @@ struct Args {
     max_chunks: u32,
     slot: u32,
     payload_units: u32,
+    least_group_log: u32,
 }
 var<immediate> args: Args;
 
@@ -51,7 +53,7 @@ fn lz77_layout(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     let window_log = (header >> 8u) & 255u;
     let group_log = (header >> 16u) & 255u;
     if status == 0u && (header >> 24u != 0u || chunk_log < 16u || chunk_log > 20u || window_log < chunk_log
-        || window_log > 24u || group_log > 4u) {
+        || window_log > 24u || group_log > 4u || group_log < args.least_group_log) {
         status = 2u;
     }
     var count = 0u;

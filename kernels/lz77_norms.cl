@@ -159,43 +159,53 @@ inline uint fse_bits(Team t, __local const uint *counts, __local const uint *nor
 
 // Where occurrence `j` of a symbol would like to be.
 inline uint preferred(uint norm, uint log, uint j) {
-    uint distance = (1u << (log + 16u)) / norm;
+    uint distance = (1u << (log + 16u)) / max(norm, 1u);
     return norm == 1u ? (1u << log) - 1u : (distance / 2u + j * distance) >> 16;
 }
 
 // The encoding table: each symbol's word in `codes`, bits that leave a state | next << 20, and the states of all
-// symbols in turn in `next`, two in a word.
+// symbols in turn in `next`, two in a word. `order` gets the symbols that have norms, and `mask` the first occurrence of
+// each, if all occurrences stand one behind the other.
 inline void encoding_table(
     Team t, __local const uint *norms, uint log, __local uint *begins, __local uint *places,
-    __local ushort *states, __global uint *codes, __global uint *next
+    __local uchar *order, __local uint *mask, __global uint *codes, __global ushort *next
 ) {
     // Places have two counters in a word.
-    uint size = 1u << log;
+    uint size = team_uniform(t, 1u << log);
     for (uint i = t.lane; i < 1024u; i += 32u) places[i] = 0u;
-    uint sum = 0;
+    mask[t.lane] = 0u;
+    mask[32u + t.lane] = 0u;
+    team_sync(t);
+    uint sum = 0u, ranks = 0u;
     EACH(k) {
         uint symbol = 32u * k + t.lane, norm = norms[symbol];
         uint end = team_scan(t, norm), begin = sum + end - norm;
+        uint present = team_ballot(t, norm != 0u);
         begins[symbol] = begin;
         sum += team_broadcast(t, end, 31u);
         if (norm != 0u) {
             uint bits = log - log2_floor(max(norm - 1u, 1u));
             codes[symbol] = ((bits << 16) - (norm << bits)) | (begin - norm) << 20;
+            order[(ranks + popcount(present & team_before(t))) & 255u] = (uchar)symbol;
+            atomic_or(&mask[begin >> 5 & 63u], 1u << (begin & 31u));
         } else {
             codes[symbol] = 0u;
         }
+        ranks += popcount(present);
     }
     team_sync(t);
-    // A counting sort by places, of which a symbol has each only once; symbols come in order.
-    for (uint symbol = 0; symbol < 256u; symbol++) {
-        uint norm = norms[symbol];
-        for (uint j = t.lane; j < norm; j += 32u) {
-            uint place = preferred(norm, log, j) & (size - 1u);
-            atomic_add(&places[place >> 1], 1u << (16u * (place & 1u)));
-        }
+    // A counting sort by places, of which a symbol has each only once; symbols come in order. Count,
+    uint upto = team_before(t) | 1u << t.lane;
+    ranks = 0u;
+    for (uint i = 0u; i < size >> 5; i++) {
+        uint here = mask[i];
+        uint symbol = order[(ranks + popcount(here & upto) - 1u) & 255u];
+        uint place = preferred(norms[symbol], log, 32u * i + t.lane - begins[symbol]) & (size - 1u);
+        atomic_add(&places[place >> 1], 1u << (16u * (place & 1u)));
+        ranks += popcount(here);
     }
     team_sync(t);
-    // From counts to beginnings: a lane has a run of words.
+    // go from counts to beginnings, where a lane has a run of words,
     uint run = max(size >> 6, 1u), first = run * t.lane, count = 0;
     for (uint i = first; i < min(first + run, size >> 1); i++) count += (places[i] & 0xffffu) + (places[i] >> 16);
     uint begin = team_scan(t, count) - count;
@@ -205,17 +215,20 @@ inline void encoding_table(
         begin = end;
     }
     team_sync(t);
-    for (uint symbol = 0; symbol < 256u; symbol++) {
-        uint norm = team_uniform(t, norms[symbol]);
-        if (norm == 0u) continue;
-        for (uint j = t.lane; j < norm; j += 32u) {
-            uint place = preferred(norm, log, j) & (size - 1u), shift = 16u * (place & 1u);
-            uint old = atomic_add(&places[place >> 1], 1u << shift);
-            states[(begins[symbol] + j) & 2047u] = (ushort)((old >> shift & 0xffffu) + size);
-        }
+    // and number the occurrences.
+    ranks = 0u;
+    for (uint i = 0u; i < size >> 5; i++) {
+        uint here = mask[i];
+        uint symbol = order[(ranks + popcount(here & upto) - 1u) & 255u];
+        uint place = preferred(norms[symbol], log, 32u * i + t.lane - begins[symbol]) & (size - 1u), shift = 16u * (place & 1u);
+        uint same = team_match_digit(t, place, 11u);
+        uint earlier = popcount(same & team_before(t));
+        next[32u * i + t.lane] = (ushort)((places[place >> 1] >> shift & 0xffffu) + earlier + size);
         team_sync(t);
+        if (earlier == 0u) atomic_add(&places[place >> 1], popcount(same) << shift);
+        team_sync(t);
+        ranks += popcount(here);
     }
-    for (uint i = t.lane; i < size >> 1; i += 32u) next[i] = states[2u * i] | (uint)states[2u * i + 1u] << 16;
 }
 
 // Chooses FSE where that is smaller, with norms as codes.
@@ -266,14 +279,15 @@ __kernel void choose_norms(
 __kernel void tables_from_norms(__global const uint *restrict jobs, __global uint *restrict models, TASK_ARGS) {
     TEAM_START(team);
     __local uint memory[TEAMS * (2u * 256u + 1024u)];
-    __local ushort all_states[TEAMS * 2048u];
+    __local uint masks[TEAMS * 64u];
+    __local uchar orders[TEAMS * 256u];
     __local uint *norms = memory + team.index * (2u * 256u + 1024u), *begins = norms + 256, *places = norms + 512;
-    __local ushort *states = all_states + team.index * 2048u;
     Task task;
     if (!TASK(task)) return;
     __global uint *model = models + task.model;
     if (team_uniform(team, model[MODEL_MODE]) != MODE_FSE) return;
     EACH(k) norms[32u * k + team.lane] = model[MODEL_CODES + 32u * k + team.lane];
     team_sync(team);
-    encoding_table(team, norms, model[MODEL_LOG], begins, places, states, model + MODEL_CODES, model + MODEL_NEXT);
+    encoding_table(team, norms, model[MODEL_LOG], begins, places, orders + 256u * team.index, masks + 64u * team.index,
+        model + MODEL_CODES, (__global ushort *)(model + MODEL_NEXT));
 }

@@ -186,14 +186,23 @@ fn preferred(norm: u32, log: u32, j: u32) -> u32 {
     if norm == 1u {
         return (1u << log) - 1u;
     }
-    let distance = (1u << (log + 16u)) / norm;
+    let distance = (1u << (log + 16u)) / max(norm, 1u);
     return (distance / 2u + j * distance) >> 16u;
 }
 
 var<workgroup> begins: array<u32, 256>;
 // Two counters in a word.
 var<workgroup> places: array<atomic<u32>, 1024>;
-var<workgroup> states_of: array<u32, 2048>;
+// The symbols that have norms, in order, and a mask of the first occurrence of each, if all occurrences stand one behind the
+// other.
+var<workgroup> order: array<u32, 256>;
+var<workgroup> start_mask: array<atomic<u32>, 64>;
+
+// The place of occurrence number `at` of all; `ranks` symbols begin before the word of the mask that it is in, which is `here`.
+fn occurrence(at: u32, ranks: u32, here: u32, log: u32) -> u32 {
+    let symbol = order[(ranks + countOneBits(here & (team_before() | 1u << lane)) - 1u) & 255u];
+    return preferred(norms[symbol], log, at - begins[symbol]) & ((1u << log) - 1u);
+}
 
 // The encoding table: each symbol's word, bits that leave a state | next << 20, and the states of all symbols in turn, two
 // in a word.
@@ -202,32 +211,41 @@ fn encoding_table(log: u32, model: u32) {
     for (var i = lane; i < 1024u; i += 32u) {
         atomicStore(&places[i], 0u);
     }
+    for (var i = lane; i < 64u; i += 32u) {
+        atomicStore(&start_mask[i], 0u);
+    }
+    team_sync();
+    var ranks = 0u;
     var sum = 0u;
     for (var k = 0u; k < rounds(); k++) {
         let symbol = 32u * k + lane;
         let norm = norms[symbol];
         let norm_end = team_scan(norm);
         let begin = sum + norm_end - norm;
+        let present = team_ballot(norm != 0u);
         begins[symbol] = begin;
         sum += team_broadcast(norm_end, 31u);
         var code = 0u;
         if norm != 0u {
             let bits = log - log2_floor(max(norm - 1u, 1u));
             code = ((bits << 16u) - (norm << bits)) | (begin - norm) << 20u;
+            order[(ranks + countOneBits(present & team_before())) & 255u] = symbol;
+            atomicOr(&start_mask[(begin >> 5u) & 63u], 1u << (begin & 31u));
         }
+        ranks += countOneBits(present);
         tables[model + MODEL_CODES + symbol] = code;
     }
     team_sync();
-    // A counting sort by places, of which a symbol has each only once; symbols come in order.
-    for (var symbol = 0u; symbol < 256u; symbol++) {
-        let norm = norms[symbol];
-        for (var j = lane; j < norm; j += 32u) {
-            let place = preferred(norm, log, j) & (size - 1u);
-            atomicAdd(&places[place >> 1u], 1u << (16u * (place & 1u)));
-        }
+    // A counting sort by places, of which a symbol has each only once; symbols come in order. Count,
+    ranks = 0u;
+    for (var i = 0u; i < size; i += 32u) {
+        let here = atomicLoad(&start_mask[i >> 5u]);
+        let place = occurrence(i + lane, ranks, here, log);
+        atomicAdd(&places[place >> 1u], 1u << (16u * (place & 1u)));
+        ranks += countOneBits(here);
     }
     team_sync();
-    // From counts to beginnings: a lane has a run of words.
+    // go from counts to beginnings, where a lane has a run of words,
     let run = max(size >> 6u, 1u);
     let first = run * lane;
     let end = min(first + run, size >> 1u);
@@ -244,18 +262,25 @@ fn encoding_table(log: u32, model: u32) {
         begin = middle + (w >> 16u);
     }
     team_sync();
-    for (var symbol = 0u; symbol < 256u; symbol++) {
-        let norm = norms[symbol];
-        for (var j = lane; j < norm; j += 32u) {
-            let place = preferred(norm, log, j) & (size - 1u);
-            let shift = 16u * (place & 1u);
-            let old = atomicAdd(&places[place >> 1u], 1u << shift);
-            states_of[(begins[symbol] + j) & 2047u] = (old >> shift & 0xffffu) + size;
-        }
+    // and number the occurrences.
+    ranks = 0u;
+    for (var i = 0u; i < size; i += 32u) {
+        let here = atomicLoad(&start_mask[i >> 5u]);
+        let place = occurrence(i + lane, ranks, here, log);
+        let shift = 16u * (place & 1u);
+        let same = team_match(place, 11u);
+        let earlier = countOneBits(same & team_before());
+        let state = ((atomicLoad(&places[place >> 1u]) >> shift) & 0xffffu) + earlier + size;
         team_sync();
-    }
-    for (var i = lane; i < (size >> 1u); i += 32u) {
-        tables[model + MODEL_NEXT + i] = states_of[2u * i] | states_of[2u * i + 1u] << 16u;
+        if earlier == 0u {
+            atomicAdd(&places[place >> 1u], countOneBits(same) << shift);
+        }
+        let other = team_shuffle(state, lane | 1u);
+        team_sync();
+        if (lane & 1u) == 0u {
+            tables[model + MODEL_NEXT + ((i + lane) >> 1u)] = state | other << 16u;
+        }
+        ranks += countOneBits(here);
     }
 }
 

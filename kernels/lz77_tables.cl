@@ -6,7 +6,7 @@
 //   threads_per_element: 0.00048828125
 //   passes: 1
 //   buffers: payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440
-//   local_mem: 27040
+//   local_mem: 16688
 //   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of two teams
 // }
 // @pz_import team
@@ -137,70 +137,123 @@ static inline uint prefix_entry(Alphabet a, uint mode, uint symbol_of_all, uint 
 
 #define STATES 2048u
 
+// The symbols that have norms, in order; of each the first of its occurrences, if all occurrences stand one behind the
+// other; and a mask of these firsts.
+typedef struct {
+    __local uchar *symbols;
+    __local ushort *starts;
+    __local uint *mask;
+} Occurrences;
+
 // Where occurrence `j` of a symbol of norm `n` would like to be.
 static inline uint preferred(uint n, uint j, uint log) {
     uint size = 1u << log;
-    uint distance = (size << 16) / n;
-    return n == 1u ? size - 1u : (distance / 2u + j * distance) >> 16;
+    uint distance = (size << 16) / max(n, 1u);
+    return n == 1u ? size - 1u : min((distance / 2u + j * distance) >> 16, size - 1u);
 }
 
-// The decoding table of norms that fill it. `next` has STATES words.
-static inline void build_fse(Team t, uint symbols, uint log, __local const ushort *norms, __local uint *next, __global uint *table) {
-    uint size = 1u << log;
-    for (uint i = t.lane; i < size; i += 32u) next[i] = 0u;
+static inline void list_occurrences(Team t, uint symbols, __local const ushort *norms, Occurrences of) {
+    uint each = symbols > 64u ? 8u : 2u;
+    of.mask[t.lane] = 0u;
+    of.mask[32u + t.lane] = 0u;
     team_sync(t);
-    // A counting sort by place: count,
-    for (uint symbol = 0u; symbol < symbols; symbol++) {
-        uint n = norms[symbol];
-        for (uint j = t.lane; j < n; j += 32u) atomic_inc(&next[preferred(n, j, log)]);
+    uint mine = 0u;
+    for (uint i = 0u; i < each; i++) {
+        uint n = norms[each * t.lane + i];
+        mine += n + (n != 0u ? 1u << 16 : 0u);
+    }
+    uint before = team_scan(t, mine) - mine;
+    for (uint i = 0u; i < each; i++) {
+        uint n = norms[each * t.lane + i];
+        if (n == 0u) continue;
+        uint start = before & 0xffffu;
+        uint rank = before >> 16 & 255u;
+        of.symbols[rank] = (uchar)(each * t.lane + i);
+        of.starts[rank] = (ushort)start;
+        atomic_or(&of.mask[start >> 5 & 63u], 1u << (start & 31u));
+        before += n + (1u << 16);
     }
     team_sync(t);
-    // sum up,
+}
+
+// The decoding table of norms that fill it. `next` has a word for two states.
+static inline void build_fse(Team t, uint symbols, uint log, __local const ushort *norms, Occurrences of, __local uint *next, __global uint *table) {
+    uint size = 1u << log;
+    uint upto = team_before(t) | 1u << t.lane;
+    for (uint i = t.lane; i < STATES / 2u; i += 32u) next[i] = 0u;
+    list_occurrences(t, symbols, norms, of);
+    // A counting sort by place: count,
+    uint ranks = 0u;
+    for (uint i = 0u; i < size / 32u; i++) {
+        uint starts = of.mask[i];
+        uint rank = (ranks + popcount(starts & upto) - 1u) & 255u;
+        uint place = preferred(norms[of.symbols[rank]], 32u * i + t.lane - of.starts[rank], log);
+        atomic_add(&next[place >> 1], 1u << (16u * (place & 1u)));
+        ranks += popcount(starts);
+    }
+    team_sync(t);
+    // sum up, two places to a word,
     uint sum = 0u;
-    for (uint i = 0u; i < size; i += 32u) {
-        uint count = next[i + t.lane];
-        uint end = team_scan(t, count);
-        next[i + t.lane] = sum + end - count;
+    for (uint i = 0u; i < size / 2u; i += 32u) {
+        uint pair = next[i + t.lane];
+        uint even = pair & 0xffffu;
+        uint both = even + (pair >> 16);
+        uint end = team_scan(t, both);
+        uint first = sum + end - both;
+        next[i + t.lane] = first | (first + even) << 16;
         sum += team_broadcast(t, end, 31u);
     }
     team_sync(t);
-    // and place, symbol after symbol. Occurrences of one symbol are in different places.
-    for (uint symbol = 0u; symbol < symbols; symbol++) {
-        uint n = team_uniform(t, norms[symbol]);
-        if (n == 0u) continue;
-        for (uint j = t.lane; j < n; j += 32u) {
-            uint place = preferred(n, j, log);
-            uint state = next[place];
-            next[place] = state + 1u;
-            uint x = n + j;
-            uint bits = log - (31u - clz(x));
-            uint base = (x << bits) - size;
-            table[state & (STATES - 1u)] = symbol | bits << 8 | base << 16;
-        }
+    // and place, in the order of symbols.
+    ranks = 0u;
+    for (uint i = 0u; i < size / 32u; i++) {
+        uint starts = of.mask[i];
+        uint rank = (ranks + popcount(starts & upto) - 1u) & 255u;
+        uint symbol = of.symbols[rank];
+        uint n = norms[symbol];
+        uint j = 32u * i + t.lane - of.starts[rank];
+        uint place = preferred(n, j, log);
+        uint same = team_match_digit(t, place, 11u);
+        uint earlier = popcount(same & team_before(t));
+        uint shift = 16u * (place & 1u);
+        uint state = (next[place >> 1] >> shift & 0xffffu) + earlier;
         team_sync(t);
+        if (earlier == 0u) atomic_add(&next[place >> 1], popcount(same) << shift);
+        team_sync(t);
+        uint x = n + j;
+        uint bits = log - (31u - clz(x));
+#if LITERALS
+        table[state & (STATES - 1u)] = bits | symbol << 8 | x << 20;
+#else
+        table[state & (STATES - 1u)] = symbol | bits << 8 | ((x << bits) - size) << 16;
+#endif
+        ranks += popcount(starts);
     }
 }
 
 #endif
 
 __kernel void lz77_tables(__global const uint *payload, __global uint *results, __global const uint *lz77_chunks,
-                          __global uint *lz77_tables_out, uint blocks, uint max_chunks) {
+                          __global uint *lz77_tables_out, uint blocks, uint max_chunks,
+                          uint per_block) {
     __local uchar codes[LENGTH_CODES * 128u];
     __local ushort values_of[TEAMS][3u * ALPHABET];
     __local uchar order_of[TEAMS][ALPHABET];
     __local ushort firsts_of[TEAMS][16], limits_of[TEAMS][16];
     __local uint shared_of[TEAMS][5];
 #if FSE
-    __local uint next_of[TEAMS][STATES];
+    __local uint next_of[TEAMS][STATES / 2u];
+    __local uint mask_of[TEAMS][64];
+    __local ushort starts_of[TEAMS][ALPHABET];
 #endif
     TEAM_START(t);
     length_code_build(codes, (uint)get_local_id(0));
     barrier(CLK_LOCAL_MEM_FENCE);
 
     uint group = (uint)get_group_id(0) * TEAMS + t.index;
-    uint block = team_uniform(t, group / max_chunks);
+    uint block = team_uniform(t, group / per_block);
     if (block >= blocks) return;
-    group = team_uniform(t, group % max_chunks);
+    group = team_uniform(t, group % per_block);
     __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)block * (max_chunks + 1u));
     uint chunk = team_uniform(t, group << (head[BLOCK_LOGS] >> 16 & 15u));
     if (chunk >= team_uniform(t, head[BLOCK_CHUNKS])) return;
@@ -240,11 +293,17 @@ __kernel void lz77_tables(__global const uint *payload, __global uint *results, 
         __local ushort *limits = limits_of[t.index];
         team_sync(t);
 #if FSE
-        if (mode == 3u) build_fse(t, a.symbols, logs >> 8u * m & 255u, lengths, next_of[t.index], table);
+        Occurrences of = {order, starts_of[t.index], mask_of[t.index]};
+        if (mode == 3u) build_fse(t, a.symbols, logs >> 8u * m & 255u, lengths, of, next_of[t.index], table);
 #endif
         if (mode == 2u) sort_symbols(t, a, lengths, order, firsts, limits);
         if (mode != 3u) {
-#if FSE
+#if LITERALS
+            for (uint i = t.lane; i < 1u << a.prefix_log; i += 32u) {
+                uint entry = prefix_entry(a, mode, symbol_of_all, i, order, firsts, limits);
+                table[i] = entry >> 8 | (entry & 255u) << 8;
+            }
+#elif FSE
             for (uint i = t.lane; i < 1u << a.prefix_log; i += 32u) {
                 table[i] = prefix_entry(a, mode, symbol_of_all, i, order, firsts, limits);
             }

@@ -6,7 +6,7 @@
 //   threads_per_element: 0.00048828125
 //   passes: 1
 //   buffers: payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440
-//   local_mem: 27040
+//   local_mem: 16688
 //   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of two teams
 // }
 // @pz_import team
@@ -15,6 +15,7 @@
 struct Args {
     blocks: u32,
     max_chunks: u32,
+    per_block: u32,
 }
 var<immediate> args: Args;
 
@@ -250,49 +251,111 @@ fn prefix_entry(a: Alphabet, mode: u32, symbol_of_all: u32, i: u32) -> u32 {
 
 // @pz_if FSE
 
-// For each place, two to a word: how many occurrences are there, then the next state of one.
-var<workgroup> next_state: array<atomic<u32>, TEAMS * SYMBOL_STATES / 2u>;
-// Symbols of states, four to a word.
-var<workgroup> state_symbols: array<atomic<u32>, TEAMS * SYMBOL_STATES / 4u>;
+const MASK_WORDS: u32 = 64u;
 
-// Counts an occurrence at a place, and returns how many there were, or its state.
-fn place_add(place: u32) -> u32 {
-    let shift = 16u * (place & 1u);
-    let word = team_index * (SYMBOL_STATES / 2u) + ((place >> 1u) & (SYMBOL_STATES / 2u - 1u));
-    return (atomicAdd(&next_state[word], 1u << shift) >> shift) & 0xffffu;
+// For each place, two to a word: how many occurrences are there, then the next state of one.
+var<workgroup> next_state: array<atomic<u32>, TEAMS * 1024u>;
+// The symbols that have norms, in order, stand in `order`. Of each the first of its occurrences, if all occurrences stand
+// one behind the other, two to a word; and a mask of these firsts.
+var<workgroup> starts: array<atomic<u32>, TEAMS * ALPHABET / 2u>;
+var<workgroup> start_mask: array<atomic<u32>, TEAMS * MASK_WORDS>;
+
+// Counts an occurrence at a place.
+fn place_add(place: u32, count: u32) {
+    atomicAdd(&next_state[team_index * 1024u + ((place >> 1u) & 1023u)], count << (16u * (place & 1u)));
 }
 
 // Where occurrence `j` of a symbol of norm `n` would like to be.
 fn preferred(n: u32, j: u32, log: u32) -> u32 {
     let size = 1u << log;
-    let distance = (size << 16u) / n;
+    let distance = (size << 16u) / max(n, 1u);
     return select((distance / 2u + j * distance) >> 16u, size - 1u, n == 1u);
 }
+
+fn list_occurrences(symbols: u32, base: u32) {
+    let each = select(2u, 8u, symbols > 64u);
+    for (var i = lane; i < ORDER_WORDS; i += 32u) {
+        atomicStore(&order[team_index * ORDER_WORDS + i], 0u);
+    }
+    for (var i = lane; i < ALPHABET / 2u; i += 32u) {
+        atomicStore(&starts[team_index * (ALPHABET / 2u) + i], 0u);
+    }
+    for (var i = lane; i < MASK_WORDS; i += 32u) {
+        atomicStore(&start_mask[team_index * MASK_WORDS + i], 0u);
+    }
+    team_sync();
+    var mine = 0u;
+    for (var i = 0u; i < each; i++) {
+        let n = value(base + each * lane + i);
+        mine += n + select(0u, 1u << 16u, n != 0u);
+    }
+    var before = team_scan(mine) - mine;
+    for (var i = 0u; i < each; i++) {
+        let n = value(base + each * lane + i);
+        if n != 0u {
+            let start = before & 0xffffu;
+            let rank = (before >> 16u) & 255u;
+            order_put(rank, each * lane + i);
+            atomicOr(&starts[team_index * (ALPHABET / 2u) + (rank >> 1u)], start << (16u * (rank & 1u)));
+            atomicOr(&start_mask[team_index * MASK_WORDS + ((start >> 5u) & (MASK_WORDS - 1u))], 1u << (start & 31u));
+            before += n + (1u << 16u);
+        }
+    }
+    team_sync();
+}
+
+struct Occurrence {
+    symbol: u32,
+    norm: u32,
+    number: u32, // of those of its symbol
+    place: u32,
+}
+
+// Occurrence number `at` of all; `ranks` symbols begin before the word of the mask that it is in.
+fn occurrence(at: u32, ranks: u32, starts_here: u32, base: u32, log: u32) -> Occurrence {
+    let rank = (ranks + countOneBits(starts_here & (team_before() | 1u << lane)) - 1u) & 255u;
+    let start = (atomicLoad(&starts[team_index * (ALPHABET / 2u) + (rank >> 1u)]) >> (16u * (rank & 1u))) & 0xffffu;
+    var o: Occurrence;
+    o.symbol = order_at(rank);
+    o.norm = value(base + o.symbol);
+    o.number = at - start;
+    o.place = preferred(o.norm, o.number, log) & 2047u;
+    return o;
+}
+
+// @pz_if LITERALS
+// @pz_else
+// Symbols of states, four to a word.
+var<workgroup> state_symbols: array<atomic<u32>, TEAMS * 512u>;
+// @pz_end
 
 // The decoding table, from word `table` on with room for so many states, of norms that fill it.
 fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
     let size = 1u << log;
-    let places = team_index * (SYMBOL_STATES / 2u);
-    let symbol_words = team_index * (SYMBOL_STATES / 4u);
-    for (var i = lane; i < size / 2u; i += 32u) {
+    let places = team_index * 1024u;
+    for (var i = lane; i < max(size / 2u, 32u); i += 32u) {
         atomicStore(&next_state[places + i], 0u);
     }
+// @pz_if LITERALS
+// @pz_else
+    let symbol_words = team_index * 512u;
     for (var i = lane; i < size / 4u; i += 32u) {
         atomicStore(&state_symbols[symbol_words + i], 0u);
     }
-    team_sync();
+// @pz_end
+    list_occurrences(symbols, base);
     // A counting sort by place: count,
-    for (var symbol = 0u; symbol < symbols; symbol++) {
-        let n = value(base + symbol);
-        for (var j = lane; j < n; j += 32u) {
-            place_add(preferred(n, j, log));
-        }
+    var ranks = 0u;
+    for (var i = 0u; i < size; i += 32u) {
+        let here = atomicLoad(&start_mask[team_index * MASK_WORDS + (i >> 5u)]);
+        place_add(occurrence(i + lane, ranks, here, base, log).place, 1u);
+        ranks += countOneBits(here);
     }
     team_sync();
     // sum up,
     var sum = 0u;
     for (var i = 0u; i < size / 2u; i += 32u) {
-        let pair = select(0u, atomicLoad(&next_state[places + i + lane]), i + lane < size / 2u);
+        let pair = atomicLoad(&next_state[places + i + lane]);
         let even = pair & 0xffffu;
         let both = even + (pair >> 16u);
         let end = team_scan(both);
@@ -301,15 +364,32 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
         sum += team_broadcast(end, 31u);
     }
     team_sync();
-    // and place, symbol after symbol. Occurrences of one symbol are in different places.
-    for (var symbol = 0u; symbol < symbols; symbol++) {
-        let n = value(base + symbol);
-        for (var j = lane; j < n; j += 32u) {
-            let state = place_add(preferred(n, j, log)) & (SYMBOL_STATES - 1u);
-            atomicOr(&state_symbols[symbol_words + (state >> 2u)], symbol << (8u * (state & 3u)));
+    // and place, in the order of symbols.
+    ranks = 0u;
+    for (var i = 0u; i < size; i += 32u) {
+        let here = atomicLoad(&start_mask[team_index * MASK_WORDS + (i >> 5u)]);
+        let o = occurrence(i + lane, ranks, here, base, log);
+        let same = team_match(o.place, 11u);
+        let earlier = countOneBits(same & team_before());
+        let next = atomicLoad(&next_state[places + (o.place >> 1u)]) >> (16u * (o.place & 1u));
+        let state = ((next & 0xffffu) + earlier) & 2047u;
+        team_sync();
+        if earlier == 0u {
+            place_add(o.place, countOneBits(same));
         }
         team_sync();
+// @pz_if LITERALS
+        let x = o.norm + o.number;
+        let bits = log - (31u - countLeadingZeros(x));
+        lz77_tables_out[table + (state & (states - 1u))] = bits | o.symbol << 8u | x << 20u;
+// @pz_else
+        atomicOr(&state_symbols[symbol_words + (state >> 2u)], o.symbol << (8u * (state & 3u)));
+// @pz_end
+        ranks += countOneBits(here);
     }
+// @pz_if LITERALS
+// @pz_else
+    team_sync();
     // The states of a symbol are those of its occurrences in order. Norms become the numbers of the next.
     for (var i = 0u; i < size; i += 32u) {
         let state = i + lane;
@@ -331,6 +411,7 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
     for (var i = lane; i < size / 4u; i += 32u) {
         lz77_tables_out[table + states / 2u + i] = atomicLoad(&state_symbols[symbol_words + i]);
     }
+// @pz_end
 }
 
 // @pz_end
@@ -344,11 +425,11 @@ fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     }
     workgroupBarrier();
     let team = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
-    let block = min(team / args.max_chunks, args.blocks - 1u);
-    let group = team % args.max_chunks;
+    let block = min(team / args.per_block, args.blocks - 1u);
+    let group = team % args.per_block;
     let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
     let chunk = group << ((lz77_chunks[head + BLOCK_LOGS] >> 16u) & 15u);
-    let is_group = team < args.blocks * args.max_chunks && chunk < lz77_chunks[head + BLOCK_CHUNKS];
+    let is_group = team < args.blocks * args.per_block && chunk < lz77_chunks[head + BLOCK_CHUNKS];
     let descriptor = head + CHUNK_WORDS * (chunk + 1u);
     let out = GROUP_WORDS * (block * args.max_chunks + group);
     if lane == 0u {
@@ -382,6 +463,12 @@ fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workg
             sort_symbols(a, ALPHABET * m);
         }
         if mode != 3u {
+// @pz_if LITERALS
+            for (var i = lane; i < (1u << a.prefix_log); i += 32u) {
+                let entry = prefix_entry(a, mode, symbol_of_all, i);
+                lz77_tables_out[table + i] = entry >> 8u | (entry & 255u) << 8u;
+            }
+// @pz_else
 // @pz_if FSE
             for (var i = lane; i < (1u << (a.prefix_log - 2u)); i += 32u) {
                 let e0 = prefix_entry(a, mode, symbol_of_all, 4u * i);
@@ -399,6 +486,7 @@ fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workg
                 let odd = prefix_entry(a, mode, symbol_of_all, 2u * i + 1u);
                 lz77_tables_out[table + i] = even | odd << 16u;
             }
+// @pz_end
 // @pz_end
         }
         table += SYMBOL_TABLE;

@@ -1,7 +1,6 @@
 // The prefix codes that code lengths are described with: see src/format/lz77.md.
 //
-// A table of 25 codes with 128 entries each is built by the workgroup before it is used. The
-// kernel declares `payload`.
+// A table of 25 codes with 128 entries each is built by the workgroup before it is used. The kernel declares `payload`.
 const LENGTH_CODES: u32 = 25u;
 const LENGTH_SYMBOLS: u32 = 13u;
 
@@ -18,7 +17,8 @@ const LENGTH_CODE_BITS = array<vec2<u32>, 25>(
 );
 
 // Four entries to a word.
-var<workgroup> length_codes: array<u32, 800>;
+const LENGTH_CODE_WORDS: u32 = 800u;
+var<workgroup> length_codes: array<atomic<u32>, LENGTH_CODE_WORDS>;
 
 fn length_code_bits(row: vec2<u32>, length: u32) -> u32 {
     let word = select(row.x, row.y, length >= 10u);
@@ -27,23 +27,32 @@ fn length_code_bits(row: vec2<u32>, length: u32) -> u32 {
 
 // To be called by all invocations of the workgroup, which then need a barrier.
 fn length_code_build(index: u32) {
-    for (var code = index; code < LENGTH_CODES; code += THREADS) {
-        let row = LENGTH_CODE_BITS[code];
-        // In a canonical code the shorter codes come first, and of those as long the smaller lengths.
-        var place = code * 128u;
-        var word = 0u;
-        for (var bits = 1u; bits <= 7u; bits++) {
-            for (var length = 0u; length < LENGTH_SYMBOLS; length++) {
-                let count = select(0u, 128u >> bits, length_code_bits(row, length) == bits);
-                for (var i = 0u; i < count; i++) {
-                    word |= (length << 3u | bits) << (8u * (place & 3u));
-                    if (place & 3u) == 3u {
-                        length_codes[place >> 2u] = word;
-                        word = 0u;
-                    }
-                    place++;
-                }
+    for (var i = index; i < LENGTH_CODE_WORDS; i += THREADS) {
+        atomicStore(&length_codes[i], 0u);
+    }
+    workgroupBarrier();
+    for (var i = index; i < LENGTH_CODES * LENGTH_SYMBOLS; i += THREADS) {
+        let row = LENGTH_CODE_BITS[i / LENGTH_SYMBOLS];
+        let length = i % LENGTH_SYMBOLS;
+        let bits = length_code_bits(row, length);
+        if bits == 0u {
+            continue;
+        }
+        // In a canonical code, what comes before are the shorter codes, and of those as long the smaller lengths.
+        var place = i / LENGTH_SYMBOLS * 128u;
+        for (var other = 0u; other < LENGTH_SYMBOLS; other++) {
+            let b = length_code_bits(row, other);
+            let is_before = b != 0u && (b < bits || (b == bits && other < length));
+            place += select(0u, 128u >> b, is_before);
+        }
+        let entry = length << 3u | bits;
+        if bits <= 5u {
+            for (var j = 0u; j < (32u >> bits); j++) {
+                atomicStore(&length_codes[(place >> 2u) + j], entry * 0x01010101u);
             }
+        } else {
+            let two = select(entry, entry * 0x0101u, bits == 6u);
+            atomicOr(&length_codes[place >> 2u], two << (8u * (place & 3u)));
         }
     }
 }
@@ -51,7 +60,7 @@ fn length_code_build(index: u32) {
 // What the first of 32 bits mean in a code: `length << 3 | bits`.
 fn length_code_entry(code: u32, bits: u32) -> u32 {
     let place = code * 128u + (bits >> 25u);
-    return (length_codes[place >> 2u] >> (8u * (place & 3u))) & 255u;
+    return (atomicLoad(&length_codes[place >> 2u]) >> (8u * (place & 3u))) & 255u;
 }
 
 // Bits of a description, read by one lane, from the top of each byte down.

@@ -16,7 +16,8 @@ const CHUNK_SEQUENCES: u32 = 3u;
 // What `lz77_tables` holds of a group: a head of eight words, then the tables of literals, tokens and offsets. The
 // table of a prefix code is indexed by the next 10 bits (offsets: 8) with entries of 16 bits, `symbol | bits << 8`.
 // Where streams may be FSE coded, there is room for the largest tables, and each is in two parts: 16 bits of each entry,
-// `bits | base << 4`, then its symbol, 8 bits.
+// `bits | base << 4`, then its symbol, 8 bits. Where chunks have only literals (LITERALS), entries are `bits | symbol << 8
+// | next << 20`: of FSE the next state is, before its bits are appended, `next`, and counts from the number of states on.
 const TABLES_STATUS: u32 = 0u; // 0, or why the group is rejected
 const TABLES_WORDS: u32 = 1u;  // length of the description in words
 const TABLES_MODES: u32 = 2u;  // of literals in bits 0 and 1, tokens in 2 and 3, offsets in 4 and 5
@@ -25,8 +26,13 @@ const TABLES_HEAD: u32 = 8u;
 const PREFIX_LOG: u32 = 10u;
 const OFFSET_LOG: u32 = 8u;
 // @pz_if FSE
+// @pz_if LITERALS
+const SYMBOL_TABLE: u32 = 2048u; // words
+const OFFSET_TABLE: u32 = 256u;
+// @pz_else
 const SYMBOL_TABLE: u32 = 1536u; // words
 const OFFSET_TABLE: u32 = 192u;
+// @pz_end
 const SYMBOL_STATES: u32 = 2048u;
 const OFFSET_STATES: u32 = 256u;
 // @pz_else

@@ -66,6 +66,8 @@ kernels! {
     LZ77_TABLES = "lz77_tables";
     /// LZ77, decoding: contents of each chunk.
     LZ77_DECODE = "lz77_decode";
+    /// LZ77, decoding: contents of chunks that are nothing but literals.
+    LZ77_LITERALS = "lz77_literals";
     /// LZ77, decoding: contents of windows from records of sequences.
     LZ77_WINDOWS = "lz77_windows";
     /// Positions sorted for the candidates of LZ77 matches.

@@ -7,23 +7,29 @@
 //! That leaves few teams where windows are long. So there `lz77_decode` only records the sequences, of all chunks at once,
 //! and `lz77_windows` writes the contents of each window with a whole workgroup.
 //!
+//! Chunks that are nothing but FSE coded literals have a kernel of their own, `lz77_literals`.
+//!
 //! A payload is on the device, but what it [needs](Needs) decides how kernels are compiled and run, and is to be looked
 //! up before. That only reads its head.
 
 use super::device::{Api, Kind, Limits, Teams};
-use super::kernel::{Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_TABLES, LZ77_WINDOWS};
+use super::kernel::{Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_LITERALS, LZ77_TABLES, LZ77_WINDOWS};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::directory::{Entry, Header};
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 
 /// Every kernel of the plan.
-pub static KERNELS: [&Kernel; 4] = [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_DECODE, &LZ77_WINDOWS];
+pub static KERNELS: [&Kernel; 5] =
+    [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_DECODE, &LZ77_LITERALS, &LZ77_WINDOWS];
 
 /// The longest chunk whose sequences can be recorded, as a base-2 logarithm, and how many bytes of it there must be for
 /// each sequence; in the last chunk of a block there may be some more.
 const RECORDED_CHUNK_LOG: u8 = 19;
 const RECORDED_BYTES: usize = 4;
 const SPARE_RECORDS: usize = 256;
+
+/// The most chunks that may share tables, as a base-2 logarithm.
+const MAX_GROUP_LOG: u8 = 4;
 
 /// Work items that write a window: fewest, where software runs them one after the other; most often; where windows are so
 /// few that compute units would have little to do.
@@ -43,6 +49,10 @@ pub struct Needs {
     most_log: u8,
     /// Whether a chunk's sequences cannot be recorded.
     in_turns: bool,
+    /// Whether a chunk has fewer literals than bytes.
+    matches: bool,
+    /// How many chunks share tables at least, as a base-2 logarithm.
+    group_log: u8,
 }
 
 impl Default for Needs {
@@ -53,6 +63,8 @@ impl Default for Needs {
             fewest_log: u8::MAX,
             most_log: 0,
             in_turns: false,
+            matches: false,
+            group_log: u8::MAX,
         }
     }
 }
@@ -63,7 +75,20 @@ impl Needs {
     pub fn any(block_len: u32, fse: bool) -> Self {
         let chunks = block_len.div_ceil(1 << MIN_CHUNK_LOG).max(1);
         let most_log = chunks.next_power_of_two().ilog2() as u8;
-        Self { fse, chunk_log: MIN_CHUNK_LOG, fewest_log: 0, most_log, in_turns: true }
+        Self {
+            fse,
+            chunk_log: MIN_CHUNK_LOG,
+            fewest_log: 0,
+            most_log,
+            in_turns: true,
+            matches: true,
+            group_log: 0,
+        }
+    }
+
+    /// What payloads of the pipeline `fse` need, most often.
+    pub fn literals() -> Self {
+        Self { fse: true, chunk_log: MIN_CHUNK_LOG, group_log: 2, ..Self::default() }
     }
 
     /// What `payload` needs, whose block has `block_len` bytes.
@@ -80,14 +105,17 @@ impl Needs {
             fewest_log: chunks.min(count),
             most_log: chunks.min(count),
             in_turns: header.chunk_log > RECORDED_CHUNK_LOG,
+            matches: false,
+            group_log: header.group_log,
         };
         let (entries, _) = directory.as_chunks::<{ Entry::BYTES }>();
         for (i, entry) in entries.iter().enumerate() {
-            let Entry { words, sequences, .. } = Entry::unpack(u64::from_le_bytes(*entry));
+            let Entry { words, literals, sequences } = Entry::unpack(u64::from_le_bytes(*entry));
             let start = i << header.chunk_log;
             let len = block_len.saturating_sub(start).min(1 << header.chunk_log);
             let spare = if start + len == block_len { SPARE_RECORDS } else { 0 };
             needs.in_turns |= sequences > len / RECORDED_BYTES + spare;
+            needs.matches |= literals != len;
             let Some((record, rest)) = records.split_at_checked(4 * words) else { break };
             if i.is_multiple_of(1 << header.group_log) {
                 let modes = record.first().copied().unwrap_or(0);
@@ -101,7 +129,7 @@ impl Needs {
     /// What payloads need with windows of several chunks, whose sequences can be recorded.
     #[cfg(test)]
     pub fn of_long_windows(fse: bool) -> Self {
-        Self { fse, chunk_log: 18, fewest_log: 0, most_log: 4, in_turns: false }
+        Self { fse, chunk_log: 18, most_log: 4, in_turns: false, ..Self::any(1, fse) }
     }
 
     /// What both need.
@@ -113,6 +141,8 @@ impl Needs {
             fewest_log: self.fewest_log.min(other.fewest_log),
             most_log: self.most_log.max(other.most_log),
             in_turns: self.in_turns || other.in_turns,
+            matches: self.matches || other.matches,
+            group_log: self.group_log.min(other.group_log),
         }
     }
 }
@@ -146,8 +176,11 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let stride = 1u32 << needs.fewest_log.min(needs.most_log);
     let turns = 1u32 << needs.most_log;
     let per_block = max_chunks.div_ceil(stride);
+    let group_log = u32::from(needs.group_log.min(MAX_GROUP_LOG));
+    let groups = max_chunks.div_ceil(1 << group_log);
     let payload_units = (plan.buffers[payload.0].bytes / 16) as u32;
     let fse = ("FSE", u32::from(needs.fse));
+    let is_literals = needs.fse && !needs.matches;
     // As many teams in a workgroup as its memory has room for; through WebGPU one is fastest.
     let one = limits.teams == Teams::Local || limits.api == Api::WebGpu;
     let teams = |most: u32| if one { 1 } else { most };
@@ -177,7 +210,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         "lz77_layout",
         &[],
         &[jobs, payload, results, chunks],
-        &[shape.blocks, max_chunks, shape.slot, payload_units],
+        &[shape.blocks, max_chunks, shape.slot, payload_units, group_log],
         shape.blocks,
         teams(4),
     );
@@ -185,12 +218,34 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         &LZ77_TABLES,
         "tables",
         "lz77_tables",
-        &[fse],
+        &[fse, ("LITERALS", u32::from(is_literals))],
         &[payload, results, chunks, tables],
-        &[shape.blocks, max_chunks],
-        shape.blocks * max_chunks,
-        teams(2),
+        &[shape.blocks, max_chunks, groups],
+        shape.blocks * groups,
+        if limits.teams != Teams::Local && limits.local_memory >= 32 << 10 { 2 } else { 1 },
     );
+    if is_literals {
+        // Teams of a workgroup share a table.
+        let most_log = measured("PZ_LITERAL_TEAMS_LOG", 2);
+        let teams = if limits.teams == Teams::Local { 1 } else { 1 << group_log.min(most_log) };
+        let per_block = max_chunks.div_ceil(teams);
+        let mut defines = vec![fse, ("LITERALS", 1)];
+        match measured("PZ_LITERAL_REGISTERS", 0) {
+            0 => {}
+            registers => defines.push(("MAX_REGISTERS", registers)),
+        }
+        run(
+            &LZ77_LITERALS,
+            "decode",
+            "lz77_literals",
+            &defines,
+            &[contents, payload, results, chunks, tables],
+            &[shape.blocks, max_chunks, shape.slot, per_block],
+            shape.blocks * per_block * teams,
+            teams,
+        );
+        return Ok(plan);
+    }
     // With 56 registers, 36 teams fit a multiprocessor of the H200; more of either are slower.
     let registers = ("MAX_REGISTERS", if needs.fse { 64 } else { 56 });
     // Few teams, as where windows have many chunks, are spread over all compute units.

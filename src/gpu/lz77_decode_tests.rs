@@ -129,6 +129,25 @@ fn check(device: &dyn Device, cases: &[Case], what: &str) {
 const OPTIMAL: Search = Search::Optimal(Effort { passes: 1, nice_length: 64, every_length: 16 });
 
 #[test]
+fn literals_alone() {
+    each_device(|device| {
+        for group_log in [0, 1, 2, 3] {
+            let case = |len: usize| {
+                let block = mixture(len as u32, len);
+                (encode(&params(16, 16, group_log, Search::None, true), &block), len)
+            };
+            let lengths = [1, 2, 5, 127, 700, 65_535, 65_537, 200_001, 393_219];
+            let mut cases: Vec<Case> = lengths.into_iter().map(case).collect();
+            let noise = noise(9, 70_000, 256);
+            cases.push((encode(&params(16, 16, group_log, Search::None, true), &noise), 70_000));
+            check(device, &cases, "literals");
+            let (payload, len) = cases[6].clone();
+            check(device, &damaged(&payload, len, u32::from(group_log), 40), "damaged literals");
+        }
+    });
+}
+
+#[test]
 fn blocks_of_many_lengths() {
     let lengths = [1, 2, 3, 31, 127, 128, 511, 700, 4099, 65_535, 65_536, 65_537, 131_073, 262_145];
     each_device(|device| {

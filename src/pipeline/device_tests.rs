@@ -182,7 +182,7 @@ fn a_device_that_declines_says_why() {
     for device in devices() {
         let contents = contents(200_000);
         let mut narrow = Simulated::new(&device, 1024 * MIB, u64::MAX);
-        narrow.limits.max_workgroup = 48;
+        narrow.limits.max_workgroup = 24;
         let gpu = Gpu::new(Arc::new(narrow));
         let expected = compress(&contents, &Options { gpu: None, ..options(&gpu) }).unwrap();
         let check = |counted: &Statistics, part: &str| {

@@ -201,8 +201,11 @@ impl Work {
             Self::Decode(pipeline) => {
                 // Kernels are compiled differently for payloads with FSE coded streams and for others.
                 let of = |needs| pipelines::decode(limits, *pipeline, shape, needs);
-                let fse = of(Needs::any(shape.slot, true));
-                vec![of(Needs::default()), fse]
+                let fse = match pipeline {
+                    Pipeline::Fse => Needs::literals(),
+                    _ => Needs::any(shape.slot, true),
+                };
+                vec![of(Needs::default()), of(fse)]
             }
             Self::Encode { recipe, verify } => {
                 let mut plans = vec![pipelines::encode(limits, recipe, shape)];

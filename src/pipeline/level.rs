@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::bwt;
-use crate::codec::lz77::{self, Effort, Search};
+use crate::codec::lz77::{self, Effort, MIN_CHUNK_LOG, Search};
 use crate::error::Error;
 use crate::format::Pipeline;
 
@@ -118,7 +118,11 @@ impl Level {
             Pipeline::Store => Recipe::Store,
             Pipeline::Lzh => Recipe::Lz77(lz77::Params { fse: false, ..lz77 }),
             Pipeline::Lzf => Recipe::Lz77(lz77::Params { fse: true, ..lz77 }),
-            Pipeline::Fse => Recipe::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 }),
+            Pipeline::Fse => {
+                // Without matches windows do not matter, and many short chunks that share tables keep a device busy.
+                let lz77 = lz77.with_window(MIN_CHUNK_LOG);
+                Recipe::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 })
+            }
             Pipeline::Bwt => Recipe::Bwt(bwt),
         }
     }
