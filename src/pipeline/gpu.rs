@@ -29,7 +29,7 @@ pub struct Gpu {
 
 struct Shared {
     /// What is known of the device before it is open.
-    limits: Limits,
+    found: OnceLock<Result<Limits, DeviceError>>,
     opened: OnceLock<Result<Opened, DeviceError>>,
     /// How long it took to open the device.
     opening: OnceLock<Duration>,
@@ -44,7 +44,8 @@ struct Opened {
 impl Gpu {
     /// An open device, and all of its memory that is sensible to take.
     pub fn new(device: Arc<dyn Device>) -> Self {
-        let gpu = Self::unopened(device.limits().clone());
+        let gpu = Self::unopened();
+        let _ = gpu.shared.found.set(Ok(device.limits().clone()));
         let _ = gpu.shared.opened.set(Ok(Opened::new(device)));
         gpu
     }
@@ -55,23 +56,53 @@ impl Gpu {
         limits: Limits,
         open: impl FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
     ) -> Self {
-        let gpu = Self::unopened(limits);
-        let shared = Arc::clone(&gpu.shared);
+        let gpu = Self::unopened();
+        let _ = gpu.shared.found.set(Ok(limits));
+        gpu.open_in_background(|_| open())
+    }
+
+    /// A device that is looked for in the background, since drivers take their time to say what there is, and opened then as
+    /// [`opening`](Self::opening) does: `find` says what it is, and what opens it.
+    pub fn finding<Open>(
+        find: impl FnOnce() -> Result<(Limits, Open), DeviceError> + Send + 'static,
+    ) -> Self
+    where
+        Open: FnOnce() -> Result<Arc<dyn Device>, DeviceError>,
+    {
+        Self::unopened().open_in_background(|shared| {
+            let (limits, open) = find()?;
+            let _ = shared.found.set(Ok(limits));
+            open()
+        })
+    }
+
+    fn open_in_background(
+        self,
+        open: impl FnOnce(&Shared) -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
+    ) -> Self {
+        let shared = Arc::clone(&self.shared);
         let busy = Busy::new();
         let work = move || {
             let _busy = busy;
             let begun = Instant::now();
-            let opened = catch_unwind(AssertUnwindSafe(open));
+            let opened = catch_unwind(AssertUnwindSafe(|| open(&shared)));
             let panicked = || Err(DeviceError::Failed("the driver panicked".into()));
             let opened = opened.unwrap_or_else(|_| panicked());
             let _ = shared.opening.set(begun.elapsed());
-            let _ = shared.opened.set(opened.map(Opened::new));
+            shared.end(opened);
         };
         if thread::Builder::new().name("pz opening".into()).spawn(work).is_err() {
-            let error = DeviceError::Failed("the system refuses a thread".into());
-            let _ = gpu.shared.opened.set(Err(error));
+            self.shared.end(Err(DeviceError::Failed("the system refuses a thread".into())));
         }
-        gpu
+        self
+    }
+
+    /// Waits until it is known what the device is and allows.
+    ///
+    /// # Errors
+    /// Why it is not there.
+    pub fn found(&self) -> Result<&Limits, DeviceError> {
+        self.shared.found.wait().as_ref().map_err(Clone::clone)
     }
 
     /// Whether threads of ours are at work that nobody waits for: they open devices, and compile kernels. A program that
@@ -81,9 +112,9 @@ impl Gpu {
         BUSY.load(Ordering::Acquire) > 0
     }
 
-    fn unopened(limits: Limits) -> Self {
-        let shared = Shared { limits, opened: OnceLock::new(), opening: OnceLock::new() };
-        Self { shared: Arc::new(shared), memory: None }
+    fn unopened() -> Self {
+        let (found, opened, opening) = Default::default();
+        Self { shared: Arc::new(Shared { found, opened, opening }), memory: None }
     }
 
     /// The device, once it is open. What it allocates is counted and used again.
@@ -94,11 +125,11 @@ impl Gpu {
         self.shared.opened.wait().as_ref().map(|opened| &opened.device).map_err(Clone::clone)
     }
 
-    /// What the device is and allows, as far as is known without waiting until it is open; `None` if it could not be
+    /// What the device is and allows, as far as is known without waiting; `None` if it is still looked for, or could not be
     /// opened.
     pub fn limits(&self) -> Option<&Limits> {
         match self.shared.opened.get() {
-            None => Some(&self.shared.limits),
+            None => self.shared.found.get()?.as_ref().ok(),
             Some(opened) => opened.as_ref().ok().map(|opened| opened.device.limits()),
         }
     }
@@ -132,9 +163,19 @@ impl Opened {
     }
 }
 
+impl Shared {
+    /// Says whether the device has been opened.
+    fn end(&self, opened: Result<Arc<dyn Device>, DeviceError>) {
+        if let Err(error) = &opened {
+            let _ = self.found.set(Err(error.clone()));
+        }
+        let _ = self.opened.set(opened.map(Opened::new));
+    }
+}
+
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let device = &self.shared.limits.name;
+        let device = self.limits().map(|limits| &limits.name);
         f.debug_struct("Gpu").field("device", &device).field("memory", &self.memory).finish()
     }
 }
@@ -238,7 +279,8 @@ pub(crate) struct Accelerator {
 
 impl Accelerator {
     /// How `gpu` does `work`, counted in `statistics`; `None` if it is known that it cannot, and they say why. `share` is
-    /// widened by the blocks that it is given, as far as `limit` bytes of host memory permit.
+    /// widened by the blocks that it is given, as far as `limit` bytes of host memory permit, and by as many as these permit
+    /// if it is not known yet what it is.
     pub(crate) fn new(
         gpu: Option<&Gpu>,
         work: Work,
@@ -253,30 +295,33 @@ impl Accelerator {
             host_blocks: 0,
             statistics: statistics.cloned(),
         };
-        let limits = match accelerator.gpu.shared.opened.get() {
-            None => &accelerator.gpu.shared.limits,
-            Some(Ok(opened)) => opened.device.limits(),
-            Some(Err(error)) => {
-                accelerator.is_idle(&error.to_string());
-                return None;
-            }
+        let shared = &accelerator.gpu.shared;
+        let limits = match (shared.opened.get(), shared.found.get()) {
+            (Some(Ok(opened)), _) => Ok(Some(opened.device.limits())),
+            (Some(Err(error)), _) | (None, Some(Err(error))) => Err(error.to_string()),
+            (None, Some(Ok(limits))) => Ok(Some(limits)),
+            (None, None) => Ok(None),
         };
-        let most = match accelerator.on_device(limits) {
-            Ok(most) => most,
+        let most = limits
+            .and_then(|limits| limits.map(|limits| accelerator.on_device(limits)).transpose());
+        let wanted = match most {
+            Ok(Some(most)) => u64::from(most.slots + HOST_BATCHES) * u64::from(most.batch),
+            Ok(None) => u64::from(u32::MAX),
             Err(why) => {
                 accelerator.is_idle(&why);
                 return None;
             }
         };
-        let wanted = u64::from(most.slots + HOST_BATCHES) * u64::from(most.batch);
         accelerator.host_blocks = cost.widen(share, wanted, limit);
         Some(accelerator)
     }
 
     /// Says in the statistics why the device does nothing, unless it takes part later on.
     pub(crate) fn is_idle(&self, why: &str) {
-        if let Some(statistics) = &self.statistics {
-            statistics.device_is_idle(&self.gpu.shared.limits, why);
+        if let (Some(statistics), Some(Ok(limits))) =
+            (&self.statistics, self.gpu.shared.found.get())
+        {
+            statistics.device_is_idle(limits, why);
         }
     }
 

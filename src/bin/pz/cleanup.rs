@@ -60,9 +60,12 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes all unfinished files; for the last moments of the program.
-pub fn remove_all() {
-    remove(&mut entered());
+/// Removes all unfinished files; for the last moments of the program. As long as what is returned is there, nothing can be
+/// renamed any more.
+pub fn remove_all() -> impl Sized {
+    let mut entered = entered();
+    remove(&mut entered);
+    entered
 }
 
 fn remove(entered: &mut Vec<PathBuf>) {

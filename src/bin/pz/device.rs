@@ -5,10 +5,12 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pz::Gpu;
-use pz::gpu::device::{Api, Kind};
-use pz::gpu::discovery;
+use pz::gpu::device::{Api, DeviceError, Kind, Limits};
+use pz::gpu::discovery::{self, Found};
 
+use crate::cleanup;
 use crate::failure::Failure;
+use crate::session;
 
 /// Whether a GPU has been opened.
 static IN_USE: AtomicBool = AtomicBool::new(false);
@@ -36,24 +38,52 @@ pub enum Device {
 impl Device {
     /// Opens the GPU that is asked for; `None` if the CPU is. A device that the user named is never replaced by another.
     pub fn open(self, memory: Option<u64>) -> Result<Option<Gpu>, Failure> {
-        let gpu = self.begin_to_open(memory, false)?;
-        if let Some(gpu) = &gpu {
-            gpu.device()
-                .map_err(|error| Failure::environment(format!("device {self}: {error}")))?;
+        if matches!(self, Device::Auto | Device::Cpu) {
+            return Ok(None);
         }
-        Ok(gpu)
+        let found = self.find()?;
+        let gpu = self.in_use(Gpu::opening(found.limits().clone(), move || found.open()), memory);
+        gpu.device().map_err(|error| Failure::environment(format!("device {self}: {error}")))?;
+        Ok(Some(gpu))
     }
 
-    /// The same, without waiting until it is open: it has been found, and the work can begin without it.
-    pub fn open_in_background(self, memory: Option<u64>) -> Result<Option<Gpu>, Failure> {
-        self.begin_to_open(memory, true)
+    /// The same, without waiting: the work can begin without it. If there is no such device, or `check` refuses it as it is
+    /// said to be, the program ends.
+    pub fn open_in_background(
+        self,
+        memory: Option<u64>,
+        check: impl FnOnce(&Limits) -> Result<(), Failure> + Send + 'static,
+    ) -> Option<Gpu> {
+        if matches!(self, Device::Auto | Device::Cpu) {
+            return None;
+        }
+        let gpu = Gpu::finding(move || {
+            let found = self.find().and_then(|found| check(found.limits()).map(|()| found));
+            let found = found.map_err(|failure| give_up(&failure))?;
+            let limits = found.limits().clone();
+            let open = move || {
+                found.open().inspect_err(|error| {
+                    eprintln!("pz: device {self}: {error}; the CPU does everything");
+                })
+            };
+            Ok((limits, open))
+        });
+        Some(self.in_use(gpu, memory))
     }
 
-    fn begin_to_open(self, memory: Option<u64>, says: bool) -> Result<Option<Gpu>, Failure> {
+    fn in_use(self, gpu: Gpu, memory: Option<u64>) -> Gpu {
+        // The system takes everything back at the end of the program, faster than we could give it back.
+        std::mem::forget(gpu.clone());
+        IN_USE.store(true, Ordering::Relaxed);
+        memory.map_or(gpu.clone(), |bytes| gpu.clone().memory(bytes))
+    }
+
+    /// Finds the device that is asked for.
+    fn find(self) -> Result<Found, Failure> {
         let (api, number) = match self {
-            Device::Auto | Device::Cpu => return Ok(None),
             Device::OpenCl(number) => (Api::OpenCl, number),
             Device::WebGpu(number) => (Api::WebGpu, number),
+            Device::Auto | Device::Cpu => return Err(Failure::bug("the CPU is not looked for")),
         };
         let fail = |why: &dyn fmt::Display| Failure::environment(format!("device {self}: {why}"));
         let mut devices = discovery::devices(api);
@@ -69,19 +99,15 @@ impl Device {
         let (Some(at), Ok(devices)) = (at, &mut devices) else {
             return Err(fail(&"there is no such device; 'pz devices' lists those that are there"));
         };
-        let found = devices.swap_remove(at);
-        let gpu = Gpu::opening(found.limits().clone(), move || {
-            found.open().inspect_err(|error| {
-                if says {
-                    eprintln!("pz: device {self}: {error}; the CPU does everything");
-                }
-            })
-        });
-        // The system takes everything back at the end of the program, faster than we could give it back.
-        std::mem::forget(gpu.clone());
-        IN_USE.store(true, Ordering::Relaxed);
-        Ok(Some(memory.map_or(gpu.clone(), |bytes| gpu.clone().memory(bytes))))
+        Ok(devices.swap_remove(at))
     }
+}
+
+/// Ends the program because of a device that the user has asked for, whatever other threads are doing.
+fn give_up(failure: &Failure) -> DeviceError {
+    session::report(None, failure);
+    let _list = cleanup::remove_all();
+    session::end_at_once(failure.exit as u8)
 }
 
 /// Several processors, to be compared.

@@ -37,18 +37,9 @@ fn main() -> ExitCode {
     let exit = panics::guard(run) as u8;
     #[cfg(unix)]
     if device::is_in_use() {
-        end_at_once(exit);
+        session::end_at_once(exit);
     }
     ExitCode::from(exit)
-}
-
-/// Ends the program without running what drivers have registered to be run at its end: they are not prepared for a device
-/// that is still being opened, and the system takes everything back faster than they do.
-#[cfg(unix)]
-fn end_at_once(exit: u8) -> ! {
-    use std::io::Write;
-    let _ = std::io::stdout().flush();
-    signal_hook::low_level::exit(exit.into())
 }
 
 fn run() -> Exit {

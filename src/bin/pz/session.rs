@@ -3,25 +3,52 @@
 use std::fmt::{Arguments, Display};
 use std::io::{self, IsTerminal, Write};
 
+use pz::Gpu;
+
 use crate::args::Talk;
 use crate::cleanup;
 use crate::failure::{Exit, Failure};
 use crate::panics;
 
+/// Bytes of an input from which on the work begins while a device is still looked for.
+const LARGE: u64 = 64 << 20;
+
 /// One run of the program: several files, one exit code.
 pub struct Session {
     talk: Talk,
     worst: Exit,
+    /// The device that the user has asked for.
+    gpu: Option<Gpu>,
 }
 
 impl Session {
     /// A run in which nothing has gone wrong yet.
     pub fn new(talk: Talk) -> Self {
-        Session { talk, worst: Exit::Done }
+        Session { talk, worst: Exit::Done, gpu: None }
+    }
+
+    /// Takes note of a device that may still be looked for.
+    pub fn use_device(&mut self, gpu: Option<&Gpu>) {
+        self.gpu = gpu.cloned();
+    }
+
+    /// Waits until the device that the user has asked for is known to be there. If it is not, that is all there is to say, and
+    /// the program ends.
+    pub fn await_device(&self) {
+        // A device that is there and cannot be opened is not missed.
+        let _ = self.gpu.as_ref().map(Gpu::found);
+    }
+
+    /// The same before the work on an input of so many bytes, unless that takes long enough to begin with it.
+    pub fn await_device_for(&self, len: Option<u64>) {
+        if len.is_none_or(|len| len < LARGE) {
+            self.await_device();
+        }
     }
 
     /// Reports that a file could not be done; the run goes on.
     pub fn fail(&mut self, name: impl Display, failure: Failure) {
+        self.await_device();
         self.worst = self.worst.max(failure.exit);
         report(Some(&name), &failure);
     }
@@ -49,7 +76,8 @@ impl Session {
     }
 }
 
-fn say(text: Arguments<'_>) {
+/// The same, where that is known to be asked for.
+pub fn say(text: Arguments<'_>) {
     // One write a line, so that the lines of several processes do not mix. If even that fails, nobody listens.
     let _ = io::stderr().write_all(format!("pz: {text}\n").as_bytes());
 }
@@ -76,4 +104,14 @@ fn end_by_broken_pipe() -> ! {
     #[cfg(unix)]
     let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     std::process::exit(Exit::Environment as i32)
+}
+
+/// Ends the program without running what drivers have registered to be run at its end: they are not prepared for a device
+/// that is still being opened, and the system takes everything back faster than they do.
+pub fn end_at_once(exit: u8) -> ! {
+    let _ = io::stdout().flush();
+    #[cfg(unix)]
+    signal_hook::low_level::exit(exit.into());
+    #[cfg(not(unix))]
+    std::process::exit(exit.into());
 }

@@ -2,12 +2,13 @@
 
 use std::thread;
 
+use pz::gpu::device::Limits;
 use pz::{Auto, DecodeOptions, Gpu, Level, Options};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::sizes::{self, Size};
 
 /// The value of an environment variable, held to the rule of the option that it stands for. Empty means unset.
@@ -70,12 +71,16 @@ pub fn auto(memory: Option<u64>) -> Auto {
 
 /// Refuses what a device that the user named cannot do: another is never used in its place.
 pub fn check_gpu(device: Device, gpu: &Gpu, options: &Options) -> Result<(), Failure> {
-    let fail =
-        |why: &dyn std::fmt::Display| Failure::environment(format!("device {device}: {why}"));
-    let Some(limits) = gpu.limits() else { return gpu.device().map(drop).map_err(|e| fail(&e)) };
+    let limits = gpu.found();
+    let limits = limits.map_err(|why| Failure::environment(format!("device {device}: {why}")))?;
+    check_limits(device, limits, options)
+}
+
+/// The same, of a device with such limits.
+fn check_limits(device: Device, limits: &Limits, options: &Options) -> Result<(), Failure> {
     match pz::gpu::coder::Encoder::memory_for(limits, options, 1) {
         Ok(_) => Ok(()),
-        Err(why) => Err(fail(&why)),
+        Err(why) => Err(Failure::environment(format!("device {device}: {why}"))),
     }
 }
 
@@ -91,36 +96,58 @@ pub fn all_cores() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// Says, if asked to, on what the work is done.
-fn say_engine(threads: usize, gpu: Option<&Gpu>, session: &Session) {
+/// Says on what the work is done.
+fn say_engine(threads: usize, limits: Option<&Limits>) {
     let threads = if threads == 0 { all_cores() } else { threads };
     let plural = if threads == 1 { "" } else { "s" };
-    match gpu.and_then(Gpu::limits) {
-        None => session.say(format_args!("using the CPU, {threads} thread{plural}")),
-        Some(limits) => session.say(format_args!(
+    match limits {
+        None => session::say(format_args!("using the CPU, {threads} thread{plural}")),
+        Some(limits) => session::say(format_args!(
             "using {} through {}, and the CPU, {threads} thread{plural}",
             limits.name, limits.api
         )),
     }
 }
 
+/// The GPU that is asked for, which is looked for while the work begins; `check` may refuse it.
+fn gpu(
+    machine: &Machine,
+    device: Device,
+    session: &mut Session,
+    check: impl FnOnce(&Limits) -> Result<(), Failure> + Send + 'static,
+) -> Result<Option<Gpu>, Failure> {
+    let threads = threads(machine)?;
+    let is_verbose = session.is_verbose();
+    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?, move |limits| {
+        check(limits)?;
+        if is_verbose {
+            say_engine(threads, Some(limits));
+        }
+        Ok(())
+    });
+    if is_verbose && gpu.is_none() {
+        say_engine(threads, None);
+    }
+    session.use_device(gpu.as_ref());
+    Ok(gpu)
+}
+
 /// What the library needs to know to compress.
 pub fn encode(
     encoding: &Encoding,
     machine: &Machine,
-    session: &Session,
+    session: &mut Session,
 ) -> Result<Options, Failure> {
     let device = device(machine.device)?;
-    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?)?;
     let level = match encoding.levels.0.last() {
         Some(&level) => level,
         None => default_level()?,
     };
     let threads = threads(machine)?;
     let mut options = encode_with(encoding, level, threads, machine.memory)?;
-    say_engine(threads, gpu.as_ref(), session);
-    if let Some(gpu) = gpu {
-        check_gpu(device, &gpu, &options)?;
+    let asked = options.clone();
+    let check = move |limits: &Limits| check_limits(device, limits, &asked);
+    if let Some(gpu) = gpu(machine, device, session, check)? {
         options = options.gpu(gpu);
     }
     if device == Device::Auto {
@@ -166,12 +193,10 @@ pub struct DecodeSettings {
 const DECODE_MEMORY: u64 = 1 << 30;
 
 /// What the library needs to know to decompress.
-pub fn decode(machine: &Machine, session: &Session) -> Result<DecodeSettings, Failure> {
+pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings, Failure> {
     let device = device(machine.device)?;
-    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?)?;
-    say_engine(threads(machine)?, gpu.as_ref(), session);
     let mut settings = decode_quietly(machine)?;
-    if let Some(gpu) = gpu {
+    if let Some(gpu) = gpu(machine, device, session, |_| Ok(()))? {
         settings.options = settings.options.gpu(gpu);
     }
     if device == Device::Auto {

@@ -34,6 +34,7 @@ pub fn run(args: &Test, session: &mut Session) -> Result<(), Failure> {
 fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut source = Source::open(input, Permit::READ)?;
+    session.await_device_for(source.len());
     let progress = match session.shows_progress() {
         true => Progress::new(&input.to_string(), source.len(), true),
         false => Progress::silent(),
@@ -45,6 +46,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
         return Err(Failure::changed());
     }
     let bytes = outcome?;
+    session.await_device();
     let seconds = begun.elapsed().as_secs_f64();
     session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
     Ok(())
