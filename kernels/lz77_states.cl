@@ -1,5 +1,6 @@
 // Codes the symbols of streams whose model is FSE, from the last to the first. A team has the literals of a chunk
-// (`literal_states`), or its sequences (`sequence_states`).
+// (`literal_states`), or its sequences (`sequence_states`). With literals, the chunks of a workgroup are of one group, and share
+// tables.
 //
 // What two literals of a lane's row give goes to `matches`, which are not needed any more: bits from the top down | number
 // of bits, in the order of rows. What sequences give is added to their words: to a token 1 << count | bits from bit 19 on;
@@ -23,8 +24,8 @@
 #endif
 
 // Loads so many words of the states of symbols.
-inline void load_next(Team t, __global const uint *model, uint words, __local ushort *next) {
-    for (uint i = t.lane; i < words; i += 32u) {
+inline void load_next(uint first, uint step, __global const uint *model, uint words, __local ushort *next) {
+    for (uint i = first; i < words; i += step) {
         uint two = model[MODEL_NEXT + i];
         next[2u * i] = (ushort)two;
         next[2u * i + 1u] = (ushort)(two >> 16);
@@ -73,14 +74,18 @@ inline uint row_symbols(Row row, uint shift) {
     return row.word << (8u * shift) | row.before >> 1 >> (31u - 8u * shift);
 }
 
+// Where a team's chunk is.
+#define CHUNK                                                                                              \
+    uint begin = chunk << chunk_log, end = min(min(jobs[8u * block], slot), begin + (1u << chunk_log));    \
+    if (begin >= end) return;                                                                              \
+    chunks += (ulong)block * chunk_stride + chunk * CHUNK_WORDS
+
 // Which chunk a team has, and the group's models.
 #define START                                                                                              \
     uint at = (uint)get_group_id(0) * TEAMS + team.index;                                                  \
     uint chunk = at % chunks_per_block, block = at / chunks_per_block;                                     \
     if (block >= blocks) return;                                                                           \
-    uint begin = chunk << chunk_log, end = min(min(jobs[8u * block], slot), begin + (1u << chunk_log));    \
-    if (begin >= end) return;                                                                              \
-    chunks += (ulong)block * chunk_stride + chunk * CHUNK_WORDS;                                           \
+    CHUNK;                                                                                                 \
     models += (ulong)block * model_stride + (chunk >> group_log) * 3u * MODEL_WORDS
 
 __kernel void literal_states(
@@ -93,16 +98,22 @@ __kernel void literal_states(
     uint chunk_stride, uint model_stride
 ) {
     TEAM_START(team);
-    __local uint all_codes[TEAMS * 256u];
-    __local ushort all_next[TEAMS * 2048u];
-    __local uint *codes = all_codes + team.index * 256u;
-    __local ushort *next = all_next + team.index * 2048u;
-    START;
+    __local uint codes[256];
+    __local ushort next[2048];
+    // The chunks of a workgroup are of one group.
+    uint per_block = (chunks_per_block + TEAMS - 1u) / TEAMS;
+    uint block = (uint)get_group_id(0) / per_block;
+    if (block >= blocks) return;
+    uint chunk = (uint)get_group_id(0) % per_block * TEAMS;
+    models += (ulong)block * model_stride + (chunk >> group_log) * 3u * MODEL_WORDS;
+    if (models[MODEL_MODE] != MODE_FSE) return;
+    for (uint i = (uint)get_local_id(0); i < 256u; i += THREADS) codes[i] = models[MODEL_CODES + i];
+    load_next((uint)get_local_id(0), THREADS, models, 1024u, next);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    chunk += team.index;
+    CHUNK;
     uint n = team_uniform(team, chunks[CHUNK_LITERALS]);
-    if (n == 0u || team_uniform(team, models[MODEL_MODE]) != MODE_FSE) return;
-    for (uint i = team.lane; i < 256u; i += 32u) codes[i] = models[MODEL_CODES + i];
-    load_next(team, models, 1024u, next);
-    team_sync(team);
+    if (n == 0u) return;
     uint size = 1u << models[MODEL_LOG];
     uint shift = (end - begin - n) & 3u, last = n + shift;
     literals += (ulong)block * literal_stride + (begin >> 2);
@@ -185,11 +196,11 @@ __kernel void sequence_states(
     if (n == 0u || !(codes_tokens || codes_offsets)) return;
     if (codes_tokens) {
         for (uint i = team.lane; i < 256u; i += 32u) codes[i] = token_model[MODEL_CODES + i];
-        load_next(team, token_model, 1024u, next);
+        load_next(team.lane, 32u, token_model, 1024u, next);
     }
     if (codes_offsets) {
         for (uint i = team.lane; i < 64u; i += 32u) offset_codes[i] = offset_model[MODEL_CODES + i];
-        load_next(team, offset_model, 128u, offset_next);
+        load_next(team.lane, 32u, offset_model, 128u, offset_next);
     }
     team_sync(team);
     uint token_size = 1u << token_model[MODEL_LOG], offset_size = 1u << offset_model[MODEL_LOG];

@@ -1,5 +1,6 @@
 // Codes the symbols of streams whose model is FSE, from the last to the first. A team has the literals of a chunk
-// (`literal_states`), or its sequences (`sequence_states`).
+// (`literal_states`), or its sequences (`sequence_states`). With literals, the chunks of a workgroup are of one group, and share
+// tables.
 //
 // What two literals of a lane's row give goes to `matches`, which are not needed any more: bits from the top down | number
 // of bits, in the order of rows. What sequences give is added to their words: to a token 1 << count | bits from bit 19 on;
@@ -38,7 +39,7 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read_write> tokens: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read_write> offsets: array<vec2<u32>>;
 
-// Tables for literals or tokens. States stand two in a word.
+// Tables for literals, which all teams of a workgroup share, or tokens. States stand two in a word.
 var<workgroup> codes: array<u32, 256>;
 var<workgroup> next: array<u32, 1024>;
 var<workgroup> offset_codes: array<u32, 64>;
@@ -64,11 +65,11 @@ fn encode_offset(symbol: u32, state: u32) -> u32 {
     return offset_next[i >> 1u & 127u] >> (16u * (i & 1u)) & 0xffffu;
 }
 
-fn load_main(model: u32) {
-    for (var i = lane; i < 256u; i += 32u) {
+fn load_main(model: u32, first: u32, step: u32) {
+    for (var i = first; i < 256u; i += step) {
         codes[i] = models[model + MODEL_CODES + i];
     }
-    for (var i = lane; i < 1024u; i += 32u) {
+    for (var i = first; i < 1024u; i += step) {
         next[i] = models[model + MODEL_NEXT + i];
     }
 }
@@ -124,9 +125,7 @@ struct Task {
     model: u32,
 }
 
-fn find_task(at: u32) -> Task {
-    let chunk = at % args.chunks_per_block;
-    let block = at / args.chunks_per_block;
+fn find_task(block: u32, chunk: u32) -> Task {
     let begin = chunk << args.chunk_log;
     var end = 0u;
     if block < args.blocks {
@@ -143,13 +142,15 @@ fn literal_states(
     @builtin(num_workgroups) wgs: vec3<u32>,
 ) {
     team_start(local_index);
-    let task = find_task(wg.y * wgs.x + wg.x);
-    if !task.exists {
-        return;
+    // The chunks of a workgroup are of one group.
+    let per_block = (args.chunks_per_block + TEAMS - 1u) / TEAMS;
+    let group = wg.y * wgs.x + wg.x;
+    let task = find_task(group / per_block, group % per_block * TEAMS + team_index);
+    if group / per_block < args.blocks {
+        load_main(task.model, local_index, THREADS);
     }
-    load_main(task.model);
-    team_sync();
-    let n = chunks[task.chunk_at + CHUNK_LITERALS];
+    workgroupBarrier();
+    let n = select(0u, chunks[task.chunk_at + CHUNK_LITERALS], task.exists);
     if n == 0u || models[task.model + MODEL_MODE] != MODE_FSE {
         return;
     }
@@ -210,13 +211,14 @@ fn sequence_states(
     @builtin(num_workgroups) wgs: vec3<u32>,
 ) {
     team_start(local_index);
-    let task = find_task(wg.y * wgs.x + wg.x);
+    let at = wg.y * wgs.x + wg.x;
+    let task = find_task(at / args.chunks_per_block, at % args.chunks_per_block);
     if !task.exists {
         return;
     }
     let token_model = task.model + MODEL_WORDS;
     let offset_model = task.model + 2u * MODEL_WORDS;
-    load_main(token_model);
+    load_main(token_model, lane, 32u);
     for (var i = lane; i < 64u; i += 32u) {
         offset_codes[i] = models[offset_model + MODEL_CODES + i];
     }

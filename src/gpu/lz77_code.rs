@@ -164,7 +164,14 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         {
             let (stage, kernel, args) = ("states", &LZ77_STATES, state_args.clone());
             let work = Work { stage, kernel, entry, defines: vec![], buffers, args };
-            stages.of_teams(work, all_chunks);
+            if entry == "literal_states" {
+                // Teams of a workgroup share tables.
+                let most_log = if limits.teams == Teams::Local { 0 } else { 2 };
+                let teams = 1 << group_log.min(most_log);
+                stages.push(work, blocks * chunks_per_block.div_ceil(teams), 32 * teams);
+            } else {
+                stages.of_teams(work, all_chunks);
+            }
         }
     }
     row_buffers.extend([tokens.buffer, offsets.buffer, chunks.buffer, words.buffer]);
