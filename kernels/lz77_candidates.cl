@@ -64,24 +64,31 @@ inline bool is_equal(__global const uint *contents, uint words, uint pos, uint b
     return (((low | high) ^ bytes) & mask) == 0;
 }
 
+// Eight bytes that begin in a word of eight and end in the next one.
+inline ulong bytes_of(ulong word, ulong next, uint shift) {
+    return word >> shift | next << 1 << (63u - shift);
+}
+
 // The number of equal bytes from `pos` and from `offset` before it on, at most `room`.
 inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
-    uint a = pos >> 2, b = (pos - offset) >> 2;
-    uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;
-    ulong x = contents[a], y = contents[b];
+    __global const ulong *eights = (__global const ulong *)contents;
+    uint a = pos >> 3, b = (pos - offset) >> 3, most = (words >> 1) - 1u;
+    uint shift_a = (pos & 7u) * 8u, shift_b = ((pos - offset) & 7u) * 8u;
+    ulong x = eights[a], y = eights[b], differ = 0;
     uint n = 0;
-    for (; n < room; n += 4) {
+    while (differ == 0 && n < room) {
         a++;
         b++;
-        x |= (ulong)contents[min(a, words - 1u)] << 32;
-        y |= (ulong)contents[b] << 32;
-        uint differ = (uint)(x >> shift_a) ^ (uint)(y >> shift_b);
-        if (differ != 0) {
-            n += trailing_zeros(differ) >> 3;
-            break;
-        }
-        x >>= 32;
-        y >>= 32;
+        ulong next_x = eights[min(a, most)], next_y = eights[min(b, most)];
+        differ = bytes_of(x, next_x, shift_a) ^ bytes_of(y, next_y, shift_b);
+        x = next_x;
+        y = next_y;
+        n += 8u;
+    }
+    if (differ != 0) {
+        uint low = (uint)differ;
+        n -= 8u;
+        n += (low != 0 ? trailing_zeros(low) : 32u + trailing_zeros((uint)(differ >> 32))) >> 3;
     }
     return min(n, room);
 }
