@@ -1,6 +1,7 @@
 // The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
-// `entries` are the sorted ones of a hash of four bytes, `entries_far` of one of seven. Of both each position has in
-// `found_both` the place of its own entry, and a bit for each of those before it, the nearest from bit 0 on, that
+// `entries` are the sorted ones of a hash of four bytes, and then of one of seven; their positions alone remain in
+// `sorted_positions`, those of the first hash and then those of the second. Of both each position has in
+// `found_both` the place of its own, and a bit for each of those before it, the nearest from bit 0 on, that
 // is a candidate. `found` is what lz77_latest makes of a hash of three bytes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros. Four
@@ -13,8 +14,8 @@
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 4
-//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, entries_far=N*8, found_both=N*16, lz77_low=N*16,
-//            lz77_high=N*16
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, found_both=N*16,
+//            lz77_low=N*16, lz77_high=N*16
 //   local_mem: 256
 // }
 // @pz_import team
@@ -29,7 +30,8 @@
 
 // A work item for each entry: marks which of those before it are candidates.
 __kernel void mark(__global const uint *restrict jobs, __global const uint2 *restrict entries,
-                   __global uint2 *restrict found, uint slot, uint blocks, uint window_log, uint is_far) {
+                   __global uint *restrict positions, __global uint2 *restrict found, uint slot, uint blocks,
+                   uint window_log, uint is_far) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
     uint block = group / groups;
     uint index = group % groups * THREADS + get_local_id(0);
@@ -43,15 +45,16 @@ __kernel void mark(__global const uint *restrict jobs, __global const uint2 *res
         uint2 other = entries[index - 1u - k];
         if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) marks |= 1u << k;
     }
+    positions[((size_t)block * 2 + is_far) * slot + index] = pos;
     found[((size_t)block * slot + pos) * 2 + is_far] = (uint2)(index, marks);
 }
 
 // The distance of the nearest entry that is still marked, which then is not any more; NONE if there is none.
-inline uint next_distance(__global const uint2 *entries, uint index, uint *marks, uint pos) {
+inline uint next_distance(__global const uint *positions, uint index, uint *marks, uint pos) {
     if (*marks == 0) return NONE;
     uint k = trailing_zeros(*marks);
     *marks &= *marks - 1u;
-    return pos - entries[index - 1u - k].y;
+    return pos - positions[index - 1u - k];
 }
 
 // Whether the four bytes at `pos` are `bytes` as far as `mask` goes. Mostly they are not, and one word tells.
@@ -95,8 +98,8 @@ inline uint common_length(__global const uint *contents, uint words, uint pos, u
 
 // A work item for each position.
 __kernel void list(__global const uint *restrict jobs, __global const uint *restrict contents,
-                   __global const uint *restrict found, __global const uint2 *restrict entries,
-                   __global const uint2 *restrict entries_far, __global const uint4 *restrict found_both,
+                   __global const uint *restrict found, __global const uint *restrict positions,
+                   __global const uint4 *restrict found_both,
                    __global uint4 *restrict low, __global uint4 *restrict high, uint slot, uint blocks, uint window_log,
                    uint chunk_log) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
@@ -107,16 +110,16 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
     if (len < 8u || pos >= len - 7u) return;
     uint words = slot >> 2;
     contents += (size_t)block * words;
-    entries += (size_t)block * slot;
-    entries_far += (size_t)block * slot;
+    positions += (size_t)block * slot * 2;
+    __global const uint *far_positions = positions + slot;
     uint chunk_end = min(len, ((pos >> chunk_log) + 1u) << chunk_log);
     uint room = min(chunk_end - pos, LONGEST);
 
     uint4 both = found_both[(size_t)block * slot + pos];
     uint2 near = both.xy, far = both.zw;
     uint near_marks = near.y, far_marks = far.y;
-    uint near_distance = next_distance(entries, near.x, &near_marks, pos);
-    uint far_distance = next_distance(entries_far, far.x, &far_marks, pos);
+    uint near_distance = next_distance(positions, near.x, &near_marks, pos);
+    uint far_distance = next_distance(far_positions, far.x, &far_marks, pos);
     // No match of three bytes is nearer than this one.
     uint offset = found[(size_t)block * slot + pos];
     if (offset == 0) offset = min(near_distance, far_distance);
@@ -145,8 +148,8 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
             }
         }
         uint nearest = offset;
-        if (near_distance <= nearest) near_distance = next_distance(entries, near.x, &near_marks, pos);
-        if (far_distance <= nearest) far_distance = next_distance(entries_far, far.x, &far_marks, pos);
+        if (near_distance <= nearest) near_distance = next_distance(positions, near.x, &near_marks, pos);
+        if (far_distance <= nearest) far_distance = next_distance(far_positions, far.x, &far_marks, pos);
         offset = min(near_distance, far_distance);
     }
     low[(size_t)block * slot + pos] = (uint4)(row[0], row[1], row[2], row[3]);

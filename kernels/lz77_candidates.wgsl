@@ -1,6 +1,7 @@
 // The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
-// `entries` are the sorted ones of a hash of four bytes, `entries_far` of one of seven. Of both each position has in
-// `found_both` the place of its own entry, and a bit for each of those before it, the nearest from bit 0 on, that
+// `entries` are the sorted ones of a hash of four bytes, and then of one of seven; their positions alone remain in
+// `sorted_positions`, those of the first hash and then those of the second. Of both each position has in
+// `found_both` the place of its own, and a bit for each of those before it, the nearest from bit 0 on, that
 // is a candidate. `found` is what lz77_latest makes of a hash of three bytes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros. Four
@@ -13,8 +14,8 @@
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 4
-//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, entries_far=N*8, found_both=N*16, lz77_low=N*16,
-//            lz77_high=N*16
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, found_both=N*16,
+//            lz77_low=N*16, lz77_high=N*16
 //   local_mem: 256
 // }
 // @pz_import team
@@ -39,14 +40,14 @@ var<immediate> args: Args;
 // list
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
 @group(0) @binding(2) var<storage, read> found: array<u32>;
-@group(0) @binding(3) var<storage, read> entries: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read> entries_far: array<vec2<u32>>;
-@group(0) @binding(5) var<storage, read> found_both: array<vec4<u32>>;
-@group(0) @binding(6) var<storage, read_write> low: array<vec4<u32>>;
-@group(0) @binding(7) var<storage, read_write> high: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> positions: array<u32>;
+@group(0) @binding(4) var<storage, read> found_both: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> low: array<vec4<u32>>;
+@group(0) @binding(6) var<storage, read_write> high: array<vec4<u32>>;
 // mark
 @group(0) @binding(1) var<storage, read> sorted: array<vec2<u32>>;
-@group(0) @binding(2) var<storage, read_write> marked: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read_write> own_positions: array<u32>;
+@group(0) @binding(3) var<storage, read_write> marked: array<vec2<u32>>;
 // inherit
 @group(0) @binding(1) var<storage, read_write> inherited: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> high_words: array<vec4<u32>>;
@@ -81,7 +82,9 @@ fn mark(
             marks |= 1u << k;
         }
     }
-    marked[2u * (slot_start + entry.y) + args.c] = vec2(slot_start + index, marks);
+    let place = 2u * slot_start + args.c * args.slot + index;
+    own_positions[place] = entry.y;
+    marked[2u * (slot_start + entry.y) + args.c] = vec2(place, marks);
 }
 
 // Four bytes that begin in a word and end in the next one.
@@ -159,11 +162,11 @@ fn list(
     var near_distance = NONE;
     var far_distance = NONE;
     if near.y != 0u {
-        near_distance = pos - entries[near.x - 1u - countTrailingZeros(near.y)].y;
+        near_distance = pos - positions[near.x - 1u - countTrailingZeros(near.y)];
         near.y &= near.y - 1u;
     }
     if far.y != 0u {
-        far_distance = pos - entries_far[far.x - 1u - countTrailingZeros(far.y)].y;
+        far_distance = pos - positions[far.x - 1u - countTrailingZeros(far.y)];
         far.y &= far.y - 1u;
     }
     // No match of three bytes is nearer than this one.
@@ -202,14 +205,14 @@ fn list(
         if near_distance <= nearest {
             near_distance = NONE;
             if near.y != 0u {
-                near_distance = pos - entries[near.x - 1u - countTrailingZeros(near.y)].y;
+                near_distance = pos - positions[near.x - 1u - countTrailingZeros(near.y)];
                 near.y &= near.y - 1u;
             }
         }
         if far_distance <= nearest {
             far_distance = NONE;
             if far.y != 0u {
-                far_distance = pos - entries_far[far.x - 1u - countTrailingZeros(far.y)].y;
+                far_distance = pos - positions[far.x - 1u - countTrailingZeros(far.y)];
                 far.y &= far.y - 1u;
             }
         }

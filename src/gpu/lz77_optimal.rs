@@ -74,30 +74,28 @@ pub(super) fn append(
     let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
     let (three, near, far) = (hash(3, 14, 1), hash(4, 16, 16), hash(7, 16, 32));
     let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
-    let entries_far = plan.buffer(&LZ77_CANDIDATES, "entries_far")?;
+    let positions = plan.buffer(&LZ77_CANDIDATES, "sorted_positions")?;
     let found_both = plan.buffer(&LZ77_CANDIDATES, "found_both")?;
     let rows = plan.buffer(&LZ77_LATEST, "rows_one")?;
-    let mut sort = Sort { plan, limits, window_log };
-    sort.append_latest(three, found, rows)?;
-    sort.append_entries(near, entries)?;
-    sort.append_entries(far, entries_far)?;
-
     let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
     let chunks = slot.div_ceil(1 << chunk_log);
     let nice = ("NICE_LENGTH", nice);
-    let mut steps = Steps { plan, team_threads };
-    let args = vec![slot, blocks, window_log, chunk_log];
     let defines =
         |hash: Hash| vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash)), nice];
     let places = blocks * slot.div_ceil(GROUP_THREADS);
-    for (is_far, hash, entries) in [(0, near, entries), (1, far, entries_far)] {
+    Sort { plan, limits, window_log }.append_latest(three, found, rows)?;
+    for (is_far, hash) in [(0, near), (1, far)] {
+        Sort { plan, limits, window_log }.append_entries(hash, entries)?;
+        let mut steps = Steps { plan, team_threads };
         let what = ("candidates", &LZ77_CANDIDATES, "mark");
-        let buffers = vec![jobs, entries, found_both];
+        let buffers = vec![jobs, entries, positions, found_both];
         let args = vec![slot, blocks, window_log, is_far];
         steps.of_groups(what, places, defines(hash), buffers, args);
     }
+    let mut steps = Steps { plan, team_threads };
+    let args = vec![slot, blocks, window_log, chunk_log];
     let what = ("candidates", &LZ77_CANDIDATES, "list");
-    let sources = vec![jobs, contents, found, entries, entries_far, found_both, low, high];
+    let sources = vec![jobs, contents, found, positions, found_both, low, high];
     steps.of_groups(what, places, defines(near), sources, args);
     let what = ("candidates", &LZ77_CANDIDATES, "inherit");
     let args = vec![slot, chunks, blocks, chunk_log];
