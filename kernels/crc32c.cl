@@ -148,38 +148,39 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     if (lane == 0) crc_pieces[group] = sums[0];
 }
 
-// The power of x that a piece of words from word `start` on is to be multiplied by. The message's last bit counts as x^32.
-// The piece is as long as all its units, and the remainder one more.
-inline uint weight(uint len, uint start) {
+// The exponent of the power of x that a piece of words from word `start` on is to be multiplied by. The message's last bit
+// counts as x^32. The piece is as long as all its units, and the remainder one more.
+inline uint exponent(uint len, uint start) {
     uint words = (len + 3) / 4;
     uint units = (min(words - start, PIECE_WORDS) + UNIT_WORDS - 1) / UNIT_WORDS + 1;
     int bits = (int)(8 * len) - (int)(32 * (start + UNIT_WORDS * units)) + 32;
-    return crc_power(bits < 0 ? (uint)bits + CRC_ORDER : (uint)bits);
+    return bits < 0 ? (uint)bits + CRC_ORDER : (uint)bits;
 }
 
-// A workgroup for each block: the checksums from the pieces.
+// A workgroup for each block: the checksums from the pieces, half of it for each.
 __kernel void sum_pieces(__global const Job *jobs, __global const uint *crc_pieces, __global Result *results, uint blocks,
     uint slot, uint contents_count, uint payload_count, uint decoding) {
-    __local uint sums[2 * THREADS];
+    __local uint sums[THREADS];
     uint lane = (uint)get_local_id(0);
     uint block = (uint)get_group_id(0);
     if (block >= blocks) return;
-    __global const uint *pieces = crc_pieces + (ulong)block * (contents_count + payload_count);
-    for (uint which = 0; which < 2; which++) {
-        uint len = which == 0 ? min(jobs[block].contents_len, slot) : payload_len(jobs, results, block, slot, decoding);
-        uint count = (len + 4 * PIECE_WORDS - 1) / (4 * PIECE_WORDS);
-        uint sum = 0;
-        for (uint p = lane; p < count; p += THREADS) sum ^= crc_multiply(pieces[p], weight(len, p * PIECE_WORDS));
+    bool of_payload = lane >= THREADS / 2;
+    __global const uint *pieces =
+        crc_pieces + (ulong)block * (contents_count + payload_count) + (of_payload ? contents_count : 0u);
+    uint len = of_payload ? payload_len(jobs, results, block, slot, decoding) : min(jobs[block].contents_len, slot);
+    uint count = (len + 4 * PIECE_WORDS - 1) / (4 * PIECE_WORDS);
+    uint sum = 0;
+    for (uint p = lane % (THREADS / 2); p <= count; p += THREADS / 2) {
         // The register begins as all ones, which is one more piece.
-        if (lane == THREADS - 1) sum ^= crc_multiply(0xffffffffu, crc_power(8 * len));
-        sums[which * THREADS + lane] = sum;
-        pieces += contents_count;
+        uint piece = p < count ? pieces[p] : 0xffffffffu;
+        sum ^= crc_multiply(piece, crc_power(p < count ? exponent(len, p * PIECE_WORDS) : 8 * len));
     }
+    sums[lane] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < 2) {
-        uint sum = 0xffffffffu;
-        for (uint j = 0; j < THREADS; j++) sum ^= sums[lane * THREADS + j];
-        if (lane == 0) results[block].contents_crc = sum;
-        else results[block].payload_crc = sum;
+    if (lane % (THREADS / 2) == 0) {
+        sum = 0xffffffffu;
+        for (uint j = 0; j < THREADS / 2; j++) sum ^= sums[lane + j];
+        if (of_payload) results[block].payload_crc = sum;
+        else results[block].contents_crc = sum;
     }
 }

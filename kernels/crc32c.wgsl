@@ -53,8 +53,17 @@ var<immediate> args: Args;
 var<workgroup> rest: array<u32, UNIT_WORDS>;
 var<workgroup> sums: array<u32, COLUMNS>;
 
-// The words of the quotient, four of its rows to a vector: only constants are indices, so that they stay in registers.
-var<private> q: array<vec4<u32>, 10>;
+// The words of the quotient, four of its rows to a vector. No array, so that they stay in registers.
+var<private> q0: vec4<u32>;
+var<private> q1: vec4<u32>;
+var<private> q2: vec4<u32>;
+var<private> q3: vec4<u32>;
+var<private> q4: vec4<u32>;
+var<private> q5: vec4<u32>;
+var<private> q6: vec4<u32>;
+var<private> q7: vec4<u32>;
+var<private> q8: vec4<u32>;
+var<private> q9: vec4<u32>;
 
 // Half a unit of words: four rows to a vector.
 alias Half = array<vec4<u32>, 5>;
@@ -62,93 +71,93 @@ alias Half = array<vec4<u32>, 5>;
 // Divides the first half of a unit. Each word of the quotient is, until then, the one UNIT rows before it. The distances
 // to the others are what the degrees of Q's terms lack to its own: 39, 33, 27, 20, 13, 10, 7, 5, 4 and 2.
 fn divide_first(w: Half) {
-    q[0].x ^= w[0].x ^ q[0].y ^ q[1].w ^ q[3].y ^ q[5].x ^ q[6].w ^ q[7].z ^ q[8].y ^ q[8].w ^ q[9].x ^ q[9].z;
-    q[0].y ^= w[0].y ^ q[0].z ^ q[2].x ^ q[3].z ^ q[5].y ^ q[7].x ^ q[7].w ^ q[8].z ^ q[9].x ^ q[9].y ^ q[9].w;
-    q[0].z ^= w[0].z ^ q[0].w ^ q[2].y ^ q[3].w ^ q[5].z ^ q[7].y ^ q[8].x ^ q[8].w ^ q[9].y ^ q[9].z ^ q[0].x;
-    q[0].w ^= w[0].w ^ q[1].x ^ q[2].z ^ q[4].x ^ q[5].w ^ q[7].z ^ q[8].y ^ q[9].x ^ q[9].z ^ q[9].w ^ q[0].y;
-    q[1].x ^= w[1].x ^ q[1].y ^ q[2].w ^ q[4].y ^ q[6].x ^ q[7].w ^ q[8].z ^ q[9].y ^ q[9].w ^ q[0].x ^ q[0].z;
-    q[1].y ^= w[1].y ^ q[1].z ^ q[3].x ^ q[4].z ^ q[6].y ^ q[8].x ^ q[8].w ^ q[9].z ^ q[0].x ^ q[0].y ^ q[0].w;
-    q[1].z ^= w[1].z ^ q[1].w ^ q[3].y ^ q[4].w ^ q[6].z ^ q[8].y ^ q[9].x ^ q[9].w ^ q[0].y ^ q[0].z ^ q[1].x;
-    q[1].w ^= w[1].w ^ q[2].x ^ q[3].z ^ q[5].x ^ q[6].w ^ q[8].z ^ q[9].y ^ q[0].x ^ q[0].z ^ q[0].w ^ q[1].y;
-    q[2].x ^= w[2].x ^ q[2].y ^ q[3].w ^ q[5].y ^ q[7].x ^ q[8].w ^ q[9].z ^ q[0].y ^ q[0].w ^ q[1].x ^ q[1].z;
-    q[2].y ^= w[2].y ^ q[2].z ^ q[4].x ^ q[5].z ^ q[7].y ^ q[9].x ^ q[9].w ^ q[0].z ^ q[1].x ^ q[1].y ^ q[1].w;
-    q[2].z ^= w[2].z ^ q[2].w ^ q[4].y ^ q[5].w ^ q[7].z ^ q[9].y ^ q[0].x ^ q[0].w ^ q[1].y ^ q[1].z ^ q[2].x;
-    q[2].w ^= w[2].w ^ q[3].x ^ q[4].z ^ q[6].x ^ q[7].w ^ q[9].z ^ q[0].y ^ q[1].x ^ q[1].z ^ q[1].w ^ q[2].y;
-    q[3].x ^= w[3].x ^ q[3].y ^ q[4].w ^ q[6].y ^ q[8].x ^ q[9].w ^ q[0].z ^ q[1].y ^ q[1].w ^ q[2].x ^ q[2].z;
-    q[3].y ^= w[3].y ^ q[3].z ^ q[5].x ^ q[6].z ^ q[8].y ^ q[0].x ^ q[0].w ^ q[1].z ^ q[2].x ^ q[2].y ^ q[2].w;
-    q[3].z ^= w[3].z ^ q[3].w ^ q[5].y ^ q[6].w ^ q[8].z ^ q[0].y ^ q[1].x ^ q[1].w ^ q[2].y ^ q[2].z ^ q[3].x;
-    q[3].w ^= w[3].w ^ q[4].x ^ q[5].z ^ q[7].x ^ q[8].w ^ q[0].z ^ q[1].y ^ q[2].x ^ q[2].z ^ q[2].w ^ q[3].y;
-    q[4].x ^= w[4].x ^ q[4].y ^ q[5].w ^ q[7].y ^ q[9].x ^ q[0].w ^ q[1].z ^ q[2].y ^ q[2].w ^ q[3].x ^ q[3].z;
-    q[4].y ^= w[4].y ^ q[4].z ^ q[6].x ^ q[7].z ^ q[9].y ^ q[1].x ^ q[1].w ^ q[2].z ^ q[3].x ^ q[3].y ^ q[3].w;
-    q[4].z ^= w[4].z ^ q[4].w ^ q[6].y ^ q[7].w ^ q[9].z ^ q[1].y ^ q[2].x ^ q[2].w ^ q[3].y ^ q[3].z ^ q[4].x;
-    q[4].w ^= w[4].w ^ q[5].x ^ q[6].z ^ q[8].x ^ q[9].w ^ q[1].z ^ q[2].y ^ q[3].x ^ q[3].z ^ q[3].w ^ q[4].y;
+    q0.x ^= w[0].x ^ q0.y ^ q1.w ^ q3.y ^ q5.x ^ q6.w ^ q7.z ^ q8.y ^ q8.w ^ q9.x ^ q9.z;
+    q0.y ^= w[0].y ^ q0.z ^ q2.x ^ q3.z ^ q5.y ^ q7.x ^ q7.w ^ q8.z ^ q9.x ^ q9.y ^ q9.w;
+    q0.z ^= w[0].z ^ q0.w ^ q2.y ^ q3.w ^ q5.z ^ q7.y ^ q8.x ^ q8.w ^ q9.y ^ q9.z ^ q0.x;
+    q0.w ^= w[0].w ^ q1.x ^ q2.z ^ q4.x ^ q5.w ^ q7.z ^ q8.y ^ q9.x ^ q9.z ^ q9.w ^ q0.y;
+    q1.x ^= w[1].x ^ q1.y ^ q2.w ^ q4.y ^ q6.x ^ q7.w ^ q8.z ^ q9.y ^ q9.w ^ q0.x ^ q0.z;
+    q1.y ^= w[1].y ^ q1.z ^ q3.x ^ q4.z ^ q6.y ^ q8.x ^ q8.w ^ q9.z ^ q0.x ^ q0.y ^ q0.w;
+    q1.z ^= w[1].z ^ q1.w ^ q3.y ^ q4.w ^ q6.z ^ q8.y ^ q9.x ^ q9.w ^ q0.y ^ q0.z ^ q1.x;
+    q1.w ^= w[1].w ^ q2.x ^ q3.z ^ q5.x ^ q6.w ^ q8.z ^ q9.y ^ q0.x ^ q0.z ^ q0.w ^ q1.y;
+    q2.x ^= w[2].x ^ q2.y ^ q3.w ^ q5.y ^ q7.x ^ q8.w ^ q9.z ^ q0.y ^ q0.w ^ q1.x ^ q1.z;
+    q2.y ^= w[2].y ^ q2.z ^ q4.x ^ q5.z ^ q7.y ^ q9.x ^ q9.w ^ q0.z ^ q1.x ^ q1.y ^ q1.w;
+    q2.z ^= w[2].z ^ q2.w ^ q4.y ^ q5.w ^ q7.z ^ q9.y ^ q0.x ^ q0.w ^ q1.y ^ q1.z ^ q2.x;
+    q2.w ^= w[2].w ^ q3.x ^ q4.z ^ q6.x ^ q7.w ^ q9.z ^ q0.y ^ q1.x ^ q1.z ^ q1.w ^ q2.y;
+    q3.x ^= w[3].x ^ q3.y ^ q4.w ^ q6.y ^ q8.x ^ q9.w ^ q0.z ^ q1.y ^ q1.w ^ q2.x ^ q2.z;
+    q3.y ^= w[3].y ^ q3.z ^ q5.x ^ q6.z ^ q8.y ^ q0.x ^ q0.w ^ q1.z ^ q2.x ^ q2.y ^ q2.w;
+    q3.z ^= w[3].z ^ q3.w ^ q5.y ^ q6.w ^ q8.z ^ q0.y ^ q1.x ^ q1.w ^ q2.y ^ q2.z ^ q3.x;
+    q3.w ^= w[3].w ^ q4.x ^ q5.z ^ q7.x ^ q8.w ^ q0.z ^ q1.y ^ q2.x ^ q2.z ^ q2.w ^ q3.y;
+    q4.x ^= w[4].x ^ q4.y ^ q5.w ^ q7.y ^ q9.x ^ q0.w ^ q1.z ^ q2.y ^ q2.w ^ q3.x ^ q3.z;
+    q4.y ^= w[4].y ^ q4.z ^ q6.x ^ q7.z ^ q9.y ^ q1.x ^ q1.w ^ q2.z ^ q3.x ^ q3.y ^ q3.w;
+    q4.z ^= w[4].z ^ q4.w ^ q6.y ^ q7.w ^ q9.z ^ q1.y ^ q2.x ^ q2.w ^ q3.y ^ q3.z ^ q4.x;
+    q4.w ^= w[4].w ^ q5.x ^ q6.z ^ q8.x ^ q9.w ^ q1.z ^ q2.y ^ q3.x ^ q3.z ^ q3.w ^ q4.y;
 }
 
 // The same for the second half.
 fn divide_second(w: Half) {
-    q[5].x ^= w[0].x ^ q[5].y ^ q[6].w ^ q[8].y ^ q[0].x ^ q[1].w ^ q[2].z ^ q[3].y ^ q[3].w ^ q[4].x ^ q[4].z;
-    q[5].y ^= w[0].y ^ q[5].z ^ q[7].x ^ q[8].z ^ q[0].y ^ q[2].x ^ q[2].w ^ q[3].z ^ q[4].x ^ q[4].y ^ q[4].w;
-    q[5].z ^= w[0].z ^ q[5].w ^ q[7].y ^ q[8].w ^ q[0].z ^ q[2].y ^ q[3].x ^ q[3].w ^ q[4].y ^ q[4].z ^ q[5].x;
-    q[5].w ^= w[0].w ^ q[6].x ^ q[7].z ^ q[9].x ^ q[0].w ^ q[2].z ^ q[3].y ^ q[4].x ^ q[4].z ^ q[4].w ^ q[5].y;
-    q[6].x ^= w[1].x ^ q[6].y ^ q[7].w ^ q[9].y ^ q[1].x ^ q[2].w ^ q[3].z ^ q[4].y ^ q[4].w ^ q[5].x ^ q[5].z;
-    q[6].y ^= w[1].y ^ q[6].z ^ q[8].x ^ q[9].z ^ q[1].y ^ q[3].x ^ q[3].w ^ q[4].z ^ q[5].x ^ q[5].y ^ q[5].w;
-    q[6].z ^= w[1].z ^ q[6].w ^ q[8].y ^ q[9].w ^ q[1].z ^ q[3].y ^ q[4].x ^ q[4].w ^ q[5].y ^ q[5].z ^ q[6].x;
-    q[6].w ^= w[1].w ^ q[7].x ^ q[8].z ^ q[0].x ^ q[1].w ^ q[3].z ^ q[4].y ^ q[5].x ^ q[5].z ^ q[5].w ^ q[6].y;
-    q[7].x ^= w[2].x ^ q[7].y ^ q[8].w ^ q[0].y ^ q[2].x ^ q[3].w ^ q[4].z ^ q[5].y ^ q[5].w ^ q[6].x ^ q[6].z;
-    q[7].y ^= w[2].y ^ q[7].z ^ q[9].x ^ q[0].z ^ q[2].y ^ q[4].x ^ q[4].w ^ q[5].z ^ q[6].x ^ q[6].y ^ q[6].w;
-    q[7].z ^= w[2].z ^ q[7].w ^ q[9].y ^ q[0].w ^ q[2].z ^ q[4].y ^ q[5].x ^ q[5].w ^ q[6].y ^ q[6].z ^ q[7].x;
-    q[7].w ^= w[2].w ^ q[8].x ^ q[9].z ^ q[1].x ^ q[2].w ^ q[4].z ^ q[5].y ^ q[6].x ^ q[6].z ^ q[6].w ^ q[7].y;
-    q[8].x ^= w[3].x ^ q[8].y ^ q[9].w ^ q[1].y ^ q[3].x ^ q[4].w ^ q[5].z ^ q[6].y ^ q[6].w ^ q[7].x ^ q[7].z;
-    q[8].y ^= w[3].y ^ q[8].z ^ q[0].x ^ q[1].z ^ q[3].y ^ q[5].x ^ q[5].w ^ q[6].z ^ q[7].x ^ q[7].y ^ q[7].w;
-    q[8].z ^= w[3].z ^ q[8].w ^ q[0].y ^ q[1].w ^ q[3].z ^ q[5].y ^ q[6].x ^ q[6].w ^ q[7].y ^ q[7].z ^ q[8].x;
-    q[8].w ^= w[3].w ^ q[9].x ^ q[0].z ^ q[2].x ^ q[3].w ^ q[5].z ^ q[6].y ^ q[7].x ^ q[7].z ^ q[7].w ^ q[8].y;
-    q[9].x ^= w[4].x ^ q[9].y ^ q[0].w ^ q[2].y ^ q[4].x ^ q[5].w ^ q[6].z ^ q[7].y ^ q[7].w ^ q[8].x ^ q[8].z;
-    q[9].y ^= w[4].y ^ q[9].z ^ q[1].x ^ q[2].z ^ q[4].y ^ q[6].x ^ q[6].w ^ q[7].z ^ q[8].x ^ q[8].y ^ q[8].w;
-    q[9].z ^= w[4].z ^ q[9].w ^ q[1].y ^ q[2].w ^ q[4].z ^ q[6].y ^ q[7].x ^ q[7].w ^ q[8].y ^ q[8].z ^ q[9].x;
-    q[9].w ^= w[4].w ^ q[0].x ^ q[1].z ^ q[3].x ^ q[4].w ^ q[6].z ^ q[7].y ^ q[8].x ^ q[8].z ^ q[8].w ^ q[9].y;
+    q5.x ^= w[0].x ^ q5.y ^ q6.w ^ q8.y ^ q0.x ^ q1.w ^ q2.z ^ q3.y ^ q3.w ^ q4.x ^ q4.z;
+    q5.y ^= w[0].y ^ q5.z ^ q7.x ^ q8.z ^ q0.y ^ q2.x ^ q2.w ^ q3.z ^ q4.x ^ q4.y ^ q4.w;
+    q5.z ^= w[0].z ^ q5.w ^ q7.y ^ q8.w ^ q0.z ^ q2.y ^ q3.x ^ q3.w ^ q4.y ^ q4.z ^ q5.x;
+    q5.w ^= w[0].w ^ q6.x ^ q7.z ^ q9.x ^ q0.w ^ q2.z ^ q3.y ^ q4.x ^ q4.z ^ q4.w ^ q5.y;
+    q6.x ^= w[1].x ^ q6.y ^ q7.w ^ q9.y ^ q1.x ^ q2.w ^ q3.z ^ q4.y ^ q4.w ^ q5.x ^ q5.z;
+    q6.y ^= w[1].y ^ q6.z ^ q8.x ^ q9.z ^ q1.y ^ q3.x ^ q3.w ^ q4.z ^ q5.x ^ q5.y ^ q5.w;
+    q6.z ^= w[1].z ^ q6.w ^ q8.y ^ q9.w ^ q1.z ^ q3.y ^ q4.x ^ q4.w ^ q5.y ^ q5.z ^ q6.x;
+    q6.w ^= w[1].w ^ q7.x ^ q8.z ^ q0.x ^ q1.w ^ q3.z ^ q4.y ^ q5.x ^ q5.z ^ q5.w ^ q6.y;
+    q7.x ^= w[2].x ^ q7.y ^ q8.w ^ q0.y ^ q2.x ^ q3.w ^ q4.z ^ q5.y ^ q5.w ^ q6.x ^ q6.z;
+    q7.y ^= w[2].y ^ q7.z ^ q9.x ^ q0.z ^ q2.y ^ q4.x ^ q4.w ^ q5.z ^ q6.x ^ q6.y ^ q6.w;
+    q7.z ^= w[2].z ^ q7.w ^ q9.y ^ q0.w ^ q2.z ^ q4.y ^ q5.x ^ q5.w ^ q6.y ^ q6.z ^ q7.x;
+    q7.w ^= w[2].w ^ q8.x ^ q9.z ^ q1.x ^ q2.w ^ q4.z ^ q5.y ^ q6.x ^ q6.z ^ q6.w ^ q7.y;
+    q8.x ^= w[3].x ^ q8.y ^ q9.w ^ q1.y ^ q3.x ^ q4.w ^ q5.z ^ q6.y ^ q6.w ^ q7.x ^ q7.z;
+    q8.y ^= w[3].y ^ q8.z ^ q0.x ^ q1.z ^ q3.y ^ q5.x ^ q5.w ^ q6.z ^ q7.x ^ q7.y ^ q7.w;
+    q8.z ^= w[3].z ^ q8.w ^ q0.y ^ q1.w ^ q3.z ^ q5.y ^ q6.x ^ q6.w ^ q7.y ^ q7.z ^ q8.x;
+    q8.w ^= w[3].w ^ q9.x ^ q0.z ^ q2.x ^ q3.w ^ q5.z ^ q6.y ^ q7.x ^ q7.z ^ q7.w ^ q8.y;
+    q9.x ^= w[4].x ^ q9.y ^ q0.w ^ q2.y ^ q4.x ^ q5.w ^ q6.z ^ q7.y ^ q7.w ^ q8.x ^ q8.z;
+    q9.y ^= w[4].y ^ q9.z ^ q1.x ^ q2.z ^ q4.y ^ q6.x ^ q6.w ^ q7.z ^ q8.x ^ q8.y ^ q8.w;
+    q9.z ^= w[4].z ^ q9.w ^ q1.y ^ q2.w ^ q4.z ^ q6.y ^ q7.x ^ q7.w ^ q8.y ^ q8.z ^ q9.x;
+    q9.w ^= w[4].w ^ q0.x ^ q1.z ^ q3.x ^ q4.w ^ q6.z ^ q7.y ^ q8.x ^ q8.z ^ q8.w ^ q9.y;
 }
 
 // Turns the quotient into the remainder: word k is what is left where the words of the quotient from the end on count as 0.
 fn find_remainder() {
-    q[0].x ^= q[0].y ^ q[1].w ^ q[3].y ^ q[5].x ^ q[6].w ^ q[7].z ^ q[8].y ^ q[8].w ^ q[9].x ^ q[9].z;
-    q[0].y ^= q[0].z ^ q[2].x ^ q[3].z ^ q[5].y ^ q[7].x ^ q[7].w ^ q[8].z ^ q[9].x ^ q[9].y ^ q[9].w;
-    q[0].z ^= q[0].w ^ q[2].y ^ q[3].w ^ q[5].z ^ q[7].y ^ q[8].x ^ q[8].w ^ q[9].y ^ q[9].z;
-    q[0].w ^= q[1].x ^ q[2].z ^ q[4].x ^ q[5].w ^ q[7].z ^ q[8].y ^ q[9].x ^ q[9].z ^ q[9].w;
-    q[1].x ^= q[1].y ^ q[2].w ^ q[4].y ^ q[6].x ^ q[7].w ^ q[8].z ^ q[9].y ^ q[9].w;
-    q[1].y ^= q[1].z ^ q[3].x ^ q[4].z ^ q[6].y ^ q[8].x ^ q[8].w ^ q[9].z;
-    q[1].z ^= q[1].w ^ q[3].y ^ q[4].w ^ q[6].z ^ q[8].y ^ q[9].x ^ q[9].w;
-    q[1].w ^= q[2].x ^ q[3].z ^ q[5].x ^ q[6].w ^ q[8].z ^ q[9].y;
-    q[2].x ^= q[2].y ^ q[3].w ^ q[5].y ^ q[7].x ^ q[8].w ^ q[9].z;
-    q[2].y ^= q[2].z ^ q[4].x ^ q[5].z ^ q[7].y ^ q[9].x ^ q[9].w;
-    q[2].z ^= q[2].w ^ q[4].y ^ q[5].w ^ q[7].z ^ q[9].y;
-    q[2].w ^= q[3].x ^ q[4].z ^ q[6].x ^ q[7].w ^ q[9].z;
-    q[3].x ^= q[3].y ^ q[4].w ^ q[6].y ^ q[8].x ^ q[9].w;
-    q[3].y ^= q[3].z ^ q[5].x ^ q[6].z ^ q[8].y;
-    q[3].z ^= q[3].w ^ q[5].y ^ q[6].w ^ q[8].z;
-    q[3].w ^= q[4].x ^ q[5].z ^ q[7].x ^ q[8].w;
-    q[4].x ^= q[4].y ^ q[5].w ^ q[7].y ^ q[9].x;
-    q[4].y ^= q[4].z ^ q[6].x ^ q[7].z ^ q[9].y;
-    q[4].z ^= q[4].w ^ q[6].y ^ q[7].w ^ q[9].z;
-    q[4].w ^= q[5].x ^ q[6].z ^ q[8].x ^ q[9].w;
-    q[5].x ^= q[5].y ^ q[6].w ^ q[8].y;
-    q[5].y ^= q[5].z ^ q[7].x ^ q[8].z;
-    q[5].z ^= q[5].w ^ q[7].y ^ q[8].w;
-    q[5].w ^= q[6].x ^ q[7].z ^ q[9].x;
-    q[6].x ^= q[6].y ^ q[7].w ^ q[9].y;
-    q[6].y ^= q[6].z ^ q[8].x ^ q[9].z;
-    q[6].z ^= q[6].w ^ q[8].y ^ q[9].w;
-    q[6].w ^= q[7].x ^ q[8].z;
-    q[7].x ^= q[7].y ^ q[8].w;
-    q[7].y ^= q[7].z ^ q[9].x;
-    q[7].z ^= q[7].w ^ q[9].y;
-    q[7].w ^= q[8].x ^ q[9].z;
-    q[8].x ^= q[8].y ^ q[9].w;
-    q[8].y ^= q[8].z;
-    q[8].z ^= q[8].w;
-    q[8].w ^= q[9].x;
-    q[9].x ^= q[9].y;
-    q[9].y ^= q[9].z;
-    q[9].z ^= q[9].w;
+    q0.x ^= q0.y ^ q1.w ^ q3.y ^ q5.x ^ q6.w ^ q7.z ^ q8.y ^ q8.w ^ q9.x ^ q9.z;
+    q0.y ^= q0.z ^ q2.x ^ q3.z ^ q5.y ^ q7.x ^ q7.w ^ q8.z ^ q9.x ^ q9.y ^ q9.w;
+    q0.z ^= q0.w ^ q2.y ^ q3.w ^ q5.z ^ q7.y ^ q8.x ^ q8.w ^ q9.y ^ q9.z;
+    q0.w ^= q1.x ^ q2.z ^ q4.x ^ q5.w ^ q7.z ^ q8.y ^ q9.x ^ q9.z ^ q9.w;
+    q1.x ^= q1.y ^ q2.w ^ q4.y ^ q6.x ^ q7.w ^ q8.z ^ q9.y ^ q9.w;
+    q1.y ^= q1.z ^ q3.x ^ q4.z ^ q6.y ^ q8.x ^ q8.w ^ q9.z;
+    q1.z ^= q1.w ^ q3.y ^ q4.w ^ q6.z ^ q8.y ^ q9.x ^ q9.w;
+    q1.w ^= q2.x ^ q3.z ^ q5.x ^ q6.w ^ q8.z ^ q9.y;
+    q2.x ^= q2.y ^ q3.w ^ q5.y ^ q7.x ^ q8.w ^ q9.z;
+    q2.y ^= q2.z ^ q4.x ^ q5.z ^ q7.y ^ q9.x ^ q9.w;
+    q2.z ^= q2.w ^ q4.y ^ q5.w ^ q7.z ^ q9.y;
+    q2.w ^= q3.x ^ q4.z ^ q6.x ^ q7.w ^ q9.z;
+    q3.x ^= q3.y ^ q4.w ^ q6.y ^ q8.x ^ q9.w;
+    q3.y ^= q3.z ^ q5.x ^ q6.z ^ q8.y;
+    q3.z ^= q3.w ^ q5.y ^ q6.w ^ q8.z;
+    q3.w ^= q4.x ^ q5.z ^ q7.x ^ q8.w;
+    q4.x ^= q4.y ^ q5.w ^ q7.y ^ q9.x;
+    q4.y ^= q4.z ^ q6.x ^ q7.z ^ q9.y;
+    q4.z ^= q4.w ^ q6.y ^ q7.w ^ q9.z;
+    q4.w ^= q5.x ^ q6.z ^ q8.x ^ q9.w;
+    q5.x ^= q5.y ^ q6.w ^ q8.y;
+    q5.y ^= q5.z ^ q7.x ^ q8.z;
+    q5.z ^= q5.w ^ q7.y ^ q8.w;
+    q5.w ^= q6.x ^ q7.z ^ q9.x;
+    q6.x ^= q6.y ^ q7.w ^ q9.y;
+    q6.y ^= q6.z ^ q8.x ^ q9.z;
+    q6.z ^= q6.w ^ q8.y ^ q9.w;
+    q6.w ^= q7.x ^ q8.z;
+    q7.x ^= q7.y ^ q8.w;
+    q7.y ^= q7.z ^ q9.x;
+    q7.z ^= q7.w ^ q9.y;
+    q7.w ^= q8.x ^ q9.z;
+    q8.x ^= q8.y ^ q9.w;
+    q8.y ^= q8.z;
+    q8.z ^= q8.w;
+    q8.w ^= q9.x;
+    q9.x ^= q9.y;
+    q9.y ^= q9.z;
+    q9.z ^= q9.w;
 }
 
 // Bytes of a payload of which its job and its result say this.
@@ -278,46 +287,46 @@ fn reduce_pieces(
     divide_first(load_last(is_payload, data, i, here, last));
     divide_second(load_last(is_payload, data, i + UNIT_WORDS / 2u, here, last));
     find_remainder();
-    rest[lane] = q[0].x;
-    rest[32u + lane] = q[0].y;
-    rest[64u + lane] = q[0].z;
-    rest[96u + lane] = q[0].w;
-    rest[128u + lane] = q[1].x;
-    rest[160u + lane] = q[1].y;
-    rest[192u + lane] = q[1].z;
-    rest[224u + lane] = q[1].w;
-    rest[256u + lane] = q[2].x;
-    rest[288u + lane] = q[2].y;
-    rest[320u + lane] = q[2].z;
-    rest[352u + lane] = q[2].w;
-    rest[384u + lane] = q[3].x;
-    rest[416u + lane] = q[3].y;
-    rest[448u + lane] = q[3].z;
-    rest[480u + lane] = q[3].w;
-    rest[512u + lane] = q[4].x;
-    rest[544u + lane] = q[4].y;
-    rest[576u + lane] = q[4].z;
-    rest[608u + lane] = q[4].w;
-    rest[640u + lane] = q[5].x;
-    rest[672u + lane] = q[5].y;
-    rest[704u + lane] = q[5].z;
-    rest[736u + lane] = q[5].w;
-    rest[768u + lane] = q[6].x;
-    rest[800u + lane] = q[6].y;
-    rest[832u + lane] = q[6].z;
-    rest[864u + lane] = q[6].w;
-    rest[896u + lane] = q[7].x;
-    rest[928u + lane] = q[7].y;
-    rest[960u + lane] = q[7].z;
-    rest[992u + lane] = q[7].w;
-    rest[1024u + lane] = q[8].x;
-    rest[1056u + lane] = q[8].y;
-    rest[1088u + lane] = q[8].z;
-    rest[1120u + lane] = q[8].w;
-    rest[1152u + lane] = q[9].x;
-    rest[1184u + lane] = q[9].y;
-    rest[1216u + lane] = q[9].z;
-    rest[1248u + lane] = q[9].w;
+    rest[lane] = q0.x;
+    rest[32u + lane] = q0.y;
+    rest[64u + lane] = q0.z;
+    rest[96u + lane] = q0.w;
+    rest[128u + lane] = q1.x;
+    rest[160u + lane] = q1.y;
+    rest[192u + lane] = q1.z;
+    rest[224u + lane] = q1.w;
+    rest[256u + lane] = q2.x;
+    rest[288u + lane] = q2.y;
+    rest[320u + lane] = q2.z;
+    rest[352u + lane] = q2.w;
+    rest[384u + lane] = q3.x;
+    rest[416u + lane] = q3.y;
+    rest[448u + lane] = q3.z;
+    rest[480u + lane] = q3.w;
+    rest[512u + lane] = q4.x;
+    rest[544u + lane] = q4.y;
+    rest[576u + lane] = q4.z;
+    rest[608u + lane] = q4.w;
+    rest[640u + lane] = q5.x;
+    rest[672u + lane] = q5.y;
+    rest[704u + lane] = q5.z;
+    rest[736u + lane] = q5.w;
+    rest[768u + lane] = q6.x;
+    rest[800u + lane] = q6.y;
+    rest[832u + lane] = q6.z;
+    rest[864u + lane] = q6.w;
+    rest[896u + lane] = q7.x;
+    rest[928u + lane] = q7.y;
+    rest[960u + lane] = q7.z;
+    rest[992u + lane] = q7.w;
+    rest[1024u + lane] = q8.x;
+    rest[1056u + lane] = q8.y;
+    rest[1088u + lane] = q8.z;
+    rest[1120u + lane] = q8.w;
+    rest[1152u + lane] = q9.x;
+    rest[1184u + lane] = q9.y;
+    rest[1216u + lane] = q9.z;
+    rest[1248u + lane] = q9.w;
     var s = 0u;
     for (var k = 0u; k < UNIT; k++) {
         s = crc_multiply(s, CRC_WORDS_32) ^ rest[k * COLUMNS + lane];
@@ -342,21 +351,21 @@ fn fold(lane: u32, half: u32, words: u32) {
     }
 }
 
-// The power of x that the piece from word `start` on is to be multiplied by. The message's last bit counts as x^32. The
-// piece is as long as all its units, and the remainder one more.
-fn weight(len: u32, start: u32) -> u32 {
+// The exponent of the power of x that the piece from word `start` on is to be multiplied by. The message's last bit counts
+// as x^32. The piece is as long as all its units, and the remainder one more.
+fn exponent(len: u32, start: u32) -> u32 {
     let words = (len + 3u) / 4u;
     let units = (min(words - start, PIECE_WORDS) + UNIT_WORDS - 1u) / UNIT_WORDS + 1u;
     let bits = i32(8u * len) - i32(32u * (start + UNIT_WORDS * units)) + 32;
-    return crc_power(select(u32(bits), bitcast<u32>(bits) + CRC_ORDER, bits < 0));
+    return select(u32(bits), bitcast<u32>(bits) + CRC_ORDER, bits < 0);
 }
 
 @group(0) @binding(1) var<storage, read> reduced: array<u32>;
 @group(0) @binding(2) var<storage, read_write> summed: array<Result>;
 
-var<workgroup> both: array<u32, 2u * THREADS>;
+var<workgroup> both: array<u32, THREADS>;
 
-// A workgroup for each block: the checksums from the pieces.
+// A workgroup for each block: the checksums from the pieces, half of it for each.
 @compute @workgroup_size(THREADS)
 fn sum_pieces(
     @builtin(local_invocation_index) lane: u32,
@@ -367,34 +376,35 @@ fn sum_pieces(
     if block >= args.blocks {
         return;
     }
-    var pieces = block * (args.contents_count + args.payload_count);
-    for (var which = 0u; which < 2u; which++) {
-        var len = min(jobs[block].contents_len, args.slot);
-        if which == 1u {
-            len = payload_len(jobs[block].payload_len, summed[block].status, summed[block].payload_len);
-        }
-        let count = (len + 4u * PIECE_WORDS - 1u) / (4u * PIECE_WORDS);
-        var sum = 0u;
-        for (var p = lane; p < count; p += THREADS) {
-            sum ^= crc_multiply(reduced[pieces + p], weight(len, p * PIECE_WORDS));
-        }
-        // The register begins as all ones, which is one more piece.
-        if lane == THREADS - 1u {
-            sum ^= crc_multiply(0xffffffffu, crc_power(8u * len));
-        }
-        both[which * THREADS + lane] = sum;
-        pieces += args.contents_count;
+    let of_payload = lane >= THREADS / 2u;
+    let pieces = block * (args.contents_count + args.payload_count) + select(0u, args.contents_count, of_payload);
+    var len = min(jobs[block].contents_len, args.slot);
+    if of_payload {
+        len = payload_len(jobs[block].payload_len, summed[block].status, summed[block].payload_len);
     }
-    workgroupBarrier();
-    if lane < 2u {
-        var sum = 0xffffffffu;
-        for (var j = 0u; j < THREADS; j++) {
-            sum ^= both[lane * THREADS + j];
+    let count = (len + 4u * PIECE_WORDS - 1u) / (4u * PIECE_WORDS);
+    var sum = 0u;
+    for (var p = lane % (THREADS / 2u); p <= count; p += THREADS / 2u) {
+        // The register begins as all ones, which is one more piece.
+        var piece = 0xffffffffu;
+        var bits = 8u * len;
+        if p < count {
+            piece = reduced[pieces + p];
+            bits = exponent(len, p * PIECE_WORDS);
         }
-        if lane == 0u {
-            summed[block].contents_crc = sum;
-        } else {
+        sum ^= crc_multiply(piece, crc_power(bits));
+    }
+    both[lane] = sum;
+    workgroupBarrier();
+    if lane % (THREADS / 2u) == 0u {
+        sum = 0xffffffffu;
+        for (var j = 0u; j < THREADS / 2u; j++) {
+            sum ^= both[lane + j];
+        }
+        if of_payload {
             summed[block].payload_crc = sum;
+        } else {
+            summed[block].contents_crc = sum;
         }
     }
 }

@@ -7,6 +7,8 @@ use super::plan::{Plan, Run, Step};
 
 /// Work items of a workgroup that computes checksums: the constants of the kernel are made for this number.
 const CRC_THREADS: u32 = 32;
+/// Work items that sum up the pieces of a block, half of them those of its contents.
+const SUM_THREADS: u32 = 64;
 /// Bytes of a unit of a piece: 40 rows of a word for each of them.
 const UNIT_BYTES: u32 = 40 * 4 * CRC_THREADS;
 /// Units of large and of small pieces.
@@ -58,7 +60,7 @@ pub(crate) fn add_checksums_by(
     let payload_count = (shape.slot + 256).div_ceil(piece_units * UNIT_BYTES);
     let decoding = u32::from(direction == Direction::Decode);
     let args = vec![shape.blocks, shape.slot, contents_count, payload_count, decoding];
-    let run = |entry, buffers, groups| {
+    let run = |entry, buffers, groups, threads| {
         Step::Run(Run {
             stage: "checksum",
             kernel: &CRC32C,
@@ -67,13 +69,13 @@ pub(crate) fn add_checksums_by(
             buffers,
             args: args.clone(),
             groups,
-            threads: CRC_THREADS,
+            threads,
         })
     };
     let summed = vec![buffers[0], buffers[4], buffers[1]];
     let groups = shape.blocks * (contents_count + payload_count);
-    plan.steps.push(run("reduce_pieces", buffers, groups));
-    plan.steps.push(run("sum_pieces", summed, shape.blocks));
+    plan.steps.push(run("reduce_pieces", buffers, groups, CRC_THREADS));
+    plan.steps.push(run("sum_pieces", summed, shape.blocks, SUM_THREADS));
     Ok(())
 }
 
