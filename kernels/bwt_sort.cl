@@ -7,9 +7,6 @@
 // their lengths, so a suffix that is cut off by the block's end, and padded with zeros, comes before longer ones with
 // the same key.
 //
-// The state of a block: its length, the lengths of its lists in the order small, large for even and then for odd
-// rounds, and from STATE_DIGITS on how many elements have each digit.
-//
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 25
@@ -23,13 +20,11 @@
 // }
 
 // @pz_import team
+// @pz_import bwt_sort_state
 
 #define TILE 4096u
 #define ITEMS 16u
 #define SUBTILE (THREADS * ITEMS)
-#define STATE_WORDS 272u
-#define STATE_LARGE 2u
-#define STATE_DIGITS 16u
 // Counters of a digit, each for some of the lanes, so that equal digits of neighbours do not wait for each other.
 #define COUNTERS 4u
 // What follows from a value is computed afresh from here on, rather than kept in registers.

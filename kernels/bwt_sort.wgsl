@@ -7,9 +7,6 @@
 // their lengths, so a suffix that is cut off by the block's end, and padded with zeros, comes before longer ones with
 // the same key.
 //
-// The state of a block: its length, the lengths of its lists in the order small, large for even and then for odd
-// rounds, and from STATE_DIGITS on how many elements have each digit.
-//
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 25
@@ -23,13 +20,11 @@
 // }
 
 // @pz_import team
+// @pz_import bwt_sort_state
 
 const TILE = 4096u;
 const ITEMS = 16u;
 const SUBTILE = THREADS * ITEMS;
-const STATE_WORDS = 272u;
-const STATE_LARGE = 2u;
-const STATE_DIGITS = 16u;
 // Counters of a digit, each for some of the lanes, so that equal digits of neighbours do not wait for each other.
 const COUNTERS = 4u;
 // Digits of a work item.

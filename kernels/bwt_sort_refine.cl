@@ -16,7 +16,7 @@
 //
 // @pz_cost {
 //   threads_per_element: 1
-//   passes: 4
+//   passes: 2
 //   buffers: sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088
@@ -25,6 +25,7 @@
 // }
 
 // @pz_import team
+// @pz_import bwt_sort_state
 
 #define GROUP (1u << GROUP_LOG)
 #define WINDOW 1024u
@@ -43,86 +44,8 @@
 #else
 #define ONE_TEAM(number) if (team.index == number % TEAMS)
 #endif
-// Keys that a work item gathers at once, and a workgroup.
-#define GATHERS 4u
-#define GATHERED (GATHERS * THREADS)
-#define STATE_WORDS 272u
-#define STATE_LEN 0u
-#define STATE_SMALL 1u
-#define STATE_LARGE 2u
 #define NONE 0xffffffffu
 #define FIRST_DEPTH 8u
-
-// The keys of the small list's elements.
-__kernel void gather_small(
-    __global const uint *position, __global const uint *rank, __global uint *low, __global const uint *state,
-    uint slot, uint parts, uint parity, uint depth)
-{
-    uint block = (uint)get_group_id(0) / parts;
-    uint part = (uint)get_group_id(0) % parts;
-    uint len = state[block * STATE_WORDS + STATE_LEN];
-    uint count = state[block * STATE_WORDS + STATE_SMALL + 2 * parity];
-    size_t base = (size_t)block * slot;
-    position += base;
-    rank += base;
-    low += base;
-    for (uint e = part * GATHERED + (uint)get_local_id(0); e < count; e += parts * GATHERED) {
-        // All loads are on their way before the first is waited for.
-        uint places[GATHERS];
-        uint keys[GATHERS];
-        #pragma unroll
-        for (uint i = 0; i < GATHERS; i++) places[i] = position[min(e + i * THREADS, count - 1)] + depth;
-        #pragma unroll
-        for (uint i = 0; i < GATHERS; i++) keys[i] = places[i] < len ? rank[places[i]] + 1 : 0;
-        #pragma unroll
-        for (uint i = 0; i < GATHERS; i++) {
-            if (e + i * THREADS < count) low[e + i * THREADS] = keys[i];
-        }
-    }
-}
-
-// The keys of the large list's elements, which move to the other copy. The next round's lists become empty.
-__kernel void gather_large(
-    __global const uint *high, __global const uint *position, __global uint *high_out, __global uint *low_out,
-    __global uint *position_out, __global const uint *rank, __global uint *state,
-    uint slot, uint parts, uint parity, uint depth)
-{
-    uint block = (uint)get_group_id(0) / parts;
-    uint part = (uint)get_group_id(0) % parts;
-    uint index = (uint)get_local_id(0);
-    uint len = state[block * STATE_WORDS + STATE_LEN];
-    uint count = state[block * STATE_WORDS + STATE_LARGE + 2 * parity];
-    if (part == 0 && index < 2) state[block * STATE_WORDS + STATE_SMALL + 2 * (1 - parity) + index] = 0;
-    size_t base = (size_t)block * slot;
-    high += base;
-    position += base;
-    high_out += base;
-    low_out += base;
-    position_out += base;
-    rank += base;
-    for (uint e = part * GATHERED + index; e < count; e += parts * GATHERED) {
-        uint places[GATHERS];
-        uint heads[GATHERS];
-        uint keys[GATHERS];
-        #pragma unroll
-        for (uint i = 0; i < GATHERS; i++) {
-            uint at = slot - 1 - min(e + i * THREADS, count - 1);
-            places[i] = position[at];
-            heads[i] = high[at];
-        }
-        #pragma unroll
-        for (uint i = 0; i < GATHERS; i++) keys[i] = places[i] + depth < len ? rank[places[i] + depth] + 1 : 0;
-        #pragma unroll
-        for (uint i = 0; i < GATHERS; i++) {
-            uint at = slot - 1 - (e + i * THREADS);
-            if (e + i * THREADS < count) {
-                high_out[at] = heads[i];
-                low_out[at] = keys[i];
-                position_out[at] = places[i];
-            }
-        }
-    }
-}
 
 // The last of the elements whose bits are set in the rows up to this one's lane, or `none`. `rows` tells which rows have
 // bits.

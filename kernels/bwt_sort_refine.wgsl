@@ -16,7 +16,7 @@
 //
 // @pz_cost {
 //   threads_per_element: 1
-//   passes: 4
+//   passes: 2
 //   buffers: sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088
@@ -25,6 +25,7 @@
 // }
 
 // @pz_import team
+// @pz_import bwt_sort_state
 
 const GROUP = 1u << GROUP_LOG;
 const WINDOW = 1024u;
@@ -32,116 +33,11 @@ const TILE = WINDOW - GROUP;
 // Rows of 32 elements, as many as a team has lanes, and of each team.
 const ROWS = 32u;
 const ROWS_OF_TEAM = ROWS / TEAMS;
-// Keys that a work item gathers at once, and a workgroup.
-const GATHERS = 4u;
-const GATHERED = GATHERS * THREADS;
-const STATE_WORDS = 272u;
-const STATE_LEN = 0u;
-const STATE_SMALL = 1u;
-const STATE_LARGE = 2u;
 const NONE = 0xffffffffu;
 const FIRST_DEPTH = 8u;
 
-struct Args { slot: u32, parts: u32, parity: u32, depth: u32 }
+struct Args { slot: u32, parts: u32, parity: u32 }
 var<immediate> args: Args;
-@group(0) @binding(0) var<storage, read> small_position: array<u32>;
-@group(0) @binding(1) var<storage, read> small_rank: array<u32>;
-@group(0) @binding(2) var<storage, read_write> small_low: array<u32>;
-@group(0) @binding(3) var<storage, read> small_state: array<u32>;
-
-// The keys of the small list's elements.
-@compute @workgroup_size(THREADS)
-fn gather_small(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let parts = args.parts;
-    let block = group / parts;
-    if block >= arrayLength(&small_state) / STATE_WORDS {
-        return;
-    }
-    let len = small_state[block * STATE_WORDS + STATE_LEN];
-    let count = small_state[block * STATE_WORDS + STATE_SMALL + 2u * args.parity];
-    let base = block * args.slot;
-    for (var e = group % parts * GATHERED + index; e < count; e += parts * GATHERED) {
-        // All loads are on their way before the first is waited for.
-        var places: array<u32, GATHERS>;
-        var gathered: array<u32, GATHERS>;
-        for (var i = 0u; i < GATHERS; i++) {
-            places[i] = small_position[base + min(e + i * THREADS, count - 1u)] + args.depth;
-        }
-        for (var i = 0u; i < GATHERS; i++) {
-            gathered[i] = 0u;
-            if places[i] < len {
-                gathered[i] = small_rank[base + places[i]] + 1u;
-            }
-        }
-        for (var i = 0u; i < GATHERS; i++) {
-            if e + i * THREADS < count {
-                small_low[base + e + i * THREADS] = gathered[i];
-            }
-        }
-    }
-}
-
-@group(0) @binding(0) var<storage, read> large_high: array<u32>;
-@group(0) @binding(1) var<storage, read> large_position: array<u32>;
-@group(0) @binding(2) var<storage, read_write> large_high_out: array<u32>;
-@group(0) @binding(3) var<storage, read_write> large_low_out: array<u32>;
-@group(0) @binding(4) var<storage, read_write> large_position_out: array<u32>;
-@group(0) @binding(5) var<storage, read> large_rank: array<u32>;
-@group(0) @binding(6) var<storage, read_write> large_state: array<u32>;
-
-// The keys of the large list's elements, which move to the other copy. The next round's lists become empty.
-@compute @workgroup_size(THREADS)
-fn gather_large(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let parts = args.parts;
-    let part = group % parts;
-    let block = group / parts;
-    if block >= arrayLength(&large_state) / STATE_WORDS {
-        return;
-    }
-    let slot = args.slot;
-    let len = large_state[block * STATE_WORDS + STATE_LEN];
-    let count = large_state[block * STATE_WORDS + STATE_LARGE + 2u * args.parity];
-    if part == 0u && index < 2u {
-        large_state[block * STATE_WORDS + STATE_SMALL + 2u * (1u - args.parity) + index] = 0u;
-    }
-    let base = block * slot;
-    let last = base + slot - 1u;
-    for (var e = part * GATHERED + index; e < count; e += parts * GATHERED) {
-        var places: array<u32, GATHERS>;
-        var group_heads: array<u32, GATHERS>;
-        var gathered: array<u32, GATHERS>;
-        for (var i = 0u; i < GATHERS; i++) {
-            let at = last - min(e + i * THREADS, count - 1u);
-            places[i] = large_position[at];
-            group_heads[i] = large_high[at];
-        }
-        for (var i = 0u; i < GATHERS; i++) {
-            gathered[i] = 0u;
-            if places[i] + args.depth < len {
-                gathered[i] = large_rank[base + places[i] + args.depth] + 1u;
-            }
-        }
-        for (var i = 0u; i < GATHERS; i++) {
-            if e + i * THREADS < count {
-                let at = last - e - i * THREADS;
-                large_high_out[at] = group_heads[i];
-                large_low_out[at] = gathered[i];
-                large_position_out[at] = places[i];
-            }
-        }
-    }
-}
-
 @group(0) @binding(0) var<storage, read> high: array<u32>;
 @group(0) @binding(1) var<storage, read> low: array<u32>;
 @group(0) @binding(2) var<storage, read> position: array<u32>;

@@ -77,3 +77,9 @@ inline uint log_scale(uint value) {
     uint e = 31u - clz(value);
     return 16 * e + ((value << (7 - e) & 127u) >> 3);
 }
+
+// Room for the descriptions of the directory, and of the tables of ranks and lengths, in this order.
+#define DIRECTORY_ROOM(slot) ((slot) / 64u + 1024u)
+#define RANKS_ROOM 98304u
+#define RUNS_ROOM 163840u
+#define DESCRIBED_ROOM(slot) (DIRECTORY_ROOM(slot) + RANKS_ROOM + RUNS_ROOM)

@@ -108,3 +108,15 @@ fn mul64(a: u32, b: u32) -> vec2<u32> {
     let high = (a >> 16u) * (b >> 16u) + (one >> 16u) + (two >> 16u) + (middle >> 16u);
     return vec2(middle << 16u | (low & 0xffffu), high);
 }
+
+// Room for the descriptions of the directory, and of the tables of ranks and lengths, in this order.
+const RANKS_ROOM = 98304u;
+const RUNS_ROOM = 163840u;
+
+fn directory_room(slot: u32) -> u32 {
+    return slot / 64u + 1024u;
+}
+
+fn described_room(slot: u32) -> u32 {
+    return directory_room(slot) + RANKS_ROOM + RUNS_ROOM;
+}

@@ -9,7 +9,7 @@ mod second_stage;
 
 use super::cost::CostError;
 use super::device::{Api, Limits, Teams};
-use super::kernel::{BWT_SORT, BWT_SORT_FINISH, BWT_SORT_REFINE, Kernel};
+use super::kernel::{BWT_SORT, BWT_SORT_FINISH, BWT_SORT_GATHER, BWT_SORT_REFINE, Kernel};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::bwt::Params;
 
@@ -184,18 +184,18 @@ impl Builder {
             let gathers = self.gathers(SORT_TILE, busy);
             self.run(
                 "gather",
-                &BWT_SORT_REFINE,
+                &BWT_SORT_GATHER,
                 "gather_small",
-                &group,
+                &[],
                 &[x.position, "sort_rank", x.low, "sort_state"],
                 &[slot, gathers, parity, depth],
                 gathers,
             )?;
             self.run(
                 "gather",
-                &BWT_SORT_REFINE,
+                &BWT_SORT_GATHER,
                 "gather_large",
-                &group,
+                &[],
                 &[x.high, x.position, y.high, y.low, y.position, "sort_rank", "sort_state"],
                 &[slot, gathers, parity, depth],
                 gathers,

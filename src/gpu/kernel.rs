@@ -106,12 +106,18 @@ kernels! {
     BWT_ENCODE_RANKS = "bwt_encode_ranks";
     /// Runs and segments of the BWT encoder.
     BWT_ENCODE_RUNS = "bwt_encode_runs";
+    /// Words of the BWT encoder.
+    BWT_ENCODE_CODE = "bwt_encode_code";
+    /// Descriptions of directory and tables of the BWT encoder.
+    BWT_ENCODE_DESCRIBE = "bwt_encode_describe";
     /// Payloads of the BWT encoder.
     BWT_ENCODE_WRITE = "bwt_encode_write";
     /// The radix sort of the forward BWT.
     BWT_SORT = "bwt_sort";
     /// The last step of the forward BWT.
     BWT_SORT_FINISH = "bwt_sort_finish";
+    /// The keys of the forward BWT's prefix doubling.
+    BWT_SORT_GATHER = "bwt_sort_gather";
     /// The prefix doubling of the forward BWT.
     BWT_SORT_REFINE = "bwt_sort_refine";
     /// CRC-32C of contents and payloads.
@@ -168,6 +174,7 @@ common![
     "binary",
     "bwt",
     "bwt_encode",
+    "bwt_sort_state",
     "crc",
     "lanes",
     "length_code",

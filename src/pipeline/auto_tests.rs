@@ -3,6 +3,7 @@ use crate::gpu::device::{BufferId, Device, DeviceError, Kind, Queue};
 use crate::gpu::discovery;
 use crate::gpu::testing::made_up;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
+use crate::pipeline::job::FIRST_LOOK;
 use crate::pipeline::level::Recipe;
 use crate::{DecodeOptions, Decoder, Encoder, Level};
 use std::io::{Read, Write};

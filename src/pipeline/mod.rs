@@ -14,6 +14,7 @@
 //! | [`buffer`] | memory that is used again instead of given back |
 //! | [`statistics`] | what a run did |
 //! | [`auto`] | the choice between the processor alone and a GPU beside it |
+//! | [`job`] | one job that the choice is made for |
 //! | [`load`] | a kind of work, and how long it takes |
 //! | [`rates`] | rates that were measured, kept in the user's cache folder |
 
@@ -23,6 +24,7 @@ pub(crate) mod cpu;
 pub(crate) mod engine;
 pub(crate) mod gpu;
 pub(crate) mod gpu_engine;
+pub(crate) mod job;
 pub(crate) mod level;
 pub(crate) mod load;
 pub(crate) mod memory;

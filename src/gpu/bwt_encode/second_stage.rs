@@ -4,7 +4,8 @@ use super::Builder;
 use crate::codec::bwt::Params;
 use crate::gpu::cost::CostError;
 use crate::gpu::kernel::{
-    BWT_ENCODE_CHOOSE, BWT_ENCODE_CONTEXTS, BWT_ENCODE_RANKS, BWT_ENCODE_RUNS, BWT_ENCODE_WRITE,
+    BWT_ENCODE_CHOOSE, BWT_ENCODE_CODE, BWT_ENCODE_CONTEXTS, BWT_ENCODE_DESCRIBE, BWT_ENCODE_RANKS,
+    BWT_ENCODE_RUNS, BWT_ENCODE_WRITE,
 };
 use crate::gpu::plan::Step;
 
@@ -126,22 +127,16 @@ impl Builder {
     }
 
     fn write(&mut self, params: &Params) -> Result<(), CostError> {
-        let (kernel, slot) = (&BWT_ENCODE_WRITE, self.shape.slot);
+        let slot = self.shape.slot;
         let (segment_log, start_log) = (params.segment_log.into(), params.start_log.into());
         let threads = core::mem::replace(&mut self.threads, 32);
         let parts = self.segments().div_ceil(32);
         let buffers = ["jobs", RUN_BEGINS, RUN_INFOS, STARTS, STATE, SEGMENTS, WORDS];
-        self.run("code", kernel, "code", &[], &buffers, &[slot, parts], parts)?;
+        self.run("code", &BWT_ENCODE_CODE, "code", &[], &buffers, &[slot, parts], parts)?;
+        let (stage, kernel) = ("describe", &BWT_ENCODE_DESCRIBE);
         let buffers = ["jobs", STATE, SEGMENTS, TABLES, FRESH, DESCRIBED];
-        self.run(
-            "describe",
-            kernel,
-            "describe",
-            &[],
-            &buffers,
-            &[slot, 3, start_log, segment_log],
-            3,
-        )?;
+        self.run(stage, kernel, "describe", &[], &buffers, &[slot, segment_log], 3)?;
+        let kernel = &BWT_ENCODE_WRITE;
         let buffers = ["jobs", STATE, SEGMENTS, "results"];
         let args = [slot, self.shape.blocks, start_log];
         self.run("assemble", kernel, "measure", &[], &buffers, &args, 1)?;
