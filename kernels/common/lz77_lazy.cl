@@ -107,15 +107,24 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                     offset = DISTANCE(found, rows, at, choice - 1u);
                 }
             }
+            int bits = choice == 0u ? -1 : 31 - (int)clz(offset + 3u);
+            bool open = offset != 0u;
+            if (first != 0u) {
+                // What is to be better than the best so far must be equal where the shortest such match ends.
+                int least = best_gain + 1 + 3 * (int)(at - best_at);
+                uint needed = max((uint)(least + bits) / 4u + 1u, 4u);
+                open = open && at + needed <= s.end;
+                if (open) open = difference(s, (int)(at + needed) - 4, offset) == 0u;
+            }
             // Bytes that are equal in this lane's part.
-            uint n = offset != 0u ? common_length(s.contents, s.words, at + 4u * part * COMPARED, offset) : 0u;
+            uint n = open ? common_length(s.contents, s.words, at + 4u * part * COMPARED, offset) : 0u;
             uint ends = part_ballot(team, s, n < 4u * COMPARED);
             uint own_ends = ends >> (pair * PAIR_LANES) & ((1u << PAIR_LANES) - 1u);
             uint end_part = own_ends != 0u ? trailing_zeros(own_ends) : 0u;
             uint end_n = part_shuffle(team, s, n, pair * PAIR_LANES + end_part);
             uint length = own_ends != 0u ? 4u * COMPARED * end_part + end_n : 16u;
-            length = min(length, offset != 0u ? s.end - at : 0u);
-            bool open = offset != 0u && part == 0u && own_ends == 0u && at + 16u < s.end;
+            length = min(length, open ? s.end - at : 0u);
+            open = open && part == 0u && own_ends == 0u && at + 16u < s.end;
             for (n = 16u; open && n < LANE_BYTES;) {
                 uint equal = common_length(s.contents, s.words, at + n, offset);
                 n += equal;
@@ -135,7 +144,7 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
             // The best of each position: of equals the first, the cheap one before all.
             uint key = 0;
             if (length >= 4u) {
-                int gain = 4 * (int)length + (choice == 0u ? 1 : (int)clz(offset + 3u) - 31);
+                int gain = 4 * (int)length - bits;
                 if (gain >= 3) key = (uint)gain << 6 | (63u - choice);
             }
             for (uint i = 0; i < AT_ONCE; i++) {

@@ -129,9 +129,20 @@ fn lazy(
                     offset = distance_to(slot_start, at, choice - 1u);
                 }
             }
+            let bits = select(i32(firstLeadingBit(offset + 3u)), -1i, choice == 0u);
+            var open = offset != 0u;
+            if first != 0u {
+                // What is to be better than the best so far must be equal where the shortest such match ends.
+                let least = best_gain + 1i + 3i * i32(at - best_at);
+                let needed = max(u32(least + bits) / 4u + 1u, 4u);
+                open = open && at + needed <= end;
+                if open {
+                    open = difference(i32(at + needed) - 4i, offset) == 0u;
+                }
+            }
             // Bytes that are equal in this lane's part.
             var n = 0u;
-            if offset != 0u {
+            if open {
                 n = common_length(at + 4u * part * COMPARED, offset);
             }
             let ends = part_ballot(n < 4u * COMPARED);
@@ -139,8 +150,8 @@ fn lazy(
             let end_part = select(0u, countTrailingZeros(own_ends), own_ends != 0u);
             let end_n = part_shuffle(n, pair * PAIR_LANES + end_part);
             var length = select(16u, 4u * COMPARED * end_part + end_n, own_ends != 0u);
-            length = select(0u, min(length, end - at), offset != 0u);
-            var open = offset != 0u && part == 0u && own_ends == 0u && at + 16u < end;
+            length = select(0u, min(length, end - at), open);
+            open = open && part == 0u && own_ends == 0u && at + 16u < end;
             n = 16u;
             while open && n < LANE_BYTES {
                 let equal = common_length(at + n, offset);
@@ -167,10 +178,9 @@ fn lazy(
             // The best of each position: of equals the first, the cheap one before all.
             var key = 0u;
             if length >= 4u {
-                let bits = firstLeadingBit(offset + 3u);
-                let gain = 4u * length + 1u - select(bits + 1u, 0u, choice == 0u);
-                if i32(gain) >= 3i {
-                    key = gain << 6u | (63u - choice);
+                let gain = 4i * i32(length) - bits;
+                if gain >= 3i {
+                    key = u32(gain) << 6u | (63u - choice);
                 }
             }
             for (var i = 0u; i < AT_ONCE; i++) {

@@ -291,8 +291,8 @@ impl Method {
         let (least, best) = match (candidates, limits.api) {
             (..=2, Api::OpenCl) => (4, 8),
             (..=2, Api::WebGpu) => (4, 16),
-            (..=7, _) => (8, 32),
-            (8.., _) => (16, 32),
+            (..=7, _) => (8, 16),
+            (8.., _) => (16, 16),
         };
         #[cfg(test)]
         if let Some(measured) = super::lz77_find_tests::measured_lanes() {
