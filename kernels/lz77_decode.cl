@@ -7,13 +7,15 @@
 // outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
 // then: see GROUP_STEP.
 //
+// With ORDERED, teams take chunks in the order that lz77_order has found.
+//
 // In windows of several chunks, chunk k of each window is decoded in dispatch k: or, with RECORDS, only the literals of all
 // chunks are, and what their sequences are is recorded, from which lz77_windows writes contents. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads_per_element: 0.00048828125
 //   passes: 256
-//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
+//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4, lz77_order=N/64+64
 //   local_mem: 24576
 //   note: at least a chunk for each 64 KiB, and a team for each; as many passes as a window has chunks, most often 1;
 //         workgroup memory is that of four teams without FSE, or two with
@@ -294,6 +296,9 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
 #if RECORDS
                           __global uint *lz77_places, __global uint *lz77_distances, __global uint2 *lz77_starts,
 #endif
+#if ORDERED
+                          __global const uint *lz77_order,
+#endif
                           uint blocks,
                           uint max_chunks, uint slot, uint per_block, uint stride, uint turn) {
     __local Entry symbols_of[TEAMS][SYMBOL_ENTRIES] __attribute__((aligned(16)));
@@ -309,8 +314,12 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
 #endif
     TEAM_START(t);
     uint team = team_uniform(t, (uint)get_group_id(0) * TEAMS + t.index);
+    bool active = team < blocks * per_block;
+#if ORDERED
+    team = team_uniform(t, lz77_order[active ? team : 0u]);
+#endif
     uint block = team / per_block;
-    bool active = block < blocks;
+    active = active && block < blocks;
     block = active ? block : 0u;
     uint chunk = team % per_block * stride + turn % stride;
     __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)block * (max_chunks + 1u));

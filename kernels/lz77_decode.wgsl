@@ -7,13 +7,15 @@
 // outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
 // then: see group_step.
 //
+// With ORDERED, teams take chunks in the order that lz77_order has found.
+//
 // In windows of several chunks, chunk k of each window is decoded in dispatch k: or, with RECORDS, only the literals of all
 // chunks are, and what their sequences are is recorded, from which lz77_windows writes contents. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads_per_element: 0.00048828125
 //   passes: 256
-//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
+//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4, lz77_order=N/64+64
 //   local_mem: 24576
 //   note: at least a chunk for each 64 KiB, and a team for each; as many passes as a window has chunks, most often 1;
 //         workgroup memory is that of four teams without FSE, or two with
@@ -40,6 +42,9 @@ var<immediate> args: Args;
 @group(0) @binding(5) var<storage, read_write> lz77_places: array<u32>;
 @group(0) @binding(6) var<storage, read_write> lz77_distances: array<u32>;
 @group(0) @binding(7) var<storage, read_write> lz77_starts: array<u32>;
+// @pz_end
+// @pz_if ORDERED
+@group(0) @binding(5) var<storage, read> lz77_order: array<u32>;
 // @pz_end
 
 // @pz_import lz77_symbols
@@ -272,11 +277,17 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
 @compute @workgroup_size(THREADS)
 fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
     team_start(local_index);
-    let team = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let place = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let is_team = place < args.blocks * args.per_block;
+// @pz_if ORDERED
+    let team = lz77_order[select(0u, place, is_team)];
+// @pz_else
+    let team = place;
+// @pz_end
     let block = min(team / args.per_block, args.blocks - 1u);
     let chunk = team % args.per_block * args.stride + args.turn % args.stride;
     let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
-    var is_active = team < args.blocks * args.per_block && chunk < lz77_chunks[head + BLOCK_CHUNKS];
+    var is_active = is_team && chunk < lz77_chunks[head + BLOCK_CHUNKS];
     let logs = lz77_chunks[head + BLOCK_LOGS];
     let chunk_log = logs & 255u;
     let group_log = (logs >> 16u) & 255u;

@@ -64,6 +64,8 @@ kernels! {
     LZ77_LAYOUT = "lz77_layout";
     /// LZ77, decoding: the tables of each group of chunks.
     LZ77_TABLES = "lz77_tables";
+    /// LZ77, decoding: the order of chunks.
+    LZ77_ORDER = "lz77_order";
     /// LZ77, decoding: contents of each chunk.
     LZ77_DECODE = "lz77_decode";
     /// LZ77, decoding: contents of chunks that are nothing but literals.

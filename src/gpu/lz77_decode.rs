@@ -13,14 +13,16 @@
 //! up before. That only reads its head.
 
 use super::device::{Api, Kind, Limits, Teams};
-use super::kernel::{Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_LITERALS, LZ77_TABLES, LZ77_WINDOWS};
+use super::kernel::{
+    Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_LITERALS, LZ77_ORDER, LZ77_TABLES, LZ77_WINDOWS,
+};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::directory::{Entry, Header};
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 
 /// Every kernel of the plan.
-pub static KERNELS: [&Kernel; 5] =
-    [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_DECODE, &LZ77_LITERALS, &LZ77_WINDOWS];
+pub static KERNELS: [&Kernel; 6] =
+    [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_ORDER, &LZ77_DECODE, &LZ77_LITERALS, &LZ77_WINDOWS];
 
 /// The longest chunk whose sequences can be recorded, as a base-2 logarithm, and how many bytes of it there must be for
 /// each sequence; in the last chunk of a block there may be some more.
@@ -34,6 +36,9 @@ const MAX_GROUP_LOG: u8 = 4;
 /// Work items that write a window: fewest, where software runs them one after the other; most often; where windows are so
 /// few that compute units would have little to do.
 const WINDOW_THREADS: [u32; 3] = [256, 512, 1024];
+
+/// Work items that put chunks into order.
+const ORDER_THREADS: u32 = 1024;
 
 /// What payloads need of the plan that is to decode them.
 ///
@@ -169,6 +174,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let places = plan.buffer(&LZ77_DECODE, "lz77_places")?;
     let offsets = plan.buffer(&LZ77_DECODE, "lz77_distances")?;
     let starts = plan.buffer(&LZ77_DECODE, "lz77_starts")?;
+    let order = plan.buffer(&LZ77_DECODE, "lz77_order")?;
 
     let chunk_log = needs.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
     let max_chunks = shape.slot.div_ceil(1 << chunk_log);
@@ -262,7 +268,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             &LZ77_DECODE,
             "decode",
             "lz77_decode",
-            &[fse, registers, ("RECORDS", 1)],
+            &[fse, registers, ("RECORDS", 1), ("ORDERED", 0)],
             &[contents, payload, results, chunks, tables, places, offsets, starts],
             &[shape.blocks, max_chunks, shape.slot, max_chunks, 1, 0],
             work,
@@ -292,13 +298,30 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         return Ok(plan);
     }
     let work = shape.blocks * per_block;
+    // Where chunks are many, those that take longest come first.
+    let is_ordered = turns == 1 && work > measured("PZ_ORDER", 2 * limits.compute_units);
+    let mut buffers = vec![contents, payload, results, chunks, tables];
+    if is_ordered {
+        let threads = ORDER_THREADS.min(1 << limits.max_workgroup.ilog2());
+        run(
+            &LZ77_ORDER,
+            "layout",
+            "lz77_order",
+            &[],
+            &[chunks, order],
+            &[work, max_chunks, per_block, stride],
+            threads / 32,
+            threads / 32,
+        );
+        buffers.push(order);
+    }
     for turn in 0..turns {
         run(
             &LZ77_DECODE,
             "decode",
             "lz77_decode",
-            &[fse, registers],
-            &[contents, payload, results, chunks, tables],
+            &[fse, registers, ("ORDERED", u32::from(is_ordered))],
+            &buffers,
             &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn],
             work,
             in_group(work),

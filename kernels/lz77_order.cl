@@ -1,0 +1,53 @@
+// The order in which LZ77 chunks are decoded: those that take longest first.
+//
+// Chunks that are decoded at the same time then take about as long, and the last ones little time; and compute units that take
+// turns in beginning with chunks have as much to do each. One workgroup sorts the numbers of all chunks by how long they may
+// take; which is first of those that take as long does not matter.
+//
+// @pz_cost {
+//   threads_per_element: 0.0000152587890625
+//   passes: 1
+//   buffers: lz77_chunks=N/64+64, lz77_order=N/64+64
+//   local_mem: 1024
+//   note: a chunk for each 64 KiB, and a work item for each as long as one workgroup has so many; room is taken for sixteen times
+// }
+// @pz_import lz77_chunks
+
+#define CLASSES 256u
+
+// How long a chunk takes: the longest are of class 0, and those that there are not of the last.
+inline uint class_of(__global const uint *lz77_chunks, uint number, uint max_chunks, uint per_block, uint stride) {
+    __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)(number / per_block) * (max_chunks + 1u));
+    uint chunk = number % per_block * stride;
+    if (chunk >= head[BLOCK_CHUNKS]) return CLASSES - 1u;
+    uint log = head[BLOCK_LOGS] & 255u;
+    uint length = min(1u << log, head[BLOCK_LEN] - (chunk << log));
+    __global const uint *descriptor = head + CHUNK_WORDS * (chunk + 1u);
+    // A sequence takes about as long as five bytes, and a literal as half of one.
+    uint time = length + 5u * descriptor[CHUNK_SEQUENCES] + descriptor[CHUNK_LITERALS] / 2u;
+    return CLASSES - 1u - min(time >> (log - 5u), CLASSES - 1u);
+}
+
+__kernel void lz77_order(__global const uint *lz77_chunks, __global uint *order, uint count, uint max_chunks, uint per_block,
+                         uint stride) {
+    __local uint places[CLASSES];
+    uint item = (uint)get_local_id(0);
+    if (get_group_id(0) != 0) return;
+    for (uint c = item; c < CLASSES; c += THREADS) places[c] = 0u;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = item; i < count; i += THREADS) atomic_inc(&places[class_of(lz77_chunks, i, max_chunks, per_block, stride)]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item == 0u) {
+        uint sum = 0u;
+        for (uint c = 0u; c < CLASSES; c++) {
+            uint own = places[c];
+            places[c] = sum;
+            sum += own;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = item; i < count; i += THREADS) {
+        uint place = atomic_inc(&places[class_of(lz77_chunks, i, max_chunks, per_block, stride)]);
+        order[min(place, count - 1u)] = i;
+    }
+}

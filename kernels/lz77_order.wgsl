@@ -1,0 +1,70 @@
+// The order in which LZ77 chunks are decoded: those that take longest first.
+//
+// Chunks that are decoded at the same time then take about as long, and the last ones little time; and compute units that take
+// turns in beginning with chunks have as much to do each. One workgroup sorts the numbers of all chunks by how long they may
+// take; which is first of those that take as long does not matter.
+//
+// @pz_cost {
+//   threads_per_element: 0.0000152587890625
+//   passes: 1
+//   buffers: lz77_chunks=N/64+64, lz77_order=N/64+64
+//   local_mem: 1024
+//   note: a chunk for each 64 KiB, and a work item for each as long as one workgroup has so many; room is taken for sixteen times
+// }
+// @pz_import lz77_chunks
+
+struct Args {
+    count: u32,
+    max_chunks: u32,
+    per_block: u32,
+    stride: u32,
+}
+var<immediate> args: Args;
+
+@group(0) @binding(0) var<storage, read> lz77_chunks: array<u32>;
+@group(0) @binding(1) var<storage, read_write> order: array<u32>;
+
+const CLASSES: u32 = 256u;
+
+var<workgroup> places: array<atomic<u32>, CLASSES>;
+
+// How long a chunk takes: the longest are of class 0, and those that there are not of the last.
+fn class_of(number: u32) -> u32 {
+    let head = CHUNK_WORDS * (number / args.per_block) * (args.max_chunks + 1u);
+    let chunk = number % args.per_block * args.stride;
+    if chunk >= lz77_chunks[head + BLOCK_CHUNKS] {
+        return CLASSES - 1u;
+    }
+    let log = lz77_chunks[head + BLOCK_LOGS] & 255u;
+    let length = min(1u << log, lz77_chunks[head + BLOCK_LEN] - (chunk << log));
+    let descriptor = head + CHUNK_WORDS * (chunk + 1u);
+    // A sequence takes about as long as five bytes, and a literal as half of one.
+    let time = length + 5u * lz77_chunks[descriptor + CHUNK_SEQUENCES] + lz77_chunks[descriptor + CHUNK_LITERALS] / 2u;
+    return CLASSES - 1u - min(time >> (log - 5u), CLASSES - 1u);
+}
+
+@compute @workgroup_size(THREADS)
+fn lz77_order(@builtin(local_invocation_index) item: u32, @builtin(workgroup_id) wg: vec3<u32>) {
+    let count = select(0u, args.count, wg.x == 0u && wg.y == 0u);
+    for (var c = item; c < CLASSES; c += THREADS) {
+        atomicStore(&places[c], 0u);
+    }
+    workgroupBarrier();
+    for (var i = item; i < count; i += THREADS) {
+        atomicAdd(&places[class_of(i)], 1u);
+    }
+    workgroupBarrier();
+    if item == 0u {
+        var sum = 0u;
+        for (var c = 0u; c < CLASSES; c++) {
+            let own = atomicLoad(&places[c]);
+            atomicStore(&places[c], sum);
+            sum += own;
+        }
+    }
+    workgroupBarrier();
+    for (var i = item; i < count; i += THREADS) {
+        let place = atomicAdd(&places[class_of(i)], 1u);
+        order[min(place, count - 1u)] = i;
+    }
+}
