@@ -72,13 +72,13 @@ fn next_state(entry: u32, bits: u32) -> u32 {
     return ((entry >> 20u) << count) | first_bits(bits, count);
 }
 
-// Of the literals, if they are FSE coded: the state, which counts from the number of states on.
+// Of the literals, if they are FSE coded: the state, which counts from the number of states on, and that number less 1.
 var<private> literal_state: u32;
-var<private> literal_states: u32;
+var<private> state_mask: u32;
 
 fn literal_entry(fse: bool, bits: u32) -> u32 {
-    let index = select(bits >> (32u - PREFIX_LOG), literal_state - literal_states, fse);
-    return table[index & (SYMBOL_TABLE - 1u)];
+    let index = select(bits >> (32u - PREFIX_LOG), literal_state & state_mask, fse);
+    return table[index];
 }
 
 // Reads two literals of a row into 16 bits, those at `place` and after it, where they are before `end`.
@@ -101,9 +101,9 @@ fn literal_pair(fse: bool, place: u32, end: u32) -> u32 {
 fn fse_pair() -> u32 {
     take_words(true);
     let bits = next_bits();
-    let e0 = table[(literal_state - literal_states) & (SYMBOL_TABLE - 1u)];
+    let e0 = table[literal_state & state_mask];
     literal_state = next_state(e0, bits);
-    let e1 = table[(literal_state - literal_states) & (SYMBOL_TABLE - 1u)];
+    let e1 = table[literal_state & state_mask];
     literal_state = next_state(e1, bits << (e0 & 31u));
     used_bits += (e0 + e1) & 31u;
     return ((e0 >> 8u) & 255u) | (e1 & 0xff00u);
@@ -213,8 +213,8 @@ fn lz77_literals(@builtin(local_invocation_index) local_index: u32, @builtin(wor
     lanes_start(start, words);
     used_bits = 63u;
     take_words(fse);
-    literal_states = 1u << log;
-    literal_state = literal_states;
+    literal_state = 1u << log;
+    state_mask = literal_state - 1u;
     if fse {
         literal_state |= first_bits(next_bits(), log);
         used_bits += log;
@@ -240,7 +240,7 @@ fn lz77_literals(@builtin(local_invocation_index) local_index: u32, @builtin(wor
             contents[to + 32u * row] = word;
         }
     }
-    if team_any(fse && literal_state != literal_states) {
+    if team_any(fse && literal_state != state_mask + 1u) {
         status = 31u;
     }
 
