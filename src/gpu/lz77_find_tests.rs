@@ -268,6 +268,11 @@ pub(super) fn measured_lanes() -> Option<u32> {
     std::env::var("PZ_PARSE_LANES").ok().map(|lanes| lanes.parse().unwrap())
 }
 
+/// Lanes of a workgroup to measure the optimal parse with: `PZ_OPTIMAL_LANES=16`.
+pub(super) fn measured_optimal_lanes() -> Option<u32> {
+    std::env::var("PZ_OPTIMAL_LANES").ok().map(|lanes| lanes.parse().unwrap())
+}
+
 /// Work items and entries of a tile to measure the sort with, where teams are warps: `PZ_SORT_GROUP=512,2048`.
 pub(super) fn measured_group(teams: Teams) -> Option<(u32, u32)> {
     let group = std::env::var("PZ_SORT_GROUP").ok().filter(|_| teams == Teams::Ptx)?;

@@ -49,7 +49,8 @@ pub(super) fn append(
     effort: Effort,
 ) -> Result<(), PlanError> {
     let nice = effort.nice_length;
-    let chunks_of_group = LANES >> (params.chunk_log.saturating_sub(params.segment_log)).min(5);
+    let lanes = lanes();
+    let chunks_of_group = lanes >> (params.chunk_log.saturating_sub(params.segment_log)).min(5);
     if !SEGMENT_LOGS.contains(&params.segment_log)
         || !(params.segment_log..=MOST_CHUNK_LOG).contains(&params.chunk_log)
         || chunks_of_group > MOST_CHUNKS
@@ -109,7 +110,7 @@ pub(super) fn append(
     let first = |is_first: bool| vec![("FIRST", u32::from(is_first))];
     steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
     let segments = slot.div_ceil(1 << params.segment_log);
-    let groups = blocks * segments.div_ceil(LANES);
+    let groups = blocks * segments.div_ceil(lanes);
     let is_limited = limits.kind == Kind::Software && limits.api == Api::WebGpu;
     // The end of a segment is gone to, too.
     let positions = (1 << params.segment_log) + 1;
@@ -131,7 +132,7 @@ pub(super) fn append(
             let size = vec![slot, segments, blocks, window_log, chunk_log, stride];
             let args = [size, vec![state_stride, begin, part]].concat();
             let what = ("parse", &LZ77_OPTIMAL, "parse");
-            steps.push(what, (groups, LANES), defines.clone(), buffers, args);
+            steps.push(what, (groups, lanes), defines.clone(), buffers, args);
         }
         let mut buffers = vec![jobs, entries, matches, match_counts];
         if pass < effort.passes {
@@ -139,9 +140,17 @@ pub(super) fn append(
         }
         let args = vec![slot, segments, blocks, chunk_log, stride];
         let what = ("parse", &LZ77_OPTIMAL, "trace");
-        steps.push(what, (groups, LANES), defines, buffers, args);
+        steps.push(what, (groups, lanes), defines, buffers, args);
     }
     Ok(())
+}
+
+fn lanes() -> u32 {
+    #[cfg(test)]
+    if let Some(lanes) = super::lz77_find_tests::measured_optimal_lanes() {
+        return lanes;
+    }
+    LANES
 }
 
 /// Stage, kernel and entry point.
