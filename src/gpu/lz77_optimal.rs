@@ -50,7 +50,8 @@ pub(super) fn append(
 ) -> Result<(), PlanError> {
     let nice = effort.nice_length;
     let lanes = lanes();
-    let chunks_of_group = lanes >> (params.chunk_log.saturating_sub(params.segment_log)).min(5);
+    let segments_log = params.chunk_log.saturating_sub(params.segment_log);
+    let chunks_of_group = (lanes >> segments_log.min(5)).max(1);
     if !SEGMENT_LOGS.contains(&params.segment_log)
         || !(params.segment_log..=MOST_CHUNK_LOG).contains(&params.chunk_log)
         || chunks_of_group > MOST_CHUNKS
