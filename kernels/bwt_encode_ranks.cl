@@ -1,6 +1,6 @@
 // Ranks of runs: how many other symbols occur before a run's symbol does again (`codec/bwt/runs.rs`).
 //
-// Runs are ranked in chunks of 256, from right to left, by the list of all symbols in the order in which they occur
+// Runs are ranked in chunks of 1024, from right to left, by the list of all symbols in the order in which they occur
 // next; a segment's list is the one at its first run. The list at the end of a chunk follows from where each symbol first
 // occurs behind it: first occurrences in each chunk (`firsts`), in each group of chunks (`group_firsts`), those behind
 // each group (`group_next`), and behind each chunk (`next`). Symbols that do not occur any more come last: those
@@ -104,7 +104,7 @@ __kernel void ranks(
     __global uint *lists, uint slot, uint parts)
 {
     TEAM_START(team);
-    __local uint keys[TEAMS * 256u];
+    __local uint2 keys[TEAMS * 128u];
     uint block = (uint)get_group_id(0) / parts;
     state += block * ENCODE_STATE;
     uint runs = state[ENCODE_RUNS];
@@ -114,7 +114,9 @@ __kernel void ranks(
     tables += (size_t)block * slot;
     segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
     lists += (size_t)block * SEGMENTS(slot) * 64u;
-    __local uint *own = keys + team.index * 256u;
+    __local uint2 *found = keys + team.index * 128u;
+    __local uint *own = (__local uint *)found;
+    uint lane_bit = 1u << team.lane;
     for (uint chunk = (uint)get_group_id(0) % parts * TEAMS + team.index; chunk < chunks; chunk += parts * TEAMS) {
         // Symbols that occur are before those that do not, and of those the block's before the others.
         for (uint s = team.lane; s < 256; s += 32) {
@@ -159,36 +161,27 @@ __kernel void ranks(
             uint first = chunk * CHUNK + i - 32;
             if (first >= end) continue;
             uint info = first + team.lane < end ? infos[first + team.lane] : 0;
-            uint rank = 0;
+            uint letters = (info & 255u) * 0x01010101u;
             for (uint k = min(end - first, 32u); k-- > 0;) {
-                uint c = team_shuffle(team, info, k) & 255u;
-                uint all = c * 0x01010101u;
+                uint all = team_shuffle(team, letters, k);
                 uint x0 = w0 ^ all;
                 uint x1 = w1 ^ all;
-                // The lowest of these bits is that of the byte that is 0.
+                // The lowest of these bits is that of the byte that is 0: there is one in all lanes.
                 uint z0 = (x0 - 0x01010101u) & ~x0 & 0x80808080u;
                 uint z1 = (x1 - 0x01010101u) & ~x1 & 0x80808080u;
-                uint before = team_shuffle_up(team, w1 >> 24, 1);
-                if (team.lane == 0) before = c;
-                uint holder = team_ballot(team, (z0 | z1) != 0);
-                uint lane = 31u - clz(holder & (0u - holder));
-                uint bit = 31u - clz(z0 != 0 ? z0 & (0u - z0) : z1 & (0u - z1));
-                uint place = team.lane * 8u + (z0 != 0 ? 0u : 4u) + (bit >> 3);
-                uint r = team_shuffle(team, place, lane);
-                if (team.lane == k) rank = r;
-                uint s0 = w0 << 8 | before;
+                uint before = team_shuffle_up(team, w1, 1);
+                if (team.lane == 0) before = all;
+                bool holds = (z0 | z1) != 0;
+                uint holder = team_ballot(team, holds);
+                if (holds) found[k] = (uint2)(z0, z1 | team.lane);
+                // Bytes up to that one move by a place, and all of the lanes before it.
+                uint moved0 = z0 ^ (z0 - 1u);
+                uint moved1 = z0 != 0 ? 0 : z1 ^ (z1 - 1u);
+                uint s0 = w0 << 8 | before >> 24;
                 uint s1 = w1 << 8 | w0 >> 24;
-                if (team.lane < lane) {
-                    w0 = s0;
-                    w1 = s1;
-                } else if (team.lane == lane) {
-                    uint moved = bit == 31 ? 0xffffffffu : (1u << (bit + 1)) - 1u;
-                    if (z0 != 0) {
-                        w0 = (s0 & moved) | (w0 & ~moved);
-                    } else {
-                        w0 = s0;
-                        w1 = (s1 & moved) | (w1 & ~moved);
-                    }
+                if (holder >= lane_bit) {
+                    w0 = (s0 & moved0) | (w0 & ~moved0);
+                    w1 = (s1 & moved1) | (w1 & ~moved1);
                 }
                 if (first + k == boundary) {
                     lists[segment * 64u + team.lane * 2u] = w0;
@@ -199,7 +192,13 @@ __kernel void ranks(
                     }
                 }
             }
+            team_sync(team);
+            uint2 its = found[team.lane];
+            uint bits = its.x != 0 ? its.x : its.y & 0x80808080u;
+            uint byte = (31u - clz(bits & (0u - bits))) >> 3;
+            uint rank = (its.y & 31u) * 8u + (its.x != 0 ? 0u : 4u) + byte;
             if (first + team.lane < end) infos[first + team.lane] = info | max(rank, 1u) << 8;
+            team_sync(team);
         }
     }
 }

@@ -1,6 +1,6 @@
 // Ranks of runs: how many other symbols occur before a run's symbol does again (`codec/bwt/runs.rs`).
 //
-// Runs are ranked in chunks of 256, from right to left, by the list of all symbols in the order in which they occur
+// Runs are ranked in chunks of 1024, from right to left, by the list of all symbols in the order in which they occur
 // next; a segment's list is the one at its first run. The list at the end of a chunk follows from where each symbol first
 // occurs behind it: first occurrences in each chunk (`firsts`), in each group of chunks (`group_firsts`), those behind
 // each group (`group_next`), and behind each chunk (`next`). Symbols that do not occur any more come last: those
@@ -185,6 +185,7 @@ fn ranks(
     let segment_count = state[at_state + ENCODE_SEGMENTS];
     let chunks = (runs + CHUNK - 1u) / CHUNK;
     let own = team_index * 256u;
+    let lane_bit = 1u << lane;
     for (var chunks_before = group % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
         let chunk = chunks_before + team_index;
         let is_there = chunk < chunks;
@@ -242,44 +243,34 @@ fn ranks(
             if begin + lane < end {
                 info = infos[base + begin + lane];
             }
-            var rank = 0u;
+            let letters = (info & 255u) * 0x01010101u;
             for (var from_end = 0u; from_end < 32u; from_end++) {
                 let k = 31u - from_end;
                 let is_run = begin + k < end;
-                let c = team_shuffle(info, k) & 255u;
-                let all = c * 0x01010101u;
+                let all = team_shuffle(letters, k);
                 let x0 = w0 ^ all;
                 let x1 = w1 ^ all;
-                // The lowest of these bits is that of the byte that is 0.
+                // The lowest of these bits is that of the byte that is 0: there is one in all lanes.
                 let z0 = (x0 - 0x01010101u) & ~x0 & 0x80808080u;
                 let z1 = (x1 - 0x01010101u) & ~x1 & 0x80808080u;
-                var before = team_shuffle_up(w1 >> 24u, 1u);
-                if lane == 0u {
-                    before = c;
-                }
-                let holder = firstTrailingBit(team_ballot((z0 | z1) != 0u));
-                let bit = firstTrailingBit(select(z1, z0, z0 != 0u));
-                let place = lane * 8u + select(4u, 0u, z0 != 0u) + (bit >> 3u);
-                let r = team_shuffle(place, holder);
+                let before = select(team_shuffle_up(w1, 1u), all, lane == 0u);
+                let holds = (z0 | z1) != 0u;
+                let holder = team_ballot(holds);
                 if !is_run {
                     continue;
                 }
-                if lane == k {
-                    rank = r;
+                if holds {
+                    keys[own + 2u * k] = z0;
+                    keys[own + 2u * k + 1u] = z1 | lane;
                 }
-                let s0 = w0 << 8u | before;
+                // Bytes up to that one move by a place, and all of the lanes before it.
+                let moved0 = z0 ^ (z0 - 1u);
+                let moved1 = select(z1 ^ (z1 - 1u), 0u, z0 != 0u);
+                let s0 = w0 << 8u | before >> 24u;
                 let s1 = w1 << 8u | w0 >> 24u;
-                if lane < holder {
-                    w0 = s0;
-                    w1 = s1;
-                } else if lane == holder {
-                    let moved = 0xffffffffu >> (31u - (bit & 31u));
-                    if z0 != 0u {
-                        w0 = (s0 & moved) | (w0 & ~moved);
-                    } else {
-                        w0 = s0;
-                        w1 = (s1 & moved) | (w1 & ~moved);
-                    }
+                if holder >= lane_bit {
+                    w0 = (s0 & moved0) | (w0 & ~moved0);
+                    w1 = (s1 & moved1) | (w1 & ~moved1);
                 }
                 if begin + k == boundary {
                     lists[at_lists + segment * 64u + lane * 2u] = w0;
@@ -290,9 +281,15 @@ fn ranks(
                     }
                 }
             }
+            team_sync();
+            let z0 = keys[own + 2u * lane];
+            let z1 = keys[own + 2u * lane + 1u];
+            let byte = firstTrailingBit(select(z1 & 0x80808080u, z0, z0 != 0u)) >> 3u;
+            let rank = (z1 & 31u) * 8u + select(4u, 0u, z0 != 0u) + byte;
             if begin + lane < end {
                 infos[base + begin + lane] = info | max(rank, 1u) << 8u;
             }
+            team_sync();
         }
     }
 }

@@ -26,7 +26,7 @@
 // The most segments of a block.
 #define SEGMENTS(slot) ((slot + 8191u) / 8192u + 1u)
 
-#define CHUNK 256u          // runs that are ranked together
+#define CHUNK 1024u         // runs that are ranked together
 #define SUPER 128u          // chunks of a group
 #define CONTEXTS 384u
 #define RANK_CONTEXTS 128u

@@ -23,7 +23,7 @@ const SEGMENT_DENSITY = 6u; // runs per 64 KiB
 const SEGMENT_BEFORE = 7u;  // words of the segments before
 
 const ENCODE_SEGMENT_RUNS = 8192u;
-const CHUNK = 256u; // runs that are ranked together
+const CHUNK = 1024u; // runs that are ranked together
 const SUPER = 128u; // chunks of a group
 const CONTEXTS = 384u;
 const RANK_CONTEXTS = 128u;

@@ -12,7 +12,7 @@ use crate::gpu::plan::Step;
 /// Bytes of a tile of the kernels that look for runs.
 const TILE: u32 = 1024;
 /// Runs that are ranked together, and chunks of a group: `CHUNK` and `SUPER` in the kernels.
-const CHUNK: u32 = 256;
+const CHUNK: u32 = 1024;
 const SUPER: u32 = 128;
 /// Sets of tables, contexts, cells of a set, columns of contexts of a set.
 const SETS: u32 = 8;
