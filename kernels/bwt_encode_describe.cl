@@ -137,8 +137,11 @@ inline void describe_directory(
     }
 }
 
+// No table: all exponents are 0.
+#define NONE 0xffffffffu
+
 inline void describe_tables(
-    Writer *w, __local uint *models, __global uint *exponents, __global const uint *fresh, uint sets, uint first,
+    Writer *w, __local uint *models, __global const uint *exponents, __global const uint *fresh, uint sets, uint first,
     uint columns, uint tokens)
 {
     __local uint *is_fresh = models;
@@ -146,30 +149,39 @@ inline void describe_tables(
     __local uint *zero = models + 12;
     __local uint *sign = models + 27;
     __local uint *more = models + 42;
+    // The table that each row's of the column to the left is equal to, and then of this column: one that is not fresh is not
+    // what `exponents` has, but equal to another.
+    __local uint *equal_to = models + 132;
     for (uint set = 0; set < sets; set++) {
-        __global uint *of_set = exponents + set * CELLS;
+        __global const uint *of_set = exponents + set * CELLS;
         __global const uint *fresh_of_set = fresh + set * CONTEXTS;
         for (uint column = 0; column < columns; column++) {
+            uint before_row = NONE;
             for (uint row = 0; row < 32; row++) {
                 uint at = first + row * columns + column;
-                uint above_at = row > 0 ? at - columns : at - 1;
-                uint left_at = column > 0 ? at - 1 : above_at;
-                bool has_near = row > 0 || column > 0;
+                uint before_column = column > 0 ? equal_to[row] : NONE;
+                uint above = row > 0 ? before_row : before_column;
+                uint left = column > 0 ? before_column : above;
                 uint above_fresh = row > 0 ? fresh_of_set[at - columns] : 0;
                 uint left_fresh = column > 0 ? fresh_of_set[at - 1] : 0;
                 bool f = fresh_of_set[at] != 0;
                 put_bit(w, &is_fresh[above_fresh * 2 + left_fresh], f);
-                if (!f) {
-                    // As a decoder has it, which counts where the tables that follow are told from this one.
-                    for (uint t = 0; t < tokens; t++) of_set[at * 32u + t] = has_near ? of_set[above_at * 32u + t] : 0;
-                    continue;
-                }
+                before_row = f ? at : above;
+                equal_to[row] = before_row;
+                if (!f) continue;
+                // Those of the next token are read before they are needed.
+                int next_q = (int)of_set[at * 32u];
+                int next_a = above != NONE ? (int)of_set[above * 32u] : 0;
+                int next_b = left != NONE ? (int)of_set[left * 32u] : 0;
                 bool before_present = true;
                 int before = 0;
                 for (uint t = 0; t < tokens; t++) {
-                    int q = (int)of_set[at * 32u + t];
-                    int a = has_near ? (int)of_set[above_at * 32u + t] : 0;
-                    int b = has_near ? (int)of_set[left_at * 32u + t] : 0;
+                    int q = next_q;
+                    int a = next_a;
+                    int b = next_b;
+                    next_q = (int)of_set[at * 32u + t + 1u];
+                    next_a = above != NONE ? (int)of_set[above * 32u + t + 1u] : 0;
+                    next_b = left != NONE ? (int)of_set[left * 32u + t + 1u] : 0;
                     put_bit(w, &present[(a > 0 ? 4 : 0) + (b > 0 ? 2 : 0) + (before_present ? 1 : 0)], q > 0);
                     before_present = q > 0;
                     if (q == 0) continue;
@@ -206,8 +218,8 @@ inline void describe_tables(
 
 // A workgroup for each of the three descriptions of a block, of which one work item writes.
 __kernel void describe(
-    __global const uint *jobs, __global uint *state, __global const uint *segments, __global uint *exponents,
-    __global const uint *fresh, __global uint *described, uint slot, uint segment_log)
+    __global const uint *jobs, __global uint *state, __global const uint *segments,
+    __global const uint *exponents, __global const uint *fresh, __global uint *described, uint slot, uint segment_log)
 {
     __local uint models[256];
     uint block = (uint)get_group_id(0) / 3u;

@@ -17,7 +17,7 @@ var<immediate> args: Args;
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read_write> state: array<atomic<u32>>;
 @group(0) @binding(2) var<storage, read> segments: array<u32>;
-@group(0) @binding(3) var<storage, read_write> exponents: array<u32>;
+@group(0) @binding(3) var<storage, read> exponents: array<u32>;
 @group(0) @binding(4) var<storage, read> fresh: array<u32>;
 @group(0) @binding(5) var<storage, read_write> described: array<u32>;
 
@@ -27,6 +27,7 @@ var<workgroup> models: array<u32, 256>;
 var<private> out_begin: u32;
 var<private> out_len: u32;
 var<private> out_room: u32;
+var<private> out_word: u32; // what is not written yet
 var<private> low: vec2<u32>;
 var<private> range: u32;
 var<private> cache: u32;
@@ -36,8 +37,11 @@ var<private> is_first: bool;
 fn put_byte(byte: u32) {
     if out_len < out_room {
         let at = out_begin + out_len;
-        let shift = 8u * (at & 3u);
-        described[at >> 2u] = (described[at >> 2u] & ~(255u << shift)) | (byte & 255u) << shift;
+        out_word |= (byte & 255u) << (8u * (at & 3u));
+        if (at & 3u) == 3u {
+            described[at >> 2u] = out_word;
+            out_word = 0u;
+        }
     }
     out_len++;
 }
@@ -125,6 +129,9 @@ fn finish() {
     for (var i = 0u; i < 5u; i++) {
         shift_out();
     }
+    if out_len <= out_room && (out_len & 3u) != 0u {
+        described[(out_begin + out_len) >> 2u] = out_word;
+    }
     while out_len > 0u && out_len <= out_room {
         let at = out_begin + out_len - 1u;
         if (described[at >> 2u] >> (8u * (at & 3u)) & 255u) != 0u {
@@ -170,21 +177,34 @@ fn describe_directory(first: u32, count: u32, len: u32) {
     }
 }
 
-fn describe_table(at: u32, above_at: u32, left_at: u32, has_near: bool, tokens: u32) {
+// No table: all exponents are 0.
+const NONE = 0xffffffffu;
+
+fn exponent(table: u32, t: u32) -> i32 {
+    if table == NONE {
+        return 0i;
+    }
+    return i32(exponents[table + t]);
+}
+
+fn describe_table(at: u32, above: u32, left: u32, tokens: u32) {
     const PRESENT = 4u;
     const ZERO = 12u;
     const SIGN = 27u;
     const MORE = 42u;
+    // Those of the next token are read before they are needed.
+    var next_q = exponent(at, 0u);
+    var next_a = exponent(above, 0u);
+    var next_b = exponent(left, 0u);
     var before_present = 1u;
     var before = 0i;
     for (var t = 0u; t < tokens; t++) {
-        let q = i32(exponents[at + t]);
-        var a = 0i;
-        var b = 0i;
-        if has_near {
-            a = i32(exponents[above_at + t]);
-            b = i32(exponents[left_at + t]);
-        }
+        let q = next_q;
+        let a = next_a;
+        let b = next_b;
+        next_q = exponent(at, t + 1u);
+        next_a = exponent(above, t + 1u);
+        next_b = exponent(left, t + 1u);
         put_bit(PRESENT + select(0u, 4u, a > 0i) + select(0u, 2u, b > 0i) + before_present, q > 0i);
         before_present = select(0u, 1u, q > 0i);
         if q == 0i {
@@ -223,41 +243,34 @@ fn describe_table(at: u32, above_at: u32, left_at: u32, has_near: bool, tokens: 
 }
 
 fn describe_tables(block: u32, sets: u32, first: u32, columns: u32, tokens: u32) {
+    // Behind the models: the table that each row's of the column to the left is equal to, and then of this column. One that is
+    // not fresh is not what `exponents` has, but equal to another.
+    const EQUAL_TO = 132u;
     for (var of_set = 0u; of_set < sets; of_set++) {
         let tables = (block * SETS + of_set) * CELLS;
         let fresh_tables = (block * SETS + of_set) * CONTEXTS;
         for (var column = 0u; column < columns; column++) {
+            var before_row = NONE;
             for (var row = 0u; row < 32u; row++) {
                 let at = first + row * columns + column;
-                var above_at = at;
-                var left_at = at;
                 var context = 0u;
-                if row > 0u {
-                    above_at = at - columns;
-                    context = fresh[fresh_tables + above_at] * 2u;
-                } else if column > 0u {
-                    above_at = at - 1u;
-                }
-                left_at = above_at;
+                var before_column = NONE;
                 if column > 0u {
-                    left_at = at - 1u;
-                    context += fresh[fresh_tables + left_at];
+                    before_column = models[EQUAL_TO + row];
+                    context = fresh[fresh_tables + at - 1u];
                 }
-                let has_near = row > 0u || column > 0u;
+                var above = before_column;
+                if row > 0u {
+                    above = before_row;
+                    context += fresh[fresh_tables + at - columns] * 2u;
+                }
+                let left = select(above, before_column, column > 0u);
                 let is_fresh = fresh[fresh_tables + at] != 0u;
                 put_bit(context, is_fresh);
+                before_row = select(above, tables + at * 32u, is_fresh);
+                models[EQUAL_TO + row] = before_row;
                 if is_fresh {
-                    describe_table(
-                        tables + at * 32u, tables + above_at * 32u, tables + left_at * 32u, has_near, tokens);
-                    continue;
-                }
-                // As a decoder has it, which counts where the tables that follow are told from this one.
-                for (var t = 0u; t < tokens; t++) {
-                    var q = 0u;
-                    if has_near {
-                        q = exponents[tables + above_at * 32u + t];
-                    }
-                    exponents[tables + at * 32u + t] = q;
+                    describe_table(before_row, above, left, tokens);
                 }
             }
         }
@@ -294,6 +307,7 @@ fn describe(
         out_room = RUNS_ROOM;
     }
     out_len = 0u;
+    out_word = 0u;
     low = vec2(0u, 0u);
     range = 0xffffffffu;
     cache = 0u;
