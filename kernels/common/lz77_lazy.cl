@@ -47,6 +47,17 @@ inline bool has_any(__global const uint *found, uint pos) {
 #define DISTANCE(found, rows, pos, k) (found)[2u * (pos) + (k)]
 #endif
 
+// The lane's offset for position `at`; 0 if there is none.
+#if TWO
+#define OFFSET_OF_SECOND(at) choice > CANDIDATES ? DISTANCE(found_second, rows_second, at, choice - CANDIDATES - 1u) :
+#else
+#define OFFSET_OF_SECOND(at)
+#endif
+#define OFFSET(at)                                                                                          \
+    (!has || pair / CHOICES >= AT_ONCE || (at) > pos + LAZY || (at) >= s.last ? 0u :                        \
+     choice == 0u ? ((at) == pos ? cheap : recent) :                                                        \
+     OFFSET_OF_SECOND(at) DISTANCE(found, rows, at, choice - 1u))
+
 __kernel void lazy(__global const uint *restrict jobs, __global const uint *restrict contents,
                    __global const uint *restrict found,
 #if CANDIDATES == 4u
@@ -92,21 +103,13 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
         int best_gain = 0;
         // A position that has no match does not look ahead.
         bool goes = has;
+        uint next_offset = OFFSET(pos + pair / CHOICES);
         for (uint first = 0; first <= LAZY && team_any(team, goes); first += AT_ONCE) {
             uint ahead = first + pair / CHOICES;
             uint at = pos + ahead;
-            uint offset = 0;
-            if (goes && pair / CHOICES < AT_ONCE && ahead <= LAZY && at < s.last) {
-                if (choice == 0u) {
-                    offset = ahead == 0u ? cheap : recent;
-#if TWO
-                } else if (choice > CANDIDATES) {
-                    offset = DISTANCE(found_second, rows_second, at, choice - CANDIDATES - 1u);
-#endif
-                } else {
-                    offset = DISTANCE(found, rows, at, choice - 1u);
-                }
-            }
+            uint offset = goes ? next_offset : 0u;
+            // Under way while these are measured.
+            next_offset = first + AT_ONCE <= LAZY ? OFFSET(at + AT_ONCE) : 0u;
             int bits = choice == 0u ? -1 : 31 - (int)clz(offset + 3u);
             bool open = offset != 0u;
             if (first != 0u) {

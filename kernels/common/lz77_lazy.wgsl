@@ -72,6 +72,24 @@ const COMPARED = 4u / PAIR_LANES;
 // A multiple of 16.
 const LANE_BYTES = 80u;
 
+// The lane's offset for position `at`; 0 if there is none.
+fn offset_at(slot_start: u32, at: u32, has: bool, cheap: u32) -> u32 {
+    let pair = part_lane / PAIR_LANES;
+    let choice = pair % CHOICES;
+    if !has || pair / CHOICES >= AT_ONCE || at > pos + LAZY || at >= last {
+        return 0u;
+    }
+    if choice == 0u {
+        return select(recent, cheap, at == pos);
+    }
+// @pz_if TWO
+    if choice > CANDIDATES {
+        return distance_to_second(slot_start, at, choice - CANDIDATES - 1u);
+    }
+// @pz_end
+    return distance_to(slot_start, at, choice - 1u);
+}
+
 @compute @workgroup_size(THREADS)
 fn lazy(
     @builtin(local_invocation_index) local_index: u32,
@@ -111,23 +129,18 @@ fn lazy(
         // A position that has no match does not look ahead.
         var goes = has;
         var first = 0u;
+        var next_offset = offset_at(slot_start, pos + pair / CHOICES, has, cheap);
         loop {
             if !team_any(goes && first <= LAZY) {
                 break;
             }
             let ahead = first + pair / CHOICES;
             let at = pos + ahead;
-            var offset = 0u;
-            if goes && pair / CHOICES < AT_ONCE && ahead <= LAZY && at < last {
-                if choice == 0u {
-                    offset = select(recent, cheap, ahead == 0u);
-// @pz_if TWO
-                } else if choice > CANDIDATES {
-                    offset = distance_to_second(slot_start, at, choice - CANDIDATES - 1u);
-// @pz_end
-                } else {
-                    offset = distance_to(slot_start, at, choice - 1u);
-                }
+            let offset = select(0u, next_offset, goes);
+            // Under way while these are measured.
+            next_offset = 0u;
+            if first + AT_ONCE <= LAZY {
+                next_offset = offset_at(slot_start, at + AT_ONCE, has, cheap);
             }
             let bits = select(i32(firstLeadingBit(offset + 3u)), -1i, choice == 0u);
             var open = offset != 0u;
