@@ -286,13 +286,12 @@ impl Method {
 
     /// Work items that go through a segment together, as measured on an NVIDIA H200; at least as many as a position has
     /// offsets to choose among.
-    fn lanes(&self, limits: &Limits) -> u32 {
+    fn lanes(&self) -> u32 {
         let candidates: u32 = self.found.iter().map(|found| found.hash.candidates).sum();
-        let (least, best) = match (candidates, limits.api) {
-            (..=2, Api::OpenCl) => (4, 8),
-            (..=2, Api::WebGpu) => (4, 16),
-            (..=7, _) => (8, 16),
-            (8.., _) => (16, 16),
+        let (least, best) = match candidates {
+            ..=2 => (4, 8),
+            ..=7 => (8, 16),
+            8.. => (16, 16),
         };
         #[cfg(test)]
         if let Some(measured) = super::lz77_find_tests::measured_lanes() {
@@ -351,7 +350,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let segments = slot.div_ceil(1 << params.segment_log);
     let mut lanes = 32;
     if !is_deep {
-        lanes = method.lanes(limits);
+        lanes = method.lanes();
         defines.extend([("LANES", lanes), ("WIDE", u32::from(lanes == 32))]);
     }
     plan.steps.push(Step::Run(Run {
