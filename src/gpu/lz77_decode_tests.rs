@@ -1,6 +1,6 @@
 //! Decoding of LZ77 payloads on each device against the decoder of the CPU.
 
-use super::device::Device;
+use super::device::{Device, Limits};
 use super::job::{Job, JobResult};
 use super::lz77_decode::{Needs, plan};
 use super::plan::{Shape, Step};
@@ -70,14 +70,14 @@ fn decode(device: &dyn Device, cases: &[Case]) -> Vec<Verdict> {
         .iter()
         .map(|(payload, len)| Needs::of(payload, *len))
         .fold(Needs::default(), Needs::and);
-    decode_with(device, cases, needs)
+    decode_with(device, device.limits(), cases, needs)
 }
 
 /// The same, in a plan for what is given.
-fn decode_with(device: &dyn Device, cases: &[Case], needs: Needs) -> Vec<Verdict> {
+fn decode_with(device: &dyn Device, limits: &Limits, cases: &[Case], needs: Needs) -> Vec<Verdict> {
     let longest = cases.iter().map(|(payload, len)| (*len).max(payload.len())).max().unwrap();
     let shape = Shape::new(cases.len() as u32, longest as u32);
-    let plan = plan(device.limits(), shape, needs).unwrap();
+    let plan = plan(limits, shape, needs).unwrap();
     let mut payloads = Vec::new();
     let mut jobs = Vec::new();
     for (payload, len) in cases {
@@ -215,6 +215,28 @@ fn windows_of_several_chunks() {
 }
 
 #[test]
+fn long_chunks_first() {
+    // On a device that has hardly any compute units, chunks are many.
+    let lens = [1, 70_000, 200_000, 65_536, 3, 131_073, 9];
+    let case = |(seed, len): (u32, &usize)| {
+        (encode(&params(16, 16, 1, Search::Lazy8, seed % 2 == 1), &mixture(seed, *len)), *len)
+    };
+    let mut cases: Vec<Case> = (20..).zip(&lens).map(case).collect();
+    // And one that is rejected.
+    cases.push((vec![16, 16, 9, 0], 70_000));
+    each_device(|device| {
+        let limits = Limits { compute_units: 0, ..device.limits().clone() };
+        let needs = cases.iter().map(|(payload, len)| Needs::of(payload, *len));
+        let needs = needs.fold(Needs::default(), Needs::and);
+        let plan = plan(&limits, Shape::new(cases.len() as u32, 200_000), needs).unwrap();
+        let is_order = |step: &Step| matches!(step, Step::Run(run) if run.entry == "lz77_order");
+        assert!(plan.steps.iter().any(is_order));
+        let verdicts = decode_with(device, &limits, &cases, needs);
+        assert_eq!(differing(&verdicts, &expected(&cases)), [0; 0]);
+    });
+}
+
+#[test]
 fn windows_in_turns() {
     // More sequences than there are records for, in the second chunk.
     let mut payload = vec![16, 17, 0, 0];
@@ -229,7 +251,7 @@ fn windows_in_turns() {
         let case = (encode(&params(16, 18, 1, OPTIMAL, true), &mixture(17, len)), len);
         assert!(is_recorded(device, &case));
         let cases = [case];
-        let verdicts = decode_with(device, &cases, Needs::any(len as u32, true));
+        let verdicts = decode_with(device, device.limits(), &cases, Needs::any(len as u32, true));
         assert_eq!(differing(&verdicts, &expected(&cases)), [0usize; 0]);
     });
 }

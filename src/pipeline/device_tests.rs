@@ -218,6 +218,28 @@ fn a_device_that_declines_says_why() {
     }
 }
 
+/// Nor does one go unmentioned that is not found before all is done.
+#[test]
+fn a_device_that_is_late_is_mentioned() {
+    let contents = contents(200_000);
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let gpu = Gpu::finding(move || {
+        let _ = wait.recv();
+        Err::<(Limits, fn() -> _), _>(DeviceError::Absent("there is none".into()))
+    });
+    let counted = Statistics::new();
+    let two = Options { threads: 2, ..options(&gpu) };
+    compress(&contents, &two.statistics(&counted)).unwrap();
+    let why = counted.idle_device().unwrap();
+    assert_eq!(why, "the device takes no part: it was not ready before all was done");
+
+    drop(done);
+    let _ = gpu.device();
+    let counted = Statistics::new();
+    compress(&contents, &options(&gpu).statistics(&counted)).unwrap();
+    assert_eq!(counted.idle_device().unwrap(), "the device takes no part: there is none");
+}
+
 /// A job with a fault.
 #[derive(Clone)]
 struct Faults {

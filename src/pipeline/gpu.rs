@@ -318,10 +318,9 @@ impl Accelerator {
 
     /// Says in the statistics why the device does nothing, unless it takes part later on.
     pub(crate) fn is_idle(&self, why: &str) {
-        if let (Some(statistics), Some(Ok(limits))) =
-            (&self.statistics, self.gpu.shared.found.get())
-        {
-            statistics.device_is_idle(limits, why);
+        if let Some(statistics) = &self.statistics {
+            let found = self.gpu.shared.found.get();
+            statistics.device_is_idle(found.and_then(|found| found.as_ref().ok()), why);
         }
     }
 

@@ -166,17 +166,18 @@ impl Statistics {
         self.counts().choice.clone()
     }
 
-    /// Why a device that was to take part did not, in one line that names it.
+    /// Why a device that was to take part did not, in one line that names it, if it was known by then which it is.
     pub fn idle_device(&self) -> Option<String> {
         self.counts().idle.clone()
     }
 
-    /// A device that was to take part has not done so yet.
-    pub(crate) fn device_is_idle(&self, limits: &Limits, why: &str) {
+    /// A device that was to take part has not done so yet; with such limits, if they are known.
+    pub(crate) fn device_is_idle(&self, limits: Option<&Limits>, why: &str) {
         let mut counts = self.counts();
         if counts.device.is_none() {
             let why = why.lines().next().unwrap_or_default();
-            counts.idle = Some(format!("{} ({}) takes no part: {why}", limits.name, limits.api));
+            let name = limits.map_or("the device".into(), |l| format!("{} ({})", l.name, l.api));
+            counts.idle = Some(format!("{name} takes no part: {why}"));
         }
     }
 
