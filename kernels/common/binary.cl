@@ -62,15 +62,15 @@ inline void binary_normalise(Binary *d) {
 }
 
 inline uint binary_bit(Binary *d, __local uint *model) {
-    uint fast = *model & 0xffffu;
-    uint slow = *model >> 16;
-    uint bound = (d->range >> 16) * ((fast + slow) >> 1);
+    uint both = *model;
+    uint bound = (d->range >> 16) * (((both & 0xffffu) + (both >> 16)) >> 1);
     bool bit = d->code >= bound;
     d->code -= bit ? bound : 0u;
     d->range = bit ? d->range - bound : bound;
-    fast = bit ? fast - (fast >> 4) : fast + ((65535u - fast) >> 4);
-    slow = bit ? slow - (slow >> 6) : slow + ((65535u - slow) >> 6);
-    *model = fast | slow << 16;
+    // A sixteenth of fast and a 64th of slow off what is left of them or, if the bit is 0, of 65535 less them.
+    uint left = bit ? both : ~both;
+    uint step = (left >> 4 & 0xfffu) | (left >> 6 & 0x3ff0000u);
+    *model = bit ? both - step : both + step;
     // A model stays within 39 and 65496, so what is left of a range from 2^24 is more than 2^13: two bytes do.
     binary_normalise(d);
     return bit ? 1u : 0u;

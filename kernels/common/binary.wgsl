@@ -80,15 +80,14 @@ fn normalise() {
 
 fn binary_bit(model: u32) -> u32 {
     let both = state[model];
-    let fast = both & 0xffffu;
-    let slow = both >> 16u;
-    let bound = (code_range >> 16u) * ((fast + slow) >> 1u);
+    let bound = (code_range >> 16u) * (((both & 0xffffu) + (both >> 16u)) >> 1u);
     let bit = code >= bound;
     code -= select(0u, bound, bit);
     code_range = select(bound, code_range - bound, bit);
-    let faster = select(fast + ((65535u - fast) >> 4u), fast - (fast >> 4u), bit);
-    let slower = select(slow + ((65535u - slow) >> 6u), slow - (slow >> 6u), bit);
-    state[model] = faster | (slower << 16u);
+    // A sixteenth of fast and a 64th of slow off what is left of them or, if the bit is 0, of 65535 less them.
+    let left = select(~both, both, bit);
+    let step = ((left >> 4u) & 0xfffu) | ((left >> 6u) & 0x3ff0000u);
+    state[model] = select(both + step, both - step, bit);
     // A model stays within 39 and 65496, so what is left of a range from 2^24 is more than 2^13: two bytes do.
     normalise();
     return select(0u, 1u, bit);
