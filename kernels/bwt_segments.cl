@@ -155,9 +155,11 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     __local uint4 lists[NEAR * THREADS];
     __local uint4 masks[17]; // so many bytes
     __local uint shared_go;
-    uint block = (uint)get_group_id(0) / groups;
-    if (block >= blocks) return;
-    uint group = (uint)get_group_id(0) % groups;
+    // The first groups of all blocks come first, so that those that have something to do, and the longest segments, are
+    // spread over all processors.
+    uint block = (uint)get_group_id(0) % blocks;
+    uint group = (uint)get_group_id(0) / blocks;
+    if (group >= groups) return;
     uint local_index = (uint)get_local_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
 

@@ -242,12 +242,14 @@ fn segments(
     @builtin(workgroup_id) wg: vec3<u32>,
     @builtin(num_workgroups) wgs: vec3<u32>,
 ) {
-    let block = (wg.y * wgs.x + wg.x) / args.groups;
-    if block >= args.blocks {
+    // The first groups of all blocks come first, so that those that have something to do, and the longest segments, are
+    // spread over all processors.
+    let block = (wg.y * wgs.x + wg.x) % args.blocks;
+    var group = (wg.y * wgs.x + wg.x) / args.blocks;
+    if group >= args.groups {
         return;
     }
     let slot = args.slot;
-    var group = (wg.y * wgs.x + wg.x) % args.groups;
     let info = block * BLOCK_WORDS;
 
     // The set of tables of this group, and its segments in the order.

@@ -32,6 +32,9 @@ const LEAST_SEGMENT: u32 = 1024;
 /// The least distance of stored rows.
 const LEAST_START: u32 = 256;
 
+/// Registers of a lane on NVIDIA's devices: with seven workgroups of 96 lanes there are no more.
+const LANE_REGISTERS: u32 = 96;
+
 /// How segments are decoded: tables, and the parts of lists that are needed most, are in workgroup memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lanes {
@@ -200,7 +203,8 @@ impl Builder {
             "bwt_links",
         ];
         let run = self.step("segments", &BWT_SEGMENTS, "segments", &buffers)?;
-        let defines = vec![("NEAR", lanes.near), ("KEPT", lanes.kept)];
+        let defines =
+            vec![("NEAR", lanes.near), ("KEPT", lanes.kept), ("MAX_REGISTERS", LANE_REGISTERS)];
         let run = Run { args: args.clone(), threads: lanes.count, defines, ..run };
         self.groups(self.blocks() * u64::from(groups), run)?;
 
