@@ -289,8 +289,8 @@ impl Method {
     fn lanes(&self) -> u32 {
         let candidates: u32 = self.found.iter().map(|found| found.hash.candidates).sum();
         let (least, best) = match candidates {
-            ..=2 => (4, 8),
-            ..=7 => (8, 16),
+            0..=2 => (4, 8),
+            3..=7 => (8, 16),
             8.. => (16, 16),
         };
         #[cfg(test)]
