@@ -1,8 +1,8 @@
 // The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
-// `entries` are the sorted ones of a hash of four bytes, and then of one of seven; their positions alone remain in
-// `sorted_positions`, those of the first hash and then those of the second. Of both each position has in
-// `found_both` the place of its own, and a bit for each of those before it, the nearest from bit 0 on, that
-// is a candidate. `found` is what lz77_latest makes of a hash of three bytes.
+// `entries` are the sorted ones of a hash of four bytes, and then of one of seven. What remains of them is, of the first hash and then
+// of the second, their positions; their marks, a bit for each entry before them, the nearest from bit 0 on, that is a
+// candidate; and for each position the place of its entry: words by themselves, as those are stored in any order and then
+// stay in a cache. `found` is what lz77_latest makes of a hash of three bytes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros. Four
 // are in `lz77_low`; the other four, in `lz77_high`, say nothing where one of those is 0.
@@ -14,8 +14,8 @@
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 4
-//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, found_both=N*16,
-//            lz77_low=N*16, lz77_high=N*16
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, sorted_marks=N*8,
+//            sorted_places=N*8, lz77_low=N*16, lz77_high=N*16
 //   local_mem: 256
 // }
 // @pz_import team
@@ -26,12 +26,14 @@
 // Beyond this offset a match of three bytes costs more than three literals.
 #define SHORT_REACH (1u << 12)
 #define NONE 0xffffffffu
+// Of a position by the second hash.
+#define FAR_CANDIDATES 32u
 #define ALL 0xffffffffu
 
 // A work item for each entry: marks which of those before it are candidates.
 __kernel void mark(__global const uint *restrict jobs, __global const uint2 *restrict entries,
-                   __global uint *restrict positions, __global uint2 *restrict found, uint slot, uint blocks,
-                   uint window_log, uint is_far) {
+                   __global uint *restrict positions, __global uint *restrict marked, __global uint *restrict places,
+                   uint slot, uint blocks, uint window_log, uint is_far) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
     uint block = group / groups;
     uint index = group % groups * THREADS + get_local_id(0);
@@ -45,8 +47,10 @@ __kernel void mark(__global const uint *restrict jobs, __global const uint2 *res
         uint2 other = entries[index - 1u - k];
         if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) marks |= 1u << k;
     }
-    positions[((size_t)block * 2 + is_far) * slot + index] = pos;
-    found[((size_t)block * slot + pos) * 2 + is_far] = (uint2)(index, marks);
+    size_t own = ((size_t)block * 2 + is_far) * slot;
+    positions[own + index] = pos;
+    marked[own + index] = marks;
+    places[own + pos] = index;
 }
 
 // The distance of the nearest entry that is still marked, which then is not any more; NONE if there is none.
@@ -99,7 +103,7 @@ inline uint common_length(__global const uint *contents, uint words, uint pos, u
 // A work item for each position.
 __kernel void list(__global const uint *restrict jobs, __global const uint *restrict contents,
                    __global const uint *restrict found, __global const uint *restrict positions,
-                   __global const uint4 *restrict found_both,
+                   __global const uint *restrict marked, __global const uint *restrict places,
                    __global uint4 *restrict low, __global uint4 *restrict high, uint slot, uint blocks, uint window_log,
                    uint chunk_log) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
@@ -111,15 +115,19 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
     uint words = slot >> 2;
     contents += (size_t)block * words;
     positions += (size_t)block * slot * 2;
+    marked += (size_t)block * slot * 2;
+    places += (size_t)block * slot * 2;
     __global const uint *far_positions = positions + slot;
     uint chunk_end = min(len, ((pos >> chunk_log) + 1u) << chunk_log);
     uint room = min(chunk_end - pos, LONGEST);
 
-    uint4 both = found_both[(size_t)block * slot + pos];
-    uint2 near = both.xy, far = both.zw;
-    uint near_marks = near.y, far_marks = far.y;
-    uint near_distance = next_distance(positions, near.x, &near_marks, pos);
-    uint far_distance = next_distance(far_positions, far.x, &far_marks, pos);
+    uint near = places[pos], far = places[slot + pos];
+    uint near_marks = marked[near], far_marks = marked[slot + far];
+    uint near_distance = next_distance(positions, near, &near_marks, pos);
+    uint far_distance = next_distance(far_positions, far, &far_marks, pos);
+    // What is as near as this and has seven equal bytes is a candidate of the second hash.
+    uint earliest = far < FAR_CANDIDATES ? 0 : far_positions[far - FAR_CANDIDATES];
+    uint covered = pos - min(earliest, pos);
     // No match of three bytes is nearer than this one.
     uint offset = found[(size_t)block * slot + pos];
     if (offset == 0) offset = min(near_distance, far_distance);
@@ -148,8 +156,11 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
             }
         }
         uint nearest = offset;
-        if (near_distance <= nearest) near_distance = next_distance(positions, near.x, &near_marks, pos);
-        if (far_distance <= nearest) far_distance = next_distance(far_positions, far.x, &far_marks, pos);
+        if (near_distance <= nearest) near_distance = next_distance(positions, near, &near_marks, pos);
+        if (far_distance <= nearest) far_distance = next_distance(far_positions, far, &far_marks, pos);
+        // Of the first hash alone nothing is longer than six.
+        while (longest >= 6 && near_distance <= covered)
+            near_distance = next_distance(positions, near, &near_marks, pos);
         offset = min(near_distance, far_distance);
     }
     low[(size_t)block * slot + pos] = (uint4)(row[0], row[1], row[2], row[3]);

@@ -1,8 +1,8 @@
 // The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
-// `entries` are the sorted ones of a hash of four bytes, and then of one of seven; their positions alone remain in
-// `sorted_positions`, those of the first hash and then those of the second. Of both each position has in
-// `found_both` the place of its own, and a bit for each of those before it, the nearest from bit 0 on, that
-// is a candidate. `found` is what lz77_latest makes of a hash of three bytes.
+// `entries` are the sorted ones of a hash of four bytes, and then of one of seven. What remains of them is, of the first hash and then
+// of the second, their positions; their marks, a bit for each entry before them, the nearest from bit 0 on, that is a
+// candidate; and for each position the place of its entry: words by themselves, as those are stored in any order and then
+// stay in a cache. `found` is what lz77_latest makes of a hash of three bytes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros. Four
 // are in `lz77_low`; the other four, in `lz77_high`, say nothing where one of those is 0.
@@ -14,8 +14,8 @@
 // @pz_cost {
 //   threads_per_element: 1
 //   passes: 4
-//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, found_both=N*16,
-//            lz77_low=N*16, lz77_high=N*16
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, sorted_marks=N*8,
+//            sorted_places=N*8, lz77_low=N*16, lz77_high=N*16
 //   local_mem: 256
 // }
 // @pz_import team
@@ -26,6 +26,8 @@ const LONGEST = 256u;
 // Beyond this offset a match of three bytes costs more than three literals.
 const SHORT_REACH = 1u << 12u;
 const NONE = 0xffffffffu;
+// Of a position by the second hash.
+const FAR_CANDIDATES = 32u;
 
 // mark: slot, blocks, window_log, is_far; list: slot, blocks, window_log, chunk_log; inherit: slot, chunks, blocks, chunk_log.
 struct Args {
@@ -41,13 +43,15 @@ var<immediate> args: Args;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
 @group(0) @binding(2) var<storage, read> found: array<u32>;
 @group(0) @binding(3) var<storage, read> positions: array<u32>;
-@group(0) @binding(4) var<storage, read> found_both: array<vec4<u32>>;
-@group(0) @binding(5) var<storage, read_write> low: array<vec4<u32>>;
-@group(0) @binding(6) var<storage, read_write> high: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read> marks_of: array<u32>;
+@group(0) @binding(5) var<storage, read> places: array<u32>;
+@group(0) @binding(6) var<storage, read_write> low: array<vec4<u32>>;
+@group(0) @binding(7) var<storage, read_write> high: array<vec4<u32>>;
 // mark
 @group(0) @binding(1) var<storage, read> sorted: array<vec2<u32>>;
 @group(0) @binding(2) var<storage, read_write> own_positions: array<u32>;
-@group(0) @binding(3) var<storage, read_write> marked: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read_write> own_marks: array<u32>;
+@group(0) @binding(4) var<storage, read_write> own_places: array<u32>;
 // inherit
 @group(0) @binding(1) var<storage, read_write> inherited: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> high_words: array<vec4<u32>>;
@@ -82,9 +86,10 @@ fn mark(
             marks |= 1u << k;
         }
     }
-    let place = 2u * slot_start + args.c * args.slot + index;
-    own_positions[place] = entry.y;
-    marked[2u * (slot_start + entry.y) + args.c] = vec2(place, marks);
+    let own = 2u * slot_start + args.c * args.slot;
+    own_positions[own + index] = entry.y;
+    own_marks[own + index] = marks;
+    own_places[own + entry.y] = index;
 }
 
 // Four bytes that begin in a word and end in the next one.
@@ -125,6 +130,14 @@ fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
     return min(n, room);
 }
 
+// The distance of the nearest entry that is marked, before the one at `place`; NONE if there is none.
+fn distance_to(pos: u32, place: u32, marks: u32) -> u32 {
+    if marks == 0u {
+        return NONE;
+    }
+    return pos - positions[place - 1u - countTrailingZeros(marks)];
+}
+
 // The row with `word` at place `at`.
 fn with_word(row: vec4<u32>, at: u32, word: u32) -> vec4<u32> {
     return select(row, vec4(word), vec4(0u, 1u, 2u, 3u) == vec4(at));
@@ -155,19 +168,20 @@ fn list(
     let chunk_end = min(len, (pos >> args.c) + 1u << args.c);
     let room = min(chunk_end - pos, LONGEST);
 
-    // Entries, and marks that are left.
-    let both = found_both[slot_start + pos];
-    var near = both.xy;
-    var far = both.zw;
-    var near_distance = NONE;
-    var far_distance = NONE;
-    if near.y != 0u {
-        near_distance = pos - positions[near.x - 1u - countTrailingZeros(near.y)];
-        near.y &= near.y - 1u;
-    }
-    if far.y != 0u {
-        far_distance = pos - positions[far.x - 1u - countTrailingZeros(far.y)];
-        far.y &= far.y - 1u;
+    // Places of entries, and marks that are left.
+    let near = 2u * slot_start + places[2u * slot_start + pos];
+    let far_start = 2u * slot_start + args.slot;
+    let far = far_start + places[far_start + pos];
+    var near_marks = marks_of[near];
+    var far_marks = marks_of[far];
+    var near_distance = distance_to(pos, near, near_marks);
+    var far_distance = distance_to(pos, far, far_marks);
+    near_marks &= max(near_marks, 1u) - 1u;
+    far_marks &= max(far_marks, 1u) - 1u;
+    // What is as near as this and has seven equal bytes is a candidate of the second hash.
+    var covered = pos;
+    if far - far_start >= FAR_CANDIDATES {
+        covered = pos - min(positions[far - FAR_CANDIDATES], pos);
     }
     // No match of three bytes is nearer than this one.
     var offset = found[slot_start + pos];
@@ -203,18 +217,17 @@ fn list(
         }
         let nearest = offset;
         if near_distance <= nearest {
-            near_distance = NONE;
-            if near.y != 0u {
-                near_distance = pos - positions[near.x - 1u - countTrailingZeros(near.y)];
-                near.y &= near.y - 1u;
-            }
+            near_distance = distance_to(pos, near, near_marks);
+            near_marks &= max(near_marks, 1u) - 1u;
         }
         if far_distance <= nearest {
-            far_distance = NONE;
-            if far.y != 0u {
-                far_distance = pos - positions[far.x - 1u - countTrailingZeros(far.y)];
-                far.y &= far.y - 1u;
-            }
+            far_distance = distance_to(pos, far, far_marks);
+            far_marks &= max(far_marks, 1u) - 1u;
+        }
+        // Of the first hash alone nothing is longer than six.
+        while longest >= 6u && near_distance <= covered {
+            near_distance = distance_to(pos, near, near_marks);
+            near_marks &= max(near_marks, 1u) - 1u;
         }
         offset = min(near_distance, far_distance);
     }

@@ -15,19 +15,25 @@
 // offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1. At the segment's end, if a
 // literal leads there, offset 0 and the literals.
 //
+// How the next position is reached is known once the literal at the one before is tried, since matches are longer. So what it
+// needs of device memory is asked for before most of the work at the one before is done, and is there when that is done.
+//
+// A match at a recent offset goes on at the next position, where nothing is compared: its length is kept beside the offset, 0
+// if it is not known.
+//
 // Some drivers end an invocation after 65,535 iterations: so `parse` may do a part of the positions, and go on from what it leaves
-// in `lz77_states`. There each workgroup has for each of the last RING positions a row of states, recent offsets and literals since
-// the last match | matches << 15; then RING / 4 rows of the rings; then two of what else is known.
+// in `lz77_states`. There each workgroup has for each of the last RING positions a row of states, recent offsets | length << 24 and
+// literals since the last match | matches << 15; then RING / 4 rows of the rings; then two of what else is known.
 //
 // Constants: SEGMENT_LOG, 12 to 14; CHUNKS, of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at most
 // 66; COUNT, whether symbols are counted for the next pass.
 //
 // @pz_cost {
-//   threads_per_element: 0.0002
+//   threads_per_element: 0.00007
 //   passes: 4
 //   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/8+4608, entries=N*8, lz77_states=N+4096,
 //            matches=N*3, match_counts=N/64
-//   local_mem: 28608
+//   local_mem: 25536
 // }
 // @pz_import lz77_words
 // @pz_import lz77_chunk_prices
@@ -42,6 +48,7 @@
 #define ONE_PRICE 2048u
 #define ONE_LENGTH 16u
 #define SOURCE_MASK 15u
+#define OFFSET_MASK 0xffffffu
 #define FAR (2680u * BIT * ONE_PRICE)
 // A chunk's table, in words: for each literal code of tokens the lengths of 3 to 66 with their extra bits, as they are added in the
 // rings, and four words so that rows are in different banks; literals, two a word; match codes from 22 on; offsets; literal
@@ -104,6 +111,11 @@ inline uint token_price(__local const uint *table, uint row, uint length) {
     return (table[LONG_CODES + 4u * row + length_code(length) - 22u] + length_bits(length)) * ONE_PRICE;
 }
 
+// Four bytes that begin in a word and end in the next one.
+inline uint bytes_of(uint word, uint next, uint shift) {
+    return (uint)(((ulong)next << 32 | word) >> shift);
+}
+
 // The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
 inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
     uint a = (pos >> 2) + 1u, b = ((pos - offset) >> 2) + 1u, most = words - 1u;
@@ -154,6 +166,28 @@ inline uint common_length(__global const uint *contents, uint words, uint pos, u
 // Where position `p` stands in the rings.
 #define PLACE(p) (((p) & (RING - 1u)) * THREADS + lane)
 
+// Loads what position `p` needs.
+#define ASK_FOR(p)                                                                                   \
+    {                                                                                                \
+        uint there = start + (p), its_reach = there - window_start;                                  \
+        uint from_a = recent_a <= its_reach && known_a == 0 ? there - recent_a : there;                              \
+        uint from_b = recent_b <= its_reach && known_b == 0 ? there - recent_b : there;                              \
+        uint from_c = recent_c <= its_reach && known_c == 0 ? there - recent_c : there;                              \
+        own = contents[min(there >> 2, most_word)];                                                  \
+        own_next = contents[min((there >> 2) + 1u, most_word)];                                      \
+        at_a = contents[min(from_a >> 2, most_word)];                                                \
+        next_a = contents[min((from_a >> 2) + 1u, most_word)];                                       \
+        at_b = contents[min(from_b >> 2, most_word)];                                                \
+        next_b = contents[min((from_b >> 2) + 1u, most_word)];                                       \
+        at_c = contents[min(from_c >> 2, most_word)];                                                \
+        next_c = contents[min((from_c >> 2) + 1u, most_word)];                                       \
+        list_a = (uint4)(0);                                                                         \
+        if ((p) < last) {                                                                            \
+            list_a = low[p];                                                                         \
+            list_b = high[p];                                                                        \
+        }                                                                                            \
+    }
+
 __kernel void parse(__global const uint *restrict jobs, __global const uint *restrict contents,
                     __global const uint4 *restrict low, __global const uint4 *restrict high,
                     __global const uint *restrict symbols, __global uint2 *restrict ways, __global uint4 *restrict states,
@@ -195,19 +229,18 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     uint window_start = start >> window_log << window_log;
     // What is as it stands here is unrolled by compilers, and takes registers, where it is constant.
     uint rows = state_stride != 0 ? RING : 0;
-    // The position; whether it is known how that is reached; the recent offsets there, the literals since the last match, the
-    // matches, and the price; and the farthest position that is known to be reached.
-    uint i = 0, arrived = 0;
-    uint recent_a = 0, recent_b = 0, recent_c = 0;
-    uint run = 0xffffffffu, count = 0, price = table[TABLE_RUNS] * ONE_PRICE, reached = 0;
+    // The position; the recent offsets there, what is known of the lengths of their matches, the literals since the last match, the matches, and the price; and the
+    // farthest position that is known to be reached.
+    uint i = 0;
+    uint recent_a = 0, recent_b = 0, recent_c = 0, known_a = 0, known_b = 0, known_c = 0;
+    uint run = 0, count = 0, price = table[TABLE_RUNS] * ONE_PRICE, reached = 0;
     if (first == 0) {
         if ((start & ((1u << chunk_log) - 1u)) == 0) {
             recent_a = 1u;
             recent_b = 4u;
             recent_c = 8u;
         }
-        for (uint k = 1; k < rows; k++) ring[PLACE(k)] = price + FAR;
-        ring[PLACE(0)] = price + 126u * ONE_LENGTH;
+        for (uint k = 0; k < rows; k++) ring[PLACE(k)] = price + FAR;
         if (number < segments) match_counts[number] = 0;
     } else if (len != 0) {
         for (uint k = 0; k < rows / 4u; k++) {
@@ -219,156 +252,177 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         }
         uint4 a = states[(RING + RING / 4u) * lanes], b = states[(RING + RING / 4u + 1u) * lanes];
         i = a.x;
-        arrived = a.y & 1u;
-        run = (a.y >> 1 & 0x7fffu) - (arrived ^ 1u);
-        count = a.y >> 16;
+        run = a.y & 0x7fffu;
+        count = a.y >> 15;
         price = a.z;
         reached = a.w;
-        recent_a = b.x;
-        recent_b = b.y;
-        recent_c = b.z;
+        recent_a = b.x & OFFSET_MASK;
+        recent_b = b.y & OFFSET_MASK;
+        recent_c = b.z & OFFSET_MASK;
+        known_a = b.x >> 24;
+        known_b = b.y >> 24;
+        known_c = b.z >> 24;
     }
 
-    // The segment's end is gone to, too.
-    uint stop = len != 0 ? min(first + steps, len + 1u) : 0;
+    uint stop = len != 0 ? min(first + steps, len) : 0;
+    // What a position needs: its bytes, those at the recent offsets, and its list.
+    uint own = 0, own_next = 0, at_a = 0, next_a = 0, at_b = 0, next_b = 0, at_c = 0, next_c = 0;
+    uint4 list_a = (uint4)(0), list_b = (uint4)(0);
+    uint most_word = words - 1u;
+    ASK_FOR(i)
     while (i < stop) {
-        uint4 list_a = (uint4)(0), list_b = (uint4)(0);
-        if (i < last) {
-            list_a = low[i];
-            list_b = high[i];
+        uint pos = start + i, place = PLACE(i), shift = (pos & 3u) * 8u;
+        uint bytes = bytes_of(own, own_next, shift);
+        uint extra = run_bits(run), row = min(run, 7u);
+        uint base = price - (table[TABLE_RUNS + row] + extra) * ONE_PRICE;
+        uint literal = half_of(table[TABLE_LITERALS + ((bytes & 255u) >> 1)], bytes) + table[TABLE_RUNS + min(run + 1u, 7u)];
+        literal = base + (literal + run_bits(run + 1u)) * ONE_PRICE + 126u * ONE_LENGTH;
+        base += (table[TABLE_RUNS] + extra) * ONE_PRICE;
+        ring[place] = price + FAR;
+
+        // How the next position is reached.
+        uint arrival = ring[PLACE(i + 1u)];
+        if ((int)(literal - arrival) < 0) arrival = literal;
+        uint arrival_length = 127u - (arrival / ONE_LENGTH & 127u), arrival_source = arrival & SOURCE_MASK;
+        uint4 before = (uint4)(0);
+        uint listed_word = 0;
+        if (arrival_length != 1u) {
+            uint from = i + 1u - arrival_length;
+            before = states[(from & (RING - 1u)) * lanes];
+            if (arrival_source >= 3u) listed_word = low_words[4u * from + (arrival_source - 3u & 3u)];
+            if (arrival_source >= 7u) listed_word = high_words[4u * from + arrival_source - 7u];
         }
-        uint pos = start + i, place = PLACE(i);
-        if (arrived == 0) {
-            uint word = ring[place];
-            uint length = 127u - (word / ONE_LENGTH & 127u), source = word & SOURCE_MASK;
-            price = word & ~(ONE_PRICE - 1u);
-            if (length == 1u) {
-                run++;
-            } else {
-                uint from = i - length;
-                uint4 before = states[(from & (RING - 1u)) * lanes];
-                uint offset = (before.x & (source == 0 ? ALL : 0)) | (before.y & (source == 1u ? ALL : 0)) | (before.z & (source == 2u ? ALL : 0));
-                if (source >= 3u) offset = low_words[4u * from + (source - 3u & 3u)] & 0xffffffu;
-                if (source >= 7u) offset = high_words[4u * from + source - 7u] & 0xffffffu;
-                uint symbol = offset == before.x ? 0 : offset == before.y ? 1u : offset == before.z ? 2u : 3u;
-                ways[i - 1u] = (uint2)(offset | (length - 3u) << 24, symbol | (before.w & 0x7fffu) << 2);
+
+        // The records, and which of their lengths are 3 to 34 and 35 to 66.
+        uint records = 0, near = 0, far = 0, longest = 2, offset = 0, source = 0, record = 0;
+        uint length_a = 0, length_b = 0, length_c = 0;
+        if (i < last) {
+            uint room = min(len - i, LONGEST), reach = pos - window_start;
+            uint differ_a = bytes_of(at_a, next_a, ((pos - recent_a) & 3u) * 8u) ^ bytes;
+            uint differ_b = bytes_of(at_b, next_b, ((pos - recent_b) & 3u) * 8u) ^ bytes;
+            uint differ_c = bytes_of(at_c, next_c, ((pos - recent_c) & 3u) * 8u) ^ bytes;
+            if (recent_a == 0 || recent_a > reach || known_a != 0) differ_a = 1u;
+            if (recent_b == 0 || recent_b > reach || known_b != 0) differ_b = 1u;
+            if (recent_c == 0 || recent_c > reach || known_c != 0) differ_c = 1u;
+            length_a = differ_a << 8 != 0 ? known_a : 3u;
+            length_b = differ_b << 8 != 0 ? known_b : 3u;
+            length_c = differ_c << 8 != 0 ? known_c : 3u;
+            uint more = (differ_a == 0 ? 1u : 0) | (differ_b == 0 ? 2u : 0) | (differ_c == 0 ? 4u : 0);
+            while (more != 0) {
+                uint its = more & -more;
+                more ^= its;
+                uint its_offset = its == 1u ? recent_a : its == 2u ? recent_b : recent_c;
+                uint length = common_length(contents, words, pos, its_offset, room);
+                length_a = its == 1u ? length : length_a;
+                length_b = its == 2u ? length : length_b;
+                length_c = its == 4u ? length : length_c;
+            }
+            length_a = min(length_a, room);
+            length_b = min(length_b, room);
+            length_c = min(length_c, room);
+            CANDIDATE(length_a, recent_a, 0u, 0u)
+            CANDIDATE(length_b, recent_b, 1u, 1u)
+            CANDIDATE(length_c, recent_c, 2u, 2u)
+            LISTED(list_a.x, 0u)
+            LISTED(list_a.y, 1u)
+            LISTED(list_a.z, 2u)
+            LISTED(list_a.w, 3u)
+            if (list_a.w != 0) {
+                LISTED(list_b.x, 4u)
+                LISTED(list_b.y, 5u)
+                LISTED(list_b.z, 6u)
+                LISTED(list_b.w, 7u)
+            }
+        }
+
+        uint at = i;
+        bool is_taken = longest >= NICE_LENGTH;
+        if (is_taken) {
+            uint symbol = source;
+            if (source >= 3u) symbol = offset == recent_a ? 0 : offset == recent_b ? 1u : offset == recent_c ? 2u : 3u;
+            price = (record & ~(ONE_PRICE - 1u)) + token_price(table, row, longest);
+            // What is known of positions between, and what was FAR before positions that are not gone through.
+            uint behind = max(reached + 1u, i + (longest & (RING - 1u)));
+            for (uint p = i + 1u; p < behind; p++) ring[PLACE(p)] = price + FAR;
+            i += longest;
+            reached = i;
+            known_a = known_b = known_c = 0;
+            ways[i - 1u] = (uint2)(offset | (longest - 3u) << 24, symbol | run << 2);
+            recent_c = symbol == 3u ? recent_b : recent_c;
+            recent_b = symbol == 3u ? recent_a : recent_b;
+            recent_a = symbol == 3u ? offset : recent_a;
+            count++;
+            run = 0;
+        } else {
+            states[(i & (RING - 1u)) * lanes] =
+                (uint4)(recent_a | length_a << 24, recent_b | length_b << 24, recent_c | length_c << 24, run | count << 15);
+            reached = max(reached, i + longest);
+            i++;
+            known_a = max(length_a, 1u) - 1u;
+            known_b = max(length_b, 1u) - 1u;
+            known_c = max(length_c, 1u) - 1u;
+            price = arrival & ~(ONE_PRICE - 1u);
+            run++;
+            if (arrival_length != 1u) {
+                uint old_a = before.x & OFFSET_MASK, old_b = before.y & OFFSET_MASK, old_c = before.z & OFFSET_MASK;
+                uint its = listed_word & OFFSET_MASK;
+                its |= (old_a & (arrival_source == 0 ? ALL : 0)) | (old_b & (arrival_source == 1u ? ALL : 0))
+                    | (old_c & (arrival_source == 2u ? ALL : 0));
+                uint symbol = its == old_a ? 0 : its == old_b ? 1u : its == old_c ? 2u : 3u;
+                ways[at] = (uint2)(its | (arrival_length - 3u) << 24, symbol | (before.w & 0x7fffu) << 2);
+                // What is left of those matches.
+                known_a = max(before.x >> 24, arrival_length) - arrival_length;
+                known_b = max(before.y >> 24, arrival_length) - arrival_length;
+                known_c = max(before.z >> 24, arrival_length) - arrival_length;
                 bool is_new = symbol == 3u;
-                recent_a = is_new ? offset : before.x;
-                recent_b = is_new ? before.x : before.y;
-                recent_c = is_new ? before.y : before.z;
+                recent_a = is_new ? its : old_a;
+                recent_b = is_new ? old_a : old_b;
+                recent_c = is_new ? old_b : old_c;
+                known_c = is_new ? known_b : known_c;
+                known_b = is_new ? known_a : known_b;
+                known_a = is_new ? min((listed_word >> 24) + 3u, len - i + arrival_length) - arrival_length : known_a;
                 count = (before.w >> 15) + 1u;
                 run = 0;
             }
         }
-        arrived = 0;
-        if (i == len) {
-            match_counts[number] = count;
-            if (run != 0) ways[i - 1u] = (uint2)(0, run << 2);
-            i++;
-        } else {
-            uint at = pos >> 2, shift = (pos & 3u) * 8u;
-            uint bytes = (uint)(((ulong)contents[min(at + 1u, words - 1u)] << 32 | contents[at]) >> shift);
-            uint extra = run_bits(run), row = min(run, 7u);
-            uint base = price - (table[TABLE_RUNS + row] + extra) * ONE_PRICE;
-            uint literal = half_of(table[TABLE_LITERALS + ((bytes & 255u) >> 1)], bytes) + table[TABLE_RUNS + min(run + 1u, 7u)];
-            literal = base + (literal + run_bits(run + 1u)) * ONE_PRICE + 126u * ONE_LENGTH;
-            base += (table[TABLE_RUNS] + extra) * ONE_PRICE;
-            ring[place] = price + FAR;
+        ASK_FOR(i)
 
-            // The records, and which of their lengths are 3 to 34 and 35 to 66.
-            uint records = 0, near = 0, far = 0, longest = 2, offset = 0, source = 0, record = 0;
-            if (i < last) {
-                uint room = min(len - i, LONGEST), reach = pos - window_start;
-                uint differ_a = 1u, differ_b = 1u, differ_c = 1u;
-                if (recent_a != 0 && recent_a <= reach) differ_a = read32(contents, words, pos - recent_a) ^ bytes;
-                if (recent_b != 0 && recent_b <= reach) differ_b = read32(contents, words, pos - recent_b) ^ bytes;
-                if (recent_c != 0 && recent_c <= reach) differ_c = read32(contents, words, pos - recent_c) ^ bytes;
-                uint length_a = differ_a << 8 != 0 ? 0 : 3u;
-                uint length_b = differ_b << 8 != 0 ? 0 : 3u;
-                uint length_c = differ_c << 8 != 0 ? 0 : 3u;
-                uint more = (differ_a == 0 ? 1u : 0) | (differ_b == 0 ? 2u : 0) | (differ_c == 0 ? 4u : 0);
-                while (more != 0) {
-                    uint its = more & -more;
-                    more ^= its;
-                    uint its_offset = its == 1u ? recent_a : its == 2u ? recent_b : recent_c;
-                    uint length = common_length(contents, words, pos, its_offset, room);
-                    length_a = its == 1u ? length : length_a;
-                    length_b = its == 2u ? length : length_b;
-                    length_c = its == 4u ? length : length_c;
-                }
-                length_a = min(length_a, room);
-                length_b = min(length_b, room);
-                length_c = min(length_c, room);
-                CANDIDATE(length_a, recent_a, 0u, 0u)
-                CANDIDATE(length_b, recent_b, 1u, 1u)
-                CANDIDATE(length_c, recent_c, 2u, 2u)
-                LISTED(list_a.x, 0u)
-                LISTED(list_a.y, 1u)
-                LISTED(list_a.z, 2u)
-                LISTED(list_a.w, 3u)
-                if (list_a.w != 0) {
-                    LISTED(list_b.x, 4u)
-                    LISTED(list_b.y, 5u)
-                    LISTED(list_b.z, 6u)
-                    LISTED(list_b.w, 7u)
-                }
+        if (!is_taken) {
+            // Four lengths at a time, so that what they wait for comes at the same time.
+            __local const uint *prices = table + LENGTHS_ROW * row;
+            uint most = min(longest, EVERY_LENGTH), left = near, far_left = far, rank = lane;
+            for (uint length = 3u; length <= most; length += 4u) {
+                uint rank_b = rank + (left & 1u) * THREADS, rank_c = rank_b + (left >> 1 & 1u) * THREADS;
+                uint rank_d = rank_c + (left >> 2 & 1u) * THREADS;
+                uint place_a = (place + length * THREADS) & (RING * THREADS - 1u);
+                uint place_b = (place + length * THREADS + THREADS) & (RING * THREADS - 1u);
+                uint place_c = (place + length * THREADS + 2u * THREADS) & (RING * THREADS - 1u);
+                uint place_d = (place + length * THREADS + 3u * THREADS) & (RING * THREADS - 1u);
+                uint4 four = *(__local const uint4 *)(prices + length - 3u);
+                uint price_a = record_prices[rank] + four.x, price_b = record_prices[rank_b] + four.y;
+                uint price_c = record_prices[rank_c] + four.z, price_d = record_prices[rank_d] + four.w;
+                uint old_a = ring[place_a], old_b = ring[place_b], old_c = ring[place_c], old_d = ring[place_d];
+                if ((int)(price_a - old_a) < 0) ring[place_a] = price_a;
+                if ((int)(price_b - old_b) < 0 && length + 1u <= most) ring[place_b] = price_b;
+                if ((int)(price_c - old_c) < 0 && length + 2u <= most) ring[place_c] = price_c;
+                if ((int)(price_d - old_d) < 0 && length + 3u <= most) ring[place_d] = price_d;
+                rank = rank_d + (left >> 3 & 1u) * THREADS;
+                left = left >> 4 | far_left << 28;
+                far_left >>= 4;
             }
-
-            if (longest >= NICE_LENGTH) {
-                // Taken at once.
-                uint symbol = source;
-                if (source >= 3u) symbol = offset == recent_a ? 0 : offset == recent_b ? 1u : offset == recent_c ? 2u : 3u;
-                price = (record & ~(ONE_PRICE - 1u)) + token_price(table, row, longest);
-                // What is known of positions between, and what was FAR before positions that are not gone through.
-                uint behind = max(reached + 1u, i + (longest & (RING - 1u)));
-                for (uint p = i + 1u; p < behind; p++) ring[PLACE(p)] = price + FAR;
-                i += longest;
-                reached = i;
-                ways[i - 1u] = (uint2)(offset | (longest - 3u) << 24, symbol | run << 2);
-                recent_c = symbol == 3u ? recent_b : recent_c;
-                recent_b = symbol == 3u ? recent_a : recent_b;
-                recent_a = symbol == 3u ? offset : recent_a;
-                count++;
-                run = 0;
-                arrived = 1u;
-            } else {
-                states[(i & (RING - 1u)) * lanes] = (uint4)(recent_a, recent_b, recent_c, run | count << 15);
-                uint next = PLACE(i + 1u);
-                if ((int)(literal - ring[next]) < 0) ring[next] = literal;
-                // Four lengths at a time, so that what they wait for comes at the same time.
-                __local const uint *prices = table + LENGTHS_ROW * row;
-                uint most = min(longest, EVERY_LENGTH), left = near, far_left = far, rank = lane;
-                for (uint length = 3u; length <= most; length += 4u) {
-                    uint rank_b = rank + (left & 1u) * THREADS, rank_c = rank_b + (left >> 1 & 1u) * THREADS;
-                    uint rank_d = rank_c + (left >> 2 & 1u) * THREADS;
-                    uint place_a = (place + length * THREADS) & (RING * THREADS - 1u);
-                    uint place_b = (place + length * THREADS + THREADS) & (RING * THREADS - 1u);
-                    uint place_c = (place + length * THREADS + 2u * THREADS) & (RING * THREADS - 1u);
-                    uint place_d = (place + length * THREADS + 3u * THREADS) & (RING * THREADS - 1u);
-                    uint4 four = *(__local const uint4 *)(prices + length - 3u);
-                    uint price_a = record_prices[rank] + four.x, price_b = record_prices[rank_b] + four.y;
-                    uint price_c = record_prices[rank_c] + four.z, price_d = record_prices[rank_d] + four.w;
-                    uint old_a = ring[place_a], old_b = ring[place_b], old_c = ring[place_c], old_d = ring[place_d];
-                    if ((int)(price_a - old_a) < 0) ring[place_a] = price_a;
-                    if ((int)(price_b - old_b) < 0 && length + 1u <= most) ring[place_b] = price_b;
-                    if ((int)(price_c - old_c) < 0 && length + 2u <= most) ring[place_c] = price_c;
-                    if ((int)(price_d - old_d) < 0 && length + 3u <= most) ring[place_d] = price_d;
-                    rank = rank_d + (left >> 3 & 1u) * THREADS;
-                    left = left >> 4 | far_left << 28;
-                    far_left >>= 4;
-                }
-                // Longer ones are tried at the lengths of records only, which are the last ones.
-                for (uint r = records; r > 0 && longest > EVERY_LENGTH; r--) {
-                    uint length = record_lengths[(r - 1u) * THREADS + lane];
-                    if (length <= EVERY_LENGTH) break;
-                    uint its = record_prices[(r - 1u) * THREADS + lane] + token_price(table, row, length) + (127u - length) * ONE_LENGTH;
-                    uint there = PLACE(i + length);
-                    if ((int)(its - ring[there]) < 0) ring[there] = its;
-                }
-                reached = max(reached, i + max(longest, 1u));
-                i++;
+            // Longer ones are tried at the lengths of records only, which are the last ones.
+            for (uint r = records; r > 0 && longest > EVERY_LENGTH; r--) {
+                uint length = record_lengths[(r - 1u) * THREADS + lane];
+                if (length <= EVERY_LENGTH) break;
+                uint its = record_prices[(r - 1u) * THREADS + lane] + token_price(table, row, length) + (127u - length) * ONE_LENGTH;
+                uint there = PLACE(at + length);
+                if ((int)(its - ring[there]) < 0) ring[there] = its;
             }
         }
+    }
+    if (len != 0 && i == len) {
+        match_counts[number] = count;
+        if (run != 0) ways[i - 1u] = (uint2)(0, run << 2);
     }
 
     // What the next positions are gone through by.
@@ -377,8 +431,9 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         states[(RING + k) * lanes] =
             (uint4)(ring[PLACE(4u * k)], ring[PLACE(4u * k + 1u)], ring[PLACE(4u * k + 2u)], ring[PLACE(4u * k + 3u)]);
     states[(RING + RING / 4u) * lanes] =
-        (uint4)(i, arrived | (run + (arrived ^ 1u)) << 1 | count << 16, price, reached);
-    states[(RING + RING / 4u + 1u) * lanes] = (uint4)(recent_a, recent_b, recent_c, 0);
+        (uint4)(i, run | count << 15, price, reached);
+    states[(RING + RING / 4u + 1u) * lanes] = 
+        (uint4)(recent_a | known_a << 24, recent_b | known_b << 24, recent_c | known_c << 24, 0);
 }
 
 // Backward along the cheapest way of each segment.

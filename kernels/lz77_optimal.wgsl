@@ -15,19 +15,25 @@
 // offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1. At the segment's end, if a
 // literal leads there, offset 0 and the literals.
 //
+// How the next position is reached is known once the literal at the one before is tried, since matches are longer. So what it
+// needs of device memory is asked for before most of the work at the one before is done, and is there when that is done.
+//
+// A match at a recent offset goes on at the next position, where nothing is compared: its length is kept beside the offset, 0
+// if it is not known.
+//
 // Some drivers end an invocation after 65,535 iterations: so `parse` may do a part of the positions, and go on from what it leaves
-// in `lz77_states`. There each workgroup has for each of the last RING positions a row of states, recent offsets and literals since
-// the last match | matches << 15; then RING / 4 rows of the rings; then two of what else is known.
+// in `lz77_states`. There each workgroup has for each of the last RING positions a row of states, recent offsets | length << 24 and
+// literals since the last match | matches << 15; then RING / 4 rows of the rings; then two of what else is known.
 //
 // Constants: SEGMENT_LOG, 12 to 14; CHUNKS, of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at most
 // 66; COUNT, whether symbols are counted for the next pass.
 //
 // @pz_cost {
-//   threads_per_element: 0.0002
+//   threads_per_element: 0.00007
 //   passes: 4
 //   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/8+4608, entries=N*8, lz77_states=N+4096,
 //            matches=N*3, match_counts=N/64
-//   local_mem: 28608
+//   local_mem: 25536
 // }
 // @pz_import lz77_words
 // @pz_import lz77_chunk_prices
@@ -41,6 +47,7 @@ const ROWS = RING + RING / 4u + 2u;
 const ONE_PRICE = 2048u;
 const ONE_LENGTH = 16u;
 const SOURCE_MASK = 15u;
+const OFFSET_MASK = 0xffffffu;
 const FAR = 2680u * BIT * ONE_PRICE;
 // A chunk's table, in words: for each literal code of tokens the lengths of 3 to 66 with their extra bits, as they are added in the
 // rings, and four words so that rows are in different banks; literals, two a word; match codes from 22 on; offsets; literal
@@ -187,6 +194,32 @@ fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
     return min(n, room);
 }
 
+// What a position needs: its bytes, those at the recent offsets, and its list.
+struct Asked {
+    own: vec2<u32>,
+    words: vec3<u32>,
+    next: vec3<u32>,
+    low: vec4<u32>,
+    high: vec4<u32>,
+}
+var<private> asked: Asked;
+
+// Loads that, where the window reaches back so far.
+fn ask_for(pos: u32, recent: vec3<u32>, reach: u32, has_list: bool, place: u32) {
+    let most = vec3(block_words - 1u);
+    let begin = min(vec3(pos) - select(recent, vec3<u32>(), recent > vec3(reach)) >> vec3(2u), most);
+    let next = min(begin + 1u, most);
+    let word = pos >> 2u;
+    asked.own = vec2(contents[from_word + word], contents[from_word + min(word + 1u, most.x)]);
+    asked.words = vec3(contents[from_word + begin.x], contents[from_word + begin.y], contents[from_word + begin.z]);
+    asked.next = vec3(contents[from_word + next.x], contents[from_word + next.y], contents[from_word + next.z]);
+    asked.low = vec4<u32>();
+    if has_list {
+        asked.low = low[place];
+        asked.high = high[place];
+    }
+}
+
 // Takes a candidate as a record if it is longer than all before, where the way to the position costs `base`.
 fn candidate(base: u32, length: u32, offset: u32, source: u32, symbol: u32) {
     if length > longest {
@@ -273,12 +306,12 @@ fn parse(
     // Positions from here on have no candidates.
     let last = max(min(end, max(block_len, 7u) - 7u), start) - start;
     let window_start = start >> args.window_log << args.window_log;
-    // The position; whether it is known how that is reached; the recent offsets there, the literals since the last match, the
-    // matches, and the price; and the farthest position that is known to be reached.
+    // The position; the recent offsets there, what is known of the lengths of their matches, the literals since the last match, the matches, and the price; and the
+    // farthest position that is known to be reached.
     var i = 0u;
-    var arrived = 0u;
     var recent = vec3<u32>();
-    var run = 0xffffffffu;
+    var known = vec3<u32>();
+    var run = 0u;
     var count = 0u;
     var price = table_at(TABLE_RUNS) * ONE_PRICE;
     var reached = 0u;
@@ -286,10 +319,9 @@ fn parse(
         if (start & ((1u << args.chunk_log) - 1u)) == 0u {
             recent = vec3(1u, 4u, 8u);
         }
-        for (var k = 1u; k < RING; k++) {
+        for (var k = 0u; k < RING; k++) {
             ring[place_of(k)] = price + FAR;
         }
-        ring[place_of(0u)] = price + 126u * ONE_LENGTH;
         if number < args.segments {
             match_counts[count_word] = 0u;
         }
@@ -304,174 +336,184 @@ fn parse(
         let a = states[own_states + (RING + RING / 4u) * lanes];
         let b = states[own_states + (RING + RING / 4u + 1u) * lanes];
         i = a.x;
-        arrived = a.y & 1u;
-        run = (a.y >> 1u & 0x7fffu) - (arrived ^ 1u);
-        count = a.y >> 16u;
+        run = a.y & 0x7fffu;
+        count = a.y >> 15u;
         price = a.z;
         reached = a.w;
-        recent = b.xyz;
+        recent = b.xyz & vec3(OFFSET_MASK);
+        known = b.xyz >> vec3(24u);
     }
 
-    // The segment's end is gone to, too.
-    let stop = select(0u, min(args.first + args.steps, len + 1u), len != 0u);
+    let stop = select(0u, min(args.first + args.steps, len), len != 0u);
+    if i < stop {
+        ask_for(start + i, select(recent, vec3<u32>(), known != vec3<u32>()), start + i - window_start, i < last, origin + i);
+    }
     while i < stop {
-        var list_a = vec4<u32>();
-        var list_b = vec4<u32>();
-        if i < last {
-            list_a = low[origin + i];
-            list_b = high[origin + i];
-        }
         let pos = start + i;
         let place = place_of(i);
-        if arrived == 0u {
-            let word = ring[place];
-            let length = 127u - (word / ONE_LENGTH & 127u);
-            let source = word & SOURCE_MASK;
-            price = word & ~(ONE_PRICE - 1u);
-            if length == 1u {
-                run += 1u;
-            } else {
-                let left_at = i - length;
-                let before = states[own_states + (left_at & (RING - 1u)) * lanes];
-                var offset = select(select(before.z, before.y, source == 1u), before.x, source == 0u);
-                if source >= 7u {
-                    offset = high[origin + left_at][source - 7u & 3u] & 0xffffffu;
-                } else if source >= 3u {
-                    offset = low[origin + left_at][source - 3u & 3u] & 0xffffffu;
-                }
-                let symbol = recent_symbol(offset, before.xyz);
-                ways[origin + i - 1u] = vec2(offset | (length - 3u) << 24u, symbol | (before.w & 0x7fffu) << 2u);
-                recent = select(before.xyz, vec3(offset, before.xy), symbol == 3u);
+        let bytes = bytes_of(asked.own.x, asked.own.y, (pos & 3u) * 8u);
+        let extra = run_bits(run);
+        let row = min(run, 7u);
+        var base = price - (table_at(TABLE_RUNS + row) + extra) * ONE_PRICE;
+        let literal = base + 126u * ONE_LENGTH + ONE_PRICE
+            * (half_of(table_at(TABLE_LITERALS + (bytes & 255u) / 2u), bytes) + table_at(TABLE_RUNS + min(run + 1u, 7u))
+                + run_bits(run + 1u));
+        base += (table_at(TABLE_RUNS) + extra) * ONE_PRICE;
+        ring[place] = price + FAR;
+
+        // How the next position is reached.
+        var arrival = ring[place_of(i + 1u)];
+        if bitcast<i32>(literal - arrival) < 0 {
+            arrival = literal;
+        }
+        let arrival_length = 127u - (arrival / ONE_LENGTH & 127u);
+        let arrival_source = arrival & SOURCE_MASK;
+        var before = vec4<u32>();
+        var listed_word = 0u;
+        if arrival_length != 1u {
+            let left_at = i + 1u - arrival_length;
+            before = states[own_states + (left_at & (RING - 1u)) * lanes];
+            if arrival_source >= 7u {
+                listed_word = high[origin + left_at][arrival_source - 7u & 3u];
+            } else if arrival_source >= 3u {
+                listed_word = low[origin + left_at][arrival_source - 3u & 3u];
+            }
+        }
+
+        // The records, and which of their lengths are 3 to 34 and 35 to 66.
+        records = 0u;
+        near = 0u;
+        far = 0u;
+        longest = 2u;
+        var lengths = vec3<u32>();
+        if i < last {
+            let room = min(len - i, LONGEST);
+            let reach = pos - window_start;
+            let shifts = (vec3(pos) - recent & vec3(3u)) * 8u;
+            var differ = vec3(
+                bytes_of(asked.words.x, asked.next.x, shifts.x),
+                bytes_of(asked.words.y, asked.next.y, shifts.y),
+                bytes_of(asked.words.z, asked.next.z, shifts.z),
+            ) ^ vec3(bytes);
+            let is_compared = (recent != vec3<u32>()) & (recent <= vec3(reach)) & (known == vec3<u32>());
+            differ = select(vec3(1u), differ, is_compared);
+            lengths = select(known, vec3(3u), differ << vec3(8u) == vec3<u32>());
+            var more = select(0u, 1u, differ.x == 0u) | select(0u, 2u, differ.y == 0u) | select(0u, 4u, differ.z == 0u);
+            while more != 0u {
+                let its = more & (~more + 1u);
+                more ^= its;
+                let offset = select(select(recent.z, recent.y, its == 2u), recent.x, its == 1u);
+                let length = common_length(pos, offset, room);
+                lengths = select(lengths, vec3(length), vec3(its) == vec3(1u, 2u, 4u));
+            }
+            lengths = min(lengths, vec3(room));
+            candidate(base, lengths.x, recent.x, 0u, 0u);
+            candidate(base, lengths.y, recent.y, 1u, 1u);
+            candidate(base, lengths.z, recent.z, 2u, 2u);
+            listed(base, asked.low.x, 3u, room);
+            listed(base, asked.low.y, 4u, room);
+            listed(base, asked.low.z, 5u, room);
+            listed(base, asked.low.w, 6u, room);
+            if asked.low.w != 0u {
+                listed(base, asked.high.x, 7u, room);
+                listed(base, asked.high.y, 8u, room);
+                listed(base, asked.high.z, 9u, room);
+                listed(base, asked.high.w, 10u, room);
+            }
+        }
+
+        let at = i;
+        let is_taken = longest >= NICE_LENGTH;
+        if is_taken {
+            price = (record & ~(ONE_PRICE - 1u)) + token_price(row, longest);
+            // What is known of positions between, and what was FAR before positions that are not gone through.
+            let behind = max(reached + 1u, i + (longest & (RING - 1u)));
+            for (var p = i + 1u; p < behind; p++) {
+                ring[place_of(p)] = price + FAR;
+            }
+            i += longest;
+            reached = i;
+            known = vec3<u32>();
+            let symbol = select(recent_symbol(record_offset, recent), record_source, record_source < 3u);
+            ways[origin + i - 1u] = vec2(record_offset | (longest - 3u) << 24u, symbol | run << 2u);
+            recent = select(recent, vec3(record_offset, recent.xy), symbol == 3u);
+            count += 1u;
+            run = 0u;
+        } else {
+            states[own_states + (i & (RING - 1u)) * lanes] = vec4(recent | lengths << vec3(24u), run | count << 15u);
+            reached = max(reached, i + longest);
+            i += 1u;
+            known = max(lengths, vec3(1u)) - 1u;
+            price = arrival & ~(ONE_PRICE - 1u);
+            run += 1u;
+            if arrival_length != 1u {
+                let old = before.xyz & vec3(OFFSET_MASK);
+                var offset = select(select(old.z, old.y, arrival_source == 1u), old.x, arrival_source == 0u);
+                offset = select(offset, listed_word & OFFSET_MASK, arrival_source >= 3u);
+                let symbol = recent_symbol(offset, old);
+                ways[origin + at] = vec2(offset | (arrival_length - 3u) << 24u, symbol | (before.w & 0x7fffu) << 2u);
+                // What is left of those matches.
+                known = max(before.xyz >> vec3(24u), vec3(arrival_length)) - arrival_length;
+                let its = min((listed_word >> 24u) + 3u, len - i + arrival_length) - arrival_length;
+                known = select(known, vec3(its, known.xy), symbol == 3u);
+                recent = select(old, vec3(offset, old.xy), symbol == 3u);
                 count = (before.w >> 15u) + 1u;
                 run = 0u;
             }
         }
-        arrived = 0u;
-        if i == len {
-            match_counts[count_word] = count;
-            if run != 0u {
-                ways[origin + i - 1u] = vec2(0u, run << 2u);
-            }
-            i += 1u;
-        } else {
-            let bytes = read32(pos);
-            let extra = run_bits(run);
-            let row = min(run, 7u);
-            var base = price - (table_at(TABLE_RUNS + row) + extra) * ONE_PRICE;
-            let literal = base + 126u * ONE_LENGTH + ONE_PRICE
-                * (half_of(table_at(TABLE_LITERALS + (bytes & 255u) / 2u), bytes) + table_at(TABLE_RUNS + min(run + 1u, 7u))
-                    + run_bits(run + 1u));
-            base += (table_at(TABLE_RUNS) + extra) * ONE_PRICE;
-            ring[place] = price + FAR;
+        if i < stop {
+            ask_for(start + i, select(recent, vec3<u32>(), known != vec3<u32>()), start + i - window_start, i < last, origin + i);
+        }
 
-            // The records, and which of their lengths are 3 to 34 and 35 to 66.
-            records = 0u;
-            near = 0u;
-            far = 0u;
-            longest = 2u;
-            if i < last {
-                let room = min(len - i, LONGEST);
-                let reach = pos - window_start;
-                var differ = vec3(1u);
-                if recent.x != 0u && recent.x <= reach {
-                    differ.x = read32(pos - recent.x) ^ bytes;
-                }
-                if recent.y != 0u && recent.y <= reach {
-                    differ.y = read32(pos - recent.y) ^ bytes;
-                }
-                if recent.z != 0u && recent.z <= reach {
-                    differ.z = read32(pos - recent.z) ^ bytes;
-                }
-                var lengths = select(vec3<u32>(), vec3(3u), differ << vec3(8u) == vec3<u32>());
-                var more = select(0u, 1u, differ.x == 0u) | select(0u, 2u, differ.y == 0u) | select(0u, 4u, differ.z == 0u);
-                while more != 0u {
-                    let its = more & (~more + 1u);
-                    more ^= its;
-                    let offset = select(select(recent.z, recent.y, its == 2u), recent.x, its == 1u);
-                    let length = common_length(pos, offset, room);
-                    lengths = select(lengths, vec3(length), vec3(its) == vec3(1u, 2u, 4u));
-                }
-                lengths = min(lengths, vec3(room));
-                candidate(base, lengths.x, recent.x, 0u, 0u);
-                candidate(base, lengths.y, recent.y, 1u, 1u);
-                candidate(base, lengths.z, recent.z, 2u, 2u);
-                listed(base, list_a.x, 3u, room);
-                listed(base, list_a.y, 4u, room);
-                listed(base, list_a.z, 5u, room);
-                listed(base, list_a.w, 6u, room);
-                if list_a.w != 0u {
-                    listed(base, list_b.x, 7u, room);
-                    listed(base, list_b.y, 8u, room);
-                    listed(base, list_b.z, 9u, room);
-                    listed(base, list_b.w, 10u, room);
-                }
+        if !is_taken {
+            // Four lengths at a time, so that what they wait for comes at the same time.
+            let prices = (table + LENGTHS_ROW * row) / 4u;
+            let most = min(longest, EVERY_LENGTH);
+            var left = near;
+            var far_left = far;
+            var rank = lane;
+            for (var length = 3u; length <= most; length += 4u) {
+                let rank_b = rank + (left & 1u) * THREADS;
+                let rank_c = rank_b + (left >> 1u & 1u) * THREADS;
+                let rank_d = rank_c + (left >> 2u & 1u) * THREADS;
+                let place_a = place + length * THREADS & (RING * THREADS - 1u);
+                let place_b = place + length * THREADS + THREADS & (RING * THREADS - 1u);
+                let place_c = place + length * THREADS + 2u * THREADS & (RING * THREADS - 1u);
+                let place_d = place + length * THREADS + 3u * THREADS & (RING * THREADS - 1u);
+                let four = tables[prices + (length - 3u) / 4u];
+                let price_a = record_prices[rank] + four.x;
+                let price_b = record_prices[rank_b] + four.y;
+                let price_c = record_prices[rank_c] + four.z;
+                let price_d = record_prices[rank_d] + four.w;
+                let old_a = ring[place_a];
+                let old_b = ring[place_b];
+                let old_c = ring[place_c];
+                let old_d = ring[place_d];
+                improve(place_a, old_a, price_a, true);
+                improve(place_b, old_b, price_b, length + 1u <= most);
+                improve(place_c, old_c, price_c, length + 2u <= most);
+                improve(place_d, old_d, price_d, length + 3u <= most);
+                rank = rank_d + (left >> 3u & 1u) * THREADS;
+                left = left >> 4u | far_left << 28u;
+                far_left >>= 4u;
             }
-
-            if longest >= NICE_LENGTH {
-                // Taken at once.
-                price = (record & ~(ONE_PRICE - 1u)) + token_price(row, longest);
-                // What is known of positions between, and what was FAR before positions that are not gone through.
-                let behind = max(reached + 1u, i + (longest & (RING - 1u)));
-                for (var p = i + 1u; p < behind; p++) {
-                    ring[place_of(p)] = price + FAR;
+            // Longer ones are tried at the lengths of records only, which are the last ones.
+            for (var r = records; r > 0u && longest > EVERY_LENGTH; r--) {
+                let length = record_lengths[(r - 1u) * THREADS + lane];
+                if length <= EVERY_LENGTH {
+                    break;
                 }
-                i += longest;
-                reached = i;
-                let symbol = select(recent_symbol(record_offset, recent), record_source, record_source < 3u);
-                ways[origin + i - 1u] = vec2(record_offset | (longest - 3u) << 24u, symbol | run << 2u);
-                recent = select(recent, vec3(record_offset, recent.xy), symbol == 3u);
-                count += 1u;
-                run = 0u;
-                arrived = 1u;
-            } else {
-                states[own_states + (i & (RING - 1u)) * lanes] = vec4(recent, run | count << 15u);
-                let next = place_of(i + 1u);
-                improve(next, ring[next], literal, true);
-                // Four lengths at a time, so that what they wait for comes at the same time.
-                let prices = (table + LENGTHS_ROW * row) / 4u;
-                let most = min(longest, EVERY_LENGTH);
-                var left = near;
-                var far_left = far;
-                var rank = lane;
-                for (var length = 3u; length <= most; length += 4u) {
-                    let rank_b = rank + (left & 1u) * THREADS;
-                    let rank_c = rank_b + (left >> 1u & 1u) * THREADS;
-                    let rank_d = rank_c + (left >> 2u & 1u) * THREADS;
-                    let place_a = place + length * THREADS & (RING * THREADS - 1u);
-                    let place_b = place + length * THREADS + THREADS & (RING * THREADS - 1u);
-                    let place_c = place + length * THREADS + 2u * THREADS & (RING * THREADS - 1u);
-                    let place_d = place + length * THREADS + 3u * THREADS & (RING * THREADS - 1u);
-                    let four = tables[prices + (length - 3u) / 4u];
-                    let price_a = record_prices[rank] + four.x;
-                    let price_b = record_prices[rank_b] + four.y;
-                    let price_c = record_prices[rank_c] + four.z;
-                    let price_d = record_prices[rank_d] + four.w;
-                    let old_a = ring[place_a];
-                    let old_b = ring[place_b];
-                    let old_c = ring[place_c];
-                    let old_d = ring[place_d];
-                    improve(place_a, old_a, price_a, true);
-                    improve(place_b, old_b, price_b, length + 1u <= most);
-                    improve(place_c, old_c, price_c, length + 2u <= most);
-                    improve(place_d, old_d, price_d, length + 3u <= most);
-                    rank = rank_d + (left >> 3u & 1u) * THREADS;
-                    left = left >> 4u | far_left << 28u;
-                    far_left >>= 4u;
-                }
-                // Longer ones are tried at the lengths of records only, which are the last ones.
-                for (var r = records; r > 0u && longest > EVERY_LENGTH; r--) {
-                    let length = record_lengths[(r - 1u) * THREADS + lane];
-                    if length <= EVERY_LENGTH {
-                        break;
-                    }
-                    let its = record_prices[(r - 1u) * THREADS + lane] + token_price(row, length)
-                        + (127u - length) * ONE_LENGTH;
-                    let there = place_of(i + length);
-                    improve(there, ring[there], its, true);
-                }
-                reached = max(reached, i + longest);
-                i += 1u;
+                let its = record_prices[(r - 1u) * THREADS + lane] + token_price(row, length)
+                    + (127u - length) * ONE_LENGTH;
+                let there = place_of(at + length);
+                improve(there, ring[there], its, true);
             }
+        }
+    }
+    if len != 0u && i == len {
+        match_counts[count_word] = count;
+        if run != 0u {
+            ways[origin + i - 1u] = vec2(0u, run << 2u);
         }
     }
 
@@ -488,8 +530,8 @@ fn parse(
         );
     }
     states[own_states + (RING + RING / 4u) * lanes] =
-        vec4(i, arrived | (run + (arrived ^ 1u)) << 1u | count << 16u, price, reached);
-    states[own_states + (RING + RING / 4u + 1u) * lanes] = vec4(recent, 0u);
+        vec4(i, run | count << 15u, price, reached);
+    states[own_states + (RING + RING / 4u + 1u) * lanes] = vec4(recent | known << vec3(24u), 0u);
 }
 
 // trace: slot, segments, blocks, chunk_log, symbol_stride

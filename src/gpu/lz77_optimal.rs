@@ -29,9 +29,6 @@ const MOST_BETWEEN: u32 = 65;
 /// Positions of a segment that a driver does in one dispatch if it ends an invocation after 65,535 iterations.
 const LIMITED_POSITIONS: u32 = 256;
 
-/// Work items of a workgroup that parses, each with a segment.
-const LANES: u32 = 32;
-
 /// Bytes that a workgroup counts.
 const PIECE: u32 = 1 << 15;
 
@@ -49,7 +46,7 @@ pub(super) fn append(
     effort: Effort,
 ) -> Result<(), PlanError> {
     let nice = effort.nice_length;
-    let lanes = lanes();
+    let lanes = lanes(limits);
     let segments_log = params.chunk_log.saturating_sub(params.segment_log);
     let chunks_of_group = (lanes >> segments_log.min(5)).max(1);
     if !SEGMENT_LOGS.contains(&params.segment_log)
@@ -77,7 +74,8 @@ pub(super) fn append(
     let (three, near, far) = (hash(3, 14, 1), hash(4, 16, 16), hash(7, 16, 32));
     let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
     let positions = plan.buffer(&LZ77_CANDIDATES, "sorted_positions")?;
-    let found_both = plan.buffer(&LZ77_CANDIDATES, "found_both")?;
+    let marks = plan.buffer(&LZ77_CANDIDATES, "sorted_marks")?;
+    let sorted_places = plan.buffer(&LZ77_CANDIDATES, "sorted_places")?;
     let rows = plan.buffer(&LZ77_LATEST, "rows_one")?;
     let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
     let chunks = slot.div_ceil(1 << chunk_log);
@@ -90,14 +88,14 @@ pub(super) fn append(
         Sort { plan, limits, window_log }.append_entries(hash, entries)?;
         let mut steps = Steps { plan, team_threads };
         let what = ("candidates", &LZ77_CANDIDATES, "mark");
-        let buffers = vec![jobs, entries, positions, found_both];
+        let buffers = vec![jobs, entries, positions, marks, sorted_places];
         let args = vec![slot, blocks, window_log, is_far];
         steps.of_groups(what, places, defines(hash), buffers, args);
     }
     let mut steps = Steps { plan, team_threads };
     let args = vec![slot, blocks, window_log, chunk_log];
     let what = ("candidates", &LZ77_CANDIDATES, "list");
-    let sources = vec![jobs, contents, found, positions, found_both, low, high];
+    let sources = vec![jobs, contents, found, positions, marks, sorted_places, low, high];
     steps.of_groups(what, places, defines(near), sources, args);
     let what = ("candidates", &LZ77_CANDIDATES, "inherit");
     let args = vec![slot, chunks, blocks, chunk_log];
@@ -146,12 +144,17 @@ pub(super) fn append(
     Ok(())
 }
 
-fn lanes() -> u32 {
+/// Work items of a workgroup that parses, each with a segment. They wait for each other, and each for memory: many small
+/// workgroups wait less, and through WebGPU there are few segments at once.
+fn lanes(limits: &Limits) -> u32 {
     #[cfg(test)]
     if let Some(lanes) = super::lz77_find_tests::measured_optimal_lanes() {
         return lanes;
     }
-    LANES
+    match limits.api {
+        Api::OpenCl => 16,
+        Api::WebGpu => 8,
+    }
 }
 
 /// Stage, kernel and entry point.
