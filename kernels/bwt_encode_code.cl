@@ -55,16 +55,28 @@ __kernel void code(
     uint to = most;
     bool full = false;
     ulong x = 1;
-    uint behind = most;
+    // What is loaded is needed two runs on, and the intervals that follow from it one run on.
+    uint begin = begins[end - 1];
+    uint info = infos[end - 1];
+    Token next_rank = rank_token(info >> 8 & 255u);
+    Token next_lasts = run_token(most - begin);
+    uint next_rank_interval = intervals[(info >> 16 & 255u) * 32u + next_rank.token];
+    uint next_run_interval = intervals[(RANK_CONTEXTS + (info >> 24)) * 32u + next_lasts.token];
+    uint behind = begin;
+    begin = begins[max(end, first + 2) - 2];
+    info = infos[max(end, first + 2) - 2];
     for (uint run = end; run-- > first;) {
-        uint begin = begins[run];
-        uint info = infos[run];
-        uint length = behind - begin;
+        Token rank = next_rank;
+        Token lasts = next_lasts;
+        uint rank_interval = next_rank_interval;
+        uint run_interval = next_run_interval;
+        next_rank = rank_token(info >> 8 & 255u);
+        next_lasts = run_token(behind - begin);
+        next_rank_interval = intervals[(info >> 16 & 255u) * 32u + next_rank.token];
+        next_run_interval = intervals[(RANK_CONTEXTS + (info >> 24)) * 32u + next_lasts.token];
         behind = begin;
-        Token rank = rank_token(info >> 8 & 255u);
-        Token lasts = run_token(length);
-        uint rank_interval = intervals[(info >> 16 & 255u) * 32u + rank.token];
-        uint run_interval = intervals[(RANK_CONTEXTS + (info >> 24)) * 32u + lasts.token];
+        begin = begins[max(run, first + 2) - 2];
+        info = infos[max(run, first + 2) - 2];
         uint rank_freq = rank_interval >> 16;
         uint run_freq = run_interval >> 16;
         if (lasts.bits > 0) {

@@ -65,15 +65,29 @@ fn code(
     var to = most;
     var is_full = false;
     var x = vec2(1u, 0u);
-    var behind = most;
+    // What is loaded is needed two runs on, and the intervals that follow from it one run on.
+    var begin = begins[base + end - 1u];
+    var info = infos[base + end - 1u];
+    var next_rank = rank_token(info >> 8u & 255u);
+    var next_lasts = run_token(most - begin);
+    var next_rank_interval = intervals[tables + (info >> 16u & 255u) * 32u + next_rank.token];
+    var next_run_interval = intervals[tables + (RANK_CONTEXTS + (info >> 24u)) * 32u + next_lasts.token];
+    var behind = begin;
+    begin = begins[base + max(end, first + 2u) - 2u];
+    info = infos[base + max(end, first + 2u) - 2u];
     for (var after = end; after > first; after--) {
-        let begin = begins[base + after - 1u];
-        let info = infos[base + after - 1u];
-        let rank = rank_token(info >> 8u & 255u);
-        let lasts = run_token(behind - begin);
+        let rank = next_rank;
+        let lasts = next_lasts;
+        let rank_interval = next_rank_interval;
+        let run_interval = next_run_interval;
+        next_rank = rank_token(info >> 8u & 255u);
+        next_lasts = run_token(behind - begin);
+        next_rank_interval = intervals[tables + (info >> 16u & 255u) * 32u + next_rank.token];
+        next_run_interval = intervals[tables + (RANK_CONTEXTS + (info >> 24u)) * 32u + next_lasts.token];
         behind = begin;
-        let rank_interval = intervals[tables + (info >> 16u & 255u) * 32u + rank.token];
-        let run_interval = intervals[tables + (RANK_CONTEXTS + (info >> 24u)) * 32u + lasts.token];
+        let next = max(after, first + 3u) - 3u;
+        begin = begins[base + next];
+        info = infos[base + next];
         if lasts.bits > 0u {
             if (x.y >> ((32u - lasts.bits) & 31u)) != 0u {
                 if to > least {
