@@ -12,6 +12,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::cpu::CpuEngine;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use super::gpu::Work;
 use super::level::Recipe;
 use super::statistics::{DeviceStatistics, Statistics};
 use crate::format::{BlockHeader, Method, Pipeline};
@@ -39,6 +40,8 @@ pub(crate) struct GpuEngine<'d> {
 #[derive(Default)]
 struct State<'d> {
     coder: Coder<'d>,
+    /// Bytes of device memory that it takes, as the costs of its kernels predict.
+    predicted: u64,
     /// Why the device is not used any more.
     broken: Option<String>,
     /// What it has not got memory for in batches of more than so many blocks; of 0, what it cannot run.
@@ -105,6 +108,22 @@ impl<'d> GpuEngine<'d> {
         self.statistics.is_some_and(Statistics::wants_stages)
     }
 
+    /// Takes another coder, for batches of that shape.
+    fn set_coder(&self, state: &mut State<'d>, coder: Coder<'d>, most: Shape) {
+        state.coder = coder;
+        let work = match &state.coder {
+            Coder::None => None,
+            Coder::Encode(recipe, _, checker) => {
+                Some(Work::Encode { recipe: *recipe, verify: checker.is_some() })
+            }
+            Coder::Decode(pipeline, _) => Some(Work::Decode(*pipeline)),
+        };
+        let cost = work.and_then(|work| work.cost(self.device.limits(), most.slot).ok());
+        let predicted = cost.map_or(0, |cost| cost.memory * u64::from(most.blocks));
+        let before = std::mem::replace(&mut state.predicted, predicted);
+        self.note(|device| device.takes(before, predicted));
+    }
+
     /// Why the device is of no more use, if it is not.
     pub(crate) fn broken(&self) -> Option<String> {
         self.lock().broken.clone()
@@ -143,7 +162,7 @@ impl<'d> GpuEngine<'d> {
                 jobs = &mut jobs[count..];
                 continue;
             };
-            state.coder = Coder::None;
+            self.set_coder(&mut state, Coder::None, shape);
             let most = match error {
                 CoderError::Device(DeviceError::OutOfMemory { .. }) => blocks / 2,
                 CoderError::Options(_)
@@ -182,11 +201,12 @@ impl<'d> GpuEngine<'d> {
     ) -> Result<(), CoderError> {
         if !matches!(&state.coder, Coder::Encode(other, ..) if other == recipe) {
             // The old one's memory goes first.
-            state.coder = Coder::None;
+            self.set_coder(state, Coder::None, most);
             let mut encoder = Encoder::with_recipe(self.device, *recipe, most, Buffers::default())?;
             encoder.set_timing(self.wants_stages());
             let checker = if self.verifies { checker(&encoder, recipe)? } else { None };
-            state.coder = Coder::Encode(*recipe, Box::new(encoder), checker);
+            let coder = Coder::Encode(*recipe, Box::new(encoder), checker);
+            self.set_coder(state, coder, most);
         }
         let State { coder: Coder::Encode(_, encoder, checker), encoded, .. } = state else {
             return Ok(());
@@ -289,11 +309,11 @@ impl<'d> GpuEngine<'d> {
         most: Shape,
     ) -> Result<(), CoderError> {
         if !matches!(&state.coder, Coder::Decode(other, _) if *other == pipeline) {
-            state.coder = Coder::None;
+            self.set_coder(state, Coder::None, most);
             let buffers = Buffers::default();
             let mut decoder = Decoder::new(self.device, pipeline, most.slot, most.blocks, buffers)?;
             decoder.set_timing(self.wants_stages());
-            state.coder = Coder::Decode(pipeline, Box::new(decoder));
+            self.set_coder(state, Coder::Decode(pipeline, Box::new(decoder)), most);
         }
         let Coder::Decode(_, decoder) = &mut state.coder else { return Ok(()) };
         let begun = Instant::now();
@@ -400,7 +420,7 @@ impl Engine for GpuEngine<'_> {
     }
 
     fn release(&self) {
-        self.lock().coder = Coder::None;
+        self.set_coder(&mut self.lock(), Coder::None, self.most);
     }
 
     fn encode_memory(&self, _: &Recipe, _: usize) -> u64 {

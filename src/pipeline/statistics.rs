@@ -70,7 +70,9 @@ pub struct DeviceStatistics {
     pub done: EngineStatistics,
     /// From the first batch's beginning to the last one's end.
     pub span: Duration,
-    /// Bytes of device memory that its batches were to take, as the costs of its kernels predict.
+    /// Bytes of device memory that all its batches at once are planned to take at most, as the costs of its kernels predict.
+    pub planned_memory: u64,
+    /// The most that those batches take that there were at once: fewer, where there was not work for all.
     pub predicted_memory: u64,
     /// The most bytes of device memory that were in use at a time.
     pub peak_memory: u64,
@@ -102,9 +104,17 @@ pub struct DeviceStatistics {
     /// Time on the device itself, by stage; empty where the device cannot measure.
     pub stages: Vec<StageTime>,
     begun: Option<Instant>,
+    /// What the batches that there are at present take.
+    predicted_now: u64,
 }
 
 impl DeviceStatistics {
+    /// Memory for a batch, of so many bytes as is predicted, has been taken in place of another's.
+    pub(crate) fn takes(&mut self, before: u64, predicted: u64) {
+        self.predicted_now = (self.predicted_now + predicted).saturating_sub(before);
+        self.predicted_memory = self.predicted_memory.max(self.predicted_now);
+    }
+
     /// What has been done since `before`.
     pub(crate) fn since(mut self, before: &Self) -> Self {
         self.done.blocks -= before.done.blocks;
@@ -196,7 +206,7 @@ impl Statistics {
     }
 
     /// A device is going to take part, and take so much memory.
-    pub(crate) fn device_joins(&self, limits: &Limits, predicted_memory: u64) {
+    pub(crate) fn device_joins(&self, limits: &Limits, planned_memory: u64) {
         let mut counts = self.counts();
         counts.idle = None;
         let device = counts.device.get_or_insert_with(|| DeviceStatistics {
@@ -205,6 +215,7 @@ impl Statistics {
             api: limits.api,
             done: EngineStatistics::default(),
             span: Duration::ZERO,
+            planned_memory: 0,
             predicted_memory: 0,
             peak_memory: 0,
             opening: Duration::ZERO,
@@ -221,8 +232,9 @@ impl Statistics {
             notes: Vec::new(),
             stages: Vec::new(),
             begun: None,
+            predicted_now: 0,
         });
-        device.predicted_memory = device.predicted_memory.max(predicted_memory);
+        device.planned_memory = device.planned_memory.max(planned_memory);
     }
 
     /// A device has run a batch since `begun`, of which so many blocks were right, and has used at most so much memory.
@@ -383,8 +395,9 @@ mod tests {
             let check = |counted: &Statistics| {
                 let device = counted.device().unwrap();
                 assert_eq!(counted.cpu().blocks + device.done.blocks, 12, "{counted:?}");
-                assert!(device.predicted_memory <= 64 << 20, "{device:?}");
-                assert!(device.peak_memory <= device.predicted_memory, "{device:?}");
+                assert!(device.planned_memory <= 64 << 20, "{device:?}");
+                assert!(device.predicted_memory <= device.planned_memory, "{device:?}");
+                assert_eq!(device.peak_memory, device.predicted_memory, "{device:?}");
                 device
             };
             let device = check(&counted);

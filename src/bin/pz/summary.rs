@@ -27,8 +27,10 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     lines.extend(statistics.idle_device().map(|why| format!("device: {why}")));
     if let Some(device) = &device {
         lines.push(format!(
-            "device memory: {} predicted, {} at most in use ({} bytes)",
+            "device memory: {} planned, {} predicted for as many batches as there were ({} bytes), {} at most in use ({} bytes)",
+            Human(device.planned_memory),
             Human(device.predicted_memory),
+            device.predicted_memory,
             Human(device.peak_memory),
             device.peak_memory,
         ));
