@@ -50,7 +50,7 @@ fn devices() -> Vec<Arc<dyn Device>> {
 fn a_device_does_what_it_is_given_in_the_memory_predicted() {
     let contents = contents(1_000_000);
     for device in devices() {
-        let gpu = Gpu::new(device);
+        let gpu = Gpu::new(Arc::clone(&device));
         let expected = compress(&contents, &Options { gpu: None, ..options(&gpu) }).unwrap();
         let check = |counted: &Statistics| {
             let device = counted.device().unwrap();
@@ -59,6 +59,8 @@ fn a_device_does_what_it_is_given_in_the_memory_predicted() {
             assert_eq!(device.peak_memory, device.predicted_memory, "{device:?}");
         };
         for verify in [true, false] {
+            // One that keeps no memory of another job.
+            let gpu = Gpu::new(Arc::clone(&device));
             let counted = Statistics::new();
             let options = options(&gpu).verify(verify).statistics(&counted);
             assert!(compress(&contents, &options).unwrap() == expected);

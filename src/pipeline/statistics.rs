@@ -386,9 +386,11 @@ mod tests {
         // Whether there must be devices, other tests say.
         let all = [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok());
         for found in all.flatten() {
-            let gpu = Gpu::new(found.open().unwrap()).memory(64 << 20);
+            // Each job has one that keeps no memory of another.
+            let device = found.open().unwrap();
+            let gpu = || Gpu::new(device.clone()).memory(64 << 20);
             let counted = Statistics::new();
-            let options = Options::new().block_size(1 << 16).threads(1).gpu(gpu.clone());
+            let options = Options::new().block_size(1 << 16).threads(1).gpu(gpu());
             let mut encoder = Encoder::new(Vec::new(), &options.statistics(&counted)).unwrap();
             encoder.read_from(&mut &contents[..]).unwrap();
             let packed = encoder.finish().unwrap();
@@ -405,7 +407,7 @@ mod tests {
             assert!(!device.stages.is_empty() && !device.span.is_zero(), "{device:?}");
 
             let counted = Statistics::new();
-            let options = DecodeOptions::new().threads(1).gpu(gpu).statistics(&counted);
+            let options = DecodeOptions::new().threads(1).gpu(gpu()).statistics(&counted);
             let mut restored = Vec::new();
             let mut decoder = Decoder::new(&packed[..], &options).unwrap();
             decoder.read_to_end(&mut restored).unwrap();
