@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,10 +30,14 @@ pub struct Gpu {
 struct Shared {
     /// What is known of the device before it is open.
     found: OnceLock<Result<Limits, DeviceError>>,
+    /// What opens it when it is first used, and how long it took to find it.
+    opener: Mutex<Option<(Duration, Box<Opener>)>>,
     opened: OnceLock<Result<Opened, DeviceError>>,
     /// How long it took to open the device.
     opening: OnceLock<Duration>,
 }
+
+type Opener = dyn FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send;
 
 struct Opened {
     /// The pool, as a device.
@@ -58,38 +62,38 @@ impl Gpu {
     ) -> Self {
         let gpu = Self::unopened();
         let _ = gpu.shared.found.set(Ok(limits));
-        gpu.open_in_background(|_| open())
+        let shared = Arc::clone(&gpu.shared);
+        gpu.in_background(move || shared.open(Duration::ZERO, open))
     }
 
-    /// A device that is looked for in the background, since drivers take their time to say what there is, and opened then as
-    /// [`opening`](Self::opening) does: `find` says what it is, and what opens it.
+    /// A device that is looked for in the background, since drivers take their time to say what there is: `find` says what it
+    /// is, and what opens it. It is opened when it is first used; not for what the CPU alone does in less than a second, when
+    /// opening and closing a device would make the whole take longer.
     pub fn finding<Open>(
         find: impl FnOnce() -> Result<(Limits, Open), DeviceError> + Send + 'static,
     ) -> Self
     where
-        Open: FnOnce() -> Result<Arc<dyn Device>, DeviceError>,
+        Open: FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
     {
-        Self::unopened().open_in_background(|shared| {
-            let (limits, open) = find()?;
-            let _ = shared.found.set(Ok(limits));
-            open()
+        let gpu = Self::unopened();
+        let shared = Arc::clone(&gpu.shared);
+        gpu.in_background(move || {
+            let begun = Instant::now();
+            match guarded(find) {
+                Ok((limits, open)) => {
+                    *shared.opener() = Some((begun.elapsed(), Box::new(open)));
+                    let _ = shared.found.set(Ok(limits));
+                }
+                Err(error) => shared.end(Err(error)),
+            }
         })
     }
 
-    fn open_in_background(
-        self,
-        open: impl FnOnce(&Shared) -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
-    ) -> Self {
-        let shared = Arc::clone(&self.shared);
+    fn in_background(self, work: impl FnOnce() + Send + 'static) -> Self {
         let busy = Busy::new();
         let work = move || {
             let _busy = busy;
-            let begun = Instant::now();
-            let opened = catch_unwind(AssertUnwindSafe(|| open(&shared)));
-            let panicked = || Err(DeviceError::Failed("the driver panicked".into()));
-            let opened = opened.unwrap_or_else(|_| panicked());
-            let _ = shared.opening.set(begun.elapsed());
-            shared.end(opened);
+            work();
         };
         if thread::Builder::new().name("pz opening".into()).spawn(work).is_err() {
             self.shared.end(Err(DeviceError::Failed("the system refuses a thread".into())));
@@ -113,8 +117,8 @@ impl Gpu {
     }
 
     fn unopened() -> Self {
-        let (found, opened, opening) = Default::default();
-        Self { shared: Arc::new(Shared { found, opened, opening }), memory: None }
+        let (found, opener, opened, opening) = Default::default();
+        Self { shared: Arc::new(Shared { found, opener, opened, opening }), memory: None }
     }
 
     /// The device, once it is open. What it allocates is counted and used again.
@@ -122,7 +126,7 @@ impl Gpu {
     /// # Errors
     /// Why it is not there.
     pub fn device(&self) -> Result<&Arc<dyn Device>, DeviceError> {
-        self.shared.opened.wait().as_ref().map(|opened| &opened.device).map_err(Clone::clone)
+        self.shared.opened().as_ref().map(|opened| &opened.device).map_err(Clone::clone)
     }
 
     /// What the device is and allows, as far as is known without waiting; `None` if it is still looked for, or could not be
@@ -147,7 +151,13 @@ impl Gpu {
 
     /// The device with its pool of memory, once it is open; otherwise why it is not.
     pub(crate) fn pool(&self) -> Result<&Arc<Pool<Arc<dyn Device>>>, &DeviceError> {
-        self.shared.opened.wait().as_ref().map(|opened| &opened.pool)
+        self.shared.opened().as_ref().map(|opened| &opened.pool)
+    }
+
+    /// Whether it is still to be decided whether the device is opened.
+    pub(crate) fn is_closed(&self) -> bool {
+        let _ = self.shared.found.wait();
+        self.shared.opener().is_some()
     }
 
     /// How long it took to open the device, if that was done in the background.
@@ -164,6 +174,28 @@ impl Opened {
 }
 
 impl Shared {
+    fn opener(&self) -> MutexGuard<'_, Option<(Duration, Box<Opener>)>> {
+        self.opener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the device, which it took so long to find.
+    fn open(&self, finding: Duration, open: impl FnOnce() -> Result<Arc<dyn Device>, DeviceError>) {
+        let begun = Instant::now();
+        let opened = guarded(open);
+        let _ = self.opening.set(finding + begun.elapsed());
+        self.end(opened);
+    }
+
+    /// The device, once it is open; opens it if that is left to whoever uses it first.
+    fn opened(&self) -> &Result<Opened, DeviceError> {
+        let _ = self.found.wait();
+        let opener = self.opener().take();
+        if let Some((finding, open)) = opener {
+            self.open(finding, open);
+        }
+        self.opened.wait()
+    }
+
     /// Says whether the device has been opened.
     fn end(&self, opened: Result<Arc<dyn Device>, DeviceError>) {
         if let Err(error) = &opened {
@@ -171,6 +203,12 @@ impl Shared {
         }
         let _ = self.opened.set(opened.map(Opened::new));
     }
+}
+
+/// What a driver does for us, which may panic.
+fn guarded<T>(work: impl FnOnce() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(DeviceError::Failed("the driver panicked".into())))
 }
 
 impl fmt::Debug for Gpu {
@@ -274,6 +312,8 @@ pub(crate) struct Accelerator {
     pub(crate) block_len: u32,
     /// Blocks for which there is room on the host, besides those of the CPU's workers.
     pub(crate) host_blocks: u64,
+    /// All blocks of the job, if it is known how many.
+    pub(crate) blocks: Option<u64>,
     pub(crate) statistics: Option<Statistics>,
 }
 
@@ -293,6 +333,7 @@ impl Accelerator {
             work,
             block_len: block_size as u32,
             host_blocks: 0,
+            blocks: None,
             statistics: statistics.cloned(),
         };
         let shared = &accelerator.gpu.shared;
@@ -314,6 +355,12 @@ impl Accelerator {
         };
         accelerator.host_blocks = cost.widen(share, wanted, limit);
         Some(accelerator)
+    }
+
+    /// Says how many bytes of contents there are, if it is known.
+    pub(crate) fn of_bytes(mut self, bytes: Option<u64>) -> Self {
+        self.blocks = bytes.map(|bytes| bytes.div_ceil(self.block_len.into()));
+        self
     }
 
     /// Says in the statistics why the device does nothing, unless it takes part later on.

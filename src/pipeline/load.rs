@@ -211,8 +211,14 @@ impl Load {
         };
         let block_len = self.block_size as u32;
         let host_blocks = u64::from(u32::MAX);
-        let mut accelerator =
-            Accelerator { gpu: gpu.clone(), work, block_len, host_blocks, statistics: None };
+        let mut accelerator = Accelerator {
+            gpu: gpu.clone(),
+            work,
+            block_len,
+            host_blocks,
+            blocks: None,
+            statistics: None,
+        };
         let found = accelerator.batches(device.limits())?;
         // What does not compile is declined when it is used.
         let _ = device.prepare(&work.plans(device.limits(), Shape::new(1, block_len)));

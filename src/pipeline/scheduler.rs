@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -80,6 +80,8 @@ struct State<T> {
     device_threads: usize,
     on_device: usize,
     rates: Rates,
+    /// Blocks that workers have done.
+    finished: u64,
     /// Whether the owner can go on only when something is finished.
     is_awaited: bool,
     /// Whether nothing more will be submitted.
@@ -114,6 +116,7 @@ impl<T: Task> Scheduler<T> {
             device_threads: 0,
             on_device: 0,
             rates: Rates::default(),
+            finished: 0,
             is_awaited: false,
             is_ended: false,
             is_closed: false,
@@ -269,6 +272,7 @@ impl<T: Task> Shared<T> {
         let mut state = self.lock();
         if !is_coded {
             state.rates.worker_took(begun.elapsed());
+            state.finished += 1;
         }
         state.done.insert(number, task);
         drop(state);
@@ -313,6 +317,9 @@ impl<T: Task> Shared<T> {
         pool: Option<&Arc<ThreadPool>>,
         busy: Busy,
     ) {
+        if accelerator.gpu.is_closed() && !self.is_worth_opening(accelerator) {
+            return;
+        }
         let device = match accelerator.gpu.pool() {
             Ok(device) => device,
             Err(error) => return accelerator.is_idle(&error.to_string()),
@@ -356,6 +363,29 @@ impl<T: Task> Shared<T> {
             }
             serve();
         });
+    }
+
+    /// Waits until it pays to open a device: until workers have so much left to do. `false` if that never is.
+    fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
+        let Some(blocks) = accelerator.blocks else { return true };
+        let mut is_said = false;
+        let mut state = self.lock();
+        while !state.is_closed {
+            let left = blocks.saturating_sub(state.finished);
+            match state.rates.alone(left, self.workers) {
+                Some(seconds) if seconds >= WORTH_OPENING => return true,
+                Some(seconds) if !is_said => {
+                    is_said = true;
+                    accelerator.is_idle(&format!(
+                        "the CPU alone takes {seconds:.2} s, too little for a device to be opened"
+                    ));
+                }
+                _ => {}
+            }
+            let waited = self.queued.wait_timeout(state, PATIENCE);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
     }
 
     /// Runs batches on the device until there are no more, or it fails.
@@ -454,6 +484,13 @@ fn run<T: Task>(batch: &mut [T], engine: &dyn Engine) {
         batch.iter_mut().for_each(Task::set_panicked);
     }
 }
+
+/// Seconds that the CPU must have left to do for a device to be opened: to open it and to close it take a quarter of a second
+/// or more, and hold up the CPU's own work.
+const WORTH_OPENING: f64 = 1.0;
+
+/// How long to wait before looking again how much is done.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// The most workers of which the calling thread is one. As long as it works it neither reads nor writes, so there must
 /// be enough blocks in flight for the others to go on; with more workers than this there are not, and one thread too

@@ -102,8 +102,14 @@ fn nothing() -> Gpu {
 fn what_a_device_leaves_workers_do() {
     for (workers, host_blocks) in [(1, 1), (1, 9), (2, 4), (3, 30), (2, 1000)] {
         let work = Work::Decode(Pipeline::Lzf);
-        let accelerator =
-            Accelerator { gpu: nothing(), work, block_len: 1 << 16, host_blocks, statistics: None };
+        let accelerator = Accelerator {
+            gpu: nothing(),
+            work,
+            block_len: 1 << 16,
+            host_blocks,
+            blocks: None,
+            statistics: None,
+        };
         let cpu = Arc::new(CpuEngine::new());
         let share = Share { workers, in_flight: 12 };
         let mut scheduler = Scheduler::with_accelerator(cpu, share, Some(&accelerator));
@@ -121,6 +127,40 @@ fn what_a_device_leaves_workers_do() {
         }
         let values: Vec<_> = out.iter().map(|task| task.value).collect();
         assert_eq!(values, (20..220).map(|value| 2 * value).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_device_is_opened_for_what_takes_long() {
+    for (blocks, opens) in [(Some(200), false), (Some(1 << 40), true), (None, true)] {
+        let (send, opened) = std::sync::mpsc::channel();
+        let gpu = Gpu::finding(move || {
+            let open = move || {
+                send.send(()).unwrap();
+                Err(DeviceError::Failed("it is not there".into()))
+            };
+            Ok((made_up(), open))
+        });
+        let (work, block_len) = (Work::Decode(Pipeline::Lzf), 1 << 16);
+        let accelerator =
+            Accelerator { gpu, work, block_len, host_blocks: 9, blocks, statistics: None };
+        let cpu = Arc::new(CpuEngine::new());
+        let share = Share { workers: 2, in_flight: 12 };
+        let mut scheduler = Scheduler::with_accelerator(cpu, share, Some(&accelerator));
+        for value in 20..220 {
+            if scheduler.in_flight() == 12 {
+                scheduler.next();
+            }
+            scheduler.submit(Number { value, panicked: false });
+        }
+        if opens {
+            opened.recv().unwrap();
+        }
+        scheduler.end();
+        while scheduler.next().is_some() {}
+        drop((scheduler, accelerator));
+        // Nobody is left who might.
+        assert!(opens || opened.recv().is_err());
     }
 }
 

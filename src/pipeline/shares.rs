@@ -54,6 +54,11 @@ impl Rates {
         self.device = Some((blocks, time.as_secs_f64()));
     }
 
+    /// Seconds that so many workers take for so many blocks, as far as is known.
+    pub(crate) fn alone(&self, blocks: u64, workers: usize) -> Option<f64> {
+        Some(self.worker? * blocks as f64 / workers.max(1) as f64)
+    }
+
     /// Whether a device delivers so little that it only holds others up.
     pub(crate) fn is_too_slow(&self, now: &Situation) -> bool {
         now.workers > 0

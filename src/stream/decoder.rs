@@ -376,6 +376,7 @@ fn accelerator(
     let size = header.block_size();
     let statistics = options.statistics.as_ref();
     Accelerator::new(gpu, work, size, (cost, share, options.max_memory), statistics)
+        .map(|accelerator| accelerator.of_bytes(header.content_size))
 }
 
 impl<R: Read> Read for Decoder<R> {

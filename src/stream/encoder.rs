@@ -383,7 +383,8 @@ impl Plan {
         let work = Work::Encode { recipe, verify: options.verify };
         let size = header.block_size();
         let host = (&cost, &mut share, options.memory);
-        let accelerator = Accelerator::new(gpu.as_ref(), work, size, host, statistics.as_ref());
+        let accelerator = Accelerator::new(gpu.as_ref(), work, size, host, statistics.as_ref())
+            .map(|accelerator| accelerator.of_bytes(len));
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
     }
 }
