@@ -15,7 +15,7 @@
 //   threads_per_element: 0.00625
 //   passes: 2
 //   buffers: jobs=32, contents=N, payload=N+256, results=32, crc_pieces=N/64+16
-//   local_mem: 5248
+//   local_mem: 5760
 // }
 // @pz_import crc
 
@@ -52,6 +52,12 @@ inline uint remainder_word(const uint *q, uint k) {
 #undef LEFT
 }
 
+// A word multiplied by z, by a table for each half of a byte.
+inline uint times_z(__local const uint *halves, uint s) {
+    return halves[s & 15u] ^ halves[16 + (s >> 4 & 15u)] ^ halves[32 + (s >> 8 & 15u)] ^ halves[48 + (s >> 12 & 15u)]
+        ^ halves[64 + (s >> 16 & 15u)] ^ halves[80 + (s >> 20 & 15u)] ^ halves[96 + (s >> 24 & 15u)] ^ halves[112 + (s >> 28)];
+}
+
 // Bytes of the payload of block `block`.
 inline uint payload_len(__global const Job *jobs, __global const Result *results, uint block, uint slot, uint decoding) {
     uint len = decoding ? jobs[block].payload_len : results[block].status == 0 ? results[block].payload_len : 0u;
@@ -72,6 +78,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     uint payload_count, uint decoding) {
     __local uint rest[UNIT * COLUMNS];
     __local uint sums[COLUMNS];
+    __local uint halves[128];
     uint lane = (uint)get_local_id(0);
     uint count = contents_count + payload_count;
     uint group = (uint)get_group_id(0);
@@ -134,9 +141,21 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
         q[k] = remainder_word(q, k);
         rest[k * COLUMNS + lane] = q[k];
     }
+    // What each bit of a word is, multiplied by z, then what each half of a byte is.
+    sums[lane] = crc_multiply(1u << lane, CRC_WORDS_32);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        uint nibble = 2 * i + (lane >> 4);
+        uint entry = 0;
+#pragma unroll
+        for (uint bit = 0; bit < 4; bit++) entry ^= (lane >> bit & 1) != 0 ? sums[4 * nibble + bit] : 0u;
+        halves[16 * nibble + (lane & 15)] = entry;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
     uint s = 0;
-#pragma unroll 1
-    for (uint k = 0; k < UNIT; k++) s = crc_multiply(s, CRC_WORDS_32) ^ rest[k * COLUMNS + lane];
+#pragma unroll 4
+    for (uint k = 0; k < UNIT; k++) s = times_z(halves, s) ^ rest[k * COLUMNS + lane];
 
     // The columns together, half of them at a time.
     sums[lane] = s;

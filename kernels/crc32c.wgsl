@@ -15,7 +15,7 @@
 //   threads_per_element: 0.00625
 //   passes: 2
 //   buffers: jobs=32, contents=N, payload=N+256, results=32, crc_pieces=N/64+16
-//   local_mem: 5248
+//   local_mem: 5760
 // }
 // @pz_import crc
 
@@ -52,6 +52,15 @@ var<immediate> args: Args;
 
 var<workgroup> rest: array<u32, UNIT_WORDS>;
 var<workgroup> sums: array<u32, COLUMNS>;
+var<workgroup> halves: array<u32, 128>;
+
+// A word multiplied by z, by a table for each half of a byte.
+fn times_z(s: u32) -> u32 {
+    return halves[s & 15u] ^ halves[16u + ((s >> 4u) & 15u)]
+        ^ halves[32u + ((s >> 8u) & 15u)] ^ halves[48u + ((s >> 12u) & 15u)]
+        ^ halves[64u + ((s >> 16u) & 15u)] ^ halves[80u + ((s >> 20u) & 15u)]
+        ^ halves[96u + ((s >> 24u) & 15u)] ^ halves[112u + (s >> 28u)];
+}
 
 // The words of the quotient, four of its rows to a vector. No array, so that they stay in registers.
 var<private> q0: vec4<u32>;
@@ -207,32 +216,72 @@ fn load_word(is_payload: bool, at: u32) -> u32 {
     return contents[at];
 }
 
-// Four rows of the column of word `i` of a piece, whose first is word `data` and whose `here` words end with `last`.
-fn load_rows(is_payload: bool, data: u32, i: u32, here: u32, last: u32) -> vec4<u32> {
-    var w = vec4(0u);
-    if i < here {
-        w.x = select(load_word(is_payload, data + i), last, i == here - 1u);
+// The words of a half's column from `at` on, of a piece whose first is word `data` and whose last is number `top`; instead of
+// those behind the last, the last.
+fn load_clamped(is_payload: bool, data: u32, at: u32, top: u32) -> Half {
+    if is_payload {
+        return Half(
+            vec4(
+                payload[data + min(at, top)], payload[data + min(at + 32u, top)],
+                payload[data + min(at + 64u, top)], payload[data + min(at + 96u, top)],
+            ),
+            vec4(
+                payload[data + min(at + 128u, top)], payload[data + min(at + 160u, top)],
+                payload[data + min(at + 192u, top)], payload[data + min(at + 224u, top)],
+            ),
+            vec4(
+                payload[data + min(at + 256u, top)], payload[data + min(at + 288u, top)],
+                payload[data + min(at + 320u, top)], payload[data + min(at + 352u, top)],
+            ),
+            vec4(
+                payload[data + min(at + 384u, top)], payload[data + min(at + 416u, top)],
+                payload[data + min(at + 448u, top)], payload[data + min(at + 480u, top)],
+            ),
+            vec4(
+                payload[data + min(at + 512u, top)], payload[data + min(at + 544u, top)],
+                payload[data + min(at + 576u, top)], payload[data + min(at + 608u, top)],
+            ),
+        );
     }
-    if i + 32u < here {
-        w.y = select(load_word(is_payload, data + i + 32u), last, i + 32u == here - 1u);
-    }
-    if i + 64u < here {
-        w.z = select(load_word(is_payload, data + i + 64u), last, i + 64u == here - 1u);
-    }
-    if i + 96u < here {
-        w.w = select(load_word(is_payload, data + i + 96u), last, i + 96u == here - 1u);
-    }
-    return w;
+    return Half(
+        vec4(
+            contents[data + min(at, top)], contents[data + min(at + 32u, top)],
+            contents[data + min(at + 64u, top)], contents[data + min(at + 96u, top)],
+        ),
+        vec4(
+            contents[data + min(at + 128u, top)], contents[data + min(at + 160u, top)],
+            contents[data + min(at + 192u, top)], contents[data + min(at + 224u, top)],
+        ),
+        vec4(
+            contents[data + min(at + 256u, top)], contents[data + min(at + 288u, top)],
+            contents[data + min(at + 320u, top)], contents[data + min(at + 352u, top)],
+        ),
+        vec4(
+            contents[data + min(at + 384u, top)], contents[data + min(at + 416u, top)],
+            contents[data + min(at + 448u, top)], contents[data + min(at + 480u, top)],
+        ),
+        vec4(
+            contents[data + min(at + 512u, top)], contents[data + min(at + 544u, top)],
+            contents[data + min(at + 576u, top)], contents[data + min(at + 608u, top)],
+        ),
+    );
+}
+
+// Puts `last` in the place of the last word, and zeros behind it.
+fn with_end(rows: vec4<u32>, at: u32, top: u32, last: u32) -> vec4<u32> {
+    let places = vec4(at) + vec4(0u, 32u, 64u, 96u);
+    return select(select(rows, vec4(last), places == vec4(top)), vec4(0u), places > vec4(top));
 }
 
 // Half of a unit that is not full, or holds the last word.
-fn load_last(is_payload: bool, data: u32, i: u32, here: u32, last: u32) -> Half {
+fn load_last(is_payload: bool, data: u32, at: u32, top: u32, last: u32) -> Half {
+    let w = load_clamped(is_payload, data, at, top);
     return Half(
-        load_rows(is_payload, data, i, here, last),
-        load_rows(is_payload, data, i + 128u, here, last),
-        load_rows(is_payload, data, i + 256u, here, last),
-        load_rows(is_payload, data, i + 384u, here, last),
-        load_rows(is_payload, data, i + 512u, here, last),
+        with_end(w[0], at, top, last),
+        with_end(w[1], at + 128u, top, last),
+        with_end(w[2], at + 256u, top, last),
+        with_end(w[3], at + 384u, top, last),
+        with_end(w[4], at + 512u, top, last),
     );
 }
 
@@ -284,8 +333,10 @@ fn reduce_pieces(
         divide_second(second);
         i += UNIT_WORDS;
     }
-    divide_first(load_last(is_payload, data, i, here, last));
-    divide_second(load_last(is_payload, data, i + UNIT_WORDS / 2u, here, last));
+    let first_half = load_last(is_payload, data, i, here - 1u, last);
+    let second_half = load_last(is_payload, data, i + UNIT_WORDS / 2u, here - 1u, last);
+    divide_first(first_half);
+    divide_second(second_half);
     find_remainder();
     rest[lane] = q0.x;
     rest[32u + lane] = q0.y;
@@ -327,9 +378,19 @@ fn reduce_pieces(
     rest[1184u + lane] = q9.y;
     rest[1216u + lane] = q9.z;
     rest[1248u + lane] = q9.w;
+    // What each bit of a word is, multiplied by z, then what each half of a byte is.
+    sums[lane] = crc_multiply(1u << lane, CRC_WORDS_32);
+    workgroupBarrier();
+    for (var i = 0u; i < 4u; i++) {
+        let half = 2u * i + (lane >> 4u);
+        let bits = vec4(sums[4u * half], sums[4u * half + 1u], sums[4u * half + 2u], sums[4u * half + 3u]);
+        let own = select(vec4(0u), bits, (vec4(lane) >> vec4(0u, 1u, 2u, 3u) & vec4(1u)) != vec4(0u));
+        halves[16u * half + (lane & 15u)] = own.x ^ own.y ^ own.z ^ own.w;
+    }
+    workgroupBarrier();
     var s = 0u;
     for (var k = 0u; k < UNIT; k++) {
-        s = crc_multiply(s, CRC_WORDS_32) ^ rest[k * COLUMNS + lane];
+        s = times_z(s) ^ rest[k * COLUMNS + lane];
     }
 
     // The columns together, half of them at a time.

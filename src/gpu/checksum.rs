@@ -38,7 +38,7 @@ pub fn add_checksums(
     direction: Direction,
 ) -> Result<(), CostError> {
     // Large pieces have less to be done at their ends; small ones are more, to fill the device.
-    let in_flight = u64::from(limits.compute_units) * 64;
+    let in_flight = u64::from(limits.compute_units) * 16;
     let bytes = u64::from(plan.shape.blocks) * u64::from(plan.shape.slot);
     let large = bytes / u64::from(PIECE_UNITS[0] * UNIT_BYTES) >= in_flight;
     add_checksums_by(plan, direction, PIECE_UNITS[usize::from(!large)])

@@ -235,11 +235,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         let most_log = measured("PZ_LITERAL_TEAMS_LOG", 2);
         let teams = if limits.teams == Teams::Local { 1 } else { 1 << group_log.min(most_log) };
         let per_block = max_chunks.div_ceil(teams);
-        let mut defines = vec![fse, ("LITERALS", 1)];
-        match measured("PZ_LITERAL_REGISTERS", 0) {
-            0 => {}
-            registers => defines.push(("MAX_REGISTERS", registers)),
-        }
+        // So many that 48 teams fit a multiprocessor of the H200.
+        let registers = ("MAX_REGISTERS", measured("PZ_LITERAL_REGISTERS", 40));
+        let defines = [fse, ("LITERALS", 1), registers];
         run(
             &LZ77_LITERALS,
             "decode",
