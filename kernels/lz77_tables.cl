@@ -6,8 +6,8 @@
 //   threads_per_element: 0.00048828125
 //   passes: 1
 //   buffers: payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440
-//   local_mem: 16688
-//   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of two teams
+//   local_mem: 28160
+//   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of four teams
 // }
 // @pz_import team
 // @pz_import lz77_chunks
@@ -15,6 +15,8 @@
 
 #define ALPHABET 256u
 #define OFFSETS 48u
+// Code lengths or norms of the three models.
+#define VALUES (2u * ALPHABET + 64u)
 
 // Of each model, what its alphabet is.
 typedef struct {
@@ -137,11 +139,10 @@ static inline uint prefix_entry(Alphabet a, uint mode, uint symbol_of_all, uint 
 
 #define STATES 2048u
 
-// The symbols that have norms, in order; of each the first of its occurrences, if all occurrences stand one behind the
-// other; and a mask of these firsts.
+// The symbols that have norms, in order, and a mask of the first occurrence of each, if all occurrences stand one behind the
+// other.
 typedef struct {
     __local uchar *symbols;
-    __local ushort *starts;
     __local uint *mask;
 } Occurrences;
 
@@ -169,27 +170,46 @@ static inline void list_occurrences(Team t, uint symbols, __local const ushort *
         uint start = before & 0xffffu;
         uint rank = before >> 16 & 255u;
         of.symbols[rank] = (uchar)(each * t.lane + i);
-        of.starts[rank] = (ushort)start;
         atomic_or(&of.mask[start >> 5 & 63u], 1u << (start & 31u));
         before += n + (1u << 16);
     }
     team_sync(t);
 }
 
+// Of an occurrence: its symbol, the norm of that, which of its occurrences it is, and its place.
+typedef struct {
+    uint symbol, norm, number, place;
+} Occurrence;
+
+// What is known before a word of the mask: how many symbols have begun, and where the last did.
+typedef struct {
+    uint ranks, open;
+} Passed;
+
+// Occurrence 32 i + lane; to be called for each i in turn.
+static inline Occurrence occurrence(Team t, uint i, Passed *passed, __local const ushort *norms, Occurrences of, uint log) {
+    uint starts = of.mask[i];
+    uint mine = starts & (team_before(t) | 1u << t.lane);
+    Occurrence o;
+    o.symbol = of.symbols[(passed->ranks + popcount(mine) - 1u) & 255u];
+    o.norm = norms[o.symbol];
+    o.number = mine != 0u ? t.lane - (31u - clz(mine)) : 32u * i + t.lane - passed->open;
+    o.place = preferred(o.norm, o.number, log);
+    passed->ranks += popcount(starts);
+    if (starts != 0u) passed->open = 32u * i + 31u - clz(starts);
+    return o;
+}
+
 // The decoding table of norms that fill it. `next` has a word for two states.
 static inline void build_fse(Team t, uint symbols, uint log, __local const ushort *norms, Occurrences of, __local uint *next, __global uint *table) {
     uint size = 1u << log;
-    uint upto = team_before(t) | 1u << t.lane;
     for (uint i = t.lane; i < STATES / 2u; i += 32u) next[i] = 0u;
     list_occurrences(t, symbols, norms, of);
     // A counting sort by place: count,
-    uint ranks = 0u;
+    Passed passed = {0u, 0u};
     for (uint i = 0u; i < size / 32u; i++) {
-        uint starts = of.mask[i];
-        uint rank = (ranks + popcount(starts & upto) - 1u) & 255u;
-        uint place = preferred(norms[of.symbols[rank]], 32u * i + t.lane - of.starts[rank], log);
+        uint place = occurrence(t, i, &passed, norms, of, log).place;
         atomic_add(&next[place >> 1], 1u << (16u * (place & 1u)));
-        ranks += popcount(starts);
     }
     team_sync(t);
     // sum up, two places to a word,
@@ -205,14 +225,11 @@ static inline void build_fse(Team t, uint symbols, uint log, __local const ushor
     }
     team_sync(t);
     // and place, in the order of symbols.
-    ranks = 0u;
+    passed.ranks = 0u;
+    passed.open = 0u;
     for (uint i = 0u; i < size / 32u; i++) {
-        uint starts = of.mask[i];
-        uint rank = (ranks + popcount(starts & upto) - 1u) & 255u;
-        uint symbol = of.symbols[rank];
-        uint n = norms[symbol];
-        uint j = 32u * i + t.lane - of.starts[rank];
-        uint place = preferred(n, j, log);
+        Occurrence o = occurrence(t, i, &passed, norms, of, log);
+        uint place = o.place;
         uint same = team_match_digit(t, place, 11u);
         uint earlier = popcount(same & team_before(t));
         uint shift = 16u * (place & 1u);
@@ -220,14 +237,13 @@ static inline void build_fse(Team t, uint symbols, uint log, __local const ushor
         team_sync(t);
         if (earlier == 0u) atomic_add(&next[place >> 1], popcount(same) << shift);
         team_sync(t);
-        uint x = n + j;
+        uint x = o.norm + o.number;
         uint bits = log - (31u - clz(x));
 #if LITERALS
-        table[state & (STATES - 1u)] = bits | symbol << 8 | x << 20;
+        table[state & (STATES - 1u)] = bits | o.symbol << 8 | x << 20;
 #else
-        table[state & (STATES - 1u)] = symbol | bits << 8 | ((x << bits) - size) << 16;
+        table[state & (STATES - 1u)] = o.symbol | bits << 8 | ((x << bits) - size) << 16;
 #endif
-        ranks += popcount(starts);
     }
 }
 
@@ -237,14 +253,13 @@ __kernel void lz77_tables(__global const uint *payload, __global uint *results, 
                           __global uint *lz77_tables_out, uint blocks, uint max_chunks,
                           uint per_block) {
     __local uchar codes[LENGTH_CODES * 128u];
-    __local ushort values_of[TEAMS][3u * ALPHABET];
+    __local ushort values_of[TEAMS][VALUES];
     __local uchar order_of[TEAMS][ALPHABET];
     __local ushort firsts_of[TEAMS][16], limits_of[TEAMS][16];
     __local uint shared_of[TEAMS][5];
 #if FSE
     __local uint next_of[TEAMS][STATES / 2u];
     __local uint mask_of[TEAMS][64];
-    __local ushort starts_of[TEAMS][ALPHABET];
 #endif
     TEAM_START(t);
     length_code_build(codes, (uint)get_local_id(0));
@@ -262,7 +277,7 @@ __kernel void lz77_tables(__global const uint *payload, __global uint *results, 
 
     __local ushort *values = values_of[t.index];
     __local uint *shared = shared_of[t.index];
-    for (uint i = t.lane; i < 3u * ALPHABET; i += 32u) values[i] = 0;
+    for (uint i = t.lane; i < VALUES; i += 32u) values[i] = 0;
     team_sync(t);
     if (t.lane == 0u) {
         Group g = read_group(payload + descriptor[CHUNK_START], descriptor[CHUNK_RECORD], codes, values);
@@ -293,7 +308,7 @@ __kernel void lz77_tables(__global const uint *payload, __global uint *results, 
         __local ushort *limits = limits_of[t.index];
         team_sync(t);
 #if FSE
-        Occurrences of = {order, starts_of[t.index], mask_of[t.index]};
+        Occurrences of = {order, mask_of[t.index]};
         if (mode == 3u) build_fse(t, a.symbols, logs >> 8u * m & 255u, lengths, of, next_of[t.index], table);
 #endif
         if (mode == 2u) sort_symbols(t, a, lengths, order, firsts, limits);

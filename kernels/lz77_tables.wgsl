@@ -6,8 +6,8 @@
 //   threads_per_element: 0.00048828125
 //   passes: 1
 //   buffers: payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440
-//   local_mem: 16688
-//   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of two teams
+//   local_mem: 28160
+//   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of four teams
 // }
 // @pz_import team
 // @pz_import lz77_chunks
@@ -255,9 +255,8 @@ const MASK_WORDS: u32 = 64u;
 
 // For each place, two to a word: how many occurrences are there, then the next state of one.
 var<workgroup> next_state: array<atomic<u32>, TEAMS * 1024u>;
-// The symbols that have norms, in order, stand in `order`. Of each the first of its occurrences, if all occurrences stand
-// one behind the other, two to a word; and a mask of these firsts.
-var<workgroup> starts: array<atomic<u32>, TEAMS * ALPHABET / 2u>;
+// The symbols that have norms, in order, stand in `order`; and here a mask of the first occurrence of each, if all occurrences
+// stand one behind the other.
 var<workgroup> start_mask: array<atomic<u32>, TEAMS * MASK_WORDS>;
 
 // Counts an occurrence at a place.
@@ -277,9 +276,6 @@ fn list_occurrences(symbols: u32, base: u32) {
     for (var i = lane; i < ORDER_WORDS; i += 32u) {
         atomicStore(&order[team_index * ORDER_WORDS + i], 0u);
     }
-    for (var i = lane; i < ALPHABET / 2u; i += 32u) {
-        atomicStore(&starts[team_index * (ALPHABET / 2u) + i], 0u);
-    }
     for (var i = lane; i < MASK_WORDS; i += 32u) {
         atomicStore(&start_mask[team_index * MASK_WORDS + i], 0u);
     }
@@ -296,7 +292,6 @@ fn list_occurrences(symbols: u32, base: u32) {
             let start = before & 0xffffu;
             let rank = (before >> 16u) & 255u;
             order_put(rank, each * lane + i);
-            atomicOr(&starts[team_index * (ALPHABET / 2u) + (rank >> 1u)], start << (16u * (rank & 1u)));
             atomicOr(&start_mask[team_index * MASK_WORDS + ((start >> 5u) & (MASK_WORDS - 1u))], 1u << (start & 31u));
             before += n + (1u << 16u);
         }
@@ -311,15 +306,21 @@ struct Occurrence {
     place: u32,
 }
 
-// Occurrence number `at` of all; `ranks` symbols begin before the word of the mask that it is in.
-fn occurrence(at: u32, ranks: u32, starts_here: u32, base: u32, log: u32) -> Occurrence {
-    let rank = (ranks + countOneBits(starts_here & (team_before() | 1u << lane)) - 1u) & 255u;
-    let start = (atomicLoad(&starts[team_index * (ALPHABET / 2u) + (rank >> 1u)]) >> (16u * (rank & 1u))) & 0xffffu;
+// What is known before a word of the mask: how many symbols have begun, and where the last did.
+var<private> passed_ranks: u32;
+var<private> passed_open: u32;
+
+// Occurrence i + lane; to be called for each multiple i of 32 in turn.
+fn occurrence(i: u32, base: u32, log: u32) -> Occurrence {
+    let here = atomicLoad(&start_mask[team_index * MASK_WORDS + (i >> 5u)]);
+    let mine = here & (team_before() | 1u << lane);
     var o: Occurrence;
-    o.symbol = order_at(rank);
+    o.symbol = order_at((passed_ranks + countOneBits(mine) - 1u) & 255u);
     o.norm = value(base + o.symbol);
-    o.number = at - start;
+    o.number = select(i + lane - passed_open, lane + countLeadingZeros(mine) - 31u, mine != 0u);
     o.place = preferred(o.norm, o.number, log) & 2047u;
+    passed_ranks += countOneBits(here);
+    passed_open = select(passed_open, i + 31u - countLeadingZeros(here), here != 0u);
     return o;
 }
 
@@ -345,11 +346,10 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
 // @pz_end
     list_occurrences(symbols, base);
     // A counting sort by place: count,
-    var ranks = 0u;
+    passed_ranks = 0u;
+    passed_open = 0u;
     for (var i = 0u; i < size; i += 32u) {
-        let here = atomicLoad(&start_mask[team_index * MASK_WORDS + (i >> 5u)]);
-        place_add(occurrence(i + lane, ranks, here, base, log).place, 1u);
-        ranks += countOneBits(here);
+        place_add(occurrence(i, base, log).place, 1u);
     }
     team_sync();
     // sum up,
@@ -365,10 +365,10 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
     }
     team_sync();
     // and place, in the order of symbols.
-    ranks = 0u;
+    passed_ranks = 0u;
+    passed_open = 0u;
     for (var i = 0u; i < size; i += 32u) {
-        let here = atomicLoad(&start_mask[team_index * MASK_WORDS + (i >> 5u)]);
-        let o = occurrence(i + lane, ranks, here, base, log);
+        let o = occurrence(i, base, log);
         let same = team_match(o.place, 11u);
         let earlier = countOneBits(same & team_before());
         let next = atomicLoad(&next_state[places + (o.place >> 1u)]) >> (16u * (o.place & 1u));
@@ -385,7 +385,6 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
 // @pz_else
         atomicOr(&state_symbols[symbol_words + (state >> 2u)], o.symbol << (8u * (state & 3u)));
 // @pz_end
-        ranks += countOneBits(here);
     }
 // @pz_if LITERALS
 // @pz_else

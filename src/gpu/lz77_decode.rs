@@ -228,7 +228,11 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         &[payload, results, chunks, tables],
         &[shape.blocks, max_chunks, groups],
         shape.blocks * groups,
-        if limits.teams != Teams::Local && limits.local_memory >= 32 << 10 { 2 } else { 1 },
+        match limits.teams {
+            Teams::Ptx => 4,
+            Teams::Subgroup if limits.local_memory >= 32 << 10 => 2,
+            _ => 1,
+        },
     );
     if is_literals {
         // Teams of a workgroup share a table.
