@@ -3,7 +3,7 @@
 // `found` has a word for each position, 0 if it has no candidate in its window with the same tag. Else it is the
 // entry's place among the sorted ones, and bit 24.
 //
-// Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates: hash and tag.
+// Constants: CANDIDATES; HASH_BITS; SAME, the bits of an entry's first word that are the same in candidates: hash and tag.
 //
 // @pz_cost {
 //   threads_per_element: 1
@@ -30,7 +30,9 @@ __kernel void link(__global const uint *jobs, __global const uint2 *entries, __g
     uint result = 0;
     for (uint k = 0; k < min(CANDIDATES, index); k++) {
         uint2 other = own[index - 1 - k];
-        if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) {
+        // Behind those of the window that have the same hash there are no more.
+        if ((other.x ^ entry.x) >> (32u - HASH_BITS) != 0u || pos - other.y > reach) break;
+        if (((other.x ^ entry.x) & SAME) == 0) {
             result = 1u << 24 | index;
             break;
         }

@@ -3,7 +3,7 @@
 // `found` has a word for each position, 0 if it has no candidate in its window with the same tag. Else it is the
 // entry's place among the sorted ones, and bit 24.
 //
-// Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates: hash and tag.
+// Constants: CANDIDATES; HASH_BITS; SAME, the bits of an entry's first word that are the same in candidates: hash and tag.
 //
 // @pz_cost {
 //   threads_per_element: 1
@@ -53,7 +53,11 @@ fn link(
     var result = 0u;
     for (var k = 0u; k < min(CANDIDATES, index); k++) {
         let other = source[start + index - 1u - k];
-        if ((other.x ^ entry.x) & SAME) == 0u && pos - other.y <= reach {
+        // Behind those of the window that have the same hash there are no more.
+        if (other.x ^ entry.x) >> (32u - HASH_BITS) != 0u || pos - other.y > reach {
+            break;
+        }
+        if ((other.x ^ entry.x) & SAME) == 0u {
             result = 1u << 24u | index;
             break;
         }

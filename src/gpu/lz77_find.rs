@@ -216,7 +216,11 @@ impl Sort<'_> {
             stage: "sort",
             kernel: &LZ77_LINK,
             entry: "link",
-            defines: vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash))],
+            defines: vec![
+                ("CANDIDATES", hash.candidates),
+                ("HASH_BITS", hash.bits),
+                ("SAME", same_of_bucket(hash)),
+            ],
             buffers,
             args: vec![slot, blocks, self.window_log],
             groups: blocks * slot.div_ceil(threads),
