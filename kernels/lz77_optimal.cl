@@ -468,10 +468,10 @@ __kernel void trace(__global const uint *restrict jobs, __global const uint2 *re
     uint left = len != 0 ? match_counts[number] : 0, stop = len, literals = 0;
     if (len != 0) {
         uint2 way = ways[len - 1u];
-        if (way.x == 0) literals = way.y >> 2;
-        stop = len - min(literals, len);
+        if (way.x == 0) literals = min(way.y >> 2, len);
+        stop = len - literals;
     }
-    // A way that was not made ends nowhere else.
+    // Nothing outside of the segment is accessed, even where no way was made.
     bool goes_on = len != 0;
     while (goes_on) {
 #if COUNT
@@ -483,8 +483,8 @@ __kernel void trace(__global const uint *restrict jobs, __global const uint2 *re
         goes_on = left > 0 && stop > 0;
         if (goes_on) {
             uint2 way = ways[stop - 1u];
-            uint length = (way.x >> 24) + 3u, offset = way.x & 0xffffffu, symbol = way.y & 3u;
-            literals = way.y >> 2;
+            uint length = min((way.x >> 24) + 3u, stop), offset = way.x & 0xffffffu, symbol = way.y & 3u;
+            literals = min(way.y >> 2, stop - length);
             left--;
             stop -= length;
             matches[left] = (uint2)(stop | length << 16, offset);

@@ -593,7 +593,7 @@ fn trace(
         }
         stop = len - literals;
     }
-    // A way that was not made ends nowhere else.
+    // Nothing outside of the segment is accessed, even where no way was made.
     var goes_on = len != 0u;
     while goes_on {
 // @pz_if COUNT
@@ -604,10 +604,10 @@ fn trace(
         goes_on = left > 0u && stop > 0u;
         if goes_on {
             let way = ways_made[origin + stop - 1u];
-            let length = (way.x >> 24u) + 3u;
+            let length = min((way.x >> 24u) + 3u, stop);
             let offset = way.x & 0xffffffu;
             let symbol = way.y & 3u;
-            literals = way.y >> 2u;
+            literals = min(way.y >> 2u, stop - length);
             left -= 1u;
             stop -= length;
             matches[own_matches + left] = vec2(stop | length << 16u, offset);
