@@ -3,7 +3,7 @@
 // @pz_cost {
 //   threads_per_element: 0.5
 //   passes: 2
-//   buffers: jobs=32, sort_histogram=N+2048, sort_digits=2048, entries_first=N*8, found=N*4, rows_two=N*8
+//   buffers: jobs=32, sort_histogram=N+2048, sort_digits=2048, entries_first=N*8, found=N*4, found_two=N*8
 //   local_mem: 33028
 // }
 // @pz_import lz77_table

@@ -1,9 +1,9 @@
-// The lazy parse of LZ77 with two candidates a position: what lz77_latest_two leaves in `entries_first`.
+// The lazy parse of LZ77 with two candidates a position: what lz77_latest_two finds.
 //
 // @pz_cost {
 //   threads_per_element: 0.004
 //   passes: 1
-//   buffers: jobs=32, contents=N, entries_first=N*8, matches=N*3, match_counts=N/64
+//   buffers: jobs=32, contents=N, found_two=N*8, matches=N*3, match_counts=N/64
 //   local_mem: 256
 // }
 // @pz_import lz77_lazy

@@ -6,12 +6,9 @@
 // what their lanes match.
 //
 // An entry gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none. Rows
-// are written in the entries' order. Then `gather` goes by the places of positions' entries: of one or two distances it makes
-// rows in the order of positions; where rows have four, it adds bit 24 to the places whose rows are not empty. So nothing is
-// written but in runs.
-//
-// Where windows are wide, SPLIT, a digit that many entries have is divided among several teams. Each begins with what its table
-// would be, for which it goes back through the entries before its own until it has enough of each.
+// are written in the entries' order; two distances take the place of the entry. Then `gather` goes by the places of positions'
+// entries: of one or two distances it makes rows in the order of positions; where rows have four, it adds bit 24 to the
+// places whose rows are not empty. So nothing is written but in runs.
 //
 // Constants: CANDIDATES, 1, 2 or 4; TWO, whether there are at least two; FOUR, whether there are four; HASH_BITS;
 // DIGIT_BITS, of them; TILE, positions that a count of `histogram` is of.
@@ -53,122 +50,37 @@ inline Row pushed(Team t, Row row, uint entry, uint lanes) {
 #define AHEAD 1u
 #endif
 
-inline uint place_of(uint2 entry) {
-    return entry.x >> (32u - HASH_BITS) & (SLOTS - 1u);
-}
-
-// The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, which is 0, it is more
-// than any.
-inline uint tagged(uint2 entry) {
-    return (entry.x << 24) + entry.y + 1u;
-}
-
-#if FOUR
-#define IS_FULL(row) ((row).w != 0u)
-#define FILLED(row) (((row).x != 0u) + ((row).y != 0u) + ((row).z != 0u))
-#elif TWO
-#define IS_FULL(row) ((row).y != 0u)
-#define FILLED(row) ((row).x != 0u)
-#else
-#define IS_FULL(row) ((row) != 0u)
-#define FILLED(row) 0u
-#endif
-
-#if SPLIT
-// Enters those of 32 entries for which there is room, the first of them being that of lane 0.
-inline void enter(Team t, __local Row *table, uint2 entry, bool valid) {
-    uint place = place_of(entry);
-    Row row = table[place];
-    uint same = team_match_digit(t, valid ? place : SLOTS, HASH_BITS - DIGIT_BITS + 1u);
-    uint at = (uint)FILLED(row) + popcount(same & team_before(t));
-    if (valid && !IS_FULL(row) && at < CANDIDATES) ((__local uint *)(table + place))[at] = tagged(entry);
-    team_sync(t);
-}
-
-// Makes the table what it is behind the entries from `first` on and before `end`.
-inline void enter_before(Team t, __local Row *table, __global const uint2 *entries, uint first, uint end) {
-    // Most are of places that have enough already. They are loaded ahead, the latest first.
-    uint2 ahead[AHEAD];
-#if TEAM_PTX
-#pragma unroll
-#endif
-    for (uint i = 0; i < AHEAD; i++) ahead[i] = entries[max((int)(end - 1u - t.lane - 32u * i), (int)first)];
-    for (uint done = 0; done < end - first; done += 32u * AHEAD) {
-        uint2 now[AHEAD];
-        bool wants = false;
-#if TEAM_PTX
-#pragma unroll
-#endif
-        for (uint i = 0; i < AHEAD; i++) {
-            now[i] = ahead[i];
-            ahead[i] = entries[max((int)(end - 1u - t.lane - 32u * (AHEAD + i) - done), (int)first)];
-            wants |= !IS_FULL(table[place_of(now[i])]) && done + 32u * i + t.lane < end - first;
-        }
-        if (team_any(t, wants)) {
-#if TEAM_PTX
-#pragma unroll
-#endif
-            for (uint i = 0; i < AHEAD; i++) enter(t, table, now[i], done + 32u * i + t.lane < end - first);
-        }
-    }
-}
-#endif
-
 __kernel void latest(__global const uint *restrict histogram, __global const uint *restrict digits,
-                     __global const uint2 *restrict entries, __global Row *restrict rows, uint slot,
-                     uint tiles, uint blocks, uint window_log) {
+#if TWO && !FOUR
+                     __global uint2 *entries,
+#else
+                     __global const uint2 *restrict entries, __global Row *restrict rows,
+#endif
+                     uint slot, uint tiles, uint blocks, uint window_log) {
     TEAM_START(team);
     __local Row tables[TEAMS * SLOTS];
     __local Row *table = tables + team.index * SLOTS;
     uint windows = ((slot - 1u) >> window_log) + 1u, index = (uint)get_group_id(0) * TEAMS + team.index;
-    uint teams = RADIX;
-#if SPLIT
-    teams += min(slot, 1u << window_log) >> PART_LOG;
-#endif
-    uint digit = index % teams, window = index / teams % windows, block = index / teams / windows;
+    uint digit = index % RADIX, window = index / RADIX % windows, block = index / RADIX / windows;
     if (block >= blocks) return;
     // Where the digit's entries begin, and among them those of the window.
     __global const uint *totals = digits + (size_t)block * RADIX;
-    __global const uint *counts = histogram + (size_t)block * RADIX * tiles;
-    uint tile = (window << window_log) / TILE, next_tile = tile + (1u << window_log) / TILE;
-#if SPLIT
-    // Which digit, and which part of its entries: a lane knows of eight digits how many parts they have.
-    uint parts[RADIX / 32u], sum = 0;
-    for (uint i = 0; i < RADIX / 32u; i++) {
-        uint d = RADIX / 32u * team.lane + i;
-        uint size = (next_tile < tiles ? counts[d * tiles + next_tile] : totals[d]) - counts[d * tiles + tile];
-        parts[i] = (size + (1u << PART_LOG) - 1u) >> PART_LOG;
-        sum += parts[i];
-    }
-    uint upto = team_scan(team, sum);
-    uint behind = team_ballot(team, upto > digit);
-    if (behind == 0u) return;
-    uint part = digit - (upto - sum), its = RADIX / 32u * team.lane;
-    for (uint i = 0; i + 1u < RADIX / 32u; i++) {
-        bool is_behind = its == RADIX / 32u * team.lane + i && part >= parts[i];
-        part -= is_behind ? parts[i] : 0u;
-        its += is_behind ? 1u : 0u;
-    }
-    uint its_lane = 31u - clz(behind & (0u - behind));
-    digit = team_broadcast(team, its, its_lane);
-    part = team_broadcast(team, part, its_lane);
-#endif
     uint before = 0;
     for (uint d = team.lane; d < RADIX; d += 32u) before += d < digit ? totals[d] : 0u;
     before = team_sum(team, before);
-    uint begin = team_uniform(team, counts[digit * tiles + tile]);
-    uint end = team_uniform(team, next_tile < tiles ? counts[digit * tiles + next_tile] : totals[digit]);
+    __global const uint *counts = histogram + ((size_t)block * RADIX + digit) * tiles;
+    uint tile = (window << window_log) / TILE, next_tile = tile + (1u << window_log) / TILE;
+    uint begin = team_uniform(team, counts[tile]);
+    uint end = team_uniform(team, next_tile < tiles ? counts[next_tile] : totals[digit]);
     if (begin >= end) return;
     for (uint i = team.lane; i < SLOTS; i += 32u) table[i] = (Row)(0u);
     team_sync(team);
 
     entries += (size_t)block * slot + before;
+#if TWO && !FOUR
+    __global Row *rows = entries;
+#else
     rows += (size_t)block * slot + before;
-#if SPLIT
-    uint first = begin;
-    begin += part << PART_LOG;
-    end = min(end, begin + (1u << PART_LOG));
-    enter_before(team, table, entries, first, begin);
 #endif
     uint2 ahead[AHEAD];
 #if TEAM_PTX
@@ -191,7 +103,7 @@ __kernel void latest(__global const uint *restrict histogram, __global const uin
 #endif
         for (uint i = 0; i < AHEAD; i++) {
             bool valid = at + 32u * i + team.lane < end;
-            uint place = place_of(now[i]);
+            uint place = now[i].x >> (32u - HASH_BITS) & (SLOTS - 1u);
             same[i] = team_match_digit(team, valid ? place : SLOTS, HASH_BITS - DIGIT_BITS + 1u);
         }
 #if TEAM_PTX
@@ -199,8 +111,10 @@ __kernel void latest(__global const uint *restrict histogram, __global const uin
 #endif
         for (uint i = 0; i < AHEAD; i++) {
             bool valid = at + 32u * i + team.lane < end;
-            uint place = place_of(now[i]), pos = now[i].y;
-            uint entry = tagged(now[i]);
+            uint place = now[i].x >> (32u - HASH_BITS) & (SLOTS - 1u), pos = now[i].y;
+            // The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, it is
+            // more than any.
+            uint entry = (now[i].x << 24) + pos + 1u;
             Row row = table[place];
             uint lanes = same[i] & team_before(team);
 #if FOUR

@@ -6,12 +6,9 @@
 // what their lanes match.
 //
 // An entry gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none. Rows
-// are written in the entries' order. Then `gather` goes by the places of positions' entries: of one or two distances it makes
-// rows in the order of positions; where rows have four, it adds bit 24 to the places whose rows are not empty. So nothing is
-// written but in runs.
-//
-// Where windows are wide, SPLIT, a digit that many entries have is divided among several teams. Each begins with what its table
-// would be, for which it goes back through the entries before its own until it has enough of each.
+// are written in the entries' order; two distances take the place of the entry. Then `gather` goes by the places of positions'
+// entries: of one or two distances it makes rows in the order of positions; where rows have four, it adds bit 24 to the
+// places whose rows are not empty. So nothing is written but in runs.
 //
 // Constants: CANDIDATES, 1, 2 or 4; TWO, whether there are at least two; FOUR, whether there are four; HASH_BITS;
 // DIGIT_BITS, of them; TILE, positions that a count of `histogram` is of.
@@ -33,13 +30,17 @@ var<immediate> args: Args;
 // latest
 @group(0) @binding(0) var<storage, read> histogram: array<u32>;
 @group(0) @binding(1) var<storage, read> digits: array<u32>;
+// @pz_if IN_PLACE
+@group(0) @binding(2) var<storage, read_write> entries: array<vec2<u32>>;
+// @pz_else
 @group(0) @binding(2) var<storage, read> entries: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read_write> rows: array<Row>;
+// @pz_end
 // gather
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> sorted_rows: array<Row>;
 @group(0) @binding(2) var<storage, read_write> places: array<u32>;
-// @pz_if MOVES
+// @pz_if IN_PLACE
 @group(0) @binding(3) var<storage, read_write> found: array<Row>;
 // @pz_end
 
@@ -91,89 +92,6 @@ fn place_of(entry: vec2<u32>) -> u32 {
     return entry.x >> (32u - HASH_BITS) & (SLOTS - 1u);
 }
 
-// The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, which is 0, it is more
-// than any.
-fn tagged_of(entry: vec2<u32>) -> u32 {
-    return (entry.x << 24u) + entry.y + 1u;
-}
-
-// @pz_if SPLIT
-// @pz_if FOUR
-fn is_full(row: Row) -> bool {
-    return row.w != 0u;
-}
-fn filled(row: Row) -> u32 {
-    return u32(row.x != 0u) + u32(row.y != 0u) + u32(row.z != 0u);
-}
-fn replaced(row: Row, at: u32, value: u32) -> Row {
-    return select(row, Row(value), vec4(0u, 1u, 2u, 3u) == vec4(at));
-}
-// @pz_else
-// @pz_if TWO
-fn is_full(row: Row) -> bool {
-    return row.y != 0u;
-}
-fn filled(row: Row) -> u32 {
-    return u32(row.x != 0u);
-}
-fn replaced(row: Row, at: u32, value: u32) -> Row {
-    return select(row, Row(value), vec2(0u, 1u) == vec2(at));
-}
-// @pz_else
-fn is_full(row: Row) -> bool {
-    return row != 0u;
-}
-fn filled(row: Row) -> u32 {
-    return 0u;
-}
-fn replaced(row: Row, at: u32, value: u32) -> Row {
-    return value;
-}
-// @pz_end
-// @pz_end
-
-// Enters an entry if it is to be number `k` of its row. A row is written as a whole.
-fn enter_at(entry: vec2<u32>, to: u32, k: u32) {
-    let place = own + place_of(entry);
-    let row = table[place];
-    team_sync();
-    if to == k {
-        table[place] = replaced(row, k, tagged_of(entry));
-    }
-    team_sync();
-}
-
-// Makes the table what it is behind the entries from `first` on and before `end`.
-fn enter_before(first: u32, end: u32) {
-    var done = 0u;
-    // Loaded ahead, the latest first.
-    var ahead = entries[max(i32(end - 1u - lane), i32(first))];
-    loop {
-        if team_uniform(done) >= team_uniform(end - first) {
-            break;
-        }
-        let entry = ahead;
-        ahead = entries[max(i32(end - 1u - lane - 32u - done), i32(first))];
-        let valid = done + lane < end - first;
-        let row = table[own + place_of(entry)];
-        // Most are of places that have enough already.
-        if team_any(valid && !is_full(row)) {
-            let same = team_match(place_of(entry), PLACE_BITS) & team_ballot(valid);
-            let to = select(CANDIDATES, filled(row) + countOneBits(same & team_before()), valid && !is_full(row));
-            enter_at(entry, to, 0u);
-// @pz_if TWO
-            enter_at(entry, to, 1u);
-// @pz_end
-// @pz_if FOUR
-            enter_at(entry, to, 2u);
-            enter_at(entry, to, 3u);
-// @pz_end
-        }
-        done += 32u;
-    }
-}
-// @pz_end
-
 // The lanes that have an entry of the same place.
 fn matching(entry: vec2<u32>, at: u32) -> u32 {
     let valid = team_ballot(at + lane <= last);
@@ -185,7 +103,9 @@ fn exchange(entry: vec2<u32>, same: u32, at: u32) {
     let valid = at + lane <= last;
     let place = own + place_of(entry);
     let pos = entry.y;
-    let tagged = tagged_of(entry);
+    // The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, it is more than
+    // any.
+    let tagged = (entry.x << 24u) + pos + 1u;
     var row = table[place];
     let lanes = same & team_before();
 // @pz_if FOUR
@@ -205,7 +125,11 @@ fn exchange(entry: vec2<u32>, same: u32, at: u32) {
     let reach = pos & ((1u << args.window_log) - 1u);
     let distances = Row(tagged) - row;
     if valid {
+// @pz_if IN_PLACE
+        entries[at + lane] = select(Row(), distances, distances <= Row(reach));
+// @pz_else
         rows[at + lane] = select(Row(), distances, distances <= Row(reach));
+// @pz_end
     }
 }
 
@@ -218,62 +142,27 @@ fn latest(
     team_start(local_index);
     let windows = ((args.slot - 1u) >> args.window_log) + 1u;
     let index = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
-    var teams = RADIX;
-// @pz_if SPLIT
-    teams += min(args.slot, 1u << args.window_log) >> PART_LOG;
-// @pz_end
-    var digit = index % teams;
-    let window = index / teams % windows;
-    let block = index / teams / windows;
+    let digit = index % RADIX;
+    let window = index / RADIX % windows;
+    let block = index / RADIX / windows;
     if block >= args.blocks {
         return;
     }
     // Where the digit's entries begin, and among them those of the window.
-    let counts = block * RADIX * args.tiles;
-    let tile = (window << args.window_log) / TILE;
-    let next_tile = tile + (1u << args.window_log) / TILE;
-// @pz_if SPLIT
-    // Which digit, and which part of its entries: a lane knows of eight digits how many parts they have.
-    var parts: array<u32, RADIX / 32u>;
-    var sum = 0u;
-    for (var i = 0u; i < RADIX / 32u; i++) {
-        let d = RADIX / 32u * lane + i;
-        var behind = digits[block * RADIX + d];
-        if next_tile < args.tiles {
-            behind = histogram[counts + d * args.tiles + next_tile];
-        }
-        let size = behind - histogram[counts + d * args.tiles + tile];
-        parts[i] = (size + (1u << PART_LOG) - 1u) >> PART_LOG;
-        sum += parts[i];
-    }
-    let upto = team_scan(sum);
-    let has_it = team_ballot(upto > digit);
-    if team_uniform(has_it) == 0u {
-        return;
-    }
-    var part = digit - (upto - sum);
-    var its = RADIX / 32u * lane;
-    for (var i = 0u; i + 1u < RADIX / 32u; i++) {
-        if its == RADIX / 32u * lane + i && part >= parts[i] {
-            part -= parts[i];
-            its += 1u;
-        }
-    }
-    let its_lane = countTrailingZeros(has_it);
-    digit = team_broadcast(its, its_lane);
-    part = team_broadcast(part, its_lane);
-// @pz_end
     var before = 0u;
     for (var d = lane; d < RADIX; d += 32u) {
         before += select(0u, digits[block * RADIX + d], d < digit);
     }
     before = team_sum(before);
-    var begin = team_uniform(histogram[counts + digit * args.tiles + tile]);
+    let counts = (block * RADIX + digit) * args.tiles;
+    let tile = (window << args.window_log) / TILE;
+    let next_tile = tile + (1u << args.window_log) / TILE;
+    let begin = team_uniform(histogram[counts + tile]);
     var behind = digits[block * RADIX + digit];
     if next_tile < args.tiles {
-        behind = histogram[counts + digit * args.tiles + next_tile];
+        behind = histogram[counts + next_tile];
     }
-    var end = team_uniform(behind);
+    let end = team_uniform(behind);
     if begin >= end {
         return;
     }
@@ -284,12 +173,6 @@ fn latest(
     team_sync();
 
     let from_start = block * args.slot + before;
-// @pz_if SPLIT
-    let first = begin;
-    begin += part << PART_LOG;
-    end = min(end, begin + (1u << PART_LOG));
-    enter_before(from_start + first, from_start + begin);
-// @pz_end
     last = from_start + end - 1u;
     var at = from_start + begin;
 // @pz_if TEAM_SUBGROUP

@@ -24,12 +24,6 @@ const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 8..=15;
 /// Bits of a digit of the sort; those of the lower one of two may be one more.
 const DIGIT_BITS: u32 = 8;
 
-/// Windows of up to so many bytes have as many teams as there are digits of the sort.
-const NARROW_WINDOW: u32 = 1 << 18;
-
-/// Entries of a team in wider windows, as a base-2 logarithm: one digit may have most of them.
-const PART_LOG: u32 = 16;
-
 /// Positions that a work item of [`Sort::append_latest`]'s last step has.
 const GATHERED: u32 = 8;
 
@@ -124,7 +118,7 @@ impl Sort<'_> {
 
     /// Appends the steps to the candidates of each position: one, two or four.
     ///
-    /// Of one candidate, its distance is in `places`. Of two, rows of distances are in `entries_first`. Of four, the place of a
+    /// Of one candidate, its distance is in `places`. Of two, rows of distances are in `rows`. Of four, the place of a
     /// position's row among `rows` is in `places`, with bit 24 if it has candidates.
     pub(super) fn append_latest(
         &mut self,
@@ -143,11 +137,15 @@ impl Sort<'_> {
         let bits = DIGIT_BITS;
         let pass = Pass { is_first: true, from, to, places: Some(places), bits, shift: 32 - bits };
         let tile = self.append_pass(hash, &pass)?;
-        let tables = vec![self.buffer("sort_histogram")?, self.buffer("sort_digits")?, to, rows];
-        // Rows of two are in the order of positions where entries were.
-        let moves = hash.candidates == 2;
-        let mut gathered = vec![self.buffer("jobs")?, rows, places];
-        gathered.extend(moves.then_some(to));
+        let is_in_place = hash.candidates == 2;
+        let mut tables = vec![self.buffer("sort_histogram")?, self.buffer("sort_digits")?, to];
+        let jobs = self.buffer("jobs")?;
+        let gathered = if is_in_place {
+            vec![jobs, to, places, rows]
+        } else {
+            tables.push(rows);
+            vec![jobs, rows, places]
+        };
         // Where little workgroup memory is given to a processor, small workgroups fill it better.
         let threads = match self.limits.teams {
             Teams::Local => 32,
@@ -155,10 +153,7 @@ impl Sort<'_> {
             Teams::Ptx => 128,
         };
         let windows = ((slot - 1) >> self.window_log) + 1;
-        let window = slot.min(1 << self.window_log);
-        let is_split = window > NARROW_WINDOW;
-        let parts = if is_split { window >> PART_LOG } else { 0 };
-        let teams = blocks * windows * ((1 << bits) + parts);
+        let teams = (blocks * windows) << bits;
         let wide = if self.limits.teams == Teams::Local { 32 } else { 256 };
         for (entry, buffers, groups, threads) in [
             ("latest", tables, teams.div_ceil(threads / 32), threads),
@@ -172,9 +167,7 @@ impl Sort<'_> {
                     ("CANDIDATES", hash.candidates),
                     ("TWO", u32::from(hash.candidates >= 2)),
                     ("FOUR", u32::from(hash.candidates == 4)),
-                    ("MOVES", u32::from(moves)),
-                    ("SPLIT", u32::from(is_split)),
-                    ("PART_LOG", PART_LOG),
+                    ("IN_PLACE", u32::from(is_in_place)),
                     ("HASH_BITS", hash.bits),
                     ("DIGIT_BITS", bits),
                     ("TILE", tile),
@@ -244,7 +237,7 @@ pub(super) fn same_of_bucket(hash: Hash) -> u32 {
 }
 
 /// What is found by a hash: the names of two buffers, of which a parse with one candidate a position takes the first, one
-/// with two none, and all others both.
+/// with two the second, and all others both.
 struct Found {
     hash: Hash,
     places: &'static str,
@@ -280,7 +273,7 @@ impl Method {
         Ok(match search {
             Search::Greedy => greedy((6, 15, 1)),
             Search::GreedyLarge => greedy((6, 16, 1)),
-            Search::Double => lazy(&LZ77_PARSE_DOUBLE, vec![found("rows_two", (6, 16, 2))], 1),
+            Search::Double => lazy(&LZ77_PARSE_DOUBLE, vec![found("found_two", (6, 16, 2))], 1),
             Search::Lazy4 => lazy(&LZ77_PARSE_LAZY, vec![found("rows_four", (5, 17, 4))], 2),
             Search::Lazy8 => {
                 let second =
@@ -345,7 +338,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         sort.append_latest(hash, places, rows)?;
         match hash.candidates {
             1 => buffers.push(places),
-            2 => buffers.push(plan.buffer(kernel, "entries_first")?),
+            2 => buffers.push(rows),
             _ => buffers.extend([places, rows]),
         }
     }

@@ -223,24 +223,6 @@ fn matches_of_a_large_block_are_those_of_the_cpu() {
     });
 }
 
-/// Where most positions of a wide window have the same hash, several teams find their candidates.
-#[test]
-fn matches_of_a_block_of_runs_are_those_of_the_cpu() {
-    let text = repository(300_000);
-    let mut block: Vec<u8> = text[..20_000].to_vec();
-    for (i, word) in text.chunks(7).enumerate() {
-        block.resize(block.len() + 5 + i % 50, 0);
-        block.extend(word);
-    }
-    block.truncate((1 << 20) - 100);
-    let searches = [Search::GreedyLarge, Search::Double, Search::Lazy4, Search::Lazy8];
-    each_device(|device| {
-        for search in searches {
-            agrees(device, &params(search, 18, 20, 14), &[&block]);
-        }
-    });
-}
-
 #[test]
 fn a_wrong_match_is_noticed() {
     let text = repository(20_000);
