@@ -35,27 +35,12 @@ typedef struct {
 #define IF_ANY(condition) true
 #endif
 
-// What is known of a position before its candidates are looked at: a word of `found`, the first word of its entry, and the
-// lane's entry before it of the nearest 32.
-typedef struct {
-    uint row, hash;
-    uint2 near;
-} Known;
-
-inline Known known_of(Team team, __global const uint2 *entries, __global const uint *found, uint at) {
-    uint row = team_uniform(team, found[at]);
-    uint index = row & 0xffffffu;
-    Known known = {row, 0, (uint2)(0, 0)};
-    if (row != 0) known.hash = entries[index].x;
-    if (row != 0 && team.lane < CANDIDATES && team.lane < index) known.near = entries[index - 1 - team.lane];
-    return known;
-}
-
 // The best match of a position, where the offset `cheap` (0 for none) costs less, if its gain is more than `least`; else one
 // that has no more.
-inline Found best_at(Team team, Segment s, __global const uint2 *entries, Known known, uint at, uint cheap, int least) {
+inline Found best_at(Team team, Segment s, __global const uint2 *entries, __global const uint *found, uint at,
+                     uint cheap, int least) {
     Found best = {0, 0, 0};
-    uint row = known.row, hash = known.hash;
+    uint row = team_uniform(team, found[at]);
     if (IF_ANY(cheap != 0)) {
         uint length = extended(team, s, at, cheap, 0);
         if (length >= 4) {
@@ -65,13 +50,14 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, Known 
         }
     }
     uint index = row & 0xffffffu;
+    uint hash = row != 0 ? entries[index].x : 0;
     bool more = row != 0;
     for (uint first = 0; first < CANDIDATES && more; first += 32) {
         uint k = first + team.lane;
         uint offset = 0;
         bool same = false;
         if (k < CANDIDATES && k < index) {
-            uint2 other = first == 0 ? known.near : entries[index - 1 - k];
+            uint2 other = entries[index - 1 - k];
             same = (other.x ^ hash) >> 16 == 0;
             uint distance = at - other.y;
             if (((other.x ^ hash) & SAME) == 0 && distance <= at - s.window_start) offset = distance;
@@ -145,20 +131,13 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
             continue;
         }
         pos = team_broadcast(team, mine, trailing_zeros(hits));
-        // What is known of the next positions is loaded at the same time.
-        Known known = known_of(team, own_entries, own_found, pos);
-        Known next = known_of(team, own_entries, own_found, min(pos + 1, last - 1));
-        Known after = known_of(team, own_entries, own_found, min(pos + 2, last - 1));
         Found best = {0, 0, 0};
         uint match_at = pos;
         for (uint tried = pos; tried == pos || (best.gain != 0 && tried <= match_at + LAZY && tried < last &&
                                                 best.length < LONG_ENOUGH); tried++) {
             // Each position further on costs another literal.
             int least = tried == pos ? 0 : best.gain + 1 + 3 * (int)(tried - match_at);
-            Found other = best_at(team, s, own_entries, known, tried, tried == anchor ? second : recent, least);
-            known = next;
-            next = after;
-            if (tried >= pos + 2) known = known_of(team, own_entries, own_found, min(tried + 1, last - 1));
+            Found other = best_at(team, s, own_entries, own_found, tried, tried == anchor ? second : recent, least);
             if (other.gain > least) {
                 best = other;
                 match_at = tried;

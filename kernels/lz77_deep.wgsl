@@ -36,42 +36,23 @@ struct Found {
     gain: i32,
 }
 
-// What is known of a position before its candidates are looked at: a word of `found`, the first word of its entry, and the
-// lane's entry before it of the nearest 32.
-struct Known {
-    row: u32,
-    hash: u32,
-    near: vec2<u32>,
-}
-
-fn known_of(at: u32) -> Known {
-    let slot_start = from_word * 4u;
-    var known = Known(found[slot_start + at], 0u, vec2<u32>());
-    let index = known.row & 0xffffffu;
-    if known.row != 0u {
-        known.hash = entries[slot_start + index].x;
-        if lane < min(CANDIDATES, index) {
-            known.near = entries[slot_start + index - 1u - lane];
-        }
-    }
-    return known;
-}
-
 // The best match of a position, where the offset `cheap` (0 for none) costs less, if its gain is more than `least`; else one
 // that has no more.
-fn best_at(known: Known, at: u32, cheap: u32, least: i32) -> Found {
+fn best_at(at: u32, cheap: u32, least: i32) -> Found {
     var best = Found(0u, 0u, 0i);
     let slot_start = from_word * 4u;
+    let row = found[slot_start + at];
     if team_uniform(cheap) != 0u {
         let length = extended(at, cheap, 0u);
         if length >= 4u {
             best = Found(length, cheap, 4i * i32(length));
         }
     }
-    if team_uniform(known.row) == 0u {
+    if team_uniform(row) == 0u {
         return best;
     }
-    let index = known.row & 0xffffffu;
+    let index = row & 0xffffffu;
+    let hash = entries[slot_start + index].x;
     var first = 0u;
     loop {
         if team_uniform(first) >= CANDIDATES {
@@ -81,13 +62,10 @@ fn best_at(known: Known, at: u32, cheap: u32, least: i32) -> Found {
         var offset = 0u;
         var same = false;
         if k < min(CANDIDATES, index) {
-            var other = known.near;
-            if first != 0u {
-                other = entries[slot_start + index - 1u - k];
-            }
-            same = (other.x ^ known.hash) >> 16u == 0u;
+            let other = entries[slot_start + index - 1u - k];
+            same = (other.x ^ hash) >> 16u == 0u;
             let distance = at - other.y;
-            if ((other.x ^ known.hash) & SAME) == 0u && distance <= at - window_start {
+            if ((other.x ^ hash) & SAME) == 0u && distance <= at - window_start {
                 offset = distance;
             }
         }
@@ -178,11 +156,7 @@ fn deep(
             continue;
         }
         pos = team_broadcast(mine, countTrailingZeros(hits));
-        // What is known of the next positions is loaded at the same time.
-        let known = known_of(pos);
-        var next = known_of(min(pos + 1u, last - 1u));
-        var after = known_of(min(pos + 2u, last - 1u));
-        var best = best_at(known, pos, select(recent, second, pos == anchor), 0i);
+        var best = best_at(pos, select(recent, second, pos == anchor), 0i);
         if team_uniform(u32(best.gain == 0i)) != 0u {
             pos += 1u + (pos - anchor >> SKIP_LOG);
             continue;
@@ -196,11 +170,7 @@ fn deep(
             }
             // Each position further on costs another literal.
             let least = best.gain + 1i + 3i * i32(tried - match_at);
-            let other = best_at(next, tried, recent, least);
-            next = after;
-            if tried >= pos + 2u {
-                next = known_of(min(tried + 1u, last - 1u));
-            }
+            let other = best_at(tried, recent, least);
             if other.gain > least {
                 best = other;
                 match_at = tried;
