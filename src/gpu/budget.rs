@@ -3,7 +3,7 @@
 //! ```text
 //! budget    = what the user permits, else a part of the device's memory
 //! in_flight = budget / bytes of one block                 blocks that may exist on the device
-//! slots     = at most 3, at most in_flight                upload | compute | download
+//! slots     = at most 4, at most in_flight                upload | compute | download | check
 //! batch     = in_flight / slots                           blocks of a slot, and no more than
 //!               largest buffer of the device / largest buffer of one block
 //!               what fills the device's processors several times over
@@ -15,8 +15,8 @@ use super::cost::CostError;
 use super::device::{Limits, MemorySource};
 use super::plan::{Plan, PlanError, Shape, Step};
 
-/// Batches that are on a device at once, at most: one is computed while one comes and one goes.
-const MOST_SLOTS: u64 = 3;
+/// Batches that are on a device at once, at most: one is computed while one comes, one goes, and one is checked.
+const MOST_SLOTS: u64 = 4;
 
 /// Work items for which a compute unit has room, roughly: from 1,024 to 2,048 on today's GPUs.
 const THREADS_PER_UNIT: u64 = 2048;
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(batches(&limits, budget(&limits, Some(99 << 20)), &block), None);
         let one = Some(Batches { slots: 1, batch: 1 });
         assert_eq!(batches(&limits, budget(&limits, Some(100 << 20)), &block), one);
-        let four = Some(Batches { slots: 3, batch: 1 });
+        let four = Some(Batches { slots: 4, batch: 1 });
         assert_eq!(batches(&limits, budget(&limits, Some(500 << 20)), &block), four);
         assert_eq!(budget(&limits, Some(9 << 30)), 8 << 30);
         assert_eq!(budget(&limits, None), 6 << 30);

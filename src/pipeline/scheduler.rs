@@ -5,8 +5,9 @@
 //! and so the memory.
 //!
 //! Workers are rayon's. Each submitted task comes with a token on rayon's own queue; a worker that gets a token takes
-//! the oldest task, if one is left. So the threads of a device, which take tasks in batches, share the queue with them:
-//! the tokens of the tasks that these took find nothing to do. How many a device takes is decided by
+//! the oldest task, and then others as long as there are any. So the threads of a device, which take tasks in batches, share
+//! the queue with them: the tokens of the tasks that these took find nothing to do. As long as a device is at work, its
+//! threads have cores of their own: fewer workers work. How many a device takes is decided by
 //! [`shares`](super::shares). A device is opened and prepared while workers are at work already; what it leaves undone
 //! comes back, for workers only.
 
@@ -76,6 +77,9 @@ struct State<T> {
     /// Tasks that a device has left undone, before all others.
     left: VecDeque<(u64, T)>,
     done: BTreeMap<u64, T>,
+    /// Workers at work that are not the owner, and how many may be.
+    working: usize,
+    most_working: usize,
     /// Threads of a device, and tasks that they have.
     device_threads: usize,
     on_device: usize,
@@ -113,6 +117,8 @@ impl<T: Task> Scheduler<T> {
             queue: VecDeque::new(),
             left: VecDeque::new(),
             done: BTreeMap::new(),
+            working: 0,
+            most_working: usize::MAX,
             device_threads: 0,
             on_device: 0,
             rates: Rates::default(),
@@ -255,15 +261,35 @@ impl<T: Task> Shared<T> {
     /// Has a worker run a task.
     fn spawn_one(shared: &Arc<Self>, pool: &ThreadPool) {
         let shared = Arc::clone(shared);
-        pool.spawn(move || shared.run_one());
+        pool.spawn(move || shared.work());
     }
 
-    /// Runs the oldest task, if there is one.
-    fn run_one(&self) {
+    /// Runs tasks until there are none, or workers are too many. So there need not be a token for each task: as long as there
+    /// are tasks, as many workers as may are at work.
+    fn work(&self) {
+        let mut state = self.lock();
+        if state.working >= state.most_working {
+            return;
+        }
+        state.working += 1;
+        while state.working <= state.most_working {
+            drop(state);
+            let is_done = self.run_one();
+            state = self.lock();
+            // Nothing comes between a last look and leaving.
+            if !is_done && state.left.is_empty() && state.queue.is_empty() {
+                break;
+            }
+        }
+        state.working -= 1;
+    }
+
+    /// Runs the oldest task; says whether there was one.
+    fn run_one(&self) -> bool {
         let mut state = self.lock();
         let State { queue, left, .. } = &mut *state;
         let Some((number, mut task)) = left.pop_front().or_else(|| queue.pop_front()) else {
-            return;
+            return false;
         };
         drop(state);
         let begun = Instant::now();
@@ -277,6 +303,7 @@ impl<T: Task> Shared<T> {
         state.done.insert(number, task);
         drop(state);
         self.finished.notify_one();
+        true
     }
 
     /// Starts the thread that waits for the device of `accelerator`, and for the others that it starts then; `None` if
@@ -301,8 +328,16 @@ impl<T: Task> Shared<T> {
             let work = AssertUnwindSafe(|| serving.open(&accelerator, pool.as_ref(), busy));
             // A backend that panics is a device that fails.
             let _ = catch_unwind(work);
-            serving.lock().device_threads = 0;
+            let mut state = serving.lock();
+            state.device_threads = 0;
+            state.most_working = usize::MAX;
+            let waiting = state.left.len() + state.queue.len();
+            drop(state);
             serving.finished.notify_one();
+            // Without it all workers are needed again.
+            if let Some(pool) = &pool {
+                (0..waiting.min(serving.workers)).for_each(|_| Self::spawn_one(&serving, pool));
+            }
         });
         if started.is_err() {
             shared.lock().device_threads = 0;
@@ -344,6 +379,9 @@ impl<T: Task> Shared<T> {
         // From now on, whoever is done waits for this thread.
         state.is_served = true;
         state.device_threads = batches.slots as usize;
+        // The device's own threads do more with a core than workers.
+        let left = self.workers.saturating_sub(batches.slots as usize);
+        state.most_working = left.max(self.workers.div_ceil(2));
         drop(state);
         drop(busy);
         thread::scope(|scope| {
@@ -456,7 +494,7 @@ impl<T: Task> Shared<T> {
                 window: self.window,
                 on_device: state.on_device,
                 batch: most,
-                workers: self.workers,
+                workers: self.workers.min(state.most_working),
                 is_ended: state.is_ended,
                 is_awaited: state.is_awaited,
             };
