@@ -26,7 +26,7 @@ impl UserCache {
     }
 
     /// Whether anything is kept.
-    #[cfg(feature = "opencl")]
+    #[cfg(any(feature = "opencl", feature = "webgpu"))]
     pub(crate) fn is_there(&self) -> bool {
         self.folder.is_some()
     }

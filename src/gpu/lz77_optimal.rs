@@ -46,8 +46,8 @@ pub(super) fn append(
     effort: Effort,
 ) -> Result<(), PlanError> {
     let nice = effort.nice_length;
-    let lanes = lanes(limits);
     let segments_log = params.chunk_log.saturating_sub(params.segment_log);
+    let lanes = lanes(limits).min(MOST_CHUNKS << segments_log.min(5));
     let chunks_of_group = (lanes >> segments_log.min(5)).max(1);
     if !SEGMENT_LOGS.contains(&params.segment_log)
         || !(params.segment_log..=MOST_CHUNK_LOG).contains(&params.chunk_log)

@@ -27,7 +27,10 @@ pub struct Gpu {
     memory: Option<u64>,
 }
 
+#[derive(Default)]
 struct Shared {
+    /// What looks for it when it is first used.
+    finder: Mutex<Option<Box<Finder>>>,
     /// What is known of the device before it is open.
     found: OnceLock<Result<Limits, DeviceError>>,
     /// What opens it when it is first used, and how long it took to find it.
@@ -36,6 +39,8 @@ struct Shared {
     /// How long it took to open the device.
     opening: OnceLock<Duration>,
 }
+
+type Finder = dyn FnOnce(&Shared) + Send;
 
 type Opener = dyn FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send;
 
@@ -66,9 +71,9 @@ impl Gpu {
         gpu.in_background(move || shared.open(Duration::ZERO, open))
     }
 
-    /// A device that is looked for in the background, since drivers take their time to say what there is: `find` says what it
-    /// is, and what opens it. It is opened when it is first used; not for what the CPU alone does in less than a second, when
-    /// opening and closing a device would make the whole take longer.
+    /// A device that is looked for when it is first used, in the background, since drivers take their time to say what there is:
+    /// `find` says what it is, and what opens it. It is not opened for what the CPU alone does in less than a second, when
+    /// opening and closing a device would make the whole take longer; and to decode that, it is not even looked for.
     pub fn finding<Open>(
         find: impl FnOnce() -> Result<(Limits, Open), DeviceError> + Send + 'static,
     ) -> Self
@@ -76,17 +81,17 @@ impl Gpu {
         Open: FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
     {
         let gpu = Self::unopened();
-        let shared = Arc::clone(&gpu.shared);
-        gpu.in_background(move || {
+        *lock(&gpu.shared.finder) = Some(Box::new(move |shared: &Shared| {
             let begun = Instant::now();
             match guarded(find) {
                 Ok((limits, open)) => {
-                    *shared.opener() = Some((begun.elapsed(), Box::new(open)));
+                    *lock(&shared.opener) = Some((begun.elapsed(), Box::new(open)));
                     let _ = shared.found.set(Ok(limits));
                 }
                 Err(error) => shared.end(Err(error)),
             }
-        })
+        }));
+        gpu
     }
 
     fn in_background(self, work: impl FnOnce() + Send + 'static) -> Self {
@@ -101,12 +106,12 @@ impl Gpu {
         self
     }
 
-    /// Waits until it is known what the device is and allows.
+    /// Looks for the device, if nobody has begun to, and waits until it is known what it is and allows.
     ///
     /// # Errors
     /// Why it is not there.
     pub fn found(&self) -> Result<&Limits, DeviceError> {
-        self.shared.found.wait().as_ref().map_err(Clone::clone)
+        self.shared.find().as_ref().map_err(Clone::clone)
     }
 
     /// Whether threads of ours are at work that nobody waits for: they open devices, and compile kernels. A program that
@@ -117,8 +122,7 @@ impl Gpu {
     }
 
     fn unopened() -> Self {
-        let (found, opener, opened, opening) = Default::default();
-        Self { shared: Arc::new(Shared { found, opener, opened, opening }), memory: None }
+        Self { shared: Arc::default(), memory: None }
     }
 
     /// The device, once it is open. What it allocates is counted and used again.
@@ -154,10 +158,14 @@ impl Gpu {
         self.shared.opened().as_ref().map(|opened| &opened.pool)
     }
 
+    /// Whether nobody has looked for the device yet.
+    pub fn is_unsought(&self) -> bool {
+        lock(&self.shared.finder).is_some()
+    }
+
     /// Whether it is still to be decided whether the device is opened.
     pub(crate) fn is_closed(&self) -> bool {
-        let _ = self.shared.found.wait();
-        self.shared.opener().is_some()
+        self.is_unsought() || lock(&self.shared.opener).is_some()
     }
 
     /// How long it took to open the device, if that was done in the background.
@@ -174,8 +182,13 @@ impl Opened {
 }
 
 impl Shared {
-    fn opener(&self) -> MutexGuard<'_, Option<(Duration, Box<Opener>)>> {
-        self.opener.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the device is, once that is known; looks for it if that is left to whoever uses it first.
+    fn find(&self) -> &Result<Limits, DeviceError> {
+        let finder = lock(&self.finder).take();
+        if let Some(find) = finder {
+            find(self);
+        }
+        self.found.wait()
     }
 
     /// Opens the device, which it took so long to find.
@@ -188,8 +201,8 @@ impl Shared {
 
     /// The device, once it is open; opens it if that is left to whoever uses it first.
     fn opened(&self) -> &Result<Opened, DeviceError> {
-        let _ = self.found.wait();
-        let opener = self.opener().take();
+        let _ = self.find();
+        let opener = lock(&self.opener).take();
         if let Some((finding, open)) = opener {
             self.open(finding, open);
         }
@@ -203,6 +216,10 @@ impl Shared {
         }
         let _ = self.opened.set(opened.map(Opened::new));
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a driver does for us, which may panic.

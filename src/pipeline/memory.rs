@@ -71,8 +71,14 @@ impl Cost {
         self.fixed.saturating_add(workers).saturating_add(blocks)
     }
 
-    /// Widens `share` by up to `blocks` blocks in flight, as far as `limit` permits; gives how many those are.
+    /// Widens `share` by up to `blocks` blocks in flight for a device, as far as `limit` permits; gives how many those are. Where
+    /// memory is short, workers make room for them, which take more of it and do less: up to half of all.
     pub(crate) fn widen(&self, share: &mut Share, blocks: u64, limit: u64) -> u64 {
+        let of_device = blocks.saturating_mul(self.block).min(limit / 2);
+        while share.workers > 1 && self.of(*share).saturating_add(of_device) > limit {
+            share.workers -= 1;
+            share.in_flight -= 1;
+        }
         let left = limit.saturating_sub(self.of(*share));
         let more = blocks.min(left / self.block.max(1));
         share.in_flight = share.in_flight.saturating_add(more as usize);
@@ -117,6 +123,25 @@ pub(crate) const fn payload_capacity(block_size: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_make_room_for_a_device() {
+        let cost = Cost { fixed: 0, worker: 100, block: 10 };
+        let full = Share { workers: 16, in_flight: 18 };
+        // Plenty.
+        let mut share = full;
+        assert_eq!(cost.widen(&mut share, 50, 10_000), 50);
+        assert_eq!((share.workers, share.in_flight), (16, 68));
+        // Scarce: half of it is the device's.
+        let mut share = full;
+        assert_eq!(cost.widen(&mut share, 500, 2_000), 110);
+        assert_eq!((share.workers, share.in_flight), (8, 120));
+        assert!(cost.of(share) <= 2_000);
+        // No more room is made than is needed.
+        let mut share = full;
+        assert_eq!(cost.widen(&mut share, 20, 2_000), 20);
+        assert_eq!(share.workers, 16);
+    }
 
     #[test]
     fn shares_fit_the_limit() {

@@ -352,6 +352,10 @@ impl<T: Task> Shared<T> {
         pool: Option<&Arc<ThreadPool>>,
         busy: Busy,
     ) {
+        // What there is to be encoded takes long, mostly: drivers are asked meanwhile what there is.
+        if matches!(accelerator.work, Work::Encode { .. }) {
+            let _ = accelerator.gpu.found();
+        }
         if accelerator.gpu.is_closed() && !self.is_worth_opening(accelerator) {
             return;
         }

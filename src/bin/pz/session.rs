@@ -39,6 +39,13 @@ impl Session {
         let _ = self.gpu.as_ref().map(Gpu::found);
     }
 
+    /// The same, unless all has been done before anybody looked for it.
+    pub fn await_sought_device(&self) {
+        if self.gpu.as_ref().is_some_and(|gpu| !gpu.is_unsought()) {
+            self.await_device();
+        }
+    }
+
     /// The same before the work on an input of so many bytes, unless that takes long enough to begin with it.
     pub fn await_device_for(&self, len: Option<u64>) {
         if len.is_none_or(|len| len < LARGE) {

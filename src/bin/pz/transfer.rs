@@ -115,7 +115,7 @@ fn one(
     }
     outcome.map_err(|failure| output.blame(failure))?;
 
-    session.await_device();
+    session.await_sought_device();
     let (read, written) = (source.bytes_read(), output.bytes_written());
     output.commit(source.metadata())?;
     if placement.rm {

@@ -46,7 +46,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
         return Err(Failure::changed());
     }
     let bytes = outcome?;
-    session.await_device();
+    session.await_sought_device();
     let seconds = begun.elapsed().as_secs_f64();
     session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
     Ok(())
