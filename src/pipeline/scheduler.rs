@@ -54,6 +54,8 @@ pub(crate) struct Scheduler<T: Task> {
     pool: Option<Arc<ThreadPool>>,
     /// Whether the calling thread is one of the workers: it works instead of waiting.
     helps: bool,
+    /// The most tasks in flight as long as no device is at work: memory that is new is slow.
+    narrow: usize,
     /// The first thread of a device, which starts and awaits the others.
     device: Option<JoinHandle<()>>,
     submitted: u64,
@@ -136,10 +138,12 @@ impl<T: Task> Scheduler<T> {
             workers: pool.as_ref().map_or(0, ThreadPool::current_num_threads),
             window: share.in_flight,
         });
+        let of_device = accelerator.map_or(0, |accelerator| accelerator.host_blocks as usize);
+        let narrow = share.in_flight.saturating_sub(of_device).max(1);
         let pool = pool.map(Arc::new);
         let device = accelerator
             .and_then(|accelerator| Shared::start(&shared, accelerator.clone(), pool.clone()));
-        Self { shared, pool, helps, device, submitted: 0, taken: 0 }
+        Self { shared, pool, helps, narrow, device, submitted: 0, taken: 0 }
     }
 
     /// Workers, with the calling thread if it is one.
@@ -167,6 +171,12 @@ impl<T: Task> Scheduler<T> {
     /// Tasks submitted and not yet taken.
     pub(crate) fn in_flight(&self) -> usize {
         (self.submitted - self.taken) as usize
+    }
+
+    /// The most tasks that should be in flight now, of `most` that may be.
+    pub(crate) fn most_in_flight(&self, most: usize) -> usize {
+        let is_served = self.device.is_none() || self.shared.lock().device_threads > 0;
+        if is_served { most } else { most.min(self.narrow) }
     }
 
     /// Hands `task` to the workers.

@@ -284,7 +284,9 @@ impl<R: Read> Decoder<R> {
         while matches!(self.input, Input::Open) {
             let in_flight = self.scheduler.as_ref().map_or(0, Scheduler::in_flight);
             let is_waiting = self.waiting.is_some() || self.is_joining;
-            if in_flight >= self.share.in_flight || (is_waiting && in_flight > 0) {
+            let most = self.share.in_flight;
+            let most = self.scheduler.as_ref().map_or(most, |own| own.most_in_flight(most));
+            if in_flight >= most || (is_waiting && in_flight > 0) {
                 return;
             }
             if self.is_joining {

@@ -246,7 +246,8 @@ impl<W: Write> Encoder<W> {
         self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {
             // The block that is filled next is in flight too.
-            let full = scheduler.in_flight() >= self.share.in_flight;
+            let most = scheduler.most_in_flight(self.share.in_flight);
+            let full = scheduler.in_flight() >= most;
             let finished = if full { scheduler.next() } else { scheduler.try_next() };
             match finished {
                 Some(task) => self.emit(task)?,
