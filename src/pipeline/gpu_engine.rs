@@ -4,7 +4,7 @@
 //! decoded again before it is used. A block that the device declines, fails or gets wrong is left as it was, for the CPU.
 //! So the output is the same with any device, and a device's failure is never the user's.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crc32c::{crc32c, crc32c_append};
@@ -33,7 +33,8 @@ pub(crate) struct GpuEngine<'d> {
     /// Whether what is encoded is decoded again.
     verifies: bool,
     statistics: Option<&'d Statistics>,
-    helpers: Option<ThreadPool>,
+    /// Made when there is something for them to do.
+    helpers: OnceLock<Option<ThreadPool>>,
     state: Mutex<State<'d>>,
 }
 
@@ -67,7 +68,7 @@ enum Coder<'d> {
     Decode(Pipeline, Box<Decoder<'d>>),
 }
 
-/// Threads that bring a batch to the device and back: one copies less than a device takes.
+/// Threads that read a batch: one copies less than a device takes.
 const HELPERS: usize = 4;
 
 /// A device that gives wrong bytes in so many batches is not used any more.
@@ -86,9 +87,8 @@ impl<'d> GpuEngine<'d> {
         verifies: bool,
         statistics: Option<&'d Statistics>,
     ) -> Self {
-        let name = |i| format!("pz copies {i}");
-        let helpers = ThreadPoolBuilder::new().num_threads(HELPERS).thread_name(name).build().ok();
-        Self { device, most, verifies, statistics, helpers, state: Mutex::default() }
+        let (helpers, state) = Default::default();
+        Self { device, most, verifies, statistics, helpers, state }
     }
 
     /// Takes note of something, if anybody wants to know it.
@@ -416,7 +416,9 @@ impl Engine for GpuEngine<'_> {
     }
 
     fn helpers(&self) -> Option<&ThreadPool> {
-        self.helpers.as_ref()
+        let name = |i| format!("pz reads {i}");
+        let build = || ThreadPoolBuilder::new().num_threads(HELPERS).thread_name(name).build().ok();
+        self.helpers.get_or_init(build).as_ref()
     }
 
     fn release(&self) {

@@ -175,8 +175,8 @@ impl<T: Task> Scheduler<T> {
 
     /// The most tasks that should be in flight now, of `most` that may be.
     pub(crate) fn most_in_flight(&self, most: usize) -> usize {
-        let is_served = self.device.is_none() || self.shared.lock().device_threads > 0;
-        if is_served { most } else { most.min(self.narrow) }
+        let is_at_work = || self.shared.lock().device_threads > 0;
+        if self.device.is_none() || is_at_work() { most } else { most.min(self.narrow) }
     }
 
     /// Hands `task` to the workers.

@@ -71,11 +71,10 @@ impl EncodeTask {
 
 impl Task for EncodeTask {
     fn run(batch: &mut [Self], engine: &dyn Engine) {
-        match engine.helpers() {
-            Some(helpers) if batch.len() > 1 => {
-                helpers.install(|| batch.par_iter_mut().for_each(EncodeTask::read));
-            }
-            _ => batch.iter_mut().for_each(EncodeTask::read),
+        let unread = batch.iter().filter(|task| task.origin.is_some()).count();
+        match if unread > 1 { engine.helpers() } else { None } {
+            Some(helpers) => helpers.install(|| batch.par_iter_mut().for_each(EncodeTask::read)),
+            None => batch.iter_mut().for_each(EncodeTask::read),
         }
         let mut by_recipe = batch;
         // One call of the engine for each run of blocks with one recipe, which is all of them as a rule.

@@ -83,7 +83,7 @@ impl Session {
     }
 }
 
-/// The same, where that is known to be asked for.
+/// Prints a line about the run.
 pub fn say(text: Arguments<'_>) {
     // One write a line, so that the lines of several processes do not mix. If even that fails, nobody listens.
     let _ = io::stderr().write_all(format!("pz: {text}\n").as_bytes());
