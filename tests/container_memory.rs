@@ -24,6 +24,21 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, ALLOCATOR.peak_usage() - before)
 }
 
+/// The same for all memory that the system has given the process, which is more than was allocated: it counts what is mapped.
+#[cfg(target_os = "linux")]
+fn peak_of_process<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let kilobytes = |key: &str| -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let before = kilobytes("VmRSS:");
+    // Forgets the peak so far.
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let result = work();
+    (result, (kilobytes("VmHWM:") - before) << 10)
+}
+
 /// `len` bytes with some structure, without memory.
 struct Source {
     len: u64,
@@ -83,6 +98,9 @@ fn memory_is_bounded() {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    long_blocks_are_bounded();
+
     // Frames of different kinds, one after another: what one needed is not kept for the next.
     let kinds =
         [(Pipeline::Bwt, 20), (Pipeline::Store, 16), (Pipeline::Lzh, 20), (Pipeline::Bwt, 19)];
@@ -128,4 +146,33 @@ fn memory_is_bounded() {
         peak(|| pz::decompress(&zeros, &DecodeOptions::new().max_output(1 << 30)));
     assert!(matches!(refused, Err(Error::LimitOutput { .. })));
     assert!(used < OTHER, "{used}");
+}
+
+/// Buffers of long blocks are mapped.
+#[cfg(target_os = "linux")]
+fn long_blocks_are_bounded() {
+    /// Threads, and what the allocator keeps.
+    const OTHER: usize = 4 << 20;
+    let len = 30 << 20;
+    for (pipeline, threads) in [(Pipeline::Lzh, 1), (Pipeline::Lzh, 2), (Pipeline::Bwt, 2)] {
+        let options = Options::new().pipeline(pipeline).block_size(1 << 22).threads(threads);
+        let refused = Encoder::new(io::sink(), &options.clone().memory(0)).map(drop);
+        let Err(Error::LimitMemory { needed, .. }) = refused else { panic!("{refused:?}") };
+        for limit in [needed, 4 * needed] {
+            let options = options.clone().memory(limit);
+            let (file, used) = peak_of_process(|| compressed(&options, len));
+            let limit = limit as usize + file.len();
+            assert!(used <= limit + OTHER, "{used} > {limit}: {options:?}");
+        }
+        let file = compressed(&options, len);
+        let needed = pz::list(&mut Cursor::new(&file), false).unwrap()[0].decode_memory;
+        for limit in [needed, 4 * needed] {
+            let options = DecodeOptions::new().threads(threads).max_memory(limit);
+            let (copied, used) = peak_of_process(|| {
+                Decoder::new(&file[..], &options).unwrap().copy_to(&mut io::sink())
+            });
+            assert_eq!(copied.unwrap(), len);
+            assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
+        }
+    }
 }

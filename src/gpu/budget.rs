@@ -3,10 +3,10 @@
 //! ```text
 //! budget    = what the user permits, else a part of the device's memory
 //! in_flight = budget / bytes of one block                 blocks that may exist on the device
-//! slots     = at most 4, at most in_flight                upload | compute | download | check
+//! slots     = at most 6, at most in_flight                read | upload | compute | download | check
 //! batch     = in_flight / slots                           blocks of a slot, and no more than
 //!               largest buffer of the device / largest buffer of one block
-//!               what fills the device's processors several times over
+//!               a slot's part of what fills the device's processors several times over
 //! ```
 //!
 //! No figure here is one of a device or of a kernel: those are stated by [`Limits`] and by `@pz_cost`.
@@ -15,14 +15,15 @@ use super::cost::CostError;
 use super::device::{Limits, MemorySource};
 use super::plan::{Plan, PlanError, Shape, Step};
 
-/// Batches that are on a device at once, at most: one is computed while one comes, one goes, and one is checked.
-const MOST_SLOTS: u64 = 4;
+/// Batches that are on a device at once, at most, each with a thread of the host's: while some are computed, others are read,
+/// come, go and are checked, which takes several times as long.
+const MOST_SLOTS: u64 = 6;
 
 /// Work items for which a compute unit has room, roughly: from 1,024 to 2,048 on today's GPUs.
 const THREADS_PER_UNIT: u64 = 2048;
 
-/// How often a batch fills the device: with less the last blocks of a batch leave much of it idle; with more nothing is
-/// gained, and results come later.
+/// How often all batches together fill the device: with less the last blocks of a batch leave much of it idle; with more nothing
+/// is gained, and results come later.
 const TIMES_FULL: u64 = 4;
 
 /// What a pipeline takes for one block of a given length.
@@ -107,7 +108,7 @@ pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batche
         return None;
     }
     let slots = in_flight.min(MOST_SLOTS);
-    let full = u64::from(limits.compute_units.max(1)) * THREADS_PER_UNIT * TIMES_FULL;
+    let full = u64::from(limits.compute_units.max(1)) * THREADS_PER_UNIT * TIMES_FULL / slots;
     let batch = (in_flight / slots).min(in_buffer).min(full.div_ceil(block.threads.max(1)));
     // The plan of a batch counts its blocks, and their bytes in places, in 32 bits.
     Some(Batches { slots: slots as u32, batch: batch.clamp(1, 1 << 20) as u32 })
@@ -159,7 +160,9 @@ mod tests {
         let one = Some(Batches { slots: 1, batch: 1 });
         assert_eq!(batches(&limits, budget(&limits, Some(100 << 20)), &block), one);
         let four = Some(Batches { slots: 4, batch: 1 });
-        assert_eq!(batches(&limits, budget(&limits, Some(500 << 20)), &block), four);
+        assert_eq!(batches(&limits, budget(&limits, Some(450 << 20)), &block), four);
+        let many = batches(&limits, budget(&limits, Some(1900 << 20)), &block).unwrap();
+        assert_eq!((many.slots, many.batch), (6, 3));
         assert_eq!(budget(&limits, Some(9 << 30)), 8 << 30);
         assert_eq!(budget(&limits, None), 6 << 30);
     }

@@ -1,18 +1,73 @@
 //! Memory that is used again instead of given back: fresh pages cost about as much as decoding into them.
+//!
+//! What is long is mapped for itself, in huge pages where the system has them: these cost a fraction of others, and whoever
+//! touches them first pays for them, not the thread that hands buffers out.
 
 use std::io::{self, Read};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memmap2::MmapMut;
 
 use crate::format::Fault;
 
 /// How much is taken at first for a length that the input merely claims.
 const FIRST_STEP: usize = 1 << 20;
 
+/// Bytes from which on memory is mapped for itself: half a huge page, because neighbours share pages.
+const LEAST_MAPPED: usize = 1 << 20;
+
 /// A byte buffer that never shrinks and never clears what it held: whoever sets a length fills it.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
-    bytes: Vec<u8>,
+    bytes: Memory,
     len: usize,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Heap(Vec<u8>),
+    Mapped(MmapMut),
+}
+
+impl Memory {
+    /// `len` zero bytes, which the system gives page by page when they are first touched.
+    fn zeroed(len: usize) -> Result<Self, Fault> {
+        if len < LEAST_MAPPED {
+            return Ok(Self::Heap(zeroed(len)?));
+        }
+        let map = MmapMut::map_anon(len).map_err(|_| Fault::OutOfMemory(len as u64))?;
+        // It is a wish.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Self::Mapped(map))
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::Heap(Vec::new())
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped(bytes) => bytes,
+        }
+    }
 }
 
 impl Buffer {
@@ -22,8 +77,8 @@ impl Buffer {
     /// [`Fault::OutOfMemory`] if the system has not got the memory.
     pub(crate) fn set_len(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         if self.bytes.len() < len {
-            self.bytes = Vec::new();
-            self.bytes = zeroed(len)?;
+            self.bytes = Memory::default();
+            self.bytes = Memory::zeroed(len)?;
         }
         self.len = len;
         Ok(&mut self.bytes[..len])
@@ -44,7 +99,7 @@ impl Buffer {
         while filled < len {
             let step = len.min((2 * filled).max(FIRST_STEP));
             if step > self.bytes.len() {
-                let mut grown = zeroed(step)?;
+                let mut grown = Memory::zeroed(step)?;
                 grown[..filled].copy_from_slice(&self.bytes[..filled]);
                 self.bytes = grown;
             }
@@ -72,7 +127,7 @@ impl Buffer {
     }
 }
 
-impl std::ops::Deref for Buffer {
+impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -80,7 +135,7 @@ impl std::ops::Deref for Buffer {
     }
 }
 
-impl std::ops::DerefMut for Buffer {
+impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }
@@ -145,7 +200,24 @@ mod tests {
     }
 
     #[test]
+    fn long_and_short_buffers_begin_as_zeros_and_keep_what_they_hold() {
+        for len in [1, LEAST_MAPPED - 1, LEAST_MAPPED, 5 << 20] {
+            let mut buffer = Buffer::default();
+            assert!(buffer.set_len(len).unwrap().iter().all(|&byte| byte == 0));
+            assert_eq!(matches!(buffer.bytes, Memory::Mapped(_)), len >= LEAST_MAPPED);
+            buffer[len - 1] = 7;
+            buffer.truncate(len / 2);
+            assert_eq!(buffer.len(), len / 2);
+            assert_eq!(buffer.set_len(len).unwrap()[len - 1], 7);
+        }
+    }
+
+    #[test]
     fn an_impossible_size_is_an_error() {
         assert!(matches!(zeroed(usize::MAX), Err(Fault::OutOfMemory(_))));
+        for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize / 2] {
+            let mut buffer = Buffer::default();
+            assert!(matches!(buffer.set_len(len), Err(Fault::OutOfMemory(_))), "{len}");
+        }
     }
 }

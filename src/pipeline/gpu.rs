@@ -363,7 +363,7 @@ impl Accelerator {
         let most = limits
             .and_then(|limits| limits.map(|limits| accelerator.on_device(limits)).transpose());
         let wanted = match most {
-            Ok(Some(most)) => u64::from(most.slots + HOST_BATCHES) * u64::from(most.batch),
+            Ok(Some(most)) => HOST_BATCHES * u64::from(most.slots) * u64::from(most.batch),
             Ok(None) => u64::from(u32::MAX),
             Err(why) => {
                 accelerator.is_idle(&why);
@@ -421,10 +421,11 @@ impl Accelerator {
     /// The batches that a device with such limits is given; `None` if it cannot be given any.
     pub(crate) fn batches(&self, limits: &Limits) -> Option<Batches> {
         let most = self.on_device(limits).map_err(|why| self.is_idle(&why)).ok()?;
-        let given = self.host_blocks / u64::from(most.slots + HOST_BATCHES);
+        let given = self.host_blocks / (HOST_BATCHES * u64::from(most.slots));
         Some(Batches { batch: u64::from(most.batch).min(given.max(1)) as u32, ..most })
     }
 }
 
-/// On the host, a further batch is read and one is written while others are on the device.
-const HOST_BATCHES: u32 = 2;
+/// On the host there is room for so many batches for each that is on the device: others wait to be taken, and wait for their turn to
+/// be written.
+const HOST_BATCHES: u64 = 2;

@@ -33,6 +33,8 @@ pub(crate) struct GpuEngine<'d> {
     /// Whether what is encoded is decoded again.
     verifies: bool,
     statistics: Option<&'d Statistics>,
+    /// Held by the engine that takes memory on the device, of those that share it.
+    turn: Option<&'d Mutex<()>>,
     /// Made when there is something for them to do.
     helpers: OnceLock<Option<ThreadPool>>,
     state: Mutex<State<'d>>,
@@ -87,8 +89,19 @@ impl<'d> GpuEngine<'d> {
         verifies: bool,
         statistics: Option<&'d Statistics>,
     ) -> Self {
-        let (helpers, state) = Default::default();
-        Self { device, most, verifies, statistics, helpers, state }
+        let (turn, helpers, state) = Default::default();
+        Self { device, most, verifies, statistics, turn, helpers, state }
+    }
+
+    /// The same, but engines that share `turn` take memory on the device one after another: the first of them is at work
+    /// early, while all at once would wait for each other at each of their many allocations.
+    pub(crate) fn in_turn(self, turn: &'d Mutex<()>) -> Self {
+        Self { turn: Some(turn), ..self }
+    }
+
+    /// Waits for this engine's turn to take memory.
+    fn turn(&self) -> Option<MutexGuard<'d, ()>> {
+        self.turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes note of something, if anybody wants to know it.
@@ -200,6 +213,7 @@ impl<'d> GpuEngine<'d> {
         most: Shape,
     ) -> Result<(), CoderError> {
         if !matches!(&state.coder, Coder::Encode(other, ..) if other == recipe) {
+            let _turn = self.turn();
             // The old one's memory goes first.
             self.set_coder(state, Coder::None, most);
             let mut encoder = Encoder::with_recipe(self.device, *recipe, most, Buffers::default())?;
@@ -309,6 +323,7 @@ impl<'d> GpuEngine<'d> {
         most: Shape,
     ) -> Result<(), CoderError> {
         if !matches!(&state.coder, Coder::Decode(other, _) if *other == pipeline) {
+            let _turn = self.turn();
             self.set_coder(state, Coder::None, most);
             let buffers = Buffers::default();
             let mut decoder = Decoder::new(self.device, pipeline, most.slot, most.blocks, buffers)?;

@@ -11,23 +11,20 @@
 //! [`shares`](super::shares). A device is opened and prepared while workers are at work already; what it leaves undone
 //! comes back, for workers only.
 
+mod serve;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::engine::Engine;
-use super::gpu::{Accelerator, Busy, Work};
-use super::gpu_engine::GpuEngine;
+use super::gpu::Accelerator;
 use super::memory::Share;
-use super::shares::{Rates, Situation};
-use super::statistics::Statistics;
-use crate::gpu::budget::Batches;
-use crate::gpu::device::Device;
-use crate::gpu::plan::Shape;
+use super::shares::Rates;
 
 /// A block on its way, with the memory that it needs.
 pub(crate) trait Task: Send + Sized + 'static {
@@ -42,6 +39,11 @@ pub(crate) trait Task: Send + Sized + 'static {
 
     /// Bytes of its contents.
     fn bytes(&self) -> u64;
+
+    /// How much of the time that [`Task::run`] took went into writing.
+    fn writing(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Notes that [`Task::run`] panicked.
     fn set_panicked(&mut self);
@@ -307,226 +309,13 @@ impl<T: Task> Shared<T> {
         run(std::slice::from_mut(&mut task), &*self.engine);
         let mut state = self.lock();
         if !is_coded {
-            state.rates.worker_took(begun.elapsed());
+            state.rates.worker_took(begun.elapsed(), task.writing());
             state.finished += 1;
         }
         state.done.insert(number, task);
         drop(state);
         self.finished.notify_one();
         true
-    }
-
-    /// Starts the thread that waits for the device of `accelerator`, and for the others that it starts then; `None` if
-    /// the device is known not to be of use, or the system refuses.
-    fn start(
-        shared: &Arc<Self>,
-        accelerator: Accelerator,
-        pool: Option<Arc<ThreadPool>>,
-    ) -> Option<JoinHandle<()>> {
-        // A device that has been open all along is counted on from the first task on.
-        if accelerator.gpu.is_opened() {
-            let batches = accelerator.batches(accelerator.gpu.limits()?)?;
-            accelerator.join(&batches);
-            if accelerator.gpu.opening_time().is_none() {
-                shared.lock().device_threads = batches.slots as usize;
-            }
-        }
-        accelerator.is_idle("it was not ready before all was done");
-        let (serving, busy) = (Arc::clone(shared), Busy::new());
-        let thread = thread::Builder::new().name("pz device".into());
-        let started = thread.spawn(move || {
-            let work = AssertUnwindSafe(|| serving.open(&accelerator, pool.as_ref(), busy));
-            // A backend that panics is a device that fails.
-            let _ = catch_unwind(work);
-            let mut state = serving.lock();
-            state.device_threads = 0;
-            state.most_working = usize::MAX;
-            let waiting = state.left.len() + state.queue.len();
-            drop(state);
-            serving.finished.notify_one();
-            // Without it all workers are needed again.
-            if let Some(pool) = &pool {
-                (0..waiting.min(serving.workers)).for_each(|_| Self::spawn_one(&serving, pool));
-            }
-        });
-        if started.is_err() {
-            shared.lock().device_threads = 0;
-        }
-        started.ok()
-    }
-
-    /// Waits for the device, has it prepared, and serves it in as many threads as it takes batches.
-    fn open(
-        self: &Arc<Self>,
-        accelerator: &Accelerator,
-        pool: Option<&Arc<ThreadPool>>,
-        busy: Busy,
-    ) {
-        // What there is to be encoded takes long, mostly: drivers are asked meanwhile what there is.
-        if matches!(accelerator.work, Work::Encode { .. }) {
-            let _ = accelerator.gpu.found();
-        }
-        if accelerator.gpu.is_closed() && !self.is_worth_opening(accelerator) {
-            return;
-        }
-        let device = match accelerator.gpu.pool() {
-            Ok(device) => device,
-            Err(error) => return accelerator.is_idle(&error.to_string()),
-        };
-        let Some(batches) = accelerator.batches(device.limits()) else { return };
-        if self.lock().is_closed {
-            return;
-        }
-        let begun = Instant::now();
-        let shape = Shape::new(batches.batch, accelerator.block_len);
-        let plans = accelerator.work.plans(device.limits(), shape);
-        // What does not compile is declined when it is used.
-        let _ = device.prepare(&plans);
-        accelerator.join(&batches);
-        if let Some(statistics) = &accelerator.statistics {
-            statistics.on_device(|device| device.preparing += begun.elapsed());
-        }
-        let mut state = self.lock();
-        if state.is_closed {
-            return;
-        }
-        // From now on, whoever is done waits for this thread.
-        state.is_served = true;
-        state.device_threads = batches.slots as usize;
-        // The device's own threads do more with a core than workers.
-        let left = self.workers.saturating_sub(batches.slots as usize);
-        state.most_working = left.max(self.workers.div_ceil(2));
-        drop(state);
-        drop(busy);
-        thread::scope(|scope| {
-            let serve = || {
-                let work = AssertUnwindSafe(|| self.serve(accelerator, batches, pool));
-                let _ = catch_unwind(work);
-                let mut state = self.lock();
-                state.device_threads = state.device_threads.saturating_sub(1);
-                drop(state);
-                self.finished.notify_one();
-            };
-            for i in 1..batches.slots {
-                let thread = thread::Builder::new().name(format!("pz device {i}"));
-                if thread.spawn_scoped(scope, serve).is_err() {
-                    self.lock().device_threads -= 1;
-                }
-            }
-            serve();
-        });
-    }
-
-    /// Waits until it pays to open a device: until workers have so much left to do. `false` if that never is.
-    fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
-        let Some(blocks) = accelerator.blocks else { return true };
-        let mut is_said = false;
-        let mut state = self.lock();
-        while !state.is_closed {
-            let left = blocks.saturating_sub(state.finished);
-            match state.rates.alone(left, self.workers) {
-                Some(seconds) if seconds >= WORTH_OPENING => return true,
-                Some(seconds) if !is_said => {
-                    is_said = true;
-                    accelerator.is_idle(&format!(
-                        "the CPU alone takes {seconds:.2} s, too little for a device to be opened"
-                    ));
-                }
-                _ => {}
-            }
-            let waited = self.queued.wait_timeout(state, PATIENCE);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        false
-    }
-
-    /// Runs batches on the device until there are no more, or it fails.
-    fn serve(
-        self: &Arc<Self>,
-        accelerator: &Accelerator,
-        batches: Batches,
-        pool: Option<&Arc<ThreadPool>>,
-    ) {
-        let Ok(device) = accelerator.gpu.pool() else { return };
-        let statistics = accelerator.statistics.as_ref();
-        let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
-        let shape = Shape::new(batches.batch, accelerator.block_len);
-        let engine = GpuEngine::new(device, shape, verifies, statistics);
-        // The first batch waits for memory.
-        let mut is_first = true;
-        while let Some((numbers, mut tasks)) = self.take_batch(batches.batch as usize, statistics) {
-            let begun = Instant::now();
-            let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, &engine)));
-            let time = begun.elapsed();
-            let count = tasks.len();
-            let is_done = |task: &T| on_device.is_ok() && task.is_done();
-            let coded = tasks.iter().filter(|task| on_device.is_ok() && task.is_coded());
-            let (blocks, bytes) = coded.fold((0, 0), |(n, sum), task| (n + 1, sum + task.bytes()));
-            let (done, left): (Vec<_>, Vec<_>) =
-                numbers.into_iter().zip(tasks).partition(|(_, task)| is_done(task));
-            if let Some(statistics) = statistics {
-                statistics.device_batch(begun, blocks, bytes, device.high_water());
-                statistics.on_device(|device| {
-                    device.batches += 1;
-                    device.left += count as u64 - blocks;
-                });
-            }
-            let tokens = left.len();
-            let mut state = self.lock();
-            state.on_device -= count;
-            state.done.extend(done);
-            state.left.extend(left);
-            if !is_first {
-                state.rates.device_took(count, time);
-            }
-            is_first = false;
-            drop(state);
-            if let Some(pool) = pool {
-                (0..tokens).for_each(|_| Self::spawn_one(self, pool));
-            }
-            self.finished.notify_one();
-            if on_device.is_err() || engine.broken().is_some() {
-                return;
-            }
-        }
-    }
-
-    /// Waits for a batch. `None` at the end, or if the device is too slow to be of use.
-    fn take_batch(
-        &self,
-        most: usize,
-        statistics: Option<&Statistics>,
-    ) -> Option<(Vec<u64>, Vec<T>)> {
-        let begun = Instant::now();
-        let mut state = self.lock();
-        let batch = loop {
-            if state.is_closed {
-                break None;
-            }
-            let now = Situation {
-                queued: state.queue.len(),
-                window: self.window,
-                on_device: state.on_device,
-                batch: most,
-                workers: self.workers.min(state.most_working),
-                is_ended: state.is_ended,
-                is_awaited: state.is_awaited,
-            };
-            let count = state.rates.take(&now);
-            if count > 0 {
-                state.on_device += count;
-                break Some(state.queue.drain(..count).unzip());
-            }
-            if state.is_ended || state.rates.is_too_slow(&now) {
-                break None;
-            }
-            state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
-        };
-        drop(state);
-        if let Some(statistics) = statistics {
-            statistics.on_device(|device| device.waiting += begun.elapsed());
-        }
-        batch
     }
 }
 
@@ -536,13 +325,6 @@ fn run<T: Task>(batch: &mut [T], engine: &dyn Engine) {
         batch.iter_mut().for_each(Task::set_panicked);
     }
 }
-
-/// Seconds that the CPU must have left to do for a device to be opened: to open it and to close it take a quarter of a second
-/// or more, and hold up the CPU's own work.
-const WORTH_OPENING: f64 = 1.0;
-
-/// How long to wait before looking again how much is done.
-const PATIENCE: Duration = Duration::from_millis(10);
 
 /// The most workers of which the calling thread is one. As long as it works it neither reads nor writes, so there must
 /// be enough blocks in flight for the others to go on; with more workers than this there are not, and one thread too

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::format::Pipeline;
-use crate::gpu::device::{BufferId, DeviceError, Kind, Limits, MemorySource, Queue};
+use crate::gpu::device::{BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue};
 use crate::gpu::testing::made_up;
 use crate::pipeline::Gpu;
 use crate::pipeline::cpu::CpuEngine;
-use std::time::Duration;
+use crate::pipeline::gpu::Work;
 
 #[derive(Debug, PartialEq)]
 struct Number {

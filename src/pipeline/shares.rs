@@ -19,6 +19,8 @@ const LEAST_PART: f64 = 0.6;
 pub(crate) struct Rates {
     /// Seconds of a worker for a block.
     worker: Option<f64>,
+    /// Seconds of that in which it wrote what it had done.
+    writing: f64,
     /// Blocks of a batch of a device's, and its seconds.
     device: Option<(usize, f64)>,
 }
@@ -43,10 +45,13 @@ pub(crate) struct Situation {
 }
 
 impl Rates {
-    /// A worker has done a block.
-    pub(crate) fn worker_took(&mut self, time: Duration) {
-        let time = time.as_secs_f64();
-        self.worker = Some(self.worker.map_or(time, |mean| mean + (time - mean) / 8.0));
+    /// A worker has done a block, and has been writing it for part of the time.
+    pub(crate) fn worker_took(&mut self, time: Duration, writing: Duration) {
+        let [time, writing] = [time, writing].map(|time| time.as_secs_f64());
+        let part = if self.worker.is_some() { 1.0 / 8.0 } else { 1.0 };
+        self.writing += (writing - self.writing) * part;
+        let mean = self.worker.unwrap_or_default();
+        self.worker = Some(mean + (time - mean) * part);
     }
 
     /// A device has done a batch.
@@ -57,6 +62,14 @@ impl Rates {
     /// Seconds that so many workers take for so many blocks, as far as is known.
     pub(crate) fn alone(&self, blocks: u64, workers: usize) -> Option<f64> {
         Some(self.worker? * blocks as f64 / workers.max(1) as f64)
+    }
+
+    /// How many of these seconds a device could save at most: none if workers are writing for half of the time or more, because
+    /// what they then wait for is the storage.
+    pub(crate) fn could_be_saved(&self, blocks: u64, workers: usize) -> Option<f64> {
+        let working = self.worker? - self.writing;
+        let worth = (working - self.writing).max(0.0);
+        Some(worth * blocks as f64 / workers.max(1) as f64)
     }
 
     /// Whether a device delivers so little that it only holds others up.
@@ -147,7 +160,7 @@ mod tests {
     fn a_fast_device_gets_full_batches_soon() {
         let mut rates = Rates::default();
         assert_eq!(rates.take(&plenty()), 5);
-        rates.worker_took(45 * MILLISECOND);
+        rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 20 * MILLISECOND);
         let next = rates.take(&Situation { on_device: 10, ..plenty() });
         assert!(next > 30, "{next}");
@@ -159,9 +172,23 @@ mod tests {
     }
 
     #[test]
+    fn storage_that_is_waited_for_is_no_work_for_a_device() {
+        let mut rates = Rates::default();
+        assert_eq!(rates.could_be_saved(1000, 10), None);
+        rates.worker_took(10 * MILLISECOND, MILLISECOND);
+        assert!((rates.alone(1000, 10).unwrap() - 1.0).abs() < 1e-9);
+        assert!((rates.could_be_saved(1000, 10).unwrap() - 0.8).abs() < 1e-9);
+        for _ in 0..100 {
+            rates.worker_took(10 * MILLISECOND, 6 * MILLISECOND);
+        }
+        assert!(rates.alone(1000, 10).unwrap() > 0.9);
+        assert_eq!(rates.could_be_saved(1000, 10), Some(0.0));
+    }
+
+    #[test]
     fn a_slow_device_holds_nobody_up() {
         let mut rates = Rates::default();
-        rates.worker_took(45 * MILLISECOND);
+        rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 5000 * MILLISECOND);
         assert_eq!(rates.take(&plenty()), 0);
         assert!(rates.is_too_slow(&plenty()));
@@ -175,7 +202,7 @@ mod tests {
     #[test]
     fn the_last_blocks_are_shared() {
         let mut rates = Rates::default();
-        rates.worker_took(45 * MILLISECOND);
+        rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(40, 60 * MILLISECOND);
         let end = |queued| Situation { queued, is_ended: true, ..plenty() };
         assert_eq!(rates.take(&end(200)), 40);

@@ -3,7 +3,7 @@
 use std::io;
 use std::mem;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
@@ -139,6 +139,7 @@ pub(crate) struct DecodeTask {
     /// Where the contents belong, if they are to be written there when they are decoded, and whether they have been.
     destination: Option<(Arc<dyn WriteAt>, u64)>,
     written: Option<io::Result<()>>,
+    writing: Duration,
 }
 
 impl DecodeTask {
@@ -164,6 +165,7 @@ impl DecodeTask {
     pub(crate) fn set_destination(&mut self, destination: Option<(Arc<dyn WriteAt>, u64)>) {
         self.destination = destination;
         self.written = None;
+        self.writing = Duration::ZERO;
     }
 
     /// Whether the contents have been written where they belong; `None` if nobody tried.
@@ -173,7 +175,9 @@ impl DecodeTask {
 
     fn write(&mut self) {
         if let (Some(Ok(())), Some((output, offset))) = (&self.outcome, &self.destination) {
+            let begun = Instant::now();
             self.written = Some(output.write_all_at(&self.contents, *offset));
+            self.writing = begun.elapsed();
         }
     }
 
@@ -244,6 +248,10 @@ impl Task for DecodeTask {
 
     fn bytes(&self) -> u64 {
         self.contents.len() as u64
+    }
+
+    fn writing(&self) -> Duration {
+        self.writing
     }
 
     fn set_panicked(&mut self) {

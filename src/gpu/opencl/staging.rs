@@ -19,8 +19,9 @@ use super::device::Shared;
 use super::failure_for;
 use super::handle::{Handle, has_ended, wait};
 
-/// Bytes of a piece: long enough that the cost of starting a copy does not count.
-pub(super) const PIECE: usize = 8 << 20;
+/// Bytes of a piece: enough that the cost of starting a copy does not count, and no more, because drivers pin memory slowly, and
+/// keep others waiting meanwhile.
+pub(super) const PIECE: usize = 2 << 20;
 /// Pieces in flight in one direction.
 pub(super) const PIECES: usize = 4;
 /// Copies begin at multiples of so many bytes of a piece.
