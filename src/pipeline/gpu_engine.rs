@@ -33,8 +33,6 @@ pub(crate) struct GpuEngine<'d> {
     /// Whether what is encoded is decoded again.
     verifies: bool,
     statistics: Option<&'d Statistics>,
-    /// Held by the engine that takes memory on the device, of those that share it.
-    turn: Option<&'d Mutex<()>>,
     /// Made when there is something for them to do.
     helpers: OnceLock<Option<ThreadPool>>,
     state: Mutex<State<'d>>,
@@ -89,19 +87,20 @@ impl<'d> GpuEngine<'d> {
         verifies: bool,
         statistics: Option<&'d Statistics>,
     ) -> Self {
-        let (turn, helpers, state) = Default::default();
-        Self { device, most, verifies, statistics, turn, helpers, state }
+        let (helpers, state) = Default::default();
+        Self { device, most, verifies, statistics, helpers, state }
     }
 
-    /// The same, but engines that share `turn` take memory on the device one after another: the first of them is at work
-    /// early, while all at once would wait for each other at each of their many allocations.
-    pub(crate) fn in_turn(self, turn: &'d Mutex<()>) -> Self {
-        Self { turn: Some(turn), ..self }
-    }
-
-    /// Waits for this engine's turn to take memory.
-    fn turn(&self) -> Option<MutexGuard<'d, ()>> {
-        self.turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the memory for batches of `work`, so that the first of them need not. What fails is tried again with that.
+    pub(crate) fn make_ready(&self, work: &Work) {
+        let mut state = self.lock();
+        let made = match work {
+            Work::Encode { recipe, .. } => self.make_encoder(&mut state, recipe, self.most),
+            Work::Decode(pipeline) => self.make_decoder(&mut state, *pipeline, self.most),
+        };
+        if made.is_err() {
+            self.set_coder(&mut state, Coder::None, self.most);
+        }
     }
 
     /// Takes note of something, if anybody wants to know it.
@@ -204,6 +203,43 @@ impl<'d> GpuEngine<'d> {
         }
     }
 
+    /// Makes the encoder that batches of `recipe` need, unless it is there.
+    fn make_encoder(
+        &self,
+        state: &mut State<'d>,
+        recipe: &Recipe,
+        most: Shape,
+    ) -> Result<(), CoderError> {
+        if matches!(&state.coder, Coder::Encode(other, ..) if other == recipe) {
+            return Ok(());
+        }
+        // The old one's memory goes first.
+        self.set_coder(state, Coder::None, most);
+        let mut encoder = Encoder::with_recipe(self.device, *recipe, most, Buffers::default())?;
+        encoder.set_timing(self.wants_stages());
+        let checker = if self.verifies { checker(&encoder, recipe)? } else { None };
+        self.set_coder(state, Coder::Encode(*recipe, Box::new(encoder), checker), most);
+        Ok(())
+    }
+
+    /// Makes the decoder that batches of `pipeline` need, unless it is there.
+    fn make_decoder(
+        &self,
+        state: &mut State<'d>,
+        pipeline: Pipeline,
+        most: Shape,
+    ) -> Result<(), CoderError> {
+        if matches!(&state.coder, Coder::Decode(other, _) if *other == pipeline) {
+            return Ok(());
+        }
+        self.set_coder(state, Coder::None, most);
+        let own = Buffers::default();
+        let mut decoder = Decoder::new(self.device, pipeline, most.slot, most.blocks, own)?;
+        decoder.set_timing(self.wants_stages());
+        self.set_coder(state, Coder::Decode(pipeline, Box::new(decoder)), most);
+        Ok(())
+    }
+
     /// Encodes `jobs` on the device, or some of them: those with `coded` set are done.
     fn try_encode(
         &self,
@@ -212,16 +248,7 @@ impl<'d> GpuEngine<'d> {
         jobs: &mut [&mut EncodeJob<'_>],
         most: Shape,
     ) -> Result<(), CoderError> {
-        if !matches!(&state.coder, Coder::Encode(other, ..) if other == recipe) {
-            let _turn = self.turn();
-            // The old one's memory goes first.
-            self.set_coder(state, Coder::None, most);
-            let mut encoder = Encoder::with_recipe(self.device, *recipe, most, Buffers::default())?;
-            encoder.set_timing(self.wants_stages());
-            let checker = if self.verifies { checker(&encoder, recipe)? } else { None };
-            let coder = Coder::Encode(*recipe, Box::new(encoder), checker);
-            self.set_coder(state, coder, most);
-        }
+        self.make_encoder(state, recipe, most)?;
         let State { coder: Coder::Encode(_, encoder, checker), encoded, .. } = state else {
             return Ok(());
         };
@@ -322,14 +349,7 @@ impl<'d> GpuEngine<'d> {
         jobs: &mut [&mut DecodeJob<'_>],
         most: Shape,
     ) -> Result<(), CoderError> {
-        if !matches!(&state.coder, Coder::Decode(other, _) if *other == pipeline) {
-            let _turn = self.turn();
-            self.set_coder(state, Coder::None, most);
-            let buffers = Buffers::default();
-            let mut decoder = Decoder::new(self.device, pipeline, most.slot, most.blocks, buffers)?;
-            decoder.set_timing(self.wants_stages());
-            self.set_coder(state, Coder::Decode(pipeline, Box::new(decoder)), most);
-        }
+        self.make_decoder(state, pipeline, most)?;
         let Coder::Decode(_, decoder) = &mut state.coder else { return Ok(()) };
         let begun = Instant::now();
         decoder.clear();

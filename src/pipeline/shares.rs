@@ -59,6 +59,11 @@ impl Rates {
         self.device = Some((blocks, time.as_secs_f64()));
     }
 
+    /// Whether a device has done a batch.
+    pub(crate) fn knows_device(&self) -> bool {
+        self.device.is_some()
+    }
+
     /// Seconds that so many workers take for so many blocks, as far as is known.
     pub(crate) fn alone(&self, blocks: u64, workers: usize) -> Option<f64> {
         Some(self.worker? * blocks as f64 / workers.max(1) as f64)

@@ -1,16 +1,16 @@
 //! The threads of a device, which bring it batches of the scheduler's tasks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 
 use super::{Shared, Task};
-use crate::gpu::budget::Batches;
 use crate::gpu::device::Device;
 use crate::gpu::plan::Shape;
+use crate::gpu::pool::Pool;
 use crate::pipeline::gpu::{Accelerator, Busy, Work};
 use crate::pipeline::gpu_engine::GpuEngine;
 use crate::pipeline::shares::Situation;
@@ -90,8 +90,16 @@ impl<T: Task> Shared<T> {
         let plans = accelerator.work.plans(device.limits(), shape);
         // What does not compile is declined when it is used.
         let _ = device.prepare(&plans);
+        let statistics = accelerator.statistics.as_ref();
+        let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
+        let engine = |_| GpuEngine::new(device, shape, verifies, statistics);
+        let engines: Vec<_> = (0..batches.slots).map(engine).collect();
         accelerator.join(&batches);
-        if let Some(statistics) = &accelerator.statistics {
+        // Here they get memory one after another: all at once would wait for each other at each of many allocations.
+        let left = accelerator.blocks.map_or(0, |blocks| blocks - self.lock().finished.min(blocks));
+        let in_use = left.div_ceil(batches.batch.into()) as usize;
+        engines.iter().take(in_use).for_each(|engine| engine.make_ready(&accelerator.work));
+        if let Some(statistics) = statistics {
             statistics.on_device(|device| device.preparing += begun.elapsed());
         }
         let mut state = self.lock();
@@ -106,23 +114,23 @@ impl<T: Task> Shared<T> {
         state.most_working = left.max(self.workers.div_ceil(2));
         drop(state);
         drop(busy);
-        let turn = Mutex::new(());
         thread::scope(|scope| {
-            let serve = || {
-                let work = AssertUnwindSafe(|| self.serve(accelerator, batches, pool, &turn));
-                let _ = catch_unwind(work);
+            let serve = |engine: &GpuEngine<'_>| {
+                let work = || self.serve(device, engine, batches.batch as usize, statistics, pool);
+                let _ = catch_unwind(AssertUnwindSafe(work));
                 let mut state = self.lock();
                 state.device_threads = state.device_threads.saturating_sub(1);
                 drop(state);
                 self.finished.notify_one();
             };
-            for i in 1..batches.slots {
+            let Some((first, others)) = engines.split_first() else { return };
+            for (i, engine) in (1..).zip(others) {
                 let thread = thread::Builder::new().name(format!("pz device {i}"));
-                if thread.spawn_scoped(scope, serve).is_err() {
+                if thread.spawn_scoped(scope, move || serve(engine)).is_err() {
                     self.lock().device_threads -= 1;
                 }
             }
-            serve();
+            serve(first);
         });
     }
 
@@ -156,21 +164,17 @@ impl<T: Task> Shared<T> {
     /// Runs batches on the device until there are no more, or it fails.
     fn serve(
         self: &Arc<Self>,
-        accelerator: &Accelerator,
-        batches: Batches,
+        device: &Pool<Arc<dyn Device>>,
+        engine: &GpuEngine<'_>,
+        most: usize,
+        statistics: Option<&Statistics>,
         pool: Option<&Arc<ThreadPool>>,
-        turn: &Mutex<()>,
     ) {
-        let Ok(device) = accelerator.gpu.pool() else { return };
-        let statistics = accelerator.statistics.as_ref();
-        let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
-        let shape = Shape::new(batches.batch, accelerator.block_len);
-        let engine = GpuEngine::new(device, shape, verifies, statistics).in_turn(turn);
-        // The first batch waits for memory.
+        // The first batch waits for what is made when it is first used. It counts as long as nothing else is known.
         let mut is_first = true;
-        while let Some((numbers, mut tasks)) = self.take_batch(batches.batch as usize, statistics) {
+        while let Some((numbers, mut tasks)) = self.take_batch(most, statistics) {
             let begun = Instant::now();
-            let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, &engine)));
+            let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, engine)));
             let time = begun.elapsed();
             let count = tasks.len();
             let is_done = |task: &T| on_device.is_ok() && task.is_done();
@@ -190,7 +194,7 @@ impl<T: Task> Shared<T> {
             state.on_device -= count;
             state.done.extend(done);
             state.left.extend(left);
-            if !is_first {
+            if !is_first || !state.rates.knows_device() {
                 state.rates.device_took(count, time);
             }
             is_first = false;
