@@ -36,7 +36,7 @@ fn shows_what_each_device_is_given() {
                 let figure = |name: &str| pipeline[name].as_u64().unwrap();
                 assert_eq!(figure("total"), figure("memory") * figure("slots") * figure("batch"));
                 assert!((1..=budget).contains(&figure("total")), "{pipeline}");
-                assert!((1..=4).contains(&figure("slots")), "{pipeline}");
+                assert!((1..=6).contains(&figure("slots")), "{pipeline}");
             }
         }
         assert!(folder.pz(&arguments).text().contains(device));

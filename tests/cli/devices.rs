@@ -108,3 +108,25 @@ fn verbose_says_what_each_device_did() {
         assert!(folder.read("a") == contents);
     }
 }
+
+/// A device that was asked for by name and is left closed does not go unmentioned.
+#[test]
+fn says_when_a_named_device_takes_no_part() {
+    let folder = Folder::new();
+    folder.write("a", &crate::support::sample(100_000));
+    let list = folder.pz(&["devices", "--json"]).json();
+    for found in list["devices"].as_array().unwrap() {
+        let device = found["device"].as_str().unwrap();
+        let is_gpu = device != "cpu";
+        for arguments in
+            [&["compress", "-f", "a"][..], &["decompress", "-f", "a.pz"], &["test", "a.pz"]]
+        {
+            let ran = folder.pz(&[arguments, &["--device", device]].concat());
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+            assert_eq!(ran.stderr.lines().count(), usize::from(is_gpu), "{}", ran.stderr);
+            assert_eq!(ran.stderr.contains(" takes no part: "), is_gpu, "{}", ran.stderr);
+            let quiet = folder.pz(&[arguments, &["-q", "--device", device]].concat());
+            assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::fmt::{Arguments, Display};
 use std::io::{self, IsTerminal, Write};
 
-use pz::Gpu;
+use pz::{Gpu, Statistics};
 
 use crate::args::Talk;
 use crate::cleanup;
@@ -70,6 +70,27 @@ impl Session {
     /// Whether the user wants to know what was done.
     pub fn is_verbose(&self) -> bool {
         self.talk.verbose
+    }
+
+    /// Counts of what is done, if any of it is to be told.
+    pub fn statistics(&self) -> Option<Statistics> {
+        (self.talk.verbose || self.gpu.is_some()).then(Statistics::new)
+    }
+
+    /// Tells the user what was done with `name`, in lines that `verbose` makes of it if that was asked for. That a device which the
+    /// user named had no part in it is told in any case.
+    pub fn say_what_was_done(
+        &self,
+        name: impl Display,
+        statistics: Option<&Statistics>,
+        verbose: impl FnOnce(&Statistics) -> Vec<String>,
+    ) {
+        let Some(statistics) = statistics else { return };
+        if self.talk.verbose {
+            verbose(statistics).iter().for_each(|line| say(format_args!("{name}: {line}")));
+        } else if !self.talk.quiet && statistics.device().is_none() {
+            statistics.idle_device().iter().for_each(|line| say(format_args!("{name}: {line}")));
+        }
     }
 
     /// Whether progress may be shown: on a terminal, and nobody asked for silence.

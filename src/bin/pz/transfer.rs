@@ -106,7 +106,7 @@ fn one(
     source.set_progress(progress.clone());
     output.set_progress(progress.clone());
 
-    let statistics = session.is_verbose().then(Statistics::new);
+    let statistics = session.statistics();
     let outcome = work(&mut source, &mut output, statistics.as_ref());
     progress.finish();
     // Whatever else went wrong, went wrong because of that.
@@ -122,9 +122,8 @@ fn one(
         source.remove()?;
     }
     say_done(session, input, &target, direction, (read, written), begun);
-    for line in statistics.iter().flat_map(|counted| summary::lines(counted, direction)) {
-        session.say(format_args!("{input}: {line}"));
-    }
+    let lines = |counted: &Statistics| summary::lines(counted, direction);
+    session.say_what_was_done(input, statistics.as_ref(), lines);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use pz::Decoder;
+use pz::{Decoder, Statistics};
 
 use crate::args::Test;
 use crate::failure::Failure;
@@ -14,6 +14,8 @@ use crate::session::Session;
 use crate::settings::{self, DecodeSettings};
 use crate::sizes::{ByteRange, Human};
 use crate::source::{Input, Permit, Source};
+use crate::summary;
+use crate::transfer::Direction;
 
 /// Decodes and checks each file.
 pub fn run(args: &Test, session: &mut Session) -> Result<(), Failure> {
@@ -40,7 +42,12 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
         false => Progress::silent(),
     };
     source.set_progress(progress.clone());
-    let outcome = check(&mut source, settings);
+    let statistics = session.statistics();
+    let mut settings = settings.clone();
+    if let Some(statistics) = &statistics {
+        settings.options = settings.options.statistics(statistics);
+    }
+    let outcome = check(&mut source, &settings);
     progress.finish();
     if source.changed() {
         return Err(Failure::changed());
@@ -49,6 +56,8 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     session.await_sought_device();
     let seconds = begun.elapsed().as_secs_f64();
     session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
+    let lines = |counted: &Statistics| summary::lines(counted, Direction::Decompress);
+    session.say_what_was_done(input, statistics.as_ref(), lines);
     Ok(())
 }
 
