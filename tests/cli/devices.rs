@@ -118,9 +118,11 @@ fn says_when_a_named_device_takes_no_part() {
     for found in list["devices"].as_array().unwrap() {
         let device = found["device"].as_str().unwrap();
         let is_gpu = device != "cpu";
-        for arguments in
-            [&["compress", "-f", "a"][..], &["decompress", "-f", "a.pz"], &["test", "a.pz"]]
-        {
+        for arguments in [
+            &["compress", "-f", "-1", "-b", "64K", "a"][..],
+            &["decompress", "-f", "a.pz"],
+            &["test", "a.pz"],
+        ] {
             let ran = folder.pz(&[arguments, &["--device", device]].concat());
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
             assert_eq!(ran.stderr.lines().count(), usize::from(is_gpu), "{}", ran.stderr);
