@@ -8,7 +8,7 @@
 mod second_stage;
 
 use super::cost::CostError;
-use super::device::{Api, Kind, Limits, Teams};
+use super::device::{Api, Limits, Teams};
 use super::kernel::{BWT_SORT, BWT_SORT_FINISH, BWT_SORT_GATHER, BWT_SORT_REFINE, Kernel};
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::bwt::Params;
@@ -39,9 +39,7 @@ pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, Plan
     if params.segment_log < 13 {
         return Err(PlanError::Declined("segments are too short for the encoder's kernels".into()));
     }
-    // Vulkan's drivers of software end an invocation after 65,535 iterations.
-    let is_limited = limits.kind == Kind::Software && limits.api == Api::WebGpu;
-    if is_limited && shape.slot > 1 << 22 {
+    if limits.ends_long_loops() && shape.slot > 1 << 22 {
         return Err(PlanError::Declined("blocks of up to 4 MiB only".into()));
     }
     let mut builder = Builder::new(limits, shape);

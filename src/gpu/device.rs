@@ -95,6 +95,14 @@ pub struct Limits {
     pub timing: bool,
 }
 
+impl Limits {
+    /// Whether the device ends the loops of an invocation after about 65,535 iterations in all, and says nothing: Vulkan's
+    /// drivers of software do. What needs more of them has to be divided, or left to others.
+    pub(crate) fn ends_long_loops(&self) -> bool {
+        self.kind == Kind::Software && self.api == Api::WebGpu
+    }
+}
+
 /// Why a device did not do what it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceError {

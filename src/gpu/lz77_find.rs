@@ -9,7 +9,7 @@
 //! | `matches` | `N*3` | the list of segment s from entry s · segment length · 3 / 8 on; an entry is two words: start in the segment and length · 2^16; offset |
 //! | `match_counts` | `N/64` | a word for each segment: entries of its list |
 
-use super::device::{Api, Kind, Limits, Teams};
+use super::device::{Limits, Teams};
 use super::kernel::{
     Kernel, LZ77_DEEP, LZ77_FIND, LZ77_LATEST, LZ77_LATEST_FOUR, LZ77_LATEST_TWO, LZ77_LINK,
     LZ77_PARSE, LZ77_PARSE_DOUBLE, LZ77_PARSE_LAZY, LZ77_PARSE_TWO, LZ77_PLACES,
@@ -126,11 +126,9 @@ impl Sort<'_> {
         places: Buffer,
         rows: Buffer,
     ) -> Result<(), PlanError> {
-        // Vulkan's drivers of software end an invocation after 65,535 iterations, and all of a window may have the same hash.
         let Shape { slot, blocks } = self.plan.shape;
-        let Limits { kind, api, .. } = *self.limits;
-        let is_limited = kind == Kind::Software && api == Api::WebGpu;
-        if is_limited && slot.min(1 << self.window_log) > 1 << 20 {
+        // All of a window may have the same hash.
+        if self.limits.ends_long_loops() && slot.min(1 << self.window_log) > 1 << 20 {
             return Err(PlanError::Declined("windows of up to 1 MiB only".into()));
         }
         let (from, to) = (self.buffer("contents")?, self.buffer("entries_first")?);

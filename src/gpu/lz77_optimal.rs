@@ -3,7 +3,7 @@
 //! The candidates of three hashes become a list for each position. Then each pass makes prices of each chunk's symbols and
 //! parses its segments by them, a work item each; the parse of all passes but the last counts symbols for the next prices.
 
-use super::device::{Api, Kind, Limits, Teams};
+use super::device::{Api, Limits, Teams};
 use super::kernel::{Kernel, LZ77_CANDIDATES, LZ77_LATEST, LZ77_OPTIMAL, LZ77_PRICES};
 use super::lz77_find::{Hash, Sort, same_of_bucket};
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
@@ -26,7 +26,7 @@ const MOST_LENGTHS: u32 = 66;
 const MOST_NICE: u32 = 128;
 const MOST_BETWEEN: u32 = 65;
 
-/// Positions of a segment that a driver does in one dispatch if it ends an invocation after 65,535 iterations.
+/// Positions of a segment that a device does in one dispatch if it [ends long loops](Limits::ends_long_loops).
 const LIMITED_POSITIONS: u32 = 256;
 
 /// Bytes that a workgroup counts.
@@ -110,10 +110,9 @@ pub(super) fn append(
     steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
     let segments = slot.div_ceil(1 << params.segment_log);
     let groups = blocks * segments.div_ceil(lanes);
-    let is_limited = limits.kind == Kind::Software && limits.api == Api::WebGpu;
     // The end of a segment is gone to, too.
     let positions = (1 << params.segment_log) + 1;
-    let part = if is_limited { LIMITED_POSITIONS } else { positions };
+    let part = if limits.ends_long_loops() { LIMITED_POSITIONS } else { positions };
     let state_stride = (steps.plan.buffers[states.0].bytes / u64::from(blocks) / 16) as u32;
     for pass in 1..=effort.passes {
         let what = ("prices", &LZ77_PRICES, "prices");
