@@ -19,6 +19,7 @@
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | [`pool`] | a device whose buffers are used again, and counted |
 //! | [`predict`] | how long a plan takes, from what it launches and what it moves |
+//! | `program` | what the backends share of programs |
 //! | `program_cache` | compiled programs, kept from one run to the next |
 //! | `opencl` | devices through OpenCL |
 //! | `webgpu` | devices through WebGPU |
@@ -78,6 +79,8 @@ pub mod plan;
 mod plan_tests;
 pub mod pool;
 pub mod predict;
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+mod program;
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 mod program_cache;
 pub mod resident;

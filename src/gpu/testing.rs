@@ -5,9 +5,11 @@
 //! | `PZ_TEST_DEVICE` | only the devices whose interface (`opencl`, `webgpu`) or name it is, or is a part of |
 //! | `PZ_TEST_NO_SKIP=1` | a test that finds no device of an interface fails |
 
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::device::{Api, Device, DeviceError, Kind, Limits, MemorySource, Teams};
+use super::device::{Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams};
 use super::kernel::Kernel;
 use super::plan::{Plan, Step};
 use super::pool::Pool;
@@ -113,6 +115,34 @@ pub(crate) fn made_up() -> Limits {
         compute_units: 100,
         timing: false,
     }
+}
+
+/// A device that can do nothing: what it is given has to be done by others in the end.
+pub(crate) struct Nothing(pub(crate) Limits);
+
+impl Device for Nothing {
+    fn limits(&self) -> &Limits {
+        &self.0
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        Err(DeviceError::OutOfMemory { bytes })
+    }
+
+    fn free(&self, _: BufferId) {}
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        Err(DeviceError::Lost)
+    }
+}
+
+/// What is in a folder, sorted; nothing, if it is not there.
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
 }
 
 /// Runs `plan` on `device`, whose buffers are filled with [`GARBAGE`] first: writes `inputs` to the beginnings of the

@@ -1,7 +1,7 @@
 use super::*;
 use crate::gpu::device::{BufferId, Device, DeviceError, Kind, Queue};
 use crate::gpu::discovery;
-use crate::gpu::testing::made_up;
+use crate::gpu::testing::{Nothing, made_up};
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
 use crate::pipeline::job::FIRST_LOOK;
 use crate::pipeline::level::Recipe;
@@ -43,25 +43,6 @@ impl Candidate for Offer {
     fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.device.clone().ok_or(DeviceError::Lost)
-    }
-}
-
-/// A device that can do nothing, so that the CPU does everything in the end.
-struct Nothing(Limits);
-
-impl Device for Nothing {
-    fn limits(&self) -> &Limits {
-        &self.0
-    }
-
-    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        Err(DeviceError::OutOfMemory { bytes })
-    }
-
-    fn free(&self, _: BufferId) {}
-
-    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
-        Err(DeviceError::Lost)
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
 
 use opencl3::kernel::{
     CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
@@ -15,9 +13,10 @@ use opencl3::program::{
     create_program_with_source, get_program_build_info, get_program_info, release_program,
 };
 
-use super::super::device::{DeviceError, Dispatch, Kind, Teams};
+use super::super::device::{DeviceError, Dispatch, Teams};
 use super::super::kernel::Kernel;
-use super::super::plan::{Plan, Run, Step};
+use super::super::plan::{Plan, Run};
+use super::super::program::{ProgramKey, prepare};
 use super::super::program_cache;
 use super::device::Shared;
 use super::failure;
@@ -26,30 +25,12 @@ use super::handle::Handle;
 /// The constant of a dispatch that limits the registers of a work item on NVIDIA's compiler.
 const MAX_REGISTERS: &str = "MAX_REGISTERS";
 
-/// What a program is compiled from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    stem: &'static str,
-    threads: u32,
-    defines: Vec<(&'static str, u32)>,
-}
-
-impl Key {
-    pub fn of(work: &Dispatch<'_>) -> Self {
-        Self { stem: work.kernel.stem, threads: work.threads, defines: work.defines.to_vec() }
-    }
-
-    fn of_run(run: &Run) -> Self {
-        Self { stem: run.kernel.stem, threads: run.threads, defines: run.defines.clone() }
-    }
-}
-
 /// A program, or why there is none: what does not compile is not compiled again.
 type Program = Arc<OnceLock<Result<Handle, DeviceError>>>;
 
 /// The programs of a device.
 #[derive(Debug, Default)]
-pub(super) struct Programs(Mutex<HashMap<Key, Program>>);
+pub(super) struct Programs(Mutex<HashMap<ProgramKey, Program>>);
 
 impl Programs {
     /// A kernel object of the program and entry point that `work` names. It is the caller's alone.
@@ -62,7 +43,7 @@ impl Programs {
                 work.threads, limits.name, limits.max_workgroup,
             )));
         }
-        let program = self.program(Key::of(work));
+        let program = self.program(ProgramKey::new(work.kernel, work.threads, work.defines));
         let program =
             program.get_or_init(|| build(shared, work.kernel, work.threads, work.defines));
         let program = program.as_ref().map_err(Clone::clone)?;
@@ -106,7 +87,7 @@ fn runs(threads: usize, reported: usize, compiled: &[usize]) -> bool {
 }
 
 impl Programs {
-    fn program(&self, key: Key) -> Program {
+    fn program(&self, key: ProgramKey) -> Program {
         let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(programs.entry(key).or_default())
     }
@@ -114,44 +95,16 @@ impl Programs {
     /// Compiles what `plans` need and is not compiled yet, several at a time.
     ///
     /// # Errors
-    /// The first of those that do not compile.
+    /// One of those of the programs that do not compile.
     pub fn prepare(&self, shared: &Shared, plans: &[Plan]) -> Result<(), DeviceError> {
-        let mut runs: Vec<(Key, &Run)> = Vec::new();
-        for step in plans.iter().flat_map(|plan| &plan.steps) {
-            if let Step::Run(run) = step {
-                let key = Key::of_run(run);
-                if !runs.iter().any(|(other, _)| *other == key) {
-                    runs.push((key, run));
-                }
-            }
-        }
-        let next = AtomicUsize::new(0);
-        let errors = Mutex::new(Vec::new());
-        let work = || {
-            while let Some((key, run)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let program = self.program(key.clone());
-                let built =
-                    program.get_or_init(|| build(shared, run.kernel, run.threads, &run.defines));
-                if let Err(error) = built {
-                    errors.lock().unwrap_or_else(PoisonError::into_inner).push(error.clone());
-                }
-            }
-        };
-        // Compilers of software devices are not all prepared for it.
-        let threads = if shared.limits.kind == Kind::Software { 1 } else { COMPILERS };
-        thread::scope(|scope| {
-            for _ in 1..threads.min(runs.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let mut errors = errors.into_inner().unwrap_or_else(PoisonError::into_inner);
-        errors.pop().map_or(Ok(()), Err)
+        prepare(&shared.limits, plans, ProgramKey::of_run, |run: &Run| {
+            let program = self.program(ProgramKey::of_run(run));
+            let built =
+                program.get_or_init(|| build(shared, run.kernel, run.threads, &run.defines));
+            built.as_ref().map(|_| ()).map_err(Clone::clone)
+        })
     }
 }
-
-/// Programs that are compiled at a time.
-const COMPILERS: usize = 4;
 
 fn build(
     shared: &Shared,

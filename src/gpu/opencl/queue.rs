@@ -14,9 +14,9 @@ use opencl3::event::{
 use opencl3::kernel::set_kernel_arg;
 
 use super::super::device::{BufferId, DEADLINE, DeviceError, Dispatch, Queue};
+use super::super::program::ProgramKey;
 use super::device::{Memory, Shared, is_over, new_queue};
 use super::handle::{Handle, Raw, has_ended, wait};
-use super::program::Key;
 use super::staging::{PIECE, PIECES, Piece, Uploads};
 use super::{failure, failure_for};
 
@@ -42,7 +42,7 @@ pub(super) struct Work {
     downloads: Vec<Piece>,
     /// Dispatches whose times have not been asked for.
     timed: VecDeque<Handle>,
-    kernels: HashMap<(Key, &'static str), Handle>,
+    kernels: HashMap<(ProgramKey, &'static str), Handle>,
     queue: Arc<Handle>,
 }
 
@@ -276,7 +276,7 @@ impl Work {
         for &id in work.buffers {
             memories.push(shared.memory(id, 0, 0)?);
         }
-        let key = (Key::of(work), work.entry);
+        let key = (ProgramKey::new(work.kernel, work.threads, work.defines), work.entry);
         if !self.kernels.contains_key(&key) {
             self.kernels.insert(key.clone(), shared.programs.kernel(shared, work)?);
         }

@@ -9,6 +9,7 @@ use super::*;
 use crate::gpu::device::{BufferId, Device, Dispatch, Queue};
 use crate::gpu::kernel::TEST_TURNS;
 use crate::gpu::program_cache::Cache;
+use crate::gpu::testing::files_in;
 
 fn opened() -> Vec<OpenClDevice> {
     let found = devices().unwrap_or_default();
@@ -147,12 +148,7 @@ fn codes_tell_what_is_the_matter() {
 #[test]
 fn programs_are_kept() {
     let folder = std::env::temp_dir().join(format!("pz-test-cache-{}", std::process::id()));
-    let files = || {
-        let files = std::fs::read_dir(&folder).into_iter().flatten();
-        let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-        files.sort();
-        files
-    };
+    let files = || files_in(&folder);
     let run = |found: &Found| {
         let device = OpenClDevice::open_with(found, Cache::in_folder(folder.clone())).unwrap();
         let buffer = device.allocate(128).unwrap();

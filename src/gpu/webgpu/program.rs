@@ -2,31 +2,19 @@
 //! has compiled.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
 
-use super::super::device::{DeviceError, Dispatch, Kind};
+use super::super::device::{DeviceError, Dispatch};
 use super::super::kernel::Kernel;
-use super::super::plan::{Plan, Run, Step};
+use super::super::plan::{Plan, Run};
+use super::super::program::{ProgramKey, prepare};
 use super::super::program_cache::{Cache, Key};
 use super::{WebGpuDevice, locked};
-
-/// Programs that are compiled at a time.
-const COMPILERS: usize = 4;
 
 /// A compiled entry point.
 pub(super) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
-}
-
-/// What a module is made from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct ModuleKey {
-    stem: &'static str,
-    threads: u32,
-    defines: Vec<(&'static str, u32)>,
 }
 
 /// A kernel file as it is compiled for one size of workgroups and one choice of constants.
@@ -40,8 +28,8 @@ type Once<T> = Arc<OnceLock<Result<Arc<T>, DeviceError>>>;
 
 /// The programs of a device.
 pub(super) struct Programs {
-    modules: Mutex<HashMap<ModuleKey, Once<Module>>>,
-    pipelines: Mutex<HashMap<(ModuleKey, &'static str), Once<Pipeline>>>,
+    modules: Mutex<HashMap<ProgramKey, Once<Module>>>,
+    pipelines: Mutex<HashMap<(ProgramKey, &'static str), Once<Pipeline>>>,
     cache: Cache,
 }
 
@@ -65,9 +53,8 @@ impl<'a> Entry<'a> {
         Self { kernel, name: entry, defines, threads: *threads }
     }
 
-    fn module(&self) -> ModuleKey {
-        let Self { kernel, defines, threads, .. } = *self;
-        ModuleKey { stem: kernel.stem, threads, defines: defines.to_vec() }
+    fn module(&self) -> ProgramKey {
+        ProgramKey::new(self.kernel, self.threads, self.defines)
     }
 
     fn failed(&self, error: DeviceError) -> DeviceError {
@@ -97,37 +84,10 @@ impl Programs {
     /// # Errors
     /// One of those of the entry points that do not compile.
     pub fn prepare(&self, device: &WebGpuDevice, plans: &[Plan]) -> Result<(), DeviceError> {
-        let mut entries: Vec<Entry<'_>> = Vec::new();
-        for step in plans.iter().flat_map(|plan| &plan.steps) {
-            if let Step::Run(run) = step {
-                let entry = Entry::of_run(run);
-                let is_it = |other: &Entry<'_>| {
-                    other.name == entry.name && other.module() == entry.module()
-                };
-                if !entries.iter().any(is_it) {
-                    entries.push(entry);
-                }
-            }
-        }
-        let next = AtomicUsize::new(0);
-        let errors = Mutex::new(Vec::new());
-        let work = || {
-            while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(error) = self.entry(device, *entry) {
-                    locked(&errors).push(error);
-                }
-            }
-        };
-        // Drivers that compile for the processor use all of it themselves.
-        let threads = if device.limits.kind == Kind::Software { 1 } else { COMPILERS };
-        thread::scope(|scope| {
-            for _ in 1..threads.min(entries.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let error = locked(&errors).pop();
-        error.map_or(Ok(()), Err)
+        let key = |run: &Run| (ProgramKey::of_run(run), run.entry);
+        prepare(&device.limits, plans, key, |run: &Run| {
+            self.entry(device, Entry::of_run(run)).map(|_| ())
+        })
     }
 
     fn entry(&self, device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Pipeline>, DeviceError> {

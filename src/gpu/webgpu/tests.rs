@@ -1,6 +1,7 @@
 use super::*;
 use crate::gpu::device::MemorySource;
 use crate::gpu::kernel::{Kernel, TEST_BROKEN, TEST_DEVICE, TEST_TEAM, TEST_TURNS};
+use crate::gpu::testing::files_in;
 
 fn opened() -> Vec<WebGpuDevice> {
     let found = devices().unwrap_or_default();
@@ -141,12 +142,7 @@ fn a_kernel_that_is_not_valid_is_found() {
 fn programs_are_kept() {
     use super::super::plan::{Plan, Run, Shape, Step};
     let folder = std::env::temp_dir().join(format!("pz-test-pipelines-{}", std::process::id()));
-    let files = || {
-        let files = std::fs::read_dir(&folder).into_iter().flatten();
-        let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-        files.sort();
-        files
-    };
+    let files = || files_in(&folder);
     let run = |found: &Found| {
         let device = found.open_with(|_| Cache::in_folder(folder.clone())).unwrap();
         let mut plan = Plan::new(Shape::new(1, 1));

@@ -1,0 +1,111 @@
+//! What the backends share of programs: kernel files, each compiled for a device with certain constants.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::device::{DeviceError, Kind, Limits};
+use super::kernel::Kernel;
+use super::plan::{Plan, Run, Step};
+
+/// Programs that are compiled at a time.
+const COMPILERS: usize = 4;
+
+/// What a program is compiled from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ProgramKey {
+    stem: &'static str,
+    threads: u32,
+    defines: Vec<(&'static str, u32)>,
+}
+
+impl ProgramKey {
+    pub fn new(kernel: &Kernel, threads: u32, defines: &[(&'static str, u32)]) -> Self {
+        Self { stem: kernel.stem, threads, defines: defines.to_vec() }
+    }
+
+    pub fn of_run(run: &Run) -> Self {
+        Self::new(run.kernel, run.threads, &run.defines)
+    }
+}
+
+/// Does `compile` for the runs of `plans`, several at a time, and once for those of which `key` is the same.
+///
+/// # Errors
+/// One of those of `compile`, which has been done for the others all the same.
+pub(super) fn prepare<K: PartialEq>(
+    limits: &Limits,
+    plans: &[Plan],
+    key: impl Fn(&Run) -> K,
+    compile: impl Fn(&Run) -> Result<(), DeviceError> + Sync,
+) -> Result<(), DeviceError> {
+    let (mut keys, mut runs) = (Vec::new(), Vec::new());
+    for step in plans.iter().flat_map(|plan| &plan.steps) {
+        if let Step::Run(run) = step {
+            let key = key(run);
+            if !keys.contains(&key) {
+                keys.push(key);
+                runs.push(run);
+            }
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let failure = Mutex::new(None);
+    let work = || {
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = compile(run) {
+                *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+        }
+    };
+    // Compilers of software devices use the whole processor themselves, and not all are prepared for others beside them.
+    let threads = if limits.kind == Kind::Software { 1 } else { COMPILERS };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(runs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failure.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::kernel::TEST_DEVICE;
+    use crate::gpu::plan::Shape;
+    use crate::gpu::testing::made_up;
+
+    #[test]
+    fn each_program_is_compiled_once_and_a_failure_is_told() {
+        let run = |threads| Run {
+            stage: "test",
+            kernel: &TEST_DEVICE,
+            entry: "count_up",
+            defines: Vec::new(),
+            buffers: Vec::new(),
+            args: Vec::new(),
+            groups: 1,
+            threads,
+        };
+        let mut plan = Plan::new(Shape::new(1, 1));
+        plan.steps.extend((0..30).map(|i| Step::Run(run(i % 10))));
+        for kind in [Kind::Discrete, Kind::Software] {
+            let limits = Limits { kind, ..made_up() };
+            let compiled = Mutex::new(Vec::new());
+            let compile = |run: &Run| {
+                compiled.lock().unwrap().push(run.threads);
+                if run.threads == 3 { Err(DeviceError::Lost) } else { Ok(()) }
+            };
+            let plans = [plan.clone(), plan.clone()];
+            let prepared = prepare(&limits, &plans, ProgramKey::of_run, compile);
+            assert_eq!(prepared, Err(DeviceError::Lost));
+            let mut compiled = compiled.into_inner().unwrap();
+            compiled.sort_unstable();
+            assert_eq!(compiled, (0..10).collect::<Vec<_>>());
+            assert_eq!(prepare(&limits, &plans, ProgramKey::of_run, |_| Ok(())), Ok(()));
+        }
+        assert_eq!(prepare(&made_up(), &[], ProgramKey::of_run, |_| panic!()), Ok(()));
+    }
+}
