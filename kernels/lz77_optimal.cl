@@ -8,8 +8,9 @@
 // 4 | source, 0 to 2 for a recent offset, else 3 + place in the list. Of equal prices that of the longer step is less, which
 // came first, as the rule has it. Prices are modulo 2^21, 4,096 bits before and behind: a literal costs at most 20 bits, and so
 // RING positions less than FAR, which is what a position of which nothing is known costs more than the one RING before it; and
-// a position costs at most 1,400 bits more than one behind it, as matches that end between are tried too. At a position those candidates that are longer than all before them, the records, divide
-// the lengths that can be reached: each length belongs to the first record that is as long.
+// a position costs at most 1,400 bits more than one behind it, as matches that end between are tried too. At a position those
+// candidates that are longer than all before them, the records, divide the lengths that can be reached: each length belongs to
+// the first record that is as long.
 //
 // `entries`, not needed any more, take how positions are reached by matches: offset | length - 3 << 24, and symbol of the
 // offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1. At the segment's end, if a
@@ -35,8 +36,10 @@
 //            matches=N*3, match_counts=N/64
 //   local_mem: 25536
 // }
-// @pz_import lz77_words
 // @pz_import lz77_chunk_prices
+// @pz_import lz77_long_length
+// @pz_import lz77_price_table
+// @pz_import lz77_words
 
 #define ALL 0xffffffffu
 #define LONGEST 256u
@@ -45,103 +48,9 @@
 #define RECORDS 12u
 #define ROWS (RING + RING / 4u + 2u)
 // Of words.
-#define ONE_PRICE 2048u
-#define ONE_LENGTH 16u
 #define SOURCE_MASK 15u
 #define OFFSET_MASK 0xffffffu
 #define FAR (2680u * BIT * ONE_PRICE)
-// A chunk's table, in words: for each literal code of tokens the lengths of 3 to 66 with their extra bits, as they are added in the
-// rings, and four words so that rows are in different banks; literals, two a word; match codes from 22 on; offsets; literal
-// codes.
-#define LENGTHS_ROW 68u
-#define TABLE_LITERALS 544u
-#define LONG_CODES 672u
-#define TABLE_OFFSETS 704u
-#define TABLE_RUNS 752u
-#define TABLE_WORDS 760u
-
-inline uint log2_floor(uint x) {
-    return 31u - clz(x);
-}
-
-// The match code of a length, and the price of its extra bits.
-inline uint length_code(uint length) {
-    return length < 22u ? length - 2u : 17u + log2_floor(length - 14u);
-}
-
-inline uint length_bits(uint length) {
-    return length < 22u ? 0 : log2_floor(length - 14u) * BIT;
-}
-
-// The price of the extra bits of a run of literals.
-inline uint run_bits(uint run) {
-    uint log = log2_floor(max(run, 7u) - 6u);
-    uint bits = log < 7u ? 3u + log : 12u;
-    return run < 7u ? 0 : bits * BIT;
-}
-
-// The symbol of an offset that is not recent.
-inline uint offset_symbol(uint offset) {
-    uint x = offset + 3u, k = log2_floor(x) - 1u;
-    return 3u + 2u * (k - 1u) + (x >> k & 1u);
-}
-
-inline uint half_of(uint word, uint number) {
-    return word >> (number & 1u) * 16u & 0xffffu;
-}
-
-// A word of a chunk's table.
-inline uint table_word(__global const uint *symbols, uint k) {
-    if (k < TABLE_LITERALS) {
-        uint row = TOKENS + 32u * (k / LENGTHS_ROW), length = 3u + k % LENGTHS_ROW;
-        return (symbols[row + length_code(length)] + length_bits(length)) * ONE_PRICE + (127u - length) * ONE_LENGTH;
-    }
-    if (k < LONG_CODES) {
-        uint two = LITERALS + 2u * (k - TABLE_LITERALS);
-        return symbols[two] | symbols[two + 1u] << 16;
-    }
-    if (k < TABLE_OFFSETS) return symbols[TOKENS + 32u * ((k - LONG_CODES) >> 2) + 22u + ((k - LONG_CODES) & 3u)];
-    if (k < TABLE_RUNS) return symbols[OFFSETS + k - TABLE_OFFSETS];
-    return symbols[RUNS + k - TABLE_RUNS];
-}
-
-// The price of a token with a match of `length` behind literals of code `row`, as it is added in the rings.
-inline uint token_price(__local const uint *table, uint row, uint length) {
-    if (length < 67u) return table[LENGTHS_ROW * row + length - 3u] & ~(ONE_PRICE - 1u);
-    return (table[LONG_CODES + 4u * row + length_code(length) - 22u] + length_bits(length)) * ONE_PRICE;
-}
-
-// Four bytes that begin in a word and end in the next one.
-inline uint bytes_of(uint word, uint next, uint shift) {
-    return (uint)(((ulong)next << 32 | word) >> shift);
-}
-
-// The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
-inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
-    uint a = (pos >> 2) + 1u, b = ((pos - offset) >> 2) + 1u, most = words - 1u;
-    uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;
-    uint n = 4;
-    ulong differ = 0;
-    uint word_a = contents[min(a, most)], word_b = contents[min(b, most)];
-    while (differ == 0 && n < room) {
-        uint next_a = contents[min(a + 1u, most)], next_b = contents[min(b + 1u, most)];
-        uint last_a = contents[min(a + 2u, most)], last_b = contents[min(b + 2u, most)];
-        uint x = (uint)(((ulong)next_a << 32 | word_a) >> shift_a) ^ (uint)(((ulong)next_b << 32 | word_b) >> shift_b);
-        uint y = (uint)(((ulong)last_a << 32 | next_a) >> shift_a) ^ (uint)(((ulong)last_b << 32 | next_b) >> shift_b);
-        differ = (ulong)y << 32 | x;
-        word_a = last_a;
-        word_b = last_b;
-        a += 2u;
-        b += 2u;
-        n += 8u;
-    }
-    if (differ != 0) {
-        uint low = (uint)differ;
-        n -= 8u;
-        n += (low != 0 ? trailing_zeros(low) : 32u + trailing_zeros((uint)(differ >> 32))) >> 3;
-    }
-    return min(n, room);
-}
 
 // Takes a candidate as a record if it is longer than all before.
 #define CANDIDATE(its_length, its_offset, its_source, symbol)                                        \
@@ -229,8 +138,8 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     uint window_start = start >> window_log << window_log;
     // What is as it stands here is unrolled by compilers, and takes registers, where it is constant.
     uint rows = state_stride != 0 ? RING : 0;
-    // The position; the recent offsets there, what is known of the lengths of their matches, the literals since the last match, the matches, and the price; and the
-    // farthest position that is known to be reached.
+    // The position; the recent offsets there, what is known of the lengths of their matches, the literals since the last match,
+    // the matches, and the price; and the farthest position that is known to be reached.
     uint i = 0;
     uint recent_a = 0, recent_b = 0, recent_c = 0, known_a = 0, known_b = 0, known_c = 0;
     uint run = 0, count = 0, price = table[TABLE_RUNS] * ONE_PRICE, reached = 0;
@@ -432,7 +341,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             (uint4)(ring[PLACE(4u * k)], ring[PLACE(4u * k + 1u)], ring[PLACE(4u * k + 2u)], ring[PLACE(4u * k + 3u)]);
     states[(RING + RING / 4u) * lanes] =
         (uint4)(i, run | count << 15, price, reached);
-    states[(RING + RING / 4u + 1u) * lanes] = 
+    states[(RING + RING / 4u + 1u) * lanes] =
         (uint4)(recent_a | known_a << 24, recent_b | known_b << 24, recent_c | known_c << 24, 0);
 }
 

@@ -8,8 +8,9 @@
 // 4 | source, 0 to 2 for a recent offset, else 3 + place in the list. Of equal prices that of the longer step is less, which
 // came first, as the rule has it. Prices are modulo 2^21, 4,096 bits before and behind: a literal costs at most 20 bits, and so
 // RING positions less than FAR, which is what a position of which nothing is known costs more than the one RING before it; and
-// a position costs at most 1,400 bits more than one behind it, as matches that end between are tried too. At a position those candidates that are longer than all before them, the records, divide
-// the lengths that can be reached: each length belongs to the first record that is as long.
+// a position costs at most 1,400 bits more than one behind it, as matches that end between are tried too. At a position those
+// candidates that are longer than all before them, the records, divide the lengths that can be reached: each length belongs to
+// the first record that is as long.
 //
 // `entries`, not needed any more, take how positions are reached by matches: offset | length - 3 << 24, and symbol of the
 // offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1. At the segment's end, if a
@@ -35,8 +36,10 @@
 //            matches=N*3, match_counts=N/64
 //   local_mem: 25536
 // }
-// @pz_import lz77_words
 // @pz_import lz77_chunk_prices
+// @pz_import lz77_long_length
+// @pz_import lz77_price_table
+// @pz_import lz77_words
 
 const LONGEST = 256u;
 const RING = 128u;
@@ -44,20 +47,9 @@ const RING = 128u;
 const RECORDS = 12u;
 const ROWS = RING + RING / 4u + 2u;
 // Of words.
-const ONE_PRICE = 2048u;
-const ONE_LENGTH = 16u;
 const SOURCE_MASK = 15u;
 const OFFSET_MASK = 0xffffffu;
 const FAR = 2680u * BIT * ONE_PRICE;
-// A chunk's table, in words: for each literal code of tokens the lengths of 3 to 66 with their extra bits, as they are added in the
-// rings, and four words so that rows are in different banks; literals, two a word; match codes from 22 on; offsets; literal
-// codes.
-const LENGTHS_ROW = 68u;
-const TABLE_LITERALS = 544u;
-const LONG_CODES = 672u;
-const TABLE_OFFSETS = 704u;
-const TABLE_RUNS = 752u;
-const TABLE_WORDS = 760u;
 
 struct Args {
     slot: u32,
@@ -96,103 +88,6 @@ var<private> longest: u32;
 var<private> record: u32;
 var<private> record_offset: u32;
 var<private> record_source: u32;
-
-// The match code of a length, and the price of its extra bits.
-fn length_code(length: u32) -> u32 {
-    return select(17u + firstLeadingBit(max(length, 22u) - 14u), length - 2u, length < 22u);
-}
-
-fn length_bits(length: u32) -> u32 {
-    return select(firstLeadingBit(max(length, 22u) - 14u) * BIT, 0u, length < 22u);
-}
-
-// The price of the extra bits of a run of literals.
-fn run_bits(run: u32) -> u32 {
-    let log = firstLeadingBit(max(run, 7u) - 6u);
-    return select(select(12u, 3u + log, log < 7u) * BIT, 0u, run < 7u);
-}
-
-// The symbol of an offset that is not recent.
-fn offset_symbol(offset: u32) -> u32 {
-    let x = offset + 3u;
-    let k = firstLeadingBit(x) - 1u;
-    return 3u + 2u * (k - 1u) + (x >> k & 1u);
-}
-
-fn half_of(word: u32, number: u32) -> u32 {
-    return word >> ((number & 1u) * 16u) & 0xffffu;
-}
-
-// A word of the table of the chunk whose symbols begin at `start`.
-fn table_word(start: u32, k: u32) -> u32 {
-    if k < TABLE_LITERALS {
-        let row = start + TOKENS + 32u * (k / LENGTHS_ROW);
-        let length = 3u + k % LENGTHS_ROW;
-        return (symbols[row + length_code(length)] + length_bits(length)) * ONE_PRICE + (127u - length) * ONE_LENGTH;
-    }
-    if k < LONG_CODES {
-        let two = start + LITERALS + 2u * (k - TABLE_LITERALS);
-        return symbols[two] | symbols[two + 1u] << 16u;
-    }
-    if k < TABLE_OFFSETS {
-        return symbols[start + TOKENS + 32u * (k - LONG_CODES >> 2u) + 22u + (k - LONG_CODES & 3u)];
-    }
-    if k < TABLE_RUNS {
-        return symbols[start + OFFSETS + k - TABLE_OFFSETS];
-    }
-    return symbols[start + RUNS + k - TABLE_RUNS];
-}
-
-// A word of the lane's table.
-fn table_at(place: u32) -> u32 {
-    return tables[(table + place) / 4u][place & 3u];
-}
-
-// The price of a token with a match of `length` behind literals of code `row`, as it is added in the rings.
-fn token_price(row: u32, length: u32) -> u32 {
-    if length < 67u {
-        return table_at(LENGTHS_ROW * row + length - 3u) & ~(ONE_PRICE - 1u);
-    }
-    return (table_at(LONG_CODES + 4u * row + length_code(length) - 22u) + length_bits(length)) * ONE_PRICE;
-}
-
-// Four bytes that begin in a word and end in the next one.
-fn bytes_of(word: u32, next: u32, shift: u32) -> u32 {
-    return word >> shift | next << 1u << (31u - shift);
-}
-
-// The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
-fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
-    let most = block_words - 1u;
-    var a = (pos >> 2u) + 1u;
-    var b = (pos - offset >> 2u) + 1u;
-    let shift_a = (pos & 3u) * 8u;
-    let shift_b = (pos - offset & 3u) * 8u;
-    var n = 4u;
-    var word_a = contents[from_word + min(a, most)];
-    var word_b = contents[from_word + min(b, most)];
-    var x = 0u;
-    var y = 0u;
-    while (x | y) == 0u && n < room {
-        let next_a = contents[from_word + min(a + 1u, most)];
-        let next_b = contents[from_word + min(b + 1u, most)];
-        let last_a = contents[from_word + min(a + 2u, most)];
-        let last_b = contents[from_word + min(b + 2u, most)];
-        x = bytes_of(word_a, next_a, shift_a) ^ bytes_of(word_b, next_b, shift_b);
-        y = bytes_of(next_a, last_a, shift_a) ^ bytes_of(next_b, last_b, shift_b);
-        word_a = last_a;
-        word_b = last_b;
-        a += 2u;
-        b += 2u;
-        n += 8u;
-    }
-    if x != 0u {
-        n = n - 8u + (countTrailingZeros(x) >> 3u);
-    } else if y != 0u {
-        n = n - 4u + (countTrailingZeros(y) >> 3u);
-    }
-    return min(n, room);
-}
 
 // What a position needs: its bytes, those at the recent offsets, and its list.
 struct Asked {
@@ -306,8 +201,8 @@ fn parse(
     // Positions from here on have no candidates.
     let last = max(min(end, max(block_len, 7u) - 7u), start) - start;
     let window_start = start >> args.window_log << args.window_log;
-    // The position; the recent offsets there, what is known of the lengths of their matches, the literals since the last match, the matches, and the price; and the
-    // farthest position that is known to be reached.
+    // The position; the recent offsets there, what is known of the lengths of their matches, the literals since the last match,
+    // the matches, and the price; and the farthest position that is known to be reached.
     var i = 0u;
     var recent = vec3<u32>();
     var known = vec3<u32>();

@@ -1,0 +1,34 @@
+// The length of a match of which four bytes are known.
+// @pz_import lz77_words
+
+// Four bytes that begin in a word and end in the next one.
+inline uint bytes_of(uint word, uint next, uint shift) {
+    return (uint)(((ulong)next << 32 | word) >> shift);
+}
+
+// The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
+inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
+    uint a = (pos >> 2) + 1u, b = ((pos - offset) >> 2) + 1u, most = words - 1u;
+    uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;
+    uint n = 4;
+    ulong differ = 0;
+    uint word_a = contents[min(a, most)], word_b = contents[min(b, most)];
+    while (differ == 0 && n < room) {
+        uint next_a = contents[min(a + 1u, most)], next_b = contents[min(b + 1u, most)];
+        uint last_a = contents[min(a + 2u, most)], last_b = contents[min(b + 2u, most)];
+        uint x = (uint)(((ulong)next_a << 32 | word_a) >> shift_a) ^ (uint)(((ulong)next_b << 32 | word_b) >> shift_b);
+        uint y = (uint)(((ulong)last_a << 32 | next_a) >> shift_a) ^ (uint)(((ulong)last_b << 32 | next_b) >> shift_b);
+        differ = (ulong)y << 32 | x;
+        word_a = last_a;
+        word_b = last_b;
+        a += 2u;
+        b += 2u;
+        n += 8u;
+    }
+    if (differ != 0) {
+        uint low = (uint)differ;
+        n -= 8u;
+        n += (low != 0 ? trailing_zeros(low) : 32u + trailing_zeros((uint)(differ >> 32))) >> 3;
+    }
+    return min(n, room);
+}

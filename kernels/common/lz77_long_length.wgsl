@@ -1,0 +1,40 @@
+// The length of a match of which four bytes are known. A file that imports this binds `contents`.
+// @pz_import lz77_words
+
+// Four bytes that begin in a word and end in the next one.
+fn bytes_of(word: u32, next: u32, shift: u32) -> u32 {
+    return word >> shift | next << 1u << (31u - shift);
+}
+
+// The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
+fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
+    let most = block_words - 1u;
+    var a = (pos >> 2u) + 1u;
+    var b = (pos - offset >> 2u) + 1u;
+    let shift_a = (pos & 3u) * 8u;
+    let shift_b = (pos - offset & 3u) * 8u;
+    var n = 4u;
+    var word_a = contents[from_word + min(a, most)];
+    var word_b = contents[from_word + min(b, most)];
+    var x = 0u;
+    var y = 0u;
+    while (x | y) == 0u && n < room {
+        let next_a = contents[from_word + min(a + 1u, most)];
+        let next_b = contents[from_word + min(b + 1u, most)];
+        let last_a = contents[from_word + min(a + 2u, most)];
+        let last_b = contents[from_word + min(b + 2u, most)];
+        x = bytes_of(word_a, next_a, shift_a) ^ bytes_of(word_b, next_b, shift_b);
+        y = bytes_of(next_a, last_a, shift_a) ^ bytes_of(next_b, last_b, shift_b);
+        word_a = last_a;
+        word_b = last_b;
+        a += 2u;
+        b += 2u;
+        n += 8u;
+    }
+    if x != 0u {
+        n = n - 8u + (countTrailingZeros(x) >> 3u);
+    } else if y != 0u {
+        n = n - 4u + (countTrailingZeros(y) >> 3u);
+    }
+    return min(n, room);
+}
