@@ -176,7 +176,8 @@ impl<'d> Encoder<'d> {
         Ok(BufferBytes::of(&plan, "packed"))
     }
 
-    /// What encoding takes for one block, verification included if the options ask for it, from which the batches follow that a device is given.
+    /// What encoding takes for one block, verification included if the options ask for it, from which the batches follow that a
+    /// device is given.
     ///
     /// # Errors
     /// As those of [`Self::new`] that need no device.

@@ -6,14 +6,17 @@
 //! | [`kernel`] | the kernel files, in both languages, as a registry |
 //! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
 //! | [`lz77_find`] | plans that find the matches of LZ77 |
+//! | `lz77_optimal` | those of the optimal parse |
 //! | [`job`] | what kernels are told of each block, and tell of it |
 //! | [`budget`] | how many blocks a device is given at once |
 //! | [`coder`] | whole batches, from contents to payloads and back |
+//! | `pipelines` | the plans of whole pipelines: stages chained |
 //! | [`lz77_decode`] | the plan that decodes LZ77 payloads |
 //! | [`resident`] | how fast a device works on what lies in its memory |
 //! | [`lz77_code`] | LZ77: from matches to payloads |
 //! | [`run`] | runs a plan on a device |
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
+//! | [`bwt_decode`] | plans that decode BWT payloads |
 //! | [`checksum`] | plans for checksums, and for payloads packed |
 //! | [`discovery`] | which devices there are, and why others are not there |
 //! | [`device`] | the seam: what a device is, allocates, runs |

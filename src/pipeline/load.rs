@@ -265,7 +265,7 @@ impl Load {
         }
     }
 
-    fn recipe_of_sample(&self) -> Result<super::level::Recipe, Error> {
+    fn recipe_of_sample(&self) -> Result<Recipe, Error> {
         self.options_of_sample().recipe()
     }
 

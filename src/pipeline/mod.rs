@@ -14,6 +14,7 @@
 //! | [`buffer`] | memory that is used again instead of given back |
 //! | [`statistics`] | what a run did |
 //! | [`auto`] | the choice between the processor alone and a GPU beside it |
+//! | [`registry`] | what there is to choose from |
 //! | [`job`] | one job that the choice is made for |
 //! | [`load`] | a kind of work, and how long it takes |
 //! | [`rates`] | rates that were measured, kept in the user's cache folder |

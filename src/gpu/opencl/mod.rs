@@ -6,7 +6,7 @@
 //! | `device` | an open device: context, buffers |
 //! | `program` | compiled kernels |
 //! | `queue` | an in-order queue |
-//! | `staging` | pinned host memory, through which all copies go |
+//! | `staging` | pinned host memory, through which all copies go but those of callers' pinned memory |
 //!
 //! All calls to OpenCL are in here.
 
