@@ -13,7 +13,7 @@
 
 use super::cost::CostError;
 use super::device::{Limits, MemorySource};
-use super::plan::{Plan, PlanError, Shape, Step};
+use super::plan::{Plan, PlanError, Run, Shape};
 
 /// Batches that are on a device at once, at most, each with a thread of the host's: while some are computed, others are read,
 /// come, go and are checked, which takes several times as long.
@@ -47,15 +47,12 @@ impl BlockCost {
         block_len: u32,
     ) -> Result<Self, PlanError> {
         let plan = planner(Shape::new(1, block_len))?;
-        let threads = |step: &Step| match step {
-            Step::Run(run) => Some(u64::from(run.groups) * u64::from(run.threads)),
-            Step::Clear(_) => None,
-        };
+        let threads = |run: &Run| u64::from(run.groups) * u64::from(run.threads);
         // The stage with the fewest work items is the one that leaves most of the device idle.
         Ok(Self {
             memory: plan.memory(),
             largest_buffer: plan.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(0),
-            threads: plan.steps.iter().filter_map(threads).min().unwrap_or(1),
+            threads: plan.runs().map(threads).min().unwrap_or(1),
         })
     }
 

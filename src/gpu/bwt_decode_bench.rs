@@ -5,10 +5,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use rayon::prelude::*;
+
 use super::bwt_decode::{self, Lanes};
 use super::device::{Api, Device, Kind};
 use super::job::{Job, JobResult};
-use super::plan::{Plan, Shape, Step};
+use super::plan::{Plan, Shape};
 use super::run::{Memory, submit};
 use super::testing::each_device;
 use crate::codec::bwt::{Encoder, Params};
@@ -16,34 +18,19 @@ use crate::codec::bwt::{Encoder, Params};
 const ROUNDS: usize = 5;
 
 fn encode_all(blocks: &[&[u8]]) -> Vec<Vec<u8>> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let done = std::sync::Mutex::new(vec![Vec::new(); blocks.len()]);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                let mut encoder = Encoder::new();
-                loop {
-                    let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let Some(block) = blocks.get(at) else { break };
-                    let mut payload = Vec::new();
-                    encoder.encode(&Params::default(), block, &mut payload);
-                    done.lock().unwrap()[at] = payload;
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap()
+    let encode = |encoder: &mut Encoder, block: &&[u8]| {
+        let mut payload = Vec::new();
+        encoder.encode(&Params::default(), block, &mut payload);
+        payload
+    };
+    blocks.par_iter().map_init(Encoder::new, encode).collect()
 }
 
 /// Median times of the entry points of `plan`, in order, and of the whole by the clock.
 fn measure(device: &dyn Device, plan: &Plan, memory: &Memory<'_>) -> (Vec<(String, f64)>, f64) {
     let mut queue = device.queue().unwrap();
     queue.set_deadline(Duration::from_secs(100));
-    let runs = plan.steps.iter().filter_map(|step| match step {
-        Step::Run(run) => Some(format!("{}/{}", run.stage, run.entry)),
-        Step::Clear(_) => None,
-    });
-    let runs: Vec<_> = runs.collect();
+    let runs: Vec<_> = plan.runs().map(|run| format!("{}/{}", run.stage, run.entry)).collect();
     let mut order: Vec<String> = Vec::new();
     for run in &runs {
         if !order.contains(run) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::checksum::{Direction, add_checksums_by, add_packing};
 use super::device::{Device, DeviceError, Kind, Queue};
 use super::job::{Job, JobResult};
-use super::plan::{Plan, Shape, Step};
+use super::plan::{Plan, Shape};
 use super::run::{Memory, submit};
 use super::testing::each_device;
 
@@ -42,10 +42,7 @@ fn run(
         submit(plan, memory, queue)?;
         queue.finish()?;
         let whole = start.elapsed();
-        let runs = plan.steps.iter().filter_map(|step| match step {
-            Step::Run(run) => Some(run.entry.to_string()),
-            Step::Clear(_) => None,
-        });
+        let runs = plan.runs().map(|run| run.entry.to_string());
         let mut times: Vec<_> = runs.zip(queue.take_times()?).collect();
         times.push(("with the wait".into(), whole));
         if shortest.is_empty() {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::device::{Device, Kind, Queue};
 use super::job::JobResult;
 use super::lz77_code_tests::{Inputs, level, plan_of};
-use super::plan::{Plan, Shape, Step};
+use super::plan::{Plan, Shape};
 use super::run::{Memory, submit};
 use super::testing::each_device;
 use crate::codec::lz77::{Encoder, Params};
@@ -50,10 +50,7 @@ fn measure(
             times.entry(i).or_default().push(time);
         }
     }
-    let runs = plan.steps.iter().filter_map(|step| match step {
-        Step::Run(run) => Some(format!("{} / {}", run.stage, run.entry)),
-        Step::Clear(_) => None,
-    });
+    let runs = plan.runs().map(|run| format!("{} / {}", run.stage, run.entry));
     let median = |mut times: Vec<Duration>| {
         times.sort();
         times[times.len() / 2]

@@ -9,13 +9,14 @@
 //! | `PZ_RECORDS=1` | sequences are recorded also where windows have one chunk |
 //! | `PZ_SOFTWARE` | on devices that are the processor, too |
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
 
 use super::device::{Device, DeviceError, Kind};
 use super::job::{Job, JobResult};
 use super::lz77_decode::{Needs, plan};
-use super::plan::{Plan, Shape, Step};
+use super::plan::{Plan, Shape};
 use super::run::{Memory, submit};
 use super::testing::each_device;
 use crate::codec::lz77::{Effort, Encoder, Params, Search};
@@ -45,31 +46,14 @@ const SETS: [Set; 13] = [
     ("fse-64K-g2", 16, 16, 2, Search::None, true),
 ];
 
-/// The payloads of all blocks, made by as many threads as the machine runs.
+/// The payloads of all blocks.
 fn encode(blocks: &[&[u8]], params: &Params) -> Vec<Vec<u8>> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut encoder = Encoder::new();
-        let mut made = Vec::new();
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(block) = blocks.get(i) else { return made };
-            let mut payload = Vec::new();
-            encoder.encode(params, block, &mut payload);
-            made.push((i, payload));
-        }
+    let encode = |encoder: &mut Encoder, block: &&[u8]| {
+        let mut payload = Vec::new();
+        encoder.encode(params, block, &mut payload);
+        payload
     };
-    let mut payloads = vec![Vec::new(); blocks.len()];
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        for worker in workers {
-            for (i, payload) in worker.join().unwrap() {
-                payloads[i] = payload;
-            }
-        }
-    });
-    payloads
+    blocks.par_iter().map_init(Encoder::new, encode).collect()
 }
 
 /// Medians of the dispatches' times, by stage.
@@ -87,10 +71,7 @@ fn times(
     for _ in 0..REPETITIONS {
         submit(plan, memory, &mut *queue)?;
         queue.finish()?;
-        let stages = plan.steps.iter().filter_map(|step| match step {
-            Step::Run(run) => Some(run.stage),
-            Step::Clear(_) => None,
-        });
+        let stages = plan.runs().map(|run| run.stage);
         let mut sums: Vec<(&'static str, Duration)> = Vec::new();
         for (stage, time) in stages.zip(queue.take_times()?) {
             match sums.iter_mut().find(|(name, _)| *name == stage) {

@@ -4,7 +4,7 @@ use super::device::{Api, Device, Kind, Limits, Teams};
 use super::job::Job;
 use super::kernel::ALL;
 use super::lz77_find::append;
-use super::plan::{Plan, PlanError, Shape, Step};
+use super::plan::{Plan, PlanError, Shape};
 use super::run::{Memory, submit};
 use super::testing::{each_device, run_plan};
 use crate::codec::lz77::testing::{Backend, Match, Parser, parse, samples};
@@ -325,12 +325,8 @@ fn measure(
     );
     runs.sort_by_key(|times| times.iter().sum::<Duration>());
     let median = &runs[runs.len() / 2];
-    let steps = plan.steps.iter().filter_map(|step| match step {
-        Step::Run(run) => Some(run),
-        Step::Clear(_) => None,
-    });
-    if median.len() == steps.clone().count() {
-        steps.zip(median).for_each(|(run, time)| report(run.entry, *time));
+    if median.len() == plan.runs().count() {
+        plan.runs().zip(median).for_each(|(run, time)| report(run.entry, *time));
     }
     report("total", median.iter().sum());
 

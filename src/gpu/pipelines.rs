@@ -3,7 +3,7 @@
 use super::checksum::{Direction, add_checksums, add_packing};
 use super::device::Limits;
 use super::lz77_decode::Needs;
-use super::plan::{Plan, PlanError, Shape, Step};
+use super::plan::{Plan, PlanError, Shape};
 use super::{bwt_decode, bwt_encode, lz77_code, lz77_decode, lz77_find};
 use crate::codec::lz77::Search;
 use crate::format::Pipeline;
@@ -15,8 +15,7 @@ fn declined<T>(what: &str) -> Result<T, PlanError> {
 
 /// `plan`, if its workgroups are no larger than the device runs.
 fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
-    for step in &plan.steps {
-        let Step::Run(run) = step else { continue };
+    for run in plan.runs() {
         let (stem, entry, name) = (run.kernel.stem, run.entry, &limits.name);
         if run.threads > limits.max_workgroup {
             let (threads, most) = (run.threads, limits.max_workgroup);

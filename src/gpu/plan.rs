@@ -156,6 +156,14 @@ impl Plan {
         Ok(Buffer(self.buffers.len() - 1))
     }
 
+    /// Its uses of kernels, in order.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Run(run) => Some(run),
+            Step::Clear(_) => None,
+        })
+    }
+
     /// Bytes of all its buffers.
     pub fn memory(&self) -> u64 {
         self.buffers.iter().map(|buffer| buffer.bytes).sum()

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
 use super::kernel::Kernel;
 use super::lz77_decode::Needs;
-use super::plan::{Plan, PlanError, Shape, Step};
+use super::plan::{Plan, PlanError, Shape};
 use super::run::Memory;
 use super::testing::{each_device, made_up};
 use super::{bwt_decode, bwt_encode, checksum, lz77_code, lz77_decode, lz77_find, pipelines};
@@ -98,10 +98,8 @@ const KINDS: [(Api, Teams); 4] = [
 
 fn kernels_of(plan: &Plan) -> Vec<&'static Kernel> {
     let mut kernels: Vec<&Kernel> = Vec::new();
-    for step in &plan.steps {
-        if let Step::Run(run) = step
-            && !kernels.iter().any(|other| other.stem == run.kernel.stem)
-        {
+    for run in plan.runs() {
+        if !kernels.iter().any(|other| other.stem == run.kernel.stem) {
             kernels.push(run.kernel);
         }
     }
@@ -120,8 +118,7 @@ fn check(plan: &Plan) -> Result<(), String> {
             return Err(format!("{} has {} bytes", buffer.name, buffer.bytes));
         }
     }
-    for step in &plan.steps {
-        let Step::Run(run) = step else { continue };
+    for run in plan.runs() {
         let mut own = run.buffers.clone();
         own.sort_by_key(|buffer| buffer.0);
         own.dedup();
@@ -159,13 +156,7 @@ fn plans_take_what_costs_predict() {
 /// A plan has no workgroups that are larger than the device runs: either it adapts, or it is declined, which says why.
 #[test]
 fn workgroups_are_no_larger_than_devices_run() {
-    let largest = |plan: &Plan| {
-        let runs = plan.steps.iter().filter_map(|step| match step {
-            Step::Run(run) => Some(run.threads),
-            Step::Clear(_) => None,
-        });
-        runs.max().unwrap_or(0)
-    };
+    let largest = |plan: &Plan| plan.runs().map(|run| run.threads).max().unwrap_or(0);
     for (api, teams) in KINDS {
         for most in [32, 64, 96, 128, 256, 384, 512, 1024] {
             let limits = Limits { max_workgroup: most, ..limits(api, teams) };
@@ -236,8 +227,7 @@ fn kernels_are_valid_for_every_kind_of_team() {
             let limits = limits(Api::WebGpu, teams);
             for len in [1, 5000, 1 << 20] {
                 let Ok(plan) = build(&limits, Shape::new(2, len)) else { continue };
-                for step in &plan.steps {
-                    let Step::Run(run) = step else { continue };
+                for run in plan.runs() {
                     let source = run.kernel.source(&limits, run.threads, &run.defines);
                     if !source.contains("@compute") {
                         println!("{}: there is no code in WGSL", run.kernel.stem);

@@ -9,7 +9,7 @@
 //! keeps them), and these figures are for the rest.
 
 use super::coder::StageTime;
-use super::plan::{Plan, Step};
+use super::plan::Plan;
 
 /// What a stage asks of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,7 @@ impl StageWork {
     /// The stages of `plan`, in the order in which they begin.
     pub fn of(plan: &Plan) -> Vec<Self> {
         let mut stages: Vec<Self> = Vec::new();
-        for step in &plan.steps {
-            let Step::Run(run) = step else { continue };
+        for run in plan.runs() {
             let threads = u64::from(run.groups) * u64::from(run.threads);
             let bytes = run.buffers.iter().map(|buffer| plan.buffers[buffer.0].bytes).sum();
             let one = Self { stage: run.stage, dispatches: 1, threads, bytes };
@@ -132,8 +131,8 @@ mod tests {
             (StageWork::of(&plan), plan)
         };
         let ((one, plan), (ten, _)) = (of(1), of(10));
-        let runs = plan.steps.iter().filter(|step| matches!(step, Step::Run(_))).count();
-        assert_eq!(one.iter().map(|work| work.dispatches).sum::<u64>(), runs as u64);
+        let runs = plan.runs().count() as u64;
+        assert_eq!(one.iter().map(|work| work.dispatches).sum::<u64>(), runs);
         for (one, ten) in one.iter().zip(&ten) {
             assert_eq!((one.stage, one.dispatches), (ten.stage, ten.dispatches));
             assert_eq!(ten.bytes, 10 * one.bytes);

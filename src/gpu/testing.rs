@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use super::device::{Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams};
 use super::kernel::Kernel;
-use super::plan::{Plan, Step};
+use super::plan::Plan;
 use super::pool::Pool;
 use super::run::{Memory, submit};
 
@@ -174,14 +174,7 @@ pub(crate) fn run_plan(
         Ok(bytes)
     };
     let outputs = outputs.iter().map(read).collect();
-    let kernels: Vec<&Kernel> = plan
-        .steps
-        .iter()
-        .filter_map(|step| match step {
-            Step::Run(run) => Some(run.kernel),
-            Step::Clear(_) => None,
-        })
-        .collect();
+    let kernels: Vec<&Kernel> = plan.runs().map(|run| run.kernel).collect();
     assert_eq!(pool.high_water(), plan.shape.memory(&kernels).unwrap(), "memory of the plan");
     outputs
 }

@@ -10,8 +10,9 @@
 //! | `PZ_TEST_DEVICE` | as in other tests |
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use rayon::prelude::*;
 
 use super::tests::{inputs, on_cpu};
 use super::*;
@@ -24,38 +25,12 @@ use crate::gpu::testing::each_device;
 /// Runs of which the median counts.
 const RUNS: usize = 5;
 
-/// What `encode` makes of each block, on all cores.
-fn on_all_cores<T: Send>(blocks: &[Vec<u8>], encode: impl Fn(&[u8]) -> T + Sync) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(block) = blocks.get(at) else { return done };
-            done.push((at, encode(block)));
-        }
-    };
-    let mut results: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
-    });
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
 /// The median times of each stage and of its entry points, in the order of their first steps, and of all together.
 fn time(queue: &mut dyn Queue, plan: &Plan, memory: &Memory<'_>) -> Vec<(String, Duration)> {
     let mut names: Vec<String> = Vec::new();
     let mut times: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
-    let steps: Vec<_> = plan
-        .steps
-        .iter()
-        .filter_map(|step| match step {
-            Step::Run(run) => Some([run.stage.to_string(), format!("{}/{}", run.stage, run.entry)]),
-            Step::Clear(_) => None,
-        })
-        .collect();
+    let names_of = |run: &Run| [run.stage.to_string(), format!("{}/{}", run.stage, run.entry)];
+    let steps: Vec<_> = plan.runs().map(names_of).collect();
     queue.set_timing(true);
     for _ in 0..RUNS {
         submit(plan, memory, queue).expect("the plan runs");
@@ -153,7 +128,8 @@ impl Batch {
         let plan = transform(device.limits(), self.shape, start_log).expect("costs are right");
         let outputs = self.bench(device, "forward BWT", &plan, ["transform", "start_rows"]);
         let slot = self.shape.slot as usize;
-        let expected = on_all_cores(&self.distinct, |block| on_cpu(block, start_log));
+        let expected = |block: &Vec<u8>| on_cpu(block, start_log);
+        let expected: Vec<_> = self.distinct.par_iter().map(expected).collect();
         for (b, block) in self.blocks.iter().enumerate() {
             let (bwt, rows) = &expected[b % self.distinct.len()];
             let found = &outputs[0][b * slot..][..block.len()];
@@ -171,11 +147,12 @@ impl Batch {
         };
         let outputs = self.bench(device, "whole encoder", &plan, ["payload", "results"]);
         let results: Vec<JobResult> = bytemuck::pod_collect_to_vec(&outputs[1]);
-        let expected = on_all_cores(&self.distinct, |block| {
+        let encode = |block: &Vec<u8>| {
             let mut payload = Vec::new();
             Encoder::new().encode(params, block, &mut payload);
             payload
-        });
+        };
+        let expected: Vec<_> = self.distinct.par_iter().map(encode).collect();
         let stride = self.shape.slot as usize + 256;
         let mut sum = 0;
         for (b, result) in results.iter().enumerate() {

@@ -6,7 +6,7 @@ use super::CoderError;
 use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
 use crate::gpu::job::{Job, JobResult};
 use crate::gpu::lz77_decode::Needs;
-use crate::gpu::plan::{Plan, PlanError, Shape, Step};
+use crate::gpu::plan::{Plan, PlanError, Shape};
 use crate::gpu::run::{Memory, submit};
 
 /// A stage and how long it took on the device.
@@ -74,12 +74,8 @@ impl<'d> Batch<'d> {
     /// The stages of the last batch in the order in which they began.
     pub(super) fn take_times(&mut self) -> Result<Vec<StageTime>, CoderError> {
         let times = self.queue.take_times()?;
-        let runs = self.plan.steps.iter().filter_map(|step| match step {
-            Step::Run(run) => Some(run.stage),
-            Step::Clear(_) => None,
-        });
         let mut stages: Vec<StageTime> = Vec::new();
-        for (stage, time) in runs.zip(times) {
+        for (stage, time) in self.plan.runs().map(|run| run.stage).zip(times) {
             match stages.iter_mut().find(|other| other.stage == stage) {
                 Some(other) => other.time += time,
                 None => stages.push(StageTime { stage, time }),
