@@ -6,7 +6,7 @@ use std::thread;
 
 use super::device::{DeviceError, Kind, Limits};
 use super::kernel::Kernel;
-use super::plan::{Plan, Run, Step};
+use super::plan::{Plan, Run};
 
 /// Programs that are compiled at a time.
 const COMPILERS: usize = 4;
@@ -29,6 +29,24 @@ impl ProgramKey {
     }
 }
 
+/// Whether `limits` permit workgroups of `threads` work items of `kernel`.
+///
+/// # Errors
+/// Says that they do not.
+pub(super) fn check_workgroup(
+    limits: &Limits,
+    kernel: &Kernel,
+    threads: u32,
+) -> Result<(), DeviceError> {
+    if threads <= limits.max_workgroup {
+        return Ok(());
+    }
+    Err(DeviceError::Unsupported(format!(
+        "kernel {} has workgroups of {threads} work items, and {} has at most {}",
+        kernel.stem, limits.name, limits.max_workgroup,
+    )))
+}
+
 /// Does `compile` for the runs of `plans`, several at a time, and once for those of which `key` is the same.
 ///
 /// # Errors
@@ -40,13 +58,11 @@ pub(super) fn prepare<K: PartialEq>(
     compile: impl Fn(&Run) -> Result<(), DeviceError> + Sync,
 ) -> Result<(), DeviceError> {
     let (mut keys, mut runs) = (Vec::new(), Vec::new());
-    for step in plans.iter().flat_map(|plan| &plan.steps) {
-        if let Step::Run(run) = step {
-            let key = key(run);
-            if !keys.contains(&key) {
-                keys.push(key);
-                runs.push(run);
-            }
+    for run in plans.iter().flat_map(Plan::runs) {
+        let key = key(run);
+        if !keys.contains(&key) {
+            keys.push(key);
+            runs.push(run);
         }
     }
     let next = AtomicUsize::new(0);
@@ -74,7 +90,7 @@ pub(super) fn prepare<K: PartialEq>(
 mod tests {
     use super::*;
     use crate::gpu::kernel::TEST_DEVICE;
-    use crate::gpu::plan::Shape;
+    use crate::gpu::plan::{Shape, Step};
     use crate::gpu::testing::made_up;
 
     #[test]

@@ -16,7 +16,7 @@ use opencl3::program::{
 use super::super::device::{DeviceError, Dispatch, Teams};
 use super::super::kernel::Kernel;
 use super::super::plan::{Plan, Run};
-use super::super::program::{ProgramKey, prepare};
+use super::super::program::{ProgramKey, check_workgroup, prepare};
 use super::super::program_cache;
 use super::device::Shared;
 use super::failure;
@@ -37,12 +37,7 @@ impl Programs {
     pub fn kernel(&self, shared: &Shared, work: &Dispatch<'_>) -> Result<Handle, DeviceError> {
         let limits = &shared.limits;
         let stem = work.kernel.stem;
-        if work.threads > limits.max_workgroup {
-            return Err(DeviceError::Unsupported(format!(
-                "kernel {stem} has workgroups of {} work items, and {} has at most {}",
-                work.threads, limits.name, limits.max_workgroup,
-            )));
-        }
+        check_workgroup(limits, work.kernel, work.threads)?;
         let program = self.program(ProgramKey::new(work.kernel, work.threads, work.defines));
         let program =
             program.get_or_init(|| build(shared, work.kernel, work.threads, work.defines));

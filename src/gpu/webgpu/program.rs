@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::super::device::{DeviceError, Dispatch};
 use super::super::kernel::Kernel;
 use super::super::plan::{Plan, Run};
-use super::super::program::{ProgramKey, prepare};
+use super::super::program::{ProgramKey, check_workgroup, prepare};
 use super::super::program_cache::{Cache, Key};
 use super::{WebGpuDevice, locked};
 
@@ -101,13 +101,7 @@ impl Programs {
         device: &WebGpuDevice,
         entry: Entry<'_>,
     ) -> Result<Arc<Pipeline>, DeviceError> {
-        let limits = &device.limits;
-        if entry.threads > limits.max_workgroup {
-            return Err(DeviceError::Unsupported(format!(
-                "kernel {} has workgroups of {} work items, and {} has at most {}",
-                entry.kernel.stem, entry.threads, limits.name, limits.max_workgroup,
-            )));
-        }
+        check_workgroup(&device.limits, entry.kernel, entry.threads)?;
         let module = Arc::clone(locked(&self.modules).entry(entry.module()).or_default());
         let module = module.get_or_init(|| module_of(device, entry)).clone()?;
         let kept = Kept::load(&self.cache, device, &module.source, entry.name);
