@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Gpu;
 use super::load::{ComputeRate, Load};
+use super::memory::cores;
 use super::options::Options;
 use super::rates::{Rates, Store};
 use super::registry::{Candidate, Machine, Registry, is_eligible};
@@ -192,7 +193,6 @@ impl Auto {
         bytes: u64,
         threads: usize,
     ) -> Prediction {
-        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let workers = if threads == 0 { cores() } else { threads };
         let cpu_rate = self.cpu_rate(load);
         let cpu_seconds = self.alone(load, bytes, workers, cpu_rate);
@@ -477,8 +477,7 @@ fn subject_of(api: Api, name: &str, driver: &str) -> String {
 
 /// The same of the processor.
 fn cpu_subject() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    format!("CPU {} {cores}", crate::codec::vector_instructions())
+    format!("CPU {} {}", crate::codec::vector_instructions(), cores())
 }
 
 #[cfg(test)]

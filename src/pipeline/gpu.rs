@@ -426,6 +426,6 @@ impl Accelerator {
     }
 }
 
-/// On the host there is room for so many batches for each that is on the device: others wait to be taken, and wait for their turn to
-/// be written.
+/// On the host there is room for so many batches for each that is on the device: others wait to be taken, and wait for their
+/// turn to be written.
 const HOST_BATCHES: u64 = 2;

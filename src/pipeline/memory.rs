@@ -94,7 +94,7 @@ impl Cost {
             return Err(Error::LimitMemory { needed: self.least(), limit });
         }
         let threads = match threads {
-            0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+            0 => cores(),
             n => n.min(MAX_WORKERS),
         };
         // Besides a block for each worker: one that is being filled or written, one that waits for a worker, and some
@@ -109,6 +109,11 @@ impl Cost {
             .find(|&share| self.of(share) <= limit)
             .unwrap_or(Share { workers: 1, in_flight: 1 }))
     }
+}
+
+/// The cores of this machine, as far as they are ours.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Workers that nobody has a machine for.
