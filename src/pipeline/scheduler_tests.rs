@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::format::Pipeline;
-use crate::gpu::device::{BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue};
-use crate::gpu::testing::made_up;
+use crate::gpu::device::{DeviceError, Kind, Limits, MemorySource};
+use crate::gpu::testing::{Nothing, made_up};
 use crate::pipeline::Gpu;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::gpu::Work;
@@ -62,25 +62,6 @@ fn order_is_kept_and_panics_are_reported() {
             assert_eq!(*task, Number { value: if panicked { 13 } else { 2 * i }, panicked });
         }
         assert!(scheduler.next().is_none());
-    }
-}
-
-/// A device that can nothing: its threads take batches all the same.
-struct Nothing(Limits);
-
-impl Device for Nothing {
-    fn limits(&self) -> &Limits {
-        &self.0
-    }
-
-    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        Err(DeviceError::OutOfMemory { bytes })
-    }
-
-    fn free(&self, _: BufferId) {}
-
-    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
-        Err(DeviceError::Lost)
     }
 }
 

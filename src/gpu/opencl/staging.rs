@@ -1,4 +1,4 @@
-//! Pinned host memory, through which everything is copied to a device and from it.
+//! Pinned host memory, through which what lies elsewhere is copied to a device and from it.
 //!
 //! Copies from and to pinned memory go at the bus's full rate and do not hold the thread up. And they touch no memory
 //! of the caller's: a copy that is given up may still take place. Only memory that the caller has from us, and that knows
