@@ -71,6 +71,21 @@ fn without_drivers_there_is_a_reason() {
     }
 }
 
+/// One device by its name, as in the list of all.
+#[test]
+fn lists_one() {
+    let folder = Folder::new();
+    let list = folder.pz(&["devices", "--json"]).json();
+    assert_eq!(folder.pz(&["devices", "--json", "auto"]).json()["absent"], list["absent"]);
+    for found in list["devices"].as_array().unwrap() {
+        let device = found["device"].as_str().unwrap();
+        let one = folder.pz(&["devices", "--json", device]).json();
+        assert_eq!(one["devices"].as_array().unwrap().len(), 1, "{one}");
+        assert_eq!(one["devices"][0]["name"], found["name"]);
+        assert_eq!(one["absent"].as_array().unwrap().len(), 0, "{one}");
+    }
+}
+
 /// Engines, memory and stages of a run on each device, software ones included.
 #[test]
 fn verbose_says_what_each_device_did() {

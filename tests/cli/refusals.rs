@@ -125,6 +125,24 @@ fn devices_that_are_there() {
     }
 }
 
+/// However long the input is: the work begins before it is known that the device is missing, and leaves nothing behind.
+#[test]
+fn devices_that_are_not_there() {
+    const LINE: &str =
+        "device opencl:99: there is no such device; 'pz devices' lists those that are there";
+    let folder = Folder::new();
+    folder.write("large", &crate::support::noise(70 << 20));
+    folder.pz(&["compress", "-p", "store", "large"]).silent();
+    for arguments in [&["compress", "-f", "-1", "large"][..], &["decompress", "-f", "large.pz"]] {
+        let before = folder.names();
+        let ran = folder.pz(&[arguments, &["--device", "opencl:99"]].concat());
+        ran.says(1, &[&format!("pz: {LINE}")]);
+        assert_eq!(folder.names(), before);
+    }
+    folder.pz(&["test", "--device", "opencl:99", "large.pz"]).says(1, &[&format!("pz: {LINE}")]);
+    folder.pz(&["devices", "opencl:99"]).says(1, &[&format!("pz: {LINE}")]);
+}
+
 #[cfg(unix)]
 #[test]
 fn links() {

@@ -223,6 +223,9 @@ pub struct Bench {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz devices --json | jq '.devices[].name'")]
 pub struct Devices {
+    /// List this one only: cpu, opencl[:N] or webgpu[:N]; if it is not there, that is an error
+    #[arg(value_name = "DEVICE")]
+    pub device: Option<Device>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

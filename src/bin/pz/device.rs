@@ -78,8 +78,8 @@ impl Device {
         memory.map_or(gpu.clone(), |bytes| gpu.clone().memory(bytes))
     }
 
-    /// Finds the device that is asked for.
-    fn find(self) -> Result<Found, Failure> {
+    /// Finds the GPU that is asked for.
+    pub fn find(self) -> Result<Found, Failure> {
         let (api, number) = match self {
             Device::OpenCl(number) => (Api::OpenCl, number),
             Device::WebGpu(number) => (Api::WebGpu, number),

@@ -4,6 +4,7 @@ mod args;
 mod cleanup;
 mod commands;
 mod device;
+mod elsewhere;
 mod failure;
 mod formats;
 mod inputs;

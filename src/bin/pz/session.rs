@@ -7,8 +7,11 @@ use pz::{Gpu, Statistics};
 
 use crate::args::Talk;
 use crate::cleanup;
+use crate::device::Device;
+use crate::elsewhere::Elsewhere;
 use crate::failure::{Exit, Failure};
 use crate::panics;
+use crate::transfer::Direction;
 
 /// Bytes of an input from which on the work begins while a device is still looked for.
 const LARGE: u64 = 64 << 20;
@@ -18,37 +21,45 @@ pub struct Session {
     talk: Talk,
     worst: Exit,
     /// The device that the user has asked for.
-    gpu: Option<Gpu>,
+    gpu: Option<(Device, Gpu)>,
+    /// What is known of it without it.
+    elsewhere: Elsewhere,
 }
 
 impl Session {
     /// A run in which nothing has gone wrong yet.
     pub fn new(talk: Talk) -> Self {
-        Session { talk, worst: Exit::Done, gpu: None }
+        Session { talk, worst: Exit::Done, gpu: None, elsewhere: Elsewhere::default() }
     }
 
     /// Takes note of a device that may still be looked for.
-    pub fn use_device(&mut self, gpu: Option<&Gpu>) {
-        self.gpu = gpu.cloned();
+    pub fn use_device(&mut self, device: Device, gpu: Option<&Gpu>) {
+        self.gpu = gpu.map(|gpu| (device, gpu.clone()));
     }
 
     /// Waits until the device that the user has asked for is known to be there. If it is not, that is all there is to say, and
     /// the program ends.
     pub fn await_device(&self) {
         // A device that is there and cannot be opened is not missed.
-        let _ = self.gpu.as_ref().map(Gpu::found);
+        let _ = self.gpu.as_ref().map(|(_, gpu)| gpu.found());
     }
 
-    /// The same, unless all has been done before anybody looked for it.
-    pub fn await_sought_device(&self) {
-        if self.gpu.as_ref().is_some_and(|gpu| !gpu.is_unsought()) {
+    /// The same before the work on an input of so many bytes begins; if that takes long, the work begins without knowing, and
+    /// [`Self::await_device_at_last`] is to follow. Decoding may end without anybody having looked for the device.
+    pub fn await_device_for(&self, len: Option<u64>, direction: Direction) {
+        if len.is_none_or(|len| len < LARGE) {
             self.await_device();
+        } else if let Some((device, _)) = &self.gpu
+            && direction == Direction::Decompress
+        {
+            self.elsewhere.ask(*device);
         }
     }
 
-    /// The same before the work on an input of so many bytes, unless that takes long enough to begin with it.
-    pub fn await_device_for(&self, len: Option<u64>) {
-        if len.is_none_or(|len| len < LARGE) {
+    /// The same after the work.
+    pub fn await_device_at_last(&self) {
+        let is_unsought = self.gpu.as_ref().is_some_and(|(_, gpu)| gpu.is_unsought());
+        if !(is_unsought && self.elsewhere.is_there()) {
             self.await_device();
         }
     }

@@ -128,7 +128,7 @@ fn gpu(
     if is_verbose && gpu.is_none() {
         say_engine(threads, None);
     }
-    session.use_device(gpu.as_ref());
+    session.use_device(device, gpu.as_ref());
     Ok(gpu)
 }
 

@@ -85,7 +85,7 @@ fn one(
         terminal: direction == Direction::Compress || placement.force,
     };
     let mut source = Source::open(input, permit)?;
-    session.await_device_for(source.len());
+    session.await_device_for(source.len(), direction);
     let mut output = match &target {
         Target::Stdout => {
             let binary = direction == Direction::Compress && !placement.force;
@@ -115,7 +115,7 @@ fn one(
     }
     outcome.map_err(|failure| output.blame(failure))?;
 
-    session.await_sought_device();
+    session.await_device_at_last();
     let (read, written) = (source.bytes_read(), output.bytes_written());
     output.commit(source.metadata())?;
     if placement.rm {

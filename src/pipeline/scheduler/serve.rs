@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPool;
 
 use super::{Shared, Task};
-use crate::gpu::device::Device;
+use crate::gpu::device::{Api, Device};
 use crate::gpu::plan::Shape;
 use crate::gpu::pool::Pool;
 use crate::pipeline::gpu::{Accelerator, Busy, Work};
@@ -19,6 +19,9 @@ use crate::pipeline::statistics::Statistics;
 /// Seconds of the CPU's work that a device must be able to save to be opened: to open it and to close it take a quarter of a second
 /// or more, and hold up the CPU's own work.
 const WORTH_OPENING: f64 = 1.0;
+
+/// The same through WebGPU, which takes longer: a graphics driver is set up, and pipelines are made of programs.
+const WORTH_OPENING_WEBGPU: f64 = 1.5;
 
 /// How long to wait before looking again how much is done.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -70,12 +73,19 @@ impl<T: Task> Shared<T> {
         pool: Option<&Arc<ThreadPool>>,
         busy: Busy,
     ) {
-        // What there is to be encoded takes long, mostly: drivers are asked meanwhile what there is.
-        if matches!(accelerator.work, Work::Encode { .. }) {
-            let _ = accelerator.gpu.found();
-        }
-        if accelerator.gpu.is_closed() && !self.is_worth_opening(accelerator) {
-            return;
+        // What there is to be encoded takes long, mostly: drivers are asked meanwhile what there is. Otherwise they are asked
+        // when something is of use, and then it is seen whether that is.
+        let is_asked = matches!(accelerator.work, Work::Encode { .. });
+        if accelerator.gpu.is_closed() {
+            if !is_asked && !self.is_worth_opening(accelerator) {
+                return;
+            }
+            if let Err(error) = accelerator.gpu.found() {
+                return accelerator.is_idle(&error.to_string());
+            }
+            if !self.is_worth_opening(accelerator) {
+                return;
+            }
         }
         let device = match accelerator.gpu.pool() {
             Ok(device) => device,
@@ -137,18 +147,22 @@ impl<T: Task> Shared<T> {
     /// Waits until it pays to open a device: until workers have so much left to do. `false` if that never is.
     fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
         let Some(blocks) = accelerator.blocks else { return true };
+        let worth = match accelerator.gpu.limits().map(|limits| limits.api) {
+            Some(Api::WebGpu) => WORTH_OPENING_WEBGPU,
+            _ => WORTH_OPENING,
+        };
         let mut is_said = false;
         let mut state = self.lock();
         while !state.is_closed {
             let left = blocks.saturating_sub(state.finished);
             let rates = &state.rates;
             let saved = rates.could_be_saved(left, self.workers);
-            if saved.is_some_and(|seconds| seconds >= WORTH_OPENING) {
+            if saved.is_some_and(|seconds| seconds >= worth) {
                 return true;
             }
             if let Some(alone) = rates.alone(left, self.workers).filter(|_| !is_said) {
                 is_said = true;
-                let why = if alone < WORTH_OPENING {
+                let why = if alone < worth {
                     "too little for a device to be opened"
                 } else {
                     "most of it to write, which a device does not speed up"

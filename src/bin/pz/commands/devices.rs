@@ -6,6 +6,7 @@ use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use crate::args::Devices;
+use crate::device::Device;
 use crate::failure::Failure;
 use crate::settings;
 use crate::sizes::Human;
@@ -13,6 +14,15 @@ use crate::table;
 
 /// Lists what can be used, and what cannot.
 pub fn run(args: &Devices) -> Result<(), Failure> {
+    let list = match args.device.unwrap_or_default() {
+        Device::Auto => all(),
+        Device::Cpu => DeviceList { devices: vec![Found::Cpu(cpu())], absent: Vec::new() },
+        one => DeviceList { devices: vec![Found::Gpu(gpu(&one.find()?))], absent: Vec::new() },
+    };
+    if args.json { table::print_json(&list) } else { table::print(&to_text(&list)) }
+}
+
+fn all() -> DeviceList {
     let mut list = DeviceList { devices: vec![Found::Cpu(cpu())], absent: Vec::new() };
     for api in [Api::OpenCl, Api::WebGpu] {
         match discovery::devices(api) {
@@ -24,7 +34,7 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
             }),
         }
     }
-    if args.json { table::print_json(&list) } else { table::print(&to_text(&list)) }
+    list
 }
 
 #[derive(Serialize)]

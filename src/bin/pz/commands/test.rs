@@ -36,7 +36,7 @@ pub fn run(args: &Test, session: &mut Session) -> Result<(), Failure> {
 fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut source = Source::open(input, Permit::READ)?;
-    session.await_device_for(source.len());
+    session.await_device_for(source.len(), Direction::Decompress);
     let progress = match session.shows_progress() {
         true => Progress::new(&input.to_string(), source.len(), true),
         false => Progress::silent(),
@@ -53,7 +53,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
         return Err(Failure::changed());
     }
     let bytes = outcome?;
-    session.await_sought_device();
+    session.await_device_at_last();
     let seconds = begun.elapsed().as_secs_f64();
     session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
     let lines = |counted: &Statistics| summary::lines(counted, Direction::Decompress);
