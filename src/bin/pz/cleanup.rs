@@ -17,14 +17,20 @@ fn entered() -> MutexGuard<'static, Vec<PathBuf>> {
     ENTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// From now on, signals remove unfinished files. Drivers may bring handlers of their own that end the program at once: so this
+/// comes before they are loaded, for then theirs hand over to ours, and not the other way round.
+pub fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(watch_signals);
+}
+
 /// A file under a temporary name. Dropped, it is removed.
 pub struct Unfinished(Option<NamedTempFile>);
 
 impl Unfinished {
     /// Makes an empty file in `folder` that only its owner may read and write.
     pub fn create_in(folder: &Path) -> io::Result<Self> {
-        static WATCH: Once = Once::new();
-        WATCH.call_once(watch_signals);
+        watch();
         let mut entered = entered();
         let file = tempfile::Builder::new().prefix(".pz-").suffix(".tmp").tempfile_in(folder)?;
         entered.push(file.path().to_path_buf());

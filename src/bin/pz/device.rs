@@ -57,6 +57,7 @@ impl Device {
         if matches!(self, Device::Auto | Device::Cpu) {
             return None;
         }
+        cleanup::watch();
         let gpu = Gpu::finding(move || {
             let found = self.find().and_then(|found| check(found.limits()).map(|()| found));
             let found = found.map_err(|failure| give_up(&failure))?;
@@ -159,7 +160,13 @@ impl FromStr for Device {
             None => (text, None),
             Some((backend, number)) => {
                 let number = number.parse::<u32>();
-                (backend, Some(number.map_err(|_| format!("'{text}' lacks a number after ':'"))?))
+                (
+                    backend,
+                    Some(
+                        number
+                            .map_err(|_| format!("'{text}' has no number of a device after ':'"))?,
+                    ),
+                )
             }
         };
         match (backend, number) {
