@@ -23,7 +23,7 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
             format!("{on_device} on {} ({}), {} on the CPU", device.name, device.api, cpu.blocks)
         }
     };
-    lines.push(format!("{blocks} block{}: {engines}", if blocks == 1 { "" } else { "s" }));
+    lines.push(format!("{}: {engines}", counted(blocks, "block", "blocks")));
     lines.extend(statistics.idle_device().map(|why| format!("device: {why}")));
     if let Some(device) = &device {
         lines.push(format!(
@@ -37,13 +37,13 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     }
     if let Some(device) = &device {
         lines.push(format!(
-            "device: open after {}, prepared in {}, {} batches, at most {} at once of {} blocks, {} blocks left to the CPU",
+            "device: open after {}, prepared in {}, {}, at most {} at once of {}, {} left to the CPU",
             seconds(device.opening),
             seconds(device.preparing),
-            device.batches,
+            counted(device.batches, "batch", "batches"),
             device.slots,
-            device.batch,
-            device.left,
+            counted(device.batch, "block", "blocks"),
+            counted(device.left, "block", "blocks"),
         ));
         lines.push(format!(
             "threads of the device: to it {}, computing {}, from it {}, checking {}, waiting {}",
@@ -80,6 +80,12 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
         times.into_iter().map(|(what, time)| format!("{what} {}", seconds(time))).collect();
     lines.push(format!("time: {}", times.join(", ")));
     lines
+}
+
+/// A number of things, with what one of them is called, or several are.
+fn counted(number: impl Into<u64>, one: &str, several: &str) -> String {
+    let number = number.into();
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// Seconds with three digits behind the point.
