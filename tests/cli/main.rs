@@ -11,6 +11,7 @@ mod filter;
 mod formats;
 mod generate;
 mod list;
+mod on_devices;
 mod range;
 mod recover;
 mod refusals;

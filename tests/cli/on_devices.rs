@@ -1,0 +1,284 @@
+//! GPUs in whole runs of the program: what they do, that they do it right, and what becomes of a run when one is missing.
+
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::{Folder, Ran, noise, sample, skip};
+
+/// What is read before the program waits for its device.
+const BEGIN: usize = 200_000;
+
+/// Arguments that leave most of the work to a device: blocks are small, and there is one thread.
+const SMALL: [&str; 4] = ["-1", "-b", "64K", "-T1"];
+
+/// Every device, software ones included: what `--device` calls it, and its name.
+fn devices(folder: &Folder) -> Vec<(String, String)> {
+    let list = folder.pz(&["devices", "--json"]).json();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
+    let all = list["devices"].as_array().unwrap();
+    let found = all[1..].iter().map(|found| (text(&found["device"]), text(&found["name"])));
+    let found: Vec<_> = found.collect();
+    if found.is_empty() && cfg!(any(feature = "opencl", feature = "webgpu")) {
+        skip("there is no device");
+    }
+    found
+}
+
+fn start(folder: &Folder, arguments: &[&str]) -> Child {
+    let mut command = folder.command(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Runs the program with an input that pauses after its beginning, so that there is something left to do when a device is
+/// open. Its length is not known: no device would be opened for so little.
+fn run_halting(folder: &Folder, arguments: &[&str], contents: &[u8], pause: Duration) -> Ran {
+    let mut child = start(folder, arguments);
+    let mut pipe = child.stdin.take().unwrap();
+    let (begin, rest) = contents.split_at(BEGIN.min(contents.len() / 2));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            // A program that gives up early reads no further.
+            let _ = pipe.write_all(begin);
+            thread::sleep(pause);
+            let _ = pipe.write_all(rest);
+        });
+        Ran::from(child.wait_with_output().unwrap())
+    })
+}
+
+/// Does something with longer and longer pauses, until devices have been ready soon enough to take part.
+#[track_caller]
+fn until_it_takes_part(mut attempt: impl FnMut(Duration) -> bool) {
+    let pauses = [1, 4, 16, 64].map(Duration::from_secs);
+    assert!(pauses.into_iter().any(&mut attempt), "a device never takes part");
+}
+
+#[track_caller]
+fn line<'r>(ran: &'r Ran, with: &str) -> &'r str {
+    let found = ran.stderr.lines().find(|line| line.contains(with));
+    found.unwrap_or_else(|| panic!("no '{with}' in {}", ran.stderr))
+}
+
+/// The number of bytes in the parentheses at the end.
+fn bytes_at_end(line: &str) -> u64 {
+    let figure = line.rsplit_once('(').unwrap().1;
+    figure.trim_end_matches(')').trim_end_matches(" bytes").parse().unwrap()
+}
+
+#[test]
+fn devices_do_their_part_and_say_so() {
+    let folder = Folder::new();
+    let contents = sample(330_000);
+    let packed = folder.pz_with(&[&SMALL[..], &["--device", "cpu"]].concat(), &contents).silent();
+    for (device, name) in devices(&folder) {
+        let machine = ["-v", "-T1", "--gpu-memory", "60M", "--device", &device];
+        let encoding = [&SMALL[..], &machine].concat();
+        let decoding = [&["-d"], &machine[..]].concat();
+        for (arguments, input, expected, stage) in [
+            (encoding, &contents, &packed, "checksum on the device "),
+            (decoding, &packed, &contents, "decode on the device "),
+        ] {
+            until_it_takes_part(|pause| {
+                let ran = run_halting(&folder, &arguments, input, pause);
+                assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                assert!(ran.stdout == *expected, "{device}: other bytes than the CPU's");
+                assert!(line(&ran, "pz: using ").contains(&name), "{}", ran.stderr);
+                let blocks = line(&ran, " blocks: ");
+                assert!(blocks.contains(": 6 blocks: "), "{blocks}");
+                if !blocks.contains(&format!(" on {name} (")) {
+                    // Then it is said why.
+                    line(&ran, " takes no part: ");
+                    return false;
+                }
+                let memory = line(&ran, ": device memory: ");
+                let (predicted, peak) = memory.rsplit_once(", ").unwrap();
+                let (predicted, peak) = (bytes_at_end(predicted), bytes_at_end(peak));
+                assert!((1..=predicted).contains(&peak) && predicted <= 60 << 20, "{memory}");
+                assert!(line(&ran, ": device: open after ").contains(", 0 blocks left to the CPU"));
+                assert!(line(&ran, ": threads of the device: ").contains(", computing "));
+                assert!(line(&ran, ": time: ").contains(stage), "{}", ran.stderr);
+                true
+            });
+        }
+    }
+}
+
+#[test]
+fn eight_processes_share_a_device() {
+    let folder = Folder::new();
+    let contents = sample(330_000);
+    let packed = folder.pz_with(&[&SMALL[..], &["--device", "cpu"]].concat(), &contents).silent();
+    for (device, name) in devices(&folder) {
+        let machine = ["-v", "-T1", "--gpu-memory", "40M", "--device", &device];
+        let encoding = [&SMALL[..], &machine].concat();
+        let decoding = [&["-d"], &machine[..]].concat();
+        for (arguments, input, expected) in
+            [(encoding, &contents, &packed), (decoding, &packed, &contents)]
+        {
+            until_it_takes_part(|pause| {
+                let taking_part = thread::scope(|scope| {
+                    let run = || {
+                        let ran = run_halting(&folder, &arguments, input, pause);
+                        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                        assert!(ran.stdout == *expected, "{device}: other bytes than the CPU's");
+                        line(&ran, " blocks: ").contains(&format!(" on {name} ("))
+                    };
+                    let runs: Vec<_> = (0..8).map(|_| scope.spawn(run)).collect();
+                    let took_part = runs.into_iter().map(|run| run.join().unwrap());
+                    took_part.filter(|took_part| *took_part).count()
+                });
+                taking_part > 1
+            });
+        }
+    }
+}
+
+/// The verdict on a damaged input is the CPU's, in its words.
+#[test]
+fn damage_is_the_same_on_devices() {
+    let folder = Folder::new();
+    let contents = sample(600_000);
+    let packed = folder.pz_with(&[&SMALL[..], &["--device", "cpu"]].concat(), &contents).silent();
+    let damaged = |at: usize| {
+        let mut packed = packed.clone();
+        packed[at] ^= 0x10;
+        packed
+    };
+    let len = packed.len();
+    let inputs = [
+        damaged(len / 2),
+        damaged(len - 100),
+        packed[..len * 2 / 3].to_vec(),
+        packed[..len - 1].to_vec(),
+        [&packed[..], b"more"].concat(),
+    ];
+    for (device, _) in devices(&folder) {
+        for input in &inputs {
+            let by_cpu = folder.pz_with(&["-d", "-T1", "--device", "cpu"], input);
+            let arguments = ["-d", "-T1", "--gpu-memory", "60M", "--device", &device];
+            let ran = run_halting(&folder, &arguments, input, Duration::from_millis(500));
+            assert_eq!((ran.code, &ran.stderr), (Some(2), &by_cpu.stderr), "{device}");
+            assert!(contents.starts_with(&ran.stdout), "{device}: wrong contents");
+        }
+    }
+}
+
+/// However short the work, and whether or not it would have been used.
+#[test]
+fn a_device_that_is_missing_is_an_error() {
+    let folder = Folder::new();
+    folder.write("empty", b"");
+    folder.write("a", &sample(1000));
+    // So large that work begins at once, and all is done before a device would be of use.
+    folder.write("large", &noise(65 << 20));
+    for name in ["empty", "a", "large"] {
+        folder.pz(&["compress", "-1", "--device", "cpu", name]).silent();
+    }
+    for device in ["opencl:99", "webgpu:99"] {
+        let begin = format!("pz: device {device}: ");
+        for arguments in [
+            &["compress", "-1", "-o", "out"][..],
+            &["bench", "-1"],
+            &["compress", "-q", "-1", "-o", "out"],
+        ] {
+            for name in ["empty", "a", "large"] {
+                let ran = folder.pz(&[arguments, &["--device", device, name]].concat());
+                ran.complains(1, &begin);
+                assert!(!folder.has("out") && folder.unfinished().is_empty());
+            }
+        }
+        for arguments in [&["decompress", "-o", "out"][..], &["test"]] {
+            for name in ["empty.pz", "a.pz", "large.pz"] {
+                let ran = folder.pz(&[arguments, &["--device", device, name]].concat());
+                ran.complains(1, &begin);
+                assert!(!folder.has("out") && folder.unfinished().is_empty());
+            }
+        }
+        folder.pz_with(&["--device", device], b"contents").complains(1, &begin);
+        folder.pz(&["cost", "--device", device]).complains(1, &begin);
+    }
+}
+
+/// Neither loader finds a driver: one line if a device was asked for, none otherwise.
+#[test]
+fn without_drivers_the_cpu_does_it() {
+    let folder = Folder::new();
+    folder.write("a", &sample(300_000));
+    let nowhere = folder.as_path().join("nowhere");
+    let run = |arguments: &[&str]| {
+        let mut command = folder.command(arguments);
+        for name in ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
+        {
+            command.env(name, &nowhere);
+        }
+        crate::support::feed(&mut command, b"")
+    };
+    for device in ["opencl", "webgpu"] {
+        for arguments in [&["compress", "-f"][..], &["compress", "-f", "-9", "-T1"], &["bench"]] {
+            let ran = run(&[arguments, &["--device", device, "a"]].concat());
+            let said = ran.complains(1, &format!("pz: device {device}: "));
+            assert!(said.contains("install "), "{said}");
+            assert!(!folder.has("a.pz"));
+        }
+    }
+    run(&["compress", "--device", "auto", "a"]).silent();
+    run(&["decompress", "-f", "--device", "auto", "a.pz"]).silent();
+    let ran = run(&["compress", "-f", "-v", "a"]);
+    line(&ran, ": choice: the CPU");
+}
+
+#[cfg(unix)]
+mod signals {
+    use std::os::unix::process::ExitStatusExt;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    /// While a device is looked for, opened, prepared or at work: the program waits for more input, and cannot end.
+    #[test]
+    fn devices_do_not_hold_up_an_interrupted_program() {
+        let contents = sample(600_000);
+        let signals = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL];
+        for (device, _) in devices(&Folder::new()) {
+            let moments = [0, 5, 30, 100, 300, 700, 1500, 3000];
+            for (moment, signal) in moments.into_iter().zip(signals.into_iter().cycle()) {
+                let folder = Folder::new();
+                let machine = ["compress", "-o", "out", "--gpu-memory", "60M", "--device", &device];
+                let mut child = start(&folder, &[&machine[..], &SMALL].concat());
+                let mut pipe = child.stdin.take().unwrap();
+                pipe.write_all(&contents).unwrap();
+                thread::sleep(Duration::from_millis(moment));
+                let _ = kill_process(Pid::from_child(&child), signal);
+                let output = child.wait_with_output().unwrap();
+                drop(pipe);
+                let said = String::from_utf8(output.stderr).unwrap();
+                assert_eq!(output.status.signal(), Some(signal.as_raw()), "{said}");
+                assert_eq!(said, "", "{device}, {signal:?} after {moment} ms");
+                assert!(!folder.has("out"));
+                if signal != Signal::KILL {
+                    assert_eq!(folder.unfinished(), [""; 0], "{device}, {signal:?}, {moment} ms");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_output_ends_a_run_on_a_device() {
+        if std::fs::metadata("/dev/full").is_err() {
+            return skip("there is no /dev/full");
+        }
+        let folder = Folder::new();
+        let contents = sample(600_000);
+        for (device, _) in devices(&folder) {
+            let arguments = ["compress", "-o", "/dev/full", "--device", &device];
+            let arguments = [&arguments[..], &SMALL].concat();
+            let ran = run_halting(&folder, &arguments, &contents, Duration::from_secs(1));
+            let said = ran.complains(1, "pz: standard input: /dev/full: ");
+            assert!(said.contains("No space left on device"), "{said}");
+        }
+    }
+}
