@@ -18,7 +18,9 @@ const ENOUGH: Duration = Duration::from_secs(20);
 pub struct Row {
     /// Name of the program.
     pub program: &'static str,
-    /// Its options, as people would type them.
+    /// The device that it used besides the CPU.
+    pub device: Option<String>,
+    /// Its other options, as people would type them.
     pub label: String,
     /// Threads that it was told to use.
     pub threads: usize,
@@ -44,6 +46,18 @@ pub struct Run {
 }
 
 impl Row {
+    /// All its options, as people would type them.
+    pub fn options(&self) -> String {
+        let device = self.device.iter().map(|device| format!(" --device {device}"));
+        self.label.clone() + &device.collect::<String>()
+    }
+
+    /// What its points in a plot are called: one line for each device.
+    pub fn series(&self) -> String {
+        let device = self.device.iter().map(|device| format!(" --device {device}"));
+        self.program.to_string() + &device.collect::<String>()
+    }
+
     /// Source bytes for each compressed byte.
     pub fn ratio(&self) -> f64 {
         self.bytes as f64 / self.compressed.max(1) as f64
@@ -75,14 +89,17 @@ pub fn measure(
     for program in programs {
         for level in &program.levels {
             for &threads in threads.iter().filter(|&&n| n == 1 || program.is_parallel()) {
-                let label = program.full_label(level);
+                let label = program.label(level);
+                let device = program.gpu().map(String::from);
                 let packed = folder.join(jobs.len().to_string());
                 let restored = folder.join("restored");
-                eprintln!("verifying {} {label}, {threads} thread(s)", program.name);
+                let on = device.as_deref().unwrap_or("CPU");
+                eprintln!("verifying {} {label} on {on}, {threads} thread(s)", program.name);
                 run(&mut program.compress(level, threads, file, Some(&packed))?)?;
                 verify(program.decompress(threads, &packed, Some(&restored))?, &restored, file)?;
                 let row = Row {
                     program: program.name,
+                    device,
                     label,
                     threads,
                     is_parallel: program.is_parallel(),

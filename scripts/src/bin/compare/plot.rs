@@ -12,9 +12,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::measure::Row;
 
 /// Dark enough on white, and apart for people who do not see all colours (after Okabe and Ito).
-const COLOURS: [(&str, RGBColor); 8] = [
+const COLOURS: [(&str, RGBColor); 7] = [
     ("pz", RGBColor(213, 94, 0)),
-    ("pz, GPU", RGBColor(86, 180, 233)),
     ("zstd", RGBColor(0, 114, 178)),
     ("lz4", RGBColor(0, 158, 115)),
     ("xz", RGBColor(204, 121, 167)),
@@ -22,6 +21,10 @@ const COLOURS: [(&str, RGBColor); 8] = [
     ("bzip3", RGBColor(0, 0, 0)),
     ("bsc", RGBColor(150, 120, 0)),
 ];
+
+/// Those of pz with each device.
+const OF_DEVICES: [RGBColor; 4] =
+    [RGBColor(86, 180, 233), RGBColor(120, 80, 200), RGBColor(230, 159, 0), RGBColor(150, 60, 60)];
 
 const PANEL: (u32, u32) = (760, 520);
 
@@ -67,7 +70,7 @@ fn panel(
     ratios: &Range<f64>,
 ) -> Result<(), Box<dyn Error>> {
     // A logarithmic axis has its margin in its logarithm.
-    let speeds = span(rows.iter().map(|row| speed(row).log10()), 0.07);
+    let speeds = span(rows.iter().map(|row| speed(row).log10()), 0.08);
     let speeds = 10_f64.powf(speeds.start)..10_f64.powf(speeds.end);
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 22))
@@ -79,18 +82,26 @@ fn panel(
         .configure_mesh()
         .x_desc("MB/s (10^6 bytes of the source a second), logarithmic")
         .y_desc("ratio: source bytes / compressed bytes")
-        .x_label_formatter(&|x| format!("{x:.0}"))
+        .x_label_formatter(&|&x| tick(x))
         .y_label_formatter(&|y| format!("{y:.1}"))
         .label_style(("sans-serif", 15))
         .axis_desc_style(("sans-serif", 16))
         .light_line_style(RGBColor(240, 240, 240))
         .bold_line_style(RGBColor(215, 215, 215))
         .draw()?;
-    for (name, colour) in COLOURS {
-        let of: Vec<&&Row> = rows.iter().filter(|row| row.program == name).collect();
-        if of.is_empty() {
-            continue;
+    let mut series: Vec<String> = Vec::new();
+    for row in rows.iter().map(|row| row.series()) {
+        if !series.contains(&row) {
+            series.push(row);
         }
+    }
+    let mut devices = OF_DEVICES.iter().cycle();
+    for name in series {
+        let of: Vec<&&Row> = rows.iter().filter(|row| row.series() == name).collect();
+        let of_program = COLOURS.iter().find(|(program, _)| *program == name);
+        let colour = of_program.map(|(_, colour)| colour).or_else(|| devices.next());
+        let colour = *colour.unwrap_or(&BLACK);
+        let is_zstd = name == "zstd";
         // A pipeline is a point of its own; levels are joined.
         let joined = of.iter().filter(|row| !row.label.starts_with("-p"));
         let line = joined.map(|row| (speed(row), row.ratio()));
@@ -99,12 +110,12 @@ fn panel(
             .label(name)
             .legend(move |(x, y)| Circle::new((x + 8, y), 5, colour.filled()));
         chart.draw_series(of.iter().map(|row| {
-            let label = row.label.trim_start_matches("-p ").replace(" --device", "");
+            let label = row.label.trim_start_matches("-p ").to_string();
             let style = ("sans-serif", 14).into_font().color(&colour);
             // The lines of pz and zstd run close together: their labels stand on different sides.
-            let (anchor, place) = match name {
-                "zstd" => (Pos::new(HPos::Right, VPos::Top), (-5, 4)),
-                _ => (Pos::new(HPos::Left, VPos::Bottom), (6, -4)),
+            let (anchor, place) = match is_zstd {
+                true => (Pos::new(HPos::Right, VPos::Top), (-5, 4)),
+                false => (Pos::new(HPos::Left, VPos::Bottom), (6, -4)),
             };
             EmptyElement::at((speed(row), row.ratio()))
                 + Circle::new((0, 0), 4, colour.filled())
@@ -119,4 +130,11 @@ fn panel(
         .label_font(("sans-serif", 16))
         .draw()?;
     Ok(())
+}
+
+/// A number beside the axis, if there is room for it: 1, 2 and 5 of each power of ten.
+fn tick(x: f64) -> String {
+    let first = x / 10_f64.powf(x.log10().floor());
+    let is_shown = [1.0, 2.0, 5.0, 10.0].iter().any(|shown| (first - shown).abs() < 1e-6);
+    if is_shown { format!("{x:.0}") } else { String::new() }
 }

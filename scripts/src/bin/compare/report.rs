@@ -29,8 +29,9 @@ impl Report {
         let system = System::new_with_specifics(refresh)?;
         let brand = system.cpus().first().map_or("unknown processor", |cpu| cpu.brand());
         let cores = std::thread::available_parallelism()?;
-        let versions: Vec<String> =
+        let mut versions: Vec<String> =
             programs.iter().map(|p| format!("{} {}", p.name, p.version)).collect();
+        versions.dedup();
         let devices: Vec<String> =
             devices.iter().map(|device| format!(" {}: {}.", device.id, device.name)).collect();
         let markdown = format!(
@@ -68,7 +69,7 @@ impl Report {
                     self.markdown,
                     "| {} {} | {} | {:.3} | {} | {} | {:.2} | {:.2} |",
                     row.program,
-                    row.label,
+                    row.options(),
                     grouped(row.compressed),
                     row.ratio(),
                     speed(row.speed(&row.compress)),
@@ -85,7 +86,7 @@ impl Report {
                 "\"{}\",{},{},{},{},{},{:.4},{:.2},{:.2},{:.4},{:.4},{:.3},{:.3},{}",
                 file.replace('"', "\"\""),
                 row.program,
-                row.label,
+                row.options(),
                 row.threads,
                 row.bytes,
                 row.compressed,

@@ -95,16 +95,16 @@ pub fn programs(
     others: &[String],
 ) -> Result<Vec<Program>, String> {
     let version = version(pz).ok_or(format!("{} does not run", pz.display()))?;
-    let of_pz = |name, device| Program {
-        name,
+    let of_pz = |device| Program {
+        name: "pz",
         version: version.clone(),
         levels: levels.to_vec(),
         device,
         path: pz.into(),
         kind: Kind::Pz,
     };
-    let mut programs = vec![of_pz("pz", Some("cpu".into()))];
-    programs.extend(devices.iter().map(|device| of_pz("pz, GPU", Some(device.id.clone()))));
+    let mut programs = vec![of_pz(Some("cpu".into()))];
+    programs.extend(devices.iter().map(|device| of_pz(Some(device.id.clone()))));
     for other in others.iter().filter(|other| !other.is_empty()) {
         let mut parts = other.split(':');
         let wanted = parts.next().unwrap_or_default();
@@ -166,12 +166,9 @@ impl Program {
         }
     }
 
-    /// The same, with the device.
-    pub fn full_label(&self, level: &str) -> String {
-        match &self.device {
-            Some(device) if device != "cpu" => format!("{} --device {device}", self.label(level)),
-            _ => self.label(level),
-        }
+    /// The device that works beside the CPU, if one does.
+    pub fn gpu(&self) -> Option<&str> {
+        self.device.as_deref().filter(|device| *device != "cpu")
     }
 
     /// The command that compresses `file` to a file, or to nowhere.
