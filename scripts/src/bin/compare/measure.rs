@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -43,6 +43,8 @@ pub struct Run {
     pub wall: Duration,
     /// Processor time of all its threads, in user and in system mode.
     pub cpu: Duration,
+    /// Whether a device took part.
+    pub is_on_device: bool,
 }
 
 impl Row {
@@ -96,12 +98,14 @@ pub fn measure(
                 let on = device.as_deref().unwrap_or("CPU");
                 eprintln!("verifying {} {label} on {on}, {threads} thread(s)", program.name);
                 let made = run(&mut program.compress(level, threads, file, Some(&packed))?);
-                if made.is_err() && device.is_some() {
-                    // It has said why: not every device does everything.
-                    eprintln!("left out: {} {label} on {on}", program.name);
-                    continue;
-                }
-                made?;
+                match made {
+                    // Not every device does everything.
+                    Err(why) if device.is_some() => {
+                        eprintln!("left out: {why}");
+                        continue;
+                    }
+                    made => made?,
+                };
                 verify(program.decompress(threads, &packed, Some(&restored))?, &restored, file)?;
                 let row = Row {
                     program: program.name,
@@ -143,12 +147,14 @@ fn spent(runs: &[Run]) -> Duration {
 fn run(command: &mut Command) -> Result<Run, Box<dyn Error>> {
     let cpu_before = cpu()?;
     let begun = Instant::now();
-    let status = command.status()?;
+    let ran = command.stderr(Stdio::piped()).output()?;
     let wall = begun.elapsed();
-    if !status.success() {
-        return Err(format!("{command:?}: {status}").into());
+    let said = String::from_utf8_lossy(&ran.stderr);
+    if !ran.status.success() {
+        return Err(format!("{command:?}: {}: {}", ran.status, said.trim()).into());
     }
-    Ok(Run { wall, cpu: cpu()?.saturating_sub(cpu_before) })
+    let cpu = cpu()?.saturating_sub(cpu_before);
+    Ok(Run { wall, cpu, is_on_device: !said.contains(" takes no part: ") })
 }
 
 /// Processor time of all programs that have ended.
@@ -160,12 +166,12 @@ fn cpu() -> Result<Duration, Box<dyn Error>> {
 
 /// Compares what a command writes to `restored` with a file.
 fn verify(mut command: Command, restored: &Path, file: &Path) -> Result<(), Box<dyn Error>> {
-    let status = command.status()?;
-    let same = status.success() && same(&mut File::open(restored)?, &mut File::open(file)?)?;
+    run(&mut command)?;
+    let same = same(&mut File::open(restored)?, &mut File::open(file)?)?;
     fs::remove_file(restored)?;
     match same {
         true => Ok(()),
-        false => Err(format!("{command:?} does not restore {}: {status}", file.display()).into()),
+        false => Err(format!("{command:?} does not restore {}", file.display()).into()),
     }
 }
 

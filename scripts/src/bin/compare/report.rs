@@ -39,6 +39,7 @@ impl Report {
              Whole programs, from start to exit: the source in the page cache, the output to the null device, best of \
              {runs} runs in turn (fewer of what takes more than 20 s). MB/s are 10^6 bytes of the source a second; \
              CPU is the processor time of all threads. Each output was restored and compared with its source before. \
+             (CPU) is where pz left the device closed, because the CPU was sooner done than it could have been of use. \
              One thread is `-T1` where a program has that option, which leaves zstd a thread for its input and \
              output.\n",
             brand.trim(),
@@ -47,7 +48,8 @@ impl Report {
             versions.join(", "),
         );
         let csv = "file,program,options,threads,bytes,compressed,ratio,compress_mb_s,decompress_mb_s,\
-                   compress_median_s,decompress_median_s,compress_cpu_s,decompress_cpu_s,runs\n";
+                   compress_median_s,decompress_median_s,compress_cpu_s,decompress_cpu_s,runs,\
+                   compress_on,decompress_on\n";
         Ok(Self { markdown, csv: csv.into() })
     }
 
@@ -72,8 +74,8 @@ impl Report {
                     row.options(),
                     grouped(row.compressed),
                     row.ratio(),
-                    speed(row.speed(&row.compress)),
-                    speed(row.speed(&row.decompress)),
+                    on(row, &row.compress),
+                    on(row, &row.decompress),
                     fastest(&row.compress).cpu.as_secs_f64(),
                     fastest(&row.decompress).cpu.as_secs_f64(),
                 );
@@ -83,7 +85,7 @@ impl Report {
         for row in rows {
             let _ = writeln!(
                 self.csv,
-                "\"{}\",{},{},{},{},{},{:.4},{:.2},{:.2},{:.4},{:.4},{:.3},{:.3},{}",
+                "\"{}\",{},{},{},{},{},{:.4},{:.2},{:.2},{:.4},{:.4},{:.3},{:.3},{},{},{}",
                 file.replace('"', "\"\""),
                 row.program,
                 row.options(),
@@ -98,9 +100,22 @@ impl Report {
                 fastest(&row.compress).cpu.as_secs_f64(),
                 fastest(&row.decompress).cpu.as_secs_f64(),
                 row.compress.len().min(row.decompress.len()),
+                device(row, &row.compress).unwrap_or("cpu"),
+                device(row, &row.decompress).unwrap_or("cpu"),
             );
         }
     }
+}
+
+/// The device that took part in the fastest of some runs.
+fn device<'r>(row: &'r Row, runs: &[Run]) -> Option<&'r str> {
+    row.device.as_deref().filter(|_| fastest(runs).is_on_device)
+}
+
+/// The speed of some runs, and that the device took no part if one might have.
+fn on(row: &Row, runs: &[Run]) -> String {
+    let is_left_out = row.device.is_some() && device(row, runs).is_none();
+    speed(row.speed(runs)) + if is_left_out { " (CPU)" } else { "" }
 }
 
 /// Three significant digits at least.

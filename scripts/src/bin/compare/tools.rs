@@ -234,7 +234,8 @@ impl Program {
                 if let Some(device) = &self.device {
                     command.args(["--device", device]);
                 }
-                command.arg(format!("-T{threads}")).arg("-q")
+                // Not "-q": it says where a device takes no part.
+                command.arg(format!("-T{threads}")).arg("--no-progress")
             }
             Kind::Zstd => command.arg(format!("-T{threads}")).args(["-q", "--no-progress"]),
             Kind::Xz => command.arg(format!("-T{threads}")).arg("-q"),
