@@ -16,6 +16,8 @@ pub(crate) enum Fault {
     Call(u64),
     /// There is no memory for more than so many bytes in one buffer.
     BuffersAbove(u64),
+    /// There is no memory for more than so many bytes in all buffers together: another program has the rest.
+    MemoryAbove(u64),
     /// A bit of what is read is wrong, in one read, counted from 0.
     Read(u64),
     /// A bit of what is written is wrong, in one write, counted from 0.
@@ -102,8 +104,14 @@ impl<D: Device> Device for Faulty<D> {
         if matches!(self.fault, Fault::BuffersAbove(most) if bytes > most) {
             return Err(DeviceError::OutOfMemory { bytes });
         }
+        // Held until the buffer is counted, so that several threads do not take the same bytes.
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(self.fault, Fault::MemoryAbove(most) if live.values().sum::<u64>() + bytes > most)
+        {
+            return Err(DeviceError::OutOfMemory { bytes });
+        }
         let id = self.device.allocate(bytes)?;
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(id, bytes);
+        live.insert(id, bytes);
         Ok(id)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Pipeline;
 use crate::gpu::budget::{batches, budget};
-use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, MemorySource, Queue};
+use crate::gpu::device::{Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue};
 use crate::gpu::discovery;
 use crate::gpu::faulty::{Fault, Faulty};
 use crate::gpu::plan::Shape;
@@ -316,6 +316,9 @@ fn a_call_that_fails_is_survived_whichever_it_is() {
 #[test]
 fn a_device_that_is_lost_is_survived_whenever_that_is() {
     for device in devices() {
+        let job = Faults::new(&device, 2, 1);
+        job.survive_all(&device, Faulty::calls, Fault::Lost);
+        // With several batches at once.
         let job = Faults::new(&device, 5, 3);
         job.survive_all(&device, |sound| sound.calls().div_ceil(7), |n| Fault::Lost(7 * n));
     }
@@ -324,6 +327,8 @@ fn a_device_that_is_lost_is_survived_whenever_that_is() {
 #[test]
 fn work_that_never_ends_is_survived_whenever_that_is() {
     for device in devices() {
+        let job = Faults::new(&device, 2, 1);
+        job.survive_all(&device, Faulty::calls, Fault::Endless);
         let job = Faults::new(&device, 5, 3);
         job.survive_all(&device, |sound| sound.calls().div_ceil(7), |n| Fault::Endless(7 * n));
     }
@@ -349,6 +354,65 @@ fn an_allocator_that_refuses_fails_no_job() {
                 let larger = Faults { memory: 16 * job.memory, ..job.clone() };
                 larger.survive(&Arc::new(faulty), decodes);
             }
+        }
+    }
+}
+
+/// Another program has taken memory that the plans count on: batches become fewer and smaller, and the CPU does the rest.
+#[test]
+fn memory_that_others_have_fails_no_job() {
+    for device in devices() {
+        let job = Faults::new(&device, 12, 3);
+        let one = job.memory / 3;
+        let larger = Faults { memory: 12 * one, ..job.clone() };
+        let mut left = Vec::new();
+        for most in [0, one / 3, one, one + one / 2, 2 * one, 4 * one, 7 * one, 12 * one] {
+            let faulty = || Arc::new(Faulty::new(Arc::clone(&device), Fault::MemoryAbove(most)));
+            larger.survive(&faulty(), true);
+            left.push(larger.survive(&faulty(), false));
+        }
+        // Nothing fits, or all does. Some blocks are of one byte over and over, and take no memory.
+        assert!(left[0] > 1 && left[1] == left[0] && left[7] == 0, "{left:?}");
+    }
+}
+
+/// Blocks of the greatest length that there is, one after the other in what one takes.
+#[test]
+fn the_longest_blocks_run_one_at_a_time() {
+    const LOG: u32 = 24;
+    for device in devices() {
+        let contents = contents((1 << LOG) + (1 << 20));
+        let cpu = Options::new().level(Level::MIN).block_size(1 << LOG).threads(1);
+        let expected = compress(&contents, &cpu).unwrap();
+        let gpu_for = |work: Work| {
+            let cost = work.cost(device.limits(), 1 << LOG);
+            cost.ok().map(|cost| Gpu::new(Arc::clone(&device)).memory(cost.memory))
+        };
+        let check = |counted: &Statistics| match counted.device() {
+            Some(device) => {
+                assert_eq!((device.done.blocks, device.slots, device.batch), (2, 1, 1));
+                assert!(device.peak_memory <= device.predicted_memory, "{device:?}");
+            }
+            // Which may be because a single buffer would be larger than the device allows.
+            None => println!("{}: {:?}", device.limits().name, counted.idle_device().unwrap()),
+        };
+        if let Some(gpu) = gpu_for(Work::Decode(Pipeline::Lzh)) {
+            let counted = Statistics::new();
+            let options = decoding(&gpu).statistics(&counted);
+            assert!(decompress(&expected, &options).unwrap() == contents);
+            check(&counted);
+        }
+        // A program that plays a GPU through WebGPU would be at it for minutes.
+        let Limits { api, kind, .. } = *device.limits();
+        if (api, kind) == (Api::WebGpu, Kind::Software) {
+            continue;
+        }
+        let work = Work::Encode { recipe: cpu.recipe().unwrap(), verify: true };
+        if let Some(gpu) = gpu_for(work) {
+            let counted = Statistics::new();
+            let options = cpu.clone().gpu(gpu).statistics(&counted);
+            assert!(compress(&contents, &options).unwrap() == expected);
+            check(&counted);
         }
     }
 }
