@@ -136,9 +136,10 @@ impl<'d> GpuEngine<'d> {
         self.note(|device| device.takes(before, predicted));
     }
 
-    /// Why the device is of no more use, if it is not.
-    pub(crate) fn broken(&self) -> Option<String> {
-        self.lock().broken.clone()
+    /// Whether the device is broken, or has turned out to be unable to do even one block of what it was given.
+    pub(crate) fn is_of_no_use(&self) -> bool {
+        let state = self.lock();
+        state.broken.is_some() || state.limited.iter().any(|(_, blocks)| *blocks == 0)
     }
 
     /// The largest batch of `work` that there is memory for, as far as is known; 0 if the device cannot do it.

@@ -230,12 +230,13 @@ impl<T: Task> Scheduler<T> {
     }
 
     /// Whether the owner works instead of waiting: as one of the workers, or where there are none and a device is not
-    /// there yet, or no more, or has left something.
+    /// there yet, or no more, or came late, or has left something.
     fn is_to_work(&self, state: &State<T>) -> bool {
         let left = !state.left.is_empty();
         let queued = !state.queue.is_empty();
         let alone = self.pool.is_none();
-        self.helps && (left || queued) || alone && (left || queued && state.device_threads == 0)
+        let is_worker = state.device_threads == 0 || state.rates.knows_worker();
+        self.helps && (left || queued) || alone && (left || queued && is_worker)
     }
 
     /// The oldest task in flight, if it is finished.
@@ -300,7 +301,9 @@ impl<T: Task> Shared<T> {
     fn run_one(&self) -> bool {
         let mut state = self.lock();
         let State { queue, left, .. } = &mut *state;
-        let Some((number, mut task)) = left.pop_front().or_else(|| queue.pop_front()) else {
+        let of_device = left.pop_front();
+        let is_left = of_device.is_some();
+        let Some((number, mut task)) = of_device.or_else(|| queue.pop_front()) else {
             return false;
         };
         drop(state);
@@ -309,8 +312,10 @@ impl<T: Task> Shared<T> {
         run(std::slice::from_mut(&mut task), &*self.engine);
         let mut state = self.lock();
         if !is_coded {
-            state.rates.worker_took(begun.elapsed(), task.writing());
             state.finished += 1;
+            if !is_left {
+                state.rates.worker_took(begun.elapsed(), task.writing());
+            }
         }
         state.done.insert(number, task);
         drop(state);

@@ -77,6 +77,17 @@ impl Rates {
         Some(worth * blocks as f64 / workers.max(1) as f64)
     }
 
+    /// Whether a worker has done a block of its own accord.
+    pub(crate) fn knows_worker(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    /// Whether another thread of the device's is finding out how fast it is: until then there are no more batches, for it may be
+    /// so slow that everybody has to wait for each of them.
+    pub(crate) fn is_probed(&self, now: &Situation) -> bool {
+        now.workers > 0 && self.device.is_none() && now.on_device > 0
+    }
+
     /// Whether a device delivers so little that it only holds others up.
     pub(crate) fn is_too_slow(&self, now: &Situation) -> bool {
         now.workers > 0
@@ -90,6 +101,9 @@ impl Rates {
             // Nobody else does them.
             let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
             return if is_enough { now.queued.min(now.batch) } else { 0 };
+        }
+        if self.is_probed(now) {
+            return 0;
         }
         let most = self.most(now);
         if now.is_ended {
@@ -165,6 +179,10 @@ mod tests {
     fn a_fast_device_gets_full_batches_soon() {
         let mut rates = Rates::default();
         assert_eq!(rates.take(&plenty()), 5);
+        // One batch until it is known how long that takes.
+        let second = Situation { on_device: 5, ..plenty() };
+        assert_eq!((rates.take(&second), rates.is_probed(&second)), (0, true));
+        assert_eq!(rates.take(&Situation { workers: 0, ..second }), 40);
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 20 * MILLISECOND);
         let next = rates.take(&Situation { on_device: 10, ..plenty() });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 
-use super::{Shared, Task};
+use super::{Shared, State, Task};
 use crate::gpu::device::{Api, Device};
 use crate::gpu::plan::Shape;
 use crate::gpu::pool::Pool;
@@ -208,19 +208,28 @@ impl<T: Task> Shared<T> {
             state.on_device -= count;
             state.done.extend(done);
             state.left.extend(left);
-            if !is_first || !state.rates.knows_device() {
+            // What it gave back at once says nothing of how fast it is.
+            if blocks > 0 && (!is_first || !state.rates.knows_device()) {
                 state.rates.device_took(count, time);
             }
-            is_first = false;
+            is_first &= blocks == 0;
             drop(state);
+            // Others of the device's threads may have waited to know that.
+            self.queued.notify_all();
             if let Some(pool) = pool {
                 (0..tokens).for_each(|_| Self::spawn_one(self, pool));
             }
             self.finished.notify_one();
-            if on_device.is_err() || engine.broken().is_some() {
+            if on_device.is_err() || engine.is_of_no_use() {
                 return;
             }
         }
+    }
+
+    /// Workers beside the device: the owner is one if there are no others and it has worked.
+    fn workers_beside(&self, state: &State<T>) -> usize {
+        let workers = self.workers.min(state.most_working);
+        if workers == 0 { usize::from(state.rates.knows_worker()) } else { workers }
     }
 
     /// Waits for a batch. `None` at the end, or if the device is too slow to be of use.
@@ -240,7 +249,7 @@ impl<T: Task> Shared<T> {
                 window: self.window,
                 on_device: state.on_device,
                 batch: most,
-                workers: self.workers.min(state.most_working),
+                workers: self.workers_beside(&state),
                 is_ended: state.is_ended,
                 is_awaited: state.is_awaited,
             };
@@ -249,7 +258,8 @@ impl<T: Task> Shared<T> {
                 state.on_device += count;
                 break Some(state.queue.drain(..count).unzip());
             }
-            if state.is_ended || state.rates.is_too_slow(&now) {
+            let has_ended = state.is_ended && !state.rates.is_probed(&now);
+            if has_ended || state.rates.is_too_slow(&now) {
                 break None;
             }
             state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
