@@ -3,7 +3,7 @@
 use std::thread;
 
 use pz::gpu::device::Limits;
-use pz::{Auto, DecodeOptions, Gpu, Level, Options};
+use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
@@ -146,7 +146,12 @@ pub fn encode(
     let threads = threads(machine)?;
     let mut options = encode_with(encoding, level, threads, machine.memory)?;
     let asked = options.clone();
-    let check = move |limits: &Limits| check_limits(device, limits, &asked);
+    // What is only stored is nothing for a device; that it takes no part is said then.
+    let is_stored = asked.chosen_pipeline() == Pipeline::Store;
+    let check = move |limits: &Limits| match is_stored {
+        true => Ok(()),
+        false => check_limits(device, limits, &asked),
+    };
     if let Some(gpu) = gpu(machine, device, session, check)? {
         options = options.gpu(gpu);
     }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::{DeviceError, WebGpuDevice};
 
 /// Bytes of a buffer for uploads. As one fills up, those before it are on their way.
-const UPLOAD: u64 = 8 << 20;
+const UPLOAD: u64 = 4 << 20;
 /// Most buffers for uploads.
-const UPLOADS: usize = 8;
+const UPLOADS: usize = 6;
 /// Most bytes of a buffer for downloads.
 pub(super) const DOWNLOAD: u64 = 16 << 20;
 

@@ -4,14 +4,14 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use pz::{DecodeOptions, Decoder, Encoder, Gpu, Level, Options};
+use pz::{DecodeOptions, Decoder, Encoder, Gpu, Level, Options, Statistics};
 use serde::Serialize;
 
 use super::resident;
 use crate::args::Bench;
 use crate::device::Device;
 use crate::failure::{Failure, show};
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::settings;
 use crate::sizes::{self, Human, Size};
 use crate::source::Input;
@@ -113,11 +113,20 @@ fn measure(
         options = options.gpu(gpu.clone());
         decoding = decoding.gpu(gpu.clone());
     }
-    let packed = pz::compress(data, &options)?;
-    if pz::decompress(&packed, &decoding)? != data {
+    let counted = [Statistics::new(), Statistics::new()];
+    let packed = pz::compress(data, &options.clone().statistics(&counted[0]))?;
+    if pz::decompress(&packed, &decoding.clone().statistics(&counted[1]))? != data {
         return Err(Failure::bug(format!(
             "level {level}: what was restored is not what was given"
         )));
+    }
+    for (counted, what) in counted.iter().zip(["compressing", "decompressing"]) {
+        let blocks = counted.device().map_or(0, |device| device.done.blocks);
+        if gpu.is_some() && blocks == 0 {
+            session::say(format_args!(
+                "{file}: level {level}, {what}: {device} did none of the blocks, the speed is the CPU's"
+            ));
+        }
     }
     let mut buffer = Vec::with_capacity(packed.len());
     let compress = fastest(|| compress(data, &options, &mut buffer))?;
