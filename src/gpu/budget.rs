@@ -17,7 +17,7 @@ use super::plan::{Plan, PlanError, Run, Shape};
 
 /// Batches that are on a device at once, at most, each with a thread of the host's: while some are computed, others are read,
 /// come, go and are checked, which takes several times as long.
-const MOST_SLOTS: u64 = 6;
+pub(crate) const MOST_SLOTS: u64 = 6;
 
 /// Work items for which a compute unit has room, roughly: from 1,024 to 2,048 on today's GPUs.
 const THREADS_PER_UNIT: u64 = 2048;

@@ -13,6 +13,9 @@ use super::plan::Plan;
 /// How long a queue waits unless it is told otherwise: longer than any batch takes on a device that works.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Bytes of the host's memory that a queue copies through, at most.
+pub(crate) const STAGING: u64 = 24 << 20;
+
 /// The interface that a device is driven through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {

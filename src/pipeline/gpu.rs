@@ -11,8 +11,8 @@ use super::level::Recipe;
 use super::memory::{Cost, Share};
 use super::statistics::Statistics;
 use crate::format::Pipeline;
-use crate::gpu::budget::{Batches, BlockCost, batches, budget};
-use crate::gpu::device::{Device, DeviceError, Limits};
+use crate::gpu::budget::{Batches, BlockCost, MOST_SLOTS, batches, budget};
+use crate::gpu::device::{Device, DeviceError, Limits, STAGING};
 use crate::gpu::lz77_decode::Needs;
 use crate::gpu::pipelines;
 use crate::gpu::plan::{Plan, PlanError, Shape};
@@ -329,6 +329,8 @@ pub(crate) struct Accelerator {
     pub(crate) block_len: u32,
     /// Blocks for which there is room on the host, besides those of the CPU's workers.
     pub(crate) host_blocks: u64,
+    /// The most batches at once for which there is room on the host: each is copied through memory of its own.
+    pub(crate) most_slots: u64,
     /// All blocks of the job, if it is known how many.
     pub(crate) blocks: Option<u64>,
     pub(crate) statistics: Option<Statistics>,
@@ -350,9 +352,11 @@ impl Accelerator {
             work,
             block_len: block_size as u32,
             host_blocks: 0,
+            most_slots: (limit / PART_TO_COPY_THROUGH / STAGING).clamp(1, MOST_SLOTS),
             blocks: None,
             statistics: statistics.cloned(),
         };
+        let limit = limit.saturating_sub(accelerator.most_slots * STAGING);
         let shared = &accelerator.gpu.shared;
         let limits = match (shared.opened.get(), shared.found.get()) {
             (Some(Ok(opened)), _) => Ok(Some(opened.device.limits())),
@@ -363,7 +367,7 @@ impl Accelerator {
         let most = limits
             .and_then(|limits| limits.map(|limits| accelerator.on_device(limits)).transpose());
         let wanted = match most {
-            Ok(Some(most)) => HOST_BATCHES * u64::from(most.slots) * u64::from(most.batch),
+            Ok(Some(most)) => HOST_BATCHES * accelerator.slots(&most) * u64::from(most.batch),
             Ok(None) => u64::from(u32::MAX),
             Err(why) => {
                 accelerator.is_idle(&why);
@@ -421,11 +425,20 @@ impl Accelerator {
     /// The batches that a device with such limits is given; `None` if it cannot be given any.
     pub(crate) fn batches(&self, limits: &Limits) -> Option<Batches> {
         let most = self.on_device(limits).map_err(|why| self.is_idle(&why)).ok()?;
-        let given = self.host_blocks / (HOST_BATCHES * u64::from(most.slots));
-        Some(Batches { batch: u64::from(most.batch).min(given.max(1)) as u32, ..most })
+        let slots = self.slots(&most);
+        let given = self.host_blocks / (HOST_BATCHES * slots);
+        let batch = u64::from(most.batch).min(given.max(1));
+        Some(Batches { slots: slots as u32, batch: batch as u32 })
+    }
+
+    fn slots(&self, most: &Batches) -> u64 {
+        self.most_slots.min(most.slots.into())
     }
 }
 
 /// On the host there is room for so many batches for each that is on the device: others wait to be taken, and wait for their
 /// turn to be written.
 const HOST_BATCHES: u64 = 2;
+
+/// Of the memory that may be taken on the host, no more than one in so many parts is what devices' queues copy through.
+const PART_TO_COPY_THROUGH: u64 = 4;

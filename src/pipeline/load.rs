@@ -11,6 +11,7 @@ use super::statistics::{DeviceStatistics, Statistics};
 use super::{Gpu, Level, Options};
 use crate::error::Error;
 use crate::format::{BlockHeader, FrameHeader, Pipeline};
+use crate::gpu::budget::MOST_SLOTS;
 use crate::gpu::device::{Device, Limits};
 use crate::gpu::lz77_decode::Needs;
 use crate::gpu::pipelines;
@@ -216,6 +217,7 @@ impl Load {
             work,
             block_len,
             host_blocks,
+            most_slots: MOST_SLOTS,
             blocks: None,
             statistics: None,
         };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::format::Pipeline;
+use crate::gpu::budget::MOST_SLOTS;
 use crate::gpu::device::{DeviceError, Kind, Limits, MemorySource};
 use crate::gpu::testing::{Nothing, made_up};
 use crate::pipeline::Gpu;
@@ -88,6 +89,7 @@ fn what_a_device_leaves_workers_do() {
             work,
             block_len: 1 << 16,
             host_blocks,
+            most_slots: MOST_SLOTS,
             blocks: None,
             statistics: None,
         };
@@ -123,8 +125,15 @@ fn a_device_is_opened_for_what_takes_long() {
             Ok((made_up(), open))
         });
         let (work, block_len) = (Work::Decode(Pipeline::Lzf), 1 << 16);
-        let accelerator =
-            Accelerator { gpu, work, block_len, host_blocks: 9, blocks, statistics: None };
+        let accelerator = Accelerator {
+            gpu,
+            work,
+            block_len,
+            host_blocks: 9,
+            most_slots: MOST_SLOTS,
+            blocks,
+            statistics: None,
+        };
         let cpu = Arc::new(CpuEngine::new());
         let share = Share { workers: 2, in_flight: 12 };
         let mut scheduler = Scheduler::with_accelerator(cpu, share, Some(&accelerator));

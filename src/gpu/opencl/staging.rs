@@ -14,7 +14,7 @@ use opencl3::memory::{
     release_mem_object,
 };
 
-use super::super::device::{DeviceError, HostBytes};
+use super::super::device::{DeviceError, HostBytes, STAGING};
 use super::device::Shared;
 use super::failure_for;
 use super::handle::{Handle, has_ended, wait};
@@ -24,6 +24,8 @@ use super::handle::{Handle, has_ended, wait};
 pub(super) const PIECE: usize = 2 << 20;
 /// Pieces in flight in one direction.
 pub(super) const PIECES: usize = 4;
+const _: () = assert!(2 * (PIECES * PIECE) as u64 <= STAGING, "both directions");
+
 /// Copies begin at multiples of so many bytes of a piece.
 const ALIGNMENT: usize = 64;
 

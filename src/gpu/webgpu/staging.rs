@@ -5,13 +5,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::{DeviceError, WebGpuDevice};
+use crate::gpu::device::STAGING;
 
 /// Bytes of a buffer for uploads. As one fills up, those before it are on their way.
 const UPLOAD: u64 = 4 << 20;
 /// Most buffers for uploads.
-const UPLOADS: usize = 6;
+const UPLOADS: usize = 4;
 /// Most bytes of a buffer for downloads.
-pub(super) const DOWNLOAD: u64 = 16 << 20;
+pub(super) const DOWNLOAD: u64 = 4 << 20;
+
+const _: () = assert!(UPLOADS as u64 * UPLOAD + 2 * DOWNLOAD <= STAGING, "two downloads at once");
 
 /// A mapped buffer and how much of it is taken.
 struct Chunk {
