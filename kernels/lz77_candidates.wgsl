@@ -92,11 +92,6 @@ fn mark(
     own_places[own + entry.y] = index;
 }
 
-// Four bytes that begin in a word and end in the next one.
-fn bytes_of(word: u32, next: u32, shift: u32) -> u32 {
-    return word >> shift | next << 1u << (31u - shift);
-}
-
 // The number of equal bytes from `pos` and from `offset` before it on, at most `room`.
 fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
     let most = block_words - 1u;

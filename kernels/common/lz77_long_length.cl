@@ -16,8 +16,8 @@ inline uint common_length(__global const uint *contents, uint words, uint pos, u
     while (differ == 0 && n < room) {
         uint next_a = contents[min(a + 1u, most)], next_b = contents[min(b + 1u, most)];
         uint last_a = contents[min(a + 2u, most)], last_b = contents[min(b + 2u, most)];
-        uint x = (uint)(((ulong)next_a << 32 | word_a) >> shift_a) ^ (uint)(((ulong)next_b << 32 | word_b) >> shift_b);
-        uint y = (uint)(((ulong)last_a << 32 | next_a) >> shift_a) ^ (uint)(((ulong)last_b << 32 | next_b) >> shift_b);
+        uint x = bytes_of(word_a, next_a, shift_a) ^ bytes_of(word_b, next_b, shift_b);
+        uint y = bytes_of(next_a, last_a, shift_a) ^ bytes_of(next_b, last_b, shift_b);
         differ = (ulong)y << 32 | x;
         word_a = last_a;
         word_b = last_b;

@@ -1,11 +1,6 @@
 // The length of a match of which four bytes are known. A file that imports this binds `contents`.
 // @pz_import lz77_words
 
-// Four bytes that begin in a word and end in the next one.
-fn bytes_of(word: u32, next: u32, shift: u32) -> u32 {
-    return word >> shift | next << 1u << (31u - shift);
-}
-
 // The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
 fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
     let most = block_words - 1u;

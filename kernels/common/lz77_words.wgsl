@@ -11,3 +11,8 @@ fn read32(at: u32) -> u32 {
     let next = min(word + 1u, block_words - 1u);
     return contents[from_word + word] >> shift | contents[from_word + next] << 1u << (31u - shift);
 }
+
+// Four bytes that begin in a word and end in the next one.
+fn bytes_of(word: u32, next: u32, shift: u32) -> u32 {
+    return word >> shift | next << 1u << (31u - shift);
+}

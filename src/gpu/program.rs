@@ -89,24 +89,13 @@ pub(super) fn prepare<K: PartialEq>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::kernel::TEST_DEVICE;
     use crate::gpu::plan::{Shape, Step};
-    use crate::gpu::testing::made_up;
+    use crate::gpu::testing::{counting, made_up};
 
     #[test]
     fn each_program_is_compiled_once_and_a_failure_is_told() {
-        let run = |threads| Run {
-            stage: "test",
-            kernel: &TEST_DEVICE,
-            entry: "count_up",
-            defines: Vec::new(),
-            buffers: Vec::new(),
-            args: Vec::new(),
-            groups: 1,
-            threads,
-        };
         let mut plan = Plan::new(Shape::new(1, 1));
-        plan.steps.extend((0..30).map(|i| Step::Run(run(i % 10))));
+        plan.steps.extend((0..30).map(|i| Step::Run(counting(i % 10))));
         for kind in [Kind::Discrete, Kind::Software] {
             let limits = Limits { kind, ..made_up() };
             let compiled = Mutex::new(Vec::new());

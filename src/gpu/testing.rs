@@ -11,7 +11,11 @@ use std::sync::OnceLock;
 
 use super::device::{Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams};
 use super::kernel::Kernel;
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+use super::kernel::TEST_DEVICE;
 use super::plan::Plan;
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+use super::plan::Run;
 use super::pool::Pool;
 use super::run::{Memory, submit};
 
@@ -133,6 +137,21 @@ impl Device for Nothing {
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
         Err(DeviceError::Lost)
+    }
+}
+
+/// A use of a kernel that counts up.
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+pub(crate) fn counting(threads: u32) -> Run {
+    Run {
+        stage: "count",
+        kernel: &TEST_DEVICE,
+        entry: "count_up",
+        defines: Vec::new(),
+        buffers: Vec::new(),
+        args: Vec::new(),
+        groups: 1,
+        threads,
     }
 }
 

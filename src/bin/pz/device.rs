@@ -159,14 +159,8 @@ impl FromStr for Device {
         let (backend, number) = match text.split_once(':') {
             None => (text, None),
             Some((backend, number)) => {
-                let number = number.parse::<u32>();
-                (
-                    backend,
-                    Some(
-                        number
-                            .map_err(|_| format!("'{text}' has no number of a device after ':'"))?,
-                    ),
-                )
+                let wrong = |_| format!("'{text}' has no number of a device after ':'");
+                (backend, Some(number.parse::<u32>().map_err(wrong)?))
             }
         };
         match (backend, number) {

@@ -3,7 +3,7 @@
 use std::thread;
 
 use pz::gpu::device::Limits;
-use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline};
+use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
@@ -192,6 +192,17 @@ pub struct DecodeSettings {
     pub options: DecodeOptions,
     /// For the others: most memory to take, in bytes.
     pub memory: u64,
+}
+
+impl DecodeSettings {
+    /// The same, with what is done counted, if it is to be.
+    pub fn counted(&self, statistics: Option<&Statistics>) -> Self {
+        let mut settings = self.clone();
+        if let Some(statistics) = statistics {
+            settings.options = settings.options.statistics(statistics);
+        }
+        settings
+    }
 }
 
 /// Memory that decompression keeps under unless told otherwise; the library's own default.

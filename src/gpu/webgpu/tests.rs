@@ -1,7 +1,7 @@
 use super::*;
 use crate::gpu::device::MemorySource;
 use crate::gpu::kernel::{Kernel, TEST_BROKEN, TEST_DEVICE, TEST_TEAM, TEST_TURNS};
-use crate::gpu::testing::files_in;
+use crate::gpu::testing::{counting, files_in};
 
 fn opened() -> Vec<WebGpuDevice> {
     let found = devices().unwrap_or_default();
@@ -140,22 +140,13 @@ fn a_kernel_that_is_not_valid_is_found() {
 
 #[test]
 fn programs_are_kept() {
-    use super::super::plan::{Plan, Run, Shape, Step};
+    use super::super::plan::{Plan, Shape, Step};
     let folder = std::env::temp_dir().join(format!("pz-test-pipelines-{}", std::process::id()));
     let files = || files_in(&folder);
     let run = |found: &Found| {
         let device = found.open_with(|_| Cache::in_folder(folder.clone())).unwrap();
         let mut plan = Plan::new(Shape::new(1, 1));
-        plan.steps.push(Step::Run(Run {
-            stage: "count",
-            kernel: &TEST_DEVICE,
-            entry: "count_up",
-            defines: Vec::new(),
-            buffers: Vec::new(),
-            args: Vec::new(),
-            groups: 1,
-            threads: 32,
-        }));
+        plan.steps.push(Step::Run(counting(32)));
         device.prepare(&[plan]).unwrap();
         let prepared = files();
         let buffer = device.allocate(128).unwrap();

@@ -106,7 +106,8 @@ impl<T: Task> Shared<T> {
         let engines: Vec<_> = (0..batches.slots).map(engine).collect();
         accelerator.join(&batches);
         // Here they get memory one after another: all at once would wait for each other at each of many allocations.
-        let left = accelerator.blocks.map_or(0, |blocks| blocks - self.lock().finished.min(blocks));
+        let finished = self.lock().finished;
+        let left = accelerator.blocks.map_or(0, |blocks| blocks.saturating_sub(finished));
         let in_use = left.div_ceil(batches.batch.into()) as usize;
         engines.iter().take(in_use).for_each(|engine| engine.make_ready(&accelerator.work));
         if let Some(statistics) = statistics {

@@ -50,14 +50,17 @@ pub struct Run {
 impl Row {
     /// All its options, as people would type them.
     pub fn options(&self) -> String {
-        let device = self.device.iter().map(|device| format!(" --device {device}"));
-        self.label.clone() + &device.collect::<String>()
+        self.with_device(&self.label)
     }
 
     /// What its points in a plot are called: one line for each device.
     pub fn series(&self) -> String {
-        let device = self.device.iter().map(|device| format!(" --device {device}"));
-        self.program.to_string() + &device.collect::<String>()
+        self.with_device(self.program)
+    }
+
+    fn with_device(&self, what: &str) -> String {
+        let device = self.device.as_ref().map(|device| format!(" --device {device}"));
+        what.to_string() + &device.unwrap_or_default()
     }
 
     /// Source bytes for each compressed byte.

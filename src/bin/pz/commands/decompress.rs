@@ -26,10 +26,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
         }
     }
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
-        let mut settings = settings.clone();
-        if let Some(statistics) = statistics {
-            settings.options = settings.options.statistics(statistics);
-        }
+        let settings = settings.counted(statistics);
         let format = Format::detect(source)?;
         match args.range {
             None => whole(format, source, output, &settings)?,

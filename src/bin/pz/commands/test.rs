@@ -43,11 +43,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     };
     source.set_progress(progress.clone());
     let statistics = session.statistics();
-    let mut settings = settings.clone();
-    if let Some(statistics) = &statistics {
-        settings.options = settings.options.statistics(statistics);
-    }
-    let outcome = check(&mut source, &settings);
+    let outcome = check(&mut source, &settings.counted(statistics.as_ref()));
     progress.finish();
     if source.changed() {
         return Err(Failure::changed());
