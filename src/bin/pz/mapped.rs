@@ -1,20 +1,25 @@
 //! A file in memory that several threads write to.
 //!
 //! The system writes to a file for one thread at a time. In a file system in memory, where writing is no more than copying
-//! to fresh pages, that is slower than decoding. Pages that are mapped can be filled by several threads.
+//! to fresh pages, that is slower than decoding. Pages that are mapped can be filled by several threads; but they are given
+//! out one after the other, under one lock. So huge ones are asked for, where that is no slower: each is 512 of the others.
+
+mod huge_pages;
+mod region;
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 use std::fs::File;
 use std::io;
+use std::iter;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pz::WriteAt;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-use rustix::param::page_size;
+
+use huge_pages::HugePages;
+use region::Region;
 
 /// The number by which the system knows its file system in memory.
 const TMPFS: i64 = 0x0102_1994;
@@ -22,19 +27,18 @@ const TMPFS: i64 = 0x0102_1994;
 /// Less is written as it is.
 const LEAST: usize = 256 << 10;
 
-/// Bytes of a file that are mapped at once: to map and unmap each part for itself holds up all threads that touch others.
-const REGION: u64 = 1 << 30;
-
-/// Threads that are given pages at a time: the system counts a file's pages under one lock, and more wait for each other.
+/// Threads that are given small pages at a time: the system counts a file's pages under one lock, and more wait for each
+/// other.
 const MOST_FILLING: usize = 4;
 
 /// A file of a file system in memory.
 pub struct Mapped {
     file: File,
-    /// Its length.
+    /// Its length, which may be more than has been written.
     len: Mutex<u64>,
-    /// What is mapped of it.
-    regions: Mutex<BTreeMap<u64, Region>>,
+    /// What is mapped of it, by where that begins.
+    regions: Mutex<BTreeMap<u64, Arc<Region>>>,
+    huge_pages: HugePages,
     /// Threads that are being given pages.
     filling: Mutex<usize>,
     filled: Condvar,
@@ -43,23 +47,10 @@ pub struct Mapped {
     failed: Arc<AtomicBool>,
 }
 
-/// `REGION` bytes of a file, mapped.
-struct Region(*mut c_void);
-
-// SAFETY: it is a place in memory that any thread may refer to.
-unsafe impl Send for Region {}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: it has been mapped with this length, and nothing refers to it any more: parts are copied to while the file
-        // is borrowed.
-        let _ = unsafe { munmap(self.0, REGION as usize) };
-    }
-}
-
 impl Mapped {
-    /// `file`, which is empty, if it is in memory. What goes wrong is noted in `failed`.
-    pub fn new(file: &File, failed: &Arc<AtomicBool>) -> Option<Self> {
+    /// `file`, which is empty, if it is in memory. It will be `len` bytes long, if that is known; if not, it may get longer
+    /// than what is written, and is to be cut. What goes wrong is noted in `failed`.
+    pub fn new(file: &File, len: Option<u64>, failed: &Arc<AtomicBool>) -> Option<Self> {
         // Elsewhere there are not the addresses.
         if !cfg!(target_pointer_width = "64") {
             return None;
@@ -73,6 +64,7 @@ impl Mapped {
             file: file.try_clone().ok()?,
             len: Mutex::new(0),
             regions: Mutex::default(),
+            huge_pages: HugePages::new(len),
             filling: Mutex::new(0),
             filled: Condvar::new(),
             maps: AtomicBool::new(true),
@@ -90,65 +82,59 @@ impl Mapped {
         Ok(())
     }
 
-    /// Where the region that begins at byte `start` is; nothing if it cannot be mapped.
-    fn region(&self, start: u64) -> Option<*mut c_void> {
+    /// The region that begins at byte `start`.
+    fn region(&self, start: u64) -> io::Result<Arc<Region>> {
         let mut regions = lock(&self.regions);
         if let Some(region) = regions.get(&start) {
-            return Some(region.0);
+            return Ok(Arc::clone(region));
         }
-        let (len, protection) = (REGION as usize, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: the system chooses a place where nothing is mapped.
-        let at =
-            unsafe { mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, &self.file, start) };
-        let at = at.ok()?;
-        // SAFETY: the range has just been mapped, and the advice changes nothing that is there. It is a wish.
-        let _ = unsafe { madvise(at, len, Advice::LinuxHugepage) };
-        regions.insert(start, Region(at));
-        Some(at)
+        let region = Arc::new(Region::new(&self.file, start)?);
+        regions.insert(start, Arc::clone(&region));
+        Ok(region)
     }
 
-    /// Copies `bytes` to the file through its mappings; says no if that is not possible.
-    fn copy(&self, mut bytes: &[u8], mut offset: u64) -> bool {
-        while !bytes.is_empty() {
-            let within = offset % REGION;
-            let (now, later) = bytes.split_at(bytes.len().min((REGION - within) as usize));
-            let Some(region) = self.region(offset - within) else { return false };
-            if !self.copy_to(region, now, within as usize) {
-                return false;
+    /// The parts of `range` that lie in different regions, each with its place in its own.
+    fn parts(
+        &self,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = io::Result<(Arc<Region>, Range<usize>)>> {
+        let mut from = range.start;
+        iter::from_fn(move || {
+            if from >= range.end {
+                return None;
             }
-            bytes = later;
-            offset += now.len() as u64;
-        }
-        true
+            let start = from / Region::LEN * Region::LEN;
+            let end = range.end.min(start + Region::LEN);
+            let within = (from - start) as usize..(end - start) as usize;
+            from = end;
+            Some(self.region(start).map(|region| (region, within)))
+        })
     }
 
-    /// Copies `bytes`, which fit, to byte `within` of a region.
-    fn copy_to(&self, region: *mut c_void, bytes: &[u8], within: usize) -> bool {
-        let page = page_size();
-        let (first, end) = (within / page * page, within + bytes.len());
-        let filling = self.begin_filling();
-        // To touch a page for which there is no memory would end the program; this reports it instead. From then on the
-        // pages are there: the file is unfinished, and nobody else changes its length.
-        // SAFETY: the range is part of the region, and the advice changes nothing that is there.
-        let is_there = unsafe {
-            madvise(region.byte_add(first), end - first, Advice::LinuxPopulateWrite).is_ok()
-        };
-        drop(filling);
-        if !is_there {
-            return false;
+    /// Gets huge pages for `range`, which consists of whole ones. Nobody else may write there meanwhile.
+    fn collapse(&self, range: Range<u64>) -> io::Result<()> {
+        self.lengthen(range.end)?;
+        for part in self.parts(range) {
+            let (region, within) = part?;
+            region.collapse(within)?;
         }
-        // SAFETY: the range is part of the region, which is mapped and writable; `bytes` is elsewhere. Other threads write to
-        // other bytes of the same pages only, and nobody reads them.
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), region.cast::<u8>().add(within), bytes.len())
-        };
-        // Pages that nobody else writes to need not be mapped any more. Unmapping all of them in the end takes one thread long.
-        let (first, end) = (within.next_multiple_of(page), end / page * page);
-        if first < end {
-            // SAFETY: the range is part of the region. The file keeps what has been written.
-            let _ = unsafe { madvise(region.byte_add(first), end - first, Advice::LinuxDontNeed) };
+        Ok(())
+    }
+
+    /// Copies `bytes` to the file through its mappings.
+    fn copy(&self, mut bytes: &[u8], range: Range<u64>) -> io::Result<()> {
+        self.lengthen(range.end)?;
+        for part in self.parts(range) {
+            let (region, within) = part?;
+            let (now, later) = bytes.split_at(within.len());
+            let filling = self.begin_filling();
+            let populated = region.populate(within.clone());
+            drop(filling);
+            populated?;
+            region.copy(now, within.start);
+            bytes = later;
         }
-        true
+        Ok(())
     }
 
     /// Waits until few enough other threads are being given pages.
@@ -179,9 +165,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl WriteAt for Mapped {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if bytes.len() >= LEAST && self.maps.load(Ordering::Relaxed) {
-            let end = offset + bytes.len() as u64;
-            if self.lengthen(end).is_ok() && self.copy(bytes, offset) {
+        let range = offset..offset + bytes.len() as u64;
+        let maps = || self.maps.load(Ordering::Relaxed);
+        let ask = |range| maps() && self.collapse(range).is_ok();
+        self.huge_pages.before_writing(&range, ask);
+        if bytes.len() >= LEAST && maps() {
+            if self.copy(bytes, range.clone()).is_ok() {
+                self.huge_pages.after_writing(range.end, ask);
                 return Ok(());
             }
             self.maps.store(false, Ordering::Relaxed);
@@ -192,6 +182,7 @@ impl WriteAt for Mapped {
         written
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +191,7 @@ mod tests {
     fn parts_come_to_their_places() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let failed = Arc::default();
-        let Some(mapped) = Mapped::new(&file, &failed) else { return };
+        let Some(mapped) = Mapped::new(&file, Some(5_000_001), &failed) else { return };
         let contents: Vec<u8> = (0..5_000_001u32).map(|i| (i.wrapping_mul(i) >> 9) as u8).collect();
         let lens = [1_048_576, 3, 262_144, 1_000_000, 70_000, 999_999];
         let mut parts = Vec::new();
@@ -228,8 +219,8 @@ mod tests {
             }
         });
         assert!(!failed.load(Ordering::Relaxed) && mapped.maps.load(Ordering::Relaxed));
-        // Across the end of a region, too.
-        let start = REGION - 100_001;
+        // Across the end of a region, and behind where the file was to end, too.
+        let start = Region::LEN - 100_001;
         mapped.write_all_at(&contents[..300_000], start).unwrap();
         let mut back = vec![0; 300_000];
         FileExt::read_exact_at(&file, &mut back, start).unwrap();
@@ -238,5 +229,37 @@ mod tests {
         let mut back = vec![0; contents.len()];
         FileExt::read_exact_at(&file, &mut back, 0).unwrap();
         assert!(back == contents && file.metadata().unwrap().len() == contents.len() as u64);
+    }
+
+    #[test]
+    fn huge_pages_hold_what_small_ones_do() {
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
+        let failed = Arc::default();
+        let Some(mapped) = Mapped::new(&file, None, &failed) else { return };
+        // Behind the bytes from which on they are asked for; in parts that do not end with pages, by two threads.
+        let start = (32 << 20) + 77;
+        let contents: Vec<u8> = (0..9_000_001u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+        std::thread::scope(|scope| {
+            for odd in [true, false] {
+                let (mapped, contents) = (&mapped, &contents);
+                scope.spawn(move || {
+                    let parts = contents.chunks(700_001).enumerate();
+                    for (i, part) in parts.filter(|(i, _)| (i % 2 == 1) == odd) {
+                        mapped.write_all_at(part, start + i as u64 * 700_001).unwrap();
+                    }
+                });
+            }
+        });
+        assert!(!failed.load(Ordering::Relaxed));
+        // What they replace stays.
+        let range = 36 << 20..40 << 20;
+        let is_huge = mapped.collapse(range).is_ok();
+        println!("huge pages: {is_huge}");
+        let mut back = vec![0; contents.len()];
+        FileExt::read_exact_at(&file, &mut back, start).unwrap();
+        assert!(back == contents);
+        let mut before = vec![1; 77];
+        FileExt::read_exact_at(&file, &mut before, 32 << 20).unwrap();
+        assert!(before.iter().all(|&byte| byte == 0));
     }
 }

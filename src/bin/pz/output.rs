@@ -88,13 +88,13 @@ impl Output {
     }
 
     /// The output as one that several threads write to, where that is faster; of what they have written it is to be
-    /// [told](Self::count). Only for an output of which nothing has been written.
-    pub fn places(&self) -> Option<Arc<dyn WriteAt>> {
+    /// [told](Self::count). It will be `len` bytes long, if that is known. Only for an output of which nothing has been written.
+    pub fn places(&self, len: Option<u64>) -> Option<Arc<dyn WriteAt>> {
         #[cfg(target_os = "linux")]
         if let Place::Named { unfinished, .. } = &self.place
             && self.written == 0
         {
-            let mapped = crate::mapped::Mapped::new(unfinished.file(), &self.places_failed)?;
+            let mapped = crate::mapped::Mapped::new(unfinished.file(), len, &self.places_failed)?;
             return Some(Arc::new(mapped));
         }
         None
@@ -141,6 +141,8 @@ impl Output {
         let Place::Named { unfinished, path, overwrite } = self.place else { return Ok(()) };
         let finish = || -> io::Result<()> {
             let file = unfinished.file();
+            // Several threads may have made it longer than it is.
+            file.set_len(self.written)?;
             match like {
                 Some(metadata) => imitate(file, metadata)?,
                 None => give_default_mode(file)?,

@@ -48,13 +48,13 @@ fn whole(
     output: &mut Output,
     settings: &DecodeSettings,
 ) -> Result<u64, Failure> {
-    match (format, output.places()) {
-        (Format::Pz, Some(places)) => {
-            let mut decoder = Decoder::new(source, &settings.options)?;
-            Ok(decoder.copy_to_places(&places, |bytes| output.count(bytes))?)
-        }
-        (Format::Pz, None) => Ok(Decoder::new(source, &settings.options)?.copy_to(output)?),
-        _ => formats::decode(format, source, output, ByteRange::WHOLE, settings),
+    if format != Format::Pz {
+        return formats::decode(format, source, output, ByteRange::WHOLE, settings);
+    }
+    let mut decoder = Decoder::new(source, &settings.options)?;
+    match output.places(decoder.content_size()) {
+        Some(places) => Ok(decoder.copy_to_places(&places, |bytes| output.count(bytes))?),
+        None => Ok(decoder.copy_to(output)?),
     }
 }
 
