@@ -12,7 +12,7 @@
 //! No figure here is one of a device or of a kernel: those are stated by [`Limits`] and by `@pz_cost`.
 
 use super::cost::CostError;
-use super::device::{Limits, MemorySource};
+use super::device::{Kind, Limits, MemorySource};
 use super::plan::{Plan, PlanError, Run, Shape};
 
 /// Batches that are on a device at once, at most, each with a thread of the host's: while some are computed, others are read,
@@ -21,6 +21,9 @@ pub(crate) const MOST_SLOTS: u64 = 6;
 
 /// Work items for which a compute unit has room, roughly: from 1,024 to 2,048 on today's GPUs.
 const THREADS_PER_UNIT: u64 = 2048;
+
+/// The same of a device in software, whose compute units are the CPU's cores: some vectors of them.
+const THREADS_PER_CORE: u64 = 64;
 
 /// How often all batches together fill the device: with less the last blocks of a batch leave much of it idle; with more nothing
 /// is gained, and results come later.
@@ -105,7 +108,8 @@ pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batche
         return None;
     }
     let slots = in_flight.min(MOST_SLOTS);
-    let full = u64::from(limits.compute_units.max(1)) * THREADS_PER_UNIT * TIMES_FULL / slots;
+    let room = if limits.kind == Kind::Software { THREADS_PER_CORE } else { THREADS_PER_UNIT };
+    let full = u64::from(limits.compute_units.max(1)) * room * TIMES_FULL / slots;
     let batch = (in_flight / slots).min(in_buffer).min(full.div_ceil(block.threads.max(1)));
     // The plan of a batch counts its blocks, and their bytes in places, in 32 bits.
     Some(Batches { slots: slots as u32, batch: batch.clamp(1, 1 << 20) as u32 })
@@ -147,6 +151,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_fills_a_gpu_is_too_much_for_cores() {
+        let gpu = Limits { kind: Kind::Discrete, ..device(8 << 30, u64::MAX) };
+        let cores = Limits { kind: Kind::Software, ..gpu.clone() };
+        let block = BlockCost { memory: 1 << 20, largest_buffer: 1 << 20, threads: 64 };
+        let batch = |limits| batches(limits, 4 << 30, &block).unwrap().batch;
+        assert!(batch(&gpu) > 20 * batch(&cores), "{} {}", batch(&gpu), batch(&cores));
     }
 
     #[test]

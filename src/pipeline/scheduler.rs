@@ -84,9 +84,10 @@ struct State<T> {
     /// Workers at work that are not the owner, and how many may be.
     working: usize,
     most_working: usize,
-    /// Threads of a device, and tasks that they have.
+    /// Threads of a device, and tasks and batches that they have.
     device_threads: usize,
     on_device: usize,
+    batches: usize,
     rates: Rates,
     /// Blocks that workers have done.
     finished: u64,
@@ -125,6 +126,7 @@ impl<T: Task> Scheduler<T> {
             most_working: usize::MAX,
             device_threads: 0,
             on_device: 0,
+            batches: 0,
             rates: Rates::default(),
             finished: 0,
             is_awaited: false,

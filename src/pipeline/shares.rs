@@ -4,7 +4,8 @@
 //! batch that takes long holds up the output, which is in order, and with it the reading of further blocks: it must be
 //! done before the workers have done all other blocks that may be in flight. And at the end of the input it must not be
 //! what everybody waits for. What either delivers is measured all the time. As long as nothing has been, a device is
-//! given a part of a batch only.
+//! given a part of a batch only. That it does more batches at once than it has done so far is expected to take it so much
+//! longer: some devices overlap them, others are threads on the workers' own cores.
 
 use std::time::Duration;
 
@@ -21,8 +22,16 @@ pub(crate) struct Rates {
     worker: Option<f64>,
     /// Seconds of that in which it wrote what it had done.
     writing: f64,
-    /// Blocks of a batch of a device's, and its seconds.
-    device: Option<(usize, f64)>,
+    device: Option<Batch>,
+}
+
+/// A batch that a device has done.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    blocks: usize,
+    seconds: f64,
+    /// Batches that it had at once, with this one.
+    at_once: usize,
 }
 
 /// What there is to decide on.
@@ -34,10 +43,15 @@ pub(crate) struct Situation {
     pub(crate) window: usize,
     /// Blocks that devices have.
     pub(crate) on_device: usize,
+    /// In so many batches.
+    pub(crate) batches: usize,
     /// The most blocks of a batch.
     pub(crate) batch: usize,
-    /// Workers on the CPU.
+    /// The most batches that a device may have.
+    pub(crate) slots: usize,
+    /// Workers on the CPU beside the device, and how many more there are without one.
     pub(crate) workers: usize,
+    pub(crate) displaced: usize,
     /// Whether no more blocks will come.
     pub(crate) is_ended: bool,
     /// Whether whoever brings blocks waits for one to be finished.
@@ -54,9 +68,9 @@ impl Rates {
         self.worker = Some(mean + (time - mean) * part);
     }
 
-    /// A device has done a batch.
-    pub(crate) fn device_took(&mut self, blocks: usize, time: Duration) {
-        self.device = Some((blocks, time.as_secs_f64()));
+    /// A device has done a batch, while it had so many at once.
+    pub(crate) fn device_took(&mut self, blocks: usize, time: Duration, at_once: usize) {
+        self.device = Some(Batch { blocks, seconds: time.as_secs_f64(), at_once });
     }
 
     /// Whether a device has done a batch.
@@ -88,11 +102,14 @@ impl Rates {
         now.workers > 0 && self.device.is_none() && now.on_device > 0
     }
 
-    /// Whether a device delivers so little that it only holds others up.
+    /// Whether a device delivers so little that it only holds others up, or that the workers whose cores it takes would do more.
     pub(crate) fn is_too_slow(&self, now: &Situation) -> bool {
-        now.workers > 0
-            && self.device.is_some()
-            && self.most(&Situation { on_device: 0, ..*now }) == 0
+        let Some(known) = self.device.filter(|_| now.workers > 0) else { return false };
+        // It might do as many full batches in that time.
+        let at_best = (now.slots * now.batch) as f64;
+        let instead = |worker| now.displaced as f64 * known.seconds / worker;
+        self.worker.is_some_and(|worker| instead(worker) > at_best)
+            || self.most(&Situation { on_device: 0, batches: 0, ..*now }) == 0
     }
 
     /// How many blocks a device's thread is to take now, which has none; 0 if it is to wait.
@@ -102,7 +119,7 @@ impl Rates {
             let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
             return if is_enough { now.queued.min(now.batch) } else { 0 };
         }
-        if self.is_probed(now) {
+        if self.is_probed(now) || self.is_too_slow(now) {
             return 0;
         }
         let most = self.most(now);
@@ -115,9 +132,12 @@ impl Rates {
         }
     }
 
-    fn device_time(&self, blocks: usize) -> Option<f64> {
-        let (done, time) = self.device?;
-        Some(time * (blocks as f64 / done.max(1) as f64).max(LEAST_PART))
+    /// Seconds that a device takes for so many blocks beside the batches that it has.
+    fn device_time(&self, blocks: usize, now: &Situation) -> Option<f64> {
+        let known = self.device?;
+        let part = (blocks as f64 / known.blocks.max(1) as f64).max(LEAST_PART);
+        let at_once = ((now.batches + 1) as f64 / known.at_once.max(1) as f64).max(1.0);
+        Some(known.seconds * part * at_once)
     }
 
     /// The most blocks of a batch that is done before workers run out of other blocks.
@@ -130,7 +150,7 @@ impl Rates {
         let fits = |blocks: &usize| {
             let others = now.window.saturating_sub(now.on_device + blocks) as f64;
             let meanwhile = others * worker / now.workers as f64;
-            self.device_time(*blocks).is_none_or(|time| time <= meanwhile)
+            self.device_time(*blocks, now).is_none_or(|time| time <= meanwhile)
         };
         largest(now.batch, fits)
     }
@@ -140,7 +160,8 @@ impl Rates {
         let Some(worker) = self.worker else { return most.min(now.queued.div_ceil(2)) };
         let rounds = |blocks: usize| (now.queued - blocks).div_ceil(now.workers);
         let fits = |blocks: &usize| {
-            self.device_time(*blocks).is_none_or(|time| time <= rounds(*blocks) as f64 * worker)
+            self.device_time(*blocks, now)
+                .is_none_or(|time| time <= rounds(*blocks) as f64 * worker)
         };
         // Workers that are there anyway do as many as they can in that time.
         now.queued.saturating_sub(rounds(largest(most, fits)) * now.workers).min(most)
@@ -168,8 +189,11 @@ mod tests {
             queued: 1000,
             window: 250,
             on_device: 0,
+            batches: 0,
             batch: 40,
+            slots: 6,
             workers: 16,
+            displaced: 4,
             is_ended: false,
             is_awaited: false,
         }
@@ -180,15 +204,15 @@ mod tests {
         let mut rates = Rates::default();
         assert_eq!(rates.take(&plenty()), 5);
         // One batch until it is known how long that takes.
-        let second = Situation { on_device: 5, ..plenty() };
+        let second = Situation { on_device: 5, batches: 1, ..plenty() };
         assert_eq!((rates.take(&second), rates.is_probed(&second)), (0, true));
         assert_eq!(rates.take(&Situation { workers: 0, ..second }), 40);
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
-        rates.device_took(5, 20 * MILLISECOND);
-        let next = rates.take(&Situation { on_device: 10, ..plenty() });
+        rates.device_took(5, 20 * MILLISECOND, 1);
+        let next = rates.take(&Situation { on_device: 10, batches: 1, ..plenty() });
         assert!(next > 30, "{next}");
-        rates.device_took(next, 60 * MILLISECOND);
-        assert_eq!(rates.take(&Situation { on_device: 80, ..plenty() }), 40);
+        rates.device_took(next, 60 * MILLISECOND, 2);
+        assert_eq!(rates.take(&Situation { on_device: 80, batches: 2, ..plenty() }), 40);
         assert!(!rates.is_too_slow(&plenty()));
         // Not before there is a full batch.
         assert_eq!(rates.take(&Situation { queued: 39, ..plenty() }), 0);
@@ -212,21 +236,40 @@ mod tests {
     fn a_slow_device_holds_nobody_up() {
         let mut rates = Rates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
-        rates.device_took(5, 5000 * MILLISECOND);
+        rates.device_took(5, 5000 * MILLISECOND, 1);
         assert_eq!(rates.take(&plenty()), 0);
         assert!(rates.is_too_slow(&plenty()));
-        rates.device_took(5, 500 * MILLISECOND);
+        rates.device_took(5, 500 * MILLISECOND, 1);
         let few = rates.take(&plenty());
         assert!((3..15).contains(&few), "{few}");
+        // Until it has done more, more at once are expected to take it longer.
+        let beside = Situation { on_device: few, batches: 1, ..plenty() };
+        let second = rates.take(&beside);
+        assert!(second < few * 3 / 4, "{second} of {few}");
+        rates.device_took(5, 500 * MILLISECOND, 2);
+        assert!(rates.take(&beside) > second);
         // With nobody else it does all.
         assert_eq!(rates.take(&Situation { workers: 0, ..plenty() }), 40);
+    }
+
+    #[test]
+    fn a_device_does_more_than_the_workers_whose_cores_it_takes() {
+        let mut rates = Rates::default();
+        rates.worker_took(40 * MILLISECOND, Duration::ZERO);
+        rates.device_took(1, 5000 * MILLISECOND, 1);
+        // One of two workers does 125 blocks in that time; six batches have less even if each takes no longer.
+        let few = Situation { batch: 5, workers: 1, displaced: 1, ..plenty() };
+        assert!(rates.is_too_slow(&few) && rates.is_too_slow(&Situation { is_ended: true, ..few }));
+        assert_eq!(rates.take(&Situation { is_ended: true, ..few }), 0);
+        assert!(!rates.is_too_slow(&Situation { batch: 30, ..few }));
+        assert!(!rates.is_too_slow(&Situation { displaced: 0, ..few }));
     }
 
     #[test]
     fn the_last_blocks_are_shared() {
         let mut rates = Rates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
-        rates.device_took(40, 60 * MILLISECOND);
+        rates.device_took(40, 60 * MILLISECOND, 1);
         let end = |queued| Situation { queued, is_ended: true, ..plenty() };
         assert_eq!(rates.take(&end(200)), 40);
         // 15 of 30 blocks are one round of the workers; the device takes less than that for them.
@@ -234,7 +277,7 @@ mod tests {
         assert!((14..30).contains(&some), "{some}");
         assert_eq!(rates.take(&end(0)), 0);
         let mut slow = rates;
-        slow.device_took(40, 900 * MILLISECOND);
+        slow.device_took(40, 900 * MILLISECOND, 1);
         assert_eq!(slow.take(&end(30)), 0);
         // Whatever there is, if there is nobody else.
         assert_eq!(rates.take(&Situation { workers: 0, ..end(3) }), 3);

@@ -187,7 +187,7 @@ impl<T: Task> Shared<T> {
     ) {
         // The first batch waits for what is made when it is first used. It counts as long as nothing else is known.
         let mut is_first = true;
-        while let Some((numbers, mut tasks)) = self.take_batch(most, statistics) {
+        while let Some((numbers, mut tasks, at_once)) = self.take_batch(most, statistics) {
             let begun = Instant::now();
             let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, engine)));
             let time = begun.elapsed();
@@ -206,12 +206,14 @@ impl<T: Task> Shared<T> {
             }
             let tokens = left.len();
             let mut state = self.lock();
+            let at_once = at_once.max(state.batches);
             state.on_device -= count;
+            state.batches -= 1;
             state.done.extend(done);
             state.left.extend(left);
             // What it gave back at once says nothing of how fast it is.
             if blocks > 0 && (!is_first || !state.rates.knows_device()) {
-                state.rates.device_took(count, time);
+                state.rates.device_took(count, time, at_once);
             }
             is_first &= blocks == 0;
             drop(state);
@@ -233,31 +235,37 @@ impl<T: Task> Shared<T> {
         if workers == 0 { usize::from(state.rates.knows_worker()) } else { workers }
     }
 
-    /// Waits for a batch. `None` at the end, or if the device is too slow to be of use.
+    /// Waits for a batch, and says how many the device has now. `None` at the end, or if it is too slow to be of use.
     fn take_batch(
         &self,
         most: usize,
         statistics: Option<&Statistics>,
-    ) -> Option<(Vec<u64>, Vec<T>)> {
+    ) -> Option<(Vec<u64>, Vec<T>, usize)> {
         let begun = Instant::now();
         let mut state = self.lock();
         let batch = loop {
             if state.is_closed {
                 break None;
             }
+            let workers = self.workers_beside(&state);
             let now = Situation {
                 queued: state.queue.len(),
                 window: self.window,
                 on_device: state.on_device,
+                batches: state.batches,
                 batch: most,
-                workers: self.workers_beside(&state),
+                slots: state.device_threads,
+                workers,
+                displaced: self.workers.saturating_sub(workers),
                 is_ended: state.is_ended,
                 is_awaited: state.is_awaited,
             };
             let count = state.rates.take(&now);
             if count > 0 {
                 state.on_device += count;
-                break Some(state.queue.drain(..count).unzip());
+                state.batches += 1;
+                let (numbers, tasks) = state.queue.drain(..count).unzip();
+                break Some((numbers, tasks, state.batches));
             }
             let has_ended = state.is_ended && !state.rates.is_probed(&now);
             if has_ended || state.rates.is_too_slow(&now) {
