@@ -158,7 +158,7 @@ mod tests {
         let gpu = Limits { kind: Kind::Discrete, ..device(8 << 30, u64::MAX) };
         let cores = Limits { kind: Kind::Software, ..gpu.clone() };
         let block = BlockCost { memory: 1 << 20, largest_buffer: 1 << 20, threads: 64 };
-        let batch = |limits| batches(limits, 4 << 30, &block).unwrap().batch;
+        let batch = |limits| batches(limits, 64 << 30, &block).unwrap().batch;
         assert!(batch(&gpu) > 20 * batch(&cores), "{} {}", batch(&gpu), batch(&cores));
     }
 
