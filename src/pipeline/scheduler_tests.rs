@@ -115,7 +115,7 @@ fn what_a_device_leaves_workers_do() {
 
 #[test]
 fn a_device_is_opened_for_what_takes_long() {
-    for (blocks, opens) in [(Some(200), false), (Some(1 << 40), true), (None, true)] {
+    for (blocks, opens) in [(Some(1), false), (Some(1 << 40), true), (None, true)] {
         let (send, opened) = std::sync::mpsc::channel();
         let gpu = Gpu::finding(move || {
             let open = move || {
