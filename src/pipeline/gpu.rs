@@ -356,6 +356,7 @@ impl Accelerator {
             blocks: None,
             statistics: statistics.cloned(),
         };
+        let limit = limit - DRIVER.min(limit / 2);
         let limit = limit.saturating_sub(accelerator.most_slots * STAGING);
         let shared = &accelerator.gpu.shared;
         let limits = match (shared.opened.get(), shared.found.get()) {
@@ -439,6 +440,10 @@ impl Accelerator {
 /// On the host there is room for so many batches for each that is on the device: others wait to be taken, and wait for their
 /// turn to be written.
 const HOST_BATCHES: u64 = 2;
+
+/// Bytes of the host's memory that a driver takes for itself and for compiling kernels, roughly; they are no more than half of what may
+/// be taken.
+const DRIVER: u64 = 64 << 20;
 
 /// Of the memory that may be taken on the host, no more than one in so many parts is what devices' queues copy through.
 const PART_TO_COPY_THROUGH: u64 = 4;

@@ -113,6 +113,50 @@ fn devices_do_their_part_and_say_so() {
     }
 }
 
+/// What drivers take is included, but not what their compilers do the first time.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_takes_no_more_memory_than_it_may() {
+    let folder = Folder::new();
+    let contents = sample(48 << 20);
+    let limits = ["-M", "160M", "--gpu-memory", "160M"];
+    for (device, name) in devices(&folder) {
+        let arguments = [&["-9", "-b1M", "-v", "-T2", "--device", &device], &limits[..]].concat();
+        let mut was_compiled = false;
+        until_it_takes_part(|pause| {
+            let (peak, ran) = peak_of(&folder, &arguments, &contents, pause);
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+            assert!(!was_compiled || peak <= 320 << 20, "{device}: {peak} bytes: {}", ran.stderr);
+            let is_measured = was_compiled;
+            was_compiled = took_part(line(&ran, " blocks: "), &name);
+            is_measured && was_compiled
+        });
+    }
+}
+
+/// Runs the program as [`run_halting`] does, and says how much memory it had from the system at most.
+#[cfg(target_os = "linux")]
+fn peak_of(folder: &Folder, arguments: &[&str], contents: &[u8], pause: Duration) -> (u64, Ran) {
+    let mut child = start(folder, arguments);
+    let mut pipe = child.stdin.take().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let (begin, rest) = contents.split_at(2 << 20);
+    thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            pipe.write_all(begin).unwrap();
+            thread::sleep(pause);
+            pipe.write_all(rest).unwrap();
+            // It cannot end before it has seen the end of its input.
+            let status = std::fs::read_to_string(status).unwrap();
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kibibytes = peak.unwrap().trim().trim_end_matches(" kB");
+            kibibytes.parse::<u64>().unwrap() << 10
+        });
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        (writer.join().unwrap(), ran)
+    })
+}
+
 #[test]
 fn eight_processes_share_a_device() {
     let folder = Folder::new();

@@ -5,6 +5,7 @@
 //! device could be opened has to know of the device only that it is there.
 
 use std::cell::RefCell;
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use crate::device::Device;
@@ -34,16 +35,19 @@ impl Elsewhere {
     pub fn is_there(&self) -> bool {
         let mut state = self.0.borrow_mut();
         if let State::Asked(process) = &mut *state {
-            *state = State::Known(process.wait().is_ok_and(|status| status.success()));
+            // It says something only of a device that it has found. To end takes it as long again: nobody waits for that.
+            let output = process.stdout.take();
+            let first = output.map(|mut output| output.read(&mut [0]));
+            *state = State::Known(matches!(first, Some(Ok(1))));
         }
         matches!(*state, State::Known(true))
     }
 }
 
-/// `pz devices DEVICE`, which says it by its exit code.
+/// `pz devices DEVICE`, which prints nothing if there is none.
 fn spawn(device: Device) -> Option<Child> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.arg("devices").arg(device.to_string());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.spawn().ok()
 }
