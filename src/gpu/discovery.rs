@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::device::{Api, Device, DeviceError, Limits};
+use super::seen::Seen;
 
 /// A device that is there, and has not been opened.
 pub struct Found {
@@ -91,8 +92,15 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
         Api::WebGpu => webgpu(),
     };
     let backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
+    Seen::of_user().note(api, backends.len());
     let number = |(number, backend)| Found { number, backend };
     Ok(backends.into_iter().enumerate().map(number).collect())
+}
+
+/// How many devices of an interface there were when they were last looked for, by this user, since the system was started, and with the
+/// same settings in the environment; 0 if nobody has. Drivers are not asked, so that it takes no time.
+pub fn seen(api: Api) -> usize {
+    Seen::of_user().count(api)
 }
 
 type Backends = (Result<Vec<Backend>, DeviceError>, &'static str);

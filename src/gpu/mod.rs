@@ -88,6 +88,7 @@ mod program;
 mod program_cache;
 pub mod resident;
 pub mod run;
+mod seen;
 #[cfg(test)]
 mod team_tests;
 #[cfg(test)]

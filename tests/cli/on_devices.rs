@@ -258,6 +258,8 @@ fn a_device_that_is_missing_is_an_error() {
 fn without_drivers_the_cpu_does_it() {
     let folder = Folder::new();
     folder.write("a", &sample(300_000));
+    folder.write("large", &noise(65 << 20));
+    folder.pz(&["compress", "-1", "--device", "cpu", "large"]).silent();
     let nowhere = folder.as_path().join("nowhere");
     let run = |arguments: &[&str]| {
         let mut command = folder.command(arguments);
@@ -274,6 +276,11 @@ fn without_drivers_the_cpu_does_it() {
             assert!(said.contains("install "), "{said}");
             assert!(!folder.has("a.pz"));
         }
+        // Whatever is known of devices that are there with other settings.
+        folder.pz(&["devices", device]);
+        let ran = run(&["decompress", "-o", "out", "--device", device, "large.pz"]);
+        ran.complains(1, &format!("pz: device {device}: "));
+        assert!(!folder.has("out") && folder.unfinished().is_empty());
     }
     run(&["compress", "--device", "auto", "a"]).silent();
     run(&["decompress", "-f", "--device", "auto", "a.pz"]).silent();

@@ -79,6 +79,16 @@ impl Device {
         memory.map_or(gpu.clone(), |bytes| gpu.clone().memory(bytes))
     }
 
+    /// Whether the GPU that is asked for was there when somebody last looked.
+    pub fn was_seen(self) -> bool {
+        let (api, number) = match self {
+            Device::OpenCl(number) => (Api::OpenCl, number),
+            Device::WebGpu(number) => (Api::WebGpu, number),
+            Device::Auto | Device::Cpu => return false,
+        };
+        discovery::seen(api) > number.unwrap_or(0) as usize
+    }
+
     /// Finds the GPU that is asked for.
     pub fn find(self) -> Result<Found, Failure> {
         let (api, number) = match self {

@@ -23,11 +23,15 @@ enum State {
 }
 
 impl Elsewhere {
-    /// Asks, if nobody has.
+    /// Asks, if nobody has, and if it is not known from another run of the program.
     pub fn ask(&self, device: Device) {
         let mut state = self.0.borrow_mut();
         if matches!(*state, State::Unasked) {
-            *state = spawn(device).map_or(State::Known(false), State::Asked);
+            *state = if device.was_seen() {
+                State::Known(true)
+            } else {
+                spawn(device).map_or(State::Known(false), State::Asked)
+            };
         }
     }
 

@@ -1,0 +1,125 @@
+//! How many devices there were when somebody last looked, kept in the user's cache folder.
+//!
+//! To look for devices sets up drivers, which takes longer than many a job. Who needs to know only whether there is a device,
+//! and does no harm if it has gone meanwhile, can ask here. A note is good until the system starts again, for processes with the same
+//! settings of drivers.
+
+use std::collections::BTreeMap;
+
+use super::device::Api;
+use crate::user_cache::UserCache;
+
+/// How names of variables begin by which drivers and their loaders are chosen and set.
+const SETTINGS: [&str; 16] = [
+    "CUDA_",
+    "DRI_",
+    "HIP_",
+    "LD_",
+    "LIBGL_",
+    "LP_",
+    "MESA_",
+    "NODEVICE_",
+    "NVIDIA_",
+    "OCL_",
+    "OPENCL_",
+    "POCL_",
+    "ROCR_",
+    "VK_",
+    "WGPU_",
+    "ZE_",
+];
+
+/// A longer file is none of ours.
+const MOST: u64 = 1 << 20;
+
+/// A folder of notes.
+pub(super) struct Seen {
+    folder: UserCache,
+    /// What a note is good for.
+    key: String,
+}
+
+impl Seen {
+    /// Notes of this process's user, about devices as this process finds them.
+    pub fn of_user() -> Self {
+        Self { folder: UserCache::of_user(), key: key(boot().as_deref(), std::env::vars_os()) }
+    }
+
+    /// Devices of an interface; 0 if nobody has looked.
+    pub fn count(&self, api: Api) -> usize {
+        let note = self.folder.load(file_name(api), MOST);
+        let note = note.and_then(|note| String::from_utf8(note).ok());
+        let count = note.and_then(|note| note.strip_prefix(&self.key)?.trim().parse().ok());
+        count.filter(|_| !self.key.is_empty()).unwrap_or(0)
+    }
+
+    /// Takes note of the devices that there are.
+    pub fn note(&self, api: Api, count: usize) {
+        if !self.key.is_empty() && self.count(api) != count {
+            self.folder.save(file_name(api), format!("{}{count}\n", self.key).as_bytes());
+        }
+    }
+}
+
+fn file_name(api: Api) -> &'static str {
+    match api {
+        Api::OpenCl => "devices-opencl",
+        Api::WebGpu => "devices-webgpu",
+    }
+}
+
+/// The first lines of a note; nothing if it is not known when the system was started.
+fn key(
+    boot: Option<&str>,
+    variables: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
+) -> String {
+    let Some(boot) = boot else { return String::new() };
+    let is_setting = |name: &str| SETTINGS.iter().any(|setting| name.starts_with(setting));
+    let variables = variables.map(|(name, value)| (format!("{name:?}"), format!("{value:?}")));
+    let settings: BTreeMap<_, _> =
+        variables.filter(|(name, _)| is_setting(name.trim_start_matches('"'))).collect();
+    let settings: String =
+        settings.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+    format!("pz devices 1\n{}\n{boot}\n{settings}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What tells one start of the system from another.
+fn boot() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_string()).filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_good_for_the_same_settings_and_start() {
+        let folder = std::env::temp_dir().join(format!("pz-seen-{}", std::process::id()));
+        let seen = |boot, variables: &[(&str, &str)]| Seen {
+            folder: UserCache::in_folder(Some(folder.clone())),
+            key: key(boot, variables.iter().map(|&(name, value)| (name.into(), value.into()))),
+        };
+        let one = seen(Some("1"), &[("VK_DRIVER_FILES", "a\nb"), ("HOME", "/root")]);
+        assert_eq!(one.count(Api::OpenCl), 0);
+        one.note(Api::OpenCl, 12);
+        assert_eq!((one.count(Api::OpenCl), one.count(Api::WebGpu)), (12, 0));
+        let same = seen(Some("1"), &[("HOME", "/"), ("VK_DRIVER_FILES", "a\nb")]);
+        assert_eq!(same.count(Api::OpenCl), 12);
+        for other in [
+            seen(Some("2"), &[("VK_DRIVER_FILES", "a\nb")]),
+            seen(Some("1"), &[("VK_DRIVER_FILES", "a")]),
+            seen(Some("1"), &[]),
+            seen(Some("1"), &[("VK_DRIVER_FILES", "a\nb"), ("OCL_ICD_VENDORS", "")]),
+            seen(None, &[("VK_DRIVER_FILES", "a\nb")]),
+        ] {
+            assert_eq!(other.count(Api::OpenCl), 0, "{}", other.key);
+        }
+        seen(None, &[]).note(Api::OpenCl, 1);
+        one.note(Api::OpenCl, 3);
+        assert_eq!(one.count(Api::OpenCl), 3);
+        std::fs::write(folder.join("devices-opencl"), one.key.clone() + "many\n").unwrap();
+        assert_eq!(one.count(Api::OpenCl), 0);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
