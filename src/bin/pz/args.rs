@@ -350,7 +350,7 @@ pub struct Machine {
     /// Worker threads; 0 is one a core [default: 0] [env: PZ_THREADS]
     #[arg(short = 'T', long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// Most memory to take [default: 2G to compress, 1G to decompress]
+    /// Most memory to take [default: 2G to compress or with a GPU that is named, else 1G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]

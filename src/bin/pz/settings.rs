@@ -208,12 +208,19 @@ impl DecodeSettings {
 /// Memory that decompression keeps under unless told otherwise; the library's own default.
 const DECODE_MEMORY: u64 = 1 << 30;
 
+/// The same with a GPU that is named: in less, workers would have to make room for its batches, even before they know that it will be
+/// of use.
+const DECODE_MEMORY_WITH_GPU: u64 = 2 << 30;
+
 /// What the library needs to know to decompress.
 pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings, Failure> {
     let device = device(machine.device)?;
     let mut settings = decode_quietly(machine)?;
     if let Some(gpu) = gpu(machine, device, session, |_| Ok(()))? {
         settings.options = settings.options.gpu(gpu);
+        if machine.memory.is_none() {
+            settings.options = settings.options.max_memory(DECODE_MEMORY_WITH_GPU);
+        }
     }
     if device == Device::Auto {
         settings.options = settings.options.auto(&auto(gpu_memory(machine.gpu_memory)?));
