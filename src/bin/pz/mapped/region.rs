@@ -58,6 +58,7 @@ impl Region {
     /// Makes sure that there are pages for a range. To touch a page for which there is no memory would end the program;
     /// this reports it instead. From then on the pages are there: the file is unfinished, and nobody makes it shorter.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        assert!(range.start <= range.end && range.end <= Self::LEN as usize);
         let first = range.start / page_size() * page_size();
         // SAFETY: the range is part of the region, and the advice changes nothing that is there.
         unsafe {
@@ -86,6 +87,7 @@ impl Region {
     /// Puts huge pages in place of whatever there is of a range, which consists of whole ones. Nobody else may write there
     /// meanwhile.
     pub fn collapse(&self, range: Range<usize>) -> io::Result<()> {
+        assert!(range.start <= range.end && range.end <= Self::LEN as usize);
         // The system puts them only where there is something.
         for first in range.clone().step_by(HUGE_PAGE as usize) {
             self.populate(first..first + 1)?;
