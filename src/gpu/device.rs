@@ -25,6 +25,16 @@ pub enum Api {
     WebGpu,
 }
 
+impl Api {
+    /// Its name in arguments and in names of files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenCl => "opencl",
+            Self::WebGpu => "webgpu",
+        }
+    }
+}
+
 impl fmt::Display for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -42,11 +42,7 @@ impl Key {
     }
 
     fn file_name(self) -> String {
-        let api = match self.api {
-            Api::OpenCl => "opencl",
-            Api::WebGpu => "webgpu",
-        };
-        format!("{api}-{:032x}", u128::from_le_bytes(self.hash))
+        format!("{}-{:032x}", self.api.name(), u128::from_le_bytes(self.hash))
     }
 }
 

@@ -5,6 +5,7 @@
 //! settings of drivers.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use super::device::Api;
 use crate::user_cache::UserCache;
@@ -35,45 +36,44 @@ const MOST: u64 = 1 << 20;
 /// A folder of notes.
 pub(super) struct Seen {
     folder: UserCache,
-    /// What a note is good for.
-    key: String,
+    /// What a note is good for; `None` if it is not known when the system was started.
+    key: Option<String>,
 }
 
 impl Seen {
     /// Notes of this process's user, about devices as this process finds them.
     pub fn of_user() -> Self {
-        Self { folder: UserCache::of_user(), key: key(boot().as_deref(), std::env::vars_os()) }
+        Self {
+            folder: UserCache::of_user(),
+            key: boot().map(|boot| key(&boot, std::env::vars_os())),
+        }
     }
 
     /// Devices of an interface; 0 if nobody has looked.
     pub fn count(&self, api: Api) -> usize {
-        let note = self.folder.load(file_name(api), MOST);
-        let note = note.and_then(|note| String::from_utf8(note).ok());
-        let count = note.and_then(|note| note.strip_prefix(&self.key)?.trim().parse().ok());
-        count.filter(|_| !self.key.is_empty()).unwrap_or(0)
+        let count = || {
+            let note = String::from_utf8(self.folder.load(&file_name(api), MOST)?).ok()?;
+            note.strip_prefix(self.key.as_deref()?)?.trim().parse().ok()
+        };
+        count().unwrap_or(0)
     }
 
     /// Takes note of the devices that there are.
     pub fn note(&self, api: Api, count: usize) {
-        if !self.key.is_empty() && self.count(api) != count {
-            self.folder.save(file_name(api), format!("{}{count}\n", self.key).as_bytes());
+        if let Some(key) = &self.key
+            && self.count(api) != count
+        {
+            self.folder.save(&file_name(api), format!("{key}{count}\n").as_bytes());
         }
     }
 }
 
-fn file_name(api: Api) -> &'static str {
-    match api {
-        Api::OpenCl => "devices-opencl",
-        Api::WebGpu => "devices-webgpu",
-    }
+fn file_name(api: Api) -> String {
+    format!("devices-{}", api.name())
 }
 
-/// The first lines of a note; nothing if it is not known when the system was started.
-fn key(
-    boot: Option<&str>,
-    variables: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
-) -> String {
-    let Some(boot) = boot else { return String::new() };
+/// The first lines of a note.
+fn key(boot: &str, variables: impl Iterator<Item = (OsString, OsString)>) -> String {
     let is_setting = |name: &str| SETTINGS.iter().any(|setting| name.starts_with(setting));
     let variables = variables.map(|(name, value)| (format!("{name:?}"), format!("{value:?}")));
     let settings: BTreeMap<_, _> =
@@ -96,9 +96,11 @@ mod tests {
     #[test]
     fn a_note_is_good_for_the_same_settings_and_start() {
         let folder = std::env::temp_dir().join(format!("pz-seen-{}", std::process::id()));
-        let seen = |boot, variables: &[(&str, &str)]| Seen {
+        let seen = |boot: Option<&str>, variables: &[(&str, &str)]| Seen {
             folder: UserCache::in_folder(Some(folder.clone())),
-            key: key(boot, variables.iter().map(|&(name, value)| (name.into(), value.into()))),
+            key: boot.map(|boot| {
+                key(boot, variables.iter().map(|&(name, value)| (name.into(), value.into())))
+            }),
         };
         let one = seen(Some("1"), &[("VK_DRIVER_FILES", "a\nb"), ("HOME", "/root")]);
         assert_eq!(one.count(Api::OpenCl), 0);
@@ -113,12 +115,12 @@ mod tests {
             seen(Some("1"), &[("VK_DRIVER_FILES", "a\nb"), ("OCL_ICD_VENDORS", "")]),
             seen(None, &[("VK_DRIVER_FILES", "a\nb")]),
         ] {
-            assert_eq!(other.count(Api::OpenCl), 0, "{}", other.key);
+            assert_eq!(other.count(Api::OpenCl), 0, "{:?}", other.key);
         }
         seen(None, &[]).note(Api::OpenCl, 1);
         one.note(Api::OpenCl, 3);
         assert_eq!(one.count(Api::OpenCl), 3);
-        std::fs::write(folder.join("devices-opencl"), one.key.clone() + "many\n").unwrap();
+        std::fs::write(folder.join("devices-opencl"), one.key.clone().unwrap() + "many\n").unwrap();
         assert_eq!(one.count(Api::OpenCl), 0);
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -35,17 +35,32 @@ fn start(folder: &Folder, arguments: &[&str]) -> Child {
 /// Runs the program with an input that pauses after its beginning, so that there is something left to do when a device is
 /// open. Its length is not known: no device would be opened for so little.
 fn run_halting(folder: &Folder, arguments: &[&str], contents: &[u8], pause: Duration) -> Ran {
+    let parts = contents.split_at(BEGIN.min(contents.len() / 2));
+    halting(folder, arguments, parts, pause, |_| ()).1
+}
+
+/// Runs the program with an input of two parts and a pause between them. `before_end` is told the number of its process when
+/// all has been written; it cannot end before that, because it has not seen the end of its input.
+fn halting<T: Send>(
+    folder: &Folder,
+    arguments: &[&str],
+    (begin, rest): (&[u8], &[u8]),
+    pause: Duration,
+    before_end: impl FnOnce(u32) -> T + Send,
+) -> (T, Ran) {
     let mut child = start(folder, arguments);
     let mut pipe = child.stdin.take().unwrap();
-    let (begin, rest) = contents.split_at(BEGIN.min(contents.len() / 2));
+    let process = child.id();
     thread::scope(|scope| {
-        scope.spawn(move || {
+        let writer = scope.spawn(move || {
             // A program that gives up early reads no further.
             let _ = pipe.write_all(begin);
             thread::sleep(pause);
             let _ = pipe.write_all(rest);
+            before_end(process)
         });
-        Ran::from(child.wait_with_output().unwrap())
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        (writer.join().unwrap(), ran)
     })
 }
 
@@ -124,7 +139,8 @@ fn the_process_takes_no_more_memory_than_it_may() {
         let arguments = [&["-9", "-b1M", "-v", "-T2", "--device", &device], &limits[..]].concat();
         let mut was_compiled = false;
         until_it_takes_part(|pause| {
-            let (peak, ran) = peak_of(&folder, &arguments, &contents, pause);
+            let parts = contents.split_at(2 << 20);
+            let (peak, ran) = halting(&folder, &arguments, parts, pause, peak_of);
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
             assert!(!was_compiled || peak <= 320 << 20, "{device}: {peak} bytes: {}", ran.stderr);
             let is_measured = was_compiled;
@@ -134,27 +150,12 @@ fn the_process_takes_no_more_memory_than_it_may() {
     }
 }
 
-/// Runs the program as [`run_halting`] does, and says how much memory it had from the system at most.
+/// The most memory that a process has had from the system so far.
 #[cfg(target_os = "linux")]
-fn peak_of(folder: &Folder, arguments: &[&str], contents: &[u8], pause: Duration) -> (u64, Ran) {
-    let mut child = start(folder, arguments);
-    let mut pipe = child.stdin.take().unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    let (begin, rest) = contents.split_at(2 << 20);
-    thread::scope(|scope| {
-        let writer = scope.spawn(move || {
-            pipe.write_all(begin).unwrap();
-            thread::sleep(pause);
-            pipe.write_all(rest).unwrap();
-            // It cannot end before it has seen the end of its input.
-            let status = std::fs::read_to_string(status).unwrap();
-            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let kibibytes = peak.unwrap().trim().trim_end_matches(" kB");
-            kibibytes.parse::<u64>().unwrap() << 10
-        });
-        let ran = Ran::from(child.wait_with_output().unwrap());
-        (writer.join().unwrap(), ran)
-    })
+fn peak_of(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
 #[test]

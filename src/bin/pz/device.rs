@@ -81,20 +81,24 @@ impl Device {
 
     /// Whether the GPU that is asked for was there when somebody last looked.
     pub fn was_seen(self) -> bool {
-        let (api, number) = match self {
-            Device::OpenCl(number) => (Api::OpenCl, number),
-            Device::WebGpu(number) => (Api::WebGpu, number),
-            Device::Auto | Device::Cpu => return false,
-        };
-        discovery::seen(api) > number.unwrap_or(0) as usize
+        let seen =
+            |(api, number): (_, Option<u32>)| discovery::seen(api) > number.unwrap_or(0) as usize;
+        self.named().is_some_and(seen)
+    }
+
+    /// The interface and the number of the GPU that is asked for; `None` if none is.
+    fn named(self) -> Option<(Api, Option<u32>)> {
+        match self {
+            Device::OpenCl(number) => Some((Api::OpenCl, number)),
+            Device::WebGpu(number) => Some((Api::WebGpu, number)),
+            Device::Auto | Device::Cpu => None,
+        }
     }
 
     /// Finds the GPU that is asked for.
     pub fn find(self) -> Result<Found, Failure> {
-        let (api, number) = match self {
-            Device::OpenCl(number) => (Api::OpenCl, number),
-            Device::WebGpu(number) => (Api::WebGpu, number),
-            Device::Auto | Device::Cpu => return Err(Failure::bug("the CPU is not looked for")),
+        let Some((api, number)) = self.named() else {
+            return Err(Failure::bug("the CPU is not looked for"));
         };
         let fail = |why: &dyn fmt::Display| Failure::environment(format!("device {self}: {why}"));
         let mut devices = discovery::devices(api);

@@ -10,7 +10,6 @@ use pz::gpu::kernel;
 use pz::{Auto, ComputeRate, Level, Options, Pipeline};
 use serde::Serialize;
 
-use super::devices::backend;
 use super::predict::{self, Forecast};
 use crate::args::Cost;
 use crate::device::Device;
@@ -170,7 +169,7 @@ impl DeviceCost {
             PipelineCost { pipeline, level, outcome: outcome(limits, budget, cost, rate) }
         });
         Self {
-            device: format!("{}:{}", backend(found.api()), found.number()),
+            device: format!("{}:{}", found.api().name(), found.number()),
             name: limits.name.clone(),
             budget,
             pipelines: pipelines.collect(),

@@ -28,7 +28,7 @@ fn all() -> DeviceList {
         match discovery::devices(api) {
             Ok(found) => list.devices.extend(found.iter().map(|found| Found::Gpu(gpu(found)))),
             Err(absence) => list.absent.push(Absent {
-                backend: backend(api),
+                backend: api.name(),
                 why: absence.why,
                 remedy: absence.remedy,
             }),
@@ -102,18 +102,10 @@ struct Absent {
     remedy: &'static str,
 }
 
-/// What `--device` calls the devices of an interface.
-pub fn backend(api: Api) -> &'static str {
-    match api {
-        Api::OpenCl => "opencl",
-        Api::WebGpu => "webgpu",
-    }
-}
-
 fn gpu(found: &discovery::Found) -> Gpu {
     let limits: &Limits = found.limits();
     Gpu {
-        device: format!("{}:{}", backend(found.api()), found.number()),
+        device: format!("{}:{}", found.api().name(), found.number()),
         backend: limits.api.to_string(),
         name: limits.name.clone(),
         driver: limits.driver.clone(),

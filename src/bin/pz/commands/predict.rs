@@ -8,7 +8,6 @@ use pz::gpu::discovery::Found;
 use pz::{Auto, Gpu, Level, Options, Pipeline, Prediction};
 use serde::Serialize;
 
-use super::devices::backend;
 use crate::args::Cost;
 use crate::failure::{Failure, show};
 use crate::settings;
@@ -99,7 +98,7 @@ fn open(
     memory: Option<u64>,
 ) -> Result<Vec<Opened>, Failure> {
     let open = |found: &Found| {
-        let device = format!("{}:{}", backend(found.api()), found.number());
+        let device = format!("{}:{}", found.api().name(), found.number());
         let begun = Instant::now();
         let opened = found.open();
         let opened =
