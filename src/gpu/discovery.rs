@@ -87,12 +87,13 @@ impl fmt::Debug for Found {
 /// # Errors
 /// If there is none, why.
 pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
+    let seen = Seen::of_user();
     let (found, remedy) = match api {
         Api::OpenCl => opencl(),
         Api::WebGpu => webgpu(),
     };
     let backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
-    Seen::of_user().note(api, backends.len());
+    seen.note(api, backends.len());
     let number = |(number, backend)| Found { number, backend };
     Ok(backends.into_iter().enumerate().map(number).collect())
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::sync::OnceLock;
 
 use super::device::Api;
 use crate::user_cache::UserCache;
@@ -41,12 +42,12 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Notes of this process's user, about devices as this process finds them.
+    /// Notes of this process's user, about devices as this process finds them. To be called before drivers are loaded for the first
+    /// time: some of them change settings, of which the next process knows nothing.
     pub fn of_user() -> Self {
-        Self {
-            folder: UserCache::of_user(),
-            key: boot().map(|boot| key(&boot, std::env::vars_os())),
-        }
+        static KEY: OnceLock<Option<String>> = OnceLock::new();
+        let key = KEY.get_or_init(|| boot().map(|boot| key(&boot, std::env::vars_os())));
+        Self { folder: UserCache::of_user(), key: key.clone() }
     }
 
     /// Devices of an interface; 0 if nobody has looked.

@@ -70,6 +70,8 @@ struct Shared<T> {
     finished: Condvar,
     /// Wakes the threads of a device.
     queued: Condvar,
+    /// Wakes the thread that decides whether a device is opened. Not for each task: that would hold up the owner.
+    closed: Condvar,
     /// Workers that are not the owner.
     workers: usize,
     /// The most tasks in flight.
@@ -139,6 +141,7 @@ impl<T: Task> Scheduler<T> {
             state: Mutex::new(state),
             finished: Condvar::new(),
             queued: Condvar::new(),
+            closed: Condvar::new(),
             workers: pool.as_ref().map_or(0, ThreadPool::current_num_threads),
             window: share.in_flight,
         });
@@ -259,6 +262,7 @@ impl<T: Task> Drop for Scheduler<T> {
         let is_served = state.is_served;
         drop(state);
         self.shared.queued.notify_all();
+        self.shared.closed.notify_all();
         // A thread that has still to wait for the device ends after that.
         if let Some(thread) = self.device.take().filter(|_| is_served) {
             // It has caught what it could; what it was to do is not needed.

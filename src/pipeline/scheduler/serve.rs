@@ -170,7 +170,7 @@ impl<T: Task> Shared<T> {
                 };
                 accelerator.is_idle(&format!("the CPU alone takes {alone:.2} s, {why}"));
             }
-            let waited = self.queued.wait_timeout(state, PATIENCE);
+            let waited = self.closed.wait_timeout(state, PATIENCE);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         false
