@@ -329,6 +329,8 @@ pub(crate) struct Accelerator {
     pub(crate) block_len: u32,
     /// Blocks for which there is room on the host, besides those of the CPU's workers.
     pub(crate) host_blocks: u64,
+    /// What runs at once until the device is looked for, if it is still to be decided whether it is.
+    pub(crate) alone: Option<Share>,
     /// The most batches at once for which there is room on the host: each is copied through memory of its own.
     pub(crate) most_slots: u64,
     /// All blocks of the job, if it is known how many.
@@ -339,7 +341,7 @@ pub(crate) struct Accelerator {
 impl Accelerator {
     /// How `gpu` does `work`, counted in `statistics`; `None` if it is known that it cannot, and they say why. `share` is
     /// widened by the blocks that it is given, as far as `limit` bytes of host memory permit, and by as many as these permit
-    /// if it is not known yet what it is.
+    /// if it is not known yet what it is. That is how much runs at once beside the device.
     pub(crate) fn new(
         gpu: Option<&Gpu>,
         work: Work,
@@ -352,6 +354,7 @@ impl Accelerator {
             work,
             block_len: block_size as u32,
             host_blocks: 0,
+            alone: None,
             most_slots: (limit / PART_TO_COPY_THROUGH / STAGING).clamp(1, MOST_SLOTS),
             blocks: None,
             statistics: statistics.cloned(),
@@ -375,6 +378,8 @@ impl Accelerator {
                 return None;
             }
         };
+        let is_for_later = matches!(work, Work::Decode(_)) && accelerator.gpu.is_unsought();
+        accelerator.alone = is_for_later.then_some(*share);
         accelerator.host_blocks = cost.widen(share, wanted, limit);
         Some(accelerator)
     }

@@ -217,6 +217,7 @@ impl Load {
             work,
             block_len,
             host_blocks,
+            alone: None,
             most_slots: MOST_SLOTS,
             blocks: None,
             statistics: None,

@@ -10,6 +10,10 @@
 //! threads have cores of their own: fewer workers work. How many a device takes is decided by
 //! [`shares`](super::shares). A device is opened and prepared while workers are at work already; what it leaves undone
 //! comes back, for workers only.
+//!
+//! A device takes memory of the host: for its driver, for what is copied, for the blocks of its batches. Where it is decided later
+//! whether there is one, workers have all of the memory until then. Before the device is looked for, some of them stop and blocks
+//! that are not needed are given back ([`Room`]).
 
 mod serve;
 
@@ -56,8 +60,12 @@ pub(crate) struct Scheduler<T: Task> {
     pool: Option<Arc<ThreadPool>>,
     /// Whether the calling thread is one of the workers: it works instead of waiting.
     helps: bool,
-    /// The most tasks in flight as long as no device is at work: memory that is new is slow.
+    /// The most tasks in flight while workers have all of the memory, if that is for a time only.
+    alone: Option<usize>,
+    /// The most tasks in flight beside a device that is not at work: memory that is new is slow.
     narrow: usize,
+    /// Whether it was made for a device too.
+    has_device: bool,
     /// The first thread of a device, which starts and awaits the others.
     device: Option<JoinHandle<()>>,
     submitted: u64,
@@ -71,9 +79,10 @@ struct Shared<T> {
     /// Wakes the threads of a device.
     queued: Condvar,
     /// Wakes the thread that decides whether a device is opened. Not for each task: that would hold up the owner.
-    closed: Condvar,
-    /// Workers that are not the owner.
+    turned: Condvar,
+    /// Workers that are not the owner, and how many of them there is memory for beside a device.
     workers: usize,
+    beside: usize,
     /// The most tasks in flight.
     window: usize,
 }
@@ -93,6 +102,7 @@ struct State<T> {
     rates: Rates,
     /// Blocks that workers have done.
     finished: u64,
+    room: Room,
     /// Whether the owner can go on only when something is finished.
     is_awaited: bool,
     /// Whether nothing more will be submitted.
@@ -100,6 +110,16 @@ struct State<T> {
     is_closed: bool,
     /// Whether the device is at work, or has been.
     is_served: bool,
+}
+
+/// Whether there is memory of the host for a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// Workers and their blocks have all.
+    Taken,
+    /// The device's thread waits for workers to stop, and for the owner to have no more blocks than there may be.
+    Awaited,
+    Made,
 }
 
 impl<T: Task> Scheduler<T> {
@@ -118,7 +138,8 @@ impl<T: Task> Scheduler<T> {
     ) -> Self {
         // With a device, the calling thread had better keep it busy.
         let helps = share.workers <= MOST_WITH_HELP && accelerator.is_none();
-        let workers = share.workers;
+        let alone = accelerator.and_then(|accelerator| accelerator.alone);
+        let workers = alone.map_or(share.workers, |alone| alone.workers);
         let pool = if workers < 2 { None } else { build_pool(workers - usize::from(helps)) };
         let state = State {
             queue: VecDeque::new(),
@@ -131,6 +152,7 @@ impl<T: Task> Scheduler<T> {
             batches: 0,
             rates: Rates::default(),
             finished: 0,
+            room: if alone.is_some() { Room::Taken } else { Room::Made },
             is_awaited: false,
             is_ended: false,
             is_closed: false,
@@ -141,8 +163,9 @@ impl<T: Task> Scheduler<T> {
             state: Mutex::new(state),
             finished: Condvar::new(),
             queued: Condvar::new(),
-            closed: Condvar::new(),
+            turned: Condvar::new(),
             workers: pool.as_ref().map_or(0, ThreadPool::current_num_threads),
+            beside: share.workers,
             window: share.in_flight,
         });
         let of_device = accelerator.map_or(0, |accelerator| accelerator.host_blocks as usize);
@@ -150,7 +173,9 @@ impl<T: Task> Scheduler<T> {
         let pool = pool.map(Arc::new);
         let device = accelerator
             .and_then(|accelerator| Shared::start(&shared, accelerator.clone(), pool.clone()));
-        Self { shared, pool, helps, narrow, device, submitted: 0, taken: 0 }
+        let alone = alone.map(|alone| alone.in_flight);
+        let has_device = accelerator.is_some();
+        Self { shared, pool, helps, alone, narrow, has_device, device, submitted: 0, taken: 0 }
     }
 
     /// Workers, with the calling thread if it is one.
@@ -160,14 +185,14 @@ impl<T: Task> Scheduler<T> {
     }
 
     /// Prepares for work of another kind, with nothing in flight: the scheduler in `slot` is kept if it has workers
-    /// enough and no device, because threads are not made for nothing; then `share` is narrowed so that no more of them work at
-    /// once than it permits.
+    /// enough and was not made for a device, because threads are not made for nothing; then `share` is narrowed so that no more of
+    /// them work at once than it permits.
     pub(crate) fn adapt(slot: &mut Option<Self>, share: &mut Share) {
         let workers = slot.as_ref().map_or(0, |scheduler| {
             scheduler.shared.engine.release();
             scheduler.workers()
         });
-        let has_device = slot.as_ref().is_some_and(|scheduler| scheduler.device.is_some());
+        let has_device = slot.as_ref().is_some_and(|scheduler| scheduler.has_device);
         if workers < share.workers || has_device {
             *slot = None;
         } else if workers > share.workers {
@@ -182,8 +207,27 @@ impl<T: Task> Scheduler<T> {
 
     /// The most tasks that should be in flight now, of `most` that may be.
     pub(crate) fn most_in_flight(&self, most: usize) -> usize {
-        let is_at_work = || self.shared.lock().device_threads > 0;
-        if self.device.is_none() || is_at_work() { most } else { most.min(self.narrow) }
+        if !self.has_device {
+            return most;
+        }
+        let state = self.shared.lock();
+        match self.alone {
+            Some(alone) if state.room == Room::Taken => alone,
+            _ if state.device_threads > 0 => most,
+            _ => most.min(self.narrow),
+        }
+    }
+
+    /// The most blocks that the owner may have from now on, with those that are idle, if a device waits for it to have no more.
+    pub(crate) fn awaited_room(&self) -> Option<usize> {
+        let is_awaited = || self.shared.lock().room == Room::Awaited;
+        (self.device.is_some() && is_awaited()).then_some(self.narrow)
+    }
+
+    /// Says that the owner has no more than [`Self::awaited_room`].
+    pub(crate) fn make_room(&self) {
+        self.shared.lock().room = Room::Made;
+        self.shared.turned.notify_all();
     }
 
     /// Hands `task` to the workers.
@@ -262,7 +306,7 @@ impl<T: Task> Drop for Scheduler<T> {
         let is_served = state.is_served;
         drop(state);
         self.shared.queued.notify_all();
-        self.shared.closed.notify_all();
+        self.shared.turned.notify_all();
         // A thread that has still to wait for the device ends after that.
         if let Some(thread) = self.device.take().filter(|_| is_served) {
             // It has caught what it could; what it was to do is not needed.
@@ -301,6 +345,9 @@ impl<T: Task> Shared<T> {
             }
         }
         state.working -= 1;
+        if state.room != Room::Taken && self.beside < self.workers {
+            self.turned.notify_all();
+        }
     }
 
     /// Runs the oldest task; says whether there was one.

@@ -1,9 +1,11 @@
 //! Tasks come back in order, whoever runs them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::format::Pipeline;
 use crate::gpu::budget::MOST_SLOTS;
-use crate::gpu::device::{DeviceError, Kind, Limits, MemorySource};
+use crate::gpu::device::{Device, DeviceError, Kind, Limits, MemorySource};
 use crate::gpu::testing::{Nothing, made_up};
 use crate::pipeline::Gpu;
 use crate::pipeline::cpu::CpuEngine;
@@ -89,6 +91,7 @@ fn what_a_device_leaves_workers_do() {
             work,
             block_len: 1 << 16,
             host_blocks,
+            alone: None,
             most_slots: MOST_SLOTS,
             blocks: None,
             statistics: None,
@@ -130,6 +133,7 @@ fn a_device_is_opened_for_what_takes_long() {
             work,
             block_len,
             host_blocks: 9,
+            alone: None,
             most_slots: MOST_SLOTS,
             blocks,
             statistics: None,
@@ -151,6 +155,99 @@ fn a_device_is_opened_for_what_takes_long() {
         drop((scheduler, accelerator));
         // Nobody is left who might.
         assert!(opens || opened.recv().is_err());
+    }
+}
+
+/// A block that knows how many are being worked on.
+struct Counting {
+    running: Arc<AtomicUsize>,
+    /// The most that were, with it.
+    most: usize,
+}
+
+impl Task for Counting {
+    fn run(batch: &mut [Self], _: &dyn Engine) {
+        for task in batch {
+            task.most = task.running.fetch_add(1, Ordering::SeqCst) + 1;
+            std::thread::sleep(Duration::from_millis(1));
+            task.running.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn is_coded(&self) -> bool {
+        self.most > 0
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_coded()
+    }
+
+    fn bytes(&self) -> u64 {
+        1
+    }
+
+    fn set_panicked(&mut self) {}
+}
+
+#[test]
+fn workers_have_all_memory_until_a_device_is_looked_for() {
+    let alone = Share { workers: 6, in_flight: 12 };
+    // So few blocks that workers have stopped when there are no more, and so many that they have not.
+    for narrow in [4, 12] {
+        let (running, held) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (send, found) = std::sync::mpsc::channel();
+        let counts = [Arc::clone(&running), Arc::clone(&held)];
+        let gpu = Gpu::finding::<fn() -> Result<Arc<dyn Device>, DeviceError>>(move || {
+            send.send(counts.map(|count| count.load(Ordering::SeqCst))).unwrap();
+            Err(DeviceError::Failed("it is not there".into()))
+        });
+        let accelerator = Accelerator {
+            gpu,
+            work: Work::Decode(Pipeline::Lzf),
+            block_len: 1 << 16,
+            host_blocks: 9,
+            alone: Some(alone),
+            most_slots: MOST_SLOTS,
+            blocks: Some(1 << 40),
+            statistics: None,
+        };
+        let beside = Share { workers: 2, in_flight: narrow + 9 };
+        let cpu = Arc::new(CpuEngine::new());
+        let mut scheduler = Scheduler::with_accelerator(cpu, beside, Some(&accelerator));
+        let mut idle: Vec<Counting> = Vec::new();
+        let (mut most_alone, mut when_found, mut after) = (0, None, 0);
+        while after < 100 {
+            if let Some(room) = scheduler.awaited_room()
+                && scheduler.in_flight() <= room
+            {
+                idle.truncate(room - scheduler.in_flight());
+                held.store(scheduler.in_flight() + idle.len(), Ordering::SeqCst);
+                scheduler.make_room();
+            }
+            if scheduler.in_flight() < scheduler.most_in_flight(beside.in_flight) {
+                let new = || Counting { running: running.clone(), most: 0 };
+                let task = idle.pop().unwrap_or_else(new);
+                held.fetch_max(scheduler.in_flight() + 1 + idle.len(), Ordering::SeqCst);
+                scheduler.submit(Counting { most: 0, ..task });
+                continue;
+            }
+            let task = scheduler.next().unwrap();
+            match when_found {
+                None => most_alone = most_alone.max(task.most),
+                Some(_) => {
+                    after += 1;
+                    // The first may have begun before.
+                    let is_beside = after > alone.in_flight;
+                    assert!(!is_beside || task.most <= beside.workers, "{} at once", task.most);
+                }
+            }
+            idle.push(task);
+            when_found = when_found.or_else(|| found.try_recv().ok());
+        }
+        assert!(most_alone > beside.workers, "{most_alone} alone");
+        let [running, held] = when_found.unwrap();
+        assert!(running <= beside.workers && held <= narrow, "{running} running, {held} held");
+        scheduler.end();
     }
 }
 

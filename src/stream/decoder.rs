@@ -286,6 +286,14 @@ impl<R: Read> Decoder<R> {
             let is_waiting = self.waiting.is_some() || self.is_joining;
             let most = self.share.in_flight;
             let most = self.scheduler.as_ref().map_or(most, |own| own.most_in_flight(most));
+            if let Some(scheduler) = &self.scheduler
+                && let Some(room) = scheduler.awaited_room()
+                && in_flight <= room
+            {
+                self.idle.truncate(room - in_flight);
+                self.pool.clear();
+                scheduler.make_room();
+            }
             if in_flight >= most || (is_waiting && in_flight > 0) {
                 return;
             }
@@ -313,6 +321,10 @@ impl<R: Read> Decoder<R> {
             self.cost = Cost::of_decoding(&*self.engine, &header);
             self.share = self.cost.share(self.options.threads, self.options.max_memory)?;
             self.accelerator = accelerator(&header, &self.cost, &mut self.share, &self.options);
+            if self.accelerator.is_some() {
+                self.engine.release();
+                self.scheduler = None;
+            }
             Scheduler::adapt(&mut self.scheduler, &mut self.share);
             self.idle.clear();
             self.pool.clear();

@@ -208,8 +208,8 @@ impl DecodeSettings {
 /// Memory that decompression keeps under unless told otherwise; the library's own default.
 const DECODE_MEMORY: u64 = 1 << 30;
 
-/// The same with a GPU that is named: in less, workers would have to make room for its batches, even before they know that it will be
-/// of use.
+/// The same with a GPU that is named: in half of that its batches are half as large, and it takes half as long again to undo a
+/// Burrows-Wheeler transform.
 const DECODE_MEMORY_WITH_GPU: u64 = 2 << 30;
 
 /// What the library needs to know to decompress.

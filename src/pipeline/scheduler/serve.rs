@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 
-use super::{Shared, State, Task};
+use super::{Room, Shared, State, Task};
 use crate::gpu::device::{Api, Device};
 use crate::gpu::plan::Shape;
 use crate::gpu::pool::Pool;
@@ -51,7 +51,11 @@ impl<T: Task> Shared<T> {
             let _ = catch_unwind(work);
             let mut state = serving.lock();
             state.device_threads = 0;
-            state.most_working = usize::MAX;
+            state.most_working = match state.room {
+                Room::Taken => usize::MAX,
+                // The driver and the blocks are still there.
+                Room::Awaited | Room::Made => serving.beside,
+            };
             let waiting = state.left.len() + state.queue.len();
             drop(state);
             serving.finished.notify_one();
@@ -76,10 +80,14 @@ impl<T: Task> Shared<T> {
         // What there is to be encoded takes long, mostly: drivers are asked meanwhile what there is. Otherwise they are asked
         // when something is of use, and then it is seen whether that is.
         let is_asked = matches!(accelerator.work, Work::Encode { .. });
-        if accelerator.gpu.is_closed() {
-            if !is_asked && !self.is_worth_opening(accelerator) {
-                return;
-            }
+        let is_closed = accelerator.gpu.is_closed();
+        if is_closed && !is_asked && !self.is_worth_opening(accelerator) {
+            return;
+        }
+        if !self.make_room() {
+            return;
+        }
+        if is_closed {
             if let Err(error) = accelerator.gpu.found() {
                 return accelerator.is_idle(&error.to_string());
             }
@@ -122,7 +130,7 @@ impl<T: Task> Shared<T> {
         state.device_threads = batches.slots as usize;
         // The device's own threads do more with a core than workers.
         let left = self.workers.saturating_sub(batches.slots as usize);
-        state.most_working = left.max(self.workers.div_ceil(2));
+        state.most_working = left.max(self.workers.div_ceil(2)).min(self.beside);
         drop(state);
         drop(busy);
         thread::scope(|scope| {
@@ -143,6 +151,26 @@ impl<T: Task> Shared<T> {
             }
             serve(first);
         });
+    }
+
+    /// Has workers and the owner make room for a device and its driver, and waits for that. `false` if all is done before.
+    fn make_room(&self) -> bool {
+        let mut state = self.lock();
+        if state.room == Room::Made {
+            return true;
+        }
+        state.room = Room::Awaited;
+        state.most_working = self.beside;
+        while state.working > self.beside || state.room == Room::Awaited {
+            if state.is_closed {
+                return false;
+            }
+            state = self.turned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        // What the others have worked in.
+        self.engine.release();
+        true
     }
 
     /// Waits until it pays to open a device: until workers have so much left to do. `false` if that never is.
@@ -170,7 +198,7 @@ impl<T: Task> Shared<T> {
                 };
                 accelerator.is_idle(&format!("the CPU alone takes {alone:.2} s, {why}"));
             }
-            let waited = self.closed.wait_timeout(state, PATIENCE);
+            let waited = self.turned.wait_timeout(state, PATIENCE);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         false
