@@ -167,14 +167,14 @@ pub(super) fn write(
     });
 }
 
-/// Bits that [`write`] takes, without details.
+/// Bits that [`write()`] takes, without details.
 pub(super) fn size(lengths: &[u8]) -> u64 {
     let mut sum = 0;
     code(lengths, |_, bits, _| sum += u64::from(bits));
     sum
 }
 
-/// Reads what [`write`] wrote for an alphabet of `size` symbols. `take` gets each length that is not zero
+/// Reads what [`write()`] wrote for an alphabet of `size` symbols. `take` gets each length that is not zero
 /// with its place, reads what follows it, and says whether there are more.
 pub(super) fn read(
     input: &mut BitReader<'_>,

@@ -58,6 +58,17 @@ pub(crate) struct Situation {
     pub(crate) is_awaited: bool,
 }
 
+/// What a device's thread that has no blocks is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Take so many: at least one.
+    Take(usize),
+    /// Wait until something has changed.
+    Wait,
+    /// End: there will be no more for it, or it is of no use.
+    Leave,
+}
+
 impl Rates {
     /// A worker has done a block, and has been writing it for part of the time.
     pub(crate) fn worker_took(&mut self, time: Duration, writing: Duration) {
@@ -96,40 +107,48 @@ impl Rates {
         self.worker.is_some()
     }
 
+    /// What a device's thread is to do now.
+    pub(crate) fn next(&self, now: &Situation) -> Next {
+        let (count, may_wait) = if now.workers == 0 {
+            // Nobody else does them.
+            let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
+            (if is_enough { now.queued.min(now.batch) } else { 0 }, !now.is_ended)
+        } else if self.is_probed(now) {
+            (0, true)
+        } else if self.is_too_slow(now) {
+            (0, false)
+        } else {
+            let most = self.most(now);
+            let count = if now.is_ended {
+                self.last(now, most.min(now.queued))
+            } else if now.queued >= most {
+                most
+            } else {
+                0
+            };
+            (count, !now.is_ended)
+        };
+        match count {
+            0 if may_wait => Next::Wait,
+            0 => Next::Leave,
+            count => Next::Take(count),
+        }
+    }
+
     /// Whether another thread of the device's is finding out how fast it is: until then there are no more batches, for it may be
     /// so slow that everybody has to wait for each of them.
-    pub(crate) fn is_probed(&self, now: &Situation) -> bool {
+    fn is_probed(&self, now: &Situation) -> bool {
         now.workers > 0 && self.device.is_none() && now.on_device > 0
     }
 
     /// Whether a device delivers so little that it only holds others up, or that the workers whose cores it takes would do more.
-    pub(crate) fn is_too_slow(&self, now: &Situation) -> bool {
+    fn is_too_slow(&self, now: &Situation) -> bool {
         let Some(known) = self.device.filter(|_| now.workers > 0) else { return false };
         // It might do as many full batches in that time.
         let at_best = (now.slots * now.batch) as f64;
         let instead = |worker| now.displaced as f64 * known.seconds / worker;
         self.worker.is_some_and(|worker| instead(worker) > at_best)
             || self.most(&Situation { on_device: 0, batches: 0, ..*now }) == 0
-    }
-
-    /// How many blocks a device's thread is to take now, which has none; 0 if it is to wait.
-    pub(crate) fn take(&self, now: &Situation) -> usize {
-        if now.workers == 0 {
-            // Nobody else does them.
-            let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
-            return if is_enough { now.queued.min(now.batch) } else { 0 };
-        }
-        if self.is_probed(now) || self.is_too_slow(now) {
-            return 0;
-        }
-        let most = self.most(now);
-        if now.is_ended {
-            self.last(now, most.min(now.queued))
-        } else if now.queued >= most {
-            most
-        } else {
-            0
-        }
     }
 
     /// Seconds that a device takes for so many blocks beside the batches that it has.
@@ -199,23 +218,30 @@ mod tests {
         }
     }
 
+    fn take(rates: &Rates, now: &Situation) -> usize {
+        match rates.next(now) {
+            Next::Take(count) => count,
+            Next::Wait | Next::Leave => 0,
+        }
+    }
+
     #[test]
     fn a_fast_device_gets_full_batches_soon() {
         let mut rates = Rates::default();
-        assert_eq!(rates.take(&plenty()), 5);
+        assert_eq!(take(&rates, &plenty()), 5);
         // One batch until it is known how long that takes.
         let second = Situation { on_device: 5, batches: 1, ..plenty() };
-        assert_eq!((rates.take(&second), rates.is_probed(&second)), (0, true));
-        assert_eq!(rates.take(&Situation { workers: 0, ..second }), 40);
+        assert_eq!(rates.next(&second), Next::Wait);
+        assert_eq!(rates.next(&Situation { is_ended: true, ..second }), Next::Wait);
+        assert_eq!(take(&rates, &Situation { workers: 0, ..second }), 40);
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 20 * MILLISECOND, 1);
-        let next = rates.take(&Situation { on_device: 10, batches: 1, ..plenty() });
+        let next = take(&rates, &Situation { on_device: 10, batches: 1, ..plenty() });
         assert!(next > 30, "{next}");
         rates.device_took(next, 60 * MILLISECOND, 2);
-        assert_eq!(rates.take(&Situation { on_device: 80, batches: 2, ..plenty() }), 40);
-        assert!(!rates.is_too_slow(&plenty()));
+        assert_eq!(take(&rates, &Situation { on_device: 80, batches: 2, ..plenty() }), 40);
         // Not before there is a full batch.
-        assert_eq!(rates.take(&Situation { queued: 39, ..plenty() }), 0);
+        assert_eq!(rates.next(&Situation { queued: 39, ..plenty() }), Next::Wait);
     }
 
     #[test]
@@ -237,19 +263,18 @@ mod tests {
         let mut rates = Rates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 5000 * MILLISECOND, 1);
-        assert_eq!(rates.take(&plenty()), 0);
-        assert!(rates.is_too_slow(&plenty()));
+        assert_eq!(rates.next(&plenty()), Next::Leave);
         rates.device_took(5, 500 * MILLISECOND, 1);
-        let few = rates.take(&plenty());
+        let few = take(&rates, &plenty());
         assert!((3..15).contains(&few), "{few}");
         // Until it has done more, more at once are expected to take it longer.
         let beside = Situation { on_device: few, batches: 1, ..plenty() };
-        let second = rates.take(&beside);
+        let second = take(&rates, &beside);
         assert!(second < few * 3 / 4, "{second} of {few}");
         rates.device_took(5, 500 * MILLISECOND, 2);
-        assert!(rates.take(&beside) > second);
+        assert!(take(&rates, &beside) > second);
         // With nobody else it does all.
-        assert_eq!(rates.take(&Situation { workers: 0, ..plenty() }), 40);
+        assert_eq!(take(&rates, &Situation { workers: 0, ..plenty() }), 40);
     }
 
     #[test]
@@ -259,10 +284,10 @@ mod tests {
         rates.device_took(1, 5000 * MILLISECOND, 1);
         // One of two workers does 125 blocks in that time; six batches have less even if each takes no longer.
         let few = Situation { batch: 5, workers: 1, displaced: 1, ..plenty() };
-        assert!(rates.is_too_slow(&few) && rates.is_too_slow(&Situation { is_ended: true, ..few }));
-        assert_eq!(rates.take(&Situation { is_ended: true, ..few }), 0);
-        assert!(!rates.is_too_slow(&Situation { batch: 30, ..few }));
-        assert!(!rates.is_too_slow(&Situation { displaced: 0, ..few }));
+        assert_eq!(rates.next(&few), Next::Leave);
+        assert_eq!(rates.next(&Situation { is_ended: true, ..few }), Next::Leave);
+        assert!(take(&rates, &Situation { batch: 30, ..few }) > 0);
+        assert!(take(&rates, &Situation { displaced: 0, ..few }) > 0);
     }
 
     #[test]
@@ -271,15 +296,18 @@ mod tests {
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(40, 60 * MILLISECOND, 1);
         let end = |queued| Situation { queued, is_ended: true, ..plenty() };
-        assert_eq!(rates.take(&end(200)), 40);
+        assert_eq!(take(&rates, &end(200)), 40);
         // 15 of 30 blocks are one round of the workers; the device takes less than that for them.
-        let some = rates.take(&end(30));
+        let some = take(&rates, &end(30));
         assert!((14..30).contains(&some), "{some}");
-        assert_eq!(rates.take(&end(0)), 0);
+        assert_eq!(rates.next(&end(0)), Next::Leave);
         let mut slow = rates;
         slow.device_took(40, 900 * MILLISECOND, 1);
-        assert_eq!(slow.take(&end(30)), 0);
+        assert_eq!(slow.next(&end(30)), Next::Leave);
         // Whatever there is, if there is nobody else.
-        assert_eq!(rates.take(&Situation { workers: 0, ..end(3) }), 3);
+        assert_eq!(take(&rates, &Situation { workers: 0, ..end(3) }), 3);
+        assert_eq!(rates.next(&Situation { workers: 0, ..end(0) }), Next::Leave);
+        assert_eq!(rates.next(&Situation { workers: 0, ..plenty() }), Next::Take(40));
+        assert_eq!(rates.next(&Situation { workers: 0, queued: 0, ..plenty() }), Next::Wait);
     }
 }

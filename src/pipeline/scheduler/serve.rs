@@ -13,7 +13,7 @@ use crate::gpu::plan::Shape;
 use crate::gpu::pool::Pool;
 use crate::pipeline::gpu::{Accelerator, Busy, Work};
 use crate::pipeline::gpu_engine::GpuEngine;
-use crate::pipeline::shares::Situation;
+use crate::pipeline::shares::{Next, Situation};
 use crate::pipeline::statistics::Statistics;
 
 /// Seconds of the CPU's work that a device must be able to save to be opened: to open it and to close it take a quarter of a second
@@ -288,16 +288,15 @@ impl<T: Task> Shared<T> {
                 is_ended: state.is_ended,
                 is_awaited: state.is_awaited,
             };
-            let count = state.rates.take(&now);
-            if count > 0 {
-                state.on_device += count;
-                state.batches += 1;
-                let (numbers, tasks) = state.queue.drain(..count).unzip();
-                break Some((numbers, tasks, state.batches));
-            }
-            let has_ended = state.is_ended && !state.rates.is_probed(&now);
-            if has_ended || state.rates.is_too_slow(&now) {
-                break None;
+            match state.rates.next(&now) {
+                Next::Take(count) => {
+                    state.on_device += count;
+                    state.batches += 1;
+                    let (numbers, tasks) = state.queue.drain(..count).unzip();
+                    break Some((numbers, tasks, state.batches));
+                }
+                Next::Leave => break None,
+                Next::Wait => {}
             }
             state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
