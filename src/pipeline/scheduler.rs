@@ -95,6 +95,8 @@ struct State<T> {
     /// Workers at work that are not the owner, and how many may be.
     working: usize,
     most_working: usize,
+    /// How many may be beside a device that is slow; as many for what a device has left, which is only to be written mostly.
+    most_beside: usize,
     /// Threads of a device, and tasks and batches that they have.
     device_threads: usize,
     on_device: usize,
@@ -147,6 +149,7 @@ impl<T: Task> Scheduler<T> {
             done: BTreeMap::new(),
             working: 0,
             most_working: usize::MAX,
+            most_beside: 0,
             device_threads: 0,
             on_device: 0,
             batches: 0,
@@ -315,6 +318,14 @@ impl<T: Task> Drop for Scheduler<T> {
     }
 }
 
+impl<T> State<T> {
+    /// How many workers may be at work now.
+    fn may_work(&self) -> usize {
+        let of_left = if self.left.is_empty() { 0 } else { self.most_beside };
+        self.most_working.max(of_left)
+    }
+}
+
 impl<T: Task> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // Nothing that holds the lock runs a codec, and a task is whole at every point.
@@ -331,11 +342,11 @@ impl<T: Task> Shared<T> {
     /// are tasks, as many workers as may are at work.
     fn work(&self) {
         let mut state = self.lock();
-        if state.working >= state.most_working {
+        if state.working >= state.may_work() {
             return;
         }
         state.working += 1;
-        while state.working <= state.most_working {
+        while state.working <= state.may_work() {
             drop(state);
             let is_done = self.run_one();
             state = self.lock();

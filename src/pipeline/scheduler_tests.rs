@@ -252,6 +252,29 @@ fn workers_have_all_memory_until_a_device_is_looked_for() {
 }
 
 #[test]
+fn more_workers_may_do_what_a_device_leaves() {
+    for is_left in [true, false] {
+        let mut scheduler = Scheduler::new(Arc::new(CpuEngine::new()), 6);
+        let running = Arc::new(AtomicUsize::new(0));
+        let tasks = (0..60).map(|number| (number, Counting { running: running.clone(), most: 0 }));
+        let mut state = scheduler.shared.lock();
+        (state.most_working, state.most_beside) = (1, 3);
+        if is_left {
+            state.left.extend(tasks)
+        } else {
+            state.queue.extend(tasks)
+        }
+        drop(state);
+        scheduler.submitted = 60;
+        let pool = scheduler.pool.clone().unwrap();
+        (0..6).for_each(|_| Shared::spawn_one(&scheduler.shared, &pool));
+        let done = std::iter::from_fn(|| scheduler.next());
+        let most = done.map(|task| task.most).max().unwrap();
+        assert!(most <= 3 && (most > 1) == is_left, "{most} at once");
+    }
+}
+
+#[test]
 fn dropping_with_tasks_in_flight_does_not_hang() {
     let mut scheduler = Scheduler::new(Arc::new(CpuEngine::new()), 2);
     for value in 20..60 {

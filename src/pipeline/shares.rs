@@ -107,6 +107,19 @@ impl Rates {
         self.worker.is_some()
     }
 
+    /// How many of `all` workers are to work beside a device, of `most` that may: fewer, the faster the device.
+    ///
+    /// They hold up its threads, which copy and check, and the owner, who reads and writes. On a machine of 16 cores each worker cost a
+    /// device 4% of what it delivered; so they are of use beside one that does no more than 1.6 times as much as they do. It could do
+    /// some more than it delivers if it never waited, and that is what is known here.
+    pub(crate) fn workers_beside(&self, most: usize, all: usize) -> usize {
+        let (Some(worker), Some(device)) = (self.worker, self.device) else { return most };
+        let of_workers = all as f64 / worker;
+        let of_device = (device.blocks * device.at_once) as f64 / device.seconds;
+        let part = (2.5 - of_device / of_workers).clamp(0.0, 1.0);
+        ((most as f64 * part).round() as usize).clamp(1, most.max(1))
+    }
+
     /// What a device's thread is to do now.
     pub(crate) fn next(&self, now: &Situation) -> Next {
         let (count, may_wait) = if now.workers == 0 {
@@ -288,6 +301,22 @@ mod tests {
         assert_eq!(rates.next(&Situation { is_ended: true, ..few }), Next::Leave);
         assert!(take(&rates, &Situation { batch: 30, ..few }) > 0);
         assert!(take(&rates, &Situation { displaced: 0, ..few }) > 0);
+    }
+
+    #[test]
+    fn fewer_workers_work_beside_a_fast_device() {
+        let mut rates = Rates::default();
+        assert_eq!(rates.workers_beside(10, 16), 10);
+        rates.worker_took(40 * MILLISECOND, Duration::ZERO);
+        assert_eq!(rates.workers_beside(10, 16), 10);
+        // All 16 do 400 blocks a second.
+        for (blocks, at_once, workers) in
+            [(1, 1, 10), (60, 1, 10), (30, 2, 10), (70, 1, 8), (40, 2, 5), (50, 2, 1), (40, 6, 1)]
+        {
+            rates.device_took(blocks, 100 * MILLISECOND, at_once);
+            assert_eq!(rates.workers_beside(10, 16), workers, "{blocks} blocks, {at_once} at once");
+            assert_eq!(rates.workers_beside(1, 2), 1);
+        }
     }
 
     #[test]

@@ -130,7 +130,8 @@ impl<T: Task> Shared<T> {
         state.device_threads = batches.slots as usize;
         // The device's own threads do more with a core than workers.
         let left = self.workers.saturating_sub(batches.slots as usize);
-        state.most_working = left.max(self.workers.div_ceil(2)).min(self.beside);
+        state.most_beside = left.max(self.workers.div_ceil(2)).min(self.beside);
+        state.most_working = state.most_beside;
         drop(state);
         drop(busy);
         thread::scope(|scope| {
@@ -232,7 +233,7 @@ impl<T: Task> Shared<T> {
                     device.left += count as u64 - blocks;
                 });
             }
-            let tokens = left.len();
+            let mut tokens = left.len();
             let mut state = self.lock();
             let at_once = at_once.max(state.batches);
             state.on_device -= count;
@@ -242,6 +243,9 @@ impl<T: Task> Shared<T> {
             // What it gave back at once says nothing of how fast it is.
             if blocks > 0 && (!is_first || !state.rates.knows_device()) {
                 state.rates.device_took(count, time, at_once);
+                let workers = state.rates.workers_beside(state.most_beside, self.workers);
+                tokens += workers.saturating_sub(state.most_working);
+                state.most_working = workers;
             }
             is_first &= blocks == 0;
             drop(state);
