@@ -331,6 +331,8 @@ pub(crate) struct Accelerator {
     pub(crate) host_blocks: u64,
     /// What runs at once until the device is looked for, if it is still to be decided whether it is.
     pub(crate) alone: Option<Share>,
+    /// What runs at once when the device does nothing any more, with what its driver has taken.
+    pub(crate) afterwards: Share,
     /// The most batches at once for which there is room on the host: each is copied through memory of its own.
     pub(crate) most_slots: u64,
     /// All blocks of the job, if it is known how many.
@@ -355,6 +357,7 @@ impl Accelerator {
             block_len: block_size as u32,
             host_blocks: 0,
             alone: None,
+            afterwards: *share,
             most_slots: (limit / PART_TO_COPY_THROUGH / STAGING).clamp(1, MOST_SLOTS),
             blocks: None,
             statistics: statistics.cloned(),
@@ -380,6 +383,8 @@ impl Accelerator {
         };
         let is_for_later = matches!(work, Work::Decode(_)) && accelerator.gpu.is_unsought();
         accelerator.alone = is_for_later.then_some(*share);
+        accelerator.afterwards =
+            cost.share(share.workers, limit).unwrap_or(Share { workers: 1, in_flight: 1 });
         accelerator.host_blocks = cost.widen(share, wanted, limit);
         Some(accelerator)
     }

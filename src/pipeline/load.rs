@@ -6,6 +6,7 @@ use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::gpu::{Accelerator, Work};
 use super::gpu_engine::GpuEngine;
 use super::level::Recipe;
+use super::memory::Share;
 use super::rates::Rates;
 use super::statistics::{DeviceStatistics, Statistics};
 use super::{Gpu, Level, Options};
@@ -218,6 +219,7 @@ impl Load {
             block_len,
             host_blocks,
             alone: None,
+            afterwards: Share { workers: 1, in_flight: 1 },
             most_slots: MOST_SLOTS,
             blocks: None,
             statistics: None,

@@ -13,7 +13,7 @@
 //!
 //! A device takes memory of the host: for its driver, for what is copied, for the blocks of its batches. Where it is decided later
 //! whether there is one, workers have all of the memory until then. Before the device is looked for, some of them stop and blocks
-//! that are not needed are given back ([`Room`]).
+//! that are not needed are given back; when it does nothing any more, it is the other way round ([`Room`]).
 
 mod serve;
 
@@ -64,6 +64,8 @@ pub(crate) struct Scheduler<T: Task> {
     alone: Option<usize>,
     /// The most tasks in flight beside a device that is not at work: memory that is new is slow.
     narrow: usize,
+    /// What runs at once after a device.
+    afterwards: Share,
     /// Whether it was made for a device too.
     has_device: bool,
     /// The first thread of a device, which starts and awaits the others.
@@ -122,6 +124,9 @@ enum Room {
     /// The device's thread waits for workers to stop, and for the owner to have no more blocks than there may be.
     Awaited,
     Made,
+    /// The device does nothing any more. Workers wait for the owner to have no more blocks than there may be beside them.
+    Returning,
+    Returned,
 }
 
 impl<T: Task> Scheduler<T> {
@@ -141,14 +146,15 @@ impl<T: Task> Scheduler<T> {
         // With a device, the calling thread had better keep it busy.
         let helps = share.workers <= MOST_WITH_HELP && accelerator.is_none();
         let alone = accelerator.and_then(|accelerator| accelerator.alone);
-        let workers = alone.map_or(share.workers, |alone| alone.workers);
+        let afterwards = accelerator.map_or(share, |accelerator| accelerator.afterwards);
+        let workers = alone.map_or(afterwards.workers, |alone| alone.workers).max(share.workers);
         let pool = if workers < 2 { None } else { build_pool(workers - usize::from(helps)) };
         let state = State {
             queue: VecDeque::new(),
             left: VecDeque::new(),
             done: BTreeMap::new(),
             working: 0,
-            most_working: usize::MAX,
+            most_working: if alone.is_some() { workers } else { share.workers },
             most_beside: 0,
             device_threads: 0,
             on_device: 0,
@@ -176,9 +182,25 @@ impl<T: Task> Scheduler<T> {
         let pool = pool.map(Arc::new);
         let device = accelerator
             .and_then(|accelerator| Shared::start(&shared, accelerator.clone(), pool.clone()));
+        if device.is_none() && alone.is_none() {
+            let mut state = shared.lock();
+            (state.room, state.most_working) = (Room::Returned, afterwards.workers);
+        }
         let alone = alone.map(|alone| alone.in_flight);
         let has_device = accelerator.is_some();
-        Self { shared, pool, helps, alone, narrow, has_device, device, submitted: 0, taken: 0 }
+        let (submitted, taken) = (0, 0);
+        Self {
+            shared,
+            pool,
+            helps,
+            alone,
+            narrow,
+            afterwards,
+            has_device,
+            device,
+            submitted,
+            taken,
+        }
     }
 
     /// Workers, with the calling thread if it is one.
@@ -214,23 +236,40 @@ impl<T: Task> Scheduler<T> {
             return most;
         }
         let state = self.shared.lock();
-        match self.alone {
-            Some(alone) if state.room == Room::Taken => alone,
-            _ if state.device_threads > 0 => most,
-            _ => most.min(self.narrow),
+        match state.room {
+            Room::Taken => self.alone.unwrap_or(most),
+            Room::Made if state.device_threads > 0 => most,
+            Room::Awaited | Room::Made => most.min(self.narrow),
+            Room::Returning | Room::Returned => self.afterwards.in_flight,
         }
     }
 
-    /// The most blocks that the owner may have from now on, with those that are idle, if a device waits for it to have no more.
+    /// The most blocks that the owner may have from now on, with those that are idle, if a device waits for it to have no more, or
+    /// workers after a device do.
     pub(crate) fn awaited_room(&self) -> Option<usize> {
-        let is_awaited = || self.shared.lock().room == Room::Awaited;
-        (self.device.is_some() && is_awaited()).then_some(self.narrow)
+        self.device.as_ref()?;
+        match self.shared.lock().room {
+            Room::Awaited => Some(self.narrow),
+            Room::Returning => Some(self.afterwards.in_flight),
+            Room::Taken | Room::Made | Room::Returned => None,
+        }
     }
 
     /// Says that the owner has no more than [`Self::awaited_room`].
     pub(crate) fn make_room(&self) {
-        self.shared.lock().room = Room::Made;
-        self.shared.turned.notify_all();
+        let mut state = self.shared.lock();
+        if state.room == Room::Returning {
+            (state.room, state.most_working) = (Room::Returned, self.afterwards.workers);
+            let waiting = state.queue.len().min(self.afterwards.workers);
+            drop(state);
+            if let Some(pool) = &self.pool {
+                (0..waiting).for_each(|_| Shared::spawn_one(&self.shared, pool));
+            }
+        } else {
+            state.room = Room::Made;
+            drop(state);
+            self.shared.turned.notify_all();
+        }
     }
 
     /// Hands `task` to the workers.

@@ -92,6 +92,7 @@ fn what_a_device_leaves_workers_do() {
             block_len: 1 << 16,
             host_blocks,
             alone: None,
+            afterwards: Share { workers, in_flight: 12 },
             most_slots: MOST_SLOTS,
             blocks: None,
             statistics: None,
@@ -134,6 +135,7 @@ fn a_device_is_opened_for_what_takes_long() {
             block_len,
             host_blocks: 9,
             alone: None,
+            afterwards: Share { workers: 2, in_flight: 12 },
             most_slots: MOST_SLOTS,
             blocks,
             statistics: None,
@@ -190,8 +192,9 @@ impl Task for Counting {
 }
 
 #[test]
-fn workers_have_all_memory_until_a_device_is_looked_for() {
-    let alone = Share { workers: 6, in_flight: 12 };
+fn workers_make_room_for_a_device_as_long_as_it_takes_part() {
+    let (alone, afterwards) =
+        (Share { workers: 6, in_flight: 12 }, Share { workers: 4, in_flight: 5 });
     // So few blocks that workers have stopped when there are no more, and so many that they have not.
     for narrow in [4, 12] {
         let (running, held) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -207,6 +210,7 @@ fn workers_have_all_memory_until_a_device_is_looked_for() {
             block_len: 1 << 16,
             host_blocks: 9,
             alone: Some(alone),
+            afterwards,
             most_slots: MOST_SLOTS,
             blocks: Some(1 << 40),
             statistics: None,
@@ -215,7 +219,7 @@ fn workers_have_all_memory_until_a_device_is_looked_for() {
         let cpu = Arc::new(CpuEngine::new());
         let mut scheduler = Scheduler::with_accelerator(cpu, beside, Some(&accelerator));
         let mut idle: Vec<Counting> = Vec::new();
-        let (mut most_alone, mut when_found, mut after) = (0, None, 0);
+        let (mut most_alone, mut when_found, mut after, mut most_after) = (0, None, 0, 0);
         while after < 100 {
             if let Some(room) = scheduler.awaited_room()
                 && scheduler.in_flight() <= room
@@ -237,14 +241,17 @@ fn workers_have_all_memory_until_a_device_is_looked_for() {
                 Some(_) => {
                     after += 1;
                     // The first may have begun before.
-                    let is_beside = after > alone.in_flight;
-                    assert!(!is_beside || task.most <= beside.workers, "{} at once", task.most);
+                    if after > 2 * alone.in_flight {
+                        most_after = most_after.max(task.most);
+                    }
                 }
             }
             idle.push(task);
             when_found = when_found.or_else(|| found.try_recv().ok());
         }
         assert!(most_alone > beside.workers, "{most_alone} alone");
+        assert!((3..=4).contains(&most_after), "{most_after} afterwards");
+        assert!(scheduler.in_flight() + idle.len() <= afterwards.in_flight);
         let [running, held] = when_found.unwrap();
         assert!(running <= beside.workers && held <= narrow, "{running} running, {held} held");
         scheduler.end();

@@ -281,19 +281,19 @@ impl<R: Read> Decoder<R> {
 
     /// Reads blocks until as many are in flight as may be.
     fn read_ahead(&mut self) {
+        if let Some(scheduler) = &self.scheduler
+            && let Some(room) = scheduler.awaited_room()
+            && scheduler.in_flight() <= room
+        {
+            self.idle.truncate(room - scheduler.in_flight());
+            self.pool.clear();
+            scheduler.make_room();
+        }
         while matches!(self.input, Input::Open) {
             let in_flight = self.scheduler.as_ref().map_or(0, Scheduler::in_flight);
             let is_waiting = self.waiting.is_some() || self.is_joining;
             let most = self.share.in_flight;
             let most = self.scheduler.as_ref().map_or(most, |own| own.most_in_flight(most));
-            if let Some(scheduler) = &self.scheduler
-                && let Some(room) = scheduler.awaited_room()
-                && in_flight <= room
-            {
-                self.idle.truncate(room - in_flight);
-                self.pool.clear();
-                scheduler.make_room();
-            }
             if in_flight >= most || (is_waiting && in_flight > 0) {
                 return;
             }

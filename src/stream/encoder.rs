@@ -290,6 +290,13 @@ impl<W: Write> Encoder<W> {
             statistics.written_since(begun);
         }
         self.idle.push(task);
+        if let Some(scheduler) = &self.scheduler
+            && let Some(room) = scheduler.awaited_room()
+            && scheduler.in_flight() < room
+        {
+            self.idle.truncate(room - scheduler.in_flight());
+            scheduler.make_room();
+        }
         self.failed |= written.is_err();
         written
     }

@@ -51,11 +51,10 @@ impl<T: Task> Shared<T> {
             let _ = catch_unwind(work);
             let mut state = serving.lock();
             state.device_threads = 0;
-            state.most_working = match state.room {
-                Room::Taken => usize::MAX,
-                // The driver and the blocks are still there.
-                Room::Awaited | Room::Made => serving.beside,
-            };
+            if state.room != Room::Taken {
+                // The blocks are still there.
+                (state.room, state.most_working) = (Room::Returning, serving.beside);
+            }
             let waiting = state.left.len() + state.queue.len();
             drop(state);
             serving.finished.notify_one();
