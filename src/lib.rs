@@ -50,7 +50,7 @@ pub use pipeline::{
     Prediction, Statistics,
 };
 pub use stream::{
-    BlockInfo, Decoder, Encoder, FrameInfo, Piece, ReadAt, Recovery, RecoveryReport,
+    BlockInfo, Decoder, Encoder, Extent, FrameInfo, Piece, ReadAt, Recovery, RecoveryReport,
     SeekableReader, WriteAt, compress, decompress, list, recover,
 };
 

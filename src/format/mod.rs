@@ -14,6 +14,7 @@ pub(crate) use fault::Fault;
 pub(crate) use footer::{Footer, LEN as FOOTER_LEN};
 pub(crate) use frame_header::{FrameHeader, MIN_LEN as MIN_FRAME_HEADER_LEN};
 pub(crate) use index::{Index, IndexChecker, IndexWriter};
+pub(crate) use kinds::MIN_BLOCK_LOG;
 pub use kinds::{Method, Pipeline};
 
 /// First bytes of every frame: a byte that is not text, the name, and line ends that a text-mode transfer spoils.

@@ -18,5 +18,5 @@ pub use encoder::Encoder;
 pub use list::{BlockInfo, FrameInfo, list};
 pub use oneshot::{compress, decompress};
 pub use places::{ReadAt, WriteAt};
-pub use recover::{Piece, Recovery, RecoveryReport, recover};
+pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

@@ -1,0 +1,236 @@
+//! From structure to structure. Frame headers, block headers and indices all begin with a marker and carry a checksum.
+
+use std::io::{self, Read, Seek};
+use std::ops::Range;
+
+use crc32c::{crc32c, crc32c_append};
+
+use super::window::Window;
+use super::{Item, What};
+use crate::error::Error;
+use crate::format::{
+    BLOCK_MARKER, BlockHeader, CODED_LEN, FOOTER_LEN, Footer, FrameHeader, INDEX_MARKER, MAGIC,
+    MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Pipeline,
+};
+
+/// No frame header is longer.
+const MAX_FRAME_HEADER_LEN: usize = 1024;
+/// Base-2 logarithm of the largest block size.
+const MAX_BLOCK_LOG: u8 = Pipeline::Bwt.max_block_log();
+/// Lengths that a block may have, header included.
+const BLOCK_LENGTHS: Range<u32> = 20..(1 << MAX_BLOCK_LOG) + 28;
+
+/// Finds the structures of a file, in order, without a gap.
+pub(super) struct Walk {
+    pub(super) window: Window,
+    /// Where the next item begins.
+    at: u64,
+    /// The structure that begins there, once it has been looked for.
+    ahead: Option<Option<Item>>,
+    /// Bytes that may still be read to confirm what was found. Ordinary damage takes about as many as the file has;
+    /// a hostile file, in which structures overlap, would take as many for each of them.
+    budget: u64,
+}
+
+impl Walk {
+    pub(super) fn new(file_len: u64) -> Self {
+        let budget = file_len.saturating_mul(8).saturating_add(16 << 20);
+        Self { window: Window::new(file_len), at: 0, ahead: None, budget }
+    }
+
+    pub(super) fn file_len(&self) -> u64 {
+        self.window.file_len
+    }
+
+    /// Where the next item begins.
+    pub(super) fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// Goes on from `offset`.
+    pub(super) fn restart(&mut self, offset: u64) {
+        (self.at, self.ahead) = (offset, None);
+    }
+
+    /// The next structure, or the damaged bytes before it; `None` at the end of the file.
+    pub(super) fn next(&mut self, reader: &mut (impl Read + Seek)) -> Result<Option<Item>, Error> {
+        let at = self.at;
+        if at >= self.file_len() {
+            return Ok(None);
+        }
+        let found = match self.ahead.take() {
+            Some(found) => found,
+            None => self.structure(reader, at)?,
+        };
+        let Some(mut item) = found else {
+            let (end, found) = self.search(reader, at + 1)?;
+            (self.at, self.ahead) = (end, Some(found));
+            return Ok(Some(Item { start: at, end, what: What::Damage }));
+        };
+        let mut next = self.structure(reader, item.end)?;
+        if let What::Block(header) = item.what
+            && next.is_none()
+            && item.end != self.file_len()
+            && !self.payload_is_sound(reader, &item, &header)?
+        {
+            // Bytes were lost or put in: the next structure may begin before this one's end.
+            (item.end, next) = self.search(reader, item.start + header.len() as u64)?;
+        }
+        (self.at, self.ahead) = (item.end, Some(next));
+        Ok(Some(item))
+    }
+
+    /// Takes `n` bytes off the budget; false if it was too small.
+    fn spend(&mut self, n: usize) -> bool {
+        let left = self.budget.checked_sub(n as u64);
+        self.budget = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// The structure that begins at `start`, if one does.
+    fn structure(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        start: u64,
+    ) -> Result<Option<Item>, Error> {
+        let head = self.window.at(reader, start, CODED_LEN)?;
+        if head.starts_with(&BLOCK_MARKER) {
+            let Ok(header) = BlockHeader::parse(head) else { return Ok(None) };
+            let end = start + u64::from(header.block_len());
+            let is_known = u64::from(header.number) < MAX_BLOCKS;
+            return Ok(is_known.then_some(Item { start, end, what: What::Block(header) }));
+        }
+        if head.starts_with(&INDEX_MARKER) {
+            return self.index(reader, start);
+        }
+        if head.starts_with(&MAGIC) {
+            let header = self.frame_header(reader, start)?;
+            return Ok(header.map(|(header, end)| Item { start, end, what: What::Frame(header) }));
+        }
+        Ok(None)
+    }
+
+    /// The frame header at `start`, and where it ends.
+    pub(super) fn frame_header(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        start: u64,
+    ) -> Result<Option<(FrameHeader, u64)>, Error> {
+        let mut bytes = self.window.at(reader, start, MAX_FRAME_HEADER_LEN)?;
+        match FrameHeader::read(&mut bytes) {
+            Ok(Some((header, len))) => Ok(Some((header, start + len as u64))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The index and footer that begin at `start`. How many blocks there were is not known: the footer is where its
+    /// checksum agrees.
+    fn index(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        start: u64,
+    ) -> Result<Option<Item>, Error> {
+        let mut checksum = crc32c(&INDEX_MARKER);
+        // Length of the blocks in the entries so far.
+        let mut blocks_len = 0;
+        for entries in 0..MAX_BLOCKS {
+            let len = INDEX_MARKER.len() as u64 + 4 * entries;
+            let Some(&bytes) = self.window.at(reader, start + len, FOOTER_LEN)?.first_chunk()
+            else {
+                return Ok(None);
+            };
+            if !self.spend(4) {
+                return Ok(None);
+            }
+            let (footer, expected) = Footer::parse_unchecked(&bytes);
+            let len = len + FOOTER_LEN as u64;
+            // Cheap to ask before the checksum, and seldom true by chance.
+            let is_likely = match footer.content_size {
+                0 => entries == 0,
+                size => (entries << MIN_BLOCK_LOG..=(entries + 1) << MAX_BLOCK_LOG).contains(&size),
+            };
+            if is_likely
+                && footer.frame_len >= MIN_FRAME_HEADER_LEN as u64 + blocks_len + len
+                && crc32c_append(checksum, &bytes[..FOOTER_LEN - 4]) == expected
+            {
+                return Ok(Some(Item { start, end: start + len, what: What::End(footer) }));
+            }
+            let entry = [bytes[0], bytes[1], bytes[2], bytes[3]];
+            let block_len = u32::from_le_bytes(entry);
+            if !BLOCK_LENGTHS.contains(&block_len) {
+                return Ok(None);
+            }
+            blocks_len += u64::from(block_len);
+            checksum = crc32c_append(checksum, &entry);
+        }
+        Ok(None)
+    }
+
+    /// Where the next structure begins, `from` or later, and which it is; or the end of the file.
+    fn search(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        mut from: u64,
+    ) -> Result<(u64, Option<Item>), Error> {
+        while from < self.file_len() {
+            let bytes = self.window.from(reader, from, 2)?;
+            // Two bytes tell most chances apart.
+            let candidate = bytes.array_windows().position(|pair: &[u8; 2]| {
+                *pair == BLOCK_MARKER || *pair == INDEX_MARKER || pair[..] == MAGIC[..2]
+            });
+            from += match candidate {
+                Some(at) => {
+                    let at = at as u64;
+                    if let Some(item) = self.structure(reader, from + at)? {
+                        return Ok((from + at, Some(item)));
+                    }
+                    at + 1
+                }
+                None if bytes.len() < 2 => break,
+                // The last byte may be the first of a marker.
+                None => bytes.len() as u64 - 1,
+            };
+        }
+        Ok((self.file_len(), None))
+    }
+
+    fn payload_is_sound(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        item: &Item,
+        header: &BlockHeader,
+    ) -> Result<bool, Error> {
+        if item.end > self.file_len() {
+            return Ok(false);
+        }
+        let mut checksum = 0;
+        let mut at = item.start + header.len() as u64;
+        while at < item.end {
+            let bytes = self.window.from(reader, at, 1)?;
+            let n = bytes.len().min((item.end - at) as usize);
+            checksum = crc32c_append(checksum, &bytes[..n]);
+            if n == 0 || !self.spend(n) {
+                return Ok(false);
+            }
+            at += n as u64;
+        }
+        Ok(checksum == header.payload_crc)
+    }
+}
+
+/// The file from `at` on, as a reader.
+pub(super) struct ReadFrom<'a, R> {
+    pub(super) walk: &'a mut Walk,
+    pub(super) reader: &'a mut R,
+    pub(super) at: u64,
+}
+
+impl<R: Read + Seek> Read for ReadFrom<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.walk.window.from(self.reader, self.at, 1)?;
+        let n = bytes.len().min(buf.len());
+        buf[..n].copy_from_slice(&bytes[..n]);
+        self.at += n as u64;
+        Ok(n)
+    }
+}

@@ -1,0 +1,89 @@
+//! A part of the file in memory.
+
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+
+use crate::error::Error;
+use crate::pipeline::buffer::zeroed;
+
+/// Most bytes in memory at once.
+pub(super) const WINDOW: usize = 1 << 16;
+/// Bytes read after a jump, when most of what follows will be jumped over, too.
+const FIRST_STEP: usize = 1 << 12;
+
+/// Reads a file of known length piece by piece. Each piece is longer than the one before it while the reader goes on
+/// from where it was.
+pub(super) struct Window {
+    buffer: Vec<u8>,
+    /// Where in the file the buffer's bytes lie.
+    start: u64,
+    /// How many of them there are.
+    filled: usize,
+    step: usize,
+    pub(super) file_len: u64,
+}
+
+impl Window {
+    pub(super) fn new(file_len: u64) -> Self {
+        Self { buffer: Vec::new(), start: 0, filled: 0, step: FIRST_STEP, file_len }
+    }
+
+    /// The bytes from `offset` on: at least `n`, which is at most [`WINDOW`], unless the file ends before.
+    pub(super) fn from(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        offset: u64,
+        n: usize,
+    ) -> Result<&[u8], Error> {
+        if offset >= self.file_len {
+            return Ok(&[]);
+        }
+        let end = self.start + self.filled as u64;
+        let needed = offset.saturating_add(n as u64).min(self.file_len);
+        if offset < self.start || needed > end {
+            let goes_on = (self.start..=end).contains(&offset);
+            self.step = if goes_on { (2 * self.step).min(WINDOW) } else { FIRST_STEP };
+            self.fill(reader, offset, self.step.max(n))?;
+        }
+        let from = ((offset - self.start) as usize).min(self.filled);
+        Ok(&self.buffer[from..self.filled])
+    }
+
+    /// The `n` bytes from `offset` on, or fewer if the file ends before.
+    pub(super) fn at(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        offset: u64,
+        n: usize,
+    ) -> Result<&[u8], Error> {
+        let bytes = self.from(reader, offset, n)?;
+        Ok(&bytes[..bytes.len().min(n)])
+    }
+
+    /// The `n` bytes from `offset` on, if they are in memory.
+    pub(super) fn held(&self, offset: u64, n: usize) -> Option<&[u8]> {
+        let from = usize::try_from(offset.checked_sub(self.start)?).ok()?;
+        self.buffer[..self.filled].get(from..from.checked_add(n)?)
+    }
+
+    fn fill(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        offset: u64,
+        n: usize,
+    ) -> Result<(), Error> {
+        if self.buffer.is_empty() {
+            self.buffer = zeroed(WINDOW).map_err(|fault| fault.at(Default::default()))?;
+        }
+        (self.start, self.filled) = (offset, 0);
+        reader.seek(SeekFrom::Start(offset))?;
+        while self.filled < n.min(WINDOW) {
+            match reader.read(&mut self.buffer[self.filled..n.min(WINDOW)]) {
+                Ok(0) => break,
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
