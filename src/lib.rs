@@ -14,7 +14,7 @@
 //! | compress what is written, or a reader | [`Encoder`] |
 //! | decompress while reading, or to a writer, or only check | [`Decoder`] |
 //! | read any part of a compressed file | [`SeekableReader`] |
-//! | see what a compressed file holds | [`list`] |
+//! | see what a compressed file holds | [`list`]; frame by frame: [`Listing`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
 //! | use a GPU where that is faster | [`Auto`]; a certain one: [`Gpu`] |
 //! | know where the time went, and on what | [`Statistics`] |
@@ -50,8 +50,8 @@ pub use pipeline::{
     Prediction, Statistics,
 };
 pub use stream::{
-    BlockInfo, Decoder, Encoder, Extent, FrameInfo, Piece, ReadAt, Recovery, RecoveryReport,
-    SeekableReader, WriteAt, compress, decompress, list, recover,
+    BlockInfo, Decoder, Encoder, Extent, FrameInfo, Listing, Piece, ReadAt, Recovery,
+    RecoveryReport, SeekableReader, WriteAt, compress, decompress, list, recover,
 };
 
 /// The example in the README runs as written.

@@ -171,6 +171,7 @@ impl Index {
     }
 
     /// Number of blocks.
+    #[cfg(test)]
     pub(crate) fn block_count(&self) -> u64 {
         self.starts.len() as u64 - 1
     }

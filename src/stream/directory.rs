@@ -3,11 +3,16 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
+use crc32c::{crc32c, crc32c_append};
+
 use super::frame_reader::{Event, FrameReader};
+use super::window::{ReadFrom, Window};
 use crate::error::{Error, Place};
 use crate::format::{
-    BlockHeader, FOOTER_LEN, Fault, Footer, FrameHeader, Index, MAX_BLOCKS, MIN_FRAME_HEADER_LEN,
+    BlockHeader, FOOTER_LEN, Fault, Footer, FrameHeader, INDEX_MARKER, Index, MAX_BLOCKS,
+    MIN_FRAME_HEADER_LEN,
 };
+use crate::pipeline::buffer::zeroed;
 
 /// One frame of a file.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +31,8 @@ impl FrameEntry {
         self.header.block_count(self.footer.content_size)
     }
 
-    /// Reads and checks the index.
-    pub(crate) fn index(&self, reader: &mut (impl Read + Seek)) -> Result<Index, Fault> {
+    /// Where the index begins.
+    pub(super) fn index_start(&self) -> Result<u64, Fault> {
         let len = Index::len_with_footer(self.block_count());
         // The frame's length is within the file, and the index within the frame.
         let start = (self.offset + self.footer.frame_len)
@@ -37,10 +42,47 @@ impl FrameEntry {
         if start < self.offset + self.header_len {
             return Err(Fault::Corrupt("the index does not fit in its frame"));
         }
-        reader.seek(SeekFrom::Start(start))?;
-        let mut bytes = vec![0; len as usize];
+        Ok(start)
+    }
+
+    /// Reads and checks the index.
+    pub(crate) fn index(&self, reader: &mut (impl Read + Seek)) -> Result<Index, Fault> {
+        reader.seek(SeekFrom::Start(self.index_start()?))?;
+        let mut bytes = zeroed(Index::len_with_footer(self.block_count()) as usize)?;
         reader.read_exact(&mut bytes)?;
         Index::parse(&bytes, self.footer, self.header_len)
+    }
+
+    /// Checks the index without keeping it.
+    fn check_index(&self, reader: &mut impl Read, index_start: u64) -> Result<(), Fault> {
+        let mut marker = [0; INDEX_MARKER.len()];
+        reader.read_exact(&mut marker)?;
+        let mut checksum = crc32c(&marker);
+        let mut left = 4 * self.block_count().saturating_sub(1);
+        let mut block_start = self.offset + self.header_len;
+        let mut buffer = [0; 1024];
+        while left > 0 {
+            let part = &mut buffer[..left.min(1024) as usize];
+            reader.read_exact(part)?;
+            checksum = crc32c_append(checksum, part);
+            for entry in part.as_chunks::<4>().0 {
+                block_start = block_start.saturating_add(u64::from(u32::from_le_bytes(*entry)));
+            }
+            left -= part.len() as u64;
+        }
+        if Footer::read(reader, checksum)? != self.footer {
+            return Err(Fault::Corrupt("the footer changed while it was read"));
+        }
+        if marker != INDEX_MARKER {
+            return Err(Fault::Corrupt("there is no index here"));
+        }
+        let adds_up = match self.block_count() {
+            0 => block_start == index_start,
+            _ => block_start <= index_start,
+        };
+        adds_up
+            .then_some(())
+            .ok_or(Fault::Corrupt("the index does not add up to the frame's length"))
     }
 
     /// Checks that `header` may be that of block `number`, which the index says lies at `range`.
@@ -73,21 +115,16 @@ pub(crate) fn read_directory(
     max_memory: u64,
 ) -> Result<Vec<FrameEntry>, Error> {
     let end = reader.seek(SeekFrom::End(0))?;
+    let mut window = Window::new(end);
     let mut frames = Vec::new();
     let mut at = end;
     while at > 0 || frames.is_empty() {
-        match read_last(reader, at) {
-            Ok(frame) => {
-                at = frame.offset;
-                frames.push(frame);
-            }
-            Err(Fault::Io(error)) => return Err(error.into()),
-            Err(fault) => {
-                walk(reader)?;
-                // Every structure is in order, and yet it is not what the footers say.
-                return Err(fault.at(Place::new(0, at)));
-            }
-        }
+        let frame = frame_before(at, &mut window, reader)?;
+        at = frame.offset;
+        frames.try_reserve(1).map_err(|_| Error::OutOfMemory {
+            needed: 2 * (frames.len() * size_of::<FrameEntry>()) as u64,
+        })?;
+        frames.push(frame);
         // A vector may have grown to twice what it holds.
         let needed = 2 * (frames.len() * size_of::<FrameEntry>()) as u64;
         if needed > max_memory {
@@ -106,21 +143,44 @@ pub(crate) fn read_directory(
 }
 
 /// The frame that ends at offset `end`.
-fn read_last(reader: &mut (impl Read + Seek), end: u64) -> Result<FrameEntry, Fault> {
+///
+/// # Errors
+/// If there is none, the file is walked from its start, so that the error says what is damaged and where.
+pub(super) fn frame_before(
+    end: u64,
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+) -> Result<FrameEntry, Error> {
+    match read_last(end, window, reader) {
+        Ok(frame) => Ok(frame),
+        Err(Fault::Io(error)) => Err(error.into()),
+        Err(fault) => {
+            walk(reader)?;
+            // Every structure is in order, and yet it is not what the footers say.
+            Err(fault.at(Place::new(0, end)))
+        }
+    }
+}
+
+fn read_last(
+    end: u64,
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+) -> Result<FrameEntry, Fault> {
     let least = (MIN_FRAME_HEADER_LEN as u64) + Index::len_with_footer(0);
     if end < least {
         return Err(Fault::Truncated);
     }
-    reader.seek(SeekFrom::Start(end - FOOTER_LEN as u64))?;
+    window.load_before(reader, end, least as usize).map_err(io::Error::from)?;
     let mut bytes = [0; FOOTER_LEN];
-    reader.read_exact(&mut bytes)?;
+    ReadFrom { window, reader, at: end - FOOTER_LEN as u64 }.read_exact(&mut bytes)?;
     let (footer, _) = Footer::parse_unchecked(&bytes);
     if !(least..=end).contains(&footer.frame_len) {
         return Err(Fault::Corrupt("the frame's length is out of range"));
     }
     let offset = end - footer.frame_len;
-    reader.seek(SeekFrom::Start(offset))?;
-    let Some((header, header_len)) = FrameHeader::read(reader)? else {
+    let header = FrameHeader::read(&mut ReadFrom { window, reader, at: offset })?;
+    let Some((header, header_len)) = header else {
         return Err(Fault::Truncated);
     };
     let header_len = header_len as u64;
@@ -128,7 +188,8 @@ fn read_last(reader: &mut (impl Read + Seek), end: u64) -> Result<FrameEntry, Fa
         return Err(Fault::Corrupt("the length of the contents is not the one recorded"));
     }
     let frame = FrameEntry { header, header_len, offset, footer, content_start: 0 };
-    frame.index(reader)?;
+    let at = frame.index_start()?;
+    frame.check_index(&mut ReadFrom { window, reader, at }, at)?;
     Ok(frame)
 }
 

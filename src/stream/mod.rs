@@ -12,10 +12,11 @@ mod recover;
 mod salvage;
 mod seekable;
 mod tasks;
+mod window;
 
 pub use decoder::Decoder;
 pub use encoder::Encoder;
-pub use list::{BlockInfo, FrameInfo, list};
+pub use list::{BlockInfo, FrameInfo, Listing, list};
 pub use oneshot::{compress, decompress};
 pub use places::{ReadAt, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};

@@ -174,6 +174,9 @@ pub struct List {
     /// List the .pz files in directories, and in theirs
     #[arg(short, long)]
     pub recursive: bool,
+    /// Most memory to take [default: 1G]
+    #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub memory: Option<Size>,
     /// Print JSON: an array with an object a file
     #[arg(long)]
     pub json: bool,
@@ -272,9 +275,12 @@ pub struct Recover {
     /// The damaged file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write zeros for lost contents, so that the rest keeps its place
+    /// Write zeros for lost contents, so that the rest keeps its place; in files they take no space
     #[arg(long)]
     pub fill: bool,
+    /// Most bytes to write [default: no limit; with --fill, what a file of this length could hold]
+    #[arg(long, value_name = "SIZE")]
+    pub max_output: Option<Size>,
     /// Output file; '-' is standard output
     #[arg(short, long, value_name = "FILE", conflicts_with = "stdout")]
     pub output: Option<PathBuf>,

@@ -100,6 +100,29 @@ impl Output {
         None
     }
 
+    /// Writes `len` zeros. At the end of a regular file they are a hole, which takes no space.
+    pub fn write_hole(&mut self, len: u64) -> io::Result<()> {
+        let file = match &self.place {
+            Place::Stdout(file) | Place::Special { file, .. } => file,
+            Place::Named { unfinished, .. } => unfinished.file(),
+        };
+        let result = leave_hole(file, len);
+        self.failed |= result.is_err();
+        if result? {
+            self.written += len;
+            self.progress.wrote(usize::try_from(len).unwrap_or(usize::MAX));
+            return Ok(());
+        }
+        let zeros = [0; 1 << 16];
+        let mut left = len;
+        while left > 0 {
+            let count = left.min(zeros.len() as u64) as usize;
+            self.write_all(&zeros[..count])?;
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
     /// Takes note of bytes that other threads have written.
     pub fn count(&mut self, bytes: u64) {
         self.written += bytes;
@@ -174,6 +197,18 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Lengthens a regular file by `len` bytes if it is at its end; says whether it did.
+fn leave_hole(mut file: &File, len: u64) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || file.stream_position()? != metadata.len() {
+        return Ok(false);
+    }
+    let end = metadata.len().checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
+    file.set_len(end)?;
+    file.seek(io::SeekFrom::Start(end))?;
+    Ok(true)
 }
 
 fn exists() -> Failure {

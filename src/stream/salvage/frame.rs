@@ -2,10 +2,11 @@
 
 use std::io::{Read, Seek};
 
-use super::walk::{ReadFrom, Walk};
+use super::walk::Walk;
 use super::{Item, What};
 use crate::error::Error;
 use crate::format::{Fault, FrameHeader, INDEX_MARKER, IndexChecker};
+use crate::stream::window::ReadFrom;
 
 /// Holds each structure to the rules that a decoder holds it to, with the decoder's own code.
 #[derive(Default)]
@@ -63,7 +64,7 @@ impl Tracker {
             (What::End(_), Some(open)) if open.is_regular => {
                 let at = item.start + INDEX_MARKER.len() as u64;
                 let before = item.start - open.start;
-                let mut index = ReadFrom { walk, reader, at };
+                let mut index = ReadFrom { window: &mut walk.window, reader, at };
                 let outcome = open.index.finish(&mut index, &open.header, before);
                 self.open = None;
                 match outcome {

@@ -2,7 +2,6 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `window` | reads the file through a small buffer |
 //! | `walk` | goes from structure to structure; searches where there is none |
 //! | `frame` | tells whether a frame is as a decoder accepts it |
 //! | `scout` | looks ahead for the index of a frame that is damaged |
@@ -17,18 +16,17 @@ mod frame;
 mod layout;
 mod scout;
 mod walk;
-mod window;
 
 use std::io::{Read, Seek};
 use std::ops::Range;
 
+use super::window::WINDOW;
 use crate::error::Error;
 use crate::format::{BlockHeader, CODED_LEN, Footer, FrameHeader};
 use frame::Tracker;
 use layout::Layout;
 use scout::{Indexed, Scout};
 use walk::Walk;
-use window::WINDOW;
 
 /// Bytes that a full block takes at least: a coded block with a payload of one byte.
 const MIN_FULL_BLOCK_LEN: u64 = CODED_LEN as u64 + 1;
@@ -131,12 +129,15 @@ impl Salvage {
     ) -> Result<Option<(Item, bool)>, Error> {
         if let (Some(indexed), Some(scout)) = (&mut self.indexed, &mut self.scout) {
             let item = indexed.next(&mut self.walk, scout, reader)?;
+            let mut is_regular = true;
             if matches!(item.what, What::End(_)) {
                 self.indexed = None;
                 self.tracker = Tracker::default();
                 self.walk.restart(item.end);
+                // Then a block whose payload could not be checked may have been the reason to look for the index.
+                is_regular = self.walk.has_budget();
             }
-            return Ok(Some((item, true)));
+            return Ok(Some((item, is_regular)));
         }
         let item = match self.pending.take() {
             Some(item) => item,

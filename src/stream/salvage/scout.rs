@@ -5,10 +5,10 @@ use std::io::{Read, Seek};
 
 use super::frame::Tracker;
 use super::walk::Walk;
-use super::window::WINDOW;
 use super::{Item, What};
 use crate::error::Error;
 use crate::format::{BlockHeader, CODED_LEN, Fault, Footer, FrameHeader, INDEX_MARKER};
+use crate::stream::window::WINDOW;
 
 /// Walks ahead, once through the file however often it is asked.
 pub(super) struct Scout {
@@ -164,14 +164,11 @@ impl Claim {
         };
         let (footer, _) = Footer::parse_unchecked(bytes);
         let Some(rows) = self.rows(footer, walk, reader)? else { return Ok(None) };
-        if blocks > rows.count {
+        // After the last block there is nothing that the index could help to find.
+        if blocks >= rows.count {
             return Ok(None);
         }
-        let expected = match blocks == rows.count {
-            true => self.index_start,
-            false => self.block_start(&rows, blocks, walk, reader)?,
-        };
-        let agrees = offset == expected;
+        let agrees = offset == self.block_start(&rows, blocks, walk, reader)?;
         Ok(agrees.then_some(Indexed { claim: self, rows, number: blocks, at: offset }))
     }
 }

@@ -1,17 +1,17 @@
 //! From structure to structure. Frame headers, block headers and indices all begin with a marker and carry a checksum.
 
-use std::io::{self, Read, Seek};
+use std::io::{Read, Seek};
 use std::ops::Range;
 
 use crc32c::{crc32c, crc32c_append};
 
-use super::window::Window;
 use super::{Item, What};
 use crate::error::Error;
 use crate::format::{
     BLOCK_MARKER, BlockHeader, CODED_LEN, FOOTER_LEN, Footer, FrameHeader, INDEX_MARKER, MAGIC,
     MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Pipeline,
 };
+use crate::stream::window::Window;
 
 /// No frame header is longer.
 const MAX_FRAME_HEADER_LEN: usize = 1024;
@@ -78,6 +78,11 @@ impl Walk {
         }
         (self.at, self.ahead) = (item.end, Some(next));
         Ok(Some(item))
+    }
+
+    /// Whether all that was to be confirmed could be.
+    pub(super) fn has_budget(&self) -> bool {
+        self.budget > 0
     }
 
     /// Takes `n` bytes off the budget; false if it was too small.
@@ -215,22 +220,5 @@ impl Walk {
             at += n as u64;
         }
         Ok(checksum == header.payload_crc)
-    }
-}
-
-/// The file from `at` on, as a reader.
-pub(super) struct ReadFrom<'a, R> {
-    pub(super) walk: &'a mut Walk,
-    pub(super) reader: &'a mut R,
-    pub(super) at: u64,
-}
-
-impl<R: Read + Seek> Read for ReadFrom<'_, R> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.walk.window.from(self.reader, self.at, 1)?;
-        let n = bytes.len().min(buf.len());
-        buf[..n].copy_from_slice(&bytes[..n]);
-        self.at += n as u64;
-        Ok(n)
     }
 }

@@ -54,7 +54,8 @@ impl Filter {
         let Filter { files, encoding, machine, placement, verify, range, json, talk, .. } = self;
         if self.list {
             let (recursive, verbose) = (placement.recursive, talk.verbose);
-            Command::List(args::List { files, recursive, json, verbose })
+            let memory = machine.memory;
+            Command::List(args::List { files, recursive, memory, json, verbose })
         } else if self.test {
             let recursive = placement.recursive;
             Command::Test(args::Test { files, recursive, machine, talk })

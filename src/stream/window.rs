@@ -1,6 +1,6 @@
-//! A part of the file in memory.
+//! A part of a file in memory, for readers of headers and indices.
 
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 use crate::error::Error;
 use crate::pipeline::buffer::zeroed;
@@ -20,6 +20,23 @@ pub(super) struct Window {
     filled: usize,
     step: usize,
     pub(super) file_len: u64,
+}
+
+/// The file from `at` on, as a reader.
+pub(super) struct ReadFrom<'a, R> {
+    pub(super) window: &'a mut Window,
+    pub(super) reader: &'a mut R,
+    pub(super) at: u64,
+}
+
+impl<R: Read + Seek> Read for ReadFrom<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.window.from(self.reader, self.at, 1)?;
+        let n = bytes.len().min(buf.len());
+        buf[..n].copy_from_slice(&bytes[..n]);
+        self.at += n as u64;
+        Ok(n)
+    }
 }
 
 impl Window {
@@ -57,6 +74,23 @@ impl Window {
     ) -> Result<&[u8], Error> {
         let bytes = self.from(reader, offset, n)?;
         Ok(&bytes[..bytes.len().min(n)])
+    }
+
+    /// Has the `n` bytes before `end` in memory, and for a reader that goes backwards more of those before them.
+    pub(super) fn load_before(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        end: u64,
+        n: usize,
+    ) -> Result<(), Error> {
+        let window_end = self.start + self.filled as u64;
+        if end.saturating_sub(n as u64) < self.start || end > window_end {
+            let goes_on = (self.start..=window_end).contains(&end);
+            self.step = if goes_on { (2 * self.step).min(WINDOW) } else { FIRST_STEP };
+            let n = (self.step.max(n) as u64).min(end);
+            self.fill(reader, end - n, n as usize)?;
+        }
+        Ok(())
     }
 
     /// The `n` bytes from `offset` on, if they are in memory.
