@@ -8,6 +8,7 @@ use crate::error::{Error, Place};
 use crate::format::{
     BlockHeader, FOOTER_LEN, Fault, Footer, FrameHeader, Index, MAX_BLOCKS, MIN_FRAME_HEADER_LEN,
 };
+use crate::pipeline::buffer::zeroed;
 
 /// One frame of a file.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +39,7 @@ impl FrameEntry {
             return Err(Fault::Corrupt("the index does not fit in its frame"));
         }
         reader.seek(SeekFrom::Start(start))?;
-        let mut bytes = vec![0; len as usize];
+        let mut bytes = zeroed(len as usize)?;
         reader.read_exact(&mut bytes)?;
         Index::parse(&bytes, self.footer, self.header_len)
     }
@@ -79,6 +80,8 @@ pub(crate) fn read_directory(
         match read_last(reader, at) {
             Ok(frame) => {
                 at = frame.offset;
+                let needed = (frames.len() as u64 + 1) * size_of::<FrameEntry>() as u64;
+                frames.try_reserve(1).map_err(|_| Error::OutOfMemory { needed })?;
                 frames.push(frame);
             }
             Err(Fault::Io(error)) => return Err(error.into()),
