@@ -53,6 +53,7 @@ pub use stream::{
     BlockInfo, Decoder, Encoder, Extent, FrameInfo, Listing, Piece, ReadAt, Recovery,
     RecoveryReport, SeekableReader, WriteAt, compress, decompress, list, recover,
 };
+pub use user_cache::refused_cache;
 
 /// The example in the README runs as written.
 #[cfg(doctest)]

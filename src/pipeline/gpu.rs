@@ -455,5 +455,8 @@ const HOST_BATCHES: u64 = 2;
 /// be taken.
 const DRIVER: u64 = 64 << 20;
 
+/// Host memory without which no device is looked for, unless the user names it: a driver may take half of it.
+pub(super) const LEAST_MEMORY: u64 = 2 * DRIVER;
+
 /// Of the memory that may be taken on the host, no more than one in so many parts is what devices' queues copy through.
 const PART_TO_COPY_THROUGH: u64 = 4;

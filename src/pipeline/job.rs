@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Gpu;
 use super::auto::{Auto, Choice};
+use super::gpu::LEAST_MEMORY;
 use super::load::Load;
 use super::statistics::Statistics;
 
@@ -14,17 +15,24 @@ pub(crate) struct Job {
     load: Load,
     statistics: Statistics,
     workers: usize,
+    /// Host memory that the job may take.
+    memory: u64,
     begun: Instant,
     /// At how many bytes to choose again; `None` if the choice is made.
     next_look: Option<u64>,
 }
 
 impl Job {
-    /// A job that `auto` is to choose for, counted in `statistics` if there are any.
-    pub(crate) fn new(auto: &Auto, load: Load, statistics: Option<&Statistics>) -> Self {
+    /// A job in `memory` bytes of host memory that `auto` chooses for, counted in `statistics` if there are any.
+    pub(crate) fn new(
+        auto: &Auto,
+        load: Load,
+        memory: u64,
+        statistics: Option<&Statistics>,
+    ) -> Self {
         let statistics = statistics.cloned().unwrap_or_else(Statistics::without_stages);
         let (auto, begun) = (auto.clone(), Instant::now());
-        Self { auto, load, statistics, workers: 1, begun, next_look: None }
+        Self { auto, load, statistics, workers: 1, memory, begun, next_look: None }
     }
 
     /// What is counted.
@@ -58,6 +66,11 @@ impl Job {
     }
 
     fn take(&self, bytes: u64) -> Option<Gpu> {
+        if self.memory < LEAST_MEMORY {
+            // Nothing is measured either: that would take memory, too.
+            self.statistics.chose("the CPU: the memory limit leaves no room for a device's driver");
+            return None;
+        }
         let Choice { gpu, why } = self.auto.choose(&self.load, bytes, self.workers);
         self.statistics.chose(&why);
         gpu

@@ -444,10 +444,19 @@ pub(crate) fn thread_pool(workers: usize) -> Option<ThreadPool> {
     if workers < 2 { None } else { build_pool(workers) }
 }
 
+/// As many of `threads` threads as the system gives, or half, a quarter and so on of them.
 fn build_pool(threads: usize) -> Option<ThreadPool> {
-    let name = |i| format!("pz worker {i}");
-    ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok()
+    let fewer = std::iter::successors(Some(threads), |threads| Some(threads / 2));
+    fewer.take_while(|&threads| threads > 0).find_map(|threads| {
+        // A thread that gets no memory for its signal stack aborts the process, so the memory for all is tried first.
+        memmap2::MmapMut::map_anon(threads.saturating_mul(OF_THREAD)).ok()?;
+        let name = |i| format!("pz worker {i}");
+        ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok()
+    })
 }
+
+/// Bytes of addresses that a thread takes: its stack, that for signals, and its share of the allocator's books.
+const OF_THREAD: usize = (2 << 20) + (256 << 10);
 
 #[cfg(test)]
 #[path = "scheduler_tests.rs"]

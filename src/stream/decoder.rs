@@ -8,7 +8,7 @@ use super::frame_reader::{Event, FrameReader};
 use super::places::WriteAt;
 use super::tasks::DecodeTask;
 use crate::error::Error;
-use crate::format::FrameHeader;
+use crate::format::{CODED_LEN, FrameHeader};
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
@@ -86,7 +86,8 @@ impl<R: Read> Decoder<R> {
         let mut options = options.clone();
         let auto = options.auto.as_ref().filter(|_| options.gpu.is_none());
         let statistics = options.statistics.as_ref();
-        let mut job = auto.map(|auto| Job::new(auto, Load::decoding(&header), statistics));
+        let mut job = auto
+            .map(|auto| Job::new(auto, Load::decoding(&header), options.max_memory, statistics));
         if let Some(job) = &job {
             options.statistics = Some(job.statistics().clone());
         }
@@ -98,7 +99,10 @@ impl<R: Read> Decoder<R> {
             share.limit_to(header.block_count(size));
         }
         if let Some(job) = &mut job {
-            options.gpu = job.choose(header.content_size, share.workers);
+            // What a header alone declares is no reason to look for a device.
+            let size = header.content_size.zip(options.input_size);
+            let size = size.map(|(declared, len)| declared.min(most_contents(&header, len)));
+            options.gpu = job.choose(size, share.workers);
         }
         let accelerator = accelerator(&header, &cost, &mut share, &options);
         let mut decoder = Self {
@@ -389,8 +393,19 @@ fn accelerator(
     let (gpu, work) = (options.gpu.as_ref(), Work::Decode(header.pipeline));
     let size = header.block_size();
     let statistics = options.statistics.as_ref();
-    Accelerator::new(gpu, work, size, (cost, share, options.max_memory), statistics)
-        .map(|accelerator| accelerator.of_bytes(header.content_size))
+    Accelerator::new(gpu, work, size, (cost, share, options.max_memory), statistics).map(
+        |accelerator| {
+            let held = options.input_size.map_or(u64::MAX, |len| most_contents(header, len));
+            accelerator.of_bytes(header.content_size.map(|declared| declared.min(held)))
+        },
+    )
+}
+
+/// The most bytes of contents that a frame like this can have in `len` bytes: its blocks are full, and each is one byte,
+/// repeated.
+fn most_contents(header: &FrameHeader, len: u64) -> u64 {
+    let blocks = len / (CODED_LEN as u64 + 1);
+    blocks.saturating_mul(header.block_size() as u64)
 }
 
 impl<R: Read> Read for Decoder<R> {

@@ -373,9 +373,12 @@ impl Plan {
         let recipe = options.recipe()?;
         let auto = options.auto.as_ref().filter(|_| options.gpu.is_none());
         let mut job = match auto {
-            Some(auto) => {
-                Some(Job::new(auto, Load::encoding(options)?, options.statistics.as_ref()))
-            }
+            Some(auto) => Some(Job::new(
+                auto,
+                Load::encoding(options)?,
+                options.memory,
+                options.statistics.as_ref(),
+            )),
             None => None,
         };
         let of_job = job.as_ref().map(Job::statistics);

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Write};
 
+use crate::codec::OutOfMemory;
 use crate::error::Error;
 use crate::format::{BlockHeader, FrameHeader, IndexWriter, MAX_BLOCKS, Method};
 use crate::pipeline::engine::Coded;
@@ -62,7 +63,7 @@ impl FrameWriter {
         };
         write_both(writer, &header.to_bytes(), payload)?;
         let block_len = header.block_len();
-        self.index.push(block_len, header.content_len);
+        self.index.push(block_len, header.content_len).map_err(refused)?;
         self.count(u64::from(block_len));
         Ok(())
     }
@@ -73,7 +74,7 @@ impl FrameWriter {
         if let Some(declared) = &mut self.declared {
             *declared = declared.saturating_sub(self.index.content_size());
         }
-        let bytes = self.index.finish(self.frame_len);
+        let bytes = self.index.finish(self.frame_len).map_err(refused)?;
         writer.write_all(&bytes)?;
         self.count(bytes.len() as u64);
         self.frame_len = 0;
@@ -101,6 +102,10 @@ impl FrameWriter {
     pub(crate) fn set_max_blocks(&mut self, max_blocks: u64) {
         self.max_blocks = max_blocks;
     }
+}
+
+fn refused(OutOfMemory { bytes }: OutOfMemory) -> Error {
+    Error::OutOfMemory { needed: bytes }
 }
 
 /// Writes `head` and `tail`, in one call if the writer takes it.

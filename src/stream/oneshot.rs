@@ -1,6 +1,6 @@
 //! Whole slices at once.
 
-use std::io::Cursor;
+use std::io::{self, Cursor, Write};
 use std::sync::Arc;
 
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
@@ -9,6 +9,7 @@ use super::decoder::Decoder;
 use super::encoder::{Encoder, Plan};
 use super::frame_reader::{Event, FrameReader};
 use super::frame_writer::FrameWriter;
+use crate::codec::{OutOfMemory, reserve};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, FrameHeader};
 use crate::pipeline::buffer::zeroed;
@@ -43,16 +44,21 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
     let block_size = plan.header.block_size();
     let in_parallel = plan.share.workers > 1 && input.len() > block_size;
     if in_parallel || plan.accelerator.is_some() {
-        let mut encoder = Encoder::with_plan(Vec::new(), plan, options);
+        let mut encoder = Encoder::with_plan(Growing(Vec::new()), plan, options);
         encoder.read_from(&mut &input[..])?;
-        return encoder.finish();
+        return Ok(encoder.finish()?.0);
     }
-    let mut out = Vec::new();
+    let mut out = Growing(Vec::new());
     let mut frames = FrameWriter::new(plan.header);
-    let mut payload = Vec::with_capacity(payload_capacity(block_size.min(input.len())));
+    let mut payload = Vec::new();
+    let capacity = payload_capacity(block_size.min(input.len()));
+    reserve(&mut payload, capacity).map_err(|_| out_of_memory(capacity))?;
     for contents in input.chunks(block_size) {
         let mut job = EncodeJob::new(contents, &mut payload);
         plan.engine.encode(&plan.recipe, std::slice::from_mut(&mut job));
+        if let Some(OutOfMemory { bytes }) = job.refused {
+            return Err(Error::OutOfMemory { needed: bytes });
+        }
         let coded = job.coded.ok_or(Error::Internal { what: "a block could not be encoded" })?;
         frames.block(&mut out, coded, contents, &payload)?;
     }
@@ -60,7 +66,27 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
     if let Some(job) = plan.job.take() {
         job.learn();
     }
-    Ok(out)
+    Ok(out.0)
+}
+
+/// A vector to write to that says so when the system refuses memory.
+struct Growing(Vec<u8>);
+
+impl Write for Growing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let needed = self.0.len() + bytes.len();
+        self.0.try_reserve(bytes.len()).map_err(|_| out_of_memory(needed))?;
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn out_of_memory(bytes: usize) -> Error {
+    Error::OutOfMemory { needed: bytes as u64 }
 }
 
 /// Decompresses `input`, which is one or more frames, one after another.
@@ -80,7 +106,12 @@ pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Erro
     let mut options = options.clone();
     // The length is known here, whether the header records it or not.
     if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), header) {
-        let mut job = Job::new(&auto, Load::decoding(&header), options.statistics.as_ref());
+        let mut job = Job::new(
+            &auto,
+            Load::decoding(&header),
+            options.max_memory,
+            options.statistics.as_ref(),
+        );
         options.gpu = job.choose(Some(total), workers);
     }
     if options.gpu.is_some() {
@@ -90,7 +121,9 @@ pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Erro
     }
 
     let mut rest = &mut output[..];
-    let mut jobs = Vec::with_capacity(blocks.len());
+    let mut jobs = Vec::new();
+    let room = blocks.len() * size_of::<(DecodeJob<'_>, Place)>();
+    reserve(&mut jobs, blocks.len()).map_err(|_| out_of_memory(room))?;
     for block in blocks {
         let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
         rest = later;
@@ -154,6 +187,8 @@ fn survey<'a>(
                     return Err(Error::LimitOutput { limit: options.max_output });
                 }
                 let payload = frames.payload_in_place(&header, place)?;
+                let room = (blocks.len() + 1) * size_of::<Block<'_>>();
+                blocks.try_reserve(1).map_err(|_| out_of_memory(room))?;
                 blocks.push(Block { header, place, payload });
             }
             Event::FrameEnd => {}

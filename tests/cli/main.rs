@@ -1,6 +1,7 @@
 //! The `pz` program as its users meet it: files, pipes, messages, exit codes, interruptions.
 
 mod bench;
+mod cache;
 mod cost;
 mod damage;
 mod devices;
@@ -11,6 +12,7 @@ mod filter;
 mod formats;
 mod generate;
 mod list;
+mod memory;
 mod on_devices;
 mod range;
 mod recover;

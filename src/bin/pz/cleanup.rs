@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 
 use tempfile::NamedTempFile;
 
@@ -32,6 +32,8 @@ impl Unfinished {
     pub fn create_in(folder: &Path) -> io::Result<Self> {
         watch();
         let mut entered = entered();
+        // To enter the file must not fail once it is there.
+        entered.try_reserve(1).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let file = tempfile::Builder::new().prefix(".pz-").suffix(".tmp").tempfile_in(folder)?;
         entered.push(file.path().to_path_buf());
         Ok(Unfinished(Some(file)))
@@ -72,6 +74,15 @@ pub fn remove_all() -> impl Sized {
     let mut entered = entered();
     remove(&mut entered);
     entered
+}
+
+/// Removes all unfinished files where nothing may be waited for: the list is left alone if another thread has it, or this one.
+pub fn try_remove_all() {
+    match ENTERED.try_lock() {
+        Ok(mut entered) => remove(&mut entered),
+        Err(TryLockError::Poisoned(entered)) => remove(&mut entered.into_inner()),
+        Err(TryLockError::WouldBlock) => {}
+    }
 }
 
 fn remove(entered: &mut Vec<PathBuf>) {

@@ -31,6 +31,8 @@ pub enum Format {
 const HEAD: usize = 6;
 /// Bytes that are handed on at a time.
 const CHUNK: usize = 1 << 20;
+/// Bytes that an LZ4 decoder takes for the largest blocks. Its library cannot do without them.
+const LZ4_MEMORY: usize = 12 << 20;
 
 impl Format {
     /// Recognises a format by a file's first bytes.
@@ -85,6 +87,9 @@ pub fn decode(
             "needs more than {} bytes of memory; -M raises the limit",
             settings.memory
         ))),
+        Err(Side::Reading(error)) if is_out_of_memory(&error) => {
+            Err(Failure::environment("the system refused memory"))
+        }
         Err(Side::Reading(error)) => Err(Failure::input(explain(format, source, &error))),
     }
 }
@@ -103,6 +108,10 @@ fn open<'a>(
         return Ok(Box::new(pz::Decoder::new(source, &settings.options)?));
     }
     let reader = BufReader::with_capacity(CHUNK, source);
+    let is_lz4 = format == Format::Lz4;
+    if is_lz4 && Vec::<u8>::new().try_reserve_exact(LZ4_MEMORY).is_err() {
+        return Err(Failure::from(pz::Error::OutOfMemory { needed: LZ4_MEMORY as u64 }));
+    }
     Ok(match format {
         Format::Pz | Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
         Format::Zstd => {
@@ -173,6 +182,16 @@ fn wants_memory(error: &io::Error) -> bool {
     matches!(inner, Some(liblzma::stream::Error::MemLimit))
         // zstd's errors are nothing but text.
         || error.to_string().contains("too much memory")
+}
+
+/// Whether a decoder did not get from the system what the limit allows.
+fn is_out_of_memory(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
+    matches!(inner, Some(liblzma::stream::Error::Mem))
+        || error.kind() == io::ErrorKind::OutOfMemory
+        // zstd's and bzip2's.
+        || error.to_string().contains("not enough memory")
+        || error.to_string().contains("out of memory")
 }
 
 fn explain(format: Format, source: &Source, error: &io::Error) -> String {

@@ -11,6 +11,7 @@ mod inputs;
 mod levels;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod out_of_memory;
 mod output;
 mod panics;
 mod progress;
@@ -27,7 +28,11 @@ use std::process::ExitCode;
 
 use failure::Exit;
 
+#[global_allocator]
+static ALLOCATOR: out_of_memory::Allocator = out_of_memory::Allocator;
+
 fn main() -> ExitCode {
+    out_of_memory::watch();
     // A layer that Mesa puts before Vulkan's drivers looks for a desktop, and complains on standard error where there
     // is none. It would only change the order of devices.
     // SAFETY: no other thread runs yet.

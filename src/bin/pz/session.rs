@@ -9,7 +9,7 @@ use crate::args::Talk;
 use crate::cleanup;
 use crate::device::Device;
 use crate::elsewhere::Elsewhere;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, one_line};
 use crate::panics;
 use crate::transfer::Direction;
 
@@ -111,6 +111,9 @@ impl Session {
 
     /// The exit code: that of the worst failure.
     pub fn finish(self) -> Exit {
+        if let Some(why) = pz::refused_cache() {
+            self.say(format_args!("the cache is not used: {}", one_line(&why)));
+        }
         self.worst
     }
 }

@@ -195,9 +195,12 @@ pub struct DecodeSettings {
 }
 
 impl DecodeSettings {
-    /// The same, with what is done counted, if it is to be.
-    pub fn counted(&self, statistics: Option<&Statistics>) -> Self {
+    /// The same for one input, with its length, if that is known, and with counts of what is done, if somebody wants them.
+    pub fn of_input(&self, len: Option<u64>, statistics: Option<&Statistics>) -> Self {
         let mut settings = self.clone();
+        if let Some(len) = len {
+            settings.options = settings.options.input_size(len);
+        }
         if let Some(statistics) = statistics {
             settings.options = settings.options.statistics(statistics);
         }

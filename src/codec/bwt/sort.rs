@@ -6,6 +6,7 @@
 //!
 //! Sorting is libsais (Ilya Grebnov), induced sorting in linear time; its results do not depend on how it sorts.
 
+use super::super::{OutOfMemory, reserve};
 use libsais::BwtConstruction;
 use libsais::bwt::AuxIndicesSamplingRate;
 
@@ -19,21 +20,28 @@ pub fn scratch_len(block_len: usize) -> usize {
 
 /// Writes the transform of a block (1 byte to 2 GiB) to `bwt`, and the rows of the suffixes at the multiples of
 /// `1 << start_log` to `rows`.
+///
+/// # Errors
+/// If the system refuses memory.
 pub fn transform(
     block: &[u8],
     start_log: u32,
     bwt: &mut [u8],
     rows: &mut Vec<i32>,
     scratch: &mut [i32],
-) {
+) -> Result<(), OutOfMemory> {
     let len = block.len();
+    let row_count = ((len - 1) >> start_log) + 1;
+    reserve(rows, row_count)?;
     rows.clear();
-    rows.resize(((len - 1) >> start_log) + 1, 0);
+    rows.resize(row_count, 0);
     BwtConstruction::for_text(block)
         .in_borrowed_buffer(bwt)
         .with_borrowed_temporary_array_buffer(&mut scratch[..scratch_len(len)])
         .single_threaded()
         .with_aux_indices_in_buffer(AuxIndicesSamplingRate::from(1 << start_log), rows)
         .run()
-        .expect("with arguments in range, libsais fails only for want of memory");
+        // With arguments in range, it fails only for want of memory. It does not say how much.
+        .map(drop)
+        .map_err(|_| OutOfMemory { bytes: len as u64 })
 }

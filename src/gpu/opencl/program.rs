@@ -150,8 +150,10 @@ fn build(
 /// A program that has been compiled before; `None` if the driver will not have it.
 fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
     let device = shared.device.id();
-    // SAFETY: the context is valid, and the device is one of it. The call takes the list of slices for one of pointers,
-    // of which it reads as many as there are devices: one, which is what a slice begins with.
+    // SAFETY: the context is valid, and the device belongs to it. The call takes the list of slices for a list of pointers and
+    // reads one for each device: the first, with which a slice begins. The driver trusts the binary; it is what this device
+    // and driver gave an earlier run of this user, because the cache reads only files that nobody else can have written, their
+    // names hold a hash of device and driver, and a checksum finds damage.
     let program =
         unsafe { create_program_with_binary(shared.context.raw(), &[device], &[binary]) }.ok()?;
     // SAFETY: it has just been made.

@@ -26,7 +26,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
         }
     }
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
-        let settings = settings.counted(statistics);
+        let settings = settings.of_input(source.len(), statistics);
         let format = Format::detect(source)?;
         match args.range {
             None => whole(format, source, output, &settings)?,

@@ -43,7 +43,8 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     };
     source.set_progress(progress.clone());
     let statistics = session.statistics();
-    let outcome = check(&mut source, &settings.counted(statistics.as_ref()));
+    let settings = settings.of_input(source.len(), statistics.as_ref());
+    let outcome = check(&mut source, &settings);
     progress.finish();
     if source.changed() {
         return Err(Failure::changed());
