@@ -18,6 +18,7 @@ mod session;
 mod settings;
 mod sizes;
 mod source;
+mod standard;
 mod summary;
 mod table;
 mod transfer;

@@ -13,6 +13,7 @@ use crate::cleanup::Unfinished;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::source::{self, Source};
+use crate::standard;
 
 /// An open output.
 pub struct Output {
@@ -46,7 +47,7 @@ impl Output {
                 "compressed data is not written to a terminal; -f forces it, -o names a file",
             ));
         }
-        let file = stdout_file()?;
+        let file = standard::output()?;
         let metadata = file.metadata()?;
         if metadata.is_file() && source.is_seekable() && Handle::stdout()? == source.handle()? {
             return Err(Failure::environment("standard output is the input itself"));
@@ -266,19 +267,6 @@ fn give_default_mode(file: &File) -> io::Result<()> {
 #[cfg(not(unix))]
 fn give_default_mode(_: &File) -> io::Result<()> {
     Ok(())
-}
-
-/// Standard output without the line buffer that the standard library puts before it.
-fn stdout_file() -> io::Result<File> {
-    #[cfg(unix)]
-    use std::os::fd::AsFd;
-    #[cfg(windows)]
-    use std::os::windows::io::AsHandle;
-    #[cfg(unix)]
-    let owned = io::stdout().as_fd().try_clone_to_owned()?;
-    #[cfg(windows)]
-    let owned = io::stdout().as_handle().try_clone_to_owned()?;
-    Ok(File::from(owned))
 }
 
 #[cfg(test)]

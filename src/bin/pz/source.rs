@@ -13,6 +13,7 @@ use same_file::Handle;
 
 use crate::failure::{Failure, show};
 use crate::progress::Progress;
+use crate::standard;
 
 /// What the user names as an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ impl Source {
                         "is a terminal: compressed data was expected",
                     ));
                 }
-                stdin_file()?
+                standard::input()?
             }
             Input::Path(path) => {
                 check_kind(path, permit)?;
@@ -260,19 +261,6 @@ fn check_kind(path: &Path, permit: Permit) -> Result<(), Failure> {
     } else {
         Ok(())
     }
-}
-
-/// Standard input without the buffer that the standard library puts before it.
-fn stdin_file() -> io::Result<File> {
-    #[cfg(unix)]
-    use std::os::fd::AsFd;
-    #[cfg(windows)]
-    use std::os::windows::io::AsHandle;
-    #[cfg(unix)]
-    let owned = io::stdin().as_fd().try_clone_to_owned()?;
-    #[cfg(windows)]
-    let owned = io::stdin().as_handle().try_clone_to_owned()?;
-    Ok(File::from(owned))
 }
 
 /// Lets a pipe hold a whole large read: on Linux it holds 64 KiB otherwise, and each refill is a switch of processes.

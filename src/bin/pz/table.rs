@@ -1,10 +1,11 @@
 //! Columns of text, and standard output for what people and programs read.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::standard;
 
 /// Rows of cells, the first of which is the head.
 pub struct Table {
@@ -54,7 +55,12 @@ impl Table {
 
 /// Prints text on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
+    standard::check_output()?;
+    // The standard library's own handle takes writing to a descriptor that cannot be written to for a success.
+    #[cfg(unix)]
+    let mut stdout = standard::output()?;
+    #[cfg(not(unix))]
+    let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(())
