@@ -31,6 +31,16 @@ impl Input {
     }
 }
 
+impl Input {
+    /// The file's name, if it has one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Input::Stdin => None,
+            Input::Path(path) => Some(path),
+        }
+    }
+}
+
 impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -64,6 +74,8 @@ pub struct Source {
     input: Input,
     /// The file as it was when it was opened; only of regular files.
     before: Option<Metadata>,
+    /// Whether its length is that of what it holds. The kernel's own files say 0 or 4096, whatever they hold.
+    has_length: bool,
     /// First bytes, read ahead of time to recognise the format.
     head: Vec<u8>,
     head_position: usize,
@@ -116,6 +128,7 @@ impl Source {
         // Standard input may have been read in part: what is left of it is a stream.
         let regular = metadata.is_file() && (&file).stream_position()? == 0;
         Ok(Source {
+            has_length: regular && has_length(&file, &metadata),
             file,
             input: input.clone(),
             before: regular.then_some(metadata),
@@ -132,14 +145,22 @@ impl Source {
         self.before.as_ref()
     }
 
-    /// Its length in bytes, if it can be known beforehand. Files of the kernel say 0 whatever they hold.
+    /// Its length in bytes, if it can be known beforehand. An empty file may be one of the kernel's that is not.
     pub fn len(&self) -> Option<u64> {
-        self.before.as_ref().map(Metadata::len).filter(|&len| len > 0)
+        self.before.as_ref().map(Metadata::len).filter(|&len| self.has_length && len > 0)
     }
 
     /// Whether it is a regular file, which can be read in any order.
     pub fn is_seekable(&self) -> bool {
-        self.before.is_some()
+        self.has_length
+    }
+
+    /// How many names the file has in its file system.
+    pub fn names(&self) -> u64 {
+        #[cfg(unix)]
+        return self.before.as_ref().map_or(1, std::os::unix::fs::MetadataExt::nlink);
+        #[cfg(not(unix))]
+        1
     }
 
     /// Its identity, to be compared with an output's.
@@ -194,14 +215,30 @@ impl Source {
         let Some(before) = &self.before else { return false };
         let Ok(now) = self.file.metadata() else { return true };
         let modified = |metadata: &Metadata| metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        now.len() != before.len() || modified(&now) != modified(before)
+        // The time of modification can be set back after a write. That of the last change to the file's record cannot.
+        #[cfg(unix)]
+        let changed = |metadata: &Metadata| {
+            use std::os::unix::fs::MetadataExt;
+            (metadata.ctime(), metadata.ctime_nsec())
+        };
+        #[cfg(not(unix))]
+        let changed = |_: &Metadata| ();
+        now.len() != before.len()
+            || modified(&now) != modified(before)
+            || changed(&now) != changed(before)
     }
 
-    /// Removes the file, unless its name has come to mean another one.
-    pub fn remove(self) -> Result<(), Failure> {
+    /// Removes the file that `output` was made from, unless it has changed or its name has come to mean another one.
+    pub fn remove(self, output: &Path) -> Result<(), Failure> {
         let Input::Path(path) = &self.input else { return Ok(()) };
         if Handle::from_path(path)? != self.handle()? {
             return Err(Failure::environment("was replaced by another file: not removed"));
+        }
+        if self.changed() {
+            let output = show(output);
+            return Err(Failure::environment(format!(
+                "changed after it was read: not removed, and {output} lacks the change"
+            )));
         }
         fs::remove_file(path)?;
         Ok(())
@@ -247,6 +284,26 @@ impl Seek for Source {
 
 fn directory() -> Failure {
     Failure::environment("is a directory; -r goes through it")
+}
+
+/// Whether a regular file is as long as it says. What the kernel makes up on reading, in `/sys` for example, need not be.
+#[cfg(unix)]
+fn has_length(file: &File, metadata: &Metadata) -> bool {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    // Real files have storage behind them, unless they are empty, nothing but a hole, or short enough for their directory
+    // entry. Those pass the test.
+    if metadata.blocks() > 0 || metadata.len() == 0 {
+        return true;
+    }
+    let mut last_and_next = [0; 2];
+    // What cannot be read will be an error soon enough.
+    file.read_at(&mut last_and_next, metadata.len() - 1).map_or(true, |count| count == 1)
+}
+
+#[cfg(not(unix))]
+fn has_length(_: &File, _: &Metadata) -> bool {
+    true
 }
 
 fn check_kind(path: &Path, permit: Permit) -> Result<(), Failure> {

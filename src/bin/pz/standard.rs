@@ -4,10 +4,12 @@
 //! would succeed with its output nowhere, and `pz <&-` would compress nothing. `/dev/null` that the user asked for looks
 //! the same afterwards, so the descriptors are looked at before the runtime starts.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::path::Path;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Standard input, without the buffer that the standard library puts before it.
 pub fn input() -> Result<File, Failure> {
@@ -45,6 +47,29 @@ pub fn check_output() -> Result<(), Failure> {
         true => Err(Failure::environment("standard output is closed")),
         false => Ok(()),
     }
+}
+
+/// The number of the open file that a path leads to through `/dev/stdout`, `/dev/fd/3` or the like; `None` if it leads
+/// elsewhere.
+pub fn descriptor(path: &Path) -> Option<u32> {
+    let ours = fs::canonicalize("/proc/self/fd").ok();
+    let mut path = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let folder = fs::canonicalize(output::folder(&path)).ok()?;
+        if Some(&folder) == ours.as_ref() || folder == Path::new("/dev/fd") {
+            return path.file_name()?.to_str()?.parse().ok();
+        }
+        path = folder.join(fs::read_link(folder.join(path.file_name()?)).ok()?);
+    }
+    None
+}
+
+/// Links that the system follows one after another.
+const MAX_LINKS: usize = 40;
+
+/// Whether a path means standard output: `-`, or something like `/dev/stdout`.
+pub fn is_output(path: &Path) -> bool {
+    path.as_os_str() == "-" || descriptor(path) == Some(1)
 }
 
 /// Whether the program was started with this standard descriptor closed.
