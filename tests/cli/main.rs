@@ -3,6 +3,8 @@
 mod bench;
 mod cost;
 mod damage;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod devices;
 mod environment;
 mod faults;
@@ -10,6 +12,8 @@ mod files;
 mod filter;
 mod formats;
 mod generate;
+#[cfg(target_os = "linux")]
+mod interposed;
 mod list;
 mod on_devices;
 mod range;

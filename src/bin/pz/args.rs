@@ -102,7 +102,7 @@ pub struct Filter {
 /// `pz compress`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz compress -8 --rm backup.tar\n  \
-    writes backup.tar.pz and, once it is safely on disk, removes backup.tar")]
+    writes backup.tar.pz and, once it is safely on disk and if backup.tar is as it was read, removes backup.tar")]
 pub struct Compress {
     /// Files to compress; none or '-' is standard input
     #[arg(value_name = "FILE")]
