@@ -138,7 +138,8 @@ impl<W: Write> Encoder<W> {
     pub fn read_range(&mut self, input: &Arc<dyn ReadAt>, range: Range<u64>) -> Result<(), Error> {
         let Range { start: mut offset, end } = range;
         while offset < end {
-            self.room()?;
+            // A short range takes no more memory than it needs; `settle` makes room for what may follow it.
+            self.room_for((end - offset).min(self.block_size as u64) as usize)?;
             self.settle()?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
@@ -210,6 +211,11 @@ impl<W: Write> Encoder<W> {
 
     /// Makes sure that `current` has room for a byte.
     fn room(&mut self) -> Result<(), Error> {
+        self.room_for(self.block_size)
+    }
+
+    /// Makes sure that `current` has room for a byte, and a new block for `len` bytes.
+    fn room_for(&mut self, len: usize) -> Result<(), Error> {
         self.check_failed()?;
         if self.filled == self.block_size
             && let Some(task) = self.current.take()
@@ -220,7 +226,7 @@ impl<W: Write> Encoder<W> {
             let mut task = self.idle.pop().unwrap_or_default();
             task.reset();
             task.recipe = self.recipe;
-            task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
+            task.contents.set_len(len).map_err(|fault| fault.at(Default::default()))?;
             self.current = Some(task);
             self.filled = 0;
         }
@@ -233,6 +239,8 @@ impl<W: Write> Encoder<W> {
             return Ok(());
         };
         self.failed = true;
+        // Growing loses what a buffer holds: it grows before it is read into.
+        task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
         task.contents.truncate(self.filled);
         task.read();
         task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;

@@ -4,6 +4,8 @@ mod bench;
 mod cache;
 mod cost;
 mod damage;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod devices;
 mod environment;
 mod faults;
@@ -11,6 +13,8 @@ mod files;
 mod filter;
 mod formats;
 mod generate;
+#[cfg(target_os = "linux")]
+mod interposed;
 mod list;
 mod memory;
 mod on_devices;

@@ -164,6 +164,13 @@ fn links() {
     ] {
         folder.pz(&arguments).says(1, &[line]);
     }
+    // The other name would keep the contents, which then take space twice.
+    let line = "pz: hard: has 2 names (hard links), and --rm would remove one; -f does so";
+    folder.pz(&["compress", "--rm", "hard"]).says(1, &[line]);
+    assert!(folder.has("hard") && !folder.has("hard.pz"));
+    folder.pz(&["compress", "hard"]).silent();
+    folder.pz(&["compress", "--rm", "-f", "hard"]).silent();
+    assert!(!folder.has("hard") && folder.has("a"));
     // To standard output nothing is at risk.
     let packed = folder.pz(&["compress", "-c", "soft"]).silent();
     assert!(folder.pz_with(&["-d"], &packed).silent() == sample(1000));

@@ -102,7 +102,7 @@ pub struct Filter {
 /// `pz compress`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz compress -8 --rm backup.tar\n  \
-    writes backup.tar.pz and, once it is safely on disk, removes backup.tar")]
+    writes backup.tar.pz and, once it is safely on disk and if backup.tar is as it was read, removes backup.tar")]
 pub struct Compress {
     /// Files to compress; none or '-' is standard input
     #[arg(value_name = "FILE")]
@@ -382,12 +382,25 @@ pub struct Placement {
     /// Remove the input once the output is safely on disk
     #[arg(long, overrides_with = "keep", conflicts_with = "stdout")]
     pub rm: bool,
-    /// Overwrite outputs, follow symbolic links, write to a terminal
+    /// Wait until the output is on disk [default: only with --rm]
+    #[arg(long, overrides_with = "no_sync")]
+    pub sync: bool,
+    /// Do not wait for the disk, even with --rm: a crash of the system may then lose the contents
+    #[arg(long, overrides_with = "sync")]
+    pub no_sync: bool,
+    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, remove one of several hard links
     #[arg(short, long)]
     pub force: bool,
     /// Go through directories
     #[arg(short, long)]
     pub recursive: bool,
+}
+
+impl Placement {
+    /// Whether the output must be on disk before the run ends, or before the input is removed.
+    pub fn syncs(&self) -> bool {
+        self.sync || (self.rm && !self.no_sync)
+    }
 }
 
 /// How much to say.
@@ -463,6 +476,7 @@ mod tests {
             ("compress -c --rm x", false),
             ("compress -c -o y x", false),
             ("compress --rm -k x", true),
+            ("compress --sync --no-sync x", true),
             ("compress -q -v x", true),
             ("compress -T x", false),
             ("decompress --rm --range 1..2 x", false),

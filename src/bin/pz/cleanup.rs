@@ -1,4 +1,5 @@
-//! Unfinished files disappear however the program ends, short of being killed outright.
+//! Unfinished files disappear however the program ends, short of being killed outright; then the [next run](crate::stale)
+//! removes them.
 //!
 //! Every temporary file is entered in a list before anybody else can see it and taken out in the same breath in which
 //! it is renamed or removed. A signal removes what is still entered. The list is locked over each of those
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 
 use tempfile::NamedTempFile;
+
+use crate::stale;
 
 static ENTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -31,21 +34,24 @@ impl Unfinished {
     /// Makes an empty file in `folder` that only its owner may read and write.
     pub fn create_in(folder: &Path) -> io::Result<Self> {
         watch();
+        stale::remove_from(folder);
+        let prefix = stale::prefix();
         let mut entered = entered();
         // To enter the file must not fail once it is there.
         entered.try_reserve(1).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let file = tempfile::Builder::new().prefix(".pz-").suffix(".tmp").tempfile_in(folder)?;
+        let mut builder = tempfile::Builder::new();
+        let file = builder.prefix(&prefix).suffix(stale::SUFFIX).tempfile_in(folder)?;
         entered.push(file.path().to_path_buf());
         Ok(Unfinished(Some(file)))
     }
 
-    /// The file itself.
+    /// The file itself, until it is renamed.
     pub fn file(&self) -> &File {
-        self.0.as_ref().expect("taken only when it is consumed").as_file()
+        self.0.as_ref().expect("taken only when it is renamed").as_file()
     }
 
     /// Gives the file its final name, replacing what has that name only if `overwrite`. If that fails it is removed.
-    pub fn rename(mut self, path: &Path, overwrite: bool) -> io::Result<()> {
+    pub fn rename(&mut self, path: &Path, overwrite: bool) -> io::Result<()> {
         let mut entered = entered();
         let Some(file) = self.0.take() else { return Ok(()) };
         let name = file.path().to_path_buf();

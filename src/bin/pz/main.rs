@@ -1,6 +1,8 @@
 //! The `pz` program: arguments, progress and exit codes around the library's public interface.
 
 mod args;
+mod attributes;
+mod batch;
 mod cleanup;
 mod commands;
 mod device;
@@ -19,6 +21,8 @@ mod session;
 mod settings;
 mod sizes;
 mod source;
+mod stale;
+mod standard;
 mod summary;
 mod table;
 mod transfer;

@@ -71,6 +71,13 @@ impl Session {
         report(Some(&name), &failure);
     }
 
+    /// Tells the user of something that went otherwise than asked and is no failure.
+    pub fn warn(&self, name: impl Display, what: impl Display) {
+        if !self.talk.quiet {
+            say(format_args!("{name}: {what}"));
+        }
+    }
+
     /// Tells the user, if asked to, what was done.
     pub fn say(&self, text: Arguments<'_>) {
         if self.talk.verbose {

@@ -84,11 +84,14 @@ fn check_limits(device: Device, limits: &Limits, options: &Options) -> Result<()
     }
 }
 
+/// The number of threads that is asked for. How many cores there are is found out here, once: it takes half as long as
+/// compressing a small file.
 fn threads(machine: &Machine) -> Result<usize, Failure> {
-    match machine.threads {
-        Some(threads) => Ok(threads),
-        None => Ok(from_environment("PZ_THREADS", args::threads)?.unwrap_or(0)),
-    }
+    let threads = match machine.threads {
+        Some(threads) => Some(threads),
+        None => from_environment("PZ_THREADS", args::threads)?,
+    };
+    Ok(threads.filter(|&threads| threads > 0).unwrap_or_else(all_cores))
 }
 
 /// Number of threads that `0` stands for.
@@ -98,7 +101,6 @@ pub fn all_cores() -> usize {
 
 /// Says on what the work is done.
 fn say_engine(threads: usize, limits: Option<&Limits>) {
-    let threads = if threads == 0 { all_cores() } else { threads };
     let plural = if threads == 1 { "" } else { "s" };
     match limits {
         None => session::say(format_args!("using the CPU, {threads} thread{plural}")),

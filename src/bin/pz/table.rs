@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::standard;
 
 /// The widths of columns, for rows that are printed as they are met.
 pub struct Columns {
@@ -80,7 +81,12 @@ impl Table {
 
 /// Prints text on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
+    standard::check_output()?;
+    // The standard library's own handle takes writing to a descriptor that cannot be written to for a success.
+    #[cfg(unix)]
+    let mut stdout = standard::output()?;
+    #[cfg(not(unix))]
+    let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(())

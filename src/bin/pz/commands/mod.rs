@@ -15,10 +15,14 @@ mod test;
 use crate::args::{self, Cli, Command, Filter, Talk};
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
+use crate::standard;
 
 /// Does what the command line says. An error that concerns no single file ends the run.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
     let command = cli.command.unwrap_or_else(|| cli.filter.into_command());
+    if command.prints() {
+        standard::check_output()?;
+    }
     let mut session = Session::new(command.talk());
     match command {
         Command::Compress(args) => compress::run(&args, &mut session)?,
@@ -37,6 +41,18 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
 }
 
 impl Command {
+    /// Whether standard output gets a report. Then it must be there before the work begins.
+    fn prints(&self) -> bool {
+        match self {
+            Command::Compress(_) | Command::Decompress(_) | Command::Test(_) => false,
+            Command::Man(args) => args.folder.is_none(),
+            // The contents or the report.
+            Command::Recover(_) => true,
+            Command::List(_) | Command::Bench(_) | Command::Devices(_) | Command::Cost(_) => true,
+            Command::Completions(_) | Command::Help(_) => true,
+        }
+    }
+
     fn talk(&self) -> Talk {
         match self {
             Command::Compress(args) => args.talk.clone(),

@@ -15,19 +15,25 @@ use crate::session::Session;
 use crate::settings;
 use crate::sizes::Human;
 use crate::source::{Input, Permit, Source};
+use crate::standard;
 use crate::table::Printer;
 
 /// Saves what a damaged file holds.
 pub fn run(args: &Recover, session: &mut Session) -> Result<(), Failure> {
     let settings = settings::decode(&args.machine, session)?;
     let input = Input::named(args.file.clone());
-    if let Err(failure) = one(&input, args, &settings.options) {
+    if let Err(failure) = one(&input, args, &settings.options, session) {
         session.fail(&input, failure);
     }
     Ok(())
 }
 
-fn one(input: &Input, args: &Recover, options: &DecodeOptions) -> Result<(), Failure> {
+fn one(
+    input: &Input,
+    args: &Recover,
+    options: &DecodeOptions,
+    session: &Session,
+) -> Result<(), Failure> {
     let mut source = Source::open(input, Permit::READ)?;
     if !source.is_seekable() {
         return Err(Failure::environment(
@@ -44,7 +50,12 @@ fn one(input: &Input, args: &Recover, options: &DecodeOptions) -> Result<(), Fai
         return Err(Failure::changed());
     }
     let report = outcome.map_err(|failure| output.blame(failure))?;
-    output.commit(source.metadata())?;
+    if let Some(mut output) = output.complete(source.metadata(), false)? {
+        output.rename()?;
+        if let Some(refusal) = output.refusal() {
+            session.warn(input, refusal);
+        }
+    }
 
     let verdict = report.verdict();
     let mut printer = Printer::default();
@@ -63,7 +74,7 @@ fn one(input: &Input, args: &Recover, options: &DecodeOptions) -> Result<(), Fai
 fn output_path(input: &Input, args: &Recover) -> Result<Option<PathBuf>, Failure> {
     match (&args.output, input) {
         _ if args.stdout => Ok(None),
-        (Some(path), _) if path.as_os_str() == "-" => Ok(None),
+        (Some(path), _) if standard::is_output(path) => Ok(None),
         (Some(path), _) => Ok(Some(path.clone())),
         (None, Input::Stdin) => Ok(None),
         (None, Input::Path(path)) => inputs::restored_name(path).map(Some),
