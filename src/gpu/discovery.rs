@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::device::{Api, Device, DeviceError, Limits};
+use super::device::{Api, Device, DeviceError, Kind, Limits};
 use super::seen::Seen;
 
 /// A device that is there, and has not been opened.
@@ -51,12 +51,7 @@ impl Found {
 
     /// What it is and allows.
     pub fn limits(&self) -> &Limits {
-        match self.backend {
-            #[cfg(feature = "opencl")]
-            Backend::OpenCl(ref found) => found.limits(),
-            #[cfg(feature = "webgpu")]
-            Backend::WebGpu(ref found) => found.limits(),
-        }
+        self.backend.limits()
     }
 
     /// Opens it. This takes time, and on some devices memory.
@@ -73,6 +68,22 @@ impl Found {
     }
 }
 
+impl Backend {
+    fn limits(&self) -> &Limits {
+        match *self {
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(ref found) => found.limits(),
+            #[cfg(feature = "webgpu")]
+            Self::WebGpu(ref found) => found.limits(),
+        }
+    }
+}
+
+/// Moves software devices behind all others, so that number 0 is a GPU wherever there is one. Both keep their order.
+fn software_last<T>(devices: &mut [T], kind: impl Fn(&T) -> Kind) {
+    devices.sort_by_key(|device| kind(device) == Kind::Software);
+}
+
 impl fmt::Debug for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Found")
@@ -82,7 +93,7 @@ impl fmt::Debug for Found {
     }
 }
 
-/// The devices of an interface, software ones included, in the order of its drivers. There is at least one.
+/// The devices of an interface in the order of its drivers, but software devices after all others. There is at least one.
 ///
 /// # Errors
 /// If there is none, why.
@@ -92,7 +103,8 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
         Api::OpenCl => opencl(),
         Api::WebGpu => webgpu(),
     };
-    let backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
+    let mut backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
+    software_last(&mut backends, |backend| backend.limits().kind);
     seen.note(api, backends.len());
     let number = |(number, backend)| Found { number, backend };
     Ok(backends.into_iter().enumerate().map(number).collect())
@@ -136,6 +148,14 @@ fn not_in_this_build() -> Result<Vec<Backend>, DeviceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn software_comes_last() {
+        use Kind::{Discrete, Integrated, Other, Software};
+        let mut kinds = [(0, Software), (1, Integrated), (2, Software), (3, Other), (4, Discrete)];
+        software_last(&mut kinds, |(_, kind)| *kind);
+        assert_eq!(kinds.map(|(number, _)| number), [1, 3, 4, 0, 2]);
+    }
 
     #[test]
     fn there_are_devices_or_there_is_a_reason() {

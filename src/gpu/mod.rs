@@ -19,6 +19,7 @@
 //! | [`bwt_decode`] | plans that decode BWT payloads |
 //! | [`checksum`] | plans for checksums, and for payloads packed |
 //! | [`discovery`] | which devices there are, and why others are not there |
+//! | `deadline` | until when work on a device is waited for |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | [`pool`] | a device whose buffers are used again, and counted |
 //! | [`predict`] | how long a plan takes, from what it launches and what it moves |
@@ -48,6 +49,8 @@ mod conformance;
 pub mod cost;
 #[cfg(test)]
 mod cost_tests;
+#[cfg(any(feature = "opencl", feature = "webgpu", test))]
+mod deadline;
 pub mod device;
 pub mod discovery;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::level::Recipe;
 use super::memory::{Cost, Share};
 use super::statistics::Statistics;
 use crate::format::Pipeline;
-use crate::gpu::budget::{Batches, BlockCost, MOST_SLOTS, batches, budget};
+use crate::gpu::budget::{Batches, BlockCost, MOST_SLOTS, batches, budget, budget_now};
 use crate::gpu::device::{Device, DeviceError, Limits, STAGING};
 use crate::gpu::lz77_decode::Needs;
 use crate::gpu::pipelines;
@@ -406,7 +406,11 @@ impl Accelerator {
     /// The batches that a device with such limits would be given; otherwise why it cannot be given any.
     fn on_device(&self, limits: &Limits) -> Result<Batches, String> {
         let cost = self.work.cost(limits, self.block_len).map_err(|why| why.to_string())?;
-        let budget = budget(limits, self.gpu.memory);
+        // Once it is open, it knows what is free now.
+        let budget = match self.gpu.shared.opened.get() {
+            Some(Ok(opened)) => budget_now(&opened.device, self.gpu.memory),
+            _ => budget(limits, self.gpu.memory),
+        };
         batches(limits, budget, &cost).ok_or_else(|| {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             format!(

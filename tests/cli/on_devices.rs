@@ -67,7 +67,7 @@ fn halting<T: Send>(
 /// Does something with longer and longer pauses, until devices have been ready soon enough to take part.
 #[track_caller]
 fn until_it_takes_part(mut attempt: impl FnMut(Duration) -> bool) {
-    let pauses = [1, 4, 16, 64].map(Duration::from_secs);
+    let pauses = [1, 4, 16, 64, 256].map(Duration::from_secs);
     assert!(pauses.into_iter().any(&mut attempt), "a device never takes part");
 }
 

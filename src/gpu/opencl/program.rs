@@ -19,8 +19,8 @@ use super::super::plan::{Plan, Run};
 use super::super::program::{ProgramKey, check_workgroup, prepare};
 use super::super::program_cache;
 use super::device::Shared;
-use super::failure;
 use super::handle::Handle;
+use super::{failure, failure_for};
 
 /// The constant of a dispatch that limits the registers of a work item on NVIDIA's compiler.
 const MAX_REGISTERS: &str = "MAX_REGISTERS";
@@ -45,8 +45,9 @@ impl Programs {
         let Ok(entry) = CString::new(work.entry) else {
             return Err(DeviceError::Failed(format!("{:?} is no entry point", work.entry)));
         };
-        let kernel = create_kernel(program.raw(), &entry)
-            .map_err(|code| failure(&format!("clCreateKernel({stem}, {})", work.entry), code))?;
+        let kernel = create_kernel(program.raw(), &entry).map_err(|code| {
+            failure_for(&format!("clCreateKernel({stem}, {})", work.entry), code, 0)
+        })?;
         // SAFETY: it has just been made.
         let kernel = unsafe { Handle::owning(kernel, release_kernel) };
         let device = shared.device.id();
