@@ -10,11 +10,13 @@ mod files;
 mod filter;
 mod formats;
 mod generate;
+mod imports;
 mod list;
 mod on_devices;
 mod range;
 mod recover;
 mod refusals;
+mod selection;
 #[cfg(unix)]
 mod signals;
 mod support;

@@ -3,7 +3,9 @@
 mod args;
 mod cleanup;
 mod commands;
+mod compressed;
 mod device;
+mod direction;
 mod elsewhere;
 mod failure;
 mod formats;
@@ -11,9 +13,12 @@ mod inputs;
 mod levels;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod messages;
 mod output;
 mod panics;
+mod paper;
 mod progress;
+mod selection;
 mod session;
 mod settings;
 mod sizes;
@@ -22,6 +27,7 @@ mod summary;
 mod table;
 mod transfer;
 mod usage;
+mod verbosity;
 
 use std::process::ExitCode;
 
@@ -38,7 +44,7 @@ fn main() -> ExitCode {
     let exit = panics::guard(run) as u8;
     #[cfg(unix)]
     if device::is_in_use() {
-        session::end_at_once(exit);
+        messages::end_at_once(exit);
     }
     ExitCode::from(exit)
 }
@@ -50,7 +56,7 @@ fn run() -> Exit {
         Err(failure) => Err(failure),
     };
     outcome.unwrap_or_else(|failure| {
-        session::report(None, &failure);
+        messages::report(None, &failure);
         failure.exit
     })
 }

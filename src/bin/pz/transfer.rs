@@ -1,11 +1,15 @@
 //! From each input to its output: what compression and decompression have in common.
 
+use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pz::Statistics;
 
 use crate::args::Placement;
+use crate::compressed;
+use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::inputs::{self, Select};
 use crate::output::Output;
@@ -15,28 +19,22 @@ use crate::sizes::{self, Human};
 use crate::source::{Input, Permit, Source};
 use crate::summary;
 
-/// Which way the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Outputs are compressed.
-    Compress,
-    /// Inputs are compressed.
-    Decompress,
-}
-
-impl Direction {
-    fn output_name(self, path: &Path) -> Result<PathBuf, Failure> {
-        match self {
-            Direction::Compress => inputs::compressed_name(path),
-            Direction::Decompress => inputs::restored_name(path),
-        }
-    }
-}
-
 /// Where one output goes.
 enum Target {
     Stdout,
     File(PathBuf),
+}
+
+impl Target {
+    /// Takes the name, unless an earlier input of the run has it.
+    fn take(self, taken: &mut HashSet<PathBuf>) -> Result<Self, Failure> {
+        match &self {
+            Target::File(path) if !taken.insert(path.clone()) => {
+                Err(Failure::environment("is the output of another input").at(path))
+            }
+            _ => Ok(self),
+        }
+    }
 }
 
 /// Does `work` for each file: reads the source to its end and writes the output, whose name, safety and tidying up are
@@ -52,14 +50,21 @@ pub fn each(
         Direction::Compress => Select::Uncompressed,
         Direction::Decompress => Select::Compressed,
     };
-    let inputs = inputs::expand(files, placement.recursive, select);
+    let inputs = inputs::expand(files, &placement.selection, select);
     if placement.output.is_some() && inputs.len() > 1 {
         return Err(Failure::environment("-o names one output, but there are several inputs"));
     }
+    // `-f` does not allow one output of a run to overwrite another.
+    let mut taken = HashSet::new();
     for input in inputs {
         match input {
             Ok(input) => {
-                if let Err(failure) = one(session, &input, placement, direction, &mut work) {
+                let target = target(&input, files, placement, direction)
+                    .and_then(|target| target.take(&mut taken));
+                let outcome = target.and_then(|target| {
+                    one(session, &input, files, &target, placement, direction, &mut work)
+                });
+                if let Err(failure) = outcome {
                     session.fail(&input, failure);
                 }
             }
@@ -72,12 +77,13 @@ pub fn each(
 fn one(
     session: &Session,
     input: &Input,
+    files: &[PathBuf],
+    target: &Target,
     placement: &Placement,
     direction: Direction,
     work: &mut impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
-    let target = target(input, placement, direction)?;
     let to_stdout = matches!(target, Target::Stdout);
     let permit = Permit {
         links: placement.force || to_stdout,
@@ -85,13 +91,32 @@ fn one(
         terminal: direction == Direction::Compress || placement.force,
     };
     let mut source = Source::open(input, permit)?;
+    if direction == Direction::Compress
+        && !placement.force
+        && let Some(format) = compressed_already(input, &mut source)?
+    {
+        let what = format!("is compressed already ({format}); -f compresses it again");
+        // In a directory such files are nothing special. The user did not name them.
+        return match input {
+            Input::Path(path) if !files.contains(path) => {
+                session.say(format_args!("{input}: {what}"));
+                Ok(())
+            }
+            _ => Err(Failure::environment(what)),
+        };
+    }
     session.await_device_for(source.len(), direction);
-    let mut output = match &target {
+    let mut output = match target {
         Target::Stdout => {
             let binary = direction == Direction::Compress && !placement.force;
             Output::stdout(&source, binary)?
         }
-        Target::File(path) => Output::create(path, placement.force, &source)?,
+        Target::File(path) => {
+            if let (Some(_), Some(folder)) = (&placement.output_dir, path.parent()) {
+                fs::create_dir_all(folder).map_err(|error| Failure::from(error).at(folder))?;
+            }
+            Output::create(path, placement.force, &source)?
+        }
     };
     if placement.rm && !(output.is_named() && source.is_seekable()) {
         return Err(Failure::environment(
@@ -121,20 +146,55 @@ fn one(
     if placement.rm {
         source.remove()?;
     }
-    say_done(session, input, &target, direction, (read, written), begun);
+    say_done(session, input, target, direction, (read, written), begun);
     let lines = |counted: &Statistics| summary::lines(counted, direction);
     session.say_what_was_done(input, statistics.as_ref(), lines);
     Ok(())
 }
 
+/// The format that a named file is compressed in, if it is. Standard input is taken as it comes: a filter cannot know what
+/// its data is for.
+fn compressed_already(input: &Input, source: &mut Source) -> Result<Option<&'static str>, Failure> {
+    match input {
+        Input::Stdin => Ok(None),
+        Input::Path(_) => Ok(compressed::name(source.peek(compressed::HEAD)?)),
+    }
+}
+
+fn output_name(
+    path: &Path,
+    suffix: Option<&str>,
+    direction: Direction,
+) -> Result<PathBuf, Failure> {
+    match direction {
+        Direction::Compress => Ok(inputs::compressed_name(path, suffix)),
+        Direction::Decompress => inputs::restored_name(path, suffix),
+    }
+}
+
 /// Where the output of an input goes: as the user says, or beside it.
-fn target(input: &Input, placement: &Placement, direction: Direction) -> Result<Target, Failure> {
+fn target(
+    input: &Input,
+    files: &[PathBuf],
+    placement: &Placement,
+    direction: Direction,
+) -> Result<Target, Failure> {
+    let suffix = placement.selection.suffix.as_deref();
     match (&placement.output, input) {
         _ if placement.stdout => Ok(Target::Stdout),
         (Some(path), _) if path.as_os_str() == "-" => Ok(Target::Stdout),
         (Some(path), _) => Ok(Target::File(path.clone())),
+        (None, Input::Stdin) if placement.output_dir.is_some() => {
+            Err(Failure::environment("has no name for an output in --output-dir; -o names it"))
+        }
         (None, Input::Stdin) => Ok(Target::Stdout),
-        (None, Input::Path(path)) => direction.output_name(path).map(Target::File),
+        (None, Input::Path(path)) => {
+            let output = output_name(path, suffix, direction)?;
+            Ok(Target::File(match &placement.output_dir {
+                Some(folder) => inputs::in_folder(folder, &output, files),
+                None => output,
+            }))
+        }
     }
 }
 

@@ -18,7 +18,7 @@ const CHECK: &str = "CRC-32C";
 /// Lists each file.
 pub fn run(args: &List, session: &mut Session) -> Result<(), Failure> {
     let mut files = Vec::new();
-    for input in inputs::expand(&args.files, args.recursive, Select::Pz) {
+    for input in inputs::expand(&args.files, &args.selection, Select::Pz) {
         match input {
             Ok(input) => match one(&input, args.verbose) {
                 Ok(file) => files.push(file),
