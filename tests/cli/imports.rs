@@ -36,7 +36,7 @@ fn no_module_needs_itself() {
     while let Some(lowest) = arrows.iter().find(|(_, needs)| needs.is_empty()) {
         let lowest = lowest.0.clone();
         arrows.remove(&lowest);
-        arrows.values_mut().for_each(|needs| drop(needs.remove(&lowest)));
+        arrows.values_mut().for_each(|needs| needs.retain(|name| *name != lowest));
         let known: BTreeSet<String> = arrows.keys().cloned().collect();
         arrows.values_mut().for_each(|needs| needs.retain(|name| known.contains(name)));
     }

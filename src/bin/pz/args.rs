@@ -22,7 +22,7 @@ use crate::verbosity::Verbosity;
     args_override_self = true,
     disable_help_subcommand = true,
     override_usage = "pz [COMMAND] [OPTIONS] [FILE]...",
-    help_template = "{about}\n\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
+    help_template = "{about}\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
                      Options without a command:\n{options}{after-help}",
     after_help = "Without a command, pz compresses standard input to standard output, `pz -d` decompresses it:\n\
                   Example: tar -I pz -cf DIR.tar.pz DIR. More options and examples: pz COMMAND --help"
@@ -401,7 +401,7 @@ pub fn threads(text: &str) -> Result<usize, String> {
 const MAX_THREADS: usize = 4096;
 
 /// The options of the filter that the program's short help shows; the commands' help shows the others.
-const FILTER_HELP: [&str; 5] = ["decompress", "test", "list", "9", "version"];
+const FILTER_HELP: [&str; 4] = ["decompress", "test", "list", "9"];
 
 /// The definition as the program parses it: its help fits a screen.
 pub fn command() -> clap::Command {

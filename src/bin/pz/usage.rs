@@ -50,7 +50,8 @@ fn help_for(words: &[OsString], definition: &clap::Command) -> String {
 
 /// Whether a short option takes a value. The commands have no such option that the filter lacks, and agree with it.
 fn takes_value(definition: &clap::Command, short: char) -> bool {
-    definition.get_opts().any(|option| option.get_short() == Some(short))
+    let mut arguments = definition.get_arguments();
+    arguments.any(|arg| arg.get_short() == Some(short) && arg.get_action().takes_values())
 }
 
 /// Why the program does not know what to do with the files of a command line that has no command.
