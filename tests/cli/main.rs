@@ -13,6 +13,7 @@ mod files;
 mod filter;
 mod formats;
 mod generate;
+mod imports;
 #[cfg(target_os = "linux")]
 mod interposed;
 mod list;
@@ -21,6 +22,7 @@ mod on_devices;
 mod range;
 mod recover;
 mod refusals;
+mod selection;
 #[cfg(unix)]
 mod signals;
 mod support;

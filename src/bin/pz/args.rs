@@ -7,7 +7,10 @@ use pz::Pipeline;
 
 use crate::device::{Device, Several};
 use crate::levels::Levels;
+use crate::paper::{Completions, Help, Man, Types};
+use crate::selection::Selection;
 use crate::sizes::{self, ByteRange, Size};
+use crate::verbosity::Verbosity;
 
 /// Everything that can be said on the command line.
 #[derive(Parser, Debug)]
@@ -19,7 +22,7 @@ use crate::sizes::{self, ByteRange, Size};
     args_override_self = true,
     disable_help_subcommand = true,
     override_usage = "pz [COMMAND] [OPTIONS] [FILE]...",
-    help_template = "{about}\n\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
+    help_template = "{about}\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
                      Options without a command:\n{options}{after-help}",
     after_help = "Without a command, pz compresses standard input to standard output, `pz -d` decompresses it:\n\
                   Example: tar -I pz -cf DIR.tar.pz DIR. More options and examples: pz COMMAND --help"
@@ -33,13 +36,16 @@ pub struct Cli {
     pub filter: Filter,
 }
 
-/// The commands.
+/// The commands. The parser builds the definition of only the one that it meets.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum Command {
     /// Compress each FILE to FILE.pz
     Compress(Compress),
     /// Restore each FILE from FILE.pz (also from .gz, .zst, .bz2, .xz, .lz4)
     Decompress(Decompress),
+    /// Print what each FILE.pz holds
+    Cat(Cat),
     /// Decode and check each FILE, write nothing
     Test(Test),
     /// Show blocks, sizes and ratio of each FILE
@@ -56,6 +62,8 @@ pub enum Command {
     Completions(Completions),
     /// Print the manual, or write all its pages
     Man(Man),
+    /// Print what file(1) and desktops need to recognise .pz
+    Types(Types),
     /// Print the help of a command
     #[command(hide = true)]
     Help(Help),
@@ -93,7 +101,7 @@ pub struct Filter {
     pub json: bool,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
     /// Files; none or '-' is standard input
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -121,7 +129,7 @@ pub struct Compress {
     pub machine: Machine,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
 }
 
 /// `pz decompress`
@@ -143,7 +151,29 @@ pub struct Decompress {
     pub machine: Machine,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
+}
+
+/// `pz cat`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz cat log.1.pz log.2.gz | grep error\n  \
+    prints the contents of both, one after the other")]
+pub struct Cat {
+    /// Files to print; none or '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print only bytes FROM to TO (not included) of each file; either may be missing
+    #[arg(long, value_name = "FROM..TO")]
+    pub range: Option<ByteRange>,
+    /// Which files.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// On what to run.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How much to say.
+    #[command(flatten)]
+    pub verbosity: Verbosity,
 }
 
 /// `pz test`
@@ -153,15 +183,15 @@ pub struct Test {
     /// Files to test; none or '-' is standard input
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Test the compressed files in directories, and in theirs
-    #[arg(short, long)]
-    pub recursive: bool,
+    /// Which files.
+    #[command(flatten)]
+    pub selection: Selection,
     /// On what to run.
     #[command(flatten)]
     pub machine: Machine,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
 }
 
 /// `pz list`
@@ -171,9 +201,9 @@ pub struct List {
     /// Files to list; none or '-' is standard input
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// List the .pz files in directories, and in theirs
-    #[arg(short, long)]
-    pub recursive: bool,
+    /// Which files.
+    #[command(flatten)]
+    pub selection: Selection,
     /// Most memory to take [default: 1G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
@@ -298,36 +328,7 @@ pub struct Recover {
     pub machine: Machine,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
-}
-
-/// `pz completions`
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Example: pz completions bash > ~/.local/share/bash-completion/completions/pz"
-)]
-pub struct Completions {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    pub shell: clap_complete::Shell,
-}
-
-/// `pz man`
-#[derive(Args, Debug)]
-#[command(after_help = "Example: pz man ~/.local/share/man/man1")]
-pub struct Man {
-    /// Folder to write the page of every command into
-    #[arg(value_name = "DIR")]
-    pub folder: Option<PathBuf>,
-}
-
-/// `pz help`, for those who are used to it; `--help` is what the help shows.
-#[derive(Args, Debug)]
-#[command(after_help = "Example: pz help compress")]
-pub struct Help {
-    /// The command
-    #[arg(value_name = "COMMAND")]
-    pub command: Option<String>,
+    pub verbosity: Verbosity,
 }
 
 /// How to compress.
@@ -388,12 +389,16 @@ pub struct Placement {
     /// Do not wait for the disk, even with --rm: a crash of the system may then lose the contents
     #[arg(long, overrides_with = "sync")]
     pub no_sync: bool,
-    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, remove one of several hard links
+    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, compress what is compressed, remove
+    /// one of several hard links
     #[arg(short, long)]
     pub force: bool,
-    /// Go through directories
-    #[arg(short, long)]
-    pub recursive: bool,
+    /// Folder for the outputs instead of the inputs' own; files of a directory keep their place in it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "stdout"])]
+    pub output_dir: Option<PathBuf>,
+    /// Which files.
+    #[command(flatten)]
+    pub selection: Selection,
 }
 
 impl Placement {
@@ -401,20 +406,6 @@ impl Placement {
     pub fn syncs(&self) -> bool {
         self.sync || (self.rm && !self.no_sync)
     }
-}
-
-/// How much to say.
-#[derive(Args, Debug, Clone, Default)]
-pub struct Talk {
-    /// Say nothing but errors
-    #[arg(short, long, overrides_with = "verbose")]
-    pub quiet: bool,
-    /// Say what was done
-    #[arg(short, long, overrides_with = "quiet")]
-    pub verbose: bool,
-    /// Show no progress, even on a terminal
-    #[arg(long)]
-    pub no_progress: bool,
 }
 
 /// A number of worker threads; 0 is one a core.
@@ -430,7 +421,7 @@ pub fn threads(text: &str) -> Result<usize, String> {
 const MAX_THREADS: usize = 4096;
 
 /// The options of the filter that the program's short help shows; the commands' help shows the others.
-const FILTER_HELP: [&str; 7] = ["decompress", "test", "list", "9", "threads", "help", "version"];
+const FILTER_HELP: [&str; 4] = ["decompress", "test", "list", "9"];
 
 /// The definition as the program parses it: its help fits a screen.
 pub fn command() -> clap::Command {
@@ -484,6 +475,16 @@ mod tests {
             ("bench", false),
             ("bench --csv --json x", false),
             ("completions tcsh", false),
+            ("compress -r --exclude *.o --exclude tmp d", true),
+            ("compress --exclude *.o d", false),
+            ("compress -r --exclude [ d", false),
+            ("compress --output-dir d -c x", false),
+            ("compress --output-dir d -o y x", false),
+            ("compress --suffix .x x", true),
+            ("compress --suffix a/b x", false),
+            ("cat --range 1.. x y", true),
+            ("types mime", true),
+            ("types gnome", false),
         ] {
             assert_eq!(parse(arguments).is_ok(), accepted, "pz {arguments}");
         }

@@ -105,7 +105,8 @@ fn watch_signals() {
 
     // A signal that our parent made us ignore (nohup, a shell's background job) stays ignored.
     let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ];
-    let signals = signals.into_iter().filter(|&signal| !is_ignored(signal));
+    let ignored = ignored();
+    let signals = signals.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
     // Without the watch an interruption leaves a temporary file behind, and nothing worse.
     let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else { return };
     let watch = move || {
@@ -123,11 +124,11 @@ fn watch_signals() {
 #[cfg(not(unix))]
 fn watch_signals() {}
 
-/// Whether the program was started with this signal ignored. Only Linux lets a program ask without `unsafe`.
+/// The signals that the program was started with as ignored: signal n is bit n - 1. Only Linux lets a program ask without
+/// `unsafe`.
 #[cfg(unix)]
-fn is_ignored(signal: i32) -> bool {
+fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -5,7 +5,9 @@ mod attributes;
 mod batch;
 mod cleanup;
 mod commands;
+mod compressed;
 mod device;
+mod direction;
 mod elsewhere;
 mod failure;
 mod formats;
@@ -13,10 +15,13 @@ mod inputs;
 mod levels;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod messages;
 mod out_of_memory;
 mod output;
 mod panics;
+mod paper;
 mod progress;
+mod selection;
 mod session;
 mod settings;
 mod sizes;
@@ -27,6 +32,7 @@ mod summary;
 mod table;
 mod transfer;
 mod usage;
+mod verbosity;
 
 use std::process::ExitCode;
 
@@ -47,7 +53,7 @@ fn main() -> ExitCode {
     let exit = panics::guard(run) as u8;
     #[cfg(unix)]
     if device::is_in_use() {
-        session::end_at_once(exit);
+        messages::end_at_once(exit);
     }
     ExitCode::from(exit)
 }
@@ -59,7 +65,7 @@ fn run() -> Exit {
         Err(failure) => Err(failure),
     };
     outcome.unwrap_or_else(|failure| {
-        session::report(None, &failure);
+        messages::report(None, &failure);
         failure.exit
     })
 }

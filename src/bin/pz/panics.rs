@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
     use crate::failure::Failure;
-    use crate::session::report;
+    use crate::messages::report;
 
     /// What the child processes of the test below do.
     #[test]

@@ -1,24 +1,23 @@
-//! What one run of the program says, and the exit code that it ends with.
+//! One run of the program: what it tells of each file, and the exit code that it ends with.
 
 use std::fmt::{Arguments, Display};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use pz::{Gpu, Statistics};
 
-use crate::args::Talk;
-use crate::cleanup;
 use crate::device::Device;
+use crate::direction::Direction;
 use crate::elsewhere::Elsewhere;
 use crate::failure::{Exit, Failure, one_line};
-use crate::panics;
-use crate::transfer::Direction;
+use crate::messages::{report, say};
+use crate::verbosity::Verbosity;
 
 /// Bytes of an input from which on the work begins while a device is still looked for.
 const LARGE: u64 = 64 << 20;
 
 /// One run of the program: several files, one exit code.
 pub struct Session {
-    talk: Talk,
+    verbosity: Verbosity,
     worst: Exit,
     /// The device that the user has asked for.
     gpu: Option<(Device, Gpu)>,
@@ -28,8 +27,8 @@ pub struct Session {
 
 impl Session {
     /// A run in which nothing has gone wrong yet.
-    pub fn new(talk: Talk) -> Self {
-        Session { talk, worst: Exit::Done, gpu: None, elsewhere: Elsewhere::default() }
+    pub fn new(verbosity: Verbosity) -> Self {
+        Session { verbosity, worst: Exit::Done, gpu: None, elsewhere: Elsewhere::default() }
     }
 
     /// Takes note of a device that may still be looked for.
@@ -73,26 +72,26 @@ impl Session {
 
     /// Tells the user of something that went otherwise than asked and is no failure.
     pub fn warn(&self, name: impl Display, what: impl Display) {
-        if !self.talk.quiet {
+        if !self.verbosity.quiet {
             say(format_args!("{name}: {what}"));
         }
     }
 
     /// Tells the user, if asked to, what was done.
     pub fn say(&self, text: Arguments<'_>) {
-        if self.talk.verbose {
+        if self.verbosity.verbose {
             say(text);
         }
     }
 
     /// Whether the user wants to know what was done.
     pub fn is_verbose(&self) -> bool {
-        self.talk.verbose
+        self.verbosity.verbose
     }
 
     /// Counts of what is done, if any of it is to be told.
     pub fn statistics(&self) -> Option<Statistics> {
-        (self.talk.verbose || self.gpu.is_some()).then(Statistics::new)
+        (self.verbosity.verbose || self.gpu.is_some()).then(Statistics::new)
     }
 
     /// Tells the user what was done with `name`, in lines that `verbose` makes of it if that was asked for. That a device which the
@@ -104,16 +103,16 @@ impl Session {
         verbose: impl FnOnce(&Statistics) -> Vec<String>,
     ) {
         let Some(statistics) = statistics else { return };
-        if self.talk.verbose {
+        if self.verbosity.verbose {
             verbose(statistics).iter().for_each(|line| say(format_args!("{name}: {line}")));
-        } else if !self.talk.quiet && statistics.device().is_none() {
+        } else if !self.verbosity.quiet && statistics.device().is_none() {
             statistics.idle_device().iter().for_each(|line| say(format_args!("{name}: {line}")));
         }
     }
 
     /// Whether progress may be shown: on a terminal, and nobody asked for silence.
     pub fn shows_progress(&self) -> bool {
-        !self.talk.quiet && !self.talk.no_progress && io::stderr().is_terminal()
+        !self.verbosity.quiet && !self.verbosity.no_progress && io::stderr().is_terminal()
     }
 
     /// The exit code: that of the worst failure.
@@ -123,44 +122,4 @@ impl Session {
         }
         self.worst
     }
-}
-
-/// Prints a line about the run.
-pub fn say(text: Arguments<'_>) {
-    // One write a line, so that the lines of several processes do not mix. If even that fails, nobody listens.
-    let _ = io::stderr().write_all(format!("pz: {text}\n").as_bytes());
-}
-
-/// Prints a failure on one line. If the reader of our output has gone, ends the program as that ends any program.
-pub fn report(name: Option<&dyn Display>, failure: &Failure) {
-    if failure.broken_pipe {
-        end_by_broken_pipe();
-    }
-    let mut what = failure.what.clone();
-    if let (Exit::Bug, Some(panic)) = (failure.exit, panics::take()) {
-        what += ": ";
-        what += &panic;
-    }
-    match name {
-        Some(name) => say(format_args!("{name}: {what}")),
-        None => say(format_args!("{what}")),
-    }
-}
-
-/// `head` has seen enough. Programs die of SIGPIPE then, without a word, and tar and shells know what that means.
-fn end_by_broken_pipe() -> ! {
-    cleanup::remove_all();
-    #[cfg(unix)]
-    let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
-    std::process::exit(Exit::Environment as i32)
-}
-
-/// Ends the program without running what drivers have registered to be run at its end: they are not prepared for a device
-/// that is still being opened, and the system takes everything back faster than they do.
-pub fn end_at_once(exit: u8) -> ! {
-    let _ = io::stdout().flush();
-    #[cfg(unix)]
-    signal_hook::low_level::exit(exit.into());
-    #[cfg(not(unix))]
-    std::process::exit(exit.into());
 }

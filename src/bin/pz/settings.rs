@@ -8,7 +8,8 @@ use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
 use crate::failure::Failure;
-use crate::session::{self, Session};
+use crate::messages;
+use crate::session::Session;
 use crate::sizes::{self, Size};
 
 /// The value of an environment variable, held to the rule of the option that it stands for. Empty means unset.
@@ -103,8 +104,8 @@ pub fn all_cores() -> usize {
 fn say_engine(threads: usize, limits: Option<&Limits>) {
     let plural = if threads == 1 { "" } else { "s" };
     match limits {
-        None => session::say(format_args!("using the CPU, {threads} thread{plural}")),
-        Some(limits) => session::say(format_args!(
+        None => messages::say(format_args!("using the CPU, {threads} thread{plural}")),
+        Some(limits) => messages::say(format_args!(
             "using {} through {}, and the CPU, {threads} thread{plural}",
             limits.name, limits.api
         )),

@@ -1,5 +1,7 @@
 //! From each input to its output: what compression and decompression have in common.
 
+use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -7,6 +9,8 @@ use pz::Statistics;
 
 use crate::args::Placement;
 use crate::batch::{Batch, Waiting};
+use crate::compressed;
+use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::inputs::{self, Select};
 use crate::output::{Complete, Output};
@@ -16,24 +20,6 @@ use crate::sizes::{self, Human};
 use crate::source::{Input, Permit, Source};
 use crate::standard;
 use crate::summary;
-
-/// Which way the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Outputs are compressed.
-    Compress,
-    /// Inputs are compressed.
-    Decompress,
-}
-
-impl Direction {
-    fn output_name(self, path: &Path) -> Result<PathBuf, Failure> {
-        match self {
-            Direction::Compress => inputs::compressed_name(path),
-            Direction::Decompress => inputs::restored_name(path),
-        }
-    }
-}
 
 /// Where one output goes.
 enum Target {
@@ -46,6 +32,16 @@ impl Target {
         match self {
             Target::Stdout => None,
             Target::File(path) => Some(path),
+        }
+    }
+
+    /// Takes the name, unless an earlier input of the run has it.
+    fn take(self, taken: &mut HashSet<PathBuf>) -> Result<Self, Failure> {
+        match &self {
+            Target::File(path) if !taken.insert(path.clone()) => {
+                Err(Failure::environment("is the output of another input").at(path))
+            }
+            _ => Ok(self),
         }
     }
 }
@@ -64,20 +60,23 @@ pub fn each(
         Direction::Compress => Select::Uncompressed,
         Direction::Decompress => Select::Compressed,
     };
-    let inputs = inputs::expand(files, placement.recursive, select);
+    let inputs = inputs::expand(files, &placement.selection, select);
     if placement.output.is_some() && inputs.len() > 1 {
         return Err(Failure::environment("-o names one output, but there are several inputs"));
     }
     let mut batch = Batch::new();
+    // `-f` does not allow one output of a run to overwrite another.
+    let mut taken = HashSet::new();
     for input in inputs {
         match input {
             Ok(input) => {
-                let target = target(&input, placement, direction);
+                let target = target(&input, files, placement, direction)
+                    .and_then(|target| target.take(&mut taken));
                 let paths = [input.path(), target.as_ref().ok().and_then(Target::path)];
                 if paths.into_iter().flatten().any(|path| batch.concerns(path)) {
                     finish(&mut batch, session);
                 }
-                let job = Job { session, input: &input, placement, direction };
+                let job = Job { session, input: &input, files, placement, direction };
                 let outcome = target.and_then(|target| job.run(target, &mut batch, &mut work));
                 outcome.unwrap_or_else(|failure| session.fail(&input, failure));
             }
@@ -105,6 +104,8 @@ fn finish(batch: &mut Batch<Done>, session: &mut Session) {
 struct Job<'j> {
     session: &'j Session,
     input: &'j Input,
+    /// What the user named.
+    files: &'j [PathBuf],
     placement: &'j Placement,
     direction: Direction,
 }
@@ -117,9 +118,9 @@ impl Job<'_> {
         batch: &mut Batch<Done>,
         work: &mut impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Job { session, input, placement, direction } = *self;
+        let Job { session, input, placement, direction, .. } = *self;
         let begun = Instant::now();
-        let (mut source, mut output) = self.open(&target)?;
+        let Some((mut source, mut output)) = self.open(&target)? else { return Ok(()) };
         let progress = if session.shows_progress() {
             let expands = direction == Direction::Decompress;
             Progress::new(&input.to_string(), source.len(), expands)
@@ -161,15 +162,30 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn open(&self, target: &Target) -> Result<(Source, Output), Failure> {
-        let Job { session, input, placement, direction } = *self;
+    /// Opens source and output. `None` means that there is nothing to do: the file is compressed already, and the user did
+    /// not name it but a directory that it lies in.
+    fn open(&self, target: &Target) -> Result<Option<(Source, Output)>, Failure> {
+        let Job { session, input, files, placement, direction } = *self;
         let to_stdout = matches!(target, Target::Stdout);
         let permit = Permit {
             links: placement.force || to_stdout,
             special: to_stdout || placement.output.is_some(),
             terminal: direction == Direction::Compress || placement.force,
         };
-        let source = Source::open(input, permit)?;
+        let mut source = Source::open(input, permit)?;
+        if direction == Direction::Compress
+            && !placement.force
+            && let Some(format) = compressed_already(input, &mut source)?
+        {
+            let what = format!("is compressed already ({format}); -f compresses it again");
+            return match input {
+                Input::Path(path) if !files.contains(path) => {
+                    session.say(format_args!("{input}: {what}"));
+                    Ok(None)
+                }
+                _ => Err(Failure::environment(what)),
+            };
+        }
         if placement.rm && !placement.force && source.names() > 1 {
             let names = source.names();
             return Err(Failure::environment(format!(
@@ -182,25 +198,65 @@ impl Job<'_> {
                 let binary = direction == Direction::Compress && !placement.force;
                 Output::stdout(&source, binary)?
             }
-            Target::File(path) => Output::create(path, placement.force, &source)?,
+            Target::File(path) => {
+                if let (Some(_), Some(folder)) = (&placement.output_dir, path.parent()) {
+                    fs::create_dir_all(folder).map_err(|error| Failure::from(error).at(folder))?;
+                }
+                Output::create(path, placement.force, &source)?
+            }
         };
         if placement.rm && !(output.is_named() && source.is_seekable()) {
             return Err(Failure::environment(
                 "--rm needs an input and an output that are regular files",
             ));
         }
-        Ok((source, output))
+        Ok(Some((source, output)))
+    }
+}
+
+/// The format that a named file is compressed in, if it is. Standard input is taken as it comes: a filter cannot know what
+/// its data is for.
+fn compressed_already(input: &Input, source: &mut Source) -> Result<Option<&'static str>, Failure> {
+    match input {
+        Input::Stdin => Ok(None),
+        Input::Path(_) => Ok(compressed::name(source.peek(compressed::HEAD)?)),
+    }
+}
+
+fn output_name(
+    path: &Path,
+    suffix: Option<&str>,
+    direction: Direction,
+) -> Result<PathBuf, Failure> {
+    match direction {
+        Direction::Compress => Ok(inputs::compressed_name(path, suffix)),
+        Direction::Decompress => inputs::restored_name(path, suffix),
     }
 }
 
 /// Where the output of an input goes: as the user says, or beside it.
-fn target(input: &Input, placement: &Placement, direction: Direction) -> Result<Target, Failure> {
+fn target(
+    input: &Input,
+    files: &[PathBuf],
+    placement: &Placement,
+    direction: Direction,
+) -> Result<Target, Failure> {
+    let suffix = placement.selection.suffix.as_deref();
     match (&placement.output, input) {
         _ if placement.stdout => Ok(Target::Stdout),
         (Some(path), _) if standard::is_output(path) => Ok(Target::Stdout),
         (Some(path), _) => Ok(Target::File(path.clone())),
+        (None, Input::Stdin) if placement.output_dir.is_some() => {
+            Err(Failure::environment("has no name for an output in --output-dir; -o names it"))
+        }
         (None, Input::Stdin) => Ok(Target::Stdout),
-        (None, Input::Path(path)) => direction.output_name(path).map(Target::File),
+        (None, Input::Path(path)) => {
+            let output = output_name(path, suffix, direction)?;
+            Ok(Target::File(match &placement.output_dir {
+                Some(folder) => inputs::in_folder(folder, &output, files),
+                None => output,
+            }))
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use pz::{DecodeOptions, Decoder, SeekableReader, Statistics};
 
 use crate::args::Decompress;
+use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::formats::{self, Format};
 use crate::output::Output;
@@ -12,7 +13,7 @@ use crate::session::Session;
 use crate::settings::{self, DecodeSettings};
 use crate::sizes::ByteRange;
 use crate::source::Source;
-use crate::transfer::{self, Direction};
+use crate::transfer;
 
 /// Restores each file.
 pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {

@@ -50,7 +50,7 @@ fn for_each(
     session: &mut Session,
     mut work: impl FnMut(File) -> Result<Result<(), Failure>, Failure>,
 ) -> Result<(), Failure> {
-    for input in inputs::expand(&args.files, args.recursive, Select::Pz) {
+    for input in inputs::expand(&args.files, &args.selection, Select::Pz) {
         match input {
             Ok(input) => {
                 let outcome = match File::open(&input, options, args.verbose) {

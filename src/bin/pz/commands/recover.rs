@@ -77,7 +77,7 @@ fn output_path(input: &Input, args: &Recover) -> Result<Option<PathBuf>, Failure
         (Some(path), _) if standard::is_output(path) => Ok(None),
         (Some(path), _) => Ok(Some(path.clone())),
         (None, Input::Stdin) => Ok(None),
-        (None, Input::Path(path)) => inputs::restored_name(path).map(Some),
+        (None, Input::Path(path)) => inputs::restored_name(path, None).map(Some),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 use pz::{Decoder, Statistics};
 
 use crate::args::Test;
+use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::formats::{self, Format};
 use crate::inputs::{self, Select};
@@ -15,12 +16,11 @@ use crate::settings::{self, DecodeSettings};
 use crate::sizes::{ByteRange, Human};
 use crate::source::{Input, Permit, Source};
 use crate::summary;
-use crate::transfer::Direction;
 
 /// Decodes and checks each file.
 pub fn run(args: &Test, session: &mut Session) -> Result<(), Failure> {
     let settings = settings::decode(&args.machine, session)?;
-    for input in inputs::expand(&args.files, args.recursive, Select::Compressed) {
+    for input in inputs::expand(&args.files, &args.selection, Select::Compressed) {
         match input {
             Ok(input) => {
                 if let Err(failure) = one(&input, &settings, session) {
