@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::auto::Auto;
 use super::level::Recipe;
 use super::memory::{Cost, Share};
 use super::statistics::Statistics;
+use super::throughput::{Throughput, WithDevice};
+use super::workload::Workload;
 use crate::format::Pipeline;
 use crate::gpu::budget::{Batches, BlockCost, MOST_SLOTS, batches, budget};
 use crate::gpu::device::{Device, DeviceError, Limits, STAGING};
@@ -338,9 +341,30 @@ pub(crate) struct Accelerator {
     /// All blocks of the job, if it is known how many.
     pub(crate) blocks: Option<u64>,
     pub(crate) statistics: Option<Statistics>,
+    /// The CPU's workers without a device.
+    pub(crate) workers: usize,
+    /// Where it is known what the device delivers on such work.
+    pub(crate) learned: Option<(Auto, Workload)>,
 }
 
 impl Accelerator {
+    /// How `gpu` does `work` where nothing else is to be done, and as much of it at once as it likes.
+    pub(crate) fn alone(gpu: Gpu, work: Work, block_len: u32) -> Self {
+        Self {
+            gpu,
+            work,
+            block_len,
+            host_blocks: u64::from(u32::MAX),
+            alone: None,
+            afterwards: Share { workers: 1, in_flight: 1 },
+            most_slots: MOST_SLOTS,
+            blocks: None,
+            statistics: None,
+            workers: 1,
+            learned: None,
+        }
+    }
+
     /// How `gpu` does `work`, counted in `statistics`; `None` if it is known that it cannot, and they say why. `share` is
     /// widened by the blocks that it is given, as far as `limit` bytes of host memory permit, and by as many as these permit
     /// if it is not known yet what it is. That is how much runs at once beside the device.
@@ -352,15 +376,11 @@ impl Accelerator {
         statistics: Option<&Statistics>,
     ) -> Option<Self> {
         let mut accelerator = Self {
-            gpu: gpu?.clone(),
-            work,
-            block_len: block_size as u32,
             host_blocks: 0,
-            alone: None,
-            afterwards: *share,
             most_slots: (limit / PART_TO_COPY_THROUGH / STAGING).clamp(1, MOST_SLOTS),
-            blocks: None,
             statistics: statistics.cloned(),
+            workers: share.workers,
+            ..Self::alone(gpu?.clone(), work, block_size as u32)
         };
         let limit = limit - DRIVER.min(limit / 2);
         let limit = limit.saturating_sub(accelerator.most_slots * STAGING);
@@ -395,6 +415,22 @@ impl Accelerator {
         self
     }
 
+    /// Says where it is known what the device delivers.
+    pub(crate) fn learned_by(mut self, auto: Option<&Auto>, workload: Workload) -> Self {
+        self.learned = auto.map(|auto| (auto.clone(), workload));
+        self
+    }
+
+    /// What the device adds to what the CPU delivers now, as far as it is known.
+    pub(crate) fn with_device(&self, cpu: &Throughput) -> WithDevice {
+        let limits = self.gpu.limits();
+        let known = self.learned.as_ref().zip(limits).and_then(|((auto, workload), limits)| {
+            let cpu = Throughput { workers: self.workers, ..*cpu };
+            auto.knowledge().device(workload, limits, &cpu)
+        });
+        known.unwrap_or_else(|| WithDevice::unknown(limits.map(|limits| limits.api)))
+    }
+
     /// Says in the statistics why the device does nothing, unless it takes part later on.
     pub(crate) fn is_idle(&self, why: &str) {
         if let Some(statistics) = &self.statistics {
@@ -404,7 +440,7 @@ impl Accelerator {
     }
 
     /// The batches that a device with such limits would be given; otherwise why it cannot be given any.
-    fn on_device(&self, limits: &Limits) -> Result<Batches, String> {
+    pub(crate) fn on_device(&self, limits: &Limits) -> Result<Batches, String> {
         let cost = self.work.cost(limits, self.block_len).map_err(|why| why.to_string())?;
         let budget = budget(limits, self.gpu.memory);
         batches(limits, budget, &cost).ok_or_else(|| {

@@ -8,7 +8,7 @@
 //! the oldest task, and then others as long as there are any. So the threads of a device, which take tasks in batches, share
 //! the queue with them: the tokens of the tasks that these took find nothing to do. As long as a device is at work, its
 //! threads have cores of their own: fewer workers work. How many a device takes is decided by
-//! [`shares`](super::shares). A device is opened and prepared while workers are at work already; what it leaves undone
+//! [`shares`](super::batch_sizing). A device is opened and prepared while workers are at work already; what it leaves undone
 //! comes back, for workers only.
 //!
 //! A device takes memory of the host: for its driver, for what is copied, for the blocks of its batches. Where it is decided later
@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::batch_sizing::EngineRates;
 use super::engine::Engine;
 use super::gpu::Accelerator;
 use super::memory::Share;
-use super::shares::Rates;
 
 /// A block on its way, with the memory that it needs.
 pub(crate) trait Task: Send + Sized + 'static {
@@ -103,7 +103,7 @@ struct State<T> {
     device_threads: usize,
     on_device: usize,
     batches: usize,
-    rates: Rates,
+    rates: EngineRates,
     /// Blocks that workers have done.
     finished: u64,
     room: Room,
@@ -159,7 +159,7 @@ impl<T: Task> Scheduler<T> {
             device_threads: 0,
             on_device: 0,
             batches: 0,
-            rates: Rates::default(),
+            rates: EngineRates::default(),
             finished: 0,
             room: if alone.is_some() { Room::Taken } else { Room::Made },
             is_awaited: false,

@@ -10,15 +10,15 @@ use super::tasks::DecodeTask;
 use crate::error::Error;
 use crate::format::FrameHeader;
 use crate::pipeline::DecodeOptions;
+use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::{Accelerator, Work};
-use crate::pipeline::job::Job;
-use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
+use crate::pipeline::workload::Workload;
 
 /// Decompresses the frames that it reads from `R`, to the end of the input.
 ///
@@ -45,7 +45,7 @@ pub struct Decoder<R: Read> {
     cost: Cost,
     share: Share,
     accelerator: Option<Accelerator>,
-    job: Option<Job>,
+    job: Option<AutoSession>,
     /// Whether a GPU that has been chosen meanwhile waits until no block is in flight.
     is_joining: bool,
     scheduler: Option<Scheduler<DecodeTask>>,
@@ -84,9 +84,10 @@ impl<R: Read> Decoder<R> {
             return Err(Error::Internal { what: "a file does not begin with a frame" });
         };
         let mut options = options.clone();
-        let auto = options.auto.as_ref().filter(|_| options.gpu.is_none());
+        let auto = options.auto.as_ref();
         let statistics = options.statistics.as_ref();
-        let mut job = auto.map(|auto| Job::new(auto, Load::decoding(&header), statistics));
+        let mut job =
+            auto.map(|auto| AutoSession::new(auto, Workload::decoding(&header), statistics));
         if let Some(job) = &job {
             options.statistics = Some(job.statistics().clone());
         }
@@ -98,7 +99,7 @@ impl<R: Read> Decoder<R> {
             share.limit_to(header.block_count(size));
         }
         if let Some(job) = &mut job {
-            options.gpu = job.choose(header.content_size, share.workers);
+            options.gpu = job.choose(options.gpu.as_ref(), header.content_size, share.workers);
         }
         let accelerator = accelerator(&header, &cost, &mut share, &options);
         let mut decoder = Self {
@@ -391,6 +392,7 @@ fn accelerator(
     let statistics = options.statistics.as_ref();
     Accelerator::new(gpu, work, size, (cost, share, options.max_memory), statistics)
         .map(|accelerator| accelerator.of_bytes(header.content_size))
+        .map(|it| it.learned_by(options.auto.as_ref(), Workload::decoding(header)))
 }
 
 impl<R: Read> Read for Decoder<R> {

@@ -259,6 +259,9 @@ pub struct Cost {
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
+    /// List what each kernel costs, too
+    #[arg(long)]
+    pub kernels: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,7 +4,7 @@ mod args;
 mod cleanup;
 mod commands;
 mod device;
-mod elsewhere;
+mod device_probe;
 mod failure;
 mod formats;
 mod inputs;

@@ -115,12 +115,13 @@ fn one(
     }
     outcome.map_err(|failure| output.blame(failure))?;
 
-    session.await_device_at_last();
+    session.await_device_after_work();
     let (read, written) = (source.bytes_read(), output.bytes_written());
     output.commit(source.metadata())?;
     if placement.rm {
         source.remove()?;
     }
+    session.learn(begun.elapsed());
     say_done(session, input, &target, direction, (read, written), begun);
     let lines = |counted: &Statistics| summary::lines(counted, direction);
     session.say_what_was_done(input, statistics.as_ref(), lines);

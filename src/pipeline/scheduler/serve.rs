@@ -8,20 +8,14 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPool;
 
 use super::{Room, Shared, State, Task};
-use crate::gpu::device::{Api, Device};
+use crate::gpu::device::Device;
 use crate::gpu::plan::Shape;
 use crate::gpu::pool::Pool;
+use crate::pipeline::batch_sizing::{Next, Situation};
 use crate::pipeline::gpu::{Accelerator, Busy, Work};
 use crate::pipeline::gpu_engine::GpuEngine;
-use crate::pipeline::shares::{Next, Situation};
 use crate::pipeline::statistics::Statistics;
-
-/// Seconds of the CPU's work that a device must be able to save to be opened: to open it and to close it take a quarter of a second
-/// or more, and hold up the CPU's own work.
-const WORTH_OPENING: f64 = 1.0;
-
-/// The same through WebGPU, which takes longer: a graphics driver is set up, and pipelines are made of programs.
-const WORTH_OPENING_WEBGPU: f64 = 1.5;
+use crate::pipeline::throughput::{Throughput, WithDevice};
 
 /// How long to wait before looking again how much is done.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -173,30 +167,24 @@ impl<T: Task> Shared<T> {
         true
     }
 
-    /// Waits until it pays to open a device: until workers have so much left to do. `false` if that never is.
+    /// Waits until it is known what the workers deliver, and whether it pays to open the device for what is left. If it does not, this
+    /// goes on for as long as there is work: the workers may turn out to be slower. `false` if it never pays.
     fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
         let Some(blocks) = accelerator.blocks else { return true };
-        let worth = match accelerator.gpu.limits().map(|limits| limits.api) {
-            Some(Api::WebGpu) => WORTH_OPENING_WEBGPU,
-            _ => WORTH_OPENING,
-        };
         let mut is_said = false;
         let mut state = self.lock();
         while !state.is_closed {
-            let left = blocks.saturating_sub(state.finished);
-            let rates = &state.rates;
-            let saved = rates.could_be_saved(left, self.workers);
-            if saved.is_some_and(|seconds| seconds >= worth) {
-                return true;
-            }
-            if let Some(alone) = rates.alone(left, self.workers).filter(|_| !is_said) {
-                is_said = true;
-                let why = if alone < worth {
-                    "too little for a device to be opened"
-                } else {
-                    "most of it to write, which a device does not speed up"
-                };
-                accelerator.is_idle(&format!("the CPU alone takes {alone:.2} s, {why}"));
+            let left = blocks.saturating_sub(state.finished) as f64;
+            if let Some(cpu) = state.rates.throughput(self.workers, accelerator.block_len) {
+                let bytes = left * f64::from(accelerator.block_len);
+                let device = accelerator.with_device(&cpu);
+                if cpu.pays(bytes, &device) {
+                    return true;
+                }
+                if !is_said {
+                    is_said = true;
+                    accelerator.is_idle(&why_not(&cpu, bytes, &device));
+                }
             }
             let waited = self.turned.wait_timeout(state, PATIENCE);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -216,6 +204,9 @@ impl<T: Task> Shared<T> {
         // The first batch waits for what is made when it is first used. It counts as long as nothing else is known.
         let mut is_first = true;
         while let Some((numbers, mut tasks, at_once)) = self.take_batch(most, statistics) {
+            if let Some(statistics) = statistics {
+                statistics.device_begins();
+            }
             let begun = Instant::now();
             let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, engine)));
             let time = begun.elapsed();
@@ -309,4 +300,17 @@ impl<T: Task> Shared<T> {
         }
         batch
     }
+}
+
+/// Why a device is not opened.
+fn why_not(cpu: &Throughput, bytes: f64, device: &WithDevice) -> String {
+    let alone = cpu.alone(bytes);
+    let why = if alone < 2.0 * device.opening {
+        "too little for a device to be opened".into()
+    } else if device.rate.is_some() {
+        format!("with it {:.2} s were expected", cpu.with_device(bytes, device))
+    } else {
+        "most of it to write, which a device does not speed up".into()
+    };
+    format!("the CPU alone takes {alone:.2} s, {why}")
 }

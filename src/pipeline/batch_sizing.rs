@@ -1,23 +1,24 @@
-//! Who gets how many blocks: a device is given as many at once as it has done before the CPU's workers run out of others.
+//! Sizes each GPU batch to finish before the workers run out of blocks.
 //!
-//! Workers take single blocks whenever there is one. A device takes batches, so it is its share that is to be sized. A
-//! batch that takes long holds up the output, which is in order, and with it the reading of further blocks: it must be
-//! done before the workers have done all other blocks that may be in flight. And at the end of the input it must not be
-//! what everybody waits for. What either delivers is measured all the time. As long as nothing has been, a device is
-//! given a part of a batch only. That it does more batches at once than it has done so far is expected to take it so much
-//! longer: some devices overlap them, others are threads on the workers' own cores.
+//! Workers take single blocks whenever there is one. A device takes batches. A batch that takes long holds up the output, which is
+//! in order, and then the reader: it must be done before the workers have done all other blocks that may be in flight. At the end
+//! of the input nobody should have to wait for it. Workers and device are measured all the time. A device that has not been measured
+//! gets a part of a batch only. Unmeasured concurrency is assumed to scale time linearly: some devices overlap batches, others
+//! are threads on the workers' own cores.
 
 use std::time::Duration;
 
-/// The part of a batch that is taken to see how long it takes.
+use super::throughput::Throughput;
+
+/// The first batch is one part in so many of a full one: it shows how long that takes.
 const PROBE: usize = 8;
 
-/// However small a batch is, it takes this part of the time of a full one: what is not proportional to its blocks.
-const LEAST_PART: f64 = 0.6;
+/// However small a batch is, it takes this part of the time of a full one.
+const MIN_PART: f64 = 0.6;
 
 /// What the engines have delivered of late.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Rates {
+pub(crate) struct EngineRates {
     /// Seconds of a worker for a block.
     worker: Option<f64>,
     /// Seconds of that in which it wrote what it had done.
@@ -69,7 +70,7 @@ pub(crate) enum Next {
     Leave,
 }
 
-impl Rates {
+impl EngineRates {
     /// A worker has done a block, and has been writing it for part of the time.
     pub(crate) fn worker_took(&mut self, time: Duration, writing: Duration) {
         let [time, writing] = [time, writing].map(|time| time.as_secs_f64());
@@ -89,20 +90,16 @@ impl Rates {
         self.device.is_some()
     }
 
-    /// Seconds that so many workers take for so many blocks, as far as is known.
-    pub(crate) fn alone(&self, blocks: u64, workers: usize) -> Option<f64> {
-        Some(self.worker? * blocks as f64 / workers.max(1) as f64)
+    /// What so many workers deliver, as far as it is known, in blocks of `block_len` bytes. Writing is overhead: a device does not
+    /// speed it up.
+    pub(crate) fn throughput(&self, workers: usize, block_len: u32) -> Option<Throughput> {
+        let (workers, block) = (workers.max(1), f64::from(block_len));
+        let working = (self.worker? - self.writing).max(1e-9);
+        let overhead = self.writing / workers as f64 / block;
+        Some(Throughput { workers, worker: block / working, overhead, block })
     }
 
-    /// How many of these seconds a device could save at most: none if workers are writing for half of the time or more, because
-    /// what they then wait for is the storage.
-    pub(crate) fn could_be_saved(&self, blocks: u64, workers: usize) -> Option<f64> {
-        let working = self.worker? - self.writing;
-        let worth = (working - self.writing).max(0.0);
-        Some(worth * blocks as f64 / workers.max(1) as f64)
-    }
-
-    /// Whether a worker has done a block of its own accord.
+    /// Whether a worker has finished a block from the queue.
     pub(crate) fn knows_worker(&self) -> bool {
         self.worker.is_some()
     }
@@ -154,20 +151,20 @@ impl Rates {
         now.workers > 0 && self.device.is_none() && now.on_device > 0
     }
 
-    /// Whether a device delivers so little that it only holds others up, or that the workers whose cores it takes would do more.
+    /// Whether a device delivers so little that it only holds up the others, or that the workers whose cores it takes would do more.
     fn is_too_slow(&self, now: &Situation) -> bool {
         let Some(known) = self.device.filter(|_| now.workers > 0) else { return false };
         // It might do as many full batches in that time.
-        let at_best = (now.slots * now.batch) as f64;
-        let instead = |worker| now.displaced as f64 * known.seconds / worker;
-        self.worker.is_some_and(|worker| instead(worker) > at_best)
+        let at_best = (now.slots * now.batch) as f64 / known.seconds;
+        let cpu = self.throughput(now.workers, 1);
+        cpu.is_some_and(|cpu| !cpu.outdoes_displaced(at_best, now.displaced))
             || self.most(&Situation { on_device: 0, batches: 0, ..*now }) == 0
     }
 
     /// Seconds that a device takes for so many blocks beside the batches that it has.
     fn device_time(&self, blocks: usize, now: &Situation) -> Option<f64> {
         let known = self.device?;
-        let part = (blocks as f64 / known.blocks.max(1) as f64).max(LEAST_PART);
+        let part = (blocks as f64 / known.blocks.max(1) as f64).max(MIN_PART);
         let at_once = ((now.batches + 1) as f64 / known.at_once.max(1) as f64).max(1.0);
         Some(known.seconds * part * at_once)
     }
@@ -213,6 +210,7 @@ fn largest(most: usize, fits: impl Fn(&usize) -> bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::throughput::WithDevice;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -231,7 +229,7 @@ mod tests {
         }
     }
 
-    fn take(rates: &Rates, now: &Situation) -> usize {
+    fn take(rates: &EngineRates, now: &Situation) -> usize {
         match rates.next(now) {
             Next::Take(count) => count,
             Next::Wait | Next::Leave => 0,
@@ -240,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_fast_device_gets_full_batches_soon() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         assert_eq!(take(&rates, &plenty()), 5);
         // One batch until it is known how long that takes.
         let second = Situation { on_device: 5, batches: 1, ..plenty() };
@@ -258,22 +256,25 @@ mod tests {
     }
 
     #[test]
-    fn storage_that_is_waited_for_is_no_work_for_a_device() {
-        let mut rates = Rates::default();
-        assert_eq!(rates.could_be_saved(1000, 10), None);
+    fn no_device_speeds_up_writing() {
+        let mut rates = EngineRates::default();
+        assert_eq!(rates.throughput(10, 1000), None);
         rates.worker_took(10 * MILLISECOND, MILLISECOND);
-        assert!((rates.alone(1000, 10).unwrap() - 1.0).abs() < 1e-9);
-        assert!((rates.could_be_saved(1000, 10).unwrap() - 0.8).abs() < 1e-9);
+        let unknown = WithDevice { opening: 0.5, rate: None };
+        let cpu = rates.throughput(10, 1000).unwrap();
+        assert!((cpu.alone(1e6) - 1.0).abs() < 1e-9);
+        assert!(cpu.pays(2e6, &unknown));
         for _ in 0..100 {
             rates.worker_took(10 * MILLISECOND, 6 * MILLISECOND);
         }
-        assert!(rates.alone(1000, 10).unwrap() > 0.9);
-        assert_eq!(rates.could_be_saved(1000, 10), Some(0.0));
+        let cpu = rates.throughput(10, 1000).unwrap();
+        assert!(cpu.alone(1e6) > 0.9);
+        assert!(!cpu.pays(1e9, &unknown));
     }
 
     #[test]
     fn a_slow_device_holds_nobody_up() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 5000 * MILLISECOND, 1);
         assert_eq!(rates.next(&plenty()), Next::Leave);
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_device_does_more_than_the_workers_whose_cores_it_takes() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         rates.worker_took(40 * MILLISECOND, Duration::ZERO);
         rates.device_took(1, 5000 * MILLISECOND, 1);
         // One of two workers does 125 blocks in that time; six batches have less even if each takes no longer.
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn fewer_workers_work_beside_a_fast_device() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         assert_eq!(rates.workers_beside(10, 16), 10);
         rates.worker_took(40 * MILLISECOND, Duration::ZERO);
         assert_eq!(rates.workers_beside(10, 16), 10);
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_last_blocks_are_shared() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(40, 60 * MILLISECOND, 1);
         let end = |queued| Situation { queued, is_ended: true, ..plenty() };
