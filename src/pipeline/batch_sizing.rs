@@ -16,12 +16,12 @@ const PROBE: usize = 8;
 /// However small a batch is, it takes this part of the time of a full one.
 const MIN_PART: f64 = 0.6;
 
-/// What the engines have delivered of late.
+/// How fast workers and device have been lately.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EngineRates {
-    /// Seconds of a worker for a block.
+    /// Seconds that a worker takes for a block.
     worker: Option<f64>,
-    /// Seconds of that in which it wrote what it had done.
+    /// The part of them that it spends writing.
     writing: f64,
     device: Option<Batch>,
 }
@@ -31,47 +31,47 @@ pub(crate) struct EngineRates {
 struct Batch {
     blocks: usize,
     seconds: f64,
-    /// Batches that it had at once, with this one.
+    /// How many batches it had at once, this one included.
     at_once: usize,
 }
 
-/// What there is to decide on.
+/// What a decision depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Situation {
-    /// Blocks that wait.
+    /// Blocks in the queue.
     pub(crate) queued: usize,
     /// Blocks that may be in flight.
     pub(crate) window: usize,
-    /// Blocks that devices have.
+    /// Blocks that the device has.
     pub(crate) on_device: usize,
-    /// In so many batches.
+    /// Batches that it has.
     pub(crate) batches: usize,
-    /// The most blocks of a batch.
+    /// The most blocks in a batch.
     pub(crate) batch: usize,
     /// The most batches that a device may have.
     pub(crate) slots: usize,
-    /// Workers on the CPU beside the device, and how many more there are without one.
+    /// Workers on the CPU beside the device, and how many more there would be without it.
     pub(crate) workers: usize,
     pub(crate) displaced: usize,
-    /// Whether no more blocks will come.
+    /// Whether the input has ended.
     pub(crate) is_ended: bool,
-    /// Whether whoever brings blocks waits for one to be finished.
+    /// Whether the reader waits for a block to be finished.
     pub(crate) is_awaited: bool,
 }
 
-/// What a device's thread that has no blocks is to do.
+/// What an idle thread of the device does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Take so many: at least one.
+    /// Take this many blocks, at least one.
     Take(usize),
-    /// Wait until something has changed.
+    /// Wait until something changes.
     Wait,
-    /// End: there will be no more for it, or it is of no use.
+    /// Stop: there is nothing more for it, or it is too slow.
     Leave,
 }
 
 impl EngineRates {
-    /// A worker has done a block, and has been writing it for part of the time.
+    /// A worker has done a block, and spent part of the time writing it.
     pub(crate) fn worker_took(&mut self, time: Duration, writing: Duration) {
         let [time, writing] = [time, writing].map(|time| time.as_secs_f64());
         let part = if self.worker.is_some() { 1.0 / 8.0 } else { 1.0 };
@@ -80,12 +80,12 @@ impl EngineRates {
         self.worker = Some(mean + (time - mean) * part);
     }
 
-    /// A device has done a batch, while it had so many at once.
+    /// The device has done a batch, one of `at_once`.
     pub(crate) fn device_took(&mut self, blocks: usize, time: Duration, at_once: usize) {
         self.device = Some(Batch { blocks, seconds: time.as_secs_f64(), at_once });
     }
 
-    /// Whether a device has done a batch.
+    /// Whether the device has done a batch.
     pub(crate) fn knows_device(&self) -> bool {
         self.device.is_some()
     }
@@ -104,7 +104,7 @@ impl EngineRates {
         self.worker.is_some()
     }
 
-    /// How many of `all` workers are to work beside a device, of `most` that may: fewer, the faster the device.
+    /// How many workers should work beside the device, of `all` and at most `most`: the faster the device, the fewer.
     ///
     /// They hold up its threads, which copy and check, and the owner, who reads and writes. On a machine of 16 cores each worker cost a
     /// device 4% of what it delivered; so they are of use beside one that does no more than 1.6 times as much as they do. It could do
@@ -117,10 +117,10 @@ impl EngineRates {
         ((most as f64 * part).round() as usize).clamp(1, most.max(1))
     }
 
-    /// What a device's thread is to do now.
+    /// What an idle thread of the device does now.
     pub(crate) fn next(&self, now: &Situation) -> Next {
         let (count, may_wait) = if now.workers == 0 {
-            // Nobody else does them.
+            // There is nobody else to do them.
             let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
             (if is_enough { now.queued.min(now.batch) } else { 0 }, !now.is_ended)
         } else if self.is_probed(now) {
@@ -145,8 +145,8 @@ impl EngineRates {
         }
     }
 
-    /// Whether another thread of the device's is finding out how fast it is: until then there are no more batches, for it may be
-    /// so slow that everybody has to wait for each of them.
+    /// Whether another thread of the device is finding out how fast it is. Until then it gets no second batch: everybody might have to
+    /// wait for a slow device.
     fn is_probed(&self, now: &Situation) -> bool {
         now.workers > 0 && self.device.is_none() && now.on_device > 0
     }
@@ -161,7 +161,7 @@ impl EngineRates {
             || self.most(&Situation { on_device: 0, batches: 0, ..*now }) == 0
     }
 
-    /// Seconds that a device takes for so many blocks beside the batches that it has.
+    /// Seconds that the device takes for this many blocks beside the batches that it has.
     fn device_time(&self, blocks: usize, now: &Situation) -> Option<f64> {
         let known = self.device?;
         let part = (blocks as f64 / known.blocks.max(1) as f64).max(MIN_PART);
@@ -169,7 +169,7 @@ impl EngineRates {
         Some(known.seconds * part * at_once)
     }
 
-    /// The most blocks of a batch that is done before workers run out of other blocks.
+    /// The largest batch that is done before the workers run out of other blocks.
     fn most(&self, now: &Situation) -> usize {
         let probe = now.batch.div_ceil(PROBE);
         if self.device.is_none() {
@@ -184,7 +184,7 @@ impl EngineRates {
         largest(now.batch, fits)
     }
 
-    /// The most of the last blocks that a device has done when workers have done the rest.
+    /// How many of the last blocks the device can do while the workers do the rest.
     fn last(&self, now: &Situation, most: usize) -> usize {
         let Some(worker) = self.worker else { return most.min(now.queued.div_ceil(2)) };
         let rounds = |blocks: usize| (now.queued - blocks).div_ceil(now.workers);
@@ -192,7 +192,7 @@ impl EngineRates {
             self.device_time(*blocks, now)
                 .is_none_or(|time| time <= rounds(*blocks) as f64 * worker)
         };
-        // Workers that are there anyway do as many as they can in that time.
+        // Workers do as many as they can in that time.
         now.queued.saturating_sub(rounds(largest(most, fits)) * now.workers).min(most)
     }
 }

@@ -70,6 +70,11 @@ impl HostMemory {
         }
     }
 
+    /// Whether nobody has looked for a device.
+    pub(crate) fn is_for_workers_only(&self) -> bool {
+        self.phase == HostMemoryPhase::WorkersOnly
+    }
+
     /// How many workers may work.
     pub(crate) fn workers(&self, is_returned: bool) -> usize {
         if is_returned { self.workers.max(self.workers_on_returned) } else { self.workers }
@@ -78,7 +83,9 @@ impl HostMemory {
     /// How many blocks there may be.
     pub(crate) fn blocks(&self, is_device_at_work: bool) -> usize {
         match self.phase {
-            HostMemoryPhase::WorkersOnly => self.limits.alone.unwrap_or(self.limits.beside).in_flight,
+            HostMemoryPhase::WorkersOnly => {
+                self.limits.alone.unwrap_or(self.limits.beside).in_flight
+            }
             HostMemoryPhase::Shared if is_device_at_work => self.limits.beside.in_flight,
             HostMemoryPhase::MakingRoom | HostMemoryPhase::Shared => {
                 self.limits.blocks_before_device.min(self.limits.beside.in_flight)

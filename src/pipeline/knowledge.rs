@@ -111,6 +111,16 @@ impl Knowledge {
             .unwrap_or(WithDevice::unknown(None).opening)
     }
 
+    /// A device stays closed because of what is known of it. That fades, so that one bad run does not keep it closed for ever.
+    pub(super) fn fade(&self, workload: &Workload, limits: &Limits, workers: usize) {
+        let mut rates = self.rates(&subject(limits));
+        let name = workload.name_with(workers);
+        if let Some(rate) = rates.get(&name) {
+            rates.set(name, rate * FADING);
+            self.keep(&subject(limits), rates);
+        }
+    }
+
     /// What is known of a device, by name.
     pub(super) fn of_device(&self, limits: &Limits) -> Rates {
         self.rates(&subject(limits))
@@ -203,7 +213,7 @@ impl Knowledge {
         } else {
             rates.learn(&workload.name(), worker);
         }
-        rates.learn(&name, overhead.max(LEAST_OVERHEAD));
+        rates.learn(&name, overhead.max(MIN_OVERHEAD));
         self.keep(&cpu(), rates);
     }
 
@@ -261,7 +271,11 @@ impl Knowledge {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what is known, for a test.
+    #[cfg(test)]
+    pub(super) fn get(&self, subject: &str, name: &str) -> Option<f64> {
+        self.rates(subject).get(name)
+    }
+
     #[cfg(test)]
     pub(super) fn set(&self, subject: &str, name: String, rate: f64) {
         let mut rates = self.rates(subject);
@@ -270,8 +284,11 @@ impl Knowledge {
     }
 }
 
+/// What a device was too slow for, it is expected to do so much faster the next time.
+const FADING: f64 = 1.03;
+
 /// Seconds for each byte where no overhead shows. It is not 0 so that it can be kept.
-const LEAST_OVERHEAD: f64 = 1e-14;
+const MIN_OVERHEAD: f64 = 1e-14;
 
 fn overhead_name(workload: &Workload, workers: usize) -> String {
     format!("{} overhead", workload.name_with(workers))

@@ -9,6 +9,7 @@
 //! | [`gpu`] | a device that blocks are to run on |
 //! | [`gpu_engine`] | the engine that runs batches on it |
 //! | [`scheduler`] | blocks in, workers, blocks out in order, everything bounded |
+//! | [`host_memory`] | how many workers and blocks there is memory for while a device comes and goes |
 //! | [`batch_sizing`] | how many blocks a device gets at once |
 //! | [`throughput`] | the model: how long work takes on the CPU, and with a device |
 //! | [`knowledge`] | what earlier runs have shown of both |
@@ -31,6 +32,7 @@ pub(crate) mod cpu;
 pub(crate) mod engine;
 pub(crate) mod gpu;
 pub(crate) mod gpu_engine;
+mod host_memory;
 mod knowledge;
 pub(crate) mod level;
 pub(crate) mod memory;

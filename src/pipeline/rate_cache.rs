@@ -17,7 +17,7 @@ const HEAD: &str = "pz rates 2";
 const END: &str = "end";
 
 /// A file of rates is small; anything else under its name is not read.
-const MOST: u64 = 1 << 20;
+const MAX_LEN: u64 = 1 << 20;
 
 /// Positive numbers by name.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -77,7 +77,7 @@ impl Store {
 
     /// What is known of `subject`; nothing is no error.
     pub(crate) fn load(&self, subject: &str) -> Rates {
-        let file = self.0.load(&file_name(subject), MOST);
+        let file = self.0.load(&file_name(subject), MAX_LEN);
         let text = file.and_then(|bytes| String::from_utf8(bytes).ok());
         text.and_then(|text| parse(&text, subject)).unwrap_or_default()
     }

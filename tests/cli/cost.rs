@@ -115,9 +115,13 @@ fn predicts_how_long_a_file_takes() {
     let text = run(&["cost", "--device", "cpu", "-1", "a"]).text();
     let head = "a of 3.0 MiB (3145728 bytes):\n\ncompress -1 (lzh), blocks of ";
     assert!(text.starts_with(head) && !text.contains("\nkernel"), "{text}");
-    assert!(text.lines().nth(3).unwrap().split_whitespace().eq([
-        "on", "seconds", "MB/s", "memory", "to", "open", "it", "MB/s", "alone"
-    ]));
+    assert!(
+        text.lines()
+            .nth(3)
+            .unwrap()
+            .split_whitespace()
+            .eq(["on", "seconds", "MB/s", "memory", "to", "open", "it", "MB/s", "alone"])
+    );
     let with_kernels = run(&["cost", "--device", "cpu", "-1", "--kernels", "a"]).text();
     assert!(with_kernels.starts_with(head) && with_kernels.contains("\nkernel"), "{with_kernels}");
 
