@@ -74,7 +74,7 @@ impl Throughput {
 
     /// Whether a device clearly pays for `bytes` bytes that are still to be done.
     pub(crate) fn pays(&self, bytes: f64, device: &WithDevice) -> bool {
-        self.with_device(bytes, device) <= MAX_TIME_RATIO * self.alone(bytes)
+        self.with_device(bytes, device) < MAX_TIME_RATIO * self.alone(bytes)
     }
 
     /// Whether a device delivers at least as much as the workers that make way for it.
@@ -130,7 +130,8 @@ mod tests {
         // An unknown device might take no time at all for the rest, but for what it cannot speed up.
         let unknown = WithDevice { opening: 0.5, rate: None };
         near(cpu(0.0).with_device(1e7, &unknown), 0.65);
-        near(cpu(1e-8).with_device(1.1e7, &unknown), 0.65 + (1.1e7 - 5e6) * 2e-8);
+        let left = 1e7 * (1.0 - 0.5 / 1.1);
+        near(cpu(1e-8).with_device(1e7, &unknown), 0.65 + left * 2e-8);
         near(cpu(0.0).expected_with(5e6), 1.5e7);
         near(cpu(1e-7).expected_with(5e6), 5e6);
     }
@@ -150,6 +151,8 @@ mod tests {
             (1e9, 0.0, slow, false),
             (5e6, 0.0, fast, true),
             (5e5, 0.0, fast, false),
+            // Nothing is left to do.
+            (0.0, 0.0, fast, false),
             // Storage takes most of the time.
             (1e9, 1e-7, unknown, false),
         ] {
