@@ -47,7 +47,7 @@ pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};
 pub use pipeline::{
     Auto, ComputeRate, DecodeOptions, DeviceStatistics, EngineStatistics, Gpu, Level, Options,
-    Prediction, Statistics,
+    Prediction, Sample, Statistics,
 };
 pub use stream::{
     BlockInfo, Decoder, Encoder, Extent, FrameInfo, Listing, Piece, ReadAt, Recovery,

@@ -10,15 +10,15 @@ use super::places::ReadAt;
 use super::tasks::{EncodeTask, Origin};
 use crate::error::Error;
 use crate::format::FrameHeader;
+use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::{Accelerator, Work};
-use crate::pipeline::job::Job;
 use crate::pipeline::level::Recipe;
-use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::{Scheduler, Task};
 use crate::pipeline::statistics::{Counted, Statistics};
+use crate::pipeline::workload::Workload;
 use crate::pipeline::{Gpu, Options};
 
 /// Compresses what is written to it onto `W`.
@@ -45,7 +45,7 @@ pub struct Encoder<W: Write> {
     share: Share,
     engine: Arc<dyn Engine>,
     accelerator: Option<Accelerator>,
-    job: Option<Job>,
+    job: Option<AutoSession>,
     /// Made when a second block shows that there is work for it.
     scheduler: Option<Scheduler<EncodeTask>>,
     frames: FrameWriter,
@@ -362,7 +362,7 @@ pub(crate) struct Plan {
     pub(crate) share: Share,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) accelerator: Option<Accelerator>,
-    pub(crate) job: Option<Job>,
+    pub(crate) job: Option<AutoSession>,
     pub(crate) statistics: Option<Statistics>,
 }
 
@@ -379,17 +379,16 @@ impl Plan {
             content_size: options.content_size.filter(|&size| size > block_size),
         };
         let recipe = options.recipe()?;
-        let auto = options.auto.as_ref().filter(|_| options.gpu.is_none());
-        let mut job = match auto {
-            Some(auto) => Some(Job::new(
+        let mut job = match options.auto.as_ref() {
+            Some(auto) => Some(AutoSession::new(
                 auto,
-                Load::encoding(options)?,
+                Workload::encoding(options)?,
                 options.memory,
                 options.statistics.as_ref(),
             )),
             None => None,
         };
-        let of_job = job.as_ref().map(Job::statistics);
+        let of_job = job.as_ref().map(AutoSession::statistics);
         let statistics = options.statistics.as_ref().or(of_job).cloned();
         let engine = Counted::new(Arc::new(CpuEngine::new()), statistics.as_ref(), true);
         let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
@@ -397,13 +396,19 @@ impl Plan {
         if let Some(size) = options.content_size {
             share.limit_to(header.block_count(size));
         }
-        let chosen = job.as_mut().and_then(|job| job.choose(len, share.workers));
-        let gpu = chosen.or_else(|| options.gpu.clone());
+        let named = options.gpu.as_ref();
+        let gpu = match &mut job {
+            Some(job) => job.choose(named, len, share.workers),
+            None => named.cloned(),
+        };
         let work = Work::Encode { recipe, verify: options.verify };
         let size = header.block_size();
         let host = (&cost, &mut share, options.memory);
         let accelerator = Accelerator::new(gpu.as_ref(), work, size, host, statistics.as_ref())
             .map(|accelerator| accelerator.of_bytes(len));
+        let learned = Workload::encoding(options)?;
+        let accelerator =
+            accelerator.map(|accelerator| accelerator.learned_by(options.auto.as_ref(), learned));
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
     }
 }

@@ -12,14 +12,14 @@ use super::frame_writer::FrameWriter;
 use crate::codec::{OutOfMemory, reserve};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, FrameHeader};
+use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
-use crate::pipeline::job::Job;
-use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, payload_capacity};
 use crate::pipeline::scheduler::thread_pool;
 use crate::pipeline::statistics::Counted;
+use crate::pipeline::workload::Workload;
 use crate::pipeline::{DecodeOptions, Options};
 
 /// Compresses `input`.
@@ -106,13 +106,13 @@ pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Erro
     let mut options = options.clone();
     // The length is known here, whether the header records it or not.
     if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), header) {
-        let mut job = Job::new(
+        let mut job = AutoSession::new(
             &auto,
-            Load::decoding(&header),
+            Workload::decoding(&header),
             options.max_memory,
             options.statistics.as_ref(),
         );
-        options.gpu = job.choose(Some(total), workers);
+        options.gpu = job.choose(None, Some(total), workers);
     }
     if options.gpu.is_some() {
         // Batches go through a decoder's threads.

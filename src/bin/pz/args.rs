@@ -266,10 +266,10 @@ pub struct Devices {
 
 /// `pz cost`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: pz cost -b 1M --device opencl:0\n  \
-    shows what each kernel takes for a block of 1 MiB, and how many blocks the device is given at once\n\
-    Example: pz cost --device opencl backup.tar\n  \
-    predicts how long it takes to compress on the CPU and on the device; what is not known yet is measured")]
+#[command(after_help = "Example: pz cost --device opencl backup.tar\n  \
+    predicts how long it takes to compress on the CPU and on the device, from blocks of the file and from earlier runs\n\
+    Example: pz cost -b 1M --device opencl:0 --kernels\n  \
+    shows how many blocks of 1 MiB the device is given at once, and what each kernel takes for one")]
 pub struct Cost {
     /// Predict how long this file takes, to compress or if it is a .pz file to decompress, and on what
     #[arg(value_name = "FILE", conflicts_with = "size")]
@@ -292,6 +292,9 @@ pub struct Cost {
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
+    /// List what each kernel costs, too
+    #[arg(long)]
+    pub kernels: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -8,7 +8,6 @@ use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
 use crate::failure::Failure;
-use crate::messages;
 use crate::session::Session;
 use crate::sizes::{self, Size};
 
@@ -100,18 +99,6 @@ pub fn all_cores() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// Says on what the work is done.
-fn say_engine(threads: usize, limits: Option<&Limits>) {
-    let plural = if threads == 1 { "" } else { "s" };
-    match limits {
-        None => messages::say(format_args!("using the CPU, {threads} thread{plural}")),
-        Some(limits) => messages::say(format_args!(
-            "using {} through {}, and the CPU, {threads} thread{plural}",
-            limits.name, limits.api
-        )),
-    }
-}
-
 /// The GPU that is asked for, which is looked for while the work begins; `check` may refuse it.
 fn gpu(
     machine: &Machine,
@@ -119,20 +106,21 @@ fn gpu(
     session: &mut Session,
     check: impl FnOnce(&Limits) -> Result<(), Failure> + Send + 'static,
 ) -> Result<Option<Gpu>, Failure> {
-    let threads = threads(machine)?;
-    let is_verbose = session.is_verbose();
-    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?, move |limits| {
-        check(limits)?;
-        if is_verbose {
-            say_engine(threads, Some(limits));
-        }
-        Ok(())
-    });
-    if is_verbose && gpu.is_none() {
-        say_engine(threads, None);
-    }
-    session.use_device(device, gpu.as_ref());
+    let threads = match threads(machine)? {
+        0 => all_cores(),
+        threads => threads,
+    };
+    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?, check);
+    session.use_device(device, gpu.as_ref(), threads);
     Ok(gpu)
+}
+
+/// What chooses a GPU if none is named, and what learns from each run on whatever it ran.
+fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<Auto, Failure> {
+    let auto = auto(gpu_memory(machine.gpu_memory)?).timed_by_caller();
+    let auto = if device == Device::Auto { auto } else { auto.only_learning() };
+    session.learn_with(&auto);
+    Ok(auto)
 }
 
 /// What the library needs to know to compress.
@@ -158,10 +146,7 @@ pub fn encode(
     if let Some(gpu) = gpu(machine, device, session, check)? {
         options = options.gpu(gpu);
     }
-    if device == Device::Auto {
-        options = options.auto(&auto(gpu_memory(machine.gpu_memory)?));
-    }
-    Ok(options)
+    Ok(options.auto(&learning(machine, device, session)?))
 }
 
 /// What the library needs to know to compress at one level.
@@ -228,9 +213,7 @@ pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings
             settings.options = settings.options.max_memory(DECODE_MEMORY_WITH_GPU);
         }
     }
-    if device == Device::Auto {
-        settings.options = settings.options.auto(&auto(gpu_memory(machine.gpu_memory)?));
-    }
+    settings.options = settings.options.auto(&learning(machine, device, session)?);
     Ok(settings)
 }
 

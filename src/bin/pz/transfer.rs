@@ -139,11 +139,12 @@ impl Job<'_> {
         }
         outcome.map_err(|failure| output.blame(failure))?;
 
-        session.await_device_at_last();
+        session.await_device_after_work();
         let (read, written) = (source.bytes_read(), output.bytes_written());
         let output = output.complete(source.metadata(), placement.syncs())?;
         let refusal = output.as_ref().and_then(Complete::refusal);
         let time = begun.elapsed();
+        session.learn(time);
         let done = Done { target, direction, read, written, time, statistics, refusal };
         let source = placement.rm.then_some(source);
         match output {

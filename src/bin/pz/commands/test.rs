@@ -50,7 +50,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
         return Err(Failure::changed());
     }
     let bytes = outcome?;
-    session.await_device_at_last();
+    session.await_device_after_work();
     let seconds = begun.elapsed().as_secs_f64();
     session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
     let lines = |counted: &Statistics| summary::lines(counted, Direction::Decompress);

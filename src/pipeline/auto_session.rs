@@ -1,18 +1,19 @@
-//! One job: what is chosen for it, and learned from it.
+//! One job of [`Auto`]: which device it is given, and what is learned from it.
 
 use std::time::Instant;
 
 use super::Gpu;
 use super::auto::{Auto, Choice};
 use super::gpu::LEAST_MEMORY;
-use super::load::Load;
+use super::knowledge::Run;
 use super::statistics::Statistics;
+use super::workload::Workload;
 
-/// A job for which a GPU may be chosen, and from which is learned.
+/// A job that may be given a device, and that teaches how long such jobs take.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct AutoSession {
     auto: Auto,
-    load: Load,
+    workload: Workload,
     statistics: Statistics,
     workers: usize,
     /// Host memory that the job may take.
@@ -22,17 +23,17 @@ pub(crate) struct Job {
     next_look: Option<u64>,
 }
 
-impl Job {
-    /// A job in `memory` bytes of host memory that `auto` chooses for, counted in `statistics` if there are any.
+impl AutoSession {
+    /// A job in `memory` bytes of host memory, counted in `statistics` if there are any.
     pub(crate) fn new(
         auto: &Auto,
-        load: Load,
+        workload: Workload,
         memory: u64,
         statistics: Option<&Statistics>,
     ) -> Self {
         let statistics = statistics.cloned().unwrap_or_else(Statistics::without_stages);
         let (auto, begun) = (auto.clone(), Instant::now());
-        Self { auto, load, statistics, workers: 1, memory, begun, next_look: None }
+        Self { auto, workload, statistics, workers: 1, memory, begun, next_look: None }
     }
 
     /// What is counted.
@@ -40,11 +41,17 @@ impl Job {
         &self.statistics
     }
 
-    /// The GPU for a job of `bytes` bytes on `workers` threads, if there is to be one. Nothing is chosen yet if the length is
-    /// not known.
-    pub(crate) fn choose(&mut self, bytes: Option<u64>, workers: usize) -> Option<Gpu> {
+    /// The device for a job of `bytes` bytes on `workers` workers: the one that the user named, or one that is chosen. Nothing is chosen
+    /// yet if the length is not known.
+    pub(crate) fn choose(
+        &mut self,
+        named: Option<&Gpu>,
+        bytes: Option<u64>,
+        workers: usize,
+    ) -> Option<Gpu> {
         self.workers = workers;
         match bytes {
+            _ if named.is_some() || !self.auto.chooses() => named.cloned(),
             Some(bytes) => self.take(bytes),
             None => {
                 self.statistics.chose("the CPU, as the length is not known");
@@ -54,7 +61,7 @@ impl Job {
         }
     }
 
-    /// The same for a stream that has come so far: as much again is expected.
+    /// Chooses again for a stream that has come so far: as much again is expected.
     pub(crate) fn look(&mut self, bytes: u64) -> Option<Gpu> {
         if self.next_look.is_none_or(|look| bytes < look) {
             return None;
@@ -71,16 +78,22 @@ impl Job {
             self.statistics.chose("the CPU: the memory limit leaves no room for a device's driver");
             return None;
         }
-        let Choice { gpu, why } = self.auto.choose(&self.load, bytes, self.workers);
+        let Choice { gpu, why } = self.auto.choose(&self.workload, bytes, self.workers);
         self.statistics.chose(&why);
         gpu
     }
 
     /// Learns from the job, which is done.
     pub(crate) fn learn(&self) {
-        self.auto.learn(&self.load, &self.statistics, self.workers, self.begun.elapsed());
+        self.auto.learn(Run {
+            workload: self.workload.clone(),
+            statistics: self.statistics.clone(),
+            workers: self.workers,
+            begun: self.begun,
+            wall: self.begun.elapsed(),
+        });
     }
 }
 
-/// At how many bytes it is first thought about a stream whose length is not known.
+/// Bytes of a stream of unknown length after which a device is first considered.
 pub(super) const FIRST_LOOK: u64 = 1 << 24;
