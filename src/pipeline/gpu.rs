@@ -457,3 +457,7 @@ const DRIVER: u64 = 64 << 20;
 
 /// Of the memory that may be taken on the host, no more than one in so many parts is what devices' queues copy through.
 const PART_TO_COPY_THROUGH: u64 = 4;
+
+#[cfg(test)]
+#[path = "gpu_tests.rs"]
+mod tests;

@@ -469,3 +469,7 @@ impl Engine for GpuEngine<'_> {
         0
     }
 }
+
+#[cfg(test)]
+#[path = "gpu_engine_tests.rs"]
+mod tests;
