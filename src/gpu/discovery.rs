@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::device::{Api, Device, DeviceError, Kind, Limits};
+use super::kernel::{self, Kernel};
 use super::seen::Seen;
 
 /// A device that is there, and has not been opened.
@@ -57,8 +58,17 @@ impl Found {
     /// Opens it. This takes time, and on some devices memory.
     ///
     /// # Errors
-    /// If the driver fails, or the device lacks what kernels need.
+    /// If the driver fails, the device lacks what kernels need, or a kernel file does not state its cost: then the error
+    /// names file, line and column.
     pub fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
+        self.open_for(kernel::ALL)
+    }
+
+    /// Opens it to run `kernels`.
+    fn open_for(&self, kernels: &[&Kernel]) -> Result<Arc<dyn Device>, DeviceError> {
+        for kernel in kernels {
+            kernel.cost().map_err(|error| DeviceError::Failed(error.to_string()))?;
+        }
         match self.backend {
             #[cfg(feature = "opencl")]
             Backend::OpenCl(ref found) => Ok(Arc::new(found.open()?)),
@@ -148,6 +158,24 @@ fn not_in_this_build() -> Result<Vec<Backend>, DeviceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::kernel::{TEST_DEVICE, TEST_MALFORMED, TEST_MISSING};
+
+    #[test]
+    fn no_device_is_opened_for_a_kernel_without_a_cost() {
+        for found in [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok()) {
+            assert!(found[0].open_for(&[&TEST_DEVICE]).is_ok());
+            for (kernel, what) in [
+                (
+                    &TEST_MALFORMED,
+                    "kernels/test/malformed.cl:4:17: '1x' is not an integer of 64 bits",
+                ),
+                (&TEST_MISSING, "kernels/test/missing.cl:1:1: there is no cost block"),
+            ] {
+                let error = found[0].open_for(&[&TEST_DEVICE, kernel]).err().unwrap();
+                assert_eq!(error.to_string(), what);
+            }
+        }
+    }
 
     #[test]
     fn software_comes_last() {

@@ -2,7 +2,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`cost`] | what a kernel file says of itself, parsed: bytes of device memory for a block of N bytes, threads, passes |
+//! | [`cost`] | what a kernel file says of itself, parsed: bytes of device memory for a block of N bytes, threads, passes, workgroup memory |
 //! | [`kernel`] | the kernel files, in both languages, as a registry |
 //! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
 //! | [`lz77_find`] | plans that find the matches of LZ77 |
@@ -54,6 +54,8 @@ mod deadline;
 pub mod device;
 pub mod discovery;
 #[cfg(test)]
+mod extent_tests;
+#[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
 pub(crate) mod faulty;
@@ -63,6 +65,8 @@ pub mod job;
 pub mod kernel;
 #[cfg(test)]
 mod kernel_tests;
+#[cfg(test)]
+mod launch_tests;
 pub mod lz77_code;
 #[cfg(test)]
 mod lz77_code_bench;
@@ -84,6 +88,8 @@ pub mod plan;
 #[cfg(test)]
 mod plan_tests;
 pub mod pool;
+#[cfg(test)]
+pub(crate) mod pool_tests;
 pub mod predict;
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 mod program;

@@ -322,3 +322,7 @@ impl Work {
         plans.into_iter().flatten().collect()
     }
 }
+
+#[cfg(test)]
+#[path = "gpu_tests.rs"]
+mod tests;

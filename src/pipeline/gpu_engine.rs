@@ -188,7 +188,7 @@ impl<'d> GpuEngine<'d> {
     }
 
     /// Whether the device is broken, or has turned out to be unable to do even one block of what it was given.
-    pub(crate) fn is_of_no_use(&self) -> bool {
+    pub(crate) fn is_disabled(&self) -> bool {
         let state = self.lock();
         state.broken.is_some() || state.limits.iter().any(|limit| limit.blocks == 0)
     }
@@ -548,3 +548,7 @@ impl Engine for GpuEngine<'_> {
         0
     }
 }
+
+#[cfg(test)]
+#[path = "gpu_engine_tests.rs"]
+mod tests;

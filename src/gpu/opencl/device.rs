@@ -141,6 +141,12 @@ impl OpenClDevice {
         Ok(self.shared.enter(Memory { handle: Arc::new(handle), bytes }))
     }
 
+    /// Bytes of workgroup memory that the driver's compiler reserves for an entry point of `source`.
+    #[cfg(test)]
+    pub(crate) fn workgroup_memory(&self, source: &str, entry: &str) -> Result<u64, DeviceError> {
+        super::program::workgroup_memory(&self.shared, source, entry)
+    }
+
     /// The `cl_mem` behind a buffer, for callers with OpenCL code of their own; valid until the buffer is freed.
     pub fn exported(&self, buffer: BufferId) -> Option<*mut std::ffi::c_void> {
         let memory = self.shared.memory(buffer, 0, 0).ok()?;

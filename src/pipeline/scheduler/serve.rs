@@ -239,7 +239,7 @@ impl<T: Task> Shared<T> {
                 (0..tokens).for_each(|_| Self::spawn_one(self, pool));
             }
             self.finished.notify_one();
-            if on_device.is_err() || engine.is_of_no_use() {
+            if on_device.is_err() || engine.is_disabled() {
                 return;
             }
         }

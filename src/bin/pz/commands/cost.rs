@@ -80,10 +80,10 @@ struct KernelCost {
     kernel: &'static str,
     /// Bytes of device memory for a block.
     memory: u64,
-    /// Work items for a block.
+    /// Work items of the largest dispatch.
     threads: u64,
     /// Dispatches.
-    passes: u32,
+    passes: u64,
     /// Bytes of workgroup memory.
     local_memory: u32,
 }
@@ -143,8 +143,8 @@ fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
         Ok(KernelCost {
             kernel: kernel.stem,
             memory: cost.memory_bytes(block)?,
-            threads: cost.total_threads(block),
-            passes: cost.passes,
+            threads: cost.threads.eval(block)?,
+            passes: cost.passes.eval(block)?,
             local_memory: cost.local_mem,
         })
     });
