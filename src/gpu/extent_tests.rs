@@ -187,9 +187,6 @@ impl Extents {
                 let what = format!(
                     "{formula} gives {stated} bytes for {blocks} blocks of {slot}, and '{by}' touches {end}"
                 );
-                if *end > stated {
-                    say(format!("too small: {what}"));
-                }
                 let part = *end as f64 / stated as f64;
                 if closest.as_ref().is_none_or(|(most, _)| part > *most) {
                     closest = Some((part, what));
@@ -197,6 +194,7 @@ impl Extents {
             }
             match closest {
                 None => say("no plan uses it".into()),
+                Some((part, what)) if part > 1.0 => say(format!("too small: {what}")),
                 Some((part, what)) if part < 0.98 && name != SPARSE => {
                     say(format!("too large: {what}"))
                 }

@@ -12,7 +12,7 @@ fn after(blocks: u64) -> (Vec<u32>, bool, bool) {
     let one = pipelines::encode(unlimited.limits(), &recipe, Shape { blocks: 1, ..most }).unwrap();
     let device = Ledger::new(blocks * one.memory());
     let engine = GpuEngine::new(&device, most, false, None);
-    let contents: Vec<u8> = (0..1u32 << 16).map(|i| (i * i >> 7) as u8).collect();
+    let contents: Vec<u8> = (0..1u32 << 16).map(|i| ((i * i) >> 7) as u8).collect();
     let mut payloads = vec![Vec::new(); 8];
     let mut jobs: Vec<_> =
         payloads.iter_mut().map(|payload| EncodeJob::new(&contents, payload)).collect();
