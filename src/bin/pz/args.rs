@@ -36,7 +36,8 @@ pub struct Cli {
     pub filter: Filter,
 }
 
-/// The commands. The parser builds the definition of only the one that it meets.
+/// The commands. The parser builds the definition of only the one that it meets. A doc comment on that command's struct, or
+/// on a group of options in it, would then replace the description here: those are ordinary comments.
 #[derive(Subcommand, Debug)]
 #[command(defer = true)]
 pub enum Command {
@@ -107,7 +108,7 @@ pub struct Filter {
     pub files: Vec<PathBuf>,
 }
 
-/// `pz compress`
+// `pz compress`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz compress -8 --rm backup.tar\n  \
     writes backup.tar.pz and, once it is safely on disk and if backup.tar is as it was read, removes backup.tar")]
@@ -132,7 +133,7 @@ pub struct Compress {
     pub verbosity: Verbosity,
 }
 
-/// `pz decompress`
+// `pz decompress`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz decompress --range 1G..2G -c backup.tar.pz\n  \
     prints the second GiB of backup.tar, decoding no more than the blocks that hold it")]
@@ -154,7 +155,7 @@ pub struct Decompress {
     pub verbosity: Verbosity,
 }
 
-/// `pz cat`
+// `pz cat`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz cat log.1.pz log.2.gz | grep error\n  \
     prints the contents of both, one after the other")]
@@ -176,7 +177,7 @@ pub struct Cat {
     pub verbosity: Verbosity,
 }
 
-/// `pz test`
+// `pz test`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz test -r /backups && echo all sound")]
 pub struct Test {
@@ -194,7 +195,7 @@ pub struct Test {
     pub verbosity: Verbosity,
 }
 
-/// `pz list`
+// `pz list`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz list --json backup.tar.pz | jq '.[0].ratio'")]
 pub struct List {
@@ -215,7 +216,7 @@ pub struct List {
     pub verbose: bool,
 }
 
-/// `pz bench`
+// `pz bench`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz bench -1 -3 -9 -T 1,0 silesia.tar\n  \
     measures three levels, on one thread and on all; in memory; each output is checked first")]
@@ -252,7 +253,7 @@ pub struct Bench {
     pub csv: bool,
 }
 
-/// `pz devices`
+// `pz devices`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz devices --json | jq '.devices[].name'")]
 pub struct Devices {
@@ -264,7 +265,7 @@ pub struct Devices {
     pub json: bool,
 }
 
-/// `pz cost`
+// `pz cost`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz cost --device opencl backup.tar\n  \
     predicts how long it takes to compress on the CPU and on the device, from blocks of the file and from earlier runs\n\
@@ -300,7 +301,7 @@ pub struct Cost {
     pub json: bool,
 }
 
-/// `pz recover`
+// `pz recover`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz recover --fill -o saved.tar damaged.tar.pz\n  \
     writes every undamaged block, zeros for the others, and names the ranges that are lost")]
@@ -334,7 +335,7 @@ pub struct Recover {
     pub verbosity: Verbosity,
 }
 
-/// How to compress.
+// How to compress.
 #[derive(Args, Debug, Clone)]
 pub struct Encoding {
     /// `-1` to `-9`.
@@ -354,7 +355,7 @@ pub struct Encoding {
     pub no_verify: bool,
 }
 
-/// On what to run.
+// On what to run.
 #[derive(Args, Debug, Clone)]
 pub struct Machine {
     /// Worker threads; 0 is one a core [default: 0] [env: PZ_THREADS]
@@ -371,7 +372,7 @@ pub struct Machine {
     pub device: Option<Device>,
 }
 
-/// Where the output goes, and what becomes of the input.
+// Where the output goes, and what becomes of the input.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Placement {
     /// Output file, for a single input; '-' is standard output
@@ -506,6 +507,9 @@ mod tests {
         definition.build();
         for command in definition.get_subcommands_mut() {
             let name = command.get_name().to_string();
+            // What the list of commands says of it, although it has been built since.
+            let listed = self::command().find_subcommand(&name).unwrap().get_about().cloned();
+            assert_eq!(command.get_about(), listed.as_ref(), "pz {name}");
             let help = command.render_long_help().to_string();
             assert!(help.contains("Example: pz "), "pz {name} --help lacks an example");
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// `pz completions`
+// `pz completions`
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: pz completions bash > ~/.local/share/bash-completion/completions/pz"
@@ -15,7 +15,7 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
-/// `pz man`
+// `pz man`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz man ~/.local/share/man/man1")]
 pub struct Man {
@@ -24,14 +24,14 @@ pub struct Man {
     pub folder: Option<PathBuf>,
 }
 
-/// `pz types`
+// `pz types`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz types magic > ~/.magic\n  \
     from then on file(1) recognises .pz files\n\
     Example: pz types mime > pz.xml && xdg-mime install --novendor pz.xml\n  \
     tells the desktop's file manager of them")]
 pub struct Types {
-    /// For whom
+    /// Magic for file(1), or a package of the desktop's shared-mime-info
     #[arg(value_name = "FOR")]
     pub kind: TypesFor,
 }
@@ -39,13 +39,13 @@ pub struct Types {
 /// Who recognises types of files.
 #[derive(clap::ValueEnum, Debug, Clone, Copy)]
 pub enum TypesFor {
-    /// Magic for file(1)
+    // Magic for file(1).
     Magic,
-    /// A package of the desktop's shared-mime-info
+    // A package of the desktop's shared-mime-info.
     Mime,
 }
 
-/// `pz help`, for those who are used to it; `--help` is what the help shows.
+// `pz help`, for those who are used to it; `--help` is what the help shows.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz help compress")]
 pub struct Help {

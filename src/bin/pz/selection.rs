@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// Which files of a directory a command takes, and how compressed files are called.
+// Which files of a directory a command takes, and how compressed files are called.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Selection {
     /// Go through directories, and theirs

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// How much to say.
+// How much to say.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Verbosity {
     /// Say nothing but errors
