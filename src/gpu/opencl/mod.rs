@@ -196,9 +196,39 @@ fn free_memory(device: &opencl3::device::Device) -> Option<(u64, MemorySource)> 
         return Some((free_memory_amd(device)?, MemorySource::Free));
     }
     if has("cl_nv_device_attribute_query") {
-        return Some((nvml::free_memory(PciPlace::of(device)?)?, MemorySource::Nvml));
+        return Some((
+            nvml::free_memory(Uuid::of(device), PciPlace::of(device))?,
+            MemorySource::Nvml,
+        ));
     }
     None
+}
+
+/// The identity of a GPU, which every interface of its driver gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Uuid([u8; 16]);
+
+impl Uuid {
+    /// Of a device with the extension `cl_khr_device_uuid`.
+    fn of(device: &opencl3::device::Device) -> Option<Self> {
+        /// `CL_DEVICE_UUID_KHR`.
+        const UUID: u32 = 0x106a;
+        Some(Self(get_device_data(device.id(), UUID).ok()?.try_into().ok()?))
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GPU")?;
+        let mut bytes = self.0.iter();
+        for len in [4, 2, 2, 2, 6] {
+            f.write_str("-")?;
+            for byte in bytes.by_ref().take(len) {
+                write!(f, "{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where a GPU is on the PCI bus, by which other libraries know it.

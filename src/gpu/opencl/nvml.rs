@@ -7,10 +7,11 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::PciPlace;
+use super::{PciPlace, Uuid};
 
 /// The library, set up once and for the whole life of the process.
 struct Nvml {
+    device_called: unsafe extern "C" fn(*const c_char, *mut Raw) -> c_int,
     device_at: unsafe extern "C" fn(*const c_char, *mut Raw) -> c_int,
     memory_of: unsafe extern "C" fn(Raw, *mut NvmlMemory) -> c_int,
     // The last field: the functions are the library's.
@@ -31,10 +32,11 @@ struct NvmlMemory {
     used: u64,
 }
 
-/// Bytes of memory that are free at present on the GPU at `place`; `None` if NVML is missing or does not know the GPU.
-pub(super) fn free_memory(place: PciPlace) -> Option<u64> {
+/// Bytes of memory that are free at present on a GPU, which is known by its UUID or by its place on the bus; `None` if NVML is
+/// missing or knows it by neither.
+pub(super) fn free_memory(uuid: Option<Uuid>, place: Option<PciPlace>) -> Option<u64> {
     static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
-    NVML.get_or_init(Nvml::load).as_ref()?.free_memory(place)
+    NVML.get_or_init(Nvml::load).as_ref()?.free_memory(uuid, place)
 }
 
 impl Nvml {
@@ -47,19 +49,30 @@ impl Nvml {
         // used only while the library is loaded: it is kept beside them.
         unsafe {
             let init = *library.get::<unsafe extern "C" fn() -> c_int>(b"nvmlInit_v2\0").ok()?;
+            let device_called = *library.get(b"nvmlDeviceGetHandleByUUID\0").ok()?;
             let device_at = *library.get(b"nvmlDeviceGetHandleByPciBusId_v2\0").ok()?;
             let memory_of = *library.get(b"nvmlDeviceGetMemoryInfo\0").ok()?;
-            (init() == SUCCESS).then_some(Self { device_at, memory_of, _library: library })
+            (init() == SUCCESS).then_some(Self {
+                device_called,
+                device_at,
+                memory_of,
+                _library: library,
+            })
         }
     }
 
-    fn free_memory(&self, place: PciPlace) -> Option<u64> {
-        let name = CString::new(place.to_string()).ok()?;
-        let mut device = std::ptr::null_mut();
-        // SAFETY: NVML is set up; the name ends with a 0, and there is room for a handle.
-        if unsafe { (self.device_at)(name.as_ptr(), &raw mut device) } != SUCCESS {
-            return None;
-        }
+    fn free_memory(&self, uuid: Option<Uuid>, place: Option<PciPlace>) -> Option<u64> {
+        let names = [
+            (self.device_called, uuid.map(|uuid| uuid.to_string())),
+            (self.device_at, place.map(|place| place.to_string())),
+        ];
+        let device = names.into_iter().find_map(|(find, name)| {
+            let name = CString::new(name?).ok()?;
+            let mut device = std::ptr::null_mut();
+            // SAFETY: NVML is set up; the name ends with a 0, and there is room for a handle.
+            let found = unsafe { find(name.as_ptr(), &raw mut device) };
+            (found == SUCCESS).then_some(device)
+        })?;
         let mut memory = NvmlMemory::default();
         // SAFETY: the handle is NVML's, and there is room for what it tells.
         let told = unsafe { (self.memory_of)(device, &raw mut memory) };

@@ -134,6 +134,12 @@ fn a_place_on_the_bus_is_named_as_nvml_names_it() {
 }
 
 #[test]
+fn an_identity_is_written_as_nvml_writes_it() {
+    let bytes = std::array::from_fn(|i| (i * 17) as u8);
+    assert_eq!(Uuid(bytes).to_string(), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+}
+
+#[test]
 fn a_compiler_that_is_wrong_is_refused() {
     let pocl = "Portable Computing Language 5.0+debian";
     assert!(miscompiles(pocl, None) && miscompiles(pocl, Some("loopvec".into())));

@@ -18,7 +18,7 @@ pub(crate) struct Accelerator {
     pub(crate) block_len: u32,
     /// Blocks for which there is room on the host, besides those of the CPU's workers.
     pub(crate) host_blocks: u64,
-    /// What runs at once until the device is looked for, if it is still to be decided whether it is.
+    /// What runs at once until the device is opened; `None` if it is open, or sure to be.
     pub(crate) alone: Option<Share>,
     /// What runs at once when the device does nothing any more, with what its driver has taken.
     pub(crate) afterwards: Share,
@@ -87,10 +87,13 @@ impl Accelerator {
                 return None;
             }
         };
-        let is_for_later = matches!(work, Work::Decode(_)) && accelerator.gpu.is_unsought();
-        accelerator.alone = is_for_later.then_some(*share);
         accelerator.afterwards =
             cost.share(share.workers, limit).unwrap_or(Share { workers: 1, in_flight: 1 });
+        accelerator.alone = match work {
+            Work::Decode(_) => accelerator.gpu.is_unsought().then_some(*share),
+            // Encoding mostly takes long: drivers are asked at once, and their memory counts from the beginning.
+            Work::Encode { .. } => accelerator.gpu.is_closed().then_some(accelerator.afterwards),
+        };
         accelerator.host_blocks = cost.widen(share, wanted, limit);
         Some(accelerator)
     }

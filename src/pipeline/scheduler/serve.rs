@@ -71,10 +71,7 @@ impl<T: Task> Shared<T> {
         // some device is worth it, and then it is seen whether this one is.
         let is_asked = matches!(accelerator.work, Work::Encode { .. });
         let is_closed = accelerator.gpu.is_closed();
-        if is_closed && !is_asked && !self.is_worth_opening(accelerator) {
-            return;
-        }
-        if !self.make_room() {
+        if is_closed && !is_asked && !(self.is_worth_opening(accelerator) && self.make_room()) {
             return;
         }
         if is_closed {
@@ -84,6 +81,9 @@ impl<T: Task> Shared<T> {
             if !self.is_worth_opening(accelerator) {
                 return;
             }
+        }
+        if !self.make_room() {
+            return;
         }
         let device = match accelerator.gpu.pool() {
             Ok(device) => device,
