@@ -1,4 +1,4 @@
-//! What `-v` says of a file besides its sizes: which engine did how much, and where the time went.
+//! What `-v` prints about a file besides its sizes: how much each engine did, and where the time went.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pz::Statistics;
 use crate::direction::Direction;
 use crate::sizes::Human;
 
-/// Lines of text; none if nothing was counted, as for other people's formats.
+/// The lines; none if the library counted no blocks, as for the formats of other programs.
 pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     let cpu = statistics.cpu();
     let device = statistics.device();
@@ -82,13 +82,13 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     lines
 }
 
-/// A number of things, with what one of them is called, or several are.
+/// "1 block", "2 blocks".
 fn counted(number: impl Into<u64>, one: &str, several: &str) -> String {
     let number = number.into();
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// Seconds with three digits behind the point.
+/// Seconds with three decimal places.
 fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
 }
