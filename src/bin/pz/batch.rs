@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::output::{self, Complete};
+use crate::folder;
+use crate::output::Complete;
 use crate::source::{Input, Source};
 
 /// Most outputs that may wait. Each holds two open files, and a system may allow no more than 256.
@@ -82,11 +83,11 @@ impl<T> Batch<T> {
         let waiting = keep(waiting, &mut |one| one.output.rename());
         let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
         let waiting = keep(waiting, &mut |one| {
-            let folder = output::folder(one.output.path());
+            let folder = folder::of(one.output.path());
             if folders.contains(folder) {
                 return Ok(());
             }
-            output::sync_folder(folder).map_err(|error| Failure::from(error).at(folder))?;
+            folder::sync(folder).map_err(|error| Failure::from(error).at(folder))?;
             folders.insert(folder.to_path_buf());
             Ok(())
         });

@@ -12,6 +12,7 @@ use same_file::Handle;
 use crate::attributes::{self, Refused};
 use crate::cleanup::Unfinished;
 use crate::failure::{Failure, describe_io, show};
+use crate::folder;
 use crate::progress::Progress;
 use crate::source::{self, Source};
 use crate::standard;
@@ -92,7 +93,7 @@ impl Output {
                 _ => {}
             }
         }
-        let unfinished = Unfinished::create_in(folder(path))?;
+        let unfinished = Unfinished::create_in(folder::of(path))?;
         Ok(Output::new(Place::Named { unfinished, path: path.to_path_buf(), overwrite }))
     }
 
@@ -200,7 +201,7 @@ impl Output {
         match &self.place {
             Place::Stdout(file) | Place::Special { file, .. } if sync => match file.sync_all() {
                 // Pipes and terminals cannot be synced.
-                Err(error) if UNSYNCABLE.contains(&error.kind()) => Ok(()),
+                Err(error) if folder::UNSYNCABLE.contains(&error.kind()) => Ok(()),
                 Err(error) => Err(Output { failed: true, ..self }.blame(error.into())),
                 Ok(()) => Ok(()),
             },
@@ -323,43 +324,4 @@ fn is_same(path: &Path, source: &Source) -> io::Result<bool> {
 fn rewound(mut file: File) -> io::Result<File> {
     file.rewind()?;
     Ok(file)
-}
-
-/// The folder of a path.
-pub fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// Syncs a folder, so that new names in it survive a crash.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    if !cfg!(unix) {
-        // Other systems cannot open a folder as a file.
-        return Ok(());
-    }
-    match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // Some network file systems cannot sync folders, and a folder may be writable but not readable. The file is
-        // complete anyway.
-        Err(error) if UNSYNCABLE.contains(&error.kind()) => Ok(()),
-        other => other,
-    }
-}
-
-/// Errors which mean that a file cannot be synced at all, rather than that syncing failed.
-const UNSYNCABLE: [io::ErrorKind; 3] =
-    [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported, io::ErrorKind::PermissionDenied];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn folders() {
-        for (path, parent) in [("a", "."), ("./a", "."), ("d/a", "d"), ("/a", "/"), ("../a", "..")]
-        {
-            assert_eq!(folder(Path::new(path)), Path::new(parent), "{path}");
-        }
-    }
 }

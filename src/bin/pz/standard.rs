@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::folder;
 
 /// Standard input, without the standard library's buffer.
 pub fn input() -> Result<File, Failure> {
@@ -54,7 +54,7 @@ pub fn descriptor(path: &Path) -> Option<u32> {
     let ours = fs::canonicalize("/proc/self/fd").ok();
     let mut path = path.to_path_buf();
     for _ in 0..MAX_LINKS {
-        let folder = fs::canonicalize(output::folder(&path)).ok()?;
+        let folder = fs::canonicalize(folder::of(&path)).ok()?;
         if Some(&folder) == ours.as_ref() || folder == Path::new("/dev/fd") {
             return path.file_name()?.to_str()?.parse().ok();
         }

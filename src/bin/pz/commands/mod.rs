@@ -52,7 +52,7 @@ impl Command {
             // The contents or the report.
             Command::Recover(_) | Command::Cat(_) => true,
             Command::List(_) | Command::Bench(_) | Command::Devices(_) | Command::Cost(_) => true,
-            _ => true,
+            Command::Completions(_) | Command::Types(_) | Command::Help(_) => true,
         }
     }
 
