@@ -63,7 +63,7 @@ fn devices_beside_the_cpu() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     // The CPU may be done with so little before a device has begun, which is said.
     for line in ran.stderr.lines() {
-        assert!(line.contains(" did none of the blocks, "), "{}", ran.stderr);
+        assert!(line.contains(" did none of the blocks; "), "{}", ran.stderr);
     }
     let rows: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     let rows = rows.as_array().unwrap();

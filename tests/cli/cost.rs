@@ -47,7 +47,7 @@ fn shows_what_each_device_is_given() {
 fn refuses_what_makes_no_sense() {
     let folder = Folder::new();
     let complaint =
-        folder.pz(&["cost", "-b", "4G"]).complains(1, "pz: a block has less than 4 GiB");
+        folder.pz(&["cost", "-b", "4G"]).complains(1, "pz: a block must be smaller than 4 GiB");
     assert!(complaint.ends_with("GiB\n"));
     let line = folder.pz(&["cost", "--device", "opencl:99"]);
     assert_eq!(line.code, Some(1), "{}", line.stderr);
@@ -171,6 +171,6 @@ fn devices_say_why_they_cannot_be_predicted() {
         let device = found["device"].as_str().unwrap();
         let arguments = ["cost", "-1", "--gpu-memory", "1M", "--device", device, "a"];
         let text = folder.pz(&arguments).text();
-        assert!(text.contains(" does not do this: a block takes "), "{text}");
+        assert!(text.contains(" cannot do this: a block takes "), "{text}");
     }
 }

@@ -38,6 +38,8 @@ fn closed_ones_are_errors_where_they_are_used() {
         ("pz list <&-", "pz: standard input: is closed"),
         ("pz list b.pz >&-", "pz: standard output is closed"),
         ("pz list --json b.pz >&-", "pz: standard output is closed"),
+        ("pz cat b.pz >&-", "pz: standard output is closed"),
+        ("pz types magic >&-", "pz: standard output is closed"),
         ("pz devices >&-", "pz: standard output is closed"),
         ("pz bench -1 a >&-", "pz: standard output is closed"),
         ("pz cost >&-", "pz: standard output is closed"),

@@ -46,7 +46,7 @@ fn bad_values_are_errors() {
         (
             "PZ_DEVICE",
             "opencl:99",
-            "pz: device opencl:99: there is no such device; 'pz devices' lists those that are there",
+            "pz: device opencl:99: no such device; 'pz devices' lists the devices",
         ),
         ("PZ_GPU_MEMORY", "0", "pz: PZ_GPU_MEMORY: invalid value '0': must be more than 0 bytes"),
     ] {

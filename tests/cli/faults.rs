@@ -124,7 +124,8 @@ fn folders_that_may_not_be_written() {
 fn a_reader_that_has_seen_enough() {
     let folder = Folder::new();
     folder.pz_with(&["-o", "a.pz", "-1"], &sample(20_000_000)).silent();
-    for arguments in [&["decompress", "-c", "a.pz"][..], &["compress", "-p", "store", "-c", "a.pz"]]
+    for arguments in
+        [&["decompress", "-c", "a.pz"][..], &["compress", "-f", "-p", "store", "-c", "a.pz"]]
     {
         let mut child = folder
             .command(arguments)

@@ -145,5 +145,5 @@ fn help_and_version() {
         assert_eq!(folder.pz(&["help", command]).silent(), text.as_bytes());
     }
     assert_eq!(folder.pz(&["help"]).silent(), help.as_bytes());
-    folder.pz(&["help", "zip"]).says(1, &["pz: no command is called 'zip' (see pz --help)"]);
+    folder.pz(&["help", "zip"]).says(1, &["pz: unknown command 'zip' (see pz --help)"]);
 }

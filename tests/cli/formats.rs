@@ -102,7 +102,7 @@ fn gzip_files_may_end_with_zeros_and_nothing_else() {
             let spoilt = [&gzip[..], &zeros, garbage].concat();
             folder.pz_with(&["-t"], &spoilt).complains(
                 2,
-                "pz: standard input: corrupt gzip file: bytes that are neither gzip nor zeros follow",
+                "pz: standard input: corrupt gzip file: trailing bytes are neither gzip nor zeros (",
             );
         }
     }

@@ -254,7 +254,7 @@ fn an_output_that_another_program_changes_gets_no_name() {
     stage.folder.write("a", &sample(5000));
     for plan in ["cut", "lengthened"] {
         let ran = stage.pz(plan, &["compress", "--rm", "a"]);
-        ran.complains(1, "pz: a: a.pz: another program changed it: of ");
+        ran.complains(1, "pz: a: a.pz: another program changed it: pz wrote ");
         assert_eq!(stage.folder.names(), ["a"], "{plan}");
     }
     // In memory too, where threads write to mappings that may be longer than the contents.
@@ -264,7 +264,8 @@ fn an_output_that_another_program_changes_gets_no_name() {
     let output = output.to_str().unwrap();
     for plan in ["cut", "lengthened"] {
         let ran = stage.pz(plan, &["decompress", "-o", output, "a.pz"]);
-        let begin = format!("pz: a.pz: {output}: another program changed it: of 5000 bytes ");
+        let begin =
+            format!("pz: a.pz: {output}: another program changed it: pz wrote 5000 bytes, ");
         ran.complains(1, &begin);
         assert_eq!(fs::read_dir(memory.path()).unwrap().count(), 0, "{plan}");
     }

@@ -112,7 +112,7 @@ fn devices_do_their_part_and_say_so() {
                 assert_eq!(using.contains(&name), took_part(blocks, &name), "{}", ran.stderr);
                 if !took_part(blocks, &name) {
                     // Then it is said why.
-                    let was_late = ran.stderr.contains(" there was nothing left for it");
+                    let was_late = ran.stderr.contains(" no block was left for it");
                     assert!(was_late || ran.stderr.contains(" takes no part: "), "{}", ran.stderr);
                     return false;
                 }
@@ -121,8 +121,8 @@ fn devices_do_their_part_and_say_so() {
                 let (predicted, peak) = (bytes_at_end(predicted), bytes_at_end(peak));
                 assert_eq!(peak, predicted, "{memory}");
                 assert!((1..=60 << 20).contains(&peak), "{memory}");
-                assert!(line(&ran, ": device: open after ").contains(", 0 blocks left to the CPU"));
-                assert!(line(&ran, ": threads of the device: ").contains(", computing "));
+                assert!(line(&ran, ": device: opened in ").contains("; 0 blocks left to the CPU"));
+                assert!(line(&ran, ": device threads: ").contains(", computing "));
                 assert!(line(&ran, ": time: ").contains(stage), "{}", ran.stderr);
                 true
             });

@@ -56,7 +56,7 @@ fn ranges_go_to_named_files_too() {
 fn ranges_outside_are_refused() {
     let folder = Folder::new();
     folder.pz_with(&["-o", "a.pz"], &sample(1000)).silent();
-    let line = "the range begins after the end of the contents, 1000 bytes";
+    let line = "the range begins after the end of the contents (1000 bytes)";
     folder
         .pz(&["decompress", "-c", "--range", "1001..", "a.pz"])
         .says(1, &[&format!("pz: a.pz: {line}")]);

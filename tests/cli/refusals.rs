@@ -22,14 +22,14 @@ fn files_that_are_in_the_way() {
         (vec!["compress", "a"], "pz: a: a.pz: already exists; -f overwrites it"),
         (vec!["decompress", "b.pz"], "pz: b.pz: b: already exists; -f overwrites it"),
         (vec!["compress", "-o", "b", "a"], "pz: a: b: already exists; -f overwrites it"),
-        (vec!["compress", "-o", "a", "a"], "pz: a: a: is the input itself"),
-        (vec!["compress", "-f", "-o", "./a", "a"], "pz: a: ./a: is the input itself"),
+        (vec!["compress", "-o", "a", "a"], "pz: a: a: is the input file"),
+        (vec!["compress", "-f", "-o", "./a", "a"], "pz: a: ./a: is the input file"),
         (vec!["compress", "-f", "-o", "d", "a"], "pz: a: d: is a directory"),
-        (vec!["compress", "d"], "pz: d: is a directory; -r goes through it"),
-        (vec!["compress", "-c", "d"], "pz: d: is a directory; -r goes through it"),
+        (vec!["compress", "d"], "pz: d: is a directory; -r descends into it"),
+        (vec!["compress", "-c", "d"], "pz: d: is a directory; -r descends into it"),
         (vec!["decompress", "d"], "pz: d: has no known suffix; -o names the output"),
-        (vec!["test", "d"], "pz: d: is a directory; -r goes through it"),
-        (vec!["list", "d"], "pz: d: is a directory; -r goes through it"),
+        (vec!["test", "d"], "pz: d: is a directory; -r descends into it"),
+        (vec!["list", "d"], "pz: d: is a directory; -r descends into it"),
         (vec!["decompress", "a"], "pz: a: has no known suffix; -o names the output"),
         (vec!["compress", "none"], "pz: none: No such file or directory"),
         (vec!["compress", "-o", "no/a.pz", "a"], "pz: a: no/a.pz: No such file or directory"),
@@ -68,15 +68,15 @@ fn requests_that_make_no_sense() {
         ),
         (
             vec!["compress", "--device", "opencl:98", "a"],
-            "pz: device opencl:98: there is no such device; 'pz devices' lists those that are there",
+            "pz: device opencl:98: no such device; 'pz devices' lists the devices",
         ),
         (
             vec!["decompress", "--device", "webgpu:99", "b.pz"],
-            "pz: device webgpu:99: there is no such device; 'pz devices' lists those that are there",
+            "pz: device webgpu:99: no such device; 'pz devices' lists the devices",
         ),
         (
             vec!["-d", "--device=opencl:99"],
-            "pz: device opencl:99: there is no such device; 'pz devices' lists those that are there",
+            "pz: device opencl:99: no such device; 'pz devices' lists the devices",
         ),
         (
             vec!["compress", "--device", "cuda", "a"],
@@ -85,7 +85,7 @@ fn requests_that_make_no_sense() {
         ),
         (
             vec!["compress", "--gpu-memory", "lots", "a"],
-            "pz: invalid value 'lots' for '--gpu-memory <SIZE>': 'lots' is no unit of size: use K, M, \
+            "pz: invalid value 'lots' for '--gpu-memory <SIZE>': unknown unit 'lots': use K, M, \
              G or T (see pz compress --help)",
         ),
         (
@@ -105,7 +105,7 @@ fn requests_that_make_no_sense() {
         ),
         (
             vec!["decompress", "--range", "2..1", "-c", "b.pz"],
-            "pz: invalid value '2..1' for '--range <FROM..TO>': it ends before it begins (see pz \
+            "pz: invalid value '2..1' for '--range <FROM..TO>': the range ends before it begins (see pz \
              decompress --help)",
         ),
     ] {
@@ -129,8 +129,7 @@ fn devices_that_are_there() {
 /// However long the input is: the work begins before it is known that the device is missing, and leaves nothing behind.
 #[test]
 fn devices_that_are_not_there() {
-    const LINE: &str =
-        "device opencl:99: there is no such device; 'pz devices' lists those that are there";
+    const LINE: &str = "device opencl:99: no such device; 'pz devices' lists the devices";
     let folder = Folder::new();
     folder.write("large", &crate::support::noise(70 << 20));
     folder.pz(&["compress", "-p", "store", "large"]).silent();
@@ -155,8 +154,8 @@ fn links() {
     fs::hard_link(folder.path("a"), folder.path("hard")).unwrap();
     for (arguments, line) in [
         (vec!["compress", "soft"], "pz: soft: is a symbolic link; -f follows it"),
-        (vec!["compress", "-f", "-o", "hard", "a"], "pz: a: hard: is the input itself"),
-        (vec!["compress", "-f", "-o", "soft", "a"], "pz: a: soft: is the input itself"),
+        (vec!["compress", "-f", "-o", "hard", "a"], "pz: a: hard: is the input file"),
+        (vec!["compress", "-f", "-o", "soft", "a"], "pz: a: soft: is the input file"),
         (
             vec!["compress", "-o", "dangling.pz", "a"],
             "pz: a: dangling.pz: already exists; -f overwrites it",
@@ -166,7 +165,7 @@ fn links() {
         folder.pz(&arguments).says(1, &[line]);
     }
     // The other name would keep the contents, which then take space twice.
-    let line = "pz: hard: has 2 names (hard links), and --rm would remove one; -f does so";
+    let line = "pz: hard: has 2 hard links, and --rm would remove only this one; -f removes it";
     folder.pz(&["compress", "--rm", "hard"]).says(1, &[line]);
     assert!(folder.has("hard") && !folder.has("hard.pz"));
     folder.pz(&["compress", "hard"]).silent();
@@ -191,7 +190,7 @@ fn standard_output_that_is_the_input() {
     let stderr = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(
         (ran.status.code(), &*stderr),
-        (Some(1), "pz: a: standard output is the input itself\n")
+        (Some(1), "pz: a: standard output is the input file\n")
     );
     assert!(folder.read("a") == sample(1000));
 }
@@ -249,21 +248,18 @@ fn words_that_are_not_commands() {
     for (arguments, line) in [
         (
             vec!["decompres", "b.pz"],
-            "pz: no command is called 'decompres'; did you mean 'pz decompress'? (see pz --help)",
+            "pz: unknown command 'decompres'; did you mean 'pz decompress'? (see pz --help)",
         ),
         (
             vec!["-9", "comprss", "a"],
-            "pz: no command is called 'comprss'; did you mean 'pz compress'? (see pz --help)",
+            "pz: unknown command 'comprss'; did you mean 'pz compress'? (see pz --help)",
         ),
         (
             vec!["-9", "compress", "a"],
-            "pz: the command comes before its options: pz compress ... (see pz --help)",
+            "pz: put the command before its options: pz compress ... (see pz --help)",
         ),
-        (vec!["shrink", "a"], "pz: no command and no file is called 'shrink' (see pz --help)"),
-        (
-            vec!["help", "lst"],
-            "pz: no command is called 'lst'; did you mean 'list'? (see pz --help)",
-        ),
+        (vec!["shrink", "a"], "pz: 'shrink' is neither a command nor a file (see pz --help)"),
+        (vec!["help", "lst"], "pz: unknown command 'lst'; did you mean 'list'? (see pz --help)"),
     ] {
         folder.pz(&arguments).says(1, &[line]);
     }

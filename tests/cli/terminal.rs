@@ -98,7 +98,7 @@ fn compressed_bytes_are_not_for_terminals() {
     };
     let (code, stderr, shown) = run(&["compress", "-c", "a"]);
     let line =
-        "pz: a: compressed data is not written to a terminal; -f forces it, -o names a file\n";
+        "pz: a: refusing to write compressed data to a terminal; -f forces it, -o names a file\n";
     assert_eq!((code, &*stderr, &*shown), (Some(1), line, ""));
     let (code, stderr, shown) = run(&[]);
     assert_eq!((code, &*stderr), (Some(1), &*line.replace("pz: a:", "pz: standard input:")));
@@ -119,7 +119,7 @@ fn compressed_bytes_do_not_come_from_terminals() {
         let output = command.stdin(terminal.end()).output().unwrap();
         drop(command);
         let stderr = String::from_utf8(output.stderr).unwrap();
-        let line = "pz: standard input: is a terminal: compressed data was expected\n";
+        let line = "pz: standard input: is a terminal; expected compressed data\n";
         assert_eq!((output.status.code(), &*stderr), (Some(1), line));
         terminal.text();
     }

@@ -1,7 +1,7 @@
 //! Mode, times and owner of an output.
 //!
-//! Some file systems (FAT, CIFS, FUSE) refuse some of them. The contents are whole all the same, so a refusal is
-//! something to tell the user and no failure.
+//! Some file systems (FAT, CIFS, FUSE) refuse some of these. The contents are complete anyway, so the user gets a
+//! warning and not an error.
 
 use std::fs::{File, FileTimes, Metadata};
 use std::io;
@@ -17,14 +17,14 @@ impl Refused {
         }
     }
 
-    /// What was refused, such as "mode and times", and the first reason; `None` if nothing was.
+    /// Names what was refused, such as "mode and times", and gives the first reason. `None` if nothing was.
     pub fn first(&self) -> Option<(String, &io::Error)> {
         let names: Vec<&str> = self.0.iter().map(|(what, _)| *what).collect();
         self.0.first().map(|(_, error)| (names.join(" and "), error))
     }
 }
 
-/// Gives `file` the owner, mode and times of the file that it was made from.
+/// Copies owner, mode and times of the input, `like`, to `file`.
 pub fn imitate(file: &File, like: &Metadata) -> Refused {
     let mut refused = Refused::default();
     #[cfg(unix)]
@@ -38,7 +38,7 @@ fn imitate_owner_and_mode(file: &File, like: &Metadata, refused: &mut Refused) {
     use std::fs::Permissions;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
-    // Only root may give files away; the output of anybody else stays its maker's.
+    // Only root may change the owner. Any other user's output stays that user's.
     let is_root = rustix::process::geteuid().is_root();
     let own = match file.metadata() {
         Ok(own) => own,
@@ -52,7 +52,7 @@ fn imitate_owner_and_mode(file: &File, like: &Metadata, refused: &mut Refused) {
     if own.gid() != like.gid()
         && let Err(error) = fchown(file, None, Some(like.gid()))
     {
-        // The mode's group bits were meant for another group: grant no more than to everybody.
+        // The mode's group bits were meant for another group: give this group no more than everybody gets.
         mode &= 0o707 | (mode & 0o007) << 3;
         if is_root {
             refused.note("group", Err(error));
@@ -72,7 +72,7 @@ fn set_times(file: &File, like: &Metadata) -> io::Result<()> {
     file.set_times(times)
 }
 
-/// Gives `file` the mode of any new file: what the process's umask leaves of reading and writing for all.
+/// Gives `file` the mode of any new file: 0666 less the umask.
 pub fn give_default_mode(file: &File) -> Refused {
     let mut refused = Refused::default();
     #[cfg(unix)]
@@ -83,7 +83,7 @@ pub fn give_default_mode(file: &File) -> Refused {
         use rustix::fs::Mode;
         use rustix::process::umask;
 
-        // The umask can only be read by setting it. No other thread makes files meanwhile.
+        // A process can read its umask only by setting it. No other thread creates files meanwhile.
         let mask = umask(Mode::from_raw_mode(0o077));
         umask(mask);
         let mode = (Mode::from_raw_mode(0o666) - mask).as_raw_mode();

@@ -1,40 +1,41 @@
-//! Outputs that are brought to disk together, before their sources are removed.
+//! Syncs outputs to disk together, before their sources are removed.
 //!
-//! Bringing a small file to disk takes the storage longer than compressing it takes us, and many files take hardly
-//! longer than one. So outputs wait under their temporary names. Then the whole batch is synced, the outputs get their
-//! names, the folders are synced, and last each source is looked at again and removed. Whatever ends the program in between
-//! leaves the sources.
+//! Syncing a small file takes longer than compressing it, and syncing many files takes hardly longer than syncing
+//! one. So outputs wait under their temporary names. Then we sync the whole batch, rename each output, sync the
+//! folders, and last check each source once more and remove it. If the program is killed at any point in between,
+//! the sources are still there.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::output::{self, Complete};
+use crate::folder;
+use crate::output::Complete;
 use crate::source::{Input, Source};
 
-/// Outputs that wait at most. Each holds two open files, and a system may allow no more than 256.
+/// Most outputs that may wait. Each holds two open files, and a system may allow no more than 256.
 const MAX_WAITING: usize = 64;
 
-/// Bytes of outputs that wait at most.
+/// Most bytes of outputs that may wait.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// One output, and what is to be done once it is safe.
+/// One output, and what follows once it is on disk.
 pub struct Waiting<T> {
     pub input: Input,
     pub output: Complete,
-    /// The source, if it is to be removed.
+    /// The source, if the user asked to remove it.
     pub source: Option<Source>,
-    /// For whoever is told how it went.
+    /// Returned to the caller with the result.
     pub note: T,
 }
 
-/// Outputs that wait to be brought to disk.
+/// Outputs that wait to be synced.
 pub struct Batch<T> {
     waiting: Vec<Waiting<T>>,
     bytes: u64,
 }
 
-/// How it went with one file.
+/// An input and its result.
 pub type Ended<T> = (Input, Result<T, Failure>);
 
 impl<T> Batch<T> {
@@ -48,19 +49,19 @@ impl<T> Batch<T> {
         self.waiting.push(waiting);
     }
 
-    /// Whether no more should wait.
+    /// Whether the batch should be finished before another output is added.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= MAX_WAITING || self.bytes >= MAX_BYTES
     }
 
-    /// Whether a waiting output will be called `path`, or a source of that name is about to go.
+    /// Whether `path` is the name of a waiting output or of a waiting input.
     pub fn concerns(&self, path: &Path) -> bool {
         self.waiting
             .iter()
             .any(|waiting| waiting.output.path() == path || waiting.input.path() == Some(path))
     }
 
-    /// Brings all outputs to disk, gives them their names and removes their sources.
+    /// Syncs all outputs, gives them their names and removes their sources.
     pub fn finish(&mut self) -> Vec<Ended<T>> {
         self.bytes = 0;
         let mut ended = Vec::new();
@@ -82,11 +83,11 @@ impl<T> Batch<T> {
         let waiting = keep(waiting, &mut |one| one.output.rename());
         let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
         let waiting = keep(waiting, &mut |one| {
-            let folder = output::folder(one.output.path());
+            let folder = folder::of(one.output.path());
             if folders.contains(folder) {
                 return Ok(());
             }
-            output::sync_folder(folder).map_err(|error| Failure::from(error).at(folder))?;
+            folder::sync(folder).map_err(|error| Failure::from(error).at(folder))?;
             folders.insert(folder.to_path_buf());
             Ok(())
         });

@@ -1,9 +1,9 @@
-//! Unfinished files disappear however the program ends, short of being killed outright; then the [next run](crate::stale)
+//! Removes unfinished files however the program ends. If it is killed outright, the [next run](crate::stale)
 //! removes them.
 //!
-//! Every temporary file is entered in a list before anybody else can see it and taken out in the same breath in which
-//! it is renamed or removed. A signal removes what is still entered. The list is locked over each of those
-//! steps, so that an interruption finds a file either entered or finished, never in between.
+//! A list holds the name of every temporary file, from its creation until it is renamed or removed. A signal
+//! removes the files on the list. Each of these steps holds the list's lock, so a signal never sees a file half
+//! created or half renamed.
 
 use std::fs::File;
 use std::io;
@@ -20,24 +20,24 @@ fn entered() -> MutexGuard<'static, Vec<PathBuf>> {
     ENTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on, signals remove unfinished files. Drivers may bring handlers of their own that end the program at once: so this
-/// comes before they are loaded, for then theirs hand over to ours, and not the other way round.
+/// Makes signals remove unfinished files from now on. Drivers may install handlers that end the program at once, so
+/// call this before a driver is loaded: its handlers then call ours.
 pub fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(watch_signals);
 }
 
-/// A file under a temporary name. Dropped, it is removed.
+/// A file under a temporary name. Dropping it removes it.
 pub struct Unfinished(Option<NamedTempFile>);
 
 impl Unfinished {
-    /// Makes an empty file in `folder` that only its owner may read and write.
+    /// Creates an empty file in `folder` that only its owner may read and write.
     pub fn create_in(folder: &Path) -> io::Result<Self> {
         watch();
         stale::remove_from(folder);
         let prefix = stale::prefix();
         let mut entered = entered();
-        // To enter the file must not fail once it is there.
+        // Once the file exists, adding it to the list must not fail.
         entered.try_reserve(1).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let mut builder = tempfile::Builder::new();
         let file = builder.prefix(&prefix).suffix(stale::SUFFIX).tempfile_in(folder)?;
@@ -45,12 +45,12 @@ impl Unfinished {
         Ok(Unfinished(Some(file)))
     }
 
-    /// The file itself, until it is renamed.
+    /// The open file. Not to be called after [`rename`](Self::rename).
     pub fn file(&self) -> &File {
         self.0.as_ref().expect("taken only when it is renamed").as_file()
     }
 
-    /// Gives the file its final name, replacing what has that name only if `overwrite`. If that fails it is removed.
+    /// Gives the file its final name. Replaces an existing file only if `overwrite`. Removes the file on failure.
     pub fn rename(&mut self, path: &Path, overwrite: bool) -> io::Result<()> {
         let mut entered = entered();
         let Some(file) = self.0.take() else { return Ok(()) };
@@ -74,15 +74,16 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes all unfinished files; for the last moments of the program. As long as what is returned is there, nothing can be
-/// renamed any more.
+/// Removes all unfinished files just before the program ends. While the caller holds the returned guard, no file
+/// can be renamed.
 pub fn remove_all() -> impl Sized {
     let mut entered = entered();
     remove(&mut entered);
     entered
 }
 
-/// Removes all unfinished files where nothing may be waited for: the list is left alone if another thread has it, or this one.
+/// Removes all unfinished files without blocking: does nothing if a thread, this one included, holds the list's
+/// lock.
 pub fn try_remove_all() {
     match ENTERED.try_lock() {
         Ok(mut entered) => remove(&mut entered),
@@ -93,12 +94,12 @@ pub fn try_remove_all() {
 
 fn remove(entered: &mut Vec<PathBuf>) {
     for path in entered.drain(..) {
-        // Nothing is left to be done, or to be told, if this fails.
+        // There is nothing more to do if this fails.
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// Removes the unfinished files when the program is asked to end, then ends as that signal ends any program.
+/// On a signal, removes the unfinished files and then ends as the signal would have ended the program.
 #[cfg(unix)]
 fn watch_signals() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
@@ -107,14 +108,14 @@ fn watch_signals() {
     let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ];
     let ignored = ignored();
     let signals = signals.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    // Without the watch an interruption leaves a temporary file behind, and nothing worse.
+    // Without these handlers a signal leaves a temporary file behind, and does no other harm.
     let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else { return };
     let watch = move || {
-        // A file that grows past the user's limit is an error of writing, once the signal does not end the program.
+        // SIGXFSZ: with this handler, exceeding the file size limit is an ordinary write error.
         if let Some(signal) = signals.forever().find(|&signal| signal != SIGXFSZ) {
             let mut entered = entered();
             remove(&mut entered);
-            // The lock is held to the end: nothing can be renamed any more.
+            // The lock is held to the end, so that nothing can be renamed any more.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     };
@@ -124,8 +125,7 @@ fn watch_signals() {
 #[cfg(not(unix))]
 fn watch_signals() {}
 
-/// The signals that the program was started with as ignored: signal n is bit n - 1. Only Linux lets a program ask without
-/// `unsafe`.
+/// The signals that our parent had us ignore: bit n - 1 stands for signal n. Only Linux tells without `unsafe`.
 #[cfg(unix)]
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

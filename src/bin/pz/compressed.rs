@@ -1,13 +1,13 @@
-//! Recognises files that are compressed already, which compressing once more would not make smaller.
+//! Recognises files that are already compressed, and would not get smaller.
 
 use crate::formats::Format;
 
-/// First bytes that [`name`] looks at.
+/// Number of first bytes that [`name`] needs.
 pub const HEAD: usize = 8;
 
-/// The name of the format that a file with these first bytes is compressed in. `None`: it may be worth compressing.
+/// Names the compressed format of a file that begins with `head`. `None`: the file may be worth compressing.
 ///
-/// Zip archives, pictures and the like are not in the list: they may hold parts that are not compressed.
+/// The list leaves out zip archives, pictures and the like: parts of them may be uncompressed.
 pub fn name(head: &[u8]) -> Option<&'static str> {
     match (Format::of(head), head) {
         (Format::Pz, [0x89, b'P', b'Z', b'F', 0x0d, 0x0a, 0x1a, 0x0a, ..]) => Some("pz"),

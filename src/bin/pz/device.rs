@@ -15,16 +15,16 @@ use crate::messages;
 /// Whether a GPU has been opened.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a GPU has been opened, or is going to be.
+/// Whether a GPU has been opened or is about to be.
 #[cfg_attr(not(unix), allow(dead_code))]
 pub fn is_in_use() -> bool {
     IN_USE.load(Ordering::Relaxed) || Gpu::any_in_background()
 }
 
-/// What may be asked for.
+/// The values of `--device`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// Whatever is fastest; a GPU only where it helps.
+    /// Whatever is fastest: the CPU, with a GPU where it helps.
     #[default]
     Auto,
     /// The processor's cores.
@@ -36,7 +36,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// Opens the GPU that is asked for; `None` if the CPU is. A device that the user named is never replaced by another.
+    /// Opens this GPU; `None` for the CPU. Never opens another device than the one that the user named.
     pub fn open(self, memory: Option<u64>) -> Result<Option<Gpu>, Failure> {
         if matches!(self, Device::Auto | Device::Cpu) {
             return Ok(None);
@@ -47,8 +47,8 @@ impl Device {
         Ok(Some(gpu))
     }
 
-    /// The same, without waiting: the work can begin without it. If there is no such device, or `check` refuses it as it is
-    /// said to be, the program ends.
+    /// Like [`open`](Self::open), but does not wait, so that the work can begin without the GPU. Ends the program
+    /// if there is no such device, or if `check` refuses its limits.
     pub fn open_in_background(
         self,
         memory: Option<u64>,
@@ -64,7 +64,7 @@ impl Device {
             let limits = found.limits().clone();
             let open = move || {
                 found.open().inspect_err(|error| {
-                    eprintln!("pz: device {self}: {error}; the CPU does everything");
+                    eprintln!("pz: device {self}: {error}; using the CPU alone");
                 })
             };
             Ok((limits, open))
@@ -73,20 +73,20 @@ impl Device {
     }
 
     fn in_use(self, gpu: Gpu, memory: Option<u64>) -> Gpu {
-        // The system takes everything back at the end of the program, faster than we could give it back.
+        // Never drop the GPU: at exit the system frees its resources faster than we could.
         std::mem::forget(gpu.clone());
         IN_USE.store(true, Ordering::Relaxed);
         memory.map_or(gpu.clone(), |bytes| gpu.clone().memory(bytes))
     }
 
-    /// Whether the GPU that is asked for was there when somebody last looked.
+    /// Whether the last search, perhaps in an earlier run, found this GPU.
     pub fn was_seen(self) -> bool {
         let seen =
             |(api, number): (_, Option<u32>)| discovery::seen(api) > number.unwrap_or(0) as usize;
         self.named().is_some_and(seen)
     }
 
-    /// The interface and the number of the GPU that is asked for; `None` if none is.
+    /// The API and number of this GPU; `None` for `auto` and `cpu`.
     fn named(self) -> Option<(Api, Option<u32>)> {
         match self {
             Device::OpenCl(number) => Some((Api::OpenCl, number)),
@@ -95,16 +95,16 @@ impl Device {
         }
     }
 
-    /// Finds the GPU that is asked for.
+    /// Finds this GPU.
     pub fn find(self) -> Result<Found, Failure> {
         let Some((api, number)) = self.named() else {
-            return Err(Failure::bug("the CPU is not looked for"));
+            return Err(Failure::bug("find() was called for the CPU"));
         };
         let fail = |why: &dyn fmt::Display| Failure::environment(format!("device {self}: {why}"));
         let mut devices = discovery::devices(api);
         let at = match (&devices, number) {
             (Ok(devices), Some(number)) => Some(number as usize).filter(|at| *at < devices.len()),
-            // A program that plays a GPU is better than none, where one is asked for.
+            // The user asked for a GPU: a software device is better than none.
             (Ok(devices), None) => {
                 devices.iter().position(|found| found.limits().kind != Kind::Software).or(Some(0))
             }
@@ -112,30 +112,30 @@ impl Device {
             (Err(_), Some(_)) => None,
         };
         let (Some(at), Ok(devices)) = (at, &mut devices) else {
-            return Err(fail(&"there is no such device; 'pz devices' lists those that are there"));
+            return Err(fail(&"no such device; 'pz devices' lists the devices"));
         };
         Ok(devices.swap_remove(at))
     }
 }
 
-/// Ends the program because of a device that the user has asked for, whatever other threads are doing.
+/// Ends the program because a device that the user asked for is missing, whatever other threads are doing.
 fn give_up(failure: &Failure) -> DeviceError {
     messages::report(None, failure);
     let _list = cleanup::remove_all();
     messages::end_at_once(failure.exit as u8)
 }
 
-/// Several processors, to be compared.
+/// The processors that `pz bench` compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Several {
-    /// The CPU and every GPU that is there, but no programs that play one.
+    /// The CPU and every GPU, without software devices.
     All,
     /// These.
     These(Vec<Device>),
 }
 
 impl Several {
-    /// Opens those that are asked for; `None` is the CPU.
+    /// Opens each of them; `None` is the CPU.
     pub fn open(&self, memory: Option<u64>) -> Result<Vec<(Device, Option<Gpu>)>, Failure> {
         let devices = match self {
             Several::These(devices) => devices.clone(),
@@ -145,7 +145,7 @@ impl Several {
     }
 }
 
-/// Every GPU that is there.
+/// Every GPU of the machine, without software devices.
 fn gpus() -> Vec<Device> {
     let of = |api, device: fn(Option<u32>) -> Device| {
         let found = discovery::devices(api).unwrap_or_default();
@@ -173,7 +173,7 @@ impl FromStr for Device {
         let (backend, number) = match text.split_once(':') {
             None => (text, None),
             Some((backend, number)) => {
-                let wrong = |_| format!("'{text}' has no number of a device after ':'");
+                let wrong = |_| format!("'{text}': expected a device number after ':'");
                 (backend, Some(number.parse::<u32>().map_err(wrong)?))
             }
         };

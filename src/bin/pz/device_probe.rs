@@ -1,8 +1,8 @@
-//! Looking for a device in a process of its own.
+//! Looks for a device in a separate process.
 //!
-//! A driver that is set up in a process changes its memory in hundreds of places, each of which holds up all threads that are
-//! being given pages: restoring a file in memory takes a twelfth longer on a GPU's host. A job that the CPU does sooner than a
-//! device could be opened has to know of the device only that it is there.
+//! Loading a driver changes the memory map of the process in hundreds of places, and each change stalls every
+//! thread that is touching new pages: in-memory decompression takes a twelfth longer. If the CPU will finish before
+//! a device could be opened, the program needs to know only that the device exists.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::device::Device;
 
-/// Whether a device is there, as far as another process has said.
+/// Finds out through another process whether a device exists.
 #[derive(Default)]
 pub struct DeviceProbe(RefCell<State>);
 
@@ -23,7 +23,7 @@ enum State {
 }
 
 impl DeviceProbe {
-    /// Asks, if nobody has, and if it is not known from another run of the program.
+    /// Starts the search, unless it has started or an earlier run already found the device.
     pub fn ask(&self, device: Device) {
         let mut state = self.0.borrow_mut();
         if matches!(*state, State::Unasked) {
@@ -35,11 +35,12 @@ impl DeviceProbe {
         }
     }
 
-    /// Waits for the answer. Only a yes means anything: a no may have other reasons.
+    /// Waits for the answer. Only `true` is certain: the search may fail for other reasons than a missing device.
     pub fn is_there(&self) -> bool {
         let mut state = self.0.borrow_mut();
         if let State::Asked(process) = &mut *state {
-            // It says something only of a device that it has found. To end takes it as long again: nobody waits for that.
+            // It prints something only if it found the device. Do not wait for it to exit: that takes as long
+            // again.
             let output = process.stdout.take();
             let first = output.map(|mut output| output.read(&mut [0]));
             *state = State::Known(matches!(first, Some(Ok(1))));
@@ -48,7 +49,7 @@ impl DeviceProbe {
     }
 }
 
-/// `pz devices DEVICE`, which prints nothing if there is none.
+/// Runs `pz devices DEVICE`, which prints nothing on standard output if the device is missing.
 fn spawn(device: Device) -> Option<Child> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.arg("devices").arg(device.to_string());

@@ -1,10 +1,10 @@
-//! Which way the bytes go.
+//! Compression or decompression.
 
 /// What a run does with its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Outputs are compressed.
+    /// Makes compressed files.
     Compress,
-    /// Inputs are compressed.
+    /// Restores compressed files.
     Decompress,
 }

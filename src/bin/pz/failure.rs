@@ -1,4 +1,4 @@
-//! What can go wrong with one file, sorted by the exit code it leads to.
+//! What can go wrong with one file, and the exit code it leads to.
 
 use std::fmt::Display;
 use std::io;
@@ -6,28 +6,28 @@ use std::path::Path;
 
 use pz::ErrorClass;
 
-/// Exit codes of the program, in order of gravity.
+/// Exit codes of the program, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// All was done.
+    /// Everything was done.
     Done = 0,
-    /// The surroundings are at fault: a missing file, a permission, no space, a wrong option.
+    /// The environment is at fault: a missing file, a permission, no space, a wrong option.
     Environment = 1,
-    /// The input is corrupt, or of a kind that this program does not read.
+    /// The input is corrupt, or in a format that this program does not read.
     Input = 2,
     /// The program is at fault.
     Bug = 3,
 }
 
-/// Why one file could not be done: an exit code and one line for the user, without the file's name.
+/// Why one file failed: an exit code and one line for the user, without the file's name.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code that this failure asks for.
+    /// The exit code it leads to.
     pub exit: Exit,
     /// What happened, and where; a single line.
     pub what: String,
-    /// The reader of our output has gone: nobody is there to be told.
+    /// Whether the reader of our output has closed the pipe, and no message is wanted.
     pub broken_pipe: bool,
 }
 
@@ -36,7 +36,7 @@ impl Failure {
         Failure { exit, what: one_line(&what.to_string()), broken_pipe: false }
     }
 
-    /// The surroundings or the command line are at fault.
+    /// A failure of the environment or the command line.
     pub fn environment(what: impl Display) -> Self {
         Failure::new(Exit::Environment, what)
     }
@@ -51,12 +51,12 @@ impl Failure {
         Failure::new(Exit::Bug, what)
     }
 
-    /// The input did not stay as it was while it was read.
+    /// The input changed while we read it.
     pub fn changed() -> Self {
         Failure::environment("changed while it was being read")
     }
 
-    /// Puts the place where it happened (another file than the one being worked on) before the reason.
+    /// Puts `place` before the message, for a failure that concerns another file than the current one.
     pub fn at(mut self, place: &Path) -> Self {
         self.what = format!("{}: {}", show(place), self.what);
         self
@@ -65,7 +65,7 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        // The library's readers and writers speak `io::Error` and carry their own error inside.
+        // The library's readers and writers return an `io::Error` that wraps the library's own.
         Failure::from(pz::Error::from(error))
     }
 }
@@ -75,7 +75,7 @@ impl From<pz::Error> for Failure {
         let exit = match error.class() {
             ErrorClass::Environment => Exit::Environment,
             ErrorClass::Input => Exit::Input,
-            // A class that this program does not know is its own fault.
+            // An unknown class is a bug of this program.
             _ => Exit::Bug,
         };
         match error {
@@ -90,7 +90,7 @@ impl From<pz::Error> for Failure {
     }
 }
 
-/// The system's words for an error, without the "(os error 28)" that Rust adds.
+/// The system's message for an error, without the "(os error 28)" that Rust adds.
 pub fn describe_io(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error ") {
@@ -99,12 +99,12 @@ pub fn describe_io(error: &io::Error) -> String {
     }
 }
 
-/// A file's name as it may be printed: on one line, whatever bytes it holds.
+/// A file's name for printing: on one line, whatever bytes it holds.
 pub fn show(path: &Path) -> String {
     one_line(&path.to_string_lossy())
 }
 
-/// Makes control characters visible, so that one message is one line and cannot drive the terminal.
+/// Escapes control characters, so that a message stays on one line and cannot control the terminal.
 pub fn one_line(text: &str) -> String {
     if !text.contains(char::is_control) {
         return text.to_string();

@@ -1,4 +1,4 @@
-//! Other people's formats, told apart by their first bytes and decoded by their own libraries.
+//! The formats of other programs: recognises them by their first bytes and decodes them with their own libraries.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -11,10 +11,10 @@ use crate::settings::DecodeSettings;
 use crate::sizes::ByteRange;
 use crate::source::Source;
 
-/// Formats that are recognised.
+/// A file format that the program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Ours, or anything unknown: its decoder says what is wrong.
+    /// Ours, or anything unknown: our decoder reports what is wrong with it.
     Pz,
     /// RFC 1952.
     Gzip,
@@ -28,11 +28,11 @@ pub enum Format {
     Lz4,
 }
 
-/// Bytes that [`Format::of`] wants to see.
+/// Number of first bytes that [`Format::of`] needs.
 const HEAD: usize = 6;
-/// Bytes that are handed on at a time.
+/// Bytes that [`copy`] reads and writes at a time.
 const CHUNK: usize = 1 << 20;
-/// Bytes that an LZ4 decoder takes for the largest blocks. Its library cannot do without them.
+/// Bytes that the LZ4 library needs to decode the largest blocks.
 const LZ4_MEMORY: usize = 12 << 20;
 
 impl Format {
@@ -49,12 +49,12 @@ impl Format {
         }
     }
 
-    /// Recognises the format of a source, whose bytes all remain to be read.
+    /// Recognises the format of a source from which nothing has been read.
     pub fn detect(source: &mut Source) -> io::Result<Format> {
         source.peek(HEAD).map(Format::of)
     }
 
-    /// The name that people know it by.
+    /// Its common name.
     pub fn name(self) -> &'static str {
         match self {
             Format::Pz => "pz",
@@ -67,8 +67,8 @@ impl Format {
     }
 }
 
-/// Decodes `range` of the contents of `source` to `writer`, reading from its beginning to the end of the range; gives
-/// the bytes written.
+/// Decodes `source` from its beginning to the end of `range`, writes the contents that lie in the range to
+/// `writer`, and returns how many bytes it wrote.
 pub fn decode(
     format: Format,
     source: &mut Source,
@@ -95,9 +95,9 @@ pub fn decode(
     }
 }
 
-/// A range that lies outside of the contents.
+/// The failure for a range that begins after the end of the contents.
 pub fn past_the_end(len: u64) -> Failure {
-    Failure::environment(format!("the range begins after the end of the contents, {len} bytes"))
+    Failure::environment(format!("the range begins after the end of the contents ({len} bytes)"))
 }
 
 fn open<'a>(
@@ -117,7 +117,7 @@ fn open<'a>(
         Format::Pz | Format::Gzip => Box::new(GzipMembers::new(reader)),
         Format::Zstd => {
             let mut decoder = zstd::Decoder::with_buffer(reader)?;
-            // The window is what its memory goes into.
+            // Nearly all of its memory is the window.
             decoder.window_log_max(settings.memory.max(1).ilog2().clamp(10, 31))?;
             Box::new(decoder)
         }
@@ -131,13 +131,13 @@ fn open<'a>(
     })
 }
 
-/// Which side of a copy failed.
+/// The side of a copy that failed.
 enum Side {
     Reading(io::Error),
     Writing(io::Error),
 }
 
-/// Copies a range; gives the position in the contents at which it stopped.
+/// Copies a range; returns the position in the contents at which it stopped.
 fn copy(
     mut reader: Box<dyn Read + '_>,
     writer: &mut dyn Write,
@@ -147,12 +147,12 @@ fn copy(
     let mut position = 0u64;
     let to = range.to.unwrap_or(u64::MAX);
     while position < to {
-        // Whole chunks: each write is a system call.
+        // Fill the chunk first, since each write is a system call.
         let filled = fill(&mut reader, &mut buffer).map_err(Side::Reading)?;
         if filled == 0 {
             break;
         }
-        // What lies before the range, and how much of the chunk does not lie behind it.
+        // Leave out the bytes of the chunk that lie before or after the range.
         let skip = range.from.saturating_sub(position).min(filled as u64) as usize;
         let end = (to - position).min(filled as u64) as usize;
         if skip < end {
@@ -163,7 +163,7 @@ fn copy(
     Ok(position)
 }
 
-/// Reads until `buffer` is full or nothing is left.
+/// Reads until `buffer` is full or the input ends.
 fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -177,20 +177,20 @@ fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Whether a decoder stopped at our limit on memory.
+/// Whether a decoder stopped at our memory limit.
 fn wants_memory(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
     matches!(inner, Some(liblzma::stream::Error::MemLimit))
-        // zstd's errors are nothing but text.
+        // zstd's errors are only text.
         || error.to_string().contains("too much memory")
 }
 
-/// Whether a decoder did not get from the system what the limit allows.
+/// Whether the system refused a decoder memory that our limit allows.
 fn is_out_of_memory(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
     matches!(inner, Some(liblzma::stream::Error::Mem))
         || error.kind() == io::ErrorKind::OutOfMemory
-        // zstd's and bzip2's.
+        // From zstd and bzip2.
         || error.to_string().contains("not enough memory")
         || error.to_string().contains("out of memory")
 }
@@ -203,8 +203,8 @@ fn explain(format: Format, source: &Source, error: &io::Error) -> String {
     }
 }
 
-/// All members of a gzip file, one after another. Tapes and disks fill a file's last block with zeros, which `gzip` takes
-/// as the end, and so does this. Anything else behind a member is an error.
+/// Decodes all members of a gzip file, one after another. Like `gzip`, it accepts zeros at the end, since tapes and
+/// disks pad a file's last block. Anything else after a member is an error.
 struct GzipMembers<R: BufRead> {
     member: Option<GzDecoder<R>>,
 }
@@ -229,7 +229,7 @@ impl<R: BufRead> Read for GzipMembers<R> {
     }
 }
 
-/// The member that begins where `reader` is; `None` if only zeros follow.
+/// The member that begins at the reader's position; `None` if only zeros follow.
 fn next_member<R: BufRead>(mut reader: R) -> io::Result<Option<GzDecoder<R>>> {
     let mut after_zeros = false;
     loop {
@@ -243,23 +243,23 @@ fn next_member<R: BufRead>(mut reader: R) -> io::Result<Option<GzDecoder<R>>> {
             }
             Some(0x1f) if zeros == 0 && !after_zeros => return Ok(Some(GzDecoder::new(reader))),
             Some(_) => {
-                let what = "bytes that are neither gzip nor zeros follow its end";
+                let what = "trailing bytes are neither gzip nor zeros";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         }
     }
 }
 
-/// All frames of an LZ4 file, one after another, each with a decoder of its own: the library's expects every frame to
-/// have the first one's block size.
+/// Decodes all frames of an LZ4 file, one after another. Each frame gets its own decoder, because the library's
+/// decoder expects every frame to have the first one's block size.
 ///
-/// It also takes the end of the input for the end of a frame, so that a file cut between two blocks would pass for a
-/// whole one. A frame that is whole ends before the end of the input is seen.
+/// The library also takes the end of the input for the end of a frame, and so would accept a file cut between two
+/// blocks. We detect that: the decoder of a complete frame stops before it sees the end of the input.
 struct Lz4Frames<R: Read> {
     decoder: Option<FrameDecoder<EndWatch<R>>>,
 }
 
-/// Sees whether the input has ended, and whether anything was read since the last frame.
+/// Notes whether the input has ended, and whether anything was read since the last frame.
 struct EndWatch<R> {
     inner: R,
     ended: bool,
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// The library alone takes a file cut between blocks for a whole one.
+    /// The library alone accepts a file cut between blocks.
     #[test]
     fn cut_lz4_files_are_noticed() {
         let contents: Vec<u8> =

@@ -1,4 +1,4 @@
-//! Which files a command works on, and what their outputs are called.
+//! Finds the files that a command works on, and names their outputs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::source::Input;
 /// The suffix of our own format.
 pub const SUFFIX: &str = "pz";
 
-/// Suffixes that decompression takes away, and what it puts in their place.
+/// Suffixes that decompression removes, and what replaces each.
 const SUFFIXES: [(&str, &str); 12] = [
     (SUFFIX, ""),
     ("tpz", "tar"),
@@ -29,19 +29,19 @@ const SUFFIXES: [(&str, &str); 12] = [
     ("lz4", ""),
 ];
 
-/// Which files of a directory are meant when it is gone through.
+/// Which files of a directory a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {
-    /// Those that are not compressed by this program already.
+    /// All but those that this program has compressed.
     Uncompressed,
-    /// Those that decompression knows a name for.
+    /// Those with a suffix that decompression knows.
     Compressed,
-    /// Those of our own format.
+    /// Those in our own format.
     Pz,
 }
 
 impl Select {
-    /// `suffix` is the ending that the user chose instead of ours, if any.
+    /// `suffix` is the one that the user chose instead of ours, if any.
     fn takes(self, path: &Path, suffix: Option<&str>) -> bool {
         let has_chosen = suffix.is_some_and(|suffix| without_ending(path, suffix).is_some());
         let known = known_suffix(path).map(|(suffix, _)| suffix);
@@ -59,17 +59,18 @@ fn known_suffix(path: &Path) -> Option<(&'static str, &'static str)> {
     SUFFIXES.into_iter().find(|(known, _)| *known == suffix)
 }
 
-/// The path without an ending that the user chose. `None`: its name does not end so, or is nothing else.
+/// The path without a suffix that the user chose. `None` if its name does not end with it, or consists of nothing
+/// else.
 fn without_ending(path: &Path, ending: &str) -> Option<PathBuf> {
     let name = path.file_name()?.as_encoded_bytes();
     let rest = name.strip_suffix(ending.as_bytes()).filter(|rest| !rest.is_empty())?;
-    // A file's name that is valid Unicode stays so without a valid ending; any other is left alone.
+    // Cutting a valid suffix off a valid Unicode name leaves a valid one. Leave any other name alone.
     str::from_utf8(rest).ok().map(|rest| path.with_file_name(rest))
 }
 
-/// Every file that the command line stands for, in order. No name at all stands for standard input.
+/// Every file that the command line names, in order. Without names it is standard input.
 ///
-/// Directories are read completely before the first file is worked on, since outputs appear beside inputs.
+/// Directories are listed before the first file is processed, since outputs appear beside inputs.
 pub fn expand(
     names: &[PathBuf],
     selection: &Selection,
@@ -101,7 +102,7 @@ fn walk(
     let entries = WalkDir::new(folder).sort_by_file_name().into_iter();
     for entry in entries.filter_entry(|entry| !is_excluded(folder, entry, &selection.exclude)) {
         match entry {
-            // Links, pipes and devices inside a directory are not what the user named.
+            // The user did not name the links, pipes and devices in a directory.
             Ok(entry) if entry.file_type().is_file() && select.takes(entry.path(), suffix) => {
                 inputs.push(Ok(Input::Path(entry.into_path())));
             }
@@ -115,14 +116,14 @@ fn walk(
     }
 }
 
-/// Whether a glob names a file or directory, or its path in the `folder` that the user named.
+/// Whether a glob matches the name of a file or directory, or its path below the `folder` that the user named.
 fn is_excluded(folder: &Path, entry: &DirEntry, globs: &[Pattern]) -> bool {
     let place = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_string_lossy();
     let name = entry.file_name().to_string_lossy();
     entry.depth() > 0 && globs.iter().any(|glob| glob.matches(&name) || glob.matches(&place))
 }
 
-/// The name of a compressed file: the whole name with our suffix, or the one that the user chose.
+/// The name of a compressed file: the whole name, then our suffix or the one that the user chose.
 pub fn compressed_name(path: &Path, suffix: Option<&str>) -> PathBuf {
     let mut name = OsString::from(path);
     match suffix {
@@ -135,7 +136,7 @@ pub fn compressed_name(path: &Path, suffix: Option<&str>) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The name of what a compressed file holds: the name without its suffix.
+/// The name of a restored file: the name without its suffix.
 pub fn restored_name(path: &Path, suffix: Option<&str>) -> Result<PathBuf, Failure> {
     if let Some(path) = suffix.and_then(|suffix| without_ending(path, suffix)) {
         return Ok(path);
@@ -146,8 +147,8 @@ pub fn restored_name(path: &Path, suffix: Option<&str>) -> Result<PathBuf, Failu
     }
 }
 
-/// Where `output`, which would lie beside its input, goes in the folder for outputs: directly there if the user named its
-/// input, and if the user named a directory above it, there with that directory's name and the path in it.
+/// Moves `output` from beside its input into `folder`, the one for outputs. If the user named a directory above the
+/// input, the output keeps that directory's name and the path below it.
 pub fn in_folder(folder: &Path, output: &Path, names: &[PathBuf]) -> PathBuf {
     let above = |name: &&PathBuf| output.parent().is_some_and(|parent| parent.starts_with(name));
     let place = match names.iter().filter(above).find(|name| name.is_dir()) {

@@ -1,11 +1,11 @@
-//! `-1` to `-9`: nine flags that are one choice, or several of them where several levels are measured.
+//! `-1` to `-9`: nine flags. Compression uses the last one given; `pz bench` and `pz cost` use all of them.
 
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use pz::Level;
 
-/// The levels given, in the order they were given in.
+/// The levels in the order in which the user gave them.
 #[derive(Debug, Clone, Default)]
 pub struct Levels(pub Vec<Level>);
 
@@ -60,7 +60,7 @@ impl FromArgMatches for Levels {
 
 /// Refuses numbers that are not levels, such as `-12` and `-0`. The parser would read `-12` as `-1 -2`.
 ///
-/// `takes_value` tells which short options take a value: what follows them in the same word is not a level.
+/// `takes_value` says whether a short option takes a value: the rest of its word is that value, not a level.
 pub fn check(words: &[OsString], takes_value: impl Fn(char) -> bool) -> Result<(), String> {
     for word in words.iter().skip(1).take_while(|word| *word != "--") {
         let word = word.to_string_lossy();
@@ -79,7 +79,7 @@ pub fn check(words: &[OsString], takes_value: impl Fn(char) -> bool) -> Result<(
                 _ => {
                     return Err(format!(
                         "there is no level {number}: levels are 1 to 9, and -8 and -9 make the \
-                         smallest output; several levels to measure are written -1 -2"
+                         smallest output; to measure several levels, write -1 -2"
                     ));
                 }
             }

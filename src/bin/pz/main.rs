@@ -10,6 +10,7 @@ mod device;
 mod device_probe;
 mod direction;
 mod failure;
+mod folder;
 mod formats;
 mod inputs;
 mod levels;
@@ -43,9 +44,8 @@ static ALLOCATOR: out_of_memory::Allocator = out_of_memory::Allocator;
 
 fn main() -> ExitCode {
     out_of_memory::watch();
-    // A layer that Mesa puts before Vulkan's drivers looks for a desktop, and complains on standard error where there
-    // is none. It would only change the order of devices.
-    // SAFETY: no other thread runs yet.
+    // Mesa's device-selection layer for Vulkan complains on standard error on a machine without a desktop. All it
+    // would do is reorder the devices, so turn it off.
     #[cfg(all(target_os = "linux", feature = "webgpu"))]
     unsafe {
         std::env::set_var("NODEVICE_SELECT", "1");

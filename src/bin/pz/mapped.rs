@@ -1,8 +1,9 @@
-//! A file in memory that several threads write to.
+//! Lets several threads write to one file of an in-memory file system.
 //!
-//! The system writes to a file for one thread at a time. In a file system in memory, where writing is no more than copying
-//! to fresh pages, that is slower than decoding. Pages that are mapped can be filled by several threads; but they are given
-//! out one after the other, under one lock. So huge ones are asked for, where that is no slower: each is 512 of the others.
+//! The kernel lets one thread at a time write to a file. In an in-memory file system, where a write is only a copy
+//! to new pages, that is slower than decoding. Several threads can fill mapped pages at once, but the kernel hands
+//! pages out one by one, under one lock. So we ask for huge pages where that is no slower: each replaces 512 small
+//! ones.
 
 mod huge_pages;
 mod region;
@@ -21,37 +22,37 @@ use pz::WriteAt;
 use huge_pages::HugePages;
 use region::Region;
 
-/// The number by which the system knows its file system in memory.
+/// The kernel's number for tmpfs.
 const TMPFS: i64 = 0x0102_1994;
 
-/// Less is written as it is.
-const LEAST: usize = 256 << 10;
+/// Smaller writes use plain system calls.
+const MIN_MAPPED_WRITE: usize = 256 << 10;
 
-/// Threads that are given small pages at a time: the system counts a file's pages under one lock, and more wait for each
-/// other.
-const MOST_FILLING: usize = 4;
+/// Threads that may ask for small pages at once. The kernel counts a file's pages under one lock, and more threads
+/// would only wait for each other.
+const MAX_FILLING: usize = 4;
 
-/// A file of a file system in memory.
+/// A file in tmpfs.
 pub struct Mapped {
     file: File,
-    /// Its length, which may be more than has been written.
+    /// Its length, which may exceed what has been written.
     len: Mutex<u64>,
-    /// What is mapped of it, by where that begins.
+    /// Its mapped regions, by their offset in the file.
     regions: Mutex<BTreeMap<u64, Arc<Region>>>,
     huge_pages: HugePages,
-    /// Threads that are being given pages.
+    /// Number of threads that are asking for pages.
     filling: Mutex<usize>,
     filled: Condvar,
-    /// Whether pages can be mapped and filled.
+    /// Whether mapping works; cleared by the first failure.
     maps: AtomicBool,
     failed: Arc<AtomicBool>,
 }
 
 impl Mapped {
-    /// `file`, which is empty, if it is in memory. It will be `len` bytes long, if that is known; if not, it may get longer
-    /// than what is written, and is to be cut. What goes wrong is noted in `failed`.
+    /// Wraps `file`, which is empty, if it lies in tmpfs. `len` is its final length, if that is known. If it is
+    /// not, the file may get longer than its contents, and the caller truncates it. Sets `failed` if a write fails.
     pub fn new(file: &File, len: Option<u64>, failed: &Arc<AtomicBool>) -> Option<Self> {
-        // Elsewhere there are not the addresses.
+        // A 32-bit process has too few addresses.
         if !cfg!(target_pointer_width = "64") {
             return None;
         }
@@ -72,7 +73,7 @@ impl Mapped {
         })
     }
 
-    /// Makes the file at least so long.
+    /// Extends the file to at least `end` bytes.
     fn lengthen(&self, end: u64) -> io::Result<()> {
         let mut len = lock(&self.len);
         if *len < end {
@@ -82,7 +83,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// The region that begins at byte `start`.
+    /// The region that begins at byte `start`, mapped on first use.
     fn region(&self, start: u64) -> io::Result<Arc<Region>> {
         let mut regions = lock(&self.regions);
         if let Some(region) = regions.get(&start) {
@@ -93,7 +94,7 @@ impl Mapped {
         Ok(region)
     }
 
-    /// The parts of `range` that lie in different regions, each with its place in its own.
+    /// Splits `range` by regions; gives each region with the part inside it.
     fn parts(
         &self,
         range: Range<u64>,
@@ -111,7 +112,8 @@ impl Mapped {
         })
     }
 
-    /// Gets huge pages for `range`, which consists of whole ones. Nobody else may write there meanwhile.
+    /// Gets huge pages for `range`, which begins and ends at their boundaries. No other thread may write there
+    /// meanwhile.
     fn collapse(&self, range: Range<u64>) -> io::Result<()> {
         self.lengthen(range.end)?;
         for part in self.parts(range) {
@@ -137,10 +139,10 @@ impl Mapped {
         Ok(())
     }
 
-    /// Waits until few enough other threads are being given pages.
+    /// Waits until fewer than [`MAX_FILLING`] threads are asking for pages.
     fn begin_filling(&self) -> Filling<'_> {
         let mut filling = lock(&self.filling);
-        while *filling == MOST_FILLING {
+        while *filling == MAX_FILLING {
             filling = self.filled.wait(filling).unwrap_or_else(PoisonError::into_inner);
         }
         *filling += 1;
@@ -148,7 +150,7 @@ impl Mapped {
     }
 }
 
-/// A thread that is being given pages.
+/// Counts a thread that is asking for pages; dropping it ends the count.
 struct Filling<'m>(&'m Mapped);
 
 impl Drop for Filling<'_> {
@@ -159,7 +161,7 @@ impl Drop for Filling<'_> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing can panic between changes that belong together.
+    // No code that holds the lock can panic halfway through a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -169,14 +171,14 @@ impl WriteAt for Mapped {
         let maps = || self.maps.load(Ordering::Relaxed);
         let ask = |range| maps() && self.collapse(range).is_ok();
         self.huge_pages.before_writing(&range, ask);
-        if bytes.len() >= LEAST && maps() {
+        if bytes.len() >= MIN_MAPPED_WRITE && maps() {
             if self.copy(bytes, range.clone()).is_ok() {
                 self.huge_pages.after_writing(range.end, ask);
                 return Ok(());
             }
             self.maps.store(false, Ordering::Relaxed);
         }
-        // If there is no space, this says so.
+        // If the file system is full, this write says so.
         let written = FileExt::write_all_at(&self.file, bytes, offset);
         self.failed.fetch_or(written.is_err(), Ordering::Relaxed);
         written
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_to_their_places() {
+    fn parts_land_at_their_offsets() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let failed = Arc::default();
         let Some(mapped) = Mapped::new(&file, Some(5_000_001), &failed) else { return };
@@ -219,7 +221,7 @@ mod tests {
             }
         });
         assert!(!failed.load(Ordering::Relaxed) && mapped.maps.load(Ordering::Relaxed));
-        // Across the end of a region, and behind where the file was to end, too.
+        // Also across the end of a region, and beyond the announced end of the file.
         let start = Region::LEN - 100_001;
         mapped.write_all_at(&contents[..300_000], start).unwrap();
         let mut back = vec![0; 300_000];
@@ -236,7 +238,7 @@ mod tests {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let failed = Arc::default();
         let Some(mapped) = Mapped::new(&file, None, &failed) else { return };
-        // Behind the bytes from which on they are asked for; in parts that do not end with pages, by two threads.
+        // Behind the part that always has small pages; in pieces that do not end with pages, from two threads.
         let start = (32 << 20) + 77;
         let contents: Vec<u8> = (0..9_000_001u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
         std::thread::scope(|scope| {
@@ -251,7 +253,7 @@ mod tests {
             }
         });
         assert!(!failed.load(Ordering::Relaxed));
-        // What they replace stays.
+        // Huge pages keep the bytes of the pages they replace.
         let range = 36 << 20..40 << 20;
         let is_huge = mapped.collapse(range).is_ok();
         println!("huge pages: {is_huge}");

@@ -1,4 +1,4 @@
-//! Lines on standard error, and the ends of the program that do not return to `main`.
+//! Prints lines on standard error, and ends the program without returning to `main`.
 
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
@@ -9,11 +9,12 @@ use crate::panics;
 
 /// Prints a line about the run.
 pub fn say(text: Arguments<'_>) {
-    // One write a line, so that the lines of several processes do not mix. If even that fails, nobody listens.
+    // One write per line, so that the lines of several processes do not mix. Nothing can be done if it fails.
     let _ = io::stderr().write_all(format!("pz: {text}\n").as_bytes());
 }
 
-/// Prints a failure on one line. If the reader of our output has gone, ends the program as that ends any program.
+/// Prints a failure on one line. If the reader of our output has closed the pipe, ends the program as SIGPIPE
+/// would.
 pub fn report(name: Option<&dyn Display>, failure: &Failure) {
     if failure.broken_pipe {
         end_by_broken_pipe();
@@ -29,7 +30,8 @@ pub fn report(name: Option<&dyn Display>, failure: &Failure) {
     }
 }
 
-/// `head` has seen enough. Programs die of SIGPIPE then, without a word, and tar and shells know what that means.
+/// The reader, `head` for example, has seen enough. Programs then die of SIGPIPE without a message, and tar and
+/// shells expect that.
 fn end_by_broken_pipe() -> ! {
     cleanup::remove_all();
     #[cfg(unix)]
@@ -37,8 +39,8 @@ fn end_by_broken_pipe() -> ! {
     std::process::exit(Exit::Environment as i32)
 }
 
-/// Ends the program without running what drivers have registered to be run at its end: they are not prepared for a device
-/// that is still being opened, and the system takes everything back faster than they do.
+/// Ends the program without running the exit handlers of drivers. Those handlers break while a device is still
+/// being opened, and the system frees everything faster than they do.
 pub fn end_at_once(exit: u8) -> ! {
     let _ = io::stdout().flush();
     #[cfg(unix)]

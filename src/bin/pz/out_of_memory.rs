@@ -1,24 +1,24 @@
 //! The last resort when the system refuses memory.
 //!
-//! The library reports large buffers that it does not get as errors, and so do we. What remains are small requests, of the
-//! standard library and of other crates, which Rust lets abort the process. Here the allocator itself ends the program if a
-//! small request is refused: it removes unfinished files, prints one line, and exits with code 1. A refused large request
-//! goes back to whoever made it. If that aborts, the standard library has printed its line, and the signal's handler does
-//! the rest.
+//! The library and the program report a refused large buffer as an error. That leaves small requests of the
+//! standard library and of other crates, for which Rust aborts the process. So when the system refuses a small
+//! request, this allocator ends the program: it removes unfinished files, prints one line, and exits with code 1.
+//! The caller learns that a large request was refused. If the caller aborts, the standard library prints its own
+//! line, and our handler of the signal cleans up.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Requests of at least so many bytes may fail.
+/// Requests of at least this many bytes may fail.
 const LARGE: usize = 1 << 20;
 
 /// Whether the system has refused memory.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// The system's allocator, but small requests do not fail: they end the program.
+/// The system's allocator, except that it ends the program when a small request is refused.
 pub struct Allocator;
 
-// SAFETY: all is passed on to the system's allocator, and its answer is passed back.
+// SAFETY: every call goes to the system's allocator, and its answer goes back unchanged.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, which is the same.
@@ -60,12 +60,12 @@ fn refused(len: usize) {
     let _ = (len, LARGE);
 }
 
-/// Remembers that the system has refused memory, so that an abort is taken for what it is.
+/// Remembers that the system has refused memory, so that an abort is recognised as its consequence.
 pub fn note() {
     REFUSED.store(true, Ordering::Relaxed);
 }
 
-/// From now on an abort because of memory leaves no unfinished file, and the exit code is 1.
+/// From now on, an abort for lack of memory leaves no unfinished file and exits with code 1.
 pub fn watch() {
     #[cfg(unix)]
     {
@@ -74,14 +74,14 @@ pub fn watch() {
                 leave();
             }
         };
-        // SAFETY: the handler reads an atomic, tries a lock without waiting for it, calls unlink, and exits without running
-        // anybody's destructors. A path that is too long for the stack is copied to memory; if there is none, the signal
-        // comes back and ends the process, as it would have done.
+        // SAFETY: the handler reads an atomic, tries a lock without waiting for it, calls unlink, and exits without
+        // running destructors. A path that is too long for the stack is copied to the heap; if there is no memory
+        // for it, the signal is raised again and ends the process, as it would have done.
         let _ = unsafe { signal_hook::low_level::register(signal_hook::consts::SIGABRT, handle) };
     }
 }
 
-/// Ends the program, in the middle of an allocation: nothing may be allocated.
+/// Ends the program from inside the allocator, so it must not allocate.
 #[cfg(unix)]
 fn end() -> ! {
     use std::cell::Cell;
@@ -91,12 +91,12 @@ fn end() -> ! {
         static IS_ENDING: Cell<bool> = const { Cell::new(false) };
     }
     static ENDING: AtomicBool = AtomicBool::new(false);
-    // To remove a file with a long name takes memory.
+    // Removing a file with a long name allocates, and may bring us back here.
     if IS_ENDING.replace(true) {
         signal_hook::low_level::exit(1);
     }
     while ENDING.swap(true, Ordering::AcqRel) {
-        // The thread that came first ends the process.
+        // The first thread that came here ends the process.
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
     let _ = rustix::io::write(std::io::stderr().as_fd(), b"pz: the system refused memory\n");

@@ -1,4 +1,4 @@
-//! The file that is written: under a temporary name until it is complete.
+//! The output, which has a temporary name until it is complete.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Seek, Write};
@@ -12,6 +12,7 @@ use same_file::Handle;
 use crate::attributes::{self, Refused};
 use crate::cleanup::Unfinished;
 use crate::failure::{Failure, describe_io, show};
+use crate::folder;
 use crate::progress::Progress;
 use crate::source::{self, Source};
 use crate::standard;
@@ -21,9 +22,9 @@ pub struct Output {
     place: Place,
     written: u64,
     failed: bool,
-    /// The same, of writing by several threads.
+    /// Whether a write of the threads that [`places`](Output::places) serves has failed.
     places_failed: Arc<AtomicBool>,
-    /// Whether several threads write to it, through mappings that may be longer than what they write.
+    /// Whether threads write to it through mappings, which may make it longer than its contents.
     mapped: bool,
     progress: Progress,
 }
@@ -31,7 +32,7 @@ pub struct Output {
 enum Place {
     /// Standard output.
     Stdout(File),
-    /// A device, a pipe or an open file that has a name: nothing can be renamed over it.
+    /// A device, a pipe or an already open file that has a name: we must not rename over it.
     Special { file: File, path: PathBuf },
     /// A file under its temporary name.
     Named { unfinished: Unfinished, path: PathBuf, overwrite: bool },
@@ -44,29 +45,29 @@ impl Output {
         Output { place, written, failed, places_failed, mapped, progress }
     }
 
-    /// Standard output: not a terminal if `binary`, and not the file that `source` is read from.
+    /// Opens standard output. Refuses a terminal if `binary`, and refuses the file that `source` is read from.
     pub fn stdout(source: &Source, binary: bool) -> Result<Self, Failure> {
         if binary && io::stdout().is_terminal() {
             return Err(Failure::environment(
-                "compressed data is not written to a terminal; -f forces it, -o names a file",
+                "refusing to write compressed data to a terminal; -f forces it, -o names a file",
             ));
         }
         let file = standard::output()?;
         let metadata = file.metadata()?;
         if metadata.is_file() && source.is_seekable() && Handle::stdout()? == source.handle()? {
-            return Err(Failure::environment("standard output is the input itself"));
+            return Err(Failure::environment("standard output is the input file"));
         }
         source::widen_pipe(&file, &metadata);
         Ok(Output::new(Place::Stdout(file)))
     }
 
-    /// A file called `path`. Nothing of that name is touched before [`Complete::rename`].
+    /// Creates an output called `path`. An existing file of that name stays untouched until [`Complete::rename`].
     pub fn create(path: &Path, overwrite: bool, source: &Source) -> Result<Self, Failure> {
         Self::create_at(path, overwrite, source).map_err(|failure| failure.at(path))
     }
 
     fn create_at(path: &Path, overwrite: bool, source: &Source) -> Result<Self, Failure> {
-        // A link that leads nowhere is there all the same.
+        // A dangling link counts as existing too.
         if fs::symlink_metadata(path).is_ok() {
             match fs::metadata(path) {
                 Ok(metadata) if metadata.is_dir() => {
@@ -80,10 +81,10 @@ impl Output {
                     return Ok(Output::new(Place::Special { file, path: path.to_path_buf() }));
                 }
                 Ok(_) if source.is_seekable() && is_same(path, source)? => {
-                    return Err(Failure::environment("is the input itself"));
+                    return Err(Failure::environment("is the input file"));
                 }
-                // `/dev/fd/3`: what is meant is the open file, and renaming would replace the link to it. What the file
-                // holds already stays.
+                // `/dev/fd/3` means the open file, and renaming would replace the link to it. Append, so that the
+                // file keeps what it holds.
                 Ok(_) if standard::descriptor(path).is_some() => {
                     let file = File::options().append(true).open(path)?;
                     return Ok(Output::new(Place::Special { file, path: path.to_path_buf() }));
@@ -92,17 +93,18 @@ impl Output {
                 _ => {}
             }
         }
-        let unfinished = Unfinished::create_in(folder(path))?;
+        let unfinished = Unfinished::create_in(folder::of(path))?;
         Ok(Output::new(Place::Named { unfinished, path: path.to_path_buf(), overwrite }))
     }
 
-    /// Reports what is written from now on.
+    /// Reports further writes to `progress`.
     pub fn set_progress(&mut self, progress: Progress) {
         self.progress = progress;
     }
 
-    /// The output as one that several threads write to, where that is faster. The caller [counts](Self::count) what they
-    /// write. `len` is the length that the output will have, if that is known. Only while nothing has been written to it.
+    /// Lets several threads write to the output, where that is faster. The caller [counts](Self::count) what they
+    /// write. `len` is the output's final length, if that is known. `None` also if something has been written
+    /// already.
     pub fn places(&mut self, len: Option<u64>) -> Option<Arc<dyn WriteAt>> {
         #[cfg(target_os = "linux")]
         if let Place::Named { unfinished, .. } = &self.place
@@ -115,7 +117,7 @@ impl Output {
         None
     }
 
-    /// Writes `len` zeros. At the end of a regular file they are a hole, which takes no space.
+    /// Writes `len` zeros. At the end of a regular file they become a hole, which takes no space.
     pub fn write_hole(&mut self, len: u64) -> io::Result<()> {
         let file = match &self.place {
             Place::Stdout(file) | Place::Special { file, .. } => file,
@@ -138,7 +140,7 @@ impl Output {
         Ok(())
     }
 
-    /// Takes note of bytes that other threads have written.
+    /// Counts bytes that other threads have written.
     pub fn count(&mut self, bytes: u64) {
         self.written += bytes;
         self.progress.wrote(bytes as usize);
@@ -149,13 +151,12 @@ impl Output {
         self.written
     }
 
-    /// Whether it will be a regular file under a name of its own.
+    /// Whether it will become a regular file under its own name.
     pub fn is_named(&self) -> bool {
         matches!(self.place, Place::Named { .. })
     }
 
-    /// Opens what has been written, from its beginning, to check it. Only of an output that [is
-    /// named](Self::is_named).
+    /// Opens the written file from its beginning, to check it. Works only if the output [is named](Self::is_named).
     pub fn reopen(&self) -> io::Result<File> {
         match &self.place {
             Place::Named { unfinished, .. } => unfinished.file().try_clone().and_then(rewound),
@@ -163,7 +164,7 @@ impl Output {
         }
     }
 
-    /// Puts the output's name before an error if it was writing that failed.
+    /// Adds the output's name to an error that came from writing.
     pub fn blame(&self, failure: Failure) -> Failure {
         let failed = self.failed || self.places_failed.load(Ordering::Relaxed);
         match (&self.place, failed) {
@@ -173,8 +174,8 @@ impl Output {
         }
     }
 
-    /// Gives the file, to which nothing more will be written, the mode, times and owner of `like`. With `sync`, an output that
-    /// has its name already is brought to disk.
+    /// Finishes the file, and gives it the mode, times and owner of `like`. An output that already has its name is
+    /// synced here if `sync`.
     pub fn complete(
         self,
         like: Option<&Metadata>,
@@ -184,7 +185,8 @@ impl Output {
             return self.sync_in_place(sync).map(|()| None);
         };
         let file = unfinished.file();
-        // Several threads may have made it longer than it is. What else made it longer must not be hidden.
+        // Mappings may have extended the file beyond its contents. Only then truncate it, so as not to hide another
+        // program's write.
         if self.mapped && file.metadata()?.len() > self.written {
             file.set_len(self.written).map_err(|error| Failure::from(error).at(&path))?;
         }
@@ -198,8 +200,8 @@ impl Output {
     fn sync_in_place(self, sync: bool) -> Result<(), Failure> {
         match &self.place {
             Place::Stdout(file) | Place::Special { file, .. } if sync => match file.sync_all() {
-                // Pipes and terminals.
-                Err(error) if UNSYNCABLE.contains(&error.kind()) => Ok(()),
+                // Pipes and terminals cannot be synced.
+                Err(error) if folder::UNSYNCABLE.contains(&error.kind()) => Ok(()),
                 Err(error) => Err(Output { failed: true, ..self }.blame(error.into())),
                 Ok(()) => Ok(()),
             },
@@ -208,7 +210,7 @@ impl Output {
     }
 }
 
-/// A file to which everything has been written, and which has not got its name yet. Dropped, it is removed.
+/// A file that is complete but does not have its name yet. Dropping it removes it.
 pub struct Complete {
     unfinished: Unfinished,
     path: PathBuf,
@@ -218,7 +220,7 @@ pub struct Complete {
 }
 
 impl Complete {
-    /// The name that it will get.
+    /// The name it will get.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -228,14 +230,14 @@ impl Complete {
         self.len
     }
 
-    /// What could not be set of its mode, times and owner, in words; `None` if all could.
+    /// Says in words which of its mode, times and owner could not be set; `None` if all were set.
     pub fn refusal(&self) -> Option<String> {
         let (what, error) = self.refused.first()?;
         let (path, why) = (show(&self.path), describe_io(error));
         Some(format!("{path}: written, but its {what} could not be set: {why}"))
     }
 
-    /// Has the system begin to write it to disk, and does not wait.
+    /// Asks the system to start writing the file to disk, and does not wait.
     pub fn begin_sync(&self) {
         #[cfg(target_os = "linux")]
         {
@@ -246,7 +248,7 @@ impl Complete {
         }
     }
 
-    /// Brings the contents to disk. The name follows with [`sync_folder`].
+    /// Waits until the contents are on disk. [`sync_folder`] does the same for the name.
     pub fn sync(&self) -> Result<(), Failure> {
         let synced = self.unfinished.file().sync_all();
         synced.map_err(|error| Failure::from(error).at(&self.path))
@@ -259,7 +261,7 @@ impl Complete {
             if len != self.len {
                 let written = self.len;
                 return Err(Failure::environment(format!(
-                    "another program changed it: of {written} bytes written it has {len}"
+                    "another program changed it: pz wrote {written} bytes, and it has {len}"
                 )));
             }
             self.unfinished.rename(&self.path, self.overwrite).map_err(|error| match error.kind() {
@@ -289,7 +291,7 @@ impl Write for Output {
     }
 }
 
-/// Lengthens a regular file by `len` bytes if it is at its end; says whether it did.
+/// Extends a regular file by `len` bytes if the position is at its end; returns whether it did.
 fn leave_hole(mut file: &File, len: u64) -> io::Result<bool> {
     let metadata = file.metadata()?;
     if !metadata.is_file() || file.stream_position()? != metadata.len() {
@@ -322,43 +324,4 @@ fn is_same(path: &Path, source: &Source) -> io::Result<bool> {
 fn rewound(mut file: File) -> io::Result<File> {
     file.rewind()?;
     Ok(file)
-}
-
-/// The folder that a path's last component lies in.
-pub fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// A name lasts once its folder is on disk.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    if !cfg!(unix) {
-        // A folder cannot be opened as a file there.
-        return Ok(());
-    }
-    match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // Some network file systems do not sync folders, and a folder may be writable and not readable: the file is
-        // complete all the same.
-        Err(error) if UNSYNCABLE.contains(&error.kind()) => Ok(()),
-        other => other,
-    }
-}
-
-/// Errors which say that something cannot be synced, as opposed to that syncing it failed.
-const UNSYNCABLE: [io::ErrorKind; 3] =
-    [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported, io::ErrorKind::PermissionDenied];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn folders() {
-        for (path, parent) in [("a", "."), ("./a", "."), ("d/a", "d"), ("/a", "/"), ("../a", "..")]
-        {
-            assert_eq!(folder(Path::new(path)), Path::new(parent), "{path}");
-        }
-    }
 }

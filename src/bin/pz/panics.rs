@@ -1,7 +1,7 @@
-//! A panic is a bug of ours: the user gets one line and exit code 3, and no unfinished file.
+//! Handles panics, which are bugs of ours: the user gets one line and exit code 3, and no unfinished file stays.
 //!
-//! The library catches panics of its workers and makes errors of them, so that the other files still get their turn;
-//! what the panic said is kept for the message. Any other panic ends the program.
+//! The library catches panics of its workers and turns them into errors, so that the program goes on with the next
+//! file. The panic's message is kept for the report. Any other panic ends the program.
 
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -10,17 +10,17 @@ use std::sync::{Mutex, PoisonError};
 use crate::failure::{Exit, one_line};
 use crate::out_of_memory;
 
-/// What the first panic said that nobody has been told of.
-static UNTOLD: Mutex<Option<String>> = Mutex::new(None);
+/// The message of the first panic that has not been reported.
+static UNREPORTED: Mutex<Option<String>> = Mutex::new(None);
 
-/// Runs the program; if anything panics, and even if somebody catches it, the exit code is that of a bug.
+/// Runs the program. If anything panics, even where the library catches it, the exit code is that of a bug.
 pub fn guard(run: impl FnOnce() -> Exit) -> Exit {
     panic::set_hook(Box::new(|info| {
-        // The standard library's, of a thread that it has just made: it aborts.
+        // The standard library panics so when a new thread gets no memory for its signal stack, and then aborts.
         if info.payload_as_str().is_some_and(|what| what.contains("alternative stack")) {
             out_of_memory::note();
         }
-        UNTOLD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(describe(info));
+        UNREPORTED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(describe(info));
     }));
     let exit = panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or(Exit::Bug);
     match take() {
@@ -33,9 +33,9 @@ pub fn guard(run: impl FnOnce() -> Exit) -> Exit {
     }
 }
 
-/// What a panic said, for whoever tells the user of it.
+/// Takes the message of a panic, to report it.
 pub fn take() -> Option<String> {
-    UNTOLD.lock().unwrap_or_else(PoisonError::into_inner).take()
+    UNREPORTED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 fn describe(info: &PanicHookInfo<'_>) -> String {
@@ -56,7 +56,7 @@ mod tests {
     use crate::failure::Failure;
     use crate::messages::report;
 
-    /// What the child processes of the test below do.
+    /// The child processes of the last test run this and the next two.
     #[test]
     #[ignore = "ends the process; started by a_panic_is_one_line_and_exit_code_3"]
     fn on_the_main_thread() {

@@ -1,4 +1,4 @@
-//! The arguments of the commands that print what users and other programs know of `pz`: manuals, completions, help, types.
+//! Arguments of the commands that print manuals, completions, help and file types.
 
 use std::path::PathBuf;
 
@@ -27,16 +27,16 @@ pub struct Man {
 // `pz types`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz types magic > ~/.magic\n  \
-    from then on file(1) recognises .pz files\n\
+    makes file(1) recognise .pz files\n\
     Example: pz types mime > pz.xml && xdg-mime install --novendor pz.xml\n  \
-    tells the desktop's file manager of them")]
+    makes the desktop's file manager recognise them")]
 pub struct Types {
-    /// Magic for file(1), or a package of the desktop's shared-mime-info
+    /// magic for file(1), or mime for a package of the desktop's shared-mime-info
     #[arg(value_name = "FOR")]
     pub kind: TypesFor,
 }
 
-/// Who recognises types of files.
+/// The programs that recognise file types.
 #[derive(clap::ValueEnum, Debug, Clone, Copy)]
 pub enum TypesFor {
     // Magic for file(1).
@@ -45,7 +45,7 @@ pub enum TypesFor {
     Mime,
 }
 
-// `pz help`, for those who are used to it; `--help` is what the help shows.
+// `pz help`, for people who are used to it; our help mentions only `--help`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz help compress")]
 pub struct Help {

@@ -1,4 +1,4 @@
-//! How far a long run has come: on a terminal, after half a second, never in anybody's way.
+//! Shows how far a run has come: on a terminal, after half a second, and never between other lines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,8 @@ use crate::sizes;
 /// Runs shorter than this show nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The progress of one file. Clones share it, one counting what is read, another what is written.
+/// The progress of one file. Its clones share the counts: the source's counts bytes read, the output's bytes
+/// written.
 #[derive(Clone)]
 pub struct Progress(Option<Arc<Shared>>);
 
@@ -21,7 +22,7 @@ struct Shared {
     shown: AtomicBool,
     read: AtomicU64,
     written: AtomicU64,
-    /// Whether what is written is the larger side, so that the ratio comes out the right way up.
+    /// Whether the output is the larger side, so that the ratio comes out the right way up.
     expands: bool,
 }
 
@@ -31,7 +32,7 @@ impl Progress {
         Progress(None)
     }
 
-    /// Will show the progress of `name` through `total` bytes of input, if it takes long.
+    /// Shows the progress of `name` through `total` bytes of input, once the run has taken half a second.
     pub fn new(name: &str, total: Option<u64>, expands: bool) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         let template = match total {
@@ -53,7 +54,7 @@ impl Progress {
         })))
     }
 
-    /// Counts input.
+    /// Counts bytes read.
     pub fn read(&self, bytes: usize) {
         if let Some(shared) = &self.0 {
             shared.bar.set_position(shared.read.fetch_add(bytes as u64, Relaxed) + bytes as u64);
@@ -61,11 +62,11 @@ impl Progress {
         }
     }
 
-    /// Counts output.
+    /// Counts bytes written.
     pub fn wrote(&self, bytes: usize) {
         if let Some(shared) = &self.0 {
             let written = shared.written.fetch_add(bytes as u64, Relaxed) + bytes as u64;
-            // Taken here and not in `read`: what was just read has not been written yet.
+            // Update the ratio here and not in `read`: the bytes just read have not been written yet.
             let read = shared.read.load(Relaxed);
             let (large, small) = if shared.expands { (written, read) } else { (read, written) };
             shared.bar.set_message(format!("ratio {:.2}", sizes::ratio(large, small)));
@@ -73,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Takes the display away; to be called before anything else is printed.
+    /// Removes the display. Call this before printing anything else.
     pub fn finish(&self) {
         if let Some(shared) = &self.0 {
             shared.bar.finish_and_clear();
@@ -82,7 +83,7 @@ impl Progress {
 }
 
 impl Shared {
-    /// Brings the display up, once the run has lasted long enough.
+    /// Shows the display once the run has lasted long enough.
     fn show(&self) {
         if self.begun.elapsed() >= PATIENCE && !self.shown.swap(true, Relaxed) {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -1,4 +1,4 @@
-//! One run of the program: what it tells of each file, and the exit code that it ends with.
+//! One run of the program: what it prints about each file, and its exit code.
 
 use std::cell::Cell;
 use std::fmt::{Arguments, Display};
@@ -14,21 +14,21 @@ use crate::failure::{Exit, Failure, one_line};
 use crate::messages::{report, say};
 use crate::verbosity::Verbosity;
 
-/// Bytes of an input from which on the work begins while a device is still looked for.
+/// For an input of at least this many bytes, the work begins before the device has been found.
 const LARGE: u64 = 64 << 20;
 
 /// One run of the program: several files, one exit code.
 pub struct Session {
     verbosity: Verbosity,
     worst: Exit,
-    /// The device that the user has asked for.
+    /// The device that the user named.
     gpu: Option<(Device, Gpu)>,
-    /// Whether it is there, as another process says.
+    /// The search for that device in another process.
     probe: DeviceProbe,
     threads: usize,
-    /// Whether the user has been told on what the work is done: with that device, or without.
+    /// Whether `-v` has named the engines: `[0]` for the CPU alone, `[1]` for the CPU and the device.
     is_engine_said: Cell<[bool; 2]>,
-    /// What learns from each run.
+    /// Records the timings of each run.
     auto: Option<Auto>,
 }
 
@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    /// Takes note of a device that may still be looked for, and of the number of the CPU's threads.
+    /// Sets the number of CPU threads, and the device, for which the search may still be running.
     pub fn use_device(&mut self, device: Device, gpu: Option<&Gpu>, threads: usize) {
         self.gpu = gpu.map(|gpu| (device, gpu.clone()));
         self.threads = threads;
@@ -56,19 +56,19 @@ impl Session {
         }
     }
 
-    /// Takes note of what learns from each run.
+    /// Sets what records the timings of each run.
     pub fn learn_with(&mut self, auto: &Auto) {
         self.auto = Some(auto.clone());
     }
 
-    /// Says how long the work on one file took, from opening it to naming its output.
+    /// Records how long one file took, from opening it to naming its output.
     pub fn learn(&self, time: Duration) {
         if let Some(auto) = &self.auto {
             auto.run_took(time);
         }
     }
 
-    /// Tells the user, if asked to, on what the work is done: once with a device, and once without.
+    /// With `-v`, names the engines: once with a device, and once without.
     fn say_engine(&self, device: Option<&DeviceStatistics>) {
         let mut said = self.is_engine_said.get();
         if std::mem::replace(&mut said[usize::from(device.is_some())], true) {
@@ -85,15 +85,16 @@ impl Session {
         }
     }
 
-    /// Waits until the device that the user has asked for is known to be there. If it is not, that is all there is to say, and
-    /// the program ends.
+    /// Waits until the device that the user named has been found. If it is missing, the search ends the program
+    /// with its own message.
     pub fn await_device(&self) {
-        // A device that is there and cannot be opened is not missed.
+        // A device that exists but cannot be opened is no error here.
         let _ = self.gpu.as_ref().map(|(_, gpu)| gpu.found());
     }
 
-    /// The same before the work on an input of so many bytes begins; if that takes long, the work begins without knowing, and
-    /// [`Self::await_device_after_work`] is to follow. Decoding may end without anybody having looked for the device.
+    /// Waits for the device before the work on an input of `len` bytes. For a large input it returns at once, and
+    /// [`Self::await_device_after_work`] must follow. A large decompression may never search for the device itself,
+    /// so another process does.
     pub fn await_device_for(&self, len: Option<u64>, direction: Direction) {
         if len.is_none_or(|len| len < LARGE) {
             self.await_device();
@@ -104,7 +105,7 @@ impl Session {
         }
     }
 
-    /// The same after the work.
+    /// Waits for the device after the work.
     pub fn await_device_after_work(&self) {
         let is_unsought = self.gpu.as_ref().is_some_and(|(_, gpu)| gpu.is_unsought());
         if !(is_unsought && self.probe.is_there()) {
@@ -112,34 +113,34 @@ impl Session {
         }
     }
 
-    /// Reports that a file could not be done; the run goes on.
+    /// Reports that a file failed; the run goes on.
     pub fn fail(&mut self, name: impl Display, failure: Failure) {
         self.await_device();
         self.worst = self.worst.max(failure.exit);
         report(Some(&name), &failure);
     }
 
-    /// Tells the user of something that went otherwise than asked and is no failure.
+    /// Warns of something that differs from the request but is no failure.
     pub fn warn(&self, name: impl Display, what: impl Display) {
         if !self.verbosity.quiet {
             say(format_args!("{name}: {what}"));
         }
     }
 
-    /// Tells the user, if asked to, what was done.
+    /// Prints a line with `-v`.
     pub fn say(&self, text: Arguments<'_>) {
         if self.verbosity.verbose {
             say(text);
         }
     }
 
-    /// Counts of what is done, if any of it is to be told.
+    /// The counters of a run, if any of them may be printed.
     pub fn statistics(&self) -> Option<Statistics> {
         (self.verbosity.verbose || self.gpu.is_some()).then(Statistics::new)
     }
 
-    /// Tells the user what was done with `name`, in lines that `verbose` makes of it if that was asked for. That a device which the
-    /// user named had no part in it is told in any case.
+    /// With `-v`, prints the lines that `verbose` makes. Without it, prints only why a device that the user named
+    /// took no part.
     pub fn say_what_was_done(
         &self,
         name: impl Display,
@@ -158,12 +159,12 @@ impl Session {
         }
     }
 
-    /// Whether progress may be shown: on a terminal, and nobody asked for silence.
+    /// Whether to show progress: on a terminal, unless the user asked for quiet.
     pub fn shows_progress(&self) -> bool {
         !self.verbosity.quiet && !self.verbosity.no_progress && io::stderr().is_terminal()
     }
 
-    /// The exit code: that of the worst failure.
+    /// Returns the exit code of the worst failure.
     pub fn finish(self) -> Exit {
         if let Some(why) = pz::refused_cache() {
             self.say(format_args!("the cache is not used: {}", one_line(&why)));

@@ -1,4 +1,4 @@
-//! Options and environment variables, checked and turned into what the library takes.
+//! Checks options and environment variables, and turns them into the library's.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::sizes::{self, Size};
 
-/// The value of an environment variable, held to the rule of the option that it stands for. Empty means unset.
+/// The value of an environment variable, under the rules of the option it stands for. Empty means unset.
 fn from_environment<T, E: std::fmt::Display>(
     name: &str,
     parse: impl FnOnce(&str) -> Result<T, E>,
@@ -33,12 +33,12 @@ fn parse_level(text: &str) -> Result<Level, String> {
     Level::new(level).map_err(|error| error.to_string())
 }
 
-/// The level to use when the command line names none.
+/// The level to use if the command line names none.
 fn default_level() -> Result<Level, Failure> {
     Ok(from_environment("PZ_LEVEL", parse_level)?.unwrap_or_default())
 }
 
-/// The processor that is asked for.
+/// The processor that the user asked for.
 pub fn device(device: Option<Device>) -> Result<Device, Failure> {
     match device {
         Some(device) => Ok(device),
@@ -46,7 +46,7 @@ pub fn device(device: Option<Device>) -> Result<Device, Failure> {
     }
 }
 
-/// The processors that are to be compared.
+/// The processors that `pz bench` compares.
 pub fn devices(devices: Option<&Several>) -> Result<Several, Failure> {
     match devices {
         Some(devices) => Ok(devices.clone()),
@@ -54,8 +54,7 @@ pub fn devices(devices: Option<&Several>) -> Result<Several, Failure> {
     }
 }
 
-/// Most bytes to take on each GPU. It limits nothing while no GPU is used, yet a limit that makes no sense is still an
-/// error.
+/// The memory limit of each GPU in bytes. An invalid limit is an error even if no GPU is used.
 pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
     let memory = match gpu_memory {
         Some(memory) => Some(memory),
@@ -64,19 +63,19 @@ pub fn gpu_memory(gpu_memory: Option<Size>) -> Result<Option<u64>, Failure> {
     Ok(memory.map(|Size(bytes)| bytes))
 }
 
-/// The choice of a GPU for each file.
+/// Makes the chooser of a GPU for each file.
 pub fn auto(memory: Option<u64>) -> Auto {
     memory.map_or_else(Auto::new, |bytes| Auto::new().memory(bytes))
 }
 
-/// Refuses what a device that the user named cannot do: another is never used in its place.
+/// Checks that a device that the user named can do this work. Another device never takes its place.
 pub fn check_gpu(device: Device, gpu: &Gpu, options: &Options) -> Result<(), Failure> {
     let limits = gpu.found();
     let limits = limits.map_err(|why| Failure::environment(format!("device {device}: {why}")))?;
     check_limits(device, limits, options)
 }
 
-/// The same, of a device with such limits.
+/// Checks that a device with these limits can do this work.
 fn check_limits(device: Device, limits: &Limits, options: &Options) -> Result<(), Failure> {
     match pz::gpu::coder::Encoder::memory_for(limits, options, 1) {
         Ok(_) => Ok(()),
@@ -84,8 +83,7 @@ fn check_limits(device: Device, limits: &Limits, options: &Options) -> Result<()
     }
 }
 
-/// The number of threads that is asked for. How many cores there are is found out here, once: it takes half as long as
-/// compressing a small file.
+/// The number of threads. Counts the cores once, here: that takes half as long as compressing a small file.
 fn threads(machine: &Machine) -> Result<usize, Failure> {
     let threads = match machine.threads {
         Some(threads) => Some(threads),
@@ -94,12 +92,12 @@ fn threads(machine: &Machine) -> Result<usize, Failure> {
     Ok(threads.filter(|&threads| threads > 0).unwrap_or_else(all_cores))
 }
 
-/// Number of threads that `0` stands for.
+/// The number of threads that `0` stands for.
 pub fn all_cores() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// The GPU that is asked for, which is looked for while the work begins; `check` may refuse it.
+/// The GPU that the user named. It is searched for in the background; `check` may refuse it.
 fn gpu(
     machine: &Machine,
     device: Device,
@@ -115,7 +113,7 @@ fn gpu(
     Ok(gpu)
 }
 
-/// What chooses a GPU if none is named, and what learns from each run on whatever it ran.
+/// Makes the object that chooses a GPU if the user named none, and that records the timings of each run.
 fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<Auto, Failure> {
     let auto = auto(gpu_memory(machine.gpu_memory)?).timed_by_caller();
     let auto = if device == Device::Auto { auto } else { auto.only_learning() };
@@ -123,7 +121,7 @@ fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<
     Ok(auto)
 }
 
-/// What the library needs to know to compress.
+/// The library's options for compression.
 pub fn encode(
     encoding: &Encoding,
     machine: &Machine,
@@ -137,7 +135,7 @@ pub fn encode(
     let threads = threads(machine)?;
     let mut options = encode_with(encoding, level, threads, machine.memory)?;
     let asked = options.clone();
-    // What is only stored is nothing for a device; that it takes no part is said then.
+    // A device does nothing for stored blocks. A later message says that it took no part.
     let is_stored = asked.chosen_pipeline() == Pipeline::Store;
     let check = move |limits: &Limits| match is_stored {
         true => Ok(()),
@@ -149,7 +147,7 @@ pub fn encode(
     Ok(options.auto(&learning(machine, device, session)?))
 }
 
-/// What the library needs to know to compress at one level.
+/// The library's options for compression at one level.
 pub fn encode_with(
     encoding: &Encoding,
     level: Level,
@@ -173,17 +171,17 @@ pub fn encode_with(
     Ok(options)
 }
 
-/// What a decoder may spend.
+/// The limits of decoders.
 #[derive(Clone)]
 pub struct DecodeSettings {
     /// For our own format.
     pub options: DecodeOptions,
-    /// For the others: most memory to take, in bytes.
+    /// For the formats of other programs: most memory to take, in bytes.
     pub memory: u64,
 }
 
 impl DecodeSettings {
-    /// The same for one input, with its length, if that is known, and with counts of what is done, if somebody wants them.
+    /// These settings for one input: with its length, if known, and with counters, if wanted.
     pub fn of_input(&self, len: Option<u64>, statistics: Option<&Statistics>) -> Self {
         let mut settings = self.clone();
         if let Some(len) = len {
@@ -196,14 +194,14 @@ impl DecodeSettings {
     }
 }
 
-/// Memory that decompression keeps under unless told otherwise; the library's own default.
+/// Default memory limit of decompression; also the library's own default.
 const DECODE_MEMORY: u64 = 1 << 30;
 
-/// The same with a GPU that is named: in half of that its batches are half as large, and it takes half as long again to undo a
-/// Burrows-Wheeler transform.
+/// Default limit with a GPU that the user named. With half as much memory its batches are half as large, and
+/// inverting a Burrows-Wheeler transform takes half as long again.
 const DECODE_MEMORY_WITH_GPU: u64 = 2 << 30;
 
-/// What the library needs to know to decompress.
+/// The library's options for decompression, and the limits for the formats of other programs.
 pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings, Failure> {
     let device = device(machine.device)?;
     let mut settings = decode_quietly(machine)?;
@@ -217,7 +215,7 @@ pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings
     Ok(settings)
 }
 
-/// The same, where the work on the device is part of other work.
+/// Like [`decode`], but on the CPU and without messages about devices.
 pub fn decode_quietly(machine: &Machine) -> Result<DecodeSettings, Failure> {
     let threads = threads(machine)?;
     let memory = machine.memory.map_or(DECODE_MEMORY, |Size(bytes)| bytes);

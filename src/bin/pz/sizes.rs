@@ -1,4 +1,4 @@
-//! Sizes and ranges of bytes as people write and read them.
+//! Parses and prints sizes and ranges of bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,18 +19,18 @@ impl FromStr for Size {
             "m" | "mb" | "mib" => 20,
             "g" | "gb" | "gib" => 30,
             "t" | "tb" | "tib" => 40,
-            _ => return Err(format!("'{suffix}' is no unit of size: use K, M, G or T")),
+            _ => return Err(format!("unknown unit '{suffix}': use K, M, G or T")),
         };
         if number.is_empty() {
-            return Err("a number of bytes was expected, such as 512K or 4MiB".into());
+            return Err("expected a size such as 512K or 4MiB".into());
         }
-        // Only digits: what cannot be parsed is too large.
+        // These are only digits, so the parser fails only if the number is too large.
         let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
         bytes.map(Size).ok_or_else(|| "more than 2^64 bytes".into())
     }
 }
 
-/// A size that is not nothing.
+/// Parses a size that must not be 0.
 pub fn nonzero(text: &str) -> Result<Size, String> {
     match text.parse()? {
         Size(0) => Err("must be more than 0 bytes".into()),
@@ -65,13 +65,13 @@ impl FromStr for ByteRange {
         };
         let (from, to) = (end(from)?.unwrap_or(0), end(to)?);
         if to.is_some_and(|to| to < from) {
-            return Err("it ends before it begins".into());
+            return Err("the range ends before it begins".into());
         }
         Ok(ByteRange { from, to })
     }
 }
 
-/// Shows a number of bytes with three or four significant digits: `931 B`, `18.4 KiB`, `78.1 MiB`.
+/// Prints a number of bytes with three or four significant digits: `931 B`, `18.4 KiB`, `78.1 MiB`.
 pub struct Human(pub u64);
 
 impl fmt::Display for Human {
@@ -79,7 +79,7 @@ impl fmt::Display for Human {
         let mut value = self.0 as f64;
         let mut unit = "B";
         for larger in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
-            // What would be rounded to 1024 is one of the next unit.
+            // Show what would round to 1024 in the next unit.
             if value < 1023.95 {
                 break;
             }
@@ -94,7 +94,7 @@ impl fmt::Display for Human {
     }
 }
 
-/// Uncompressed over compressed bytes, as every table here gives it; 0 if there is nothing.
+/// Uncompressed bytes divided by compressed bytes; 0 if there are no compressed bytes.
 pub fn ratio(uncompressed: u64, compressed: u64) -> f64 {
     if compressed == 0 { 0.0 } else { uncompressed as f64 / compressed as f64 }
 }

@@ -1,4 +1,4 @@
-//! The file that is read.
+//! The input.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -15,7 +15,7 @@ use crate::failure::{Failure, show};
 use crate::progress::Progress;
 use crate::standard;
 
-/// What the user names as an input.
+/// An input that the user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Standard input.
@@ -32,7 +32,7 @@ impl Input {
 }
 
 impl Input {
-    /// The file's name, if it has one.
+    /// The path, unless this is standard input.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Input::Stdin => None,
@@ -62,19 +62,19 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// For commands that read and replace nothing.
+    /// For commands that read their inputs and replace nothing.
     pub const READ: Permit = Permit { links: true, special: true, terminal: false };
 }
 
 /// An open input.
 ///
-/// Reads go straight to the file: whoever reads brings large buffers.
+/// Reads are not buffered: callers bring large buffers.
 pub struct Source {
     file: File,
     input: Input,
-    /// The file as it was when it was opened; only of regular files.
+    /// Its metadata at opening; only for regular files.
     before: Option<Metadata>,
-    /// Whether its length is that of what it holds. The kernel's own files say 0 or 4096, whatever they hold.
+    /// Whether the length in its metadata is true. Files of /proc and /sys claim 0 or 4096, whatever they hold.
     has_length: bool,
     /// First bytes, read ahead of time to recognise the format.
     head: Vec<u8>,
@@ -84,7 +84,7 @@ pub struct Source {
     progress: Progress,
 }
 
-/// A regular file that several threads read.
+/// A regular file that several threads read at given offsets.
 #[cfg(unix)]
 struct Places {
     file: File,
@@ -103,15 +103,13 @@ impl ReadAt for Places {
 }
 
 impl Source {
-    /// Opens an input, or says why it will not be read.
+    /// Opens an input that `permit` accepts.
     pub fn open(input: &Input, permit: Permit) -> Result<Self, Failure> {
         let file = match input {
             Input::Stdin => {
                 let stdin = io::stdin();
                 if !permit.terminal && stdin.is_terminal() {
-                    return Err(Failure::environment(
-                        "is a terminal: compressed data was expected",
-                    ));
+                    return Err(Failure::environment("is a terminal; expected compressed data"));
                 }
                 standard::input()?
             }
@@ -125,7 +123,7 @@ impl Source {
             return Err(directory());
         }
         widen_pipe(&file, &metadata);
-        // Standard input may have been read in part: what is left of it is a stream.
+        // Another program may have read a part of standard input. The rest is a stream.
         let regular = metadata.is_file() && (&file).stream_position()? == 0;
         Ok(Source {
             has_length: regular && has_length(&file, &metadata),
@@ -140,22 +138,22 @@ impl Source {
         })
     }
 
-    /// Mode, times and owner, if it is a regular file.
+    /// Its metadata at opening, if it is a regular file.
     pub fn metadata(&self) -> Option<&Metadata> {
         self.before.as_ref()
     }
 
-    /// Its length in bytes, if it can be known beforehand. An empty file may be one of the kernel's that is not.
+    /// Its length in bytes, if known beforehand. A length of 0 is not trusted: files of /proc claim it too.
     pub fn len(&self) -> Option<u64> {
         self.before.as_ref().map(Metadata::len).filter(|&len| self.has_length && len > 0)
     }
 
-    /// Whether it is a regular file, which can be read in any order.
+    /// Whether it is a regular file with a true length, which can be read in any order.
     pub fn is_seekable(&self) -> bool {
         self.has_length
     }
 
-    /// How many names the file has in its file system.
+    /// The number of hard links to the file.
     pub fn names(&self) -> u64 {
         #[cfg(unix)]
         return self.before.as_ref().map_or(1, std::os::unix::fs::MetadataExt::nlink);
@@ -163,17 +161,17 @@ impl Source {
         1
     }
 
-    /// Its identity, to be compared with an output's.
+    /// Its identity, to compare with an output's.
     pub fn handle(&self) -> io::Result<Handle> {
         Handle::from_file(self.file.try_clone()?)
     }
 
-    /// Reports what is read from now on.
+    /// Reports further reads to `progress`.
     pub fn set_progress(&mut self, progress: Progress) {
         self.progress = progress;
     }
 
-    /// The first bytes, which will be read again.
+    /// Returns the first bytes without consuming them.
     pub fn peek(&mut self, len: usize) -> io::Result<&[u8]> {
         let have = self.head.len();
         if have < len {
@@ -183,8 +181,8 @@ impl Source {
         Ok(&self.head)
     }
 
-    /// The input as one that several threads read from, and its length, if it is a regular file of which nothing has been
-    /// read. Its bytes are to be [counted](Self::count) as read.
+    /// Lets several threads read the input; also gives its length. `None` unless it is a regular file from which
+    /// nothing has been read. The caller must [count](Self::count) the bytes they read.
     pub fn places(&self) -> Option<(Arc<dyn ReadAt>, u64)> {
         #[cfg(unix)]
         if let (Some(len), 0) = (self.len(), self.read) {
@@ -195,7 +193,7 @@ impl Source {
         None
     }
 
-    /// Takes note of bytes that other threads have read, or will.
+    /// Counts bytes that other threads have read or will read.
     pub fn count(&mut self, bytes: u64) {
         self.read += bytes;
     }
@@ -205,17 +203,17 @@ impl Source {
         self.read
     }
 
-    /// Whether the system, and not the contents, was the reason of an error.
+    /// Whether reading failed, so that the contents are not to blame for an error.
     pub fn failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody wrote to the file since it was opened.
+    /// Whether another program changed the file since it was opened.
     pub fn changed(&self) -> bool {
         let Some(before) = &self.before else { return false };
         let Ok(now) = self.file.metadata() else { return true };
         let modified = |metadata: &Metadata| metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        // The time of modification can be set back after a write. That of the last change to the file's record cannot.
+        // A program can reset the modification time after a write, but not the time of the last inode change.
         #[cfg(unix)]
         let changed = |metadata: &Metadata| {
             use std::os::unix::fs::MetadataExt;
@@ -228,7 +226,8 @@ impl Source {
             || changed(&now) != changed(before)
     }
 
-    /// Removes the file that `output` was made from, unless it has changed or its name has come to mean another one.
+    /// Removes the file, from which `output` was made, unless it has changed or its name now belongs to another
+    /// file.
     pub fn remove(self, output: &Path) -> Result<(), Failure> {
         let Input::Path(path) = &self.input else { return Ok(()) };
         if Handle::from_path(path)? != self.handle()? {
@@ -268,7 +267,7 @@ impl Read for Source {
 impl Seek for Source {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
         let position = match position {
-            // The file is ahead of the reader by what is left of the head.
+            // The file's position is ahead of the reader's by the unread part of the head.
             SeekFrom::Current(offset) => {
                 let ahead = self.head.len() - self.head_position;
                 SeekFrom::Current(offset.saturating_sub_unsigned(ahead as u64))
@@ -283,21 +282,21 @@ impl Seek for Source {
 }
 
 fn directory() -> Failure {
-    Failure::environment("is a directory; -r goes through it")
+    Failure::environment("is a directory; -r descends into it")
 }
 
-/// Whether a regular file is as long as it says. What the kernel makes up on reading, in `/sys` for example, need not be.
+/// Whether a regular file is as long as its metadata says. Generated files, in `/sys` for example, need not be.
 #[cfg(unix)]
 fn has_length(file: &File, metadata: &Metadata) -> bool {
     use std::os::unix::fs::{FileExt, MetadataExt};
 
-    // Real files have storage behind them, unless they are empty, nothing but a hole, or short enough for their directory
-    // entry. Those pass the test.
+    // A real file has blocks on disk, unless it is empty, one hole, or stored within its directory entry. Such a
+    // file passes the test below.
     if metadata.blocks() > 0 || metadata.len() == 0 {
         return true;
     }
     let mut last_and_next = [0; 2];
-    // What cannot be read will be an error soon enough.
+    // If this read fails, the next one reports the error.
     file.read_at(&mut last_and_next, metadata.len() - 1).map_or(true, |count| count == 1)
 }
 
@@ -320,13 +319,14 @@ fn check_kind(path: &Path, permit: Permit) -> Result<(), Failure> {
     }
 }
 
-/// Lets a pipe hold a whole large read: on Linux it holds 64 KiB otherwise, and each refill is a switch of processes.
+/// Enlarges a pipe, so that it holds a whole large read. Linux's default of 64 KiB means many more switches between
+/// processes.
 pub fn widen_pipe(file: &File, metadata: &Metadata) {
     #[cfg(target_os = "linux")]
     {
         use std::os::unix::fs::FileTypeExt;
         if metadata.file_type().is_fifo() {
-            // A wish: the system may have a lower limit.
+            // Ignore a refusal: the system may have a lower limit.
             let _ = rustix::pipe::fcntl_setpipe_size(file, 1 << 20);
         }
     }

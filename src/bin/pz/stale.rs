@@ -1,16 +1,16 @@
-//! Names of unfinished files, and the removal of those whose program was killed.
+//! Names unfinished files, and removes those that a killed program left behind.
 //!
-//! A name says who made the file: the machine since it was started, as one name space of processes sees it; the process
-//! by its number and start time; then something random. Only a process of the same machine and name space can tell
-//! whether that process still runs: seen from another host or container, every process looks dead.
+//! A name tells which process made the file. It holds a hash of the machine's boot and of the process's namespaces,
+//! then the process's number and start time, then something random. Only a process of the same boot and namespaces
+//! can tell whether that process still runs: seen from another host or container, every process looks dead.
 
 use std::path::Path;
 
-/// How each name begins and ends.
+/// The beginning and the end of each name.
 const PREFIX: &str = ".pz-";
 pub const SUFFIX: &str = ".tmp";
 
-/// How this process begins the names of its unfinished files.
+/// The prefix of this process's unfinished files.
 pub fn prefix() -> String {
     #[cfg(target_os = "linux")]
     if let Some(maker) = linux::Maker::this() {
@@ -19,7 +19,7 @@ pub fn prefix() -> String {
     PREFIX.into()
 }
 
-/// Removes unfinished files in `folder` if the process that made them is dead. It lists each folder only once.
+/// Removes unfinished files in `folder` whose process is dead. Lists each folder only once a run.
 pub fn remove_from(folder: &Path) {
     #[cfg(target_os = "linux")]
     linux::remove_from(folder);
@@ -47,10 +47,10 @@ mod linux {
     /// The process that made a file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Maker {
-        /// Stands for the machine since it was started, and for the name spaces of processes and time.
+        /// A hash of the machine's boot and of the process and time namespaces.
         place: u64,
         process: u32,
-        /// In clock ticks since the machine was started.
+        /// In clock ticks since boot.
         start: u64,
     }
 
@@ -61,7 +61,7 @@ mod linux {
     }
 
     impl Maker {
-        /// This process; `None` if the system does not say enough about it.
+        /// This process; `None` if the system does not tell enough about it.
         pub fn this() -> Option<Maker> {
             static THIS: OnceLock<Option<Maker>> = OnceLock::new();
             *THIS.get_or_init(Self::look)
@@ -69,19 +69,19 @@ mod linux {
 
         fn look() -> Option<Maker> {
             let process = process::id();
-            // `/proc` may be that of another name space, where our number means another process.
+            // `/proc` may belong to another namespace, where our number means another process.
             if fs::read_link("/proc/self").ok()?.to_str()? != process.to_string() {
                 return None;
             }
             let mut hasher = DefaultHasher::new();
             fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.hash(&mut hasher);
             fs::read_link("/proc/self/ns/pid").ok()?.hash(&mut hasher);
-            // Start times are told differently in different name spaces of time. Old kernels have none.
+            // Start times differ between time namespaces. Old kernels have none.
             fs::read_link("/proc/self/ns/time").ok().hash(&mut hasher);
             Some(Maker { place: hasher.finish(), process, start: start_of(process)? })
         }
 
-        /// The process that a name tells of.
+        /// The process that a file's name tells.
         fn named(name: &str) -> Option<Maker> {
             let name = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
             let mut parts = name.split('-');
@@ -101,13 +101,14 @@ mod linux {
             };
             match test_kill_process(process) {
                 Err(Errno::SRCH) => true,
-                // The number may be another process's by now. A process that hides its start time counts as alive.
+                // Another process may have the number by now. A process that hides its start time counts as alive.
                 _ => start_of(self.process).is_some_and(|start| start != self.start),
             }
         }
     }
 
-    /// When a process started: the 22nd field of its status, of which the second, its name, may hold anything.
+    /// The start time of a process: field 22 of its `stat`. Skip the first two together, since the second, its
+    /// name, may contain anything.
     fn start_of(process: u32) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         let (_, fields) = status.rsplit_once(')')?;
@@ -120,7 +121,7 @@ mod linux {
         if !listed.get_or_insert_default().insert(folder.to_path_buf()) {
             return;
         }
-        // A folder that may be written and not read, for example, keeps what it has.
+        // If the folder cannot be listed, its files stay.
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let maker = entry.file_name().to_str().and_then(Maker::named);
             if maker.is_some_and(|maker| maker.is_dead(this))
@@ -147,7 +148,7 @@ mod linux {
                 (this, false),
                 (dead, true),
                 (Maker { place: !this.place, ..dead }, false),
-                // A number that has been given to another process since.
+                // A number that now belongs to another process.
                 (Maker { start: this.start + 1, ..this }, true),
                 (Maker { process: 0, ..this }, false),
                 (Maker { process: u32::MAX, ..this }, false),

@@ -1,17 +1,17 @@
-//! Standard input and output as plain files, and whether the program was given them at all.
+//! Gives standard input and output as plain files, and tells whether they were open when the program started.
 //!
-//! Rust's runtime opens `/dev/null` in place of a standard descriptor that is closed. Without a check, `pz -c FILE >&-`
-//! would succeed with its output nowhere, and `pz <&-` would compress nothing. `/dev/null` that the user asked for looks
-//! the same afterwards, so the descriptors are looked at before the runtime starts.
+//! Rust's runtime replaces a closed standard descriptor with `/dev/null`. Without a check, `pz -c FILE >&-` would
+//! succeed and discard its output, and `pz <&-` would compress nothing. Once the runtime has started, that
+//! `/dev/null` cannot be told from one that the user asked for. So we look at the descriptors before.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::folder;
 
-/// Standard input, without the buffer that the standard library puts before it.
+/// Standard input, without the standard library's buffer.
 pub fn input() -> Result<File, Failure> {
     #[cfg(unix)]
     use std::os::fd::AsFd;
@@ -27,7 +27,7 @@ pub fn input() -> Result<File, Failure> {
     Ok(File::from(owned))
 }
 
-/// Standard output, without the line buffer that the standard library puts before it.
+/// Standard output, without the standard library's line buffer.
 pub fn output() -> Result<File, Failure> {
     #[cfg(unix)]
     use std::os::fd::AsFd;
@@ -41,7 +41,7 @@ pub fn output() -> Result<File, Failure> {
     Ok(File::from(owned))
 }
 
-/// Fails if standard output is closed.
+/// Fails if standard output was closed at the start.
 pub fn check_output() -> Result<(), Failure> {
     match was_closed(1) {
         true => Err(Failure::environment("standard output is closed")),
@@ -49,13 +49,12 @@ pub fn check_output() -> Result<(), Failure> {
     }
 }
 
-/// The number of the open file that a path leads to through `/dev/stdout`, `/dev/fd/3` or the like; `None` if it leads
-/// elsewhere.
+/// The descriptor that a path such as `/dev/stdout` or `/dev/fd/3` leads to; `None` for any other path.
 pub fn descriptor(path: &Path) -> Option<u32> {
     let ours = fs::canonicalize("/proc/self/fd").ok();
     let mut path = path.to_path_buf();
     for _ in 0..MAX_LINKS {
-        let folder = fs::canonicalize(output::folder(&path)).ok()?;
+        let folder = fs::canonicalize(folder::of(&path)).ok()?;
         if Some(&folder) == ours.as_ref() || folder == Path::new("/dev/fd") {
             return path.file_name()?.to_str()?.parse().ok();
         }
@@ -64,7 +63,7 @@ pub fn descriptor(path: &Path) -> Option<u32> {
     None
 }
 
-/// Links that the system follows one after another.
+/// The number of links that the system follows before it gives up.
 const MAX_LINKS: usize = 40;
 
 /// Whether a path means standard output: `-`, or something like `/dev/stdout`.
@@ -94,9 +93,9 @@ mod at_start {
         CLOSED.load(Ordering::Relaxed) >> descriptor & 1 == 1
     }
 
-    /// The system's loader calls what this section lists after it has set up the C library and before `main`, and Rust's
-    /// runtime starts in `main`.
-    // SAFETY: the section holds pointers to functions of this type, and `look` needs nothing of Rust's runtime.
+    /// The loader calls the functions in this section after it has set up the C library and before `main`, in which
+    /// Rust's runtime starts.
+    // SAFETY: the section holds pointers to functions of this type, and `look` does not need Rust's runtime.
     #[used]
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
     #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
@@ -104,7 +103,7 @@ mod at_start {
 
     extern "C" fn look() {
         for descriptor in 0..3u8 {
-            // SAFETY: the call reads the flags of a number's descriptor and changes nothing. It fails only if there is none.
+            // SAFETY: the call only reads the flags of a descriptor. It fails only if the descriptor is closed.
             if unsafe { libc::fcntl(descriptor.into(), libc::F_GETFD) } == -1 {
                 CLOSED.fetch_or(1 << descriptor, Ordering::Relaxed);
             }

@@ -1,4 +1,4 @@
-//! What `-v` says of a file besides its sizes: which engine did how much, and where the time went.
+//! What `-v` prints about a file besides its sizes: how much each engine did, and where the time went.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pz::Statistics;
 use crate::direction::Direction;
 use crate::sizes::Human;
 
-/// Lines of text; none if nothing was counted, as for other people's formats.
+/// The lines; none if the library counted no blocks, as for the formats of other programs.
 pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     let cpu = statistics.cpu();
     let device = statistics.device();
@@ -27,7 +27,7 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     lines.extend(statistics.idle_device().map(|why| format!("device: {why}")));
     if let Some(device) = &device {
         lines.push(format!(
-            "device memory: {} planned, {} predicted for as many batches as there were ({} bytes), {} at most in use ({} bytes)",
+            "device memory: {} planned, {} predicted for the batches that ran ({} bytes), {} in use at the peak ({} bytes)",
             Human(device.planned_memory),
             Human(device.predicted_memory),
             device.predicted_memory,
@@ -37,7 +37,7 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     }
     if let Some(device) = &device {
         lines.push(format!(
-            "device: open after {}, prepared in {}, {}, at most {} at once of {}, {} left to the CPU",
+            "device: opened in {}, prepared in {}; {}, at most {} at once, each of up to {}; {} left to the CPU",
             seconds(device.opening),
             seconds(device.preparing),
             counted(device.batches, "batch", "batches"),
@@ -46,7 +46,7 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
             counted(device.left, "block", "blocks"),
         ));
         lines.push(format!(
-            "threads of the device: to it {}, computing {}, from it {}, checking {}, waiting {}",
+            "device threads: uploading {}, computing {}, downloading {}, checking {}, waiting {}",
             seconds(device.upload),
             seconds(device.compute),
             seconds(device.download),
@@ -54,7 +54,7 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
             seconds(device.waiting),
         ));
         if device.batches == 0 {
-            lines.push("device: when it was ready, there was nothing left for it".into());
+            lines.push("device: it was ready too late, and no block was left for it".into());
         }
         lines.extend(device.notes.iter().map(|note| format!("device: {note}")));
     }
@@ -72,7 +72,7 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     }
     times.push(("writing".into(), statistics.writing()));
     if let Some(device) = &device {
-        times.push(("batches of the device, first to last".into(), device.span));
+        times.push(("device batches, first to last".into(), device.span));
         let stages = device.stages.iter().map(|s| (format!("{} on the device", s.stage), s.time));
         times.extend(stages);
     }
@@ -82,13 +82,13 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     lines
 }
 
-/// A number of things, with what one of them is called, or several are.
+/// "1 block", "2 blocks".
 fn counted(number: impl Into<u64>, one: &str, several: &str) -> String {
     let number = number.into();
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// Seconds with three digits behind the point.
+/// Seconds with three decimal places.
 fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! Columns of text, and standard output for what people and programs read.
+//! Lines up text in columns, and prints text and JSON on standard output.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::standard;
 
-/// The widths of columns, for rows that are printed as they are met.
+/// The widths of columns. They must be known before the first row is printed.
 pub struct Columns {
     names: Vec<String>,
     is_text: Vec<bool>,
@@ -15,8 +15,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Columns with these names, as wide as they are. A name that begins with `<` is that of a column of text, set to
-    /// the left.
+    /// Columns as wide as their names. `<` before a name aligns its column to the left and is not printed.
     pub fn new(names: &[&str]) -> Self {
         let is_text = names.iter().map(|name| name.starts_with('<')).collect();
         let clean = |name: &&str| name.strip_prefix('<').unwrap_or(name).to_string();
@@ -25,14 +24,14 @@ impl Columns {
         Columns { names, is_text, widths }
     }
 
-    /// Makes the columns wide enough for these cells.
+    /// Widens the columns to fit these cells.
     pub fn widen(&mut self, cells: &[String]) {
         for (width, cell) in self.widths.iter_mut().zip(cells) {
             *width = (*width).max(cell.chars().count());
         }
     }
 
-    /// The names as a line.
+    /// The line of column names.
     pub fn head(&self) -> String {
         self.line(&self.names)
     }
@@ -61,7 +60,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns. A name that begins with `<` is that of a column of text, set to the left.
+    /// A table with these columns. `<` before a name aligns its column to the left and is not printed.
     pub fn new(columns: &[&str]) -> Self {
         Table { columns: Columns::new(columns), rows: Vec::new() }
     }
@@ -82,7 +81,7 @@ impl Table {
 /// Prints text on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
     standard::check_output()?;
-    // The standard library's own handle takes writing to a descriptor that cannot be written to for a success.
+    // The standard library's own handle reports success for a write to a closed descriptor.
     #[cfg(unix)]
     let mut stdout = standard::output()?;
     #[cfg(not(unix))]
@@ -99,19 +98,19 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&(text + "\n"))
 }
 
-/// Text for standard output that is made piece by piece.
+/// Gathers text for standard output, and prints it in large pieces.
 #[derive(Default)]
 pub struct Printer {
     text: String,
-    /// Why it could not be printed, where only an `io::Error` could be given back.
+    /// The failure of a write, of which the caller got only an `io::Error`.
     failure: Option<Failure>,
 }
 
-/// Bytes that are printed at once.
+/// Text of this length is printed.
 const PRINTED_AT_ONCE: usize = 1 << 16;
 
 impl Printer {
-    /// Prints text, some time before [`finish`](Self::finish) ends.
+    /// Adds text. It is printed by the time [`finish`](Self::finish) returns.
     pub fn put(&mut self, text: &str) -> Result<(), Failure> {
         self.text += text;
         if self.text.len() < PRINTED_AT_ONCE {
@@ -122,7 +121,7 @@ impl Printer {
         printed
     }
 
-    /// Prints what is left; or says why something was not printed.
+    /// Prints the rest, or returns the failure that kept an earlier part from being printed.
     pub fn finish(self) -> Result<(), Failure> {
         match self.failure {
             Some(failure) => Err(failure),

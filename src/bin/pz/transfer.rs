@@ -1,4 +1,4 @@
-//! From each input to its output: what compression and decompression have in common.
+//! Takes each input to its output: the common part of compression and decompression.
 
 use std::collections::HashSet;
 use std::fs;
@@ -35,7 +35,7 @@ impl Target {
         }
     }
 
-    /// Takes the name, unless an earlier input of the run has it.
+    /// Reserves the output's name. Fails if it belongs to an earlier input of the run.
     fn take(self, taken: &mut HashSet<PathBuf>) -> Result<Self, Failure> {
         match &self {
             Target::File(path) if !taken.insert(path.clone()) => {
@@ -46,9 +46,8 @@ impl Target {
     }
 }
 
-/// Does `work` for each file. `work` reads the source to its end, writes the output, and counts what it does in the statistics
-/// that it is given. The output's name and safety, and tidying up, are taken care of here. A file that fails is reported,
-/// and the others still get their turn.
+/// Does `work` for each file. `work` reads the source to its end, writes the output, and counts in the statistics.
+/// This function names, syncs and cleans up the output. If a file fails, it reports that and goes on with the next.
 pub fn each(
     session: &mut Session,
     files: &[PathBuf],
@@ -65,7 +64,7 @@ pub fn each(
         return Err(Failure::environment("-o names one output, but there are several inputs"));
     }
     let mut batch = Batch::new();
-    // `-f` does not allow one output of a run to overwrite another.
+    // Even with `-f`, one output of a run must not overwrite another.
     let mut taken = HashSet::new();
     for input in inputs {
         match input {
@@ -90,7 +89,7 @@ pub fn each(
     Ok(())
 }
 
-/// Brings the outputs that wait to disk, removes their sources, and tells the user.
+/// Syncs the waiting outputs, removes their sources, and reports each file.
 fn finish(batch: &mut Batch<Done>, session: &mut Session) {
     for (input, outcome) in batch.finish() {
         match outcome {
@@ -100,18 +99,18 @@ fn finish(batch: &mut Batch<Done>, session: &mut Session) {
     }
 }
 
-/// One input, and what is to be done with it.
+/// One input, and what to do with it.
 struct Job<'j> {
     session: &'j Session,
     input: &'j Input,
-    /// What the user named.
+    /// The files and directories that the user named.
     files: &'j [PathBuf],
     placement: &'j Placement,
     direction: Direction,
 }
 
 impl Job<'_> {
-    /// Does it. An output that must be on disk is left in `batch`, and so is everything that comes after that.
+    /// Processes the input. If the output must be on disk, leaves it in `batch` for [`finish`].
     fn run(
         &self,
         target: Target,
@@ -133,7 +132,7 @@ impl Job<'_> {
         let statistics = session.statistics();
         let outcome = work(&mut source, &mut output, statistics.as_ref());
         progress.finish();
-        // Whatever else went wrong, went wrong because of that.
+        // If the source changed, it is the cause of any other failure.
         if source.changed() {
             return Err(Failure::changed());
         }
@@ -163,8 +162,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Opens source and output. `None` means that there is nothing to do: the file is compressed already, and the user did
-    /// not name it but a directory that it lies in.
+    /// Opens source and output. `None` if there is nothing to do: the file is already compressed, and the user
+    /// named not the file but a directory that holds it.
     fn open(&self, target: &Target) -> Result<Option<(Source, Output)>, Failure> {
         let Job { session, input, files, placement, direction } = *self;
         let to_stdout = matches!(target, Target::Stdout);
@@ -190,7 +189,7 @@ impl Job<'_> {
         if placement.rm && !placement.force && source.names() > 1 {
             let names = source.names();
             return Err(Failure::environment(format!(
-                "has {names} names (hard links), and --rm would remove one; -f does so"
+                "has {names} hard links, and --rm would remove only this one; -f removes it"
             )));
         }
         session.await_device_for(source.len(), direction);
@@ -215,7 +214,7 @@ impl Job<'_> {
     }
 }
 
-/// The format that a named file is compressed in, if it is. Standard input is taken as it comes: a filter cannot know what
+/// The compressed format of a named file, if it has one. Standard input is not checked: a filter cannot know what
 /// its data is for.
 fn compressed_already(input: &Input, source: &mut Source) -> Result<Option<&'static str>, Failure> {
     match input {
@@ -235,7 +234,7 @@ fn output_name(
     }
 }
 
-/// Where the output of an input goes: as the user says, or beside it.
+/// Where the output of an input goes: where the user asked, or else beside it.
 fn target(
     input: &Input,
     files: &[PathBuf],

@@ -1,4 +1,4 @@
-//! From words to commands. Whatever is wrong with the words is told on one line, as all errors are.
+//! Parses the command line. Like every error, a usage error is one line.
 
 use std::ffi::OsString;
 
@@ -10,13 +10,13 @@ use crate::failure::{Failure, show};
 use crate::levels;
 use crate::table;
 
-/// Parses the command line. `None`: the user asked for help or the version, which is now printed.
+/// Parses the command line. `None` if it asked for help or the version, which this function has printed.
 pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
     let words: Vec<OsString> = words.collect();
     if let [_, only] = &words[..]
         && (only == "--version" || only == "-V")
     {
-        // Scripts ask for this often. The parser's definition takes longer to build than all the rest.
+        // Scripts ask for the version often, and building the parser takes longer than everything else.
         return table::print(concat!("pz ", env!("CARGO_PKG_VERSION"), "\n")).map(|()| None);
     }
     let mut definition = args::command();
@@ -26,7 +26,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
     let parsed = definition.try_get_matches_from_mut(words);
     match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) if cli.command.is_some() => Ok(Some(cli)),
-        Ok(cli) => match doubt(&cli.filter, &definition) {
+        Ok(cli) => match ambiguity(&cli.filter, &definition) {
             Some(what) => Err(fail(what)),
             None => Ok(Some(cli)),
         },
@@ -39,7 +39,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
     }
 }
 
-/// The command that prints the help for these words.
+/// The command that prints help for these words.
 fn help_for(words: &[OsString], definition: &clap::Command) -> String {
     let command = words.get(1).and_then(|word| definition.find_subcommand(word));
     match command {
@@ -48,17 +48,18 @@ fn help_for(words: &[OsString], definition: &clap::Command) -> String {
     }
 }
 
-/// Whether a short option takes a value. The commands have no such option that the filter lacks, and agree with it.
+/// Whether a short option takes a value. Every short option of the commands is also one of the filter and takes a
+/// value in both or in neither.
 fn takes_value(definition: &clap::Command, short: char) -> bool {
     let mut arguments = definition.get_arguments();
     arguments.any(|arg| arg.get_short() == Some(short) && arg.get_action().takes_values())
 }
 
-/// Why the program does not know what to do with the files of a command line that has no command.
+/// Says why a command line without a command is ambiguous; `None` if it is clear.
 ///
-/// `-d`, `-t`, `-l`, levels and the other options that only compression has say what to do. Without them a file could be
-/// meant to be compressed or to be restored, and its name could be a command with a typing error.
-fn doubt(filter: &Filter, definition: &clap::Command) -> Option<String> {
+/// `-d`, `-t`, `-l`, a level or another option of compression makes clear what to do with the files. Without them
+/// the user could want to compress or to restore a file, or have mistyped a command.
+fn ambiguity(filter: &Filter, definition: &clap::Command) -> Option<String> {
     let first = filter.files.iter().find(|file| file.as_os_str() != "-")?;
     if filter.decompress || filter.test || filter.list {
         return None;
@@ -67,9 +68,9 @@ fn doubt(filter: &Filter, definition: &clap::Command) -> Option<String> {
         && let Some(command) = first.to_str().and_then(|name| similar(name, definition))
     {
         return Some(match first.to_str() == Some(command) {
-            true => format!("the command comes before its options: pz {command} ..."),
+            true => format!("put the command before its options: pz {command} ..."),
             false => {
-                format!("no command is called '{}'; did you mean 'pz {command}'?", show(first))
+                format!("unknown command '{}'; did you mean 'pz {command}'?", show(first))
             }
         });
     }
@@ -79,11 +80,11 @@ fn doubt(filter: &Filter, definition: &clap::Command) -> Option<String> {
     let name = show(first);
     Some(match first.symlink_metadata() {
         Ok(_) => format!("{name}: say what to do: 'pz compress {name}' or 'pz decompress {name}'"),
-        Err(_) => format!("no command and no file is called '{name}'"),
+        Err(_) => format!("'{name}' is neither a command nor a file"),
     })
 }
 
-/// The command that a word is most likely meant to be.
+/// The command that the user most likely meant by a word.
 pub fn similar<'a>(word: &str, definition: &'a clap::Command) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let commands = definition.get_subcommands().filter(|command| !command.is_hide_set());
@@ -91,12 +92,12 @@ pub fn similar<'a>(word: &str, definition: &'a clap::Command) -> Option<&'a str>
         let name = command.get_name();
         (strsim::damerau_levenshtein(&word, name), name)
     });
-    // One mistake in three letters at most: a short name is more likely that of a file.
+    // At most one mistake in three letters: a short word is more likely a file's name.
     let close = distances.filter(|&(distance, name)| distance <= name.len().min(word.len()) / 3);
     close.min().map(|(_, name)| name)
 }
 
-/// Puts the parser's explanation on one line: what is wrong, then tips. Its usage and pointer to help are left out.
+/// Puts the parser's message on one line: the error, then tips, without usage and pointer to help.
 fn shorten(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let mut lines = text.lines().map(str::trim);

@@ -1,14 +1,14 @@
-//! Options that say how much the program tells its user.
+//! Options that set how much the program prints.
 
 use clap::Args;
 
-// How much to say.
+// How much to print.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Verbosity {
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(short, long, overrides_with = "verbose")]
     pub quiet: bool,
-    /// Say what was done
+    /// Print what was done to each file
     #[arg(short, long, overrides_with = "quiet")]
     pub verbose: bool,
     /// Show no progress, even on a terminal

@@ -1,4 +1,4 @@
-//! `pz bench`: ratio and speed of each level, in memory.
+//! `pz bench`: measures ratio and speed of each level, in memory.
 
 use std::fs;
 use std::hint::black_box;
@@ -18,8 +18,8 @@ use crate::sizes::{self, Human, Size};
 use crate::source::Input;
 use crate::table;
 
-/// A direction is repeated until this much time has been spent on it; its fastest run counts.
-const ENOUGH: Duration = Duration::from_secs(1);
+/// Each direction runs again until this much time has passed. The fastest run counts.
+const MEASURING_TIME: Duration = Duration::from_secs(1);
 
 /// Measures each file at each level on each number of threads.
 pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
@@ -76,7 +76,7 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
     if args.json { table::print_json(&rows) } else { Ok(()) }
 }
 
-/// One measurement. Speeds are in 10^6 bytes of contents a second.
+/// One measurement. Speeds are in 10^6 bytes of contents per second.
 #[derive(Serialize)]
 struct Row {
     file: String,
@@ -90,7 +90,7 @@ struct Row {
     ratio: f64,
     compress_mb_s: f64,
     decompress_mb_s: f64,
-    /// Speed over that of the CPU alone on as many threads, if that was measured before.
+    /// Speed divided by that of the CPU alone on as many threads, if that was measured before.
     compress_vs_cpu: Option<f64>,
     decompress_vs_cpu: Option<f64>,
 }
@@ -118,14 +118,14 @@ fn measure(
     let packed = pz::compress(data, &options.clone().statistics(&counted[0]))?;
     if pz::decompress(&packed, &decoding.clone().statistics(&counted[1]))? != data {
         return Err(Failure::bug(format!(
-            "level {level}: what was restored is not what was given"
+            "level {level}: the decompressed data differs from the input"
         )));
     }
     for (counted, what) in counted.iter().zip(["compressing", "decompressing"]) {
         let blocks = counted.device().map_or(0, |device| device.done.blocks);
         if gpu.is_some() && blocks == 0 {
             messages::say(format_args!(
-                "{file}: level {level}, {what}: {device} did none of the blocks, the speed is the CPU's"
+                "{file}: level {level}, {what}: {device} did none of the blocks; the speed is the CPU's"
             ));
         }
     }
@@ -158,11 +158,11 @@ fn compress(mut data: &[u8], options: &Options, buffer: &mut Vec<u8>) -> Result<
     Ok(bytes)
 }
 
-/// The time of the fastest of some runs.
+/// The time of the fastest run.
 fn fastest(mut run: impl FnMut() -> Result<u64, pz::Error>) -> Result<Duration, Failure> {
     let begun = Instant::now();
     let mut best = Duration::MAX;
-    while best == Duration::MAX || begun.elapsed() < ENOUGH {
+    while best == Duration::MAX || begun.elapsed() < MEASURING_TIME {
         let start = Instant::now();
         black_box(run()?);
         best = best.min(start.elapsed());
@@ -187,7 +187,7 @@ const COLUMNS: [&str; 13] = [
 ];
 
 impl Row {
-    /// Compares it with what the CPU did in the same run.
+    /// Compares the speeds with the CPU's in the same run of the program.
     fn compare(&mut self, rows: &[Row]) {
         let same = |row: &&Row| {
             let key = |row: &Row| (row.level, row.threads, row.block_size, row.file.clone());
@@ -246,7 +246,7 @@ impl Row {
 const TEXT_HEAD: &str =
     "level     block  device    thr   compressed    ratio  comp. MB/s        dec. MB/s        file";
 
-/// Prints a row at once: long runs show their results as they come.
+/// Prints a row at once, so that a long run shows its results as they come.
 fn print_row(row: &Row, first: bool, csv: bool) -> Result<(), Failure> {
     let (head, line) = match csv {
         true => (COLUMNS.join(","), row.to_csv()),
@@ -256,7 +256,7 @@ fn print_row(row: &Row, first: bool, csv: bool) -> Result<(), Failure> {
     table::print(&format!("{head}{line}\n"))
 }
 
-/// A field of RFC 4180.
+/// Quotes a field as RFC 4180 says.
 pub fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -48,7 +48,7 @@ fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<
     Ok(())
 }
 
-/// Decodes what was written: every block's contents must have the checksum that was taken of the input.
+/// Decodes the output and checks each block's contents against the checksum taken from the input.
 fn verify(len: u64, output: &Output, options: &DecodeOptions) -> Result<(), Failure> {
     if !output.is_named() {
         return Err(Failure::environment("--verify needs an output that is a regular file"));

@@ -18,11 +18,11 @@ use crate::settings;
 use crate::sizes::{Human, Size};
 use crate::table::{self, Table};
 
-/// Shows what kernels say that they cost, and what devices are given accordingly.
+/// Shows what each kernel declares as its cost, and the batches that each device gets in consequence.
 pub fn run(args: &Cost) -> Result<(), Failure> {
     let Size(block) = args.block_size.unwrap_or(Size(1 << 20));
     let Ok(block_len) = u32::try_from(block) else {
-        return Err(Failure::environment("a block has less than 4 GiB"));
+        return Err(Failure::environment("a block must be smaller than 4 GiB"));
     };
     let memory = settings::gpu_memory(args.gpu_memory)?;
     let device = settings::device(args.device)?;
@@ -39,17 +39,17 @@ pub fn run(args: &Cost) -> Result<(), Failure> {
     }
 }
 
-/// The devices that are asked for.
+/// The devices that the user asked for.
 fn chosen(device: Device) -> Result<Vec<Found>, Failure> {
     let one = |api, number: Option<u32>| {
         let absent = |why: String| Failure::environment(format!("device {device}: {why}"));
         let found = discovery::devices(api).map_err(|absence| absent(absence.to_string()))?;
-        // The one that work would be done on: software only if there is nothing else.
+        // The device that a run would use: a software device only if there is no other.
         let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
         let first = || found.iter().position(is_gpu).unwrap_or(0);
         let number = number.map_or_else(first, |number| number as usize);
         let found = found.into_iter().nth(number);
-        Ok(vec![found.ok_or_else(|| absent("there is none of that number".into()))?])
+        Ok(vec![found.ok_or_else(|| absent("no device has that number".into()))?])
     };
     match device {
         Device::Cpu => Ok(Vec::new()),
@@ -70,11 +70,11 @@ struct Costs {
     block: u64,
     kernels: Vec<KernelCost>,
     devices: Vec<DeviceCost>,
-    /// What was asked for a file.
+    /// The prediction for a file, if the user asked for one.
     forecast: Option<Forecast>,
 }
 
-/// What a kernel file says of itself.
+/// The cost that a kernel's file declares.
 #[derive(Serialize)]
 struct KernelCost {
     kernel: &'static str,
@@ -88,21 +88,21 @@ struct KernelCost {
     local_memory: u32,
 }
 
-/// What a device is given.
+/// The memory and batches of a device.
 #[derive(Serialize)]
 struct DeviceCost {
     device: String,
     name: String,
-    /// Bytes of memory that it may be given in all.
+    /// Most bytes of its memory that the program may use.
     budget: u64,
     pipelines: Vec<PipelineCost>,
 }
 
-/// What a pipeline takes in one direction.
+/// The cost of one direction of a pipeline.
 #[derive(Serialize)]
 struct PipelineCost {
     pipeline: String,
-    /// For encoding, the level; nothing for decoding.
+    /// The level for encoding; `None` for decoding.
     level: Option<u8>,
     #[serde(flatten)]
     outcome: Outcome,
@@ -112,7 +112,7 @@ struct PipelineCost {
 #[serde(untagged)]
 enum Outcome {
     Fits(Fit),
-    /// The CPU does all of it.
+    /// The CPU does this work.
     Declined {
         /// Why.
         declined: String,
@@ -125,15 +125,15 @@ struct Fit {
     memory: u64,
     /// Bytes of the largest buffer for a block.
     largest_buffer: u64,
-    /// Batches at once.
+    /// Number of batches at once.
     slots: u32,
-    /// Blocks of each.
+    /// Blocks in each.
     batch: u32,
-    /// Bytes of device memory of all of them.
+    /// Bytes of device memory for all of them.
     total: u64,
-    /// Bytes of contents a second on the device alone, if anything has been measured on it.
+    /// Bytes of contents per second on the device alone, if any speed of this device is known.
     bytes_per_second: Option<f64>,
-    /// Whether this work has been; otherwise the figure follows from the kernels' costs.
+    /// Whether this speed was measured. If not, it follows from the kernels' costs.
     is_measured: Option<bool>,
 }
 
@@ -148,7 +148,7 @@ fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
             local_memory: cost.local_mem,
         })
     });
-    // The costs are part of the program.
+    // The costs are compiled in, so an error in them is a bug.
     costs.collect::<Result<_, pz::gpu::cost::CostError>>().map_err(Failure::bug)
 }
 
@@ -212,7 +212,7 @@ fn outcome(
 }
 
 impl Fit {
-    /// Megabytes a second on the device alone, with a mark if it has not been measured.
+    /// Megabytes per second on the device alone, with a mark if the figure was not measured.
     fn speed(&self) -> String {
         let mark = if self.is_measured == Some(false) { "~" } else { "" };
         self.bytes_per_second.map_or("-".into(), |rate| format!("{mark}{:.0}", rate / 1e6))
@@ -220,7 +220,8 @@ impl Fit {
 }
 
 impl Costs {
-    /// What engines take comes first. The kernels come last, if they are asked for or if there is nothing else to show.
+    /// The forecast or the devices come first. The kernels come last, if the user asked for them or if there is
+    /// nothing else to show.
     fn to_text(&self, wants_kernels: bool) -> String {
         let parts = match &self.forecast {
             Some(forecast) => vec![forecast.to_text()],

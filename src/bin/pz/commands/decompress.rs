@@ -20,7 +20,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
     let settings = settings::decode(&args.machine, session)?;
     let placement = &args.placement;
     if args.range.is_some() && placement.output.is_none() && !placement.stdout {
-        // A part of the contents must not pass for the whole.
+        // The default name would make a part of the contents look like the whole.
         let only_stdin = args.files.iter().all(|file| file.as_os_str() == "-");
         if !only_stdin {
             return Err(Failure::environment("--range needs -o or -c"));
@@ -34,7 +34,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
             Some(range) if format == Format::Pz && source.is_seekable() => {
                 indexed(range, source, output, &settings.options)?
             }
-            // No index, or none that can be reached: everything before the range is decoded too.
+            // There is no index, or we cannot seek to it: decode everything before the range too.
             Some(range) => formats::decode(format, source, output, range, &settings)?,
         };
         Ok(())
@@ -42,7 +42,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
     transfer::each(session, &args.files, placement, Direction::Decompress, work)
 }
 
-/// All of the contents.
+/// Decodes all of the contents.
 fn whole(
     format: Format,
     source: &mut Source,
@@ -59,7 +59,7 @@ fn whole(
     }
 }
 
-/// A range of the contents, decoding only the blocks that hold it.
+/// Decodes a range of the contents, and only the blocks that hold it.
 fn indexed(
     range: ByteRange,
     source: &mut Source,

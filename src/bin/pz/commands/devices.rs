@@ -12,7 +12,7 @@ use crate::settings;
 use crate::sizes::Human;
 use crate::table;
 
-/// Lists what can be used, and what cannot.
+/// Lists the processors, and the backends that are missing.
 pub fn run(args: &Devices) -> Result<(), Failure> {
     let list = match args.device.unwrap_or_default() {
         Device::Auto => all(),
@@ -43,7 +43,7 @@ struct DeviceList {
     absent: Vec<Absent>,
 }
 
-/// A device that can be used.
+/// A processor that can be used.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Found {
@@ -59,15 +59,15 @@ struct Cpu {
     backend: &'static str,
     name: String,
     cores: usize,
-    /// Bytes of memory that it can work with; 0 if the system does not say.
+    /// Bytes of memory that the program can use; 0 if the system does not tell.
     memory: u64,
     /// Where that figure comes from.
     memory_source: &'static str,
-    /// Vector instructions that the codecs use; "portable" is none.
+    /// Vector instructions that the codecs use; "portable" if none.
     simd: &'static str,
 }
 
-/// A GPU, or software that stands in for one.
+/// A GPU or a software device.
 #[derive(Serialize)]
 struct Gpu {
     /// What `--device` calls it.
@@ -94,7 +94,7 @@ struct Gpu {
     timing: bool,
 }
 
-/// A backend that could be expected and is not there.
+/// A backend that is missing.
 #[derive(Serialize)]
 struct Absent {
     backend: &'static str,
@@ -117,12 +117,12 @@ fn gpu(found: &discovery::Found) -> Gpu {
         },
         memory: limits.memory,
         memory_source: match limits.memory_source {
-            MemorySource::Free => "free at present, says the driver",
-            MemorySource::Nvml => "free at present, says NVML",
-            MemorySource::VulkanBudget => "free at present, says Vulkan's memory budget",
-            MemorySource::Total => "in total, says the driver",
+            MemorySource::Free => "free now, according to the driver",
+            MemorySource::Nvml => "free now, according to NVML",
+            MemorySource::VulkanBudget => "free now, according to Vulkan's memory budget",
+            MemorySource::Total => "total, according to the driver",
             MemorySource::Assumed => {
-                "assumed: half of the largest buffer, as the driver does not say"
+                "assumed to be half of the largest buffer: the driver does not tell"
             }
         },
         max_buffer: limits.max_buffer,
@@ -142,7 +142,7 @@ fn cpu() -> Cpu {
     let what = RefreshKind::nothing()
         .with_cpu(CpuRefreshKind::nothing())
         .with_memory(MemoryRefreshKind::nothing().with_ram());
-    // A system that says nothing of itself can still compress.
+    // If the system tells nothing about itself, list the CPU anyway.
     let system = System::new_with_specifics(what).ok();
     let name = system.as_ref().and_then(|system| system.cpus().first());
     let name = name.map(|cpu| cpu.brand().trim().to_string()).filter(|name| !name.is_empty());
@@ -150,7 +150,7 @@ fn cpu() -> Cpu {
     let limit = system.as_ref().and_then(System::cgroup_limits).map(|limits| limits.total_memory);
     let (memory, memory_source) = match limit {
         Some(limit) if limit > 0 && limit < total => (limit, "the control group's limit"),
-        _ if total == 0 => (0, "the system does not say"),
+        _ if total == 0 => (0, "the system does not tell"),
         _ => (total, "the system's physical memory"),
     };
     Cpu {
@@ -196,11 +196,11 @@ impl Cpu {
 impl Gpu {
     fn to_text(&self) -> String {
         let kind = match self.kind {
-            "software" => "software, on the CPU: used only if it is named",
+            "software" => "software on the CPU, used only if named",
             kind => kind,
         };
         format!(
-            "{}: {}\n  backend  {}, {}\n  kind     {kind}\n  memory   {} ({}), in one buffer {}\n  \
+            "{}: {}\n  backend  {}, {}\n  kind     {kind}\n  memory   {} ({}), largest buffer {}\n  \
              compute  {} units, workgroups of {} with {}\n  teams    {}\n",
             self.device,
             self.name,

@@ -1,4 +1,4 @@
-//! `pz completions`, `pz man` and `pz help`, which come from the definition of the command line, and `pz types`.
+//! `pz completions`, `pz man` and `pz help`, made from the definition of the command line, and `pz types`.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use crate::paper::{Completions, Help, Man, Types, TypesFor};
 use crate::table;
 use crate::usage;
 
-/// Prints the completions of a shell.
+/// Prints completions for a shell.
 pub fn completions(args: &Completions) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut args::complete_command(), "pz", &mut text);
@@ -33,7 +33,7 @@ pub fn man(args: &Man) -> Result<(), Failure> {
     }
 }
 
-/// Prints what other programs need to recognise our files.
+/// Prints the definitions by which other programs recognise our files.
 pub fn types(args: &Types) -> Result<(), Failure> {
     table::print(match args.kind {
         TypesFor::Magic => include_str!("types.magic"),
@@ -55,7 +55,7 @@ pub fn help(args: &Help) -> Result<(), Failure> {
             let name = name.as_deref().unwrap_or_default();
             let tip = usage::similar(name, &program);
             let tip = tip.map(|command| format!("; did you mean '{command}'?")).unwrap_or_default();
-            Err(Failure::environment(format!("no command is called '{name}'{tip} (see pz --help)")))
+            Err(Failure::environment(format!("unknown command '{name}'{tip} (see pz --help)")))
         }
     }
 }

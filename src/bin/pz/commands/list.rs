@@ -1,7 +1,8 @@
 //! `pz list`
 //!
-//! A file may have any number of frames and blocks, so they are printed as they are met. What is said of the whole file
-//! comes first: each file is gone through once for its sums, and again for its frames and blocks if they are asked for.
+//! A file may have any number of frames and blocks, so the program prints them as it reads them. The sums of the
+//! whole file come first. So it reads each file once for the sums, and again to print frames and blocks if the user
+//! asked for them.
 
 use std::cell::RefCell;
 
@@ -18,7 +19,7 @@ use crate::sizes::{self, Human, Size};
 use crate::source::{Input, Permit, Source};
 use crate::table::{self, Columns, Printer, Table};
 
-/// The check that every frame carries: of headers, payloads, contents and index.
+/// The checksum of headers, payloads, contents and index in every frame.
 const CHECK: &str = "CRC-32C";
 
 /// Lists each file.
@@ -42,8 +43,8 @@ pub fn run(args: &List, session: &mut Session) -> Result<(), Failure> {
     if sums.is_empty() { Ok(()) } else { table::print(&summary(&sums)) }
 }
 
-/// Calls `work` with each file that can be listed and reports the others. The outer result of `work` is that of the
-/// output and ends the run, the inner one is that of the file.
+/// Calls `work` with each file that can be listed and reports the others. The outer result of `work` is about the
+/// output and ends the run; the inner one is about the file.
 fn for_each(
     args: &List,
     options: &DecodeOptions,
@@ -67,15 +68,15 @@ fn for_each(
     Ok(())
 }
 
-/// A file whose frames, and if they are asked for, blocks have been checked.
+/// A file whose frames have been checked, and its blocks too if the user asked for them.
 struct File {
     listing: Listing<Source>,
     sums: Sums,
-    /// Wide enough for each of its blocks.
+    /// Columns that fit every block.
     columns: Columns,
 }
 
-/// What is known of a whole file.
+/// The sums of a whole file.
 struct Sums {
     file: String,
     frames: u64,
@@ -84,7 +85,7 @@ struct Sums {
     /// Sizes in bytes.
     compressed_size: u64,
     content_size: u64,
-    /// Bytes that decoding one block at a time takes.
+    /// Bytes of memory to decode one block at a time.
     decode_memory: u64,
 }
 
@@ -92,7 +93,7 @@ impl File {
     fn open(input: &Input, options: &DecodeOptions, blocks: bool) -> Result<Self, Failure> {
         let mut source = Source::open(input, Permit::READ)?;
         if !source.is_seekable() {
-            return Err(Failure::environment("is not a regular file: its index cannot be reached"));
+            return Err(Failure::environment("is not a regular file, and listing needs to seek"));
         }
         match Format::detect(&mut source)? {
             Format::Pz => {}
@@ -165,7 +166,7 @@ fn print_json(args: &List, options: &DecodeOptions, session: &mut Session) -> Re
         for_each(args, options, session, |file| {
             let json = JsonFile::new(file, args.verbose);
             let written = array.serialize_element(&json);
-            // An object that is broken off leaves no JSON that a program could read: that ends the run.
+            // A program cannot read JSON with a broken object, so a failure here ends the run.
             match json.frames.0.failure.into_inner() {
                 Some(failure) => Err(failure),
                 None => written.map(Ok).map_err(not_json),
@@ -173,7 +174,7 @@ fn print_json(args: &List, options: &DecodeOptions, session: &mut Session) -> Re
         })?;
         array.end().map_err(not_json)
     })();
-    // Why nothing could be printed comes before what follows from it.
+    // The failure of the output comes first: it may have caused the other.
     let ended = written.and_then(|()| printer.put("\n"));
     printer.finish().and(ended)
 }
@@ -182,7 +183,7 @@ fn not_json(error: serde_json::Error) -> Failure {
     Failure::bug(format!("cannot write JSON: {error}"))
 }
 
-/// What is printed of one file.
+/// The JSON of one file.
 #[derive(Serialize)]
 struct JsonFile {
     file: String,
@@ -191,23 +192,23 @@ struct JsonFile {
     /// Sizes in bytes.
     compressed_size: u64,
     content_size: u64,
-    /// Contents over compressed bytes.
+    /// Contents divided by compressed bytes.
     ratio: f64,
     check: &'static str,
     decode_memory: u64,
 }
 
-/// A file's frames, which are read as they are printed.
+/// A file's frames, read while they are printed.
 struct JsonFrames(Reading);
 
 struct Reading {
     listing: RefCell<Listing<Source>>,
-    /// Why the file could not be read on.
+    /// The failure that stopped reading.
     failure: RefCell<Option<Failure>>,
     with_blocks: bool,
 }
 
-/// What is printed of one frame.
+/// The JSON of one frame.
 #[derive(Serialize)]
 struct JsonFrame<'a> {
     number: u64,
@@ -225,10 +226,10 @@ struct JsonFrame<'a> {
     blocks: Option<JsonBlocks<'a>>,
 }
 
-/// A frame's blocks, which are read as they are printed.
+/// A frame's blocks, read while they are printed.
 struct JsonBlocks<'a>(&'a Reading);
 
-/// What is printed of one block.
+/// The JSON of one block.
 #[derive(Serialize)]
 struct JsonBlock {
     number: u64,
@@ -258,7 +259,7 @@ impl JsonFile {
 }
 
 impl Reading {
-    /// Keeps the failure for later: the serializer has an error of its own.
+    /// Keeps the failure for later, since the serializer returns its own kind of error.
     fn fail<E: serde::ser::Error>(&self, error: pz::Error) -> E {
         let failure = Failure::from(error);
         let custom = E::custom(&failure.what);
@@ -316,7 +317,7 @@ impl Serialize for JsonBlocks<'_> {
     }
 }
 
-/// One line a file, and one for all of them if there are several.
+/// One line per file, and a line of totals if there are several.
 fn summary(files: &[Sums]) -> String {
     let mut table = Table::new(&[
         "Frames",
@@ -361,7 +362,7 @@ fn summary(files: &[Sums]) -> String {
     table.to_text()
 }
 
-/// Prints a file, its frames, and one line a block.
+/// Prints a file, its frames, and one line per block.
 fn print_details(file: &mut File) -> Result<Result<(), Failure>, Failure> {
     let File { listing, sums, columns } = file;
     let mut printer = Printer::default();

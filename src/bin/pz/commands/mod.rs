@@ -1,4 +1,4 @@
-//! One file a command.
+//! The commands, each in its own file.
 
 mod bench;
 mod compress;
@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::standard;
 use crate::verbosity::Verbosity;
 
-/// Does what the command line says. An error that concerns no single file ends the run.
+/// Runs the command. An error that concerns no single file ends the run.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
     let command = cli.command.unwrap_or_else(|| cli.filter.into_command());
     if command.prints() {
@@ -44,7 +44,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
 }
 
 impl Command {
-    /// Whether standard output gets a report. Then it must be there before the work begins.
+    /// Whether the command writes to standard output, which must then be open before the work begins.
     fn prints(&self) -> bool {
         match self {
             Command::Compress(_) | Command::Decompress(_) | Command::Test(_) => false,
@@ -52,7 +52,7 @@ impl Command {
             // The contents or the report.
             Command::Recover(_) | Command::Cat(_) => true,
             Command::List(_) | Command::Bench(_) | Command::Devices(_) | Command::Cost(_) => true,
-            _ => true,
+            Command::Completions(_) | Command::Types(_) | Command::Help(_) => true,
         }
     }
 
@@ -69,7 +69,7 @@ impl Command {
 }
 
 impl args::Cat {
-    /// The same as a decompression to standard output.
+    /// The decompression to standard output that `pz cat` stands for.
     fn into_decompress(self) -> args::Decompress {
         let args::Cat { files, range, selection, machine, verbosity } = self;
         let placement = args::Placement { stdout: true, selection, ..args::Placement::default() };
@@ -78,14 +78,14 @@ impl args::Cat {
 }
 
 impl Filter {
-    /// Whether an option says that files are to be compressed.
+    /// Whether an option makes sense only for compression.
     pub fn compresses(&self) -> bool {
         let Encoding { levels, pipeline, block_size, window, no_verify } = &self.encoding;
         let is_shaped = pipeline.is_some() || block_size.is_some() || window.is_some();
         !levels.0.is_empty() || is_shaped || *no_verify || self.verify
     }
 
-    /// The command that the filter's options are short for.
+    /// The command that the filter's options stand for.
     fn into_command(self) -> Command {
         let Filter { files, encoding, machine, placement, verify, range, json, verbosity, .. } =
             self;

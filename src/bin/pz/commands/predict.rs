@@ -1,4 +1,4 @@
-//! `pz cost FILE`, `pz cost --size SIZE`: how long a file will take, and on what.
+//! `pz cost FILE`, `pz cost --size SIZE`: predicts how long a file will take on each processor.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::settings;
 use crate::sizes::{Human, Size};
 use crate::table::Table;
 
-/// What a file takes on the processor and on each device.
+/// The prediction for a file, on the CPU and on each device.
 #[derive(Serialize)]
 pub struct Forecast {
     file: Option<String>,
@@ -35,23 +35,24 @@ struct Work {
     engines: Vec<Engine>,
 }
 
-/// What is predicted for the processor alone, or with a device beside it.
+/// The prediction for the CPU alone, or for a device together with the CPU.
 #[derive(Serialize)]
 struct Engine {
     device: String,
     name: String,
-    /// Seconds of the whole run, and those of them until the device takes part; nothing if it does not do this.
+    /// Seconds of the whole run; `None` if the device cannot do this work.
     seconds: Option<f64>,
+    /// Seconds until the device is open.
     opening: f64,
-    /// Whether the device takes part; otherwise the CPU is done as soon without it.
+    /// Whether the device takes part. If not, the CPU alone is as fast.
     takes_part: bool,
-    /// Why the device does not do this.
+    /// Why the device cannot do this work.
     problem: Option<String>,
-    /// Bytes of memory that it takes: the CPU of the host's, a device of its own.
+    /// Bytes of memory that it needs: host memory for the CPU, device memory for a device.
     memory: Option<u64>,
-    /// Bytes of contents a second that it delivers alone, from memory to memory.
+    /// Bytes of contents per second that it delivers alone, from memory to memory.
     bytes_per_second: Option<f64>,
-    /// Seconds on the device itself, if it did all of it.
+    /// Seconds of each stage on the device, if the device does all the blocks.
     stages: Vec<Stage>,
 }
 
@@ -61,13 +62,13 @@ struct Stage {
     seconds: f64,
 }
 
-/// A device that is open.
+/// An open device.
 struct Opened {
     device: String,
     gpu: Gpu,
 }
 
-/// What the work is done on.
+/// The contents, and the threads that work on them.
 struct Job<'a> {
     path: Option<&'a Path>,
     /// Bytes of the contents.
@@ -75,13 +76,13 @@ struct Job<'a> {
     threads: usize,
 }
 
-/// What is to be predicted.
+/// The work to predict: encoding, or decoding with the pipeline, level and block size of the file.
 enum Subject {
     Encode(Options),
     Decode(Pipeline, u8, u64),
 }
 
-/// Predicts what the file or size that `args` name takes; `None` if they name neither.
+/// Predicts the work on the file or size that `args` names; `None` if it names neither.
 pub fn predict(
     args: &Cost,
     (found, finding): (&[Found], Duration),
@@ -105,7 +106,7 @@ pub fn predict(
     }))
 }
 
-/// Opens devices, and has it kept how long that takes, with finding them.
+/// Opens the devices and records how long finding and opening each of them takes.
 fn open(
     auto: &Auto,
     found: &[Found],
@@ -125,7 +126,8 @@ fn open(
     found.iter().map(open).collect()
 }
 
-/// A compressed file is decompressed; another is compressed and then decompressed.
+/// The length of a file's contents, and the work to predict: decompression for a compressed file, both directions
+/// for any other.
 fn of_file(path: &Path, args: &Cost) -> Result<(u64, Vec<Subject>), Failure> {
     let mut file = File::open(path).map_err(|error| of(path, error.into()))?;
     if is_compressed(path) {
@@ -143,7 +145,7 @@ fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "pz")
 }
 
-/// A failure that concerns a file.
+/// Adds the file's name to a failure.
 fn of(path: &Path, failure: Failure) -> Failure {
     Failure { what: format!("{}: {}", show(path), failure.what), ..failure }
 }
@@ -167,7 +169,7 @@ fn both_ways(args: &Cost) -> Result<Vec<Subject>, Failure> {
 }
 
 impl Job<'_> {
-    /// Blocks of the contents; nothing if there is no file.
+    /// Sample blocks of the contents; `None` if there is no file.
     fn sample(&self, block: u64) -> Result<Option<Sample>, Failure> {
         let Some(path) = self.path else { return Ok(None) };
         let read = || {
@@ -253,11 +255,11 @@ impl Engine {
         }
     }
 
-    /// The name, and what there is to say of the device.
+    /// The engine's name, and why it does not take part if so.
     fn remark(&self) -> String {
         match (&self.problem, self.takes_part) {
-            (Some(why), _) => format!("{}: does not do this: {why}", self.name),
-            (None, false) => format!("{}: stays closed, the CPU alone is as fast", self.name),
+            (Some(why), _) => format!("{}: cannot do this: {why}", self.name),
+            (None, false) => format!("{}: not opened, since the CPU alone is as fast", self.name),
             (None, true) => self.name.clone(),
         }
     }
@@ -299,7 +301,7 @@ impl Forecast {
                 let stages = engine.stages.iter();
                 let stages: Vec<_> =
                     stages.map(|s| format!("{} {:.3} s", s.stage, s.seconds)).collect();
-                text += &format!("  {} alone would be at: {}\n", engine.device, stages.join(", "));
+                text += &format!("  {} alone, by stage: {}\n", engine.device, stages.join(", "));
             }
         }
         text

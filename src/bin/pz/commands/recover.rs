@@ -18,7 +18,7 @@ use crate::source::{Input, Permit, Source};
 use crate::standard;
 use crate::table::Printer;
 
-/// Saves what a damaged file holds.
+/// Saves the undamaged blocks of a damaged file.
 pub fn run(args: &Recover, session: &mut Session) -> Result<(), Failure> {
     let settings = settings::decode(&args.machine, session)?;
     let input = Input::named(args.file.clone());
@@ -36,9 +36,7 @@ fn one(
 ) -> Result<(), Failure> {
     let mut source = Source::open(input, Permit::READ)?;
     if !source.is_seekable() {
-        return Err(Failure::environment(
-            "is not a regular file, and recovery reads back and forth",
-        ));
+        return Err(Failure::environment("is not a regular file, and recovery needs to seek"));
     }
     let path = output_path(input, args)?;
     let mut output = match &path {
@@ -70,7 +68,7 @@ fn one(
     verdict
 }
 
-/// The output's name; `None` is standard output.
+/// The output's name; `None` for standard output.
 fn output_path(input: &Input, args: &Recover) -> Result<Option<PathBuf>, Failure> {
     match (&args.output, input) {
         _ if args.stdout => Ok(None),
@@ -81,7 +79,7 @@ fn output_path(input: &Input, args: &Recover) -> Result<Option<PathBuf>, Failure
     }
 }
 
-/// Small blocks are gathered before they are written.
+/// Bytes of small blocks that are gathered for one write.
 const GATHERED: usize = 1 << 16;
 
 fn save(
@@ -130,7 +128,7 @@ fn save(
                     report.lost.add(range)?;
                 }
             }
-            // A kind of piece that this program does not know holds nothing that it can save.
+            // An unknown kind of piece holds nothing that this program can save.
             _ => {}
         }
     }
@@ -139,7 +137,7 @@ fn save(
     Ok(report)
 }
 
-/// Refuses to fill what only a forged file declares, unless the user permits it.
+/// Refuses to write the huge hole that a forged file declares, unless the user permits it.
 fn check_extent(extent: Extent, args: &Recover) -> Result<(), Failure> {
     let declared = Human(extent.declared);
     match args.max_output {
@@ -157,7 +155,7 @@ fn check_extent(extent: Extent, args: &Recover) -> Result<(), Failure> {
     }
 }
 
-/// What the user learns.
+/// The report for the user.
 struct Report {
     saved_blocks: u64,
     saved_bytes: u64,
@@ -165,18 +163,18 @@ struct Report {
     lost: Ranges,
     /// Ranges of the file that are damaged.
     damaged: Ranges,
-    /// Whether more may be lost than is known.
+    /// Whether more contents may be lost than the file tells.
     end_unknown: bool,
 }
 
-/// Bytes of a report that are kept in memory; what is longer goes to a temporary file.
+/// A report longer than this goes to a temporary file.
 const SPOOLED: usize = 1 << 16;
 
-/// Ranges of bytes, of which those that touch are one. There may be more than memory holds.
+/// Ranges of bytes; adjacent ones are merged. There may be more than memory can hold.
 struct Ranges {
     spool: BufWriter<SpooledTempFile>,
     last: Option<Range<u64>>,
-    /// How many are in the spool.
+    /// Number of ranges in the spool.
     spooled: u64,
     bytes: u64,
 }
@@ -214,7 +212,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Gives each of them to `line`.
+    /// Calls `line` with each range.
     fn for_each(mut self, mut line: impl FnMut(Range<u64>) -> io::Result<()>) -> io::Result<()> {
         self.spool_last()?;
         let mut spool = self.spool.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -250,7 +248,7 @@ impl Report {
 
     fn write_json(self, input: &Input, writer: &mut impl Write) -> Result<(), Failure> {
         let file = serde_json::to_string(&input.to_string());
-        let file = file.map_err(|error| Failure::bug(format!("no JSON: {error}")))?;
+        let file = file.map_err(|error| Failure::bug(format!("cannot write JSON: {error}")))?;
         writeln!(writer, "{{\n  \"file\": {file},")?;
         writeln!(writer, "  \"saved_blocks\": {},", self.saved_blocks)?;
         writeln!(writer, "  \"saved_bytes\": {},", self.saved_bytes)?;
@@ -266,21 +264,20 @@ impl Report {
             writeln!(writer, "{file}: lost: bytes {start}..{end} of the contents")
         })?;
         self.damaged.for_each(|Range { start, end }| match start == end {
-            true => writeln!(
-                writer,
-                "{file}: damaged: something is missing at byte {start} of the file"
-            ),
+            true => {
+                writeln!(writer, "{file}: damaged: bytes are missing at byte {start} of the file")
+            }
             false => writeln!(writer, "{file}: damaged: bytes {start}..{end} of the file"),
         })?;
         if self.end_unknown {
-            writeln!(writer, "{file}: lost: the end, of unknown length")?;
+            writeln!(writer, "{file}: lost: the end, whose length is unknown")?;
         }
         let (blocks, bytes) = (self.saved_blocks, self.saved_bytes);
         writeln!(writer, "{file}: saved: {blocks} blocks, {bytes} bytes")?;
         Ok(())
     }
 
-    /// A file that is not whole is an error, even if all that can be saved was.
+    /// Damage is an error, even if no contents are lost.
     fn verdict(&self) -> Result<(), Failure> {
         let bytes = self.lost.bytes;
         match (self.lost.is_empty() && !self.end_unknown, self.damaged.is_empty()) {

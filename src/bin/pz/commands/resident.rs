@@ -1,4 +1,4 @@
-//! `pz bench --resident`: how fast a device works on what lies in its memory, stage by stage.
+//! `pz bench --resident`: measures how fast a device works on blocks in its own memory, stage by stage.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::settings;
 use crate::sizes::{Human, Size};
 use crate::table::{self, Table};
 
-/// Each direction is run so often; the medians count.
+/// Runs of each direction; the medians count.
 const RUNS: usize = 5;
 
 /// One direction at one level.
@@ -42,7 +42,7 @@ struct Stage {
     milliseconds: f64,
 }
 
-/// Measures `data` at each of `levels` on `device`, in both directions, and prints what it measured.
+/// Measures `data` at each of `levels` on `device`, in both directions, and prints the results.
 pub fn measure(
     file: &str,
     data: &[u8],
@@ -128,7 +128,7 @@ impl Row {
 
     fn to_text(&self) -> String {
         let mut text = format!(
-            "{} on {}: -{} {}, blocks of {}, ratio {:.3}: {} {:.1} GB/s\n  {} bytes in {} blocks, {} of device memory, {:.3} ms ({:.3} ms by the clock)\n",
+            "{} on {}: -{} {}, blocks of {}, ratio {:.3}: {} {:.1} GB/s\n  {} bytes in {} blocks, {} of device memory, {:.3} ms ({:.3} ms from start to end)\n",
             self.file,
             self.device,
             self.level,

@@ -1,4 +1,4 @@
-//! When huge pages are asked for, and by whom.
+//! Decides when to request huge pages, and which thread does.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,55 +6,61 @@ use std::time::{Duration, Instant};
 
 use super::region::HUGE_PAGE;
 
-/// A file has small pages up to here: to ask may take as long as it takes to fill some megabytes.
-const FIRST: u64 = 32 << 20;
+/// The file has small pages up to here: one request may take as long as filling some megabytes.
+const SMALL_PAGES_END: u64 = 32 << 20;
 
-/// Bytes that are asked for at once. Before it answers the system waits for each core to finish what it is at, for some
-/// milliseconds, however much is asked for; and whoever wants to write there waits for the answer.
+/// Bytes of a request. Before it answers, the kernel waits some milliseconds for each core to finish what it is
+/// doing, however large the request; and a thread that wants to write there waits for the answer.
 const REQUEST: u64 = 8 << 20;
 
-/// Most bytes that are asked for ahead of what is written.
-const MOST_AHEAD: u64 = 256 << 20;
+/// How far requests may run ahead of the writes.
+const MAX_AHEAD: u64 = 256 << 20;
 
-/// How long a request may take: small pages for the same bytes take about half as long.
-const PATIENCE: Duration = Duration::from_millis(12);
+/// A request that takes longer counts as failed. Small pages for the same bytes take about half as long.
+const MAX_REQUEST_TIME: Duration = Duration::from_millis(12);
 
-/// Huge pages of a file. They are asked for from its beginning to its end, each once, ahead of what is written, by the
-/// threads that write.
+/// The huge pages of a file. The threads that write the file request them, from its beginning to its end, each
+/// once, ahead of the writes.
 ///
-/// Where free memory is in pieces, the system moves what lies between them; and a virtual machine may have given its free
-/// memory back. Then huge pages take longer than small ones do, and more and more requests are left out.
+/// If free memory is fragmented, the kernel must move pages first; and a virtual machine may have returned its free
+/// memory to the host. Huge pages are then slower than small ones, and we skip more and more requests.
 pub struct HugePages {
     state: Mutex<State>,
     answered: Condvar,
-    /// Nothing is asked for behind it.
+    /// No request goes beyond this offset.
     end: u64,
 }
 
 struct State {
-    /// Where those end that have been asked for.
+    /// The end of the last request.
     asked: u64,
-    /// Requests that have not been answered yet.
+    /// Requests without an answer yet.
     open: Vec<Range<u64>>,
-    /// Whether the last answer was good. Otherwise one request at a time is enough.
+    /// Whether the last request succeeded in time. If not, only one request at a time is made.
     is_good: bool,
-    /// Requests in a row that failed or took too long.
+    /// How many requests in a row failed or took too long.
     failures: u32,
-    /// Requests that are yet to be left out.
-    left_out: u32,
+    /// How many requests to skip.
+    to_skip: u32,
 }
 
 impl HugePages {
-    /// Huge pages of a file that ends at byte `end`, or that may be cut if that is not known.
+    /// The huge pages of a file that ends at byte `end`. Without `end`, requests may go beyond the contents, and
+    /// the caller truncates the file.
     pub fn new(end: Option<u64>) -> Self {
-        let state =
-            State { asked: FIRST, open: Vec::new(), is_good: false, failures: 0, left_out: 0 };
+        let state = State {
+            asked: SMALL_PAGES_END,
+            open: Vec::new(),
+            is_good: false,
+            failures: 0,
+            to_skip: 0,
+        };
         let end = end.unwrap_or(u64::MAX) / HUGE_PAGE * HUGE_PAGE;
         Self { state: Mutex::new(state), answered: Condvar::new(), end }
     }
 
-    /// Returns when `range` may be written: whatever is asked for there has been, and is answered. `ask` gets huge pages for
-    /// a range that consists of whole ones, and says whether there are.
+    /// Requests huge pages for `range` and waits for open requests in it; then the caller may write there. `ask`
+    /// requests huge pages for a range of whole ones and returns whether it got them.
     pub fn before_writing(&self, range: &Range<u64>, ask: impl Fn(Range<u64>) -> bool) {
         let meets = |open: &Range<u64>| open.start < range.end && range.start < open.end;
         let mut state = self.lock();
@@ -71,21 +77,21 @@ impl HugePages {
         }
     }
 
-    /// Asks for those that will soon be written to, now that the bytes before `end` have been written.
+    /// Requests huge pages for the next writes, now that the bytes before `end` have been written.
     pub fn after_writing(&self, end: u64, ask: impl Fn(Range<u64>) -> bool) {
-        let next = self.next(&mut self.lock(), end + (end / 4).min(MOST_AHEAD));
+        let next = self.next(&mut self.lock(), end + (end / 4).min(MAX_AHEAD));
         if let Some(next) = next {
             self.ask(next, &ask);
         }
     }
 
-    /// What is to be asked for next, if that begins before `end`.
+    /// The next request, if it begins before `end`.
     fn next(&self, state: &mut State, end: u64) -> Option<Range<u64>> {
         while state.asked < end.min(self.end) {
             let next = state.asked..self.end.min(state.asked + REQUEST);
             state.asked = next.end;
-            if state.left_out > 0 {
-                state.left_out -= 1;
+            if state.to_skip > 0 {
+                state.to_skip -= 1;
             } else if state.is_good || state.open.is_empty() {
                 state.open.push(next.clone());
                 return Some(next);
@@ -97,10 +103,10 @@ impl HugePages {
     fn ask(&self, range: Range<u64>, ask: impl Fn(Range<u64>) -> bool) {
         let begun = Instant::now();
         let is_granted = ask(range.clone());
-        self.answer(&range, is_granted && begun.elapsed() <= PATIENCE);
+        self.answer(&range, is_granted && begun.elapsed() <= MAX_REQUEST_TIME);
     }
 
-    /// Takes note of an answer.
+    /// Records the answer to a request.
     fn answer(&self, range: &Range<u64>, is_good: bool) {
         let mut state = self.lock();
         state.open.retain(|open| open != range);
@@ -108,16 +114,16 @@ impl HugePages {
         if is_good {
             state.failures = 0;
         } else {
-            // 16, 128, 1024 and so on.
+            // Skip 16, 128, 1024 and so on.
             state.failures = (state.failures + 1).min(8);
-            state.left_out = 2 << (3 * state.failures);
+            state.to_skip = 2 << (3 * state.failures);
         }
         drop(state);
         self.answered.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing can panic between changes that belong together.
+        // No code that holds the lock can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,8 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// What is asked for while `written` bytes are written, a mebibyte at a time.
-    fn asked_for(
+    /// The requests made while `written` bytes are written, a mebibyte at a time.
+    fn requests_during(
         pages: &HugePages,
         written: u64,
         is_granted: impl Fn(u64) -> bool,
@@ -149,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn each_is_asked_for_once_and_ahead() {
+    fn each_page_is_requested_once_and_ahead() {
         let end = (300 << 20) + 5;
-        let asked = asked_for(&HugePages::new(Some(end)), end, |_| true);
-        assert_eq!(asked[0].start, FIRST);
+        let asked = requests_during(&HugePages::new(Some(end)), end, |_| true);
+        assert_eq!(asked[0].start, SMALL_PAGES_END);
         assert_eq!(asked.last().unwrap().end, 300 << 20, "the last page is not whole");
         for pair in asked.windows(2) {
             assert_eq!(pair[0].end, pair[1].start);
@@ -164,33 +170,36 @@ mod tests {
                 "{range:?}"
             );
         }
-        // If nobody knows the end, not much more.
-        let asked = asked_for(&HugePages::new(None), 100 << 20, |_| true);
+        // If the end is unknown, requests go only a little further than the writes.
+        let asked = requests_during(&HugePages::new(None), 100 << 20, |_| true);
         let end = asked.last().unwrap().end;
         assert!((100 << 20..134 << 20).contains(&end), "{end}");
-        assert!(asked_for(&HugePages::new(None), 25 << 20, |_| true).is_empty());
+        assert!(requests_during(&HugePages::new(None), 25 << 20, |_| true).is_empty());
     }
 
     #[test]
-    fn what_is_refused_is_asked_for_less_and_less() {
-        let asked = asked_for(&HugePages::new(None), 8 << 30, |_| false);
+    fn refusals_make_requests_rarer() {
+        let asked = requests_during(&HugePages::new(None), 8 << 30, |_| false);
         assert!((2..7).contains(&asked.len()), "{asked:?}");
         let pages = HugePages::new(None);
-        let asked = asked_for(&pages, 1 << 30, |start| start != FIRST);
+        let asked = requests_during(&pages, 1 << 30, |start| start != SMALL_PAGES_END);
         assert_eq!(pages.lock().failures, 0);
         assert!(asked.len() > 80 && asked[1].start > asked[0].end, "{asked:?}");
     }
 
     #[test]
-    fn nobody_writes_where_a_request_is_open() {
+    fn writers_wait_for_open_requests() {
         let pages = HugePages::new(None);
         let is_open = AtomicBool::new(false);
-        let range = FIRST..FIRST + 1;
+        let range = SMALL_PAGES_END..SMALL_PAGES_END + 1;
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     pages.before_writing(&range, |_| {
-                        assert!(!is_open.swap(true, Ordering::SeqCst), "it is asked for once");
+                        assert!(
+                            !is_open.swap(true, Ordering::SeqCst),
+                            "two threads made the same request"
+                        );
                         thread::sleep(Duration::from_millis(20));
                         is_open.store(false, Ordering::SeqCst);
                         true

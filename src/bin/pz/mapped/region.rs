@@ -1,4 +1,4 @@
-//! Part of a file in memory, mapped where its pages may be huge.
+//! A part of a tmpfs file, mapped at an address where its pages can be huge.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -9,54 +9,54 @@ use std::ptr;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
-/// Bytes of a huge page. Where it is another number, asking for one is refused.
+/// Bytes of a huge page. On systems with another size, requests for one are refused.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
 /// [`Region::LEN`] bytes of a file, mapped.
 pub struct Region {
     at: *mut c_void,
-    /// What is reserved around it.
+    /// The reserved range of addresses around it.
     reserved: (*mut c_void, usize),
 }
 
-// SAFETY: it is a place in memory that any thread may refer to.
+// SAFETY: it is a range of memory that any thread may use.
 unsafe impl Send for Region {}
-// SAFETY: likewise; who writes where is agreed upon by those who do.
+// SAFETY: likewise; the callers see to it that no two threads write the same bytes.
 unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: it has been mapped with this length, and nothing refers to it any more: parts are copied to while it is
-        // borrowed.
+        // SAFETY: it was mapped with this length, and no reference to it is left: `copy` borrows the region.
         let _ = unsafe { munmap(self.reserved.0, self.reserved.1) };
     }
 }
 
 impl Region {
-    /// Bytes that are mapped at once: to map and unmap each part for itself holds up all threads that touch others.
+    /// Bytes of a region. Mapping and unmapping smaller parts would stall all threads that touch other parts.
     pub const LEN: u64 = 1 << 30;
 
-    /// Maps `file` from byte `start` on, a multiple of [`LEN`](Self::LEN). It may end before.
+    /// Maps `file` from byte `start`, a multiple of [`LEN`](Self::LEN). The file may end before the region does.
     pub fn new(file: &File, start: u64) -> io::Result<Self> {
         let (len, huge) = (Self::LEN as usize, HUGE_PAGE as usize);
-        // Huge pages need an address that is a multiple of theirs.
+        // A huge page needs an address that is a multiple of its size.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: the system chooses a place where nothing is mapped.
+        // SAFETY: the system chooses addresses where nothing is mapped.
         let all =
             unsafe { mmap_anonymous(ptr::null_mut(), len + huge, ProtFlags::empty(), flags)? };
         let at = all.map_addr(|address| address.next_multiple_of(huge));
         let region = Self { at, reserved: (all, len + huge) };
         let (protection, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        // SAFETY: the place is part of what has just been reserved.
+        // SAFETY: the addresses are part of the range just reserved.
         unsafe { mmap(region.at, len, protection, flags, file, start)? };
-        // SAFETY: the range has just been mapped, and the advice changes nothing that is there. It is a wish.
+        // SAFETY: the range has just been mapped, and the advice changes none of its bytes. A refusal does no harm.
         let _ = unsafe { madvise(region.at, len, Advice::LinuxHugepage) };
         Ok(region)
     }
 
-    /// Makes sure that there are pages for a range. To touch a page for which there is no memory would end the program;
-    /// this reports it instead. From then on the pages are there: the file is unfinished, and nobody makes it shorter.
+    /// Allocates pages for a range. Touching a page for which there is no memory would end the program with a
+    /// signal; this returns an error instead. The pages then stay: the file is unfinished, and no program truncates
+    /// it.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
         assert!(range.start <= range.end && range.end <= Self::LEN as usize);
         let first = range.start / page_size() * page_size();
@@ -67,15 +67,16 @@ impl Region {
         Ok(())
     }
 
-    /// Copies `bytes` to byte `within` and what follows, for which there are [pages](Self::populate).
+    /// Copies `bytes` to offset `within`. [`populate`](Self::populate) must have allocated the pages.
     pub fn copy(&self, bytes: &[u8], within: usize) {
         assert!(within + bytes.len() <= Self::LEN as usize);
-        // SAFETY: the range is part of the region, which is mapped and writable; `bytes` is elsewhere. Other threads write to
-        // other bytes of the same pages only, and nobody reads them.
+        // SAFETY: the range is part of the region, which is mapped and writable; `bytes` lies elsewhere. Other
+        // threads write only other bytes of the same pages, and no thread reads them.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.cast::<u8>().add(within), bytes.len())
         };
-        // Pages that nobody else writes to need not be mapped any more. Unmapping all of them in the end takes one thread long.
+        // Unmap the pages that only this call writes. Unmapping them all at the end would keep one thread busy for
+        // long.
         let end = (within + bytes.len()) / page_size() * page_size();
         let first = within.next_multiple_of(page_size());
         if first < end {
@@ -84,11 +85,11 @@ impl Region {
         }
     }
 
-    /// Puts huge pages in place of whatever there is of a range, which consists of whole ones. Nobody else may write there
-    /// meanwhile.
+    /// Replaces the pages of a range by huge ones. The range begins and ends at boundaries of huge pages. No other
+    /// thread may write there meanwhile.
     pub fn collapse(&self, range: Range<usize>) -> io::Result<()> {
         assert!(range.start <= range.end && range.end <= Self::LEN as usize);
-        // The system puts them only where there is something.
+        // The kernel only replaces pages that exist.
         for first in range.clone().step_by(HUGE_PAGE as usize) {
             self.populate(first..first + 1)?;
         }
@@ -103,5 +104,5 @@ impl Region {
     }
 }
 
-/// `MADV_COLLAPSE`, since Linux 6.1. It does for a file system in memory what being mounted with `huge=` does.
+/// `MADV_COLLAPSE`, since Linux 6.1. It gives huge pages even where tmpfs is not mounted with `huge=`.
 const COLLAPSE: libc::c_int = 25;
