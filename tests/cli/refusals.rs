@@ -95,7 +95,7 @@ fn requests_that_make_no_sense() {
         ),
         (
             vec!["compress", "-T", "many", "a"],
-            "pz: invalid value 'many' for '--threads <N>': a number of threads was expected (see pz \
+            "pz: invalid value 'many' for '--threads <N>': expected a number of threads (see pz \
              compress --help)",
         ),
         (
