@@ -1,11 +1,11 @@
-//! The BWT codec, whole: `cargo bench --bench bwt`, or with real data `PZ_BENCH_FILE=path cargo bench --bench bwt`.
+//! The whole BWT codec: `cargo bench --bench bwt`, or with real data `PZ_BENCH_FILE=path cargo bench --bench bwt`.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pz::codec::bwt::{Decoder, Encoder, Params};
 
-/// The level's block size.
+/// The block size of level 9.
 const BLOCK: usize = 8 << 20;
 
 /// Text-like data: words of a vocabulary whose frequencies fall off like natural language's.

@@ -1,4 +1,4 @@
-//! What frames, checksums and the scheduler cost, without any compression: the pipeline `store`.
+//! The cost of frames, checksums and the scheduler without compression: the pipeline `store`.
 
 use std::hint::black_box;
 use std::io::{self, Cursor};

@@ -1,4 +1,4 @@
-//! Time to set up entropy coders: what every group of chunks costs before its first symbol.
+//! Time to set up the entropy coders, which each group of chunks pays before its first symbol.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use pz::bits::{BitReader, BitWriter};
@@ -7,8 +7,8 @@ use std::hint::black_box;
 
 const MAX_LEN: u8 = 10;
 
-/// Counts of an alphabet, by name: a few hundred thousand symbols in which small and neighbouring ones are
-/// alike, with some missing and some so rare that optimal codes need the limit.
+/// Symbol counts by name of alphabet. Each has a few hundred thousand symbols, in which small and neighbouring ones
+/// have similar counts, some are missing, and some are so rare that optimal codes need the length limit.
 fn alphabets() -> [(&'static str, Vec<u32>); 3] {
     let text = |s: u32| match s {
         10 | 32..=126 => 120_000 >> ((s * 7) % 97 / 6),

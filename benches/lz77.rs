@@ -1,4 +1,5 @@
-//! The LZ77 codec, whole: `cargo bench --bench lz77`, or with real data `PZ_BENCH_FILE=path cargo bench --bench lz77`.
+//! The whole LZ77 codec: `cargo bench --bench lz77`, or with real data `PZ_BENCH_FILE=path cargo bench --bench
+//! lz77`.
 
 use std::hint::black_box;
 

@@ -5,7 +5,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# Paths on the command line are relative to where the caller is; the build is done in the repository.
+# The build runs in the repository, but paths on the command line are relative to the caller's folder.
 caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}

@@ -1,6 +1,6 @@
 # Sourced by the scripts beside it.
 
-# One line that stands out from what programs print.
+# Prints a line that stands out from the output of programs.
 say() {
     printf '== %s\n' "$*" >&2
 }
@@ -10,7 +10,7 @@ die() {
     exit 1
 }
 
-# Installs Debian packages; fails where that cannot be done.
+# Installs Debian packages; fails if this user or system cannot.
 install_packages() {
     local root=()
     if [ "$(id -u)" -ne 0 ]; then
@@ -20,12 +20,12 @@ install_packages() {
     command -v apt-get >/dev/null || return 1
     say "Installing $*"
     local install=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends "$@")
-    # The lists of packages of a fresh machine are empty or old.
+    # The package lists of a fresh machine are empty or old, so update them if the first try fails.
     "${install[@]}" >/dev/null 2>&1 ||
         { "${root[@]}" apt-get update -qq >/dev/null && "${install[@]}" >/dev/null; }
 }
 
-# A linker and a C compiler: Rust needs the one, the suffix sorter the other.
+# A linker and a C compiler: Rust needs the linker, the suffix sorter the compiler.
 need_compiler() {
     command -v cargo >/dev/null || die "Rust is missing: install it as https://rustup.rs says"
     command -v cc >/dev/null || install_packages gcc libc6-dev ||

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two builds of pz give the same bytes, on one thread and on two, and each restores what the other wrote.
+# Checks that two builds of pz write the same bytes, on one thread and on two, and that each restores the other's files.
 # Usage: scripts/same-bytes.sh PZ OTHER_PZ DIR, where DIR holds the files to try
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

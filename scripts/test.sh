@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# All set-up and all tests of pz, on a machine with Rust. Usage: scripts/test.sh
-# Kernels are tested on software devices, which are installed where they are missing (Debian and its kin).
-# A test that cannot run here fails, but for one that needs a mount: where that is forbidden, the script says so.
-# Ends with "All tests passed" and exit code 0, or not.
+# Sets up and runs all tests of pz, on a machine with Rust. Usage: scripts/test.sh
+# Tests kernels on software devices, and installs those if they are missing (on Debian and its derivatives).
+# A test that cannot run here fails. The exception is a test that needs a mount: if mounting is forbidden, the script says so.
+# Ends with "All tests passed" and exit code 0 if every test passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -25,11 +25,11 @@ cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 ||
 
 need_software_devices
 export PZ_TEST_NO_SKIP=1
-# A layer of Mesa's that looks for a desktop, and complains where there is none.
+# Turn off Mesa's device-selection layer, which complains on a machine without a desktop.
 export NODEVICE_SELECT=1
 if ! unshare -rm mount -t tmpfs none /mnt 2>/dev/null; then
     export PZ_TEST_NO_MOUNT=1
-    say "NOT TESTED: a full file system, because this machine lets nobody mount one"
+    say "NOT TESTED: a full file system, because this machine does not allow mounts"
 fi
 
 step "Format"

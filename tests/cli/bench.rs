@@ -49,7 +49,7 @@ fn csv_and_text() {
     assert_eq!(ran.text().lines().count(), 2, "{}", ran.text());
 }
 
-/// Several devices in one run, each compared with the CPU.
+/// One run measures several devices and compares each with the CPU.
 #[test]
 fn devices_beside_the_cpu() {
     let folder = Folder::new();
@@ -61,7 +61,7 @@ fn devices_beside_the_cpu() {
     let all = devices.join(",");
     let ran = folder.pz(&["bench", "--json", "-1", "-T1", "-b", "64K", "--device", &all, "a"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    // The CPU may be done with so little before a device has begun, which is said.
+    // With so little data the CPU may finish before a device has begun; then the program says so.
     for line in ran.stderr.lines() {
         assert!(line.contains(" did none of the blocks; "), "{}", ran.stderr);
     }
@@ -71,7 +71,7 @@ fn devices_beside_the_cpu() {
     assert_eq!(measured, devices);
     assert!(rows[0]["compress_vs_cpu"].is_null());
     for row in &rows[1..] {
-        // Which engine did it shows in nothing of the output but the speed.
+        // Nothing in the output but the speed tells which engine did it.
         assert_eq!(row["compressed"], rows[0]["compressed"]);
         for direction in ["compress", "decompress"] {
             let figure = |row: &serde_json::Value, of: &str| {
@@ -81,7 +81,7 @@ fn devices_beside_the_cpu() {
             assert!((figure(row, "vs_cpu") / expected - 1.0).abs() < 1e-6, "{row}");
         }
     }
-    // Programs that play a GPU are not among all.
+    // `all` leaves out software devices.
     let text = folder.pz(&["bench", "-1", "-T1", "--device", "all", "a"]).text();
     assert!(text.lines().nth(1).unwrap().contains(" cpu "), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What others put in the cache folder is not used, and does not hold the program up.
+//! The program ignores foreign files in its cache folder, and they do not hold it up.
 #![cfg(all(unix, any(feature = "opencl", feature = "webgpu")))]
 
 use std::fs::{self, Permissions};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Folder, Ran, sample, wait_until};
 
-/// A run that looks for rates of the processor in the cache, and keeps them there.
+/// A run that reads the processor's rates from the cache and writes them there.
 fn run(folder: &Folder) -> Ran {
     let arguments = ["compress", "-f", "-v", "-1", "-b64K", "-T1", "a"];
     let mut command = folder.command(&arguments);
@@ -53,7 +53,7 @@ fn a_hostile_folder_does_no_harm() {
         let said = refusal(&ran).unwrap_or_else(|| panic!("{plant}: {}", ran.stderr));
         assert!(said.contains(kept.to_str().unwrap()), "{said}");
         assert_eq!(folder.read("precious"), b"contents", "{plant}");
-        // It has been replaced by a file of ours.
+        // The program has replaced it by its own file.
         assert_eq!(refusal(&run(&folder)), None, "{plant}");
         assert!(files.iter().all(|file| fs::symlink_metadata(file).unwrap().is_file()));
     }

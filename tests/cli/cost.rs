@@ -60,7 +60,7 @@ fn predicts_how_long_a_file_takes() {
     let contents = crate::support::sample(3 << 20);
     folder.write("a", &contents);
     folder.pz(&["compress", "-1", "-b", "256K", "a"]).silent();
-    // Rates are kept in a folder that this test has for itself.
+    // The test has its own folder for rates.
     let run = |arguments: &[&str]| {
         let mut command = folder.command(arguments);
         command.env("XDG_CACHE_HOME", folder.path("cache"));
@@ -80,10 +80,11 @@ fn predicts_how_long_a_file_takes() {
     let cost = run(&["cost", "--device", "cpu", "-T1", "--json", "a.pz"]).json();
     let [work] = &cost["forecast"]["work"].as_array().unwrap()[..] else { panic!("{cost}") };
     assert_eq!((&work["direction"], &work["block"]), (&"decompress".into(), &(256 << 10).into()));
-    // What a file shows is not kept, for the next one differs. What is made up for no file is: measured once.
+    // The program does not keep the measurements of a file's blocks, since the next file differs. It keeps those of
+    // made-up blocks, and so measures them once.
     assert!(!folder.has("cache/pz"));
     run(&["cost", "--device", "cpu", "-T1", "--size", "1M"]).text();
-    // A build without devices has no use for rates from one run to the next.
+    // A build without devices keeps no rates between runs.
     assert_eq!(folder.has("cache/pz"), cfg!(any(feature = "opencl", feature = "webgpu")));
 
     let list = folder.pz(&["devices", "--json"]).json();
@@ -98,15 +99,15 @@ fn predicts_how_long_a_file_takes() {
             assert_eq!(engine["device"], device);
             let figure = |name: &str| engine[name].as_f64().unwrap();
             assert!(figure("bytes_per_second") > 0.0, "{work}");
-            // The CPU begins while the device is opened, and may be done by then.
+            // The CPU begins while the device is being opened, and may finish first.
             let alone = work["engines"][0]["seconds"].as_f64().unwrap();
             assert!(figure("seconds") <= alone && figure("opening") > 0.0, "{work}");
             assert!(!engine["stages"].as_array().unwrap().is_empty(), "{work}");
         }
-        // Measured once: the second time all is known.
+        // Measured once: the second run knows everything.
         let text = run(&arguments).text();
         assert!(text.contains(&format!("  {device}, with the CPU ")), "{text}");
-        // What has been measured shows for all blocks; the rest follows from the kernels' costs.
+        // The prediction covers all blocks from what was measured; the rest follows from the kernels' costs.
         let text = run(&["cost", "-b", "64K", "--device", device]).text();
         let line = |what: &str| text.lines().find(|line| line.starts_with(what)).unwrap();
         assert!(
@@ -114,7 +115,7 @@ fn predicts_how_long_a_file_takes() {
             "{text}"
         );
     }
-    // What engines take comes first, and the kernels only if they are asked for.
+    // The forecast comes first, and the kernels only if the user asked for them.
     let text = run(&["cost", "--device", "cpu", "-1", "a"]).text();
     let head = "a of 3.0 MiB (3145728 bytes):\n\ncompress -1 (lzh), blocks of ";
     assert!(text.starts_with(head) && !text.contains("\nkernel"), "{text}");
@@ -133,7 +134,8 @@ fn predicts_how_long_a_file_takes() {
     assert_eq!(run(&["cost", "--size", "1G", "a"]).code, Some(1));
 }
 
-/// What a run on the CPU takes besides its workers' time is known to the next prediction, and to it alone if it was long enough.
+/// The next prediction for the CPU, and only that one, includes a run's time besides the workers' if the run was
+/// long enough.
 #[test]
 fn every_run_teaches() {
     let folder = Folder::new();
@@ -161,7 +163,7 @@ fn every_run_teaches() {
     assert!(!is_kept || cpu["seconds"].as_f64().unwrap() > alone, "{cost}");
 }
 
-/// A device that does not do something says why.
+/// A device that cannot do some work says why.
 #[test]
 fn devices_say_why_they_cannot_be_predicted() {
     let folder = Folder::new();

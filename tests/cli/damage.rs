@@ -1,4 +1,4 @@
-//! Damaged files end in the right output or in exit code 2 and one line, and leave nothing behind.
+//! A damaged file leads to the right output, or to exit code 2 and one line, and leaves nothing behind.
 
 use crate::support::{Folder, sample};
 

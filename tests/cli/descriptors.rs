@@ -1,4 +1,4 @@
-//! Standard input and output that are closed, or that a path leads to.
+//! Closed standard input and output, and paths that lead to open files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::{Folder, Ran, program, sample};
 
-/// Runs a line of shell in the folder; `pz` in it is the program.
+/// Runs a shell command in the folder; `pz` in it is the program.
 fn shell(folder: &Folder, line: &str) -> Ran {
     let script = format!("pz() {{ '{}' \"$@\"; }}\n{line}", program());
     let mut command = Command::new("bash");
@@ -50,7 +50,7 @@ fn closed_ones_are_errors_where_they_are_used() {
         ("pz --version >&-", "pz: standard output is closed"),
         ("pz recover -o c b.pz >&-", "pz: standard output is closed"),
         ("pz compress -o /dev/stdout a >&-", "pz: a: standard output is closed"),
-        // Open, and not for writing.
+        // Open, but not for writing.
         ("pz list b.pz 1<a", "pz: Bad file descriptor"),
         ("pz compress -c a 1<b.pz", "pz: a: standard output: Bad file descriptor"),
     ] {
@@ -67,13 +67,13 @@ fn closed_ones_that_are_not_used_do_no_harm() {
     folder.write("a", &sample(1000));
     shell(&folder, "pz compress a <&- >&- 2>&-").silent();
     shell(&folder, "pz test a.pz <&- >&-").silent();
-    // What is said on a closed standard error must not end up in a file that got its number.
+    // Messages for a closed standard error must not end up in a file that got its descriptor's number.
     let ran = shell(&folder, "pz decompress -v -f a.pz none <&- >&- 2>&-");
     assert_eq!((ran.code, folder.names()), (Some(1), vec!["a".into(), "a.pz".into()]));
     assert!(folder.read("a") == sample(1000));
 }
 
-/// Rust's runtime puts the same device in the place of what is closed.
+/// Rust's runtime replaces a closed descriptor with the same device.
 #[test]
 fn the_null_device_is_not_closed() {
     let folder = Folder::new();
@@ -87,7 +87,7 @@ fn the_null_device_is_not_closed() {
     shell(&folder, "pz devices cpu 1<>/dev/null").silent();
 }
 
-/// Renaming over such a name would replace the link, for every program of the machine if it is `/dev/stdout`.
+/// Renaming over such a name would replace the link: for `/dev/stdout`, for every program of the machine.
 #[test]
 fn paths_that_lead_to_open_files_are_written_to() {
     let folder = Folder::new();
@@ -103,7 +103,7 @@ fn paths_that_lead_to_open_files_are_written_to() {
         ("pz compress -f -o /dev/stdout a > out", ""),
         ("pz compress -f -o three a 3> out", ""),
         ("pz recover -f -o one packed.pz 2> report | pz > out", ""),
-        // What is there already stays.
+        // The file keeps what it holds.
         ("{ printf before; pz compress -f -o one a; } > out", "before"),
         ("printf before > out; pz compress -f -o one a >> out", "before"),
         ("{ printf before >&3; pz compress -f -o three a; } 3> out", "before"),

@@ -46,7 +46,7 @@ fn every_backend_has_devices_or_a_reason_for_having_none() {
     }
 }
 
-/// No library, no driver: that is no failure.
+/// A missing library or driver is no failure.
 #[test]
 #[cfg(all(target_os = "linux", feature = "opencl", feature = "webgpu"))]
 fn without_drivers_there_is_a_reason() {
@@ -71,7 +71,7 @@ fn without_drivers_there_is_a_reason() {
     }
 }
 
-/// One device by its name, as in the list of all.
+/// Lists one device by its name, with the same lines as in the list of all.
 #[test]
 fn lists_one() {
     let folder = Folder::new();
@@ -86,7 +86,7 @@ fn lists_one() {
     }
 }
 
-/// Engines, memory and stages of a run on each device, software ones included.
+/// `-v` reports engines, memory and stages of a run on each device, software ones included.
 #[test]
 fn verbose_says_what_each_device_did() {
     let folder = Folder::new();
@@ -99,7 +99,7 @@ fn verbose_says_what_each_device_did() {
         for arguments in
             [&["compress", "-f", "-1", "-b", "256K", "a"][..], &["decompress", "-f", "a.pz"]]
         {
-            // Few threads, so that some blocks are left for a device that is a program.
+            // One thread, so that it leaves some blocks for a software device.
             let machine = ["-v", "-T1", "--gpu-memory", "256M", "--device", device];
             let ran = folder.pz(&[arguments, &machine].concat());
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -109,7 +109,7 @@ fn verbose_says_what_each_device_did() {
             };
             let blocks = line(" blocks: ");
             assert!(blocks.contains(": 12 blocks: "), "{blocks}");
-            // A device that is open too late has no part in it.
+            // A device that opens too late does nothing.
             if blocks.contains(&format!(" on {name} (")) {
                 let memory = line("device memory: ");
                 let peak = memory.rsplit_once('(').unwrap().1.trim_end_matches(" bytes)");
@@ -124,7 +124,7 @@ fn verbose_says_what_each_device_did() {
     }
 }
 
-/// A device that was asked for by name and is left closed does not go unmentioned.
+/// The program says when it leaves a device closed that the user named.
 #[test]
 fn says_when_a_named_device_takes_no_part() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Environment variables stand for options, are held to the same rules, and yield to them.
+//! Environment variables stand for options, follow the same rules, and yield to them.
 
 use crate::support::{Folder, sample};
 
@@ -16,7 +16,7 @@ fn level() {
         ("1", vec!["-f", "--no-verify", "a"], 1),
         ("9", vec!["compress", "-f", "-2", "a"], 2),
         ("", vec!["compress", "-f", "a"], 3),
-        // What is not used is not looked at.
+        // The program does not check a variable that it does not use.
         ("11", vec!["compress", "-f", "-2", "a"], 2),
     ] {
         run(&folder, ("PZ_LEVEL", value), &arguments).silent();
@@ -36,7 +36,7 @@ fn bad_values_are_errors() {
         (
             "PZ_THREADS",
             "-1",
-            "pz: PZ_THREADS: invalid value '-1': a number of threads was expected",
+            "pz: PZ_THREADS: invalid value '-1': expected a number of threads",
         ),
         (
             "PZ_DEVICE",

@@ -1,4 +1,5 @@
-//! No space, no permission, no reader: the source stays, nothing appears under the final name.
+//! On a full disk, without permission, or without a reader, the source stays and nothing appears under the final
+//! name.
 
 #![cfg(unix)]
 
@@ -44,7 +45,7 @@ fn no_space_on_the_device() {
     assert!(folder.read("a") == sample(100_000));
 }
 
-/// A limit on the size of files is a full disk that any user can make.
+/// Any user can imitate a full disk with a limit on the size of files.
 #[test]
 fn files_that_may_not_grow() {
     let folder = Folder::new();
@@ -64,7 +65,7 @@ fn a_full_file_system() {
     }
     let folder = Folder::new();
     folder.write("mount/.keep", b"");
-    // A mount of its own in a name space of its own: nothing outside sees it.
+    // Mount it in its own namespace, where nothing else sees it.
     let script = format!(
         "mount -t tmpfs -o size=256k none mount || exit 77
          head -c 200000 /dev/urandom > mount/a
@@ -95,7 +96,7 @@ fn folders_that_may_not_be_written() {
     let folder = Folder::new();
     folder.write("d/a", &sample(1000));
     folder.write("secret", b"");
-    // Root may write everywhere: then somebody else runs a copy that he can reach.
+    // Root may write everywhere, so another user runs a copy of the program that this user can reach.
     fs::copy(program(), folder.path("pz")).unwrap();
     let mode = |name: &str, mode| {
         fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).unwrap();
@@ -183,7 +184,7 @@ fn a_source_that_changes_meanwhile() {
     }
 }
 
-/// In `/sys`, files say that they are as long as a page.
+/// Files in `/sys` claim to be as long as a page.
 #[test]
 fn files_of_a_wrong_length() {
     let names = ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/class/net/lo/mtu"];
@@ -198,14 +199,14 @@ fn files_of_a_wrong_length() {
     folder.pz(&["compress", "-o", "a.pz", name]).silent();
     assert_eq!(folder.pz(&["decompress", "-c", "a.pz"]).silent(), contents);
     folder.pz(&["list", name]).complains(1, &format!("pz: {name}: is not a regular file"));
-    // A file that is nothing but a hole has no storage either, and is as long as it says.
+    // A file that is one hole has no blocks on disk either, but is as long as it says.
     let hole = fs::File::create(folder.path("hole")).unwrap();
     hole.set_len(100_000).unwrap();
     folder.pz(&["compress", "--rm", "hole"]).silent();
     assert!(folder.pz(&["decompress", "-c", "hole.pz"]).silent() == vec![0; 100_000]);
 }
 
-/// A block device that nothing stands behind: should the program open it, nothing is lost.
+/// A block device without a driver: if the program opened it, nothing would be lost.
 #[test]
 fn block_devices_need_force() {
     let folder = Folder::new();
@@ -223,7 +224,7 @@ fn block_devices_need_force() {
     assert!(!line.contains("-f"), "{line}");
 }
 
-/// What the kernel makes up has no length beforehand.
+/// Files that the kernel generates have no length beforehand.
 #[test]
 fn files_without_a_length() {
     if fs::metadata("/proc/self/limits").is_err() {

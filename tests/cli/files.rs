@@ -195,7 +195,7 @@ fn outputs_are_verified_if_asked_for() {
         .says(1, &["pz: a: --verify needs an output that is a regular file"]);
 }
 
-/// Files are synced together and removed together; one that fails holds up no other.
+/// Files are synced together and removed together; one that fails does not stop the others.
 #[test]
 fn many_sources_are_removed() {
     let folder = Folder::new();
@@ -217,7 +217,7 @@ fn many_sources_are_removed() {
     }
 }
 
-/// What waits to be synced is there for the next file all the same.
+/// The next file sees an output that still waits to be synced.
 #[test]
 fn outputs_that_are_inputs_in_turn() {
     let folder = Folder::new();
@@ -284,7 +284,7 @@ fn eight_at_once_are_all_correct() {
     assert!(folder.pz(&["decompress", "-c", "0.pz"]).silent() == contents);
 }
 
-/// Of several processes that want the same name one gets it, whole; the others change nothing.
+/// If several processes want the same output name, one gets it, whole; the others change nothing.
 #[test]
 fn one_name_for_several() {
     let folder = Folder::new();

@@ -14,7 +14,7 @@ fn standard_input_to_standard_output() {
             let packed = folder.pz_with(&[level], &contents).silent();
             folder.pz_with(&["-t"], &packed).silent();
             assert!(folder.pz_with(&["-d"], &packed).silent() == contents, "{len} {level}");
-            // tar passes the whole command on, level and all.
+            // tar passes the whole command on, with the level.
             assert!(folder.pz_with(&[level, "-d"], &packed).silent() == contents);
         }
     }
@@ -78,7 +78,7 @@ fn short_forms_take_several_files() {
     assert!(list.text().contains("3 files") && list.code == Some(0), "{}", list.text());
     let list = folder.pz(&["-l", "--json", "a.pz", "c.pz"]).json();
     assert_eq!((&list[0]["file"], &list[1]["file"]), (&"a.pz".into(), &"c.pz".into()));
-    // A file that fails does not keep the others from their turn.
+    // A file that fails does not stop the others.
     folder.write("bad.pz", b"no such format");
     for arguments in
         [&["-t", "bad.pz", "a.pz", "none.pz"][..], &["-l", "bad.pz", "a.pz", "none.pz"]]

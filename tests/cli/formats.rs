@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::support::{Folder, sample};
 
-/// One file's contents in each format that is read, with the suffix that it goes by.
+/// The same contents in each format that the program reads, with the format's suffix.
 fn packed(contents: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gzip.write_all(contents).unwrap();

@@ -1,4 +1,4 @@
-//! The program's modules import each other in one direction: none of them needs, through others, itself.
+//! The program's modules form no cycle of imports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Adds what the files of a folder import. A folder counts as one module, the one that its files belong to.
+/// Adds the imports of a folder's files. A folder and the module file beside it count as one module.
 fn read(folder: &Path, module: Option<&str>, arrows: &mut Arrows) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -32,7 +32,7 @@ fn no_module_needs_itself() {
     let mut arrows = Arrows::new();
     read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/pz"), None, &mut arrows);
     assert!(arrows["commands"].contains("args"), "{arrows:?}");
-    // Modules that import nothing that is left go, until all are gone or what is left goes round in circles.
+    // Repeatedly remove modules that import none of the rest. Whatever stays forms a cycle.
     while let Some(lowest) = arrows.iter().find(|(_, needs)| needs.is_empty()) {
         let lowest = lowest.0.clone();
         arrows.remove(&lowest);

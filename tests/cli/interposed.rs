@@ -1,4 +1,5 @@
-//! What the file system, another program or a signal does at one chosen moment: a library before the system's own does it.
+//! Makes the file system, another program or a signal interfere at one chosen moment, through a library that is
+//! loaded before the system's.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use crate::support::{Folder, Ran, feed, sample, skip};
 
-/// What happens, by the name in `PLAN`. What it logs goes to the file in `LOG`.
+/// `PLAN` names what happens. The library logs to the file in `LOG`.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -87,7 +88,7 @@ int unlink(const char *path) {
 }
 "#;
 
-/// A folder of files to work on, and the library in another.
+/// A folder of files, and a second folder with the library.
 struct Stage {
     folder: Folder,
     library: Folder,
@@ -130,7 +131,7 @@ impl Stage {
         feed(&mut self.command(plan, arguments), b"")
     }
 
-    /// What was done since this was last asked.
+    /// The calls logged since this was last asked.
     fn steps(&self) -> String {
         let steps = fs::read_to_string(self.log()).unwrap_or_default();
         let _ = fs::remove_file(self.log());
@@ -138,7 +139,7 @@ impl Stage {
     }
 }
 
-/// The output is a whole copy of what was read.
+/// The output is a whole copy of the bytes that were read.
 #[test]
 fn a_source_written_to_during_the_last_sync_stays() {
     let Some(stage) = Stage::new() else { return };
@@ -202,7 +203,7 @@ fn sources_stay_if_a_batch_is_interrupted() {
         for name in names {
             stage.folder.write(name, &sample(5000));
         }
-        // Whatever the parent ignores is ignored: not here.
+        // The program ignores whatever its parent does, so make sure that it ignores nothing.
         let mut command = Command::new("env");
         let arguments = [&["compress", "--rm"], &names[..]].concat();
         let plain = stage.command(plan, &arguments);
@@ -221,12 +222,12 @@ fn sources_stay_if_a_batch_is_interrupted() {
         assert_eq!(left, names, "{plan}");
         assert_eq!(stage.folder.unfinished().is_empty(), plan == "terminated");
     }
-    // The next run that writes there takes away what the killed one left.
+    // The next run that writes to the folder removes what the killed one left.
     stage.folder.pz(&["compress", "a"]).silent();
     assert_eq!(stage.folder.names(), ["a", "a.pz", "b", "c"]);
 }
 
-/// FAT, CIFS and FUSE refuse some of them.
+/// FAT, CIFS and FUSE refuse some attributes.
 #[test]
 fn refused_modes_and_times_are_told_and_no_failure() {
     let Some(stage) = Stage::new() else { return };
@@ -257,7 +258,7 @@ fn an_output_that_another_program_changes_gets_no_name() {
         ran.complains(1, "pz: a: a.pz: another program changed it: pz wrote ");
         assert_eq!(stage.folder.names(), ["a"], "{plan}");
     }
-    // In memory too, where threads write to mappings that may be longer than the contents.
+    // Also in tmpfs, where threads write to mappings that may be longer than the contents.
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
     stage.folder.pz(&["compress", "a"]).silent();
     let output = memory.path().join("a");

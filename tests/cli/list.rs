@@ -74,7 +74,7 @@ fn json_says_everything() {
         }
     }
     assert_eq!(end, 200_000);
-    // Without -v no blocks, and from standard input as well.
+    // No blocks without -v; standard input works too.
     let file = std::fs::File::open(folder.path("a.pz")).unwrap();
     let output = folder.command(&["-l", "--json"]).stdin(file).output().unwrap();
     let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -91,7 +91,7 @@ fn what_cannot_be_listed() {
         .pz_with(&["list"], b"")
         .says(1, &["pz: standard input: is not a regular file, and listing needs to seek"]);
     folder.pz_with(&["-o", "a.pz"], b"contents").silent();
-    // The others are listed all the same, and the JSON is whole.
+    // The other files are listed anyway, and the JSON is whole.
     let ran = folder.pz(&["list", "--json", "plain.pz", "a.pz"]);
     let list: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((list.as_array().unwrap().len(), ran.code), (1, Some(2)));

@@ -1,4 +1,4 @@
-//! The `pz` program as its users meet it: files, pipes, messages, exit codes, interruptions.
+//! Tests the whole `pz` program: files, pipes, messages, exit codes, interruptions.
 
 mod bench;
 mod cache;

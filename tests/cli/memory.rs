@@ -1,4 +1,4 @@
-//! Memory: what `-M` allows, and what becomes of a run that the system refuses memory.
+//! Memory: the limit of `-M`, and runs to which the system refuses memory.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Folder, Ran, pz, sample, skip};
 
-/// The libraries that a run of the program has loaded, as the loader tells.
+/// The libraries that a run of the program has loaded, as the loader lists them.
 fn loaded_by(folder: &Folder, arguments: &[&str], stdin: Option<&[u8]>) -> (Ran, String) {
     let log = folder.path("loaded");
     fs::create_dir(&log).unwrap();
@@ -29,12 +29,12 @@ fn has_drivers(loaded: &str) -> bool {
     ["libOpenCL", "libvulkan"].iter().any(|name| loaded.contains(name))
 }
 
-/// A frame's header, alone, that declares 4 TiB.
+/// A frame's header and nothing else, declaring 4 TiB.
 fn declares_4_tib(folder: &Folder) -> Vec<u8> {
     folder.write("small", &sample(70_000));
     folder.pz(&["compress", "-f", "--device", "cpu", "-b64K", "small"]).silent();
     let mut header = folder.read("small.pz")[..25].to_vec();
-    // As many blocks as a frame may hold, of 16 MiB.
+    // The most blocks that a frame may hold, of 16 MiB each.
     header[10] = 24;
     header[13..21].copy_from_slice(&(4_u64 << 40).to_le_bytes());
     let checksum = crc32c::crc32c(&header[..21]);
@@ -64,11 +64,11 @@ fn no_device_is_looked_for_because_of_a_header_alone() {
     }
 }
 
-/// With a fresh cache, when `auto` knows nothing, and for an input that is worth a device.
+/// With a fresh cache, so that `auto` knows nothing, and with an input large enough for a device.
 #[test]
 fn what_auto_loads_counts_as_memory() {
     const LIMIT: u64 = 19 << 20;
-    /// The program itself, and what the system's libraries take.
+    /// The program itself, and the memory of the system's libraries.
     const OTHER: u64 = 24 << 20;
     let folder = Folder::new();
     let contents = sample(24 << 20);
@@ -95,7 +95,7 @@ fn what_auto_loads_counts_as_memory() {
     assert!(!has_drivers(&loaded));
 }
 
-/// Whatever the system refuses, the program says so in a line, ends with 1, and leaves nothing behind.
+/// Whatever memory the system refuses, the program prints one line, exits with 1, and leaves nothing behind.
 #[test]
 fn out_of_memory_is_an_error() {
     let folder = Folder::new();
@@ -145,7 +145,8 @@ fn out_of_memory_is_an_error() {
     assert!(refusals > 0, "memory was never refused");
 }
 
-/// Runs the program with so many MB of addresses; says whether it ended with 0. It must end with 0 or 1, and by itself.
+/// Runs the program with this many MB of address space and returns whether it exited with 0. It must exit with 0 or
+/// 1, and not by a signal.
 #[track_caller]
 fn limited(limit: u64, arguments: &[&str], folder: &Folder) -> (bool, Ran) {
     let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! GPUs in whole runs of the program: what they do, that they do it right, and what becomes of a run when one is missing.
+//! Whole runs of the program with GPUs: they do their part, the output is right, and a missing one is reported.
 
 use std::io::Write;
 use std::process::{Child, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{Folder, Ran, noise, sample, skip};
 
-/// What is read before the program waits for its device.
+/// Bytes that the program reads before it waits for its device.
 const BEGIN: usize = 200_000;
 
 /// Arguments that leave most of the work to a device: blocks are small, and there is one thread.
@@ -32,15 +32,16 @@ fn start(folder: &Folder, arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Runs the program with an input that pauses after its beginning, so that there is something left to do when a device is
-/// open. Its length is not known: no device would be opened for so little.
+/// Runs the program with an input that pauses after its beginning, so that blocks are left when the device is open.
+/// The input is a pipe: for a file this short the program would open no device.
 fn run_halting(folder: &Folder, arguments: &[&str], contents: &[u8], pause: Duration) -> Ran {
     let parts = contents.split_at(BEGIN.min(contents.len() / 2));
     halting(folder, arguments, parts, pause, |_| ()).1
 }
 
-/// Runs the program with an input of two parts and a pause between them. `before_end` is told the number of its process when
-/// all has been written; it cannot end before that, because it has not seen the end of its input.
+/// Runs the program with an input of two parts and a pause between them. Calls `before_end` with the number of the
+/// process once everything has been written. The process cannot have ended by then, because it has not seen the end
+/// of its input.
 fn halting<T: Send>(
     folder: &Folder,
     arguments: &[&str],
@@ -64,7 +65,7 @@ fn halting<T: Send>(
     })
 }
 
-/// Does something with longer and longer pauses, until devices have been ready soon enough to take part.
+/// Calls `attempt` with longer and longer pauses, until devices were ready in time.
 #[track_caller]
 fn until_it_takes_part(mut attempt: impl FnMut(Duration) -> bool) {
     let pauses = [1, 4, 16, 64, 256].map(Duration::from_secs);
@@ -77,7 +78,7 @@ fn line<'r>(ran: &'r Ran, with: &str) -> &'r str {
     found.unwrap_or_else(|| panic!("no '{with}' in {}", ran.stderr))
 }
 
-/// Whether the device of that name has done any of the blocks.
+/// Whether the device of that name has done any block.
 fn took_part(blocks: &str, name: &str) -> bool {
     blocks.contains(&format!(" on {name} (")) && !blocks.contains(": 0 on ")
 }
@@ -107,11 +108,11 @@ fn devices_do_their_part_and_say_so() {
                 assert!(ran.stdout == *expected, "{device}: other bytes than the CPU's");
                 let blocks = line(&ran, " blocks: ");
                 assert!(blocks.contains(": 20 blocks: "), "{blocks}");
-                // A device is said to be used only if it is.
+                // "using" names the device only if it was used.
                 let using = line(&ran, "pz: using ");
                 assert_eq!(using.contains(&name), took_part(blocks, &name), "{}", ran.stderr);
                 if !took_part(blocks, &name) {
-                    // Then it is said why.
+                    // Otherwise a line says why not.
                     let was_late = ran.stderr.contains(" no block was left for it");
                     assert!(was_late || ran.stderr.contains(" takes no part: "), "{}", ran.stderr);
                     return false;
@@ -130,7 +131,7 @@ fn devices_do_their_part_and_say_so() {
     }
 }
 
-/// What drivers take is included, but not what their compilers do the first time.
+/// Drivers' memory counts too, but not that of their compilers on the first run.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_process_takes_no_more_memory_than_it_may() {
@@ -152,7 +153,7 @@ fn the_process_takes_no_more_memory_than_it_may() {
     }
 }
 
-/// The most memory that a process has had from the system so far.
+/// The peak memory of a process so far.
 #[cfg(target_os = "linux")]
 fn peak_of(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -190,7 +191,7 @@ fn eight_processes_share_a_device() {
     }
 }
 
-/// The verdict on a damaged input is the CPU's, in its words.
+/// A damaged input leads to the same message as on the CPU.
 #[test]
 fn damage_is_the_same_on_devices() {
     let folder = Folder::new();
@@ -220,13 +221,13 @@ fn damage_is_the_same_on_devices() {
     }
 }
 
-/// However short the work, and whether or not it would have been used.
+/// A missing device is an error however short the work, and even if it would not have been used.
 #[test]
 fn a_device_that_is_missing_is_an_error() {
     let folder = Folder::new();
     folder.write("empty", b"");
     folder.write("a", &sample(1000));
-    // So large that work begins at once, and all is done before a device would be of use.
+    // Large enough that work begins at once, but ends before a device would be of use.
     folder.write("large", &noise(65 << 20));
     for name in ["empty", "a", "large"] {
         folder.pz(&["compress", "-1", "--device", "cpu", name]).silent();
@@ -256,7 +257,7 @@ fn a_device_that_is_missing_is_an_error() {
     }
 }
 
-/// Neither loader finds a driver: one line if a device was asked for, none otherwise.
+/// If neither loader finds a driver, there is one line if the user named a device, and none otherwise.
 #[test]
 fn without_drivers_the_cpu_does_it() {
     let folder = Folder::new();
@@ -279,7 +280,7 @@ fn without_drivers_the_cpu_does_it() {
             assert!(said.contains("install "), "{said}");
             assert!(!folder.has("a.pz"));
         }
-        // Whatever is known of devices that are there with other settings.
+        // Whatever the cache knows of devices that exist under other settings.
         folder.pz(&["devices", device]);
         let ran = run(&["decompress", "-o", "out", "--device", device, "large.pz"]);
         ran.complains(1, &format!("pz: device {device}: "));
@@ -299,7 +300,8 @@ mod signals {
 
     use super::*;
 
-    /// While a device is looked for, opened, prepared or at work: the program waits for more input, and cannot end.
+    /// Interrupted while a device is being found, opened, prepared or used. The program waits for more input, so it
+    /// cannot end by itself.
     #[test]
     fn devices_do_not_hold_up_an_interrupted_program() {
         let contents = sample(600_000);
@@ -318,7 +320,7 @@ mod signals {
                 drop(pipe);
                 let said = String::from_utf8(output.stderr).unwrap();
                 assert_eq!(output.status.signal(), Some(signal.as_raw()), "{said}");
-                // Compilers of drivers that are interrupted may say something; the program does not.
+                // An interrupted compiler of a driver may print something; the program does not.
                 assert!(!said.contains("pz"), "{device}, {signal:?} after {moment} ms: {said}");
                 assert!(!folder.has("out"));
                 if signal != Signal::KILL {

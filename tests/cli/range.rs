@@ -65,7 +65,7 @@ fn ranges_outside_are_refused() {
         .says(1, &[&format!("pz: standard input: {line}")]);
 }
 
-/// Only the blocks that hold a range are decoded: damage elsewhere does not matter.
+/// The program decodes only the blocks that hold the range, so damage elsewhere does not matter.
 #[test]
 fn other_blocks_are_not_touched() {
     let folder = Folder::new();

@@ -4,7 +4,7 @@ use crate::support::{Folder, sample};
 
 const BLOCK: usize = 65_536;
 
-/// A file of five blocks, of which `damage` bytes from `at` (a share of the file) are overwritten.
+/// A file of five blocks with `damage` bytes overwritten, from `at` (a share of the file) on.
 fn damaged(folder: &Folder, contents: &[u8], damage: usize) -> Vec<u8> {
     folder.pz_with(&["-o", "a.pz", "-b", "64K"], contents).silent();
     let mut packed = folder.read("a.pz");
@@ -41,7 +41,7 @@ fn undamaged_blocks_are_saved() {
     expected[2 * BLOCK..3 * BLOCK].fill(0);
     assert!(folder.read("saved") == expected);
 
-    // To standard output: the report makes way.
+    // With the contents on standard output, the report goes to standard error.
     let ran = folder.pz(&["recover", "--fill", "-c", "a.pz"]);
     assert!(ran.stdout == expected && ran.code == Some(2));
     assert!(ran.stderr.contains("lost: bytes 131072..196608"), "{}", ran.stderr);
@@ -115,7 +115,7 @@ fn holes_take_no_space() {
     let metadata = std::fs::metadata(folder.path("a")).unwrap();
     assert_eq!(metadata.len(), declared);
     assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
-    // Standard output that is a file, too, and only at its end: what it held before stays.
+    // Holes also work in standard output if it is a file, but only at its end: the file keeps what it held before.
     let output = std::fs::File::create(folder.path("out")).unwrap();
     let mut command = folder.command(&["recover", "--fill", "--max-output", "3G", "-c", "a.pz"]);
     assert_eq!(command.stdout(output).output().unwrap().status.code(), Some(2));
@@ -132,7 +132,7 @@ fn holes_between_blocks_keep_every_offset() {
     let mut expected = contents.clone();
     expected[2 * BLOCK..3 * BLOCK].fill(0);
     folder.write("old", b"older bytes");
-    // Appended to what is there, in a file that is longer than the first bytes of the output.
+    // Append to a file that is longer than the first bytes of the output.
     let output = std::fs::File::options().append(true).open(folder.path("old")).unwrap();
     let mut command = folder.command(&["recover", "--fill", "-c", "a.pz"]);
     command.stdout(output).output().unwrap();
@@ -174,7 +174,7 @@ fn memory_stays_under_its_limit() {
             );
         }
     }
-    // What cannot hold one block is refused in one line.
+    // A limit too small for one block is refused in one line.
     folder.pz_with(&["-o", "large.pz", "-b", "16M"], &sample(100_000)).silent();
     folder
         .pz(&["recover", "-M", "1M", "-o", "none", "large.pz"])

@@ -1,4 +1,4 @@
-//! What the program will not do, and the exact words in which it says so.
+//! Everything that the program refuses to do, and the exact words in which it says so.
 
 use std::fs;
 
@@ -95,7 +95,7 @@ fn requests_that_make_no_sense() {
         ),
         (
             vec!["compress", "-T", "many", "a"],
-            "pz: invalid value 'many' for '--threads <N>': a number of threads was expected (see pz \
+            "pz: invalid value 'many' for '--threads <N>': expected a number of threads (see pz \
              compress --help)",
         ),
         (
@@ -126,7 +126,8 @@ fn devices_that_are_there() {
     }
 }
 
-/// However long the input is: the work begins before it is known that the device is missing, and leaves nothing behind.
+/// The same for an input so long that the work begins before the search for the device ends; it leaves nothing
+/// behind.
 #[test]
 fn devices_that_are_not_there() {
     const LINE: &str = "device opencl:99: no such device; 'pz devices' lists the devices";
@@ -164,17 +165,17 @@ fn links() {
     ] {
         folder.pz(&arguments).says(1, &[line]);
     }
-    // The other name would keep the contents, which then take space twice.
+    // The other name would keep the contents, and removing this one would free no space.
     let line = "pz: hard: has 2 hard links, and --rm would remove only this one; -f removes it";
     folder.pz(&["compress", "--rm", "hard"]).says(1, &[line]);
     assert!(folder.has("hard") && !folder.has("hard.pz"));
     folder.pz(&["compress", "hard"]).silent();
     folder.pz(&["compress", "--rm", "-f", "hard"]).silent();
     assert!(!folder.has("hard") && folder.has("a"));
-    // To standard output nothing is at risk.
+    // Writing to standard output puts nothing at risk.
     let packed = folder.pz(&["compress", "-c", "soft"]).silent();
     assert!(folder.pz_with(&["-d"], &packed).silent() == sample(1000));
-    // Followed, it is the link that goes.
+    // With -f the program follows the link, and removes only the link.
     folder.pz(&["compress", "-f", "--rm", "soft"]).silent();
     assert!(!folder.has("soft") && folder.has("soft.pz") && folder.has("a"));
     let metadata = fs::symlink_metadata(folder.path("soft.pz")).unwrap();
@@ -266,7 +267,7 @@ fn words_that_are_not_commands() {
     assert_eq!(folder.names(), ["a", "b", "b.pz", "d"]);
 }
 
-/// A file alone could be meant either way.
+/// A file alone could mean either direction.
 #[test]
 fn files_without_a_command() {
     let folder = folder();
@@ -287,12 +288,12 @@ fn files_without_a_command() {
         );
     }
     assert_eq!(folder.names(), ["a", "b", "b.pz", "d"]);
-    // Standard input is compressed, however it is written, and some options say what to do with a file.
+    // Standard input, however named, is compressed; and some options imply what to do with a file.
     let packed = folder.pz_with(&["-c", "-"], b"text").silent();
     assert_eq!(folder.pz_with(&["-d", "-"], &packed).silent(), b"text");
     folder.pz(&["-9", "a"]).silent();
     folder.pz(&["-t", "a.pz"]).silent();
-    // A file may be called like a command.
+    // A file may have a command's name.
     folder.write("list", b"text");
     folder.pz(&["-5", "./list"]).silent();
     assert!(folder.has("list.pz"));
@@ -320,12 +321,12 @@ fn compressed_files_are_not_compressed_again() {
         assert_eq!(folder.pz(arguments).says(1, &[line]), b"");
     }
     assert_eq!(folder.names(), ["a", "a.pz", "d", "xz"]);
-    // Nobody named those that a directory holds.
+    // The user did not name the files of a directory.
     folder.pz(&["compress", "-r", "d"]).silent();
     assert!(folder.has("d/text.gz.pz") && !folder.has("d/x.gz.pz") && !folder.has("d/photo.pz"));
     let ran = folder.pz(&["compress", "-v", "-f", "-r", "d"]);
     assert!(ran.code == Some(0) && folder.has("d/x.gz.pz"), "{}", ran.stderr);
-    // A filter takes what comes.
+    // A filter takes any input.
     let twice = folder.pz_with(&["-1"], &packed).silent();
     assert!(folder.pz_with(&["-d"], &twice).silent() == packed);
     folder.pz(&["compress", "-f", "a.pz"]).silent();

@@ -1,4 +1,4 @@
-//! Which files a command takes, what their outputs are called, and where those go.
+//! The files that a command takes, and the names and folders of their outputs.
 
 use crate::support::{Folder, sample};
 
@@ -8,7 +8,7 @@ fn outputs_in_a_folder() {
     folder.write("d/a", b"first");
     folder.write("d/sub/b", b"second");
     folder.write("c", b"third");
-    // A directory keeps its shape, a file that was named does not.
+    // A directory keeps its structure; a file that the user named does not keep its folder.
     folder.pz(&["compress", "-r", "--output-dir", "out/packed", "d", "c"]).silent();
     folder.pz(&["compress", "--output-dir", "flat", "d/sub/b", "./c"]).silent();
     assert!(!folder.has("c.pz") && !folder.has("d/a.pz"));

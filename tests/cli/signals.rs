@@ -1,4 +1,5 @@
-//! Interrupted at any moment, the final file is absent or complete, and the source is there or the final file is.
+//! Wherever a signal interrupts the program, the final file is absent or complete, and the source or the final file
+//! exists.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,8 +19,7 @@ fn send(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
-/// The program in a folder, not yet started, with no signal ignored: not even those that whoever runs the tests in the
-/// background has them ignore.
+/// The program in a folder, not yet started. It ignores no signal, even if the tests run in a shell's background.
 fn command(folder: &Folder, arguments: &[&str]) -> Command {
     let plain = folder.command(arguments);
     if !cfg!(target_os = "linux") {
@@ -34,7 +34,7 @@ fn command(folder: &Folder, arguments: &[&str]) -> Command {
     command
 }
 
-/// The program in the middle of its work: it waits for more input.
+/// Interrupts the program in the middle of its work, while it waits for more input.
 #[test]
 fn in_the_middle_of_work() {
     for signal in SIGNALS {
@@ -95,7 +95,7 @@ fn at_any_moment() {
     println!("{interrupted} interrupted, {finished} finished");
 }
 
-/// Those of dead processes, and only if this machine can tell that they are dead.
+/// Removes only the files of dead processes, and only if this machine can tell that they are dead.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_killed_runs_left_is_removed_by_the_next() {
@@ -114,7 +114,7 @@ fn what_killed_runs_left_is_removed_by_the_next() {
     send(&dead, Signal::KILL);
     dead.wait().unwrap();
     assert!(folder.has(&of_dead));
-    // The same process on another host or in another container: nobody here can tell whether it runs.
+    // The same process on another host or in another container: this machine cannot tell whether it runs.
     let (place, rest) = of_dead.strip_prefix(".pz-").unwrap().split_once('-').unwrap();
     let other_place: String = place.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
     let kept =
@@ -161,7 +161,7 @@ fn what_the_parent_ignores_is_ignored() {
     assert_eq!(folder.pz(&["decompress", "-c", "out.pz"]).silent(), b"contents");
 }
 
-/// Standard output is not ours to remove, but the program ends all the same.
+/// The program cannot remove standard output, but ends anyway.
 #[test]
 fn as_a_filter() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Running the program and looking at what it did.
+//! Runs the program and inspects the results.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The program, untouched by the environment of whoever runs the tests.
+/// The program, in a clean environment.
 pub fn pz() -> Command {
     let mut command = Command::new(program());
     for (name, _) in std::env::vars_os() {
@@ -17,18 +17,18 @@ pub fn pz() -> Command {
             command.env_remove(name);
         }
     }
-    // What tests learn of this machine is not for its user.
+    // Keep what tests learn about this machine out of the user's cache.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.stdin(Stdio::null());
     command
 }
 
-/// Where the program lies.
+/// The path of the program.
 pub fn program() -> &'static str {
     env!("CARGO_BIN_EXE_pz")
 }
 
-/// A folder of its own for a test.
+/// A test's own folder.
 pub struct Folder(TempDir);
 
 impl Folder {
@@ -95,8 +95,8 @@ impl Folder {
 /// Runs the program in a folder; gives its exit code and the most memory in bytes that was resident at once. What it
 /// writes lies in the files `stdout` and `stderr` of the folder.
 ///
-/// Another process is between: the system counts for a new program what resided in the one that started it, and these
-/// tests hold much more than a program may.
+/// A process in between starts the program: Linux counts the memory of the parent as the new program's, and the
+/// tests hold more of it than the program may use.
 #[cfg(target_os = "linux")]
 #[track_caller]
 pub fn peak_memory(folder: &Folder, arguments: &[&str]) -> (i32, u64) {
@@ -112,7 +112,7 @@ pub fn peak_memory(folder: &Folder, arguments: &[&str]) -> (i32, u64) {
     (code.parse().unwrap(), kilobytes.parse::<u64>().unwrap() << 10)
 }
 
-/// Not a test: the process between, if it is one.
+/// Not a test: this is that process.
 #[cfg(target_os = "linux")]
 #[test]
 fn run_measured() {
@@ -122,7 +122,7 @@ fn run_measured() {
     command.stdout(fs::File::create("stdout").unwrap()).stderr(fs::File::create("stderr").unwrap());
     let code = command.status().unwrap().code().unwrap();
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call writes a whole `rusage` to the place it is given, and all zeros are one, too.
+    // SAFETY: the call fills the whole `rusage`, for which all zeros are valid too.
     let usage = unsafe {
         assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()), 0);
         usage.assume_init()
@@ -136,13 +136,13 @@ pub fn feed(command: &mut Command, stdin: &[u8]) -> Ran {
     let mut child = command.spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
     thread::scope(|scope| {
-        // A program that does not read to the end is none of our business here.
+        // The program need not read its input to the end.
         scope.spawn(move || drop(pipe.write_all(stdin)));
         Ran::from(child.wait_with_output().unwrap())
     })
 }
 
-/// What a finished run left behind.
+/// The results of a finished run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -161,14 +161,14 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// All went well, and in silence.
+    /// Checks that the run succeeded without a message.
     #[track_caller]
     pub fn silent(self) -> Vec<u8> {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""));
         self.stdout
     }
 
-    /// It ended with this code after exactly these lines.
+    /// Checks for this exit code and exactly these lines on standard error.
     #[track_caller]
     pub fn says(self, code: i32, lines: &[&str]) -> Vec<u8> {
         let expected: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -176,7 +176,7 @@ impl Ran {
         self.stdout
     }
 
-    /// It ended with this code after one line that begins like this.
+    /// Checks for this exit code and one line on standard error that begins like this.
     #[track_caller]
     pub fn complains(self, code: i32, begin: &str) -> String {
         let Ran { stderr, .. } = self;
@@ -204,7 +204,7 @@ impl Ran {
     }
 }
 
-/// Text-like bytes that compress, with no period that a block's length could hide.
+/// Text-like bytes that compress, without a period that could coincide with a block's length.
 pub fn sample(len: usize) -> Vec<u8> {
     const WORDS: [&str; 16] = [
         "block ",
@@ -250,7 +250,7 @@ pub fn noise(len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Waits for something that must happen; the limit is there so that a failure ends.
+/// Waits until `happened` returns true, and fails after a limit.
 #[track_caller]
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! On a terminal: progress, and what is not for eyes is not shown to them.
+//! On a terminal the program shows progress, and refuses to print compressed data.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{Folder, sample};
 
-/// A terminal that nobody sits at, and what is written on it.
+/// A pseudo-terminal that records what is written to it.
 struct Terminal {
     user: File,
     screen: JoinHandle<String>,
@@ -26,7 +26,7 @@ impl Terminal {
         let screen = thread::spawn(move || {
             let mut master = File::from(master);
             let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
-            // Reading fails once the last user has gone.
+            // Reading fails once the last program has closed the terminal.
             while let Ok(count @ 1..) = master.read(&mut chunk) {
                 text.extend_from_slice(&chunk[..count]);
             }
@@ -39,14 +39,14 @@ impl Terminal {
         Stdio::from(self.user.try_clone().unwrap())
     }
 
-    /// What was on the screen, after all programs on it have ended.
+    /// What the terminal showed, after all programs on it have ended.
     fn text(self) -> String {
         drop(self.user);
         self.screen.join().unwrap()
     }
 }
 
-/// Feeds a command for longer than it takes for progress to be shown; gives what the terminal showed.
+/// Feeds a command for long enough that progress appears; returns what the terminal showed.
 fn slow_run(mut command: Command) -> String {
     let terminal = Terminal::new();
     let mut child = command.stdin(Stdio::piped()).stderr(terminal.end()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Writes files of many kinds into a folder: what `scripts/test.sh` compresses at every level.
+//! Writes files of many kinds into a folder, for `scripts/test.sh` to compress at every level.
 
 use std::path::PathBuf;
 use std::{env, fs, io};
@@ -33,7 +33,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// Words whose frequencies fall as those of a language do.
+/// Words whose frequencies fall as in natural language.
 fn text(len: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15;
     let mut out = String::new();
@@ -52,7 +52,7 @@ fn text(len: usize) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Lines of comma-separated fields, some that count, some that repeat, some that vary.
+/// Lines of comma-separated fields: some count up, some repeat, some vary.
 fn table(rows: u64) -> Vec<u8> {
     let mut state = 2;
     let line = |i| {
@@ -68,7 +68,7 @@ fn table(rows: u64) -> Vec<u8> {
     (0..rows).map(line).collect::<String>().into_bytes()
 }
 
-/// Single-precision numbers around zero, as a trained network has.
+/// Single-precision numbers around zero, like those of a trained network.
 fn weights(count: usize) -> Vec<u8> {
     let mut state = 3;
     let uniform = |bits: u64| (bits >> 40) as f32 / (1 << 24) as f32 - 0.5;

@@ -12,7 +12,7 @@ use crate::selection::Selection;
 use crate::sizes::{self, ByteRange, Size};
 use crate::verbosity::Verbosity;
 
-/// Everything that can be said on the command line.
+/// The whole command line.
 #[derive(Parser, Debug)]
 #[command(
     name = "pz",
@@ -28,7 +28,7 @@ use crate::verbosity::Verbosity;
                   Example: tar -I pz -cf DIR.tar.pz DIR. More options and examples: pz COMMAND --help"
 )]
 pub struct Cli {
-    /// What to do; without it the program is a filter.
+    /// The command; without one the program is a filter.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The filter's options.
@@ -36,8 +36,8 @@ pub struct Cli {
     pub filter: Filter,
 }
 
-/// The commands. The parser builds the definition of only the one that it meets. A doc comment on that command's struct, or
-/// on a group of options in it, would then replace the description here: those are ordinary comments.
+/// The commands. The parser builds only the definition of the command that it meets. Use no doc comment on a
+/// command's struct or on a group of its options: it would replace the description here.
 #[derive(Subcommand, Debug)]
 #[command(defer = true)]
 pub enum Command {
@@ -45,7 +45,7 @@ pub enum Command {
     Compress(Compress),
     /// Restore each FILE from FILE.pz (also from .gz, .zst, .bz2, .xz, .lz4)
     Decompress(Decompress),
-    /// Print what each FILE.pz holds
+    /// Print the contents of each FILE.pz
     Cat(Cat),
     /// Decode and check each FILE, write nothing
     Test(Test),
@@ -57,13 +57,13 @@ pub enum Command {
     Devices(Devices),
     /// Show what GPU kernels cost, and the batches that follow
     Cost(Cost),
-    /// Save what a damaged FILE still holds
+    /// Save the undamaged blocks of a FILE
     Recover(Recover),
-    /// Print the completions of a shell
+    /// Print completions for a shell
     Completions(Completions),
     /// Print the manual, or write all its pages
     Man(Man),
-    /// Print what file(1) and desktops need to recognise .pz
+    /// Print definitions that make file(1) and desktops recognise .pz
     Types(Types),
     /// Print the help of a command
     #[command(hide = true)]
@@ -85,7 +85,7 @@ pub struct Filter {
     /// How to compress.
     #[command(flatten)]
     pub encoding: Encoding,
-    /// On what to run.
+    /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
     /// Where the output goes.
@@ -100,7 +100,7 @@ pub struct Filter {
     /// Print the list as JSON; needs -l
     #[arg(long, requires = "list")]
     pub json: bool,
-    /// How much to say.
+    /// How much to print.
     #[command(flatten)]
     pub verbosity: Verbosity,
     /// Files; none or '-' is standard input
@@ -111,7 +111,7 @@ pub struct Filter {
 // `pz compress`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz compress -8 --rm backup.tar\n  \
-    writes backup.tar.pz and, once it is safely on disk and if backup.tar is as it was read, removes backup.tar")]
+    writes backup.tar.pz and, once it is safely on disk, removes backup.tar unless it has changed")]
 pub struct Compress {
     /// Files to compress; none or '-' is standard input
     #[arg(value_name = "FILE")]
@@ -125,10 +125,10 @@ pub struct Compress {
     /// Decode each output again and check it before it gets its name
     #[arg(long)]
     pub verify: bool,
-    /// On what to run.
+    /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
-    /// How much to say.
+    /// How much to print.
     #[command(flatten)]
     pub verbosity: Verbosity,
 }
@@ -136,7 +136,7 @@ pub struct Compress {
 // `pz decompress`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz decompress --range 1G..2G -c backup.tar.pz\n  \
-    prints the second GiB of backup.tar, decoding no more than the blocks that hold it")]
+    prints the second GiB of backup.tar, decoding only the blocks that hold it")]
 pub struct Decompress {
     /// Files to restore; none or '-' is standard input
     #[arg(value_name = "FILE")]
@@ -147,10 +147,10 @@ pub struct Decompress {
     /// Where the output goes.
     #[command(flatten)]
     pub placement: Placement,
-    /// On what to run.
+    /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
-    /// How much to say.
+    /// How much to print.
     #[command(flatten)]
     pub verbosity: Verbosity,
 }
@@ -169,10 +169,10 @@ pub struct Cat {
     /// Which files.
     #[command(flatten)]
     pub selection: Selection,
-    /// On what to run.
+    /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
-    /// How much to say.
+    /// How much to print.
     #[command(flatten)]
     pub verbosity: Verbosity,
 }
@@ -187,10 +187,10 @@ pub struct Test {
     /// Which files.
     #[command(flatten)]
     pub selection: Selection,
-    /// On what to run.
+    /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
-    /// How much to say.
+    /// How much to print.
     #[command(flatten)]
     pub verbosity: Verbosity,
 }
@@ -208,10 +208,10 @@ pub struct List {
     /// Most memory to take [default: 1G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
-    /// Print JSON: an array with an object a file
+    /// Print JSON: an array with an object per file
     #[arg(long)]
     pub json: bool,
-    /// One line a block
+    /// Print one line per block
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -219,12 +219,12 @@ pub struct List {
 // `pz bench`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz bench -1 -3 -9 -T 1,0 silesia.tar\n  \
-    measures three levels, on one thread and on all; in memory; each output is checked first")]
+    measures three levels in memory, on one thread and on all cores, and checks each output first")]
 pub struct Bench {
     /// Files to measure with
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Which levels; all of them unless some are chosen.
+    /// Which levels; all unless the user chose some.
     #[command(flatten)]
     pub encoding: Encoding,
     /// Threads to measure with, one or several numbers: 0 is all cores
@@ -239,13 +239,13 @@ pub struct Bench {
     /// cpu, opencl[:N] or webgpu[:N], several with commas between them, or all: the CPU and every GPU [env: PZ_DEVICE]
     #[arg(long, value_name = "DEVICE,…")]
     pub device: Option<Several>,
-    /// Measure the device alone, stage by stage, on blocks that lie in its memory; needs --device
+    /// Measure the device alone, stage by stage, on blocks in its memory; needs --device
     #[arg(long, requires = "device", conflicts_with = "threads")]
     pub resident: bool,
-    /// With --resident: bytes to have on the device, the file again and again [default: the file once]
+    /// With --resident: bytes on the device, repeating the file to fill them [default: the file once]
     #[arg(long, value_name = "SIZE", requires = "resident", value_parser = sizes::nonzero)]
     pub total: Option<Size>,
-    /// Print JSON: an array with an object a measurement
+    /// Print JSON: an array with an object per measurement
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
     /// Print comma-separated values
@@ -257,7 +257,7 @@ pub struct Bench {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz devices --json | jq '.devices[].name'")]
 pub struct Devices {
-    /// List this one only: cpu, opencl[:N] or webgpu[:N]; if it is not there, that is an error
+    /// List only this one: cpu, opencl[:N] or webgpu[:N]; an error if it is missing
     #[arg(value_name = "DEVICE")]
     pub device: Option<Device>,
     /// Print JSON
@@ -270,12 +270,12 @@ pub struct Devices {
 #[command(after_help = "Example: pz cost --device opencl backup.tar\n  \
     predicts how long it takes to compress on the CPU and on the device, from blocks of the file and from earlier runs\n\
     Example: pz cost -b 1M --device opencl:0 --kernels\n  \
-    shows how many blocks of 1 MiB the device is given at once, and what each kernel takes for one")]
+    shows how many blocks of 1 MiB go to the device at once, and what each kernel costs for one")]
 pub struct Cost {
-    /// Predict how long this file takes, to compress or if it is a .pz file to decompress, and on what
+    /// Predict how long it takes to compress and decompress this file; a .pz file is only decompressed
     #[arg(value_name = "FILE", conflicts_with = "size")]
     pub file: Option<PathBuf>,
-    /// Predict it for a file of so many bytes
+    /// Predict it for a file of this length
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
     /// Levels to predict for [default: -3]
@@ -293,7 +293,7 @@ pub struct Cost {
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
-    /// List what each kernel costs, too
+    /// Also list the cost of each kernel
     #[arg(long)]
     pub kernels: bool,
     /// Print JSON
@@ -304,15 +304,15 @@ pub struct Cost {
 // `pz recover`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz recover --fill -o saved.tar damaged.tar.pz\n  \
-    writes every undamaged block, zeros for the others, and names the ranges that are lost")]
+    writes every undamaged block, zeros in place of the others, and lists the lost ranges")]
 pub struct Recover {
     /// The damaged file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write zeros for lost contents, so that the rest keeps its place; in files they take no space
+    /// Write zeros for lost contents, so that the rest keeps its place; in a file the zeros take no space
     #[arg(long)]
     pub fill: bool,
-    /// Most bytes to write [default: no limit; with --fill, what a file of this length could hold]
+    /// Most bytes to write [default: no limit; with --fill, the most that a file of this length can hold]
     #[arg(long, value_name = "SIZE")]
     pub max_output: Option<Size>,
     /// Output file; '-' is standard output
@@ -321,16 +321,16 @@ pub struct Recover {
     /// Write to standard output; the report goes to standard error
     #[arg(short = 'c', long)]
     pub stdout: bool,
-    /// Overwrite an output that exists
+    /// Overwrite an existing output
     #[arg(short, long)]
     pub force: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// On what to run.
+    /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
-    /// How much to say.
+    /// How much to print.
     #[command(flatten)]
     pub verbosity: Verbosity,
 }
@@ -341,27 +341,27 @@ pub struct Encoding {
     /// `-1` to `-9`.
     #[command(flatten)]
     pub levels: Levels,
-    /// Stages to use instead of the level's: lzh, lzf, bwt, fse or store
+    /// Pipeline to use instead of the level's: lzh, lzf, bwt, fse or store
     #[arg(short, long, value_name = "NAME")]
     pub pipeline: Option<Pipeline>,
     /// Block size instead of the level's, a power of two from 64K to 16M (bwt: 64M)
     #[arg(short, long, value_name = "SIZE")]
     pub block_size: Option<Size>,
-    /// How far back matches reach instead of the level's, a power of two from 64K to 16M: less is faster on a GPU
+    /// How far back matches reach instead of the level's, a power of two from 64K to 16M; less is faster on a GPU
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
-    /// Take what a GPU encodes without having it decoded again; the output is the same
+    /// Do not decode again what a GPU has encoded, to check it; the output is the same
     #[arg(long)]
     pub no_verify: bool,
 }
 
-// On what to run.
+// Where to run.
 #[derive(Args, Debug, Clone)]
 pub struct Machine {
-    /// Worker threads; 0 is one a core [default: 0] [env: PZ_THREADS]
+    /// Worker threads; 0 is one per core [default: 0] [env: PZ_THREADS]
     #[arg(short = 'T', long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// Most memory to take [default: 2G to compress or with a GPU that is named, else 1G]
+    /// Most memory to take [default: 2G to compress or with a GPU named by --device, else 1G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
@@ -372,7 +372,7 @@ pub struct Machine {
     pub device: Option<Device>,
 }
 
-// Where the output goes, and what becomes of the input.
+// Where the output goes, and whether the input stays.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Placement {
     /// Output file, for a single input; '-' is standard output
@@ -390,10 +390,10 @@ pub struct Placement {
     /// Wait until the output is on disk [default: only with --rm]
     #[arg(long, overrides_with = "no_sync")]
     pub sync: bool,
-    /// Do not wait for the disk, even with --rm: a crash of the system may then lose the contents
+    /// Do not wait for the disk, even with --rm: a system crash may then lose the contents
     #[arg(long, overrides_with = "sync")]
     pub no_sync: bool,
-    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, compress what is compressed, remove
+    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, compress compressed files, remove
     /// one of several hard links
     #[arg(short, long)]
     pub force: bool,
@@ -412,22 +412,22 @@ impl Placement {
     }
 }
 
-/// A number of worker threads; 0 is one a core.
+/// Parses a number of threads; 0 is one per core.
 pub fn threads(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(threads) if threads <= MAX_THREADS => Ok(threads),
         Ok(_) => Err(format!("at most {MAX_THREADS} threads")),
-        Err(_) => Err("a number of threads was expected".into()),
+        Err(_) => Err("expected a number of threads".into()),
     }
 }
 
-/// More threads than any machine has cores; a typing error would otherwise exhaust it.
+/// More threads than any machine has cores. A typing error beyond it would exhaust the machine.
 const MAX_THREADS: usize = 4096;
 
-/// The options of the filter that the program's short help shows; the commands' help shows the others.
+/// The filter's options that the short help shows; the help of the commands shows the rest.
 const FILTER_HELP: [&str; 4] = ["decompress", "test", "list", "9"];
 
-/// The definition as the program parses it: its help fits a screen.
+/// The definition for parsing, with a help that fits a screen.
 pub fn command() -> clap::Command {
     complete_command().mut_args(|arg| {
         let hidden = !FILTER_HELP.contains(&arg.get_id().as_str());
@@ -441,5 +441,82 @@ pub fn complete_command() -> clap::Command {
 }
 
 #[cfg(test)]
+<<<<<<< HEAD
 #[path = "args_tests.rs"]
 mod tests;
+=======
+mod tests {
+    use super::*;
+    use clap::FromArgMatches;
+
+    fn parse(arguments: &str) -> Result<Cli, clap::Error> {
+        let words = std::iter::once("pz").chain(arguments.split_whitespace());
+        Cli::from_arg_matches(&command().try_get_matches_from(words)?)
+    }
+
+    #[test]
+    fn definition_is_sound() {
+        command().debug_assert();
+        complete_command().debug_assert();
+    }
+
+    #[test]
+    fn combinations() {
+        for (arguments, accepted) in [
+            ("-d -T2", true),
+            ("-d -9", true),
+            ("-dc a.pz", true),
+            ("-d -t", false),
+            ("-l --rm", false),
+            ("--json", false),
+            ("-l --json", true),
+            ("--range 1..2", false),
+            ("-d --range 1..2", true),
+            ("compress -c --rm x", false),
+            ("compress -c -o y x", false),
+            ("compress --rm -k x", true),
+            ("compress --sync --no-sync x", true),
+            ("compress -q -v x", true),
+            ("compress -T x", false),
+            ("decompress --rm --range 1..2 x", false),
+            ("bench -T 1,0 x", true),
+            ("bench", false),
+            ("bench --csv --json x", false),
+            ("completions tcsh", false),
+            ("compress -r --exclude *.o --exclude tmp d", true),
+            ("compress --exclude *.o d", false),
+            ("compress -r --exclude [ d", false),
+            ("compress --output-dir d -c x", false),
+            ("compress --output-dir d -o y x", false),
+            ("compress --suffix .x x", true),
+            ("compress --suffix a/b x", false),
+            ("cat --range 1.. x y", true),
+            ("types mime", true),
+            ("types gnome", false),
+        ] {
+            assert_eq!(parse(arguments).is_ok(), accepted, "pz {arguments}");
+        }
+    }
+
+    #[test]
+    fn help_fits_a_screen() {
+        let help = command().render_help().to_string();
+        assert!(help.lines().count() <= 27, "{} lines:\n{help}", help.lines().count());
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let mut definition = command();
+        definition.build();
+        for command in definition.get_subcommands_mut() {
+            let name = command.get_name().to_string();
+            // The list of commands must show the same description.
+            let listed = self::command().find_subcommand(&name).unwrap().get_about().cloned();
+            assert_eq!(command.get_about(), listed.as_ref(), "pz {name}");
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Example: pz "), "pz {name} --help lacks an example");
+        }
+    }
+}
+>>>>>>> k

@@ -127,7 +127,7 @@ mod tests {
         for (words, expected) in [
             ("pz --frob", "unexpected argument '--frob' found"),
             ("pz bench", "the following required arguments were not provided: <FILE>"),
-            ("pz -T x", "invalid value 'x' for '--threads <N>': a number of threads"),
+            ("pz -T x", "invalid value 'x' for '--threads <N>': expected a number of threads"),
             ("pz -p zip", "invalid value 'zip' for '--pipeline <NAME>': no pipeline is called"),
             ("pz completions tcsh", "invalid value 'tcsh' for '<SHELL>'"),
             ("pz -d -t", "the argument '--decompress' cannot be used with '--test'"),

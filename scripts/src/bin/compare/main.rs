@@ -28,14 +28,14 @@ struct Arguments {
     /// Other programs, each alone or with levels of its own, as in zstd:1:3:9,bzip3
     #[arg(long, value_delimiter = ',', default_value = "zstd,lz4,xz,bzip2,bzip3,bsc")]
     tools: Vec<String>,
-    /// Most times that each is run; what takes long is run less often
+    /// Most runs of each; slow ones run less often
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Devices that pz is measured on besides, each with the CPU's threads beside it: opencl, webgpu, opencl:1, …; or all: every
-    /// GPU that `pz devices` lists
+    /// Devices to measure pz on, each together with the CPU: opencl, webgpu, opencl:1, …; or all: every GPU that
+    /// `pz devices` lists
     #[arg(long, value_delimiter = ',')]
     device: Vec<String>,
-    /// Numbers of threads; 0 is one a core
+    /// Numbers of threads; 0 is one per core
     #[arg(long, value_delimiter = ',', default_value = "1,0")]
     threads: Vec<usize>,
     /// The pz to measure

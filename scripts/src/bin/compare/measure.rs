@@ -11,20 +11,20 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::tools::Program;
 
-/// A program at a level that has taken this long is not run again.
-const ENOUGH: Duration = Duration::from_secs(20);
+/// After this much time, a program is not run again at that level.
+const MAX_TIME: Duration = Duration::from_secs(20);
 
-/// What is known of a program at a level on a number of threads.
+/// The measurements of a program at a level and a number of threads.
 pub struct Row {
     /// Name of the program.
     pub program: &'static str,
     /// The device that it used besides the CPU.
     pub device: Option<String>,
-    /// Its other options, as people would type them.
+    /// Its other options, as a user would type them.
     pub label: String,
     /// Threads that it was told to use.
     pub threads: usize,
-    /// Whether it is measured on several threads too.
+    /// Whether it can use several threads.
     pub is_parallel: bool,
     /// Length of the source in bytes.
     pub bytes: u64,
@@ -48,12 +48,12 @@ pub struct Run {
 }
 
 impl Row {
-    /// All its options, as people would type them.
+    /// All its options, as a user would type them.
     pub fn options(&self) -> String {
         self.with_device(&self.label)
     }
 
-    /// What its points in a plot are called: one line for each device.
+    /// The name of its line in a plot: one line per device.
     pub fn series(&self) -> String {
         self.with_device(self.program)
     }
@@ -102,7 +102,7 @@ pub fn measure(
                 eprintln!("verifying {} {label} on {on}, {threads} thread(s)", program.name);
                 let made = run(&mut program.compress(level, threads, file, Some(&packed))?);
                 match made {
-                    // Not every device does everything.
+                    // Not every device can do every pipeline.
                     Err(why) if device.is_some() => {
                         eprintln!("left out: {why}");
                         continue;
@@ -128,11 +128,11 @@ pub fn measure(
     for round in 1..=runs {
         eprintln!("{}: round {round} of {runs}", file.display());
         for (row, program, level, packed) in &mut jobs {
-            if spent(&row.compress) < ENOUGH {
+            if spent(&row.compress) < MAX_TIME {
                 let mut command = program.compress(level, row.threads, file, None)?;
                 row.compress.push(run(&mut command)?);
             }
-            if spent(&row.decompress) < ENOUGH {
+            if spent(&row.decompress) < MAX_TIME {
                 let mut command = program.decompress(row.threads, packed, None)?;
                 row.decompress.push(run(&mut command)?);
             }
@@ -160,7 +160,7 @@ fn run(command: &mut Command) -> Result<Run, Box<dyn Error>> {
     Ok(Run { wall, cpu, is_on_device: !said.contains(" takes no part: ") })
 }
 
-/// Processor time of all programs that have ended.
+/// Processor time of all child processes that have ended.
 fn cpu() -> Result<Duration, Box<dyn Error>> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let times = [usage.user_time(), usage.system_time()];

@@ -11,7 +11,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::measure::Row;
 
-/// Dark enough on white, and apart for people who do not see all colours (after Okabe and Ito).
+/// Colours that are dark enough on white, and distinct for colour-blind people (after Okabe and Ito).
 const COLOURS: [(&str, RGBColor); 7] = [
     ("pz", RGBColor(213, 94, 0)),
     ("zstd", RGBColor(0, 114, 178)),
@@ -22,7 +22,7 @@ const COLOURS: [(&str, RGBColor); 7] = [
     ("bsc", RGBColor(150, 120, 0)),
 ];
 
-/// Those of pz with each device.
+/// The colours of pz with each device.
 const OF_DEVICES: [RGBColor; 4] =
     [RGBColor(86, 180, 233), RGBColor(120, 80, 200), RGBColor(230, 159, 0), RGBColor(150, 60, 60)];
 
@@ -30,7 +30,7 @@ const PANEL: (u32, u32) = (760, 520);
 
 type Panel<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Draws all that was measured on one file.
+/// Draws all measurements of one file.
 pub fn draw(path: &Path, file: &str, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let threads: BTreeSet<usize> = rows.iter().map(|row| row.threads).collect();
     let size = (2 * PANEL.0, threads.len() as u32 * PANEL.1);
@@ -39,7 +39,7 @@ pub fn draw(path: &Path, file: &str, rows: &[Row]) -> Result<(), Box<dyn Error>>
     let panels = root.split_evenly((threads.len(), 2));
     let ratios = span(rows.iter().map(Row::ratio), 0.06);
     for (panels, &threads) in panels.chunks(2).zip(&threads) {
-        // What has one thread only is shown beside those with many: it is what one would use.
+        // Show programs that have only one thread beside those with many: a user would run them so.
         let shown: Vec<&Row> = rows
             .iter()
             .filter(|row| row.threads == threads || (!row.is_parallel && row.threads == 1))
@@ -69,7 +69,7 @@ fn panel(
     speed: impl Fn(&Row) -> f64,
     ratios: &Range<f64>,
 ) -> Result<(), Box<dyn Error>> {
-    // A logarithmic axis has its margin in its logarithm.
+    // On a logarithmic axis, add the margin to the logarithm.
     let speeds = span(rows.iter().map(|row| speed(row).log10()), 0.08);
     let speeds = 10_f64.powf(speeds.start)..10_f64.powf(speeds.end);
     let mut chart = ChartBuilder::on(area)
@@ -132,7 +132,7 @@ fn panel(
     Ok(())
 }
 
-/// A number beside the axis, if there is room for it: 1, 2 and 5 of each power of ten.
+/// The label of a tick: only 1, 2 and 5 of each power of ten have room for one.
 fn tick(x: f64) -> String {
     let first = x / 10_f64.powf(x.log10().floor());
     let is_shown = [1.0, 2.0, 5.0, 10.0].iter().any(|shown| (first - shown).abs() < 1e-6);

@@ -10,7 +10,7 @@ use sysinfo::{CpuRefreshKind, RefreshKind, System};
 use crate::measure::{Row, Run, fastest};
 use crate::tools::{Device, Program};
 
-/// What is written at the end.
+/// The report that is written at the end.
 pub struct Report {
     /// A table for each file and number of threads.
     pub markdown: String,
@@ -19,7 +19,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Begins with what was measured and on what.
+    /// Begins with the machine, the programs and the method.
     pub fn new(
         programs: &[Program],
         devices: &[Device],
@@ -53,7 +53,7 @@ impl Report {
         Ok(Self { markdown, csv: csv.into() })
     }
 
-    /// Adds what was measured on a file.
+    /// Adds the measurements of a file.
     pub fn add(&mut self, file: &str, rows: &[Row]) {
         let bytes = rows.first().map_or(0, |row| row.bytes);
         let threads: BTreeSet<usize> = rows.iter().map(|row| row.threads).collect();
@@ -107,18 +107,18 @@ impl Report {
     }
 }
 
-/// The device that took part in the fastest of some runs.
+/// The device, if it took part in the fastest run.
 fn device<'r>(row: &'r Row, runs: &[Run]) -> Option<&'r str> {
     row.device.as_deref().filter(|_| fastest(runs).is_on_device)
 }
 
-/// The speed of some runs, and that the device took no part if one might have.
+/// The speed of the fastest run, marked if a device could have taken part but did not.
 fn on(row: &Row, runs: &[Run]) -> String {
     let is_left_out = row.device.is_some() && device(row, runs).is_none();
     speed(row.speed(runs)) + if is_left_out { " (CPU)" } else { "" }
 }
 
-/// Three significant digits at least.
+/// At least three significant digits.
 fn speed(mb_s: f64) -> String {
     if mb_s < 100.0 { format!("{mb_s:.1}") } else { format!("{mb_s:.0}") }
 }

@@ -1,17 +1,17 @@
-//! The programs that are compared, and how each is told what to do.
+//! The programs to compare, and their command lines.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A program and the levels that are measured.
+/// A program and the levels to measure.
 pub struct Program {
-    /// As people call it.
+    /// Its usual name.
     pub name: &'static str,
-    /// As it calls itself.
+    /// Its version, as it prints it.
     pub version: String,
-    /// What is measured of it.
+    /// The levels to measure.
     pub levels: Vec<String>,
     /// The device that works beside the CPU, as pz calls it.
     device: Option<String>,
@@ -30,8 +30,8 @@ enum Kind {
     Bsc,
 }
 
-/// Every program but pz: its name, and the levels that are measured unless others are chosen. Those of bzip3 are block
-/// sizes in MiB, as are those of bsc.
+/// Every program but pz, and the levels to measure unless the user chooses others. The levels of bzip3 and bsc are
+/// block sizes in MiB.
 const OTHERS: [(&str, Kind, &[&str]); 6] = [
     ("zstd", Kind::Zstd, &["1", "3", "6", "9", "12", "19"]),
     ("lz4", Kind::Lz4, &["1", "9"]),
@@ -49,8 +49,8 @@ pub struct Device {
     pub name: String,
 }
 
-/// The devices that are `wanted`, of those that pz lists: by what pz calls them, with or without a number, or all that are
-/// no software.
+/// The devices that `wanted` names, with or without a number, among those that pz lists. "all" names all but
+/// software devices.
 pub fn devices(pz: &Path, wanted: &[String]) -> Result<Vec<Device>, String> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -58,7 +58,7 @@ pub fn devices(pz: &Path, wanted: &[String]) -> Result<Vec<Device>, String> {
     let said = Command::new(pz).arg("devices").stdin(Stdio::null()).output();
     let said = said.map_err(|error| format!("{}: {error}", pz.display()))?.stdout;
     let said = String::from_utf8_lossy(&said).into_owned();
-    // A line with what pz calls it and its name, and others about it, indented.
+    // Each device has a line with its id and name, then indented lines.
     let mut found: Vec<(Device, bool)> = Vec::new();
     for line in said.lines() {
         match (line.starts_with(' '), line.split_once(": "), found.last_mut()) {
@@ -81,13 +81,14 @@ pub fn devices(pz: &Path, wanted: &[String]) -> Result<Vec<Device>, String> {
             is_it.then(|| Device { id: device.id.clone(), name: device.name.clone() })
         }));
         if devices.len() == before {
-            return Err(format!("there is no device '{wanted}'; 'pz devices' lists what there is"));
+            return Err(format!("no such device '{wanted}'; 'pz devices' lists the devices"));
         }
     }
     Ok(devices)
 }
 
-/// pz, on the CPU and with each of `devices` beside it, and those of `others` that the machine has; the rest is named on standard error.
+/// pz on the CPU, pz with each of `devices`, and those of `others` that this machine has. Names the missing ones on
+/// standard error.
 pub fn programs(
     pz: &Path,
     levels: &[String],
@@ -120,13 +121,13 @@ pub fn programs(
             Some(version) => {
                 programs.push(Program { name, version, levels, device: None, path, kind });
             }
-            None => eprintln!("left out: {name}, which this machine does not have"),
+            None => eprintln!("left out: {name} is not installed"),
         }
     }
     Ok(programs)
 }
 
-/// Standard output to a file, or to nowhere.
+/// Sends standard output to a file, or discards it.
 fn output(to: Option<&Path>) -> io::Result<Stdio> {
     match to {
         Some(path) => Ok(File::create(path)?.into()),
@@ -134,9 +135,9 @@ fn output(to: Option<&Path>) -> io::Result<Stdio> {
     }
 }
 
-/// The first word with a digit, a dot and a digit in what the program says of itself.
+/// The program's version: the first word of its output that looks like 1.2.
 fn version(path: &Path) -> Option<String> {
-    // bsc has no such option, and says it anyway.
+    // bsc does not know the option, but prints its version anyway.
     let said = Command::new(path).arg("--version").stdin(Stdio::null()).output().ok()?;
     let said = [said.stdout, said.stderr].concat();
     let said = String::from_utf8_lossy(&said);
@@ -156,7 +157,7 @@ impl Program {
         !matches!(self.kind, Kind::Lz4 | Kind::Bzip2)
     }
 
-    /// The options that people would type for a level.
+    /// The options of a level, as a user would type them.
     pub fn label(&self, level: &str) -> String {
         match (self.kind, level.parse::<u32>()) {
             (Kind::Bzip3, _) => format!("-b {level}"),
@@ -171,7 +172,7 @@ impl Program {
         self.device.as_deref().filter(|device| *device != "cpu")
     }
 
-    /// The command that compresses `file` to a file, or to nowhere.
+    /// The command that compresses `file` to a file, or discards the output.
     pub fn compress(
         &self,
         level: &str,
@@ -193,7 +194,7 @@ impl Program {
         Ok(command)
     }
 
-    /// The command that restores `file` to a file, or to nowhere.
+    /// The command that restores `file` to a file, or discards the output.
     pub fn decompress(
         &self,
         threads: usize,
@@ -210,7 +211,7 @@ impl Program {
         Ok(command)
     }
 
-    /// bsc talks on standard output, and takes the name of its output.
+    /// bsc prints messages on standard output, and takes its output's name as an argument.
     fn bsc(
         &self,
         command: &mut Command,
@@ -234,7 +235,7 @@ impl Program {
                 if let Some(device) = &self.device {
                     command.args(["--device", device]);
                 }
-                // Not "-q": it says where a device takes no part.
+                // Not "-q": we need the line that says that a device took no part.
                 command.arg(format!("-T{threads}")).arg("--no-progress")
             }
             Kind::Zstd => command.arg(format!("-T{threads}")).args(["-q", "--no-progress"]),
