@@ -19,7 +19,7 @@ use crate::gpu::plan::{Plan, PlanError, Shape};
 use crate::gpu::pool::Pool;
 
 pub(crate) use accelerator::Accelerator;
-pub(in crate::pipeline) use accelerator::LEAST_MEMORY;
+pub(in crate::pipeline) use accelerator::MIN_HOST_MEMORY;
 
 /// A device to run blocks on, and how much of its memory may be taken.
 ///

@@ -43,7 +43,7 @@ impl Rates {
 
     /// The same for what shrinks for good: the first run compiles kernels, and others find them in the cache. Falls at once, and rises
     /// half of the way.
-    pub(crate) fn learn_least(&mut self, name: &str, measured: f64) {
+    pub(crate) fn learn_falling(&mut self, name: &str, measured: f64) {
         if self.get(name).is_some_and(|known| known < measured) {
             self.learn(name, measured);
         } else {

@@ -58,7 +58,7 @@ impl Sample {
     }
 
     /// Made up: lines of words, some of which come often, that shrink to about a third.
-    pub(crate) fn made_up(len: usize) -> Self {
+    pub(crate) fn synthetic(len: usize) -> Self {
         Self { blocks: vec![text(len)] }
     }
 

@@ -189,7 +189,7 @@ const HOST_BATCHES: u64 = 2;
 const DRIVER: u64 = 64 << 20;
 
 /// Host memory without which no device is looked for, unless the user names it: a driver may take half of it.
-pub(in crate::pipeline) const LEAST_MEMORY: u64 = 2 * DRIVER;
+pub(in crate::pipeline) const MIN_HOST_MEMORY: u64 = 2 * DRIVER;
 
 /// Of the memory that may be taken on the host, no more than one in so many parts is what devices' queues copy through.
 const PART_TO_COPY_THROUGH: u64 = 4;

@@ -240,7 +240,7 @@ impl<T: Task> Shared<T> {
             // A batch that the device gave back undone says nothing about its speed.
             if blocks > 0 && (!is_first || !state.rates.knows_device()) {
                 state.rates.device_took(count, time, at_once);
-                let most = state.memory.most_beside();
+                let most = state.memory.max_beside();
                 let workers = state.rates.workers_beside(most, self.workers);
                 tokens += state.memory.set_workers(workers);
             }
