@@ -1,4 +1,4 @@
-//! What a caller may choose.
+//! The options of compression and decompression.
 
 use super::Level;
 use super::auto::Auto;
