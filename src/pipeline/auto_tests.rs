@@ -191,7 +191,7 @@ fn software_devices_are_never_chosen() {
 }
 
 #[test]
-fn a_device_that_cannot_be_opened_or_measured_is_passed_over() {
+fn auto_passes_over_devices_it_cannot_open_or_measure() {
     let closed = Fake { limits: limits("closed", Kind::Discrete), device: None };
     let fakes = registry(&[closed, nothing("unknown", Kind::Integrated)]);
     // The CPU is so slow that measuring the unknown device would pay.
@@ -359,7 +359,7 @@ fn predictions_follow_whole_runs() {
 }
 
 #[test]
-fn runs_that_are_too_short_teach_nothing() {
+fn short_runs_teach_nothing() {
     let auto = auto(&registry(&[]), &options(), 1e6, &[]);
     let statistics = counted(None);
     let workload = Workload::encoding(&options()).unwrap();

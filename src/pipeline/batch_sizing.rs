@@ -16,7 +16,7 @@ const PROBE_FRACTION: usize = 8;
 /// Even the smallest batch takes this part of a full batch's time.
 const MIN_PART: f64 = 0.6;
 
-/// How fast workers and device have been lately.
+/// The current rates of workers and device.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EngineRates {
     /// Seconds that a worker takes for a block, if known.
@@ -86,7 +86,7 @@ impl EngineRates {
         self.device = Some(FinishedBatch { blocks, seconds: time.as_secs_f64(), at_once });
     }
 
-    /// Whether the device has done a batch.
+    /// Whether the device's rate is known.
     pub(crate) fn knows_device(&self) -> bool {
         self.device.is_some()
     }
@@ -100,7 +100,7 @@ impl EngineRates {
         Some(Throughput { workers, worker: block / working, overhead, block })
     }
 
-    /// Whether a worker has finished a block from the queue.
+    /// Whether a worker's rate is known.
     pub(crate) fn knows_worker(&self) -> bool {
         self.worker.is_some()
     }
@@ -119,7 +119,7 @@ impl EngineRates {
         ((most as f64 * part).round() as usize).clamp(1, most.max(1))
     }
 
-    /// What an idle thread of the device does now.
+    /// Decides what an idle thread of the device does next.
     pub(crate) fn next(&self, now: &Situation) -> Next {
         let (count, may_wait) = if now.workers == 0 {
             // Without workers, the device must do every block.

@@ -162,7 +162,7 @@ fn plans_stay_within_the_memory_of_any_device() {
 
 /// A small device gets batches that fit, or leaves blocks to the CPU.
 #[test]
-fn small_devices_do_what_they_have_room_for() {
+fn small_devices_do_what_fits() {
     for device in devices() {
         for (memory, max_buffer, log) in [
             (4 * MIB, 2 * MIB, 16),
@@ -183,7 +183,7 @@ fn small_devices_do_what_they_have_room_for() {
 
 /// A device that does no block of a job says why, in one line.
 #[test]
-fn a_device_that_declines_says_why() {
+fn a_declining_device_says_why() {
     for device in devices() {
         let contents = contents(200_000);
         let mut narrow = Simulated::new(&device, 1024 * MIB, u64::MAX);
@@ -225,7 +225,7 @@ fn a_device_that_declines_says_why() {
 
 /// A device that is not found before the job ends is mentioned too.
 #[test]
-fn a_device_that_is_late_is_mentioned() {
+fn a_late_device_is_mentioned() {
     let contents = contents(200_000);
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let gpu = Gpu::finding(move || {
@@ -236,7 +236,7 @@ fn a_device_that_is_late_is_mentioned() {
     let two = Options { threads: 2, ..options(&gpu) };
     compress(&contents, &two.statistics(&counted)).unwrap();
     let why = counted.idle_device().unwrap();
-    assert_eq!(why, "the device takes no part: it was not ready before all was done");
+    assert_eq!(why, "the device takes no part: it was not ready before the work was done");
 
     drop(done);
     let _ = gpu.device();
@@ -355,7 +355,7 @@ fn any_wrong_bytes_are_survived() {
 }
 
 #[test]
-fn an_allocator_that_refuses_fails_no_job() {
+fn a_refusing_allocator_fails_no_job() {
     for device in devices() {
         let job = FaultJob::new(&device, 5, 3);
         for log in 5..24 {
@@ -443,7 +443,7 @@ impl<'d> VaryingMemory<'d> {
 
 /// Whichever call runs out of memory, the engine halves the batch and the device does all of it.
 #[test]
-fn memory_that_is_refused_late_halves_the_batch() {
+fn late_refusals_of_memory_halve_the_batch() {
     for device in devices() {
         let sound = Faulty::new(Arc::clone(&device), Fault::None);
         VaryingMemory::new(&sound).encode();

@@ -120,7 +120,7 @@ impl BatchLimit {
     }
 }
 
-/// Threads that copy a batch to the device: one thread alone copies more slowly than a device receives.
+/// Threads that read the blocks of a batch from the input: a single thread copies more slowly than a device takes them.
 const HELPERS: usize = 4;
 
 /// The engine retires a device that returned wrong bytes in this many batches.
@@ -282,7 +282,7 @@ impl<'d> GpuEngine<'d> {
         state.wrong += 1;
         self.note_line("a wrong result: the CPU does the block again");
         if state.wrong >= MAX_WRONG_BATCHES {
-            state.broken = Some("it gives wrong results".into());
+            state.broken = Some("it returns wrong results".into());
         }
     }
 
@@ -449,7 +449,7 @@ impl<'d> GpuEngine<'d> {
         let mut ranges = Vec::with_capacity(jobs.len());
         for ((number, job), block) in (0..).zip(jobs.iter_mut()).zip(blocks) {
             let BlockHeader { payload_crc, content_crc, .. } = job.header;
-            // The CPU decodes every other block again and reports what is wrong with it.
+            // The CPU decodes the remaining blocks again and reports what is wrong with them.
             if block.is_decoded
                 && (block.payload_crc, block.contents_crc) == (payload_crc, content_crc)
             {

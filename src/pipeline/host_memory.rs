@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_counted_on_or_missing() {
+    fn an_expected_or_missing_device() {
         use HostMemoryPhase::{Reclaimed, Reclaiming, Shared, WorkersOnly};
         let mut memory = HostMemory::for_device(limits(None));
         assert_eq!(row(&memory), (Shared, 4, 4, 10, 40, None));

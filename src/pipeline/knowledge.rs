@@ -1,4 +1,4 @@
-//! What earlier runs have shown of the CPU and of devices.
+//! The rates of the CPU and of devices, as earlier runs have shown them.
 //!
 //! A run on the CPU alone shows a worker's rate and the overhead of whole runs. A run with a device shows when the
 //! device joined, and what device and workers delivered together from then on.
@@ -15,7 +15,7 @@ use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::gpu::device::{Api, Limits};
 
-/// The rates of earlier runs.
+/// Learned rates, in memory and in the cache.
 pub(super) struct Knowledge {
     store: Store,
     /// The rates read so far, by subject.
@@ -27,7 +27,7 @@ pub(super) struct Knowledge {
 pub(crate) struct Run {
     pub(crate) workload: Workload,
     pub(crate) statistics: Statistics,
-    /// The CPU's workers, if there is no device.
+    /// The number of workers without a device.
     pub(crate) workers: usize,
     pub(crate) begun: Instant,
     /// Time that the run took.
@@ -103,7 +103,7 @@ impl Knowledge {
         Some(WithDevice { opening, rate: Some(rate) })
     }
 
-    /// Seconds to find and open a device.
+    /// The seconds that finding and opening a device is expected to take.
     pub(super) fn opening(&self, subject: &str) -> f64 {
         let known = self.rates(subject).get(OPENING);
         known
@@ -130,7 +130,7 @@ impl Knowledge {
     /// Bytes a second of a device alone. Measures them if they are unknown, or if there is a sample.
     ///
     /// # Errors
-    /// Why it does not do this work.
+    /// Why the device does not do this work.
     pub(super) fn measure(
         &self,
         workload: &Workload,
@@ -186,7 +186,7 @@ impl Knowledge {
         }
     }
 
-    /// Learns from a run.
+    /// Learns from a finished run, unless it was too short.
     pub(super) fn learn(&self, run: &Run) {
         if run.wall.as_secs_f64() < MIN_SECONDS {
             return;

@@ -11,7 +11,7 @@ use crate::format::{FrameHeader, MAX_BLOCKS};
 /// How many workers and blocks a job has at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Workers; with one, everything runs in the calling thread.
+    /// Workers. With one, everything runs in the calling thread.
     pub(crate) workers: usize,
     /// Blocks that exist at any time: being filled, waiting, being coded, or waiting for their turn to be written.
     pub(crate) in_flight: usize,
@@ -30,7 +30,7 @@ impl Share {
 /// The host memory that the parts of a job take, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Once.
+    /// For the whole job.
     pub(crate) fixed: u64,
     /// Per worker.
     pub(crate) worker: u64,
@@ -43,7 +43,7 @@ impl Cost {
     pub(crate) fn of_encoding(engine: &dyn Engine, recipe: &Recipe, block_size: usize) -> Self {
         let size = block_size as u64;
         Self {
-            // The index.
+            // The index of blocks.
             fixed: 4 * MAX_BLOCKS,
             worker: engine.encode_memory(recipe, block_size),
             block: size + payload_capacity(block_size) as u64 + size_of::<Buffer>() as u64,
@@ -134,7 +134,7 @@ mod tests {
     fn workers_make_room_for_a_device() {
         let cost = Cost { fixed: 0, worker: 100, block: 10 };
         let full = Share { workers: 16, in_flight: 18 };
-        // Plenty.
+        // Plenty of memory.
         let mut share = full;
         assert_eq!(cost.widen(&mut share, 50, 10_000), 50);
         assert_eq!((share.workers, share.in_flight), (16, 68));

@@ -158,7 +158,7 @@ impl Options {
         }
     }
 
-    /// What these options do to each block.
+    /// How these options encode each block.
     pub(crate) fn recipe(&self) -> Result<Recipe, Error> {
         let recipe = self.level.recipe(self.chosen_pipeline());
         let (Recipe::Lz77(params), Some(size)) = (recipe, self.window) else { return Ok(recipe) };

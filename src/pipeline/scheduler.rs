@@ -32,7 +32,7 @@ pub(crate) trait Task: Send + Sized + 'static {
     /// Runs a batch on `engine`.
     fn run(batch: &mut [Self], engine: &dyn Engine);
 
-    /// Whether an engine has coded it.
+    /// Whether an engine has coded the block.
     fn is_coded(&self) -> bool;
 
     /// Whether the task needs no more work.
@@ -46,7 +46,7 @@ pub(crate) trait Task: Send + Sized + 'static {
         Duration::ZERO
     }
 
-    /// Notes that [`Task::run`] panicked.
+    /// Records that [`Task::run`] panicked.
     fn set_panicked(&mut self);
 }
 
@@ -199,7 +199,7 @@ impl<T: Task> Scheduler<T> {
         }
     }
 
-    /// Tasks submitted and not yet taken.
+    /// The number of tasks submitted and not yet taken.
     pub(crate) fn in_flight(&self) -> usize {
         (self.submitted - self.taken) as usize
     }

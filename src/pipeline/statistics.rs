@@ -36,11 +36,11 @@ struct Counts {
     wants_stages: bool,
 }
 
-/// What an engine did.
+/// The work of one engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineStatistics {
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
     /// Bytes of their contents.
     pub bytes: u64,
@@ -56,7 +56,7 @@ impl EngineStatistics {
     }
 }
 
-/// What a device did.
+/// The work of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceStatistics {
@@ -153,17 +153,17 @@ impl Statistics {
         Self::default()
     }
 
-    /// What the CPU's threads did.
+    /// The work of the CPU's threads.
     pub fn cpu(&self) -> EngineStatistics {
         self.counts().cpu
     }
 
-    /// What the CPU's threads decoded to check what a device had encoded.
+    /// The blocks that the CPU's threads decoded to check what a device had encoded.
     pub fn verified(&self) -> EngineStatistics {
         self.counts().verified
     }
 
-    /// What the device did, if there was one.
+    /// The work of the device, if one took part.
     pub fn device(&self) -> Option<DeviceStatistics> {
         self.counts().device.clone()
     }
@@ -398,7 +398,7 @@ mod tests {
 
     /// The peak of the device memory in use is what the kernels' costs predict, and the counts cover all blocks.
     #[test]
-    fn devices_take_what_is_predicted() {
+    fn devices_take_the_predicted_memory() {
         use crate::gpu::discovery::devices;
         let contents: Vec<u8> = (0..3_u32 << 18).map(|i| (i.wrapping_mul(i) >> 17) as u8).collect();
         // Other tests check that there are devices.

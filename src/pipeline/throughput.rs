@@ -16,13 +16,13 @@ pub(crate) struct Throughput {
     pub(crate) workers: usize,
     /// Bytes a second of one worker while it codes.
     pub(crate) worker: f64,
-    /// Seconds of a whole run for each byte, besides the workers' time.
+    /// Seconds of overhead for each byte.
     pub(crate) overhead: f64,
     /// Bytes of a block. One worker does a whole block.
     pub(crate) block: f64,
 }
 
-/// What a device adds.
+/// When a device joins the CPU, and how fast both are then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct WithDevice {
     /// Seconds until its first batch begins.
@@ -146,7 +146,7 @@ mod tests {
         let slow = WithDevice { opening: 0.1, rate: Some(1.05e7) };
         let fast = WithDevice { opening: 0.1, rate: Some(4e7) };
         for (bytes, overhead, device, pays) in [
-            // A tenth of a second on the CPU for each million.
+            // The CPU takes a tenth of a second for each million bytes.
             (5e6, 0.0, unknown, false),
             (0.99e7, 0.0, unknown, false),
             (1.05e7, 0.0, unknown, true),
@@ -157,7 +157,7 @@ mod tests {
             (5e5, 0.0, fast, false),
             // No work is left.
             (0.0, 0.0, fast, false),
-            // Storage takes most of the time.
+            // Reading and writing take most of the time.
             (1e9, 1e-7, unknown, false),
         ] {
             assert_eq!(cpu(overhead).pays(bytes, &device), pays, "{bytes} {overhead} {device:?}");

@@ -34,9 +34,10 @@ pub(crate) enum Direction {
     Decode,
 }
 
-/// What a measurement of a device found.
+/// The result of measuring a device.
 #[derive(Debug)]
 pub(crate) struct Measured {
+    /// The statistics of the measured batches.
     pub(crate) found: DeviceStatistics,
     /// Time to compile its kernels, or to fetch them from the cache.
     pub(crate) preparing: Duration,
@@ -208,7 +209,7 @@ impl Workload {
     /// [`MIN_MEASUREMENT`].
     ///
     /// # Errors
-    /// Why it does not do this work.
+    /// Why the device does not do this work.
     pub(crate) fn measure_device(
         &self,
         gpu: &Gpu,

@@ -143,7 +143,7 @@ impl Accelerator {
         batches(limits, budget, &cost).ok_or_else(|| {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             format!(
-                "a block takes {} MiB of its memory, {} of them in one buffer, and the limits are {} and {}",
+                "a block takes {} MiB of its memory, {} MiB of it in one buffer, and the limits are {} and {} MiB",
                 mib(cost.memory),
                 mib(cost.largest_buffer),
                 budget >> 20,

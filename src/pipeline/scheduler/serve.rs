@@ -45,7 +45,7 @@ impl<T: Task> Shared<T> {
                 shared.lock().device.threads = batches.slots as usize;
             }
         }
-        accelerator.is_idle("it was not ready before all was done");
+        accelerator.is_idle("it was not ready before the work was done");
         let (serving, busy) = (Arc::clone(shared), Busy::new());
         let thread = thread::Builder::new().name("pz device".into());
         let started = thread.spawn(move || {
@@ -309,7 +309,7 @@ impl<T: Task> Shared<T> {
 fn why_not(cpu: &Throughput, bytes: f64, device: &WithDevice) -> String {
     let alone = cpu.alone(bytes);
     let why = if alone < 2.0 * device.opening {
-        "too little for a device to be opened".into()
+        "too short to open a device".into()
     } else if device.rate.is_some() {
         format!("and {:.2} s with the device", cpu.with_device(bytes, device))
     } else {
