@@ -1,4 +1,4 @@
-//! The choice between the processor alone and a GPU beside it.
+//! Chooses between the CPU alone and a GPU beside it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,23 +12,24 @@ use super::registry::{Candidate, Machine, Registry, is_eligible};
 use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 
-/// Chooses for each job whether a GPU is used beside the processor's threads: the one with which the job will be done
-/// soonest, by prediction, if that is clearly sooner than without any. The output is the same either way.
+/// Chooses for each job whether to use a GPU beside the CPU's threads. It takes the GPU with the shortest predicted
+/// time, if that is clearly shorter than the CPU's alone. The output is the same either way.
 ///
-/// To look for a GPU and to open it takes longer than most files do, so what decides is known before:
+/// Finding and opening a GPU takes longer than most files do, so `Auto` decides mostly from what it already knows:
 ///
-/// 1. An input of no more blocks than there are threads stays on the processor: every block has a core at once.
-/// 2. How long the processor takes follows from earlier runs, or from a sample of 256 KiB.
-/// 3. If no device could be opened in that time and save some of it, the input stays there.
-/// 4. If all devices that were there the last time are known to be too slow, it stays there, too.
-/// 5. Only then are drivers asked what there is. A device that has never been measured is measured if the job takes so long that it
-///    pays. Software devices are never chosen.
+/// 1. An input with no more blocks than there are threads stays on the CPU: every block has a core at once.
+/// 2. Earlier runs, or a sample of 256 KiB, tell how long the CPU takes.
+/// 3. If no device could open in that time and still save some of it, the input stays on the CPU.
+/// 4. If every device found the last time is known to be too slow, it also stays there.
+/// 5. Only then does `Auto` ask the drivers for devices. It measures a new device if the job takes long enough for that
+///    to pay. It never chooses software devices.
 ///
-/// Every run teaches, on whatever it ran. What is learned is kept in the user's cache folder (`$XDG_CACHE_HOME/pz`, or where the
-/// system has such things), by device, driver and version of pz. A cache that is damaged or cannot be written is no error.
+/// `Auto` learns from every run, with a device or without. It keeps what it learns in the user's cache folder
+/// (`$XDG_CACHE_HOME/pz`, or the system's equivalent), by device, driver and version of pz. A cache that is damaged or
+/// cannot be written is no error.
 ///
-/// A stream whose length is not known begins on the processor, and stays there until it has become so long that as much
-/// again would be done sooner with a device.
+/// A stream of unknown length begins on the CPU. It stays there until it is so long that as much again would finish
+/// sooner with a device.
 ///
 /// ```
 /// let options = pz::Options::new().auto(&pz::Auto::new());
@@ -41,18 +42,18 @@ pub struct Auto {
     shared: Arc<Shared>,
     /// The most bytes of device memory to take.
     memory: Option<u64>,
-    /// Whether devices are chosen; otherwise runs only teach.
+    /// Whether to choose devices; otherwise runs only teach.
     chooses: bool,
-    /// Whether the caller says how long a run took.
+    /// Whether the caller reports how long each run took.
     is_timed_by_caller: bool,
 }
 
 struct Shared {
     registry: Box<dyn Registry>,
     knowledge: Knowledge,
-    /// Devices that were opened, by subject.
+    /// Opened devices, by subject.
     opened: Mutex<Vec<(String, Gpu)>>,
-    /// The last run, if its caller is still to say how long it took.
+    /// The last run, until its caller reports how long it took.
     last: Mutex<Option<Run>>,
 }
 
@@ -65,22 +66,23 @@ struct Best {
 
 enum Chosen {
     Open(Gpu),
-    /// It need not be open before the work begins.
+    /// The subject of a device that opens while the work begins.
     Closed(String, Box<dyn Candidate>),
 }
 
-/// What was chosen, and why.
+/// The chosen device, if any, and the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) gpu: Option<Gpu>,
     pub(crate) why: String,
 }
 
-/// A job must take the CPU so many seconds for a device to be measured first: opening, compiling and running take one or two.
-const WORTH_MEASURING: f64 = 10.0;
+/// Measure a device only for jobs that take the CPU at least this many seconds: opening, compiling and running take one
+/// or two.
+const MIN_SECONDS_TO_MEASURE: f64 = 10.0;
 
 impl Auto {
-    /// A choice among the devices of this machine.
+    /// Chooses among the devices of this machine.
     pub fn new() -> Self {
         Self::with(Box::new(Machine), Store::of_user(), None)
     }
@@ -90,7 +92,7 @@ impl Auto {
         Self { memory: Some(bytes), ..self }
     }
 
-    /// Keeps rates in `folder` instead of the user's cache folder; nowhere if that is `None`.
+    /// Keeps rates in `folder` instead of the user's cache folder; `None` keeps them nowhere.
     pub fn cache(self, folder: Option<PathBuf>) -> Self {
         Self {
             shared: Self::with(Box::new(Machine), Store::in_folder(folder), None).shared,
@@ -98,13 +100,13 @@ impl Auto {
         }
     }
 
-    /// Chooses no device: runs on the CPU teach how long it takes.
+    /// Chooses no device, and only learns how long runs on the CPU take.
     pub fn only_learning(self) -> Self {
         Self { chooses: false, ..self }
     }
 
-    /// Learns from a run only when [`Self::run_took`] says how long all of it took, with what the caller does before and after: opening
-    /// files, giving them their names.
+    /// Learns from a run only when the caller reports its time with [`Self::run_took`]. That time includes what the
+    /// caller does before and after, such as opening and renaming files.
     pub fn timed_by_caller(self) -> Self {
         Self { is_timed_by_caller: true, ..self }
     }
@@ -123,7 +125,7 @@ impl Auto {
         &self.shared.knowledge
     }
 
-    /// Decides on a job of `bytes` bytes of contents.
+    /// Chooses for a job of `bytes` bytes of contents.
     pub(crate) fn choose(&self, workload: &Workload, bytes: u64, workers: usize) -> Choice {
         let on_cpu = |why: String| Choice { gpu: None, why };
         if bytes.div_ceil(workload.block_size()) <= workers as u64 {
@@ -131,7 +133,7 @@ impl Auto {
         }
         let cpu = self.knowledge().cpu(workload, workers);
         let alone = cpu.alone(bytes as f64);
-        let opening = self.least_opening();
+        let opening = self.min_opening();
         if alone < opening {
             return on_cpu(format!(
                 "the CPU: {alone:.2} s predicted, less than it takes to open a device"
@@ -152,17 +154,18 @@ impl Auto {
         Choice { why, gpu: Some(gpu) }
     }
 
-    /// The least seconds in which a device can be expected to be open.
-    fn least_opening(&self) -> f64 {
+    /// The fewest seconds that opening any device is expected to take.
+    fn min_opening(&self) -> f64 {
         let known = self.knowledge().devices().unwrap_or_default();
         let least = known.iter().map(|(_, seconds)| *seconds).reduce(f64::min);
         least.unwrap_or(WithDevice::unknown(None).opening)
     }
 
-    /// The device with which the CPU is done soonest, if it pays.
+    /// The device with the shortest predicted time, if using it pays.
     fn best(&self, workload: &Workload, bytes: f64, cpu: &Throughput) -> Option<Best> {
-        let is_worth_measuring = cpu.alone(bytes) >= WORTH_MEASURING;
-        // Drivers are asked only if one of the devices that were there the last time might pay, or if there were others.
+        let is_worth_measuring = cpu.alone(bytes) >= MIN_SECONDS_TO_MEASURE;
+        // Ask the drivers only if a device found the last time might pay or, where none was found, if the job is worth
+        // measuring a new one.
         if let Some(known) = self.knowledge().devices() {
             let may_pay = |(subject, _): &(String, f64)| {
                 let device = self.knowledge().device_of(workload, subject, cpu);
@@ -176,10 +179,10 @@ impl Auto {
         let candidates = self.shared.registry.candidates();
         let finding = begun.elapsed();
         let mut best: Option<Best> = None;
-        let mut there = Vec::new();
+        let mut seen = Vec::new();
         for candidate in candidates.into_iter().filter(|found| is_eligible(found.limits())) {
             let (subject, name) = (subject(candidate.limits()), candidate.limits().name.clone());
-            there.push((subject.clone(), self.knowledge().opening(&subject)));
+            seen.push((subject.clone(), self.knowledge().opening(&subject)));
             if self.is_broken(&subject) {
                 continue;
             }
@@ -189,10 +192,10 @@ impl Auto {
                     let begun = Instant::now();
                     let gpu = self.open(&subject, candidate);
                     let Ok(rate) = self.knowledge().measure(workload, &gpu, None) else { continue };
-                    if let Some(last) = there.last_mut() {
+                    if let Some(last) = seen.last_mut() {
                         last.1 = (finding + begun.elapsed()).as_secs_f64();
                     }
-                    // It is open now.
+                    // The device is open now.
                     let rate = Some(cpu.expected_with(rate));
                     (WithDevice { opening: 0.0, rate }, Chosen::Open(gpu))
                 }
@@ -203,11 +206,11 @@ impl Auto {
                 best = Some(Best { seconds, name, device: chosen });
             }
         }
-        self.knowledge().set_devices(&there, finding);
+        self.knowledge().set_devices(&seen, finding);
         best
     }
 
-    /// Learns from a run, or keeps it until its caller says how long it took.
+    /// Learns from a run, or keeps it until the caller reports how long it took.
     pub(crate) fn learn(&self, run: Run) {
         if self.is_timed_by_caller {
             *lock(&self.shared.last) = Some(run);
@@ -216,28 +219,28 @@ impl Auto {
         }
     }
 
-    /// Says how long the last run took, if that is left to the caller ([`Self::timed_by_caller`]).
+    /// Reports how long the last run took. See [`Self::timed_by_caller`].
     pub fn run_took(&self, wall: Duration) {
         if let Some(run) = lock(&self.shared.last).take() {
             self.knowledge().learn(&Run { wall, ..run });
         }
     }
 
-    /// Takes note of how long it took to find and open a device.
+    /// Records how long it took to find and open a device.
     pub fn opened(&self, gpu: &Gpu, time: Duration) {
         if let Some(limits) = gpu.limits() {
             self.knowledge().opened(limits, time, is_eligible(limits));
         }
     }
 
-    /// Whether a device could not be opened.
+    /// Whether opening the device has failed.
     fn is_broken(&self, subject: &str) -> bool {
         let opened = lock(&self.shared.opened);
         let found = opened.iter().find(|(other, _)| other == subject);
         found.is_some_and(|(_, gpu)| gpu.limits().is_none())
     }
 
-    /// A device, which is opened once, in the background.
+    /// The device of `candidate`. Opens it in the background, unless that has begun.
     fn open(&self, subject: &str, candidate: Box<dyn Candidate>) -> Gpu {
         let mut opened = lock(&self.shared.opened);
         if let Some((_, gpu)) = opened.iter().find(|(other, _)| other == subject) {
@@ -267,7 +270,7 @@ impl fmt::Debug for Auto {
 }
 
 impl PartialEq for Auto {
-    /// Whether they are clones of one.
+    /// Whether both are clones of the same `Auto`.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }

@@ -1,25 +1,25 @@
-//! One job of [`Auto`]: which device it is given, and what is learned from it.
+//! One job of [`Auto`]: chooses its device and learns from it.
 
 use std::time::Instant;
 
 use super::Gpu;
 use super::auto::{Auto, Choice};
-use super::gpu::LEAST_MEMORY;
+use super::gpu::MIN_HOST_MEMORY;
 use super::knowledge::Run;
 use super::statistics::Statistics;
 use super::workload::Workload;
 
-/// A job that may be given a device, and that teaches how long such jobs take.
+/// A job for which [`Auto`] may choose a device, and from which it learns.
 #[derive(Debug)]
 pub(crate) struct AutoSession {
     auto: Auto,
     workload: Workload,
     statistics: Statistics,
     workers: usize,
-    /// Host memory that the job may take.
+    /// Bytes of host memory that the job may take.
     memory: u64,
     begun: Instant,
-    /// At how many bytes to choose again; `None` if the choice is made.
+    /// The length at which to choose again; `None` if the choice is final.
     next_look: Option<u64>,
 }
 
@@ -36,13 +36,13 @@ impl AutoSession {
         Self { auto, workload, statistics, workers: 1, memory, begun, next_look: None }
     }
 
-    /// What is counted.
+    /// The counts of this job.
     pub(crate) fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// The device for a job of `bytes` bytes on `workers` workers: the one that the user named, or one that is chosen. Nothing is chosen
-    /// yet if the length is not known.
+    /// The device for a job of `bytes` bytes on `workers` workers: the one that the user named, or else the choice of
+    /// [`Auto`]. For a job of unknown length, [`Self::look`] chooses later.
     pub(crate) fn choose(
         &mut self,
         named: Option<&Gpu>,
@@ -61,7 +61,7 @@ impl AutoSession {
         }
     }
 
-    /// Chooses again for a stream that has come so far: as much again is expected.
+    /// Chooses again for a stream that is now `bytes` bytes long, expecting as much again.
     pub(crate) fn look(&mut self, bytes: u64) -> Option<Gpu> {
         if self.next_look.is_none_or(|look| bytes < look) {
             return None;
@@ -73,8 +73,8 @@ impl AutoSession {
     }
 
     fn take(&self, bytes: u64) -> Option<Gpu> {
-        if self.memory < LEAST_MEMORY {
-            // Nothing is measured either: that would take memory, too.
+        if self.memory < MIN_HOST_MEMORY {
+            // Measuring a device would take that memory too.
             self.statistics.chose("the CPU: the memory limit leaves no room for a device's driver");
             return None;
         }
@@ -83,7 +83,7 @@ impl AutoSession {
         gpu
     }
 
-    /// Learns from the job, which is done.
+    /// Learns from the finished job.
     pub(crate) fn learn(&self) {
         self.auto.learn(Run {
             workload: self.workload.clone(),
@@ -95,5 +95,5 @@ impl AutoSession {
     }
 }
 
-/// Bytes of a stream of unknown length after which a device is first considered.
+/// Length of a stream of unknown length at which a device is first considered.
 pub(super) const FIRST_LOOK: u64 = 1 << 24;

@@ -11,15 +11,15 @@ use crate::{DecodeOptions, Decoder, Encoder, Level, Options, Pipeline};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A device in the registry of a test.
+/// A device in a test's registry.
 #[derive(Clone)]
 struct Fake {
     limits: Limits,
-    /// What is opened; otherwise it cannot be.
+    /// The device to open; `None` if opening fails.
     device: Option<Arc<dyn Device>>,
 }
 
-/// A registry that counts how often it is asked, and how often a device is opened.
+/// A registry that counts how often it is asked for devices, and how often a device is opened.
 #[derive(Clone, Default)]
 struct Fakes {
     devices: Vec<Fake>,
@@ -27,17 +27,18 @@ struct Fakes {
     opened: Arc<AtomicUsize>,
 }
 
-struct Offer(Fake, Arc<AtomicUsize>);
+struct FakeCandidate(Fake, Arc<AtomicUsize>);
 
 impl Registry for Fakes {
     fn candidates(&self) -> Vec<Box<dyn Candidate>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let offer = |fake: &Fake| Box::new(Offer(fake.clone(), self.opened.clone())) as _;
-        self.devices.iter().map(offer).collect()
+        let candidate =
+            |fake: &Fake| Box::new(FakeCandidate(fake.clone(), self.opened.clone())) as _;
+        self.devices.iter().map(candidate).collect()
     }
 }
 
-impl Candidate for Offer {
+impl Candidate for FakeCandidate {
     fn limits(&self) -> &Limits {
         &self.0.limits
     }
@@ -71,7 +72,7 @@ fn registry(devices: &[Fake]) -> Fakes {
     Fakes { devices: devices.to_vec(), ..Fakes::default() }
 }
 
-/// A choice that knows rates: of the CPU, and of devices by name, in bytes a second.
+/// An `Auto` that knows the rates of the CPU and of devices by name, in bytes a second.
 fn auto(fakes: &Fakes, options: &Options, cpu: f64, devices: &[(&str, f64)]) -> Auto {
     let auto = Auto::with(Box::new(fakes.clone()), Store::in_folder(None), None);
     let level = options.level.get();
@@ -95,8 +96,8 @@ fn contents() -> Vec<u8> {
     (0..1_000_000_u32).map(|i| (i.wrapping_mul(i) >> 18) as u8).collect()
 }
 
-/// Compresses as a slice, as a stream of known length and as one of unknown length, and decompresses likewise; all as
-/// without a choice. Gives the reasons.
+/// Compresses a slice, a stream of known length and one of unknown length, and decompresses each. The output must be
+/// the same as without `auto`. Returns the reasons that `auto` gave.
 fn check(auto: &Auto, contents: &[u8]) -> Vec<String> {
     let plain = crate::compress(contents, &options()).unwrap();
     let mut reasons = Vec::new();
@@ -132,14 +133,14 @@ fn check(auto: &Auto, contents: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn small_inputs_stay_on_the_cpu_and_nobody_is_asked() {
+fn small_inputs_stay_on_the_cpu_and_ask_no_driver() {
     let fakes = registry(&[nothing("fast", Kind::Discrete)]);
     // Two blocks for two threads, whatever the rates.
     let slow_cpu = auto(&fakes, &options(), 1.0, &[("fast", 1e12)]);
     for reason in check(&slow_cpu, &contents()[..1 << 17]) {
         assert_eq!(reason, "the CPU: there is a thread for each block");
     }
-    // Fast enough.
+    // The CPU is fast enough.
     let fast_cpu = auto(&fakes, &options(), 1e9, &[("fast", 1e12)]);
     for reason in check(&fast_cpu, &contents()) {
         assert!(reason.contains("less than it takes to open a device"), "{reason}");
@@ -165,7 +166,7 @@ fn a_fast_device_is_opened_and_the_bytes_are_the_same() {
     for reason in check(&auto, &contents()) {
         assert!(reason.starts_with("fast: "), "{reason}");
     }
-    // One device, once.
+    // Only the fast device is opened, and only once.
     assert_eq!(fakes.opened.load(Ordering::Relaxed), 1);
 }
 
@@ -190,13 +191,13 @@ fn software_devices_are_never_chosen() {
 }
 
 #[test]
-fn a_device_that_cannot_be_opened_or_measured_is_passed_over() {
+fn auto_passes_over_devices_it_cannot_open_or_measure() {
     let closed = Fake { limits: limits("closed", Kind::Discrete), device: None };
     let fakes = registry(&[closed, nothing("unknown", Kind::Integrated)]);
-    // So slow that it would pay to measure.
+    // The CPU is so slow that measuring the unknown device would pay.
     let auto = auto(&fakes, &options(), 1e4, &[("closed", 1e12)]);
     let reasons = check(&auto, &contents());
-    // It is opened while the work is done without it.
+    // The device opens while the CPU does the work.
     assert!(reasons[0].starts_with("closed: "), "{reasons:?}");
     lock(&auto.shared.opened).iter().for_each(|(_, gpu)| drop(gpu.device()));
     for reason in check(&auto, &contents()) {
@@ -205,7 +206,8 @@ fn a_device_that_cannot_be_opened_or_measured_is_passed_over() {
     assert_eq!(fakes.opened.load(Ordering::Relaxed), 2);
 }
 
-/// Real devices that play GPUs: they are measured, chosen, used for streams of any kind, and learned from.
+/// Auto measures real devices that claim to be GPUs, chooses them, uses them for all kinds of streams, and learns from
+/// them.
 #[test]
 fn real_devices_are_measured_and_used() {
     let all = [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| discovery::devices(api).ok());
@@ -214,7 +216,7 @@ fn real_devices_are_measured_and_used() {
         println!("on {}: {}", limits.api, limits.name);
         let device: Arc<dyn Device> = found.open().unwrap();
         let device: Arc<dyn Device> = Arc::new(Renamed(device, limits.clone()));
-        // On a busy machine a program that plays a GPU may take longer to compile than any batch may take.
+        // On a busy machine a software device may take longer to compile than the deadline of a batch.
         let gpu = Gpu::new(device.clone());
         let workload = Workload::encoding(&options()).unwrap();
         for _ in 0..5 {
@@ -230,12 +232,12 @@ fn real_devices_are_measured_and_used() {
         let rate = auto.knowledge().get(&subject(&limits), &workload.name()).unwrap();
         assert!(rate > 1e4, "{rate}");
 
-        // What has been measured, and what has not.
+        // Level 1 has been measured, level 2 has not.
         let level = |n| options().level(Level::new(n).unwrap());
         let rate = |n| auto.encode_rate(&limits, &level(n)).unwrap();
         assert!(rate(1).unwrap().is_measured && !rate(2).unwrap().is_measured);
 
-        // A long stream begins on the CPU, and goes on with the device.
+        // A long stream begins on the CPU and continues with the device.
         let long = contents().repeat(18);
         let statistics = Statistics::new();
         let chosen = options().auto(&auto).statistics(&statistics);
@@ -255,7 +257,7 @@ fn real_devices_are_measured_and_used() {
     }
 }
 
-/// A device that says something else of itself.
+/// A device that reports other limits.
 struct Renamed(Arc<dyn Device>, Limits);
 
 impl Device for Renamed {
@@ -276,12 +278,13 @@ impl Device for Renamed {
     }
 }
 
-/// A device by that name, to be named by a user.
+/// A device of that name, as a user would name it.
 fn gpu_named(name: &str) -> Gpu {
     Gpu::new(nothing(name, Kind::Discrete).device.unwrap())
 }
 
-/// What was counted in a run of 50 blocks on two threads, which took half a second of both of them.
+/// The statistics of a run of 50 blocks on two threads, which were busy for half a second each. A device joins after 25
+/// blocks if `device` is given.
 fn counted(device: Option<&Limits>) -> Statistics {
     let counted = Statistics::without_stages();
     let slow = Arc::new(Slow(Duration::from_millis(20)));
@@ -310,14 +313,14 @@ fn predictions_follow_whole_runs() {
         |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.02, "{found}");
     let gpu = gpu_named("fast");
     auto.opened(&gpu, Duration::from_millis(500));
-    // Nothing but rates is known: 50 s on the CPU, and a device that opens and closes in 0.65 s.
+    // Only rates are known: 50 s on the CPU, and a device that takes 0.65 s to open and close.
     let before = predict(Some(&gpu), 100_000_000);
     near(before.cpu_rate, 2e6);
     near(before.cpu_seconds, 50.0);
     near(before.seconds, 0.65 + 49.5 / 5.0);
     assert!(before.takes_part && before.device_rate == Some(Ok(8e6)), "{before:?}");
 
-    // Threads did 50 blocks in a second, and the run took 0.7 s instead of half of that.
+    // The threads were busy for a second in all, and the run took 0.7 s instead of half a second.
     let run = |statistics, begun: Instant, wall| {
         let (workload, workers) = (Workload::encoding(&options()).unwrap(), 2);
         auto.learn(Run { workload, statistics, workers, begun, wall });
@@ -328,22 +331,22 @@ fn predictions_follow_whole_runs() {
     run(statistics, Instant::now(), Duration::from_secs_f64(wall));
     near(predict(None, 50 << 16).seconds, wall);
     near(predict(None, 5000 << 16).seconds, 100.0 * wall);
-    // Its overhead is not that of one block, which takes as long on one thread as on two.
+    // One block takes as long on two threads as on one, but has a fiftieth of the overhead.
     near(predict(None, 1 << 16).seconds, busy / 50.0 + 0.2 / 50.0);
 
-    // Half of the blocks were done when the device began; 125 others took half a second then.
+    // Half of the CPU's blocks were done when the device began; then CPU and device did 125 blocks in half a second.
     let begun = Instant::now();
     let statistics = counted(gpu.limits());
     let joined = statistics.device().unwrap().begun().unwrap() - begun;
     run(statistics, begun, joined + Duration::from_millis(500));
     let after = predict(Some(&gpu), 5000 << 16);
-    // It is learned half of the way from what it took to open the device before.
+    // The opening time moves half of the way from the old one to the new one.
     let opening = joined.as_secs_f64() - 0.3 + 0.4;
     near(after.opening, opening);
     let left = 5000.0 - opening * 50.0 / wall;
     near(after.seconds, opening * 1.3 + left / 250.0);
 
-    // A device that turns out to be as slow as the CPU is left closed.
+    // Auto leaves a device closed that is as slow as the CPU.
     let slow = Statistics::without_stages();
     slow.device_joins(gpu.limits().unwrap(), 0);
     slow.device_begins();
@@ -356,13 +359,13 @@ fn predictions_follow_whole_runs() {
 }
 
 #[test]
-fn runs_that_are_too_short_teach_nothing() {
+fn short_runs_teach_nothing() {
     let auto = auto(&registry(&[]), &options(), 1e6, &[]);
     let statistics = counted(None);
     let workload = Workload::encoding(&options()).unwrap();
     let run = Run { workload, statistics, workers: 2, begun: Instant::now(), wall: Duration::ZERO };
     auto.learn(run.clone());
-    // Nor does one of which nobody has said yet how long it took.
+    // A run whose caller has not said how long it took teaches nothing either.
     let timed = auto.clone().timed_by_caller();
     timed.learn(run);
     assert_eq!(auto.predict(None, &options(), 2_000_000, None).unwrap().cpu_rate, 2e6);
@@ -370,7 +373,7 @@ fn runs_that_are_too_short_teach_nothing() {
     assert!(auto.predict(None, &options(), 50 << 16, None).unwrap().seconds > 9.0);
 }
 
-/// An engine that takes its time.
+/// An engine that sleeps for a given time.
 struct Slow(Duration);
 
 impl Engine for Slow {

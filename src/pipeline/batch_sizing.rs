@@ -1,61 +1,62 @@
 //! Sizes each GPU batch to finish before the workers run out of blocks.
 //!
-//! Workers take single blocks whenever there is one. A device takes batches. A batch that takes long holds up the output, which is
-//! in order, and then the reader: it must be done before the workers have done all other blocks that may be in flight. At the end
-//! of the input nobody should have to wait for it. Workers and device are measured all the time. A device that has not been measured
-//! gets a part of a batch only. Unmeasured concurrency is assumed to scale time linearly: some devices overlap batches, others
-//! are threads on the workers' own cores.
+//! Workers take single blocks as they come. A device takes batches. The output is in order, so a long batch holds up
+//! the writer and then the reader: the device must finish it before the workers have done all other blocks that may be
+//! in flight. At the end of the input, neither side should have to wait for the other. The rates of workers and device
+//! are measured all the time. A device without a measured rate gets only part of a batch. Unmeasured concurrency is
+//! assumed to scale time linearly: some devices overlap batches, others are threads on the workers' own cores.
 
 use std::time::Duration;
 
 use super::throughput::Throughput;
 
-/// The first batch is one part in so many of a full one: it shows how long that takes.
-const PROBE: usize = 8;
+/// The first batch is this fraction of a full one, to measure the device's speed.
+const PROBE_FRACTION: usize = 8;
 
-/// However small a batch is, it takes this part of the time of a full one.
+/// Even the smallest batch takes this part of a full batch's time.
 const MIN_PART: f64 = 0.6;
 
-/// How fast workers and device have been lately.
+/// The current rates of workers and device.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EngineRates {
-    /// Seconds that a worker takes for a block.
+    /// Seconds that a worker takes for a block, if known.
     worker: Option<f64>,
-    /// The part of them that it spends writing.
+    /// How many of those seconds it spends writing.
     writing: f64,
-    device: Option<Batch>,
+    device: Option<FinishedBatch>,
 }
 
-/// A batch that a device has done.
+/// A finished batch of the device.
 #[derive(Debug, Clone, Copy)]
-struct Batch {
+struct FinishedBatch {
     blocks: usize,
     seconds: f64,
-    /// How many batches it had at once, this one included.
+    /// How many batches the device had at once, with this one.
     at_once: usize,
 }
 
-/// What a decision depends on.
+/// The state from which the next step follows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Situation {
     /// Blocks in the queue.
     pub(crate) queued: usize,
     /// Blocks that may be in flight.
     pub(crate) window: usize,
-    /// Blocks that the device has.
+    /// Blocks in the device's batches.
     pub(crate) on_device: usize,
-    /// Batches that it has.
+    /// Batches that the device has.
     pub(crate) batches: usize,
     /// The most blocks in a batch.
     pub(crate) batch: usize,
     /// The most batches that a device may have.
     pub(crate) slots: usize,
-    /// Workers on the CPU beside the device, and how many more there would be without it.
+    /// Workers beside the device.
     pub(crate) workers: usize,
+    /// How many more workers there would be without the device.
     pub(crate) displaced: usize,
     /// Whether the input has ended.
     pub(crate) is_ended: bool,
-    /// Whether the reader waits for a block to be finished.
+    /// Whether the owner is waiting for a block to finish.
     pub(crate) is_awaited: bool,
 }
 
@@ -66,12 +67,12 @@ pub(crate) enum Next {
     Take(usize),
     /// Wait until something changes.
     Wait,
-    /// Stop: there is nothing more for it, or it is too slow.
+    /// Stop: no blocks are left, or the device is too slow.
     Leave,
 }
 
 impl EngineRates {
-    /// A worker has done a block, and spent part of the time writing it.
+    /// Records that a worker did a block, and spent `writing` of the time writing it.
     pub(crate) fn worker_took(&mut self, time: Duration, writing: Duration) {
         let [time, writing] = [time, writing].map(|time| time.as_secs_f64());
         let part = if self.worker.is_some() { 1.0 / 8.0 } else { 1.0 };
@@ -80,18 +81,18 @@ impl EngineRates {
         self.worker = Some(mean + (time - mean) * part);
     }
 
-    /// The device has done a batch, one of `at_once`.
+    /// Records that the device did a batch, one of `at_once`.
     pub(crate) fn device_took(&mut self, blocks: usize, time: Duration, at_once: usize) {
-        self.device = Some(Batch { blocks, seconds: time.as_secs_f64(), at_once });
+        self.device = Some(FinishedBatch { blocks, seconds: time.as_secs_f64(), at_once });
     }
 
-    /// Whether the device has done a batch.
+    /// Whether the device's rate is known.
     pub(crate) fn knows_device(&self) -> bool {
         self.device.is_some()
     }
 
-    /// What so many workers deliver, as far as it is known, in blocks of `block_len` bytes. Writing is overhead: a device does not
-    /// speed it up.
+    /// What `workers` workers deliver in blocks of `block_len` bytes, if known. Writing counts as overhead: a device
+    /// does not speed it up.
     pub(crate) fn throughput(&self, workers: usize, block_len: u32) -> Option<Throughput> {
         let (workers, block) = (workers.max(1), f64::from(block_len));
         let working = (self.worker? - self.writing).max(1e-9);
@@ -99,38 +100,39 @@ impl EngineRates {
         Some(Throughput { workers, worker: block / working, overhead, block })
     }
 
-    /// Whether a worker has finished a block from the queue.
+    /// Whether a worker's rate is known.
     pub(crate) fn knows_worker(&self) -> bool {
         self.worker.is_some()
     }
 
-    /// How many workers should work beside the device, of `all` and at most `most`: the faster the device, the fewer.
+    /// How many workers should work beside the device, of `all` and at most `most`. The faster the device, the fewer.
     ///
-    /// They hold up its threads, which copy and check, and the owner, who reads and writes. On a machine of 16 cores each worker cost a
-    /// device 4% of what it delivered; so they are of use beside one that does no more than 1.6 times as much as they do. It could do
-    /// some more than it delivers if it never waited, and that is what is known here.
+    /// Workers slow down the device's threads, which copy and check, and the owner, which reads and writes. On a
+    /// machine with 16 cores, each worker cost a device 4% of its throughput. Workers therefore help only beside a
+    /// device that does at most 1.6 times as much as they do. The limit here is higher: the rates are those of a device
+    /// that never waits, and it delivers somewhat less.
     pub(crate) fn workers_beside(&self, most: usize, all: usize) -> usize {
         let (Some(worker), Some(device)) = (self.worker, self.device) else { return most };
-        let of_workers = all as f64 / worker;
-        let of_device = (device.blocks * device.at_once) as f64 / device.seconds;
-        let part = (2.5 - of_device / of_workers).clamp(0.0, 1.0);
+        let worker_rate = all as f64 / worker;
+        let device_rate = (device.blocks * device.at_once) as f64 / device.seconds;
+        let part = (2.5 - device_rate / worker_rate).clamp(0.0, 1.0);
         ((most as f64 * part).round() as usize).clamp(1, most.max(1))
     }
 
-    /// What an idle thread of the device does now.
+    /// Decides what an idle thread of the device does next.
     pub(crate) fn next(&self, now: &Situation) -> Next {
         let (count, may_wait) = if now.workers == 0 {
-            // There is nobody else to do them.
+            // Without workers, the device must do every block.
             let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
             (if is_enough { now.queued.min(now.batch) } else { 0 }, !now.is_ended)
-        } else if self.is_probed(now) {
+        } else if self.is_being_probed(now) {
             (0, true)
         } else if self.is_too_slow(now) {
             (0, false)
         } else {
-            let most = self.most(now);
+            let most = self.max_batch(now);
             let count = if now.is_ended {
-                self.last(now, most.min(now.queued))
+                self.final_batch(now, most.min(now.queued))
             } else if now.queued >= most {
                 most
             } else {
@@ -145,23 +147,23 @@ impl EngineRates {
         }
     }
 
-    /// Whether another thread of the device is finding out how fast it is. Until then it gets no second batch: everybody might have to
-    /// wait for a slow device.
-    fn is_probed(&self, now: &Situation) -> bool {
+    /// Whether the device is still running its first, measuring batch. Until that is done it gets no second one: every
+    /// thread might have to wait for a slow device.
+    fn is_being_probed(&self, now: &Situation) -> bool {
         now.workers > 0 && self.device.is_none() && now.on_device > 0
     }
 
-    /// Whether a device delivers so little that it only holds up the others, or that the workers whose cores it takes would do more.
+    /// Whether the device is too slow: it only holds up the workers, or the workers that it displaces would do more.
     fn is_too_slow(&self, now: &Situation) -> bool {
         let Some(known) = self.device.filter(|_| now.workers > 0) else { return false };
-        // It might do as many full batches in that time.
+        // At best, the device does a full batch in every slot in that time.
         let at_best = (now.slots * now.batch) as f64 / known.seconds;
         let cpu = self.throughput(now.workers, 1);
         cpu.is_some_and(|cpu| !cpu.outdoes_displaced(at_best, now.displaced))
-            || self.most(&Situation { on_device: 0, batches: 0, ..*now }) == 0
+            || self.max_batch(&Situation { on_device: 0, batches: 0, ..*now }) == 0
     }
 
-    /// Seconds that the device takes for this many blocks beside the batches that it has.
+    /// Seconds that the device would take for `blocks` blocks beside its other batches.
     fn device_time(&self, blocks: usize, now: &Situation) -> Option<f64> {
         let known = self.device?;
         let part = (blocks as f64 / known.blocks.max(1) as f64).max(MIN_PART);
@@ -169,9 +171,9 @@ impl EngineRates {
         Some(known.seconds * part * at_once)
     }
 
-    /// The largest batch that is done before the workers run out of other blocks.
-    fn most(&self, now: &Situation) -> usize {
-        let probe = now.batch.div_ceil(PROBE);
+    /// The largest batch that the device finishes before the workers run out of other blocks.
+    fn max_batch(&self, now: &Situation) -> usize {
+        let probe = now.batch.div_ceil(PROBE_FRACTION);
         if self.device.is_none() {
             return probe;
         }
@@ -185,19 +187,19 @@ impl EngineRates {
     }
 
     /// How many of the last blocks the device can do while the workers do the rest.
-    fn last(&self, now: &Situation, most: usize) -> usize {
+    fn final_batch(&self, now: &Situation, most: usize) -> usize {
         let Some(worker) = self.worker else { return most.min(now.queued.div_ceil(2)) };
         let rounds = |blocks: usize| (now.queued - blocks).div_ceil(now.workers);
         let fits = |blocks: &usize| {
             self.device_time(*blocks, now)
                 .is_none_or(|time| time <= rounds(*blocks) as f64 * worker)
         };
-        // Workers do as many as they can in that time.
+        // Leave the workers as many blocks as they can do in that time.
         now.queued.saturating_sub(rounds(largest(most, fits)) * now.workers).min(most)
     }
 }
 
-/// The largest number up to `most` that `fits`, if smaller ones do as well as larger ones; 0 if none does.
+/// The largest number up to `most` that `fits`; 0 if none does. If a number fits, all smaller ones must fit too.
 fn largest(most: usize, fits: impl Fn(&usize) -> bool) -> usize {
     let (mut low, mut high) = (0, most);
     while low < high {
@@ -240,7 +242,7 @@ mod tests {
     fn a_fast_device_gets_full_batches_soon() {
         let mut rates = EngineRates::default();
         assert_eq!(take(&rates, &plenty()), 5);
-        // One batch until it is known how long that takes.
+        // No second batch before the first shows how long it takes.
         let second = Situation { on_device: 5, batches: 1, ..plenty() };
         assert_eq!(rates.next(&second), Next::Wait);
         assert_eq!(rates.next(&Situation { is_ended: true, ..second }), Next::Wait);
@@ -251,7 +253,7 @@ mod tests {
         assert!(next > 30, "{next}");
         rates.device_took(next, 60 * MILLISECOND, 2);
         assert_eq!(take(&rates, &Situation { on_device: 80, batches: 2, ..plenty() }), 40);
-        // Not before there is a full batch.
+        // The device waits for a full batch.
         assert_eq!(rates.next(&Situation { queued: 39, ..plenty() }), Next::Wait);
     }
 
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_device_holds_nobody_up() {
+    fn a_slow_device_holds_up_no_worker() {
         let mut rates = EngineRates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 5000 * MILLISECOND, 1);
@@ -281,13 +283,13 @@ mod tests {
         rates.device_took(5, 500 * MILLISECOND, 1);
         let few = take(&rates, &plenty());
         assert!((3..15).contains(&few), "{few}");
-        // Until it has done more, more at once are expected to take it longer.
+        // Until two batches at once are measured, the second is expected to take longer.
         let beside = Situation { on_device: few, batches: 1, ..plenty() };
         let second = take(&rates, &beside);
         assert!(second < few * 3 / 4, "{second} of {few}");
         rates.device_took(5, 500 * MILLISECOND, 2);
         assert!(take(&rates, &beside) > second);
-        // With nobody else it does all.
+        // Without workers the device does everything.
         assert_eq!(take(&rates, &Situation { workers: 0, ..plenty() }), 40);
     }
 
@@ -296,7 +298,8 @@ mod tests {
         let mut rates = EngineRates::default();
         rates.worker_took(40 * MILLISECOND, Duration::ZERO);
         rates.device_took(1, 5000 * MILLISECOND, 1);
-        // One of two workers does 125 blocks in that time; six batches have less even if each takes no longer.
+        // The displaced worker would do 125 blocks in that time. Six batches hold fewer, even if the device overlaps
+        // all of them.
         let few = Situation { batch: 5, workers: 1, displaced: 1, ..plenty() };
         assert_eq!(rates.next(&few), Next::Leave);
         assert_eq!(rates.next(&Situation { is_ended: true, ..few }), Next::Leave);
@@ -327,14 +330,14 @@ mod tests {
         rates.device_took(40, 60 * MILLISECOND, 1);
         let end = |queued| Situation { queued, is_ended: true, ..plenty() };
         assert_eq!(take(&rates, &end(200)), 40);
-        // 15 of 30 blocks are one round of the workers; the device takes less than that for them.
+        // 15 of 30 blocks are one round of the workers. The device does them in less time.
         let some = take(&rates, &end(30));
         assert!((14..30).contains(&some), "{some}");
         assert_eq!(rates.next(&end(0)), Next::Leave);
         let mut slow = rates;
         slow.device_took(40, 900 * MILLISECOND, 1);
         assert_eq!(slow.next(&end(30)), Next::Leave);
-        // Whatever there is, if there is nobody else.
+        // Without workers the device takes whatever is left.
         assert_eq!(take(&rates, &Situation { workers: 0, ..end(3) }), 3);
         assert_eq!(rates.next(&Situation { workers: 0, ..end(0) }), Next::Leave);
         assert_eq!(rates.next(&Situation { workers: 0, ..plenty() }), Next::Take(40));

@@ -1,7 +1,7 @@
-//! Memory that is used again instead of given back: fresh pages cost about as much as decoding into them.
+//! Reusable memory: fresh pages cost about as much as decoding into them.
 //!
-//! What is long is mapped for itself, in huge pages where the system has them: these cost a fraction of others, and whoever
-//! touches them first pays for them, not the thread that hands buffers out.
+//! Long buffers get mappings of their own, in huge pages if the system has them. Huge pages cost a fraction of small
+//! ones, and the thread that first touches a page pays for it, not the one that hands out buffers.
 
 use std::io::{self, Read};
 use std::ops::{Deref, DerefMut};
@@ -11,13 +11,13 @@ use memmap2::MmapMut;
 
 use crate::format::Fault;
 
-/// How much is taken at first for a length that the input merely claims.
+/// The most memory to allocate at first for a length that the input merely claims.
 const FIRST_STEP: usize = 1 << 20;
 
-/// Bytes from which on memory is mapped for itself: half a huge page, because neighbours share pages.
-const LEAST_MAPPED: usize = 1 << 20;
+/// From this length on, memory gets a mapping of its own: half a huge page, because adjacent mappings share pages.
+const MIN_MAPPED: usize = 1 << 20;
 
-/// A byte buffer that never shrinks and never clears what it held: whoever sets a length fills it.
+/// A byte buffer that never shrinks and never clears its bytes: whoever sets the length fills it.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Memory,
@@ -33,11 +33,11 @@ enum Memory {
 impl Memory {
     /// `len` zero bytes, which the system gives page by page when they are first touched.
     fn zeroed(len: usize) -> Result<Self, Fault> {
-        if len < LEAST_MAPPED {
+        if len < MIN_MAPPED {
             return Ok(Self::Heap(zeroed(len)?));
         }
         let map = MmapMut::map_anon(len).map_err(|_| Fault::OutOfMemory(len as u64))?;
-        // It is a wish.
+        // The system may ignore this.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Self::Mapped(map))
@@ -71,10 +71,10 @@ impl DerefMut for Memory {
 }
 
 impl Buffer {
-    /// Sets the length. What the bytes are is not specified.
+    /// Sets the length. The bytes may hold anything.
     ///
     /// # Errors
-    /// [`Fault::OutOfMemory`] if the system has not got the memory.
+    /// [`Fault::OutOfMemory`] if the system has too little memory.
     pub(crate) fn set_len(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         if self.bytes.len() < len {
             self.bytes = Memory::default();
@@ -109,7 +109,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Reads from `reader` until `self[from..]` is full or the input ends; gives where it stopped.
+    /// Reads from `reader` until `self[from..]` is full or the input ends; returns where it stopped.
     pub(crate) fn fill_from(
         &mut self,
         reader: &mut (impl Read + ?Sized),
@@ -141,8 +141,7 @@ impl DerefMut for Buffer {
     }
 }
 
-/// Buffers that nobody uses at present. The one given back last is taken first: it is the one most likely to be in a
-/// cache.
+/// Idle buffers. `take` returns the one given back last, which is the most likely to be in a cache.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pool {
     idle: Arc<Mutex<Vec<Buffer>>>,
@@ -154,14 +153,14 @@ impl Pool {
         self.lock().pop().unwrap_or_default()
     }
 
-    /// Keeps `buffer` for the next who needs one.
+    /// Keeps `buffer` for the next `take`.
     pub(crate) fn give(&self, buffer: Buffer) {
         if !buffer.bytes.is_empty() {
             self.lock().push(buffer);
         }
     }
 
-    /// Gives all of them back to the system.
+    /// Frees all idle buffers.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
@@ -201,10 +200,10 @@ mod tests {
 
     #[test]
     fn long_and_short_buffers_begin_as_zeros_and_keep_what_they_hold() {
-        for len in [1, LEAST_MAPPED - 1, LEAST_MAPPED, 5 << 20] {
+        for len in [1, MIN_MAPPED - 1, MIN_MAPPED, 5 << 20] {
             let mut buffer = Buffer::default();
             assert!(buffer.set_len(len).unwrap().iter().all(|&byte| byte == 0));
-            assert_eq!(matches!(buffer.bytes, Memory::Mapped(_)), len >= LEAST_MAPPED);
+            assert_eq!(matches!(buffer.bytes, Memory::Mapped(_)), len >= MIN_MAPPED);
             buffer[len - 1] = 7;
             buffer.truncate(len / 2);
             assert_eq!(buffer.len(), len / 2);

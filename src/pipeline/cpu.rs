@@ -1,4 +1,4 @@
-//! The engine that runs the codecs on processor cores.
+//! The engine that runs the codecs on CPU cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use super::level::Recipe;
 use crate::codec::{OutOfMemory, bwt, lz77};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
-/// Runs codecs in the thread that calls it. A codec that panics is a fault of ours, and costs one block its outcome,
-/// not the program its life.
+/// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
+/// end the program.
 #[derive(Default)]
 pub(crate) struct CpuEngine {
-    /// Codecs' scratch memory that nobody uses at present: as many as have been used at once.
+    /// Idle scratch memory: as many as were in use at once.
     idle: Mutex<Vec<Scratch>>,
 }
 
-/// The scratch memory of the codecs that have been used.
+/// The scratch memory of each codec used so far.
 #[derive(Default)]
 struct Scratch {
     lz77_encoder: Option<lz77::Encoder>,
@@ -128,8 +128,8 @@ fn encode(
     Ok(Coded { method, payload_crc: crc32c(payload), content_crc })
 }
 
-/// Whether a payload decodes to the contents that it was made from: a checksum that a device made of what it wrote says
-/// nothing of whether it wrote the right thing.
+/// Whether a payload decodes to the contents it was made from. A checksum that a device took of its own payload does
+/// not show that the payload is right.
 fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8]) -> bool {
     let header = BlockHeader {
         method: coded.method,
@@ -140,7 +140,7 @@ fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8
         payload_crc: coded.payload_crc,
         content_crc: coded.content_crc,
     };
-    // Where there is no memory to check it, it is encoded again.
+    // Without the memory to check the block, encode it again.
     let Ok(mut restored) = zeroed(contents.len()) else { return false };
     let payload = Some(payload);
     let mut job = DecodeJob { header, payload, contents: &mut restored, outcome: None };
@@ -148,13 +148,13 @@ fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8
 }
 
 impl CpuEngine {
-    /// The same, for whoever has no engine at hand.
+    /// Whether a payload decodes to its contents, with scratch memory of its own.
     pub(crate) fn restores(coded: &Coded, contents: &[u8], payload: &[u8]) -> bool {
         let check = || restores(&mut Scratch::default(), coded, contents, payload);
         catch_unwind(AssertUnwindSafe(check)).unwrap_or(false)
     }
 
-    /// Encodes contents that are one byte, repeated; otherwise says no.
+    /// Encodes the block if its contents are one repeated byte; returns whether the block is coded.
     pub(crate) fn encode_fill(job: &mut EncodeJob<'_>) -> bool {
         if is_fill(job.contents) {
             let (recipe, scratch) = (Recipe::Store, &mut Scratch::default());
@@ -163,7 +163,7 @@ impl CpuEngine {
         job.coded.is_some()
     }
 
-    /// Decodes a block that is stored or one byte, repeated, which takes no memory.
+    /// Decodes the block if it is stored or one repeated byte. That takes no scratch memory.
     pub(crate) fn decode_simple(job: &mut DecodeJob<'_>) {
         if matches!(job.header.method, Method::Store | Method::Fill) {
             job.outcome = Some(decode(&mut Scratch::default(), job));
@@ -171,7 +171,7 @@ impl CpuEngine {
     }
 }
 
-/// Whether the contents are one byte, repeated.
+/// Whether the contents are one repeated byte.
 fn is_fill(contents: &[u8]) -> bool {
     contents.len() > 1 && contents[1..] == contents[..contents.len() - 1]
 }

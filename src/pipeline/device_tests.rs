@@ -1,4 +1,4 @@
-//! Whole jobs with devices: what is done where, in which memory, and what becomes of it when a device misbehaves.
+//! Whole jobs with devices: where blocks run, how much memory they take, and what happens when a device misbehaves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::pipeline::gpu::Work;
 use crate::pipeline::gpu_engine::GpuEngine;
 use crate::{DecodeOptions, Gpu, Level, Options, Statistics, compress, decompress};
 
-/// Contents with something to find in them, and blocks of one byte and of noise.
+/// Contents with matches to find, and with blocks of one repeated byte and of noise.
 fn contents(len: usize) -> Vec<u8> {
     let text = include_bytes!("../format/lz77.md");
     let mut x = 1u32;
@@ -38,18 +38,18 @@ fn decoding(gpu: &Gpu) -> DecodeOptions {
     DecodeOptions::new().threads(1).gpu(gpu.clone())
 }
 
-/// Every device that there is, by what it is called in messages.
+/// Every device of this machine, or those whose interface `PZ_TEST_DEVICE` names.
 fn devices() -> Vec<Arc<dyn Device>> {
     let wanted = std::env::var("PZ_TEST_DEVICE").unwrap_or_default().to_lowercase();
     let apis = [Api::OpenCl, Api::WebGpu];
     let wanted = apis.into_iter().filter(|api| api.to_string().to_lowercase().contains(&wanted));
-    // Whether there must be devices, other tests say.
+    // Other tests check that there are devices.
     let found = wanted.flat_map(|api| discovery::devices(api).unwrap_or_default());
     found.map(|found| found.open().unwrap()).collect()
 }
 
 #[test]
-fn a_device_does_what_it_is_given_in_the_memory_predicted() {
+fn a_device_does_every_block_in_the_predicted_memory() {
     let contents = contents(1_000_000);
     for device in devices() {
         let gpu = Gpu::new(Arc::clone(&device));
@@ -61,7 +61,7 @@ fn a_device_does_what_it_is_given_in_the_memory_predicted() {
             assert_eq!(device.peak_memory, device.predicted_memory, "{device:?}");
         };
         for verify in [true, false] {
-            // One that keeps no memory of another job.
+            // A new `Gpu`, which holds no memory from another job.
             let gpu = Gpu::new(Arc::clone(&device));
             let counted = Statistics::new();
             let options = options(&gpu).verify(verify).statistics(&counted);
@@ -75,7 +75,8 @@ fn a_device_does_what_it_is_given_in_the_memory_predicted() {
     }
 }
 
-/// A device that has so much memory, and no buffer larger than that. It counts what is in use, and refuses more.
+/// A real device with smaller limits on its memory and buffers. It counts the memory in use, and panics on an
+/// allocation beyond the limits.
 struct Simulated {
     device: Faulty<Arc<dyn Device>>,
     limits: Limits,
@@ -83,12 +84,12 @@ struct Simulated {
 
 impl Simulated {
     fn new(device: &Arc<dyn Device>, memory: u64, max_buffer: u64) -> Self {
-        let of_device = device.limits();
+        let real = device.limits();
         let limits = Limits {
             memory,
             memory_source: MemorySource::Total,
-            max_buffer: max_buffer.min(of_device.max_buffer),
-            ..of_device.clone()
+            max_buffer: max_buffer.min(real.max_buffer),
+            ..real.clone()
         };
         Self { device: Faulty::new(Arc::clone(device), Fault::None), limits }
     }
@@ -116,14 +117,14 @@ impl Device for Simulated {
 
 const MIB: u64 = 1 << 20;
 
-/// What devices may have, and what they may allow a buffer.
+/// Pairs of a device's memory and its largest buffer.
 fn sizes() -> impl Iterator<Item = (u64, u64)> {
     let memories = [256 * MIB, 1024 * MIB, 8192 * MIB, 139 * 1024 * MIB];
     let buffers = [128 * MIB, 2048 * MIB - 4, u64::MAX];
     memories.into_iter().flat_map(move |memory| buffers.map(|buffer| (memory, buffer)))
 }
 
-/// Whatever the device, no plan takes more than the budget, and no buffer more than is allowed.
+/// On any device, every plan stays within the budget and the buffer limit.
 #[test]
 fn plans_stay_within_the_memory_of_any_device() {
     for device in devices() {
@@ -159,9 +160,9 @@ fn plans_stay_within_the_memory_of_any_device() {
     }
 }
 
-/// On small devices everything is done, in batches that fit, or left to the CPU.
+/// A small device gets batches that fit, or leaves blocks to the CPU.
 #[test]
-fn small_devices_do_what_they_have_room_for() {
+fn small_devices_do_what_fits() {
     for device in devices() {
         for (memory, max_buffer, log) in [
             (4 * MIB, 2 * MIB, 16),
@@ -180,9 +181,9 @@ fn small_devices_do_what_they_have_room_for() {
     }
 }
 
-/// A device that does nothing of a job says so, and why, in a line.
+/// A device that does no block of a job says why, in one line.
 #[test]
-fn a_device_that_declines_says_why() {
+fn a_declining_device_says_why() {
     for device in devices() {
         let contents = contents(200_000);
         let mut narrow = Simulated::new(&device, 1024 * MIB, u64::MAX);
@@ -209,8 +210,8 @@ fn a_device_that_declines_says_why() {
         assert!(compress(&contents, &options(&small).statistics(&counted)).unwrap() == expected);
         check(&counted, "memory");
 
-        // What it says when it is given blocks.
-        let job = Faults::new(&device, 5, 1);
+        // It also says why when it fails at run time.
+        let job = FaultJob::new(&device, 5, 1);
         let faulty = Arc::new(Faulty::new(Arc::clone(&device), Fault::BuffersAbove(0)));
         let gpu = Gpu::new(faulty as Arc<dyn Device>).memory(job.memory);
         let counted = Statistics::new();
@@ -222,9 +223,9 @@ fn a_device_that_declines_says_why() {
     }
 }
 
-/// Nor does one go unmentioned that is not found before all is done.
+/// A device that is not found before the job ends is mentioned too.
 #[test]
-fn a_device_that_is_late_is_mentioned() {
+fn a_late_device_is_mentioned() {
     let contents = contents(200_000);
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let gpu = Gpu::finding(move || {
@@ -235,7 +236,7 @@ fn a_device_that_is_late_is_mentioned() {
     let two = Options { threads: 2, ..options(&gpu) };
     compress(&contents, &two.statistics(&counted)).unwrap();
     let why = counted.idle_device().unwrap();
-    assert_eq!(why, "the device takes no part: it was not ready before all was done");
+    assert_eq!(why, "the device takes no part: it was not ready before the work was done");
 
     drop(done);
     let _ = gpu.device();
@@ -244,17 +245,17 @@ fn a_device_that_is_late_is_mentioned() {
     assert_eq!(counted.idle_device().unwrap(), "the device takes no part: there is none");
 }
 
-/// A job with a fault.
+/// A job to run on devices with faults.
 #[derive(Clone)]
-struct Faults {
+struct FaultJob {
     contents: Vec<u8>,
     expected: Vec<u8>,
     options: Options,
     memory: u64,
 }
 
-impl Faults {
-    /// A few blocks, one at a time in each of so many slots.
+impl FaultJob {
+    /// A job of `blocks` blocks, with memory for `slots` batches of one block each.
     fn new(device: &Arc<dyn Device>, blocks: usize, slots: u64) -> Self {
         let contents = contents(blocks << 16);
         let options = Options::new().level(Level::MIN).block_size(1 << 16).threads(1);
@@ -265,8 +266,8 @@ impl Faults {
         Self { contents, expected, options, memory }
     }
 
-    /// Runs a job in both directions, or one of them, on `device`, which must not be noticed. Gives what was left to the
-    /// CPU.
+    /// Runs the job on `device`, decoding if `decodes` is set and encoding otherwise. The output must be right despite
+    /// the fault. Returns how many blocks the CPU did.
     fn survive(&self, device: &Arc<Faulty<Arc<dyn Device>>>, decodes: bool) -> u64 {
         let gpu = Gpu::new(Arc::clone(device) as Arc<dyn Device>).memory(self.memory);
         let counted = Statistics::new();
@@ -282,9 +283,9 @@ impl Faults {
         counted.cpu().blocks
     }
 
-    /// The same for each of `faults`, of which there are as many as a job has calls, reads or writes. Gives how many had an effect,
-    /// in the direction in which fewer had. Which call it is that fails is not the same each time if several batches are at work at
-    /// once; and some of what is read does not matter.
+    /// Runs the job in both directions, once for each call, read or write that `count` gives, with `fault` at that one.
+    /// Returns how many faults had an effect, in the direction with fewer of them. With several batches at once, the
+    /// call that fails differs from run to run; and some of the bytes read do not matter.
     fn survive_all(
         &self,
         device: &Arc<dyn Device>,
@@ -307,20 +308,20 @@ impl Faults {
 }
 
 #[test]
-fn a_call_that_fails_is_survived_whichever_it_is() {
+fn any_failing_call_is_survived() {
     for device in devices() {
-        let job = Faults::new(&device, 2, 1);
+        let job = FaultJob::new(&device, 2, 1);
         assert!(job.survive_all(&device, Faulty::calls, Fault::Call) > 0);
     }
 }
 
 #[test]
-fn a_device_that_is_lost_is_survived_whenever_that_is() {
+fn a_device_lost_at_any_call_is_survived() {
     for device in devices() {
-        let job = Faults::new(&device, 2, 1);
+        let job = FaultJob::new(&device, 2, 1);
         assert!(job.survive_all(&device, Faulty::calls, Fault::Lost) > 0);
         // With several batches at once.
-        let job = Faults::new(&device, 5, 3);
+        let job = FaultJob::new(&device, 5, 3);
         assert!(
             job.survive_all(&device, |sound| sound.calls().div_ceil(7), |n| Fault::Lost(7 * n)) > 0
         );
@@ -328,11 +329,11 @@ fn a_device_that_is_lost_is_survived_whenever_that_is() {
 }
 
 #[test]
-fn work_that_never_ends_is_survived_whenever_that_is() {
+fn endless_work_at_any_call_is_survived() {
     for device in devices() {
-        let job = Faults::new(&device, 2, 1);
+        let job = FaultJob::new(&device, 2, 1);
         assert!(job.survive_all(&device, Faulty::calls, Fault::Endless) > 0);
-        let job = Faults::new(&device, 5, 3);
+        let job = FaultJob::new(&device, 5, 3);
         assert!(
             job.survive_all(&device, |sound| sound.calls().div_ceil(7), |n| Fault::Endless(7 * n))
                 > 0
@@ -341,58 +342,60 @@ fn work_that_never_ends_is_survived_whenever_that_is() {
 }
 
 #[test]
-fn wrong_bytes_are_survived_whichever_they_are() {
+fn any_wrong_bytes_are_survived() {
     for device in devices() {
-        let job = Faults::new(&device, 2, 1);
+        let job = FaultJob::new(&device, 2, 1);
         assert!(job.survive_all(&device, |sound| sound.copies().0, Fault::Read) > 0);
         assert!(job.survive_all(&device, |sound| sound.copies().1, Fault::Write) > 0);
         // With several batches at once.
-        let job = Faults::new(&device, 5, 3);
+        let job = FaultJob::new(&device, 5, 3);
         job.survive_all(&device, |sound| sound.copies().0, Fault::Read);
         job.survive_all(&device, |sound| sound.copies().1, Fault::Write);
     }
 }
 
 #[test]
-fn an_allocator_that_refuses_fails_no_job() {
+fn a_refusing_allocator_fails_no_job() {
     for device in devices() {
-        let job = Faults::new(&device, 5, 3);
+        let job = FaultJob::new(&device, 5, 3);
         for log in 5..24 {
             for decodes in [false, true] {
                 let faulty = Faulty::new(Arc::clone(&device), Fault::BuffersAbove(1 << log));
-                // In larger batches, which are halved.
-                let larger = Faults { memory: 16 * job.memory, ..job.clone() };
+                // With larger batches, which the engine halves.
+                let larger = FaultJob { memory: 16 * job.memory, ..job.clone() };
                 larger.survive(&Arc::new(faulty), decodes);
             }
         }
     }
 }
 
-/// Another program has taken memory that the plans count on: batches become fewer and smaller, and the CPU does the rest.
+/// Another program has taken memory that the plans count on: batches become fewer and smaller, and the CPU does the
+/// rest.
 #[test]
-fn memory_that_others_have_fails_no_job() {
+fn memory_taken_by_another_program_fails_no_job() {
     for device in devices() {
-        let job = Faults::new(&device, 12, 3);
+        let job = FaultJob::new(&device, 12, 3);
         let one = job.memory / 3;
-        let larger = Faults { memory: 12 * one, ..job.clone() };
+        let larger = FaultJob { memory: 12 * one, ..job.clone() };
         let mut left = Vec::new();
         for most in [0, one / 3, one, one + one / 2, 2 * one, 4 * one, 7 * one, 12 * one] {
             let faulty = || Arc::new(Faulty::new(Arc::clone(&device), Fault::MemoryAbove(most)));
             larger.survive(&faulty(), true);
             left.push(larger.survive(&faulty(), false));
         }
-        // Nothing fits, or all does. Some blocks are of one byte over and over, and take no memory.
+        // Nothing fits in the first two cases, everything in the last. Some blocks are one repeated byte, and take no
+        // memory.
         assert!(left[0] > 1 && left[1] == left[0] && left[7] == 0, "{left:?}");
     }
 }
 
-/// Memory is only reserved when it is used, as NVIDIA's driver does it, and is never enough for what was planned.
+/// The driver reserves memory only on first use, as NVIDIA's does, and never has enough for the plan.
 #[test]
-fn memory_that_others_have_is_missed_late() {
+fn missing_memory_that_shows_on_first_use_fails_no_job() {
     for device in devices() {
-        let job = Faults::new(&device, 12, 3);
+        let job = FaultJob::new(&device, 12, 3);
         let one = job.memory / 3;
-        let larger = Faults { memory: 12 * one, ..job.clone() };
+        let larger = FaultJob { memory: 12 * one, ..job.clone() };
         let mut left = Vec::new();
         for most in [0, one / 3, 2 * one, 4 * one, 12 * one] {
             let fault = Fault::LateMemoryAbove(most);
@@ -404,25 +407,25 @@ fn memory_that_others_have_is_missed_late() {
     }
 }
 
-/// An engine on a device whose memory comes and goes.
-struct Varying<'d> {
+/// An engine on a device whose free memory changes.
+struct VaryingMemory<'d> {
     device: &'d Faulty<Arc<dyn Device>>,
     engine: GpuEngine<'d>,
     options: Options,
     contents: Vec<u8>,
 }
 
-/// Blocks of a batch as planned.
+/// Blocks in a full batch.
 const PLANNED: u32 = 8;
 
-impl<'d> Varying<'d> {
+impl<'d> VaryingMemory<'d> {
     fn new(device: &'d Faulty<Arc<dyn Device>>) -> Self {
         let options = Options::new().level(Level::MIN).block_size(1 << 16);
         let engine = GpuEngine::new(device, Shape::new(PLANNED, 1 << 16), false, None);
         Self { device, engine, options, contents: contents(1 << 12) }
     }
 
-    /// Encodes as many blocks as one batch has; all must be done.
+    /// Encodes a full batch; the engine must do every block.
     fn encode(&self) {
         let mut payloads = vec![Vec::new(); PLANNED as usize];
         let job = |payload| EncodeJob::new(&self.contents, payload);
@@ -431,22 +434,22 @@ impl<'d> Varying<'d> {
         assert!(jobs.iter().all(|job| job.coded.is_some()), "a block is left");
     }
 
-    /// What a batch of so many blocks takes.
+    /// The device memory of a batch of `blocks` blocks.
     fn memory(&self, blocks: u64) -> u64 {
         let work = Work::Encode { recipe: self.options.recipe().unwrap(), verify: false };
         blocks * work.cost(self.device.limits(), 1 << 16).unwrap().memory
     }
 }
 
-/// Whichever call is the one that finds no memory later on: the batch is halved, and the device does all of it.
+/// Whichever call runs out of memory, the engine halves the batch and the device does all of it.
 #[test]
-fn memory_that_is_refused_late_halves_the_batch() {
+fn late_refusals_of_memory_halve_the_batch() {
     for device in devices() {
         let sound = Faulty::new(Arc::clone(&device), Fault::None);
-        Varying::new(&sound).encode();
+        VaryingMemory::new(&sound).encode();
         for n in 0..sound.calls() {
             let faulty = Faulty::new(Arc::clone(&device), Fault::Late(n));
-            let varying = Varying::new(&faulty);
+            let varying = VaryingMemory::new(&faulty);
             varying.encode();
             assert_eq!(faulty.refusals(), 1, "call {n}");
             assert_eq!(faulty.live(), varying.memory(u64::from(PLANNED) / 2), "call {n}");
@@ -456,13 +459,14 @@ fn memory_that_is_refused_late_halves_the_batch() {
     }
 }
 
-/// When the memory is there again, batches become as large as planned. As long as it is not, that is tried less and less often.
+/// When the memory is free again, batches grow back to the planned size. Until then the engine tries less and less
+/// often.
 #[test]
 fn batches_grow_again_when_memory_comes_back() {
     for device in devices() {
         for fault in [Fault::MemoryAbove(0), Fault::LateMemoryAbove(0)] {
             let faulty = Faulty::new(Arc::clone(&device), fault);
-            let varying = Varying::new(&faulty);
+            let varying = VaryingMemory::new(&faulty);
             let planned = varying.memory(PLANNED.into());
             faulty.set_memory(planned);
             varying.encode();
@@ -488,7 +492,7 @@ fn batches_grow_again_when_memory_comes_back() {
     }
 }
 
-/// Blocks of the greatest length that there is, one after the other in what one takes.
+/// Blocks of the greatest length, one at a time, on a device with memory for just one.
 #[test]
 fn the_longest_blocks_run_one_at_a_time() {
     const LOG: u32 = 24;
@@ -505,7 +509,7 @@ fn the_longest_blocks_run_one_at_a_time() {
                 assert_eq!((device.done.blocks, device.slots, device.batch), (2, 1, 1));
                 assert_eq!(device.peak_memory, device.predicted_memory, "{device:?}");
             }
-            // Which may be because a single buffer would be larger than the device allows.
+            // Some devices decline: a buffer would be larger than they allow.
             None => println!("{}: {:?}", device.limits().name, counted.idle_device().unwrap()),
         };
         if let Some(gpu) = gpu_for(Work::Decode(Pipeline::Lzh)) {
@@ -514,7 +518,7 @@ fn the_longest_blocks_run_one_at_a_time() {
             assert!(decompress(&expected, &options).unwrap() == contents);
             check(&counted);
         }
-        // A program that plays a GPU through WebGPU would be at it for minutes.
+        // A software device behind WebGPU would take minutes.
         if device.limits().ends_long_loops() {
             continue;
         }

@@ -1,7 +1,7 @@
-//! The seam between what flows (blocks) and what it runs on.
+//! The seam between the flow of blocks and the hardware that codes them.
 //!
-//! An engine takes a batch of blocks and gives back a batch of blocks; it says what one block would cost it. The
-//! scheduler sees nothing else of it. Every engine makes the same bytes.
+//! An engine codes a batch of blocks. It also says how much host memory one block costs it. The scheduler knows nothing
+//! else about it. Every engine produces the same bytes.
 
 use rayon::ThreadPool;
 
@@ -24,13 +24,13 @@ pub(crate) struct Coded {
 #[derive(Debug)]
 pub(crate) struct EncodeJob<'a> {
     pub(crate) contents: &'a [u8],
-    /// Takes the payload; stays empty if the block is to be stored, whose payload are the contents.
+    /// Receives the payload. Stays empty if the block is stored: then the contents are the payload.
     pub(crate) payload: &'a mut Vec<u8>,
-    /// What became of it; `None` before.
+    /// The result; `None` until the block is coded.
     pub(crate) coded: Option<Coded>,
-    /// Whether it is coded, but has not been decoded again as it should be before it is used.
+    /// Whether the block is coded but has yet to be verified before use.
     pub(crate) is_unverified: bool,
-    /// Why it was not coded, if the system refused memory.
+    /// Set if the block is not coded because the system refused memory.
     pub(crate) refused: Option<OutOfMemory>,
 }
 
@@ -44,41 +44,40 @@ impl<'a> EncodeJob<'a> {
 #[derive(Debug)]
 pub(crate) struct DecodeJob<'a> {
     pub(crate) header: BlockHeader,
-    /// The payload; `None` if it is stored and already lies in `contents`.
+    /// The payload; `None` if the block is stored and already in `contents`.
     pub(crate) payload: Option<&'a [u8]>,
-    /// Exactly the length of the block's contents.
+    /// Receives the contents, and has exactly their length.
     pub(crate) contents: &'a mut [u8],
-    /// What became of it; `None` before.
+    /// The result; `None` until the block is decoded.
     pub(crate) outcome: Option<Result<(), Fault>>,
 }
 
-/// What runs blocks through codecs.
+/// Runs batches of blocks through codecs.
 pub(crate) trait Engine: Send + Sync {
-    /// Encodes each block of `batch` that has no outcome, and verifies those that are unverified. An engine of a device
-    /// may leave blocks as they were.
+    /// Encodes each block of `batch` that has no outcome, and verifies those that are unverified. A device's engine may
+    /// leave blocks untouched.
     fn encode(&self, recipe: &Recipe, batch: &mut [EncodeJob<'_>]);
 
-    /// Decodes and checks each block of `batch`. An engine of a device may leave blocks as they were.
+    /// Decodes and checks each block of `batch`. A device's engine may leave blocks untouched.
     fn decode(&self, batch: &mut [DecodeJob<'_>]);
 
-    /// Whether whoever runs it also has the time to write what it has decoded to where it belongs.
+    /// Whether the thread that decodes a block should also write it to its destination.
     fn has_time_to_write(&self) -> bool {
         true
     }
 
-    /// Threads for what is to be done on the host for a whole batch; `None` if that is no more than one block.
+    /// Threads for the host's work on a whole batch; `None` if a batch is a single block.
     fn helpers(&self) -> Option<&ThreadPool> {
         None
     }
 
-    /// Gives back the memory that is kept between batches.
+    /// Frees the memory that the engine keeps between batches.
     fn release(&self);
 
-    /// Host memory in bytes that a worker takes to encode a block of `block_size` bytes, besides contents and
-    /// payload.
+    /// Bytes of host memory that a worker takes to encode a block of `block_size` bytes, besides contents and payload.
     fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64;
 
-    /// Host memory in bytes that a worker takes to decode any block of a pipeline and block size, besides contents
-    /// and payload.
+    /// Bytes of host memory that a worker takes to decode any block of a pipeline and block size, besides contents and
+    /// payload.
     fn decode_memory(&self, pipeline: Pipeline, block_size: usize) -> u64;
 }

@@ -1,4 +1,4 @@
-//! A device that blocks are to run on: opened in the background, and given as much at once as it has memory for.
+//! A device that runs blocks: it opens in the background, and gets batches as large as its memory allows.
 
 mod accelerator;
 
@@ -19,11 +19,11 @@ use crate::gpu::plan::{Plan, PlanError, Shape};
 use crate::gpu::pool::Pool;
 
 pub(crate) use accelerator::Accelerator;
-pub(in crate::pipeline) use accelerator::LEAST_MEMORY;
+pub(in crate::pipeline) use accelerator::MIN_HOST_MEMORY;
 
-/// A device to run blocks on, and how much of its memory may be taken.
+/// A device to run blocks on, and how much of its memory they may use.
 ///
-/// Memory of the device that a job has used is kept for the next one, as long as there is a `Gpu` that knows of it.
+/// The device memory that a job used is kept for the next job until the last clone of this `Gpu` is dropped.
 #[derive(Clone)]
 pub struct Gpu {
     shared: Arc<Shared>,
@@ -32,14 +32,14 @@ pub struct Gpu {
 
 #[derive(Default)]
 struct Shared {
-    /// What looks for it when it is first used.
+    /// Looks for the device on first use.
     finder: Mutex<Option<Box<Finder>>>,
-    /// What is known of the device before it is open.
+    /// The device's limits, known before it is open.
     found: OnceLock<Result<Limits, DeviceError>>,
-    /// What opens it when it is first used, and how long it took to find it.
+    /// Opens the device on first use, with the time it took to find it.
     opener: Mutex<Option<(Duration, Box<Opener>)>>,
     opened: OnceLock<Result<Opened, DeviceError>>,
-    /// How long it took to open the device.
+    /// Time to find and open the device.
     opening: OnceLock<Duration>,
 }
 
@@ -54,7 +54,7 @@ struct Opened {
 }
 
 impl Gpu {
-    /// An open device, and all of its memory that is sensible to take.
+    /// An open device, with the default share of its memory.
     pub fn new(device: Arc<dyn Device>) -> Self {
         let gpu = Self::unopened();
         let _ = gpu.shared.found.set(Ok(device.limits().clone()));
@@ -62,8 +62,8 @@ impl Gpu {
         gpu
     }
 
-    /// A device with such limits that `open` opens in the background. Blocks run without it until it is there, and nobody
-    /// waits for it: if it comes too late, or cannot be opened, all is done by the CPU.
+    /// A device with known limits, which `open` opens in the background. No job waits for it: blocks run on the CPU
+    /// until it is open. If it opens too late or fails to open, the CPU does everything.
     pub fn opening(
         limits: Limits,
         open: impl FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
@@ -74,9 +74,10 @@ impl Gpu {
         gpu.in_background(move || shared.open(Duration::ZERO, open))
     }
 
-    /// A device that is looked for when it is first used, in the background, since drivers take their time to say what there is:
-    /// `find` says what it is, and what opens it. It is not opened for what the CPU alone does in less than a second, when
-    /// opening and closing a device would make the whole take longer; and to decode that, it is not even looked for.
+    /// A device that `find` looks for on first use, in the background, since drivers take time to list their devices.
+    /// `find` returns its limits and a function that opens it. A job does not open the device if the CPU alone takes
+    /// less than a second, because opening and closing it would take longer. To decode that little, the job does not
+    /// even look for it.
     pub fn finding<Open>(
         find: impl FnOnce() -> Result<(Limits, Open), DeviceError> + Send + 'static,
     ) -> Self
@@ -109,17 +110,17 @@ impl Gpu {
         self
     }
 
-    /// Looks for the device, if nobody has begun to, and waits until it is known what it is and allows.
+    /// Looks for the device, unless that has begun, and waits for its limits.
     ///
     /// # Errors
-    /// Why it is not there.
+    /// Why there is no device.
     pub fn found(&self) -> Result<&Limits, DeviceError> {
         self.shared.find().as_ref().map_err(Clone::clone)
     }
 
-    /// Whether threads of ours are at work that nobody waits for: they open devices, and compile kernels. A program that
-    /// ends meanwhile should not run what libraries have registered to be run at its end: drivers are not prepared for
-    /// that.
+    /// Whether background threads of this library are opening devices or compiling kernels. A program that ends
+    /// meanwhile should skip the exit handlers that libraries have registered: drivers cannot handle running them at
+    /// that time.
     pub fn any_in_background() -> bool {
         BUSY.load(Ordering::Acquire) > 0
     }
@@ -128,16 +129,16 @@ impl Gpu {
         Self { shared: Arc::default(), memory: None }
     }
 
-    /// The device, once it is open. What it allocates is counted and used again.
+    /// Waits until the device is open, and returns it. Its allocations are counted and reused.
     ///
     /// # Errors
-    /// Why it is not there.
+    /// Why there is no device.
     pub fn device(&self) -> Result<&Arc<dyn Device>, DeviceError> {
         self.shared.opened().as_ref().map(|opened| &opened.device).map_err(Clone::clone)
     }
 
-    /// What the device is and allows, as far as is known without waiting; `None` if it is still looked for, or could not be
-    /// opened.
+    /// The device's limits, if they are known without waiting; `None` if the search goes on, or if the device could not
+    /// be opened.
     pub fn limits(&self) -> Option<&Limits> {
         match self.shared.opened.get() {
             None => self.shared.found.get()?.as_ref().ok(),
@@ -145,7 +146,7 @@ impl Gpu {
         }
     }
 
-    /// Whether it is known that the device is there, or is not.
+    /// Whether the attempt to open the device has ended, in success or failure.
     pub fn is_opened(&self) -> bool {
         self.shared.opened.get().is_some()
     }
@@ -156,22 +157,22 @@ impl Gpu {
         self
     }
 
-    /// The device with its pool of memory, once it is open; otherwise why it is not.
+    /// Waits until the device is open, and returns it with its memory pool, or the reason why it is not open.
     pub(crate) fn pool(&self) -> Result<&Arc<Pool<Arc<dyn Device>>>, &DeviceError> {
         self.shared.opened().as_ref().map(|opened| &opened.pool)
     }
 
-    /// Whether nobody has looked for the device yet.
+    /// Whether the search for the device has not begun.
     pub fn is_unsought(&self) -> bool {
         lock(&self.shared.finder).is_some()
     }
 
-    /// Whether it is still to be decided whether the device is opened.
+    /// Whether opening the device has not begun.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_unsought() || lock(&self.shared.opener).is_some()
     }
 
-    /// How long it took to open the device, if that was done in the background.
+    /// Time to find and open the device, if that happened in the background.
     pub(crate) fn opening_time(&self) -> Option<Duration> {
         self.shared.opening.get().copied()
     }
@@ -185,7 +186,7 @@ impl Opened {
 }
 
 impl Shared {
-    /// What the device is, once that is known; looks for it if that is left to whoever uses it first.
+    /// Waits for the device's limits. Looks for the device if no caller has yet.
     fn find(&self) -> &Result<Limits, DeviceError> {
         let finder = lock(&self.finder).take();
         if let Some(find) = finder {
@@ -194,7 +195,7 @@ impl Shared {
         self.found.wait()
     }
 
-    /// Opens the device, which it took so long to find.
+    /// Opens the device. `finding` is the time it took to find it.
     fn open(&self, finding: Duration, open: impl FnOnce() -> Result<Arc<dyn Device>, DeviceError>) {
         let begun = Instant::now();
         let opened = guarded(open);
@@ -202,7 +203,7 @@ impl Shared {
         self.end(opened);
     }
 
-    /// The device, once it is open; opens it if that is left to whoever uses it first.
+    /// Waits until the device is open. Opens it if no caller has yet.
     fn opened(&self) -> &Result<Opened, DeviceError> {
         let _ = self.find();
         let opener = lock(&self.opener).take();
@@ -212,7 +213,7 @@ impl Shared {
         self.opened.wait()
     }
 
-    /// Says whether the device has been opened.
+    /// Records the device, or why it could not be opened.
     fn end(&self, opened: Result<Arc<dyn Device>, DeviceError>) {
         if let Err(error) = &opened {
             let _ = self.found.set(Err(error.clone()));
@@ -225,7 +226,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a driver does for us, which may panic.
+/// Calls a driver, and turns a panic into an error.
 fn guarded<T>(work: impl FnOnce() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(DeviceError::Failed("the driver panicked".into())))
@@ -246,10 +247,10 @@ impl PartialEq for Gpu {
 
 impl Eq for Gpu {}
 
-/// Threads that are at work in the background.
+/// The number of background threads at work.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// One of them.
+/// Counts one background thread while it exists.
 pub(crate) struct Busy(());
 
 impl Busy {
@@ -265,17 +266,17 @@ impl Drop for Busy {
     }
 }
 
-/// What a device is to do with blocks.
+/// What a device does with blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Encode them, and decode them again if they are to be verified.
+    /// Encodes them, and decodes them again if `verify` is set.
     Encode { recipe: Recipe, verify: bool },
-    /// Decode them.
+    /// Decodes them.
     Decode(Pipeline),
 }
 
 impl Work {
-    /// What it takes for a block of `block_len` bytes.
+    /// The device memory for a block of `block_len` bytes.
     pub(crate) fn cost(&self, limits: &Limits, block_len: u32) -> Result<BlockCost, PlanError> {
         match self {
             Self::Decode(pipeline) => BlockCost::of(
@@ -294,11 +295,11 @@ impl Work {
         }
     }
 
-    /// The plans for batches of such a shape.
+    /// The plans for batches of `shape`.
     pub(crate) fn plans(&self, limits: &Limits, shape: Shape) -> Vec<Plan> {
         let plans = match self {
             Self::Decode(pipeline) => {
-                // Kernels are compiled differently for payloads with FSE coded streams and for others.
+                // Payloads with FSE-coded streams need other variants of the kernels.
                 let of = |needs| pipelines::decode(limits, *pipeline, shape, needs);
                 let fse = match pipeline {
                     Pipeline::Fse => Needs::literals(),

@@ -1,8 +1,9 @@
 //! The engine that runs batches of blocks on a device.
 //!
-//! Nothing that a device says is trusted: contents and payloads are checked by their checksums, and what is encoded is
-//! decoded again before it is used. A block that the device declines, fails or gets wrong is left as it was, for the CPU.
-//! So the output is the same with any device, and a device's failure is never the user's.
+//! The engine trusts nothing that a device returns. It checks contents and payloads against their checksums, and
+//! decodes each block that the device encoded before the block is used. If the device declines a block, fails or
+//! returns wrong bytes, the engine leaves the block untouched for the CPU. The output is therefore the same with any
+//! device, and a failing device never fails the job.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -22,18 +23,18 @@ use crate::gpu::lz77_decode::Needs;
 use crate::gpu::pipelines;
 use crate::gpu::plan::{PlanError, Shape};
 
-/// Runs batches on a device, in memory that it keeps from one to the next. One for each batch that is to be on the
-/// device at a time: a batch waits for the one before.
+/// Runs one batch at a time on a device, and keeps the batch's device memory for the next one. Each slot of the device
+/// has its own engine.
 ///
-/// Blocks that it has not done have no outcome afterwards; they are the CPU's.
+/// The engine leaves blocks that it could not do without an outcome; the CPU does them.
 pub(crate) struct GpuEngine<'d> {
     device: &'d dyn Device,
-    /// The most blocks of a batch, and the longest block.
-    most: Shape,
-    /// Whether what is encoded is decoded again.
+    /// The most blocks in a batch, and the length of the longest block.
+    max_shape: Shape,
+    /// Whether encoded blocks are decoded again to check them.
     verifies: bool,
     statistics: Option<&'d Statistics>,
-    /// Made when there is something for them to do.
+    /// Created on first use.
     helpers: OnceLock<Option<ThreadPool>>,
     state: Mutex<State<'d>>,
 }
@@ -41,19 +42,19 @@ pub(crate) struct GpuEngine<'d> {
 #[derive(Default)]
 struct State<'d> {
     coder: Coder<'d>,
-    /// Bytes of device memory that it takes, as the costs of its kernels predict.
+    /// Bytes of device memory that `coder` takes, as its kernels' costs predict.
     predicted: u64,
-    /// Why the device is not used any more.
+    /// Why this engine has stopped using the device.
     broken: Option<String>,
-    /// How small batches are where the device did not do larger ones.
+    /// Limits on the batch size, for each kind of work that ran out of device memory.
     limits: Vec<BatchLimit>,
     /// Batches encoded so far.
     encoded: u32,
-    /// Batches in which something was wrong.
+    /// Batches in which the device returned wrong bytes.
     wrong: u32,
 }
 
-/// What a coder has been made for.
+/// The kind of work that a coder was made for.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Encode(Recipe),
@@ -68,36 +69,36 @@ enum Coder<'d> {
     Decode(Pipeline, Box<Decoder<'d>>),
 }
 
-/// Batches of a kind of work are smaller than planned, because the device had no memory for larger ones.
+/// Limits the batches of one kind of work after the device ran out of memory.
 ///
-/// After some batches one of twice as many blocks is tried, for the memory may be there again. Each time that it is not, the
-/// next trial comes after twice as many batches, up to [`MAX_PATIENCE`]; where it is, the next one comes sooner.
+/// After `patience` batches the engine tries one of twice the size, in case the memory is free again. Each failed trial
+/// doubles the patience, up to [`MAX_PATIENCE`]; a trial that succeeds shortens it.
 struct BatchLimit {
     kind: Kind,
-    /// Blocks of a batch; 0 if the device cannot do even one.
+    /// Blocks in a batch; 0 if the device cannot do even one.
     blocks: u32,
-    /// Batches done since that changed.
+    /// Batches done since `blocks` changed.
     done: u32,
-    /// Batches after which a larger one is tried.
+    /// Batches to do before trying a larger one.
     patience: u32,
-    /// Whether the last change was to larger batches.
+    /// Whether the last change made batches larger.
     has_grown: bool,
 }
 
-/// So many smaller batches are done before a larger one is tried for the first time.
+/// Batches to do before the first trial of a larger one.
 const PATIENCE: u32 = 4;
 
-/// Smaller batches between trials, at most: what a failed trial costs is then little.
+/// The most batches between trials, so that failed trials cost little.
 const MAX_PATIENCE: u32 = 64;
 
 impl BatchLimit {
-    /// Blocks of the next batch, if there are `waiting` blocks and `planned` are the most.
+    /// Blocks in the next batch, of `waiting` blocks, where a full batch has `planned` blocks.
     fn next(&self, waiting: usize, planned: u32) -> u32 {
         let is_time = self.done >= self.patience && waiting > self.blocks as usize;
         if is_time { self.blocks.saturating_mul(2).min(planned) } else { self.blocks }
     }
 
-    /// A batch of `blocks` blocks was done.
+    /// Records that the device did a batch of `blocks` blocks.
     fn done(&mut self, blocks: u32) {
         self.done = self.done.saturating_add(1);
         if blocks > self.blocks {
@@ -106,7 +107,7 @@ impl BatchLimit {
         }
     }
 
-    /// There was no memory for a batch of `blocks` blocks.
+    /// Records that the device had no memory for a batch of `blocks` blocks.
     fn had_no_memory(&mut self, blocks: u32) {
         let is_trial = blocks > self.blocks;
         if is_trial || self.has_grown {
@@ -119,42 +120,43 @@ impl BatchLimit {
     }
 }
 
-/// Threads that read a batch: one copies less than a device takes.
+/// Threads that read the blocks of a batch from the input: a single thread copies more slowly than a device takes them.
 const HELPERS: usize = 4;
 
-/// A device that gives wrong bytes in so many batches is not used any more.
-const MOST_WRONG: u32 = 3;
+/// The engine retires a device that returned wrong bytes in this many batches.
+const MAX_WRONG_BATCHES: u32 = 3;
 
-/// A block of one in so many batches that are encoded is decoded by the CPU as well: device and CPU are to agree on what
-/// is well-formed.
-const CHECKED_BY_CPU: u32 = 16;
+/// In one of this many encoded batches, the CPU also decodes one block. This shows whether device and CPU agree on
+/// which payloads are well-formed.
+const CPU_CHECK_INTERVAL: u32 = 16;
 
 impl<'d> GpuEngine<'d> {
-    /// An engine for batches of up to `most.blocks` blocks of up to `most.slot` bytes. If it `verifies`, all that it
-    /// encodes it decodes again.
+    /// An engine for batches of at most `max_shape.blocks` blocks of at most `max_shape.slot` bytes. If `verifies` is
+    /// set, it decodes every block again after encoding it.
     pub(crate) fn new(
         device: &'d dyn Device,
-        most: Shape,
+        max_shape: Shape,
         verifies: bool,
         statistics: Option<&'d Statistics>,
     ) -> Self {
         let (helpers, state) = Default::default();
-        Self { device, most, verifies, statistics, helpers, state }
+        Self { device, max_shape, verifies, statistics, helpers, state }
     }
 
-    /// Takes the memory for batches of `work`, so that the first of them need not. What fails is tried again with that.
+    /// Allocates the memory for batches of `work`, so that the first batch need not. If that fails, the first batch
+    /// tries again.
     pub(crate) fn make_ready(&self, work: &Work) {
         let mut state = self.lock();
         let made = match work {
-            Work::Encode { recipe, .. } => self.make_encoder(&mut state, recipe, self.most),
-            Work::Decode(pipeline) => self.make_decoder(&mut state, *pipeline, self.most),
+            Work::Encode { recipe, .. } => self.make_encoder(&mut state, recipe, self.max_shape),
+            Work::Decode(pipeline) => self.make_decoder(&mut state, *pipeline, self.max_shape),
         };
         if made.is_err() {
-            self.set_coder(&mut state, Coder::None, self.most);
+            self.set_coder(&mut state, Coder::None, self.max_shape);
         }
     }
 
-    /// Takes note of something, if anybody wants to know it.
+    /// Updates the device's statistics, if there are any.
     fn note(&self, take: impl FnOnce(&mut DeviceStatistics)) {
         if let Some(statistics) = self.statistics {
             statistics.on_device(take);
@@ -171,8 +173,8 @@ impl<'d> GpuEngine<'d> {
         self.statistics.is_some_and(Statistics::wants_stages)
     }
 
-    /// Takes another coder, for batches of that shape.
-    fn set_coder(&self, state: &mut State<'d>, coder: Coder<'d>, most: Shape) {
+    /// Replaces the coder by one for batches of `shape`.
+    fn set_coder(&self, state: &mut State<'d>, coder: Coder<'d>, shape: Shape) {
         state.coder = coder;
         let work = match &state.coder {
             Coder::None => None,
@@ -181,35 +183,35 @@ impl<'d> GpuEngine<'d> {
             }
             Coder::Decode(pipeline, _) => Some(Work::Decode(*pipeline)),
         };
-        let cost = work.and_then(|work| work.cost(self.device.limits(), most.slot).ok());
-        let predicted = cost.map_or(0, |cost| cost.memory * u64::from(most.blocks));
+        let cost = work.and_then(|work| work.cost(self.device.limits(), shape.slot).ok());
+        let predicted = cost.map_or(0, |cost| cost.memory * u64::from(shape.blocks));
         let before = std::mem::replace(&mut state.predicted, predicted);
         self.note(|device| device.takes(before, predicted));
     }
 
-    /// Whether the device is broken, or has turned out to be unable to do even one block of what it was given.
+    /// Whether the device is broken, or could not do even a single block.
     pub(crate) fn is_disabled(&self) -> bool {
         let state = self.lock();
         state.broken.is_some() || state.limits.iter().any(|limit| limit.blocks == 0)
     }
 
-    /// Blocks of the next batch, if `waiting` blocks are left; 0 if the device cannot do any.
+    /// Blocks in the next batch, if `waiting` blocks are left; 0 if the device cannot do any.
     fn next_batch(&self, state: &mut State<'d>, kind: Kind, waiting: usize) -> u32 {
         if state.broken.is_some() {
             return 0;
         }
         let Some(limit) = state.limits.iter().find(|limit| limit.kind == kind) else {
-            return self.most.blocks;
+            return self.max_shape.blocks;
         };
-        let (before, blocks) = (limit.blocks, limit.next(waiting, self.most.blocks));
+        let (before, blocks) = (limit.blocks, limit.next(waiting, self.max_shape.blocks));
         if blocks > before {
-            // What is there is too small; its memory is part of what is tried.
-            self.set_coder(state, Coder::None, self.most);
+            // Free the smaller coder first: the larger one may need its memory.
+            self.set_coder(state, Coder::None, self.max_shape);
         }
         blocks
     }
 
-    /// Batches of `kind` have at most `blocks` blocks from now on.
+    /// Limits batches of `kind` to `blocks` blocks.
     fn limit(state: &mut State<'d>, kind: Kind, blocks: u32) {
         state.limits.retain(|limit| limit.kind != kind);
         let (done, patience, has_grown) = (0, PATIENCE, false);
@@ -220,7 +222,8 @@ impl<'d> GpuEngine<'d> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `attempt` on parts of `jobs`. Halves them each time that the device has no memory, and doubles them again later.
+    /// Runs `attempt` on `jobs` in batches. Halves the batches each time the device runs out of memory, and doubles
+    /// them again later.
     fn in_batches<J>(
         &self,
         kind: Kind,
@@ -234,7 +237,7 @@ impl<'d> GpuEngine<'d> {
                 return;
             }
             let count = jobs.len().min(blocks as usize);
-            let shape = Shape { blocks, ..self.most };
+            let shape = Shape { blocks, ..self.max_shape };
             let Err(error) = attempt(&mut state, &mut jobs[..count], shape) else {
                 jobs = &mut jobs[count..];
                 state.limits.iter_mut().filter(|limit| limit.kind == kind).for_each(|limit| {
@@ -244,7 +247,7 @@ impl<'d> GpuEngine<'d> {
             };
             self.set_coder(&mut state, Coder::None, shape);
             let limit = state.limits.iter_mut().find(|limit| limit.kind == kind);
-            let most = match (&error, limit) {
+            let max_blocks = match (&error, limit) {
                 (CoderError::Device(DeviceError::OutOfMemory { .. }), Some(limit)) => {
                     limit.had_no_memory(blocks);
                     limit.blocks
@@ -268,67 +271,67 @@ impl<'d> GpuEngine<'d> {
                     return;
                 }
             };
-            if most == 0 {
+            if max_blocks == 0 {
                 self.note_line(&format!("declined, blocks go to the CPU: {error}"));
             }
         }
     }
 
-    /// Takes note of a batch in which the device got something wrong.
+    /// Records a batch in which the device returned wrong bytes.
     fn note_wrong(&self, state: &mut State<'d>) {
         state.wrong += 1;
-        self.note_line("a wrong result: it is done again by the CPU");
-        if state.wrong >= MOST_WRONG {
-            state.broken = Some("it gives wrong results".into());
+        self.note_line("a wrong result: the CPU does the block again");
+        if state.wrong >= MAX_WRONG_BATCHES {
+            state.broken = Some("it returns wrong results".into());
         }
     }
 
-    /// Makes the encoder that batches of `recipe` need, unless it is there.
+    /// Makes the encoder for batches of `recipe`, unless there already is one.
     fn make_encoder(
         &self,
         state: &mut State<'d>,
         recipe: &Recipe,
-        most: Shape,
+        shape: Shape,
     ) -> Result<(), CoderError> {
         if matches!(&state.coder, Coder::Encode(other, ..) if other == recipe) {
             return Ok(());
         }
-        // The old one's memory goes first.
-        self.set_coder(state, Coder::None, most);
-        let mut encoder = Encoder::with_recipe(self.device, *recipe, most, Buffers::default())?;
+        // Free the old coder first.
+        self.set_coder(state, Coder::None, shape);
+        let mut encoder = Encoder::with_recipe(self.device, *recipe, shape, Buffers::default())?;
         encoder.set_timing(self.wants_stages());
         let checker = if self.verifies { checker(&encoder, recipe)? } else { None };
-        self.set_coder(state, Coder::Encode(*recipe, Box::new(encoder), checker), most);
+        self.set_coder(state, Coder::Encode(*recipe, Box::new(encoder), checker), shape);
         Ok(())
     }
 
-    /// Makes the decoder that batches of `pipeline` need, unless it is there.
+    /// Makes the decoder for batches of `pipeline`, unless there already is one.
     fn make_decoder(
         &self,
         state: &mut State<'d>,
         pipeline: Pipeline,
-        most: Shape,
+        shape: Shape,
     ) -> Result<(), CoderError> {
         if matches!(&state.coder, Coder::Decode(other, _) if *other == pipeline) {
             return Ok(());
         }
-        self.set_coder(state, Coder::None, most);
+        self.set_coder(state, Coder::None, shape);
         let own = Buffers::default();
-        let mut decoder = Decoder::new(self.device, pipeline, most.slot, most.blocks, own)?;
+        let mut decoder = Decoder::new(self.device, pipeline, shape.slot, shape.blocks, own)?;
         decoder.set_timing(self.wants_stages());
-        self.set_coder(state, Coder::Decode(pipeline, Box::new(decoder)), most);
+        self.set_coder(state, Coder::Decode(pipeline, Box::new(decoder)), shape);
         Ok(())
     }
 
-    /// Encodes `jobs` on the device, or some of them: those with `coded` set are done.
+    /// Encodes as many of `jobs` on the device as it can, and sets `coded` on those it did.
     fn try_encode(
         &self,
         state: &mut State<'d>,
         recipe: &Recipe,
         jobs: &mut [&mut EncodeJob<'_>],
-        most: Shape,
+        shape: Shape,
     ) -> Result<(), CoderError> {
-        self.make_encoder(state, recipe, most)?;
+        self.make_encoder(state, recipe, shape)?;
         let State { coder: Coder::Encode(_, encoder, checker), encoded, .. } = state else {
             return Ok(());
         };
@@ -347,7 +350,7 @@ impl<'d> GpuEngine<'d> {
         let mut is_wrong = false;
         for ((job, block), content_crc) in jobs.iter_mut().zip(blocks).zip(crcs) {
             if block.contents_crc != content_crc {
-                // What the device had was not what was sent.
+                // The device received other bytes than the host sent.
                 is_wrong = true;
                 continue;
             }
@@ -370,7 +373,8 @@ impl<'d> GpuEngine<'d> {
 
         let downloaded = Instant::now();
         let mut is_sound = vec![true; sent.len()];
-        let is_turn = self.verifies && checker.is_some() && encoded.is_multiple_of(CHECKED_BY_CPU);
+        let is_turn =
+            self.verifies && checker.is_some() && encoded.is_multiple_of(CPU_CHECK_INTERVAL);
         let by_cpu = (is_turn && !sent.is_empty()).then(|| *encoded as usize % sent.len());
         let mut on_host = || {
             for (sound, (job, coded)) in is_sound.iter_mut().zip(&sent) {
@@ -421,15 +425,15 @@ impl<'d> GpuEngine<'d> {
         Ok(())
     }
 
-    /// Decodes `jobs` on the device, or some of them: those with an outcome are done, and right.
+    /// Decodes as many of `jobs` on the device as it can, and sets `outcome` on those that are right.
     fn try_decode(
         &self,
         state: &mut State<'d>,
         pipeline: Pipeline,
         jobs: &mut [&mut DecodeJob<'_>],
-        most: Shape,
+        shape: Shape,
     ) -> Result<(), CoderError> {
-        self.make_decoder(state, pipeline, most)?;
+        self.make_decoder(state, pipeline, shape)?;
         let Coder::Decode(_, decoder) = &mut state.coder else { return Ok(()) };
         let begun = Instant::now();
         decoder.clear();
@@ -441,28 +445,28 @@ impl<'d> GpuEngine<'d> {
         let uploaded = Instant::now();
         let blocks = decoder.decode(&places)?;
         let computed = Instant::now();
-        let mut right = Vec::with_capacity(jobs.len());
+        let mut copies = Vec::with_capacity(jobs.len());
         let mut ranges = Vec::with_capacity(jobs.len());
         for ((number, job), block) in (0..).zip(jobs.iter_mut()).zip(blocks) {
             let BlockHeader { payload_crc, content_crc, .. } = job.header;
-            // Whatever is the matter with another block, the CPU says it.
+            // The CPU decodes the remaining blocks again and reports what is wrong with them.
             if block.is_decoded
                 && (block.payload_crc, block.contents_crc) == (payload_crc, content_crc)
             {
                 ranges.push((number, job.contents.len()));
-                right.push((job, 0, 0));
+                copies.push(Copied { job: &mut **job, len: 0, crc: 0 });
             }
         }
         decoder.read_all(&ranges, |i, piece| {
-            let (job, done, crc) = &mut right[i];
-            let place = &mut job.contents[*done..*done + piece.len()];
+            let Copied { job, len, crc } = &mut copies[i];
+            let place = &mut job.contents[*len..*len + piece.len()];
             place.copy_from_slice(piece);
             *crc = crc32c_append(*crc, place);
-            *done += piece.len();
+            *len += piece.len();
         })?;
         let mut is_wrong = false;
-        for (job, done, crc) in right {
-            if done == job.contents.len() && crc == job.header.content_crc {
+        for Copied { job, len, crc } in copies {
+            if len == job.contents.len() && crc == job.header.content_crc {
                 job.outcome = Some(Ok(()));
             } else {
                 is_wrong = true;
@@ -483,7 +487,16 @@ impl<'d> GpuEngine<'d> {
     }
 }
 
-/// What decodes again what `encoder` encodes; nothing if the device cannot.
+/// A decoded block while the host copies it from the device.
+struct Copied<'a, 'j> {
+    job: &'a mut DecodeJob<'j>,
+    /// Bytes copied so far.
+    len: usize,
+    /// Their checksum.
+    crc: u32,
+}
+
+/// The decoder that checks what `encoder` encodes; `None` if the device declines its plan.
 fn checker<'d>(
     encoder: &Encoder<'d>,
     recipe: &Recipe,
@@ -498,14 +511,14 @@ fn checker<'d>(
 impl Engine for GpuEngine<'_> {
     fn encode(&self, recipe: &Recipe, batch: &mut [EncodeJob<'_>]) {
         let fits = |job: &mut &mut EncodeJob<'_>| {
-            (1..=self.most.slot as usize).contains(&job.contents.len())
+            (1..=self.max_shape.slot as usize).contains(&job.contents.len())
                 && !CpuEngine::encode_fill(job)
         };
         let mut jobs: Vec<_> = batch.iter_mut().collect();
         jobs.retain_mut(fits);
-        self.in_batches(Kind::Encode(*recipe), &mut jobs, |state, jobs, most| {
+        self.in_batches(Kind::Encode(*recipe), &mut jobs, |state, jobs, shape| {
             jobs.iter_mut().for_each(|job| job.payload.clear());
-            self.try_encode(state, recipe, jobs, most)
+            self.try_encode(state, recipe, jobs, shape)
         });
     }
 
@@ -515,18 +528,18 @@ impl Engine for GpuEngine<'_> {
             let fits = |job: &&mut DecodeJob<'_>| {
                 let len = job.contents.len();
                 job.header.method == method
-                    && len <= self.most.slot as usize
+                    && len <= self.max_shape.slot as usize
                     && job.payload.is_some_and(|payload| payload.len() <= len)
             };
             let mut jobs: Vec<_> = batch.iter_mut().filter(fits).collect();
-            self.in_batches(Kind::Decode(pipeline), &mut jobs, |state, jobs, most| {
-                self.try_decode(state, pipeline, jobs, most)
+            self.in_batches(Kind::Decode(pipeline), &mut jobs, |state, jobs, shape| {
+                self.try_decode(state, pipeline, jobs, shape)
             });
         }
     }
 
     fn has_time_to_write(&self) -> bool {
-        // The device would wait.
+        // The device would be idle meanwhile.
         false
     }
 
@@ -537,7 +550,7 @@ impl Engine for GpuEngine<'_> {
     }
 
     fn release(&self) {
-        self.set_coder(&mut self.lock(), Coder::None, self.most);
+        self.set_coder(&mut self.lock(), Coder::None, self.max_shape);
     }
 
     fn encode_memory(&self, _: &Recipe, _: usize) -> u64 {

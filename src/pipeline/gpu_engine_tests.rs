@@ -1,10 +1,11 @@
-//! Batches are halved where memory is short, and a device that fails is retired.
+//! The engine halves batches when memory is short, and retires a device that fails.
 
 use super::*;
 use crate::gpu::pool_tests::Ledger;
 use crate::pipeline::level::Level;
 
-/// What an engine knows after it was given 8 blocks on a device that has memory for `blocks` of them, and no queue.
+/// Gives an engine 8 blocks on a device that has memory for `blocks` of them but no queue. Returns the batch limits,
+/// whether the engine calls the device broken, and whether it is disabled.
 fn after(blocks: u64) -> (Vec<u32>, bool, bool) {
     let recipe = Level::MIN.recipe(Pipeline::Lzh);
     let most = Shape::new(8, 1 << 16);
@@ -28,9 +29,9 @@ fn after(blocks: u64) -> (Vec<u32>, bool, bool) {
 
 #[test]
 fn short_memory_halves_batches_and_a_lost_device_is_retired() {
-    // No memory for one block: it is not broken, and gets nothing more of this kind.
+    // No memory for a single block: the device is not broken, but gets no more work of this kind.
     assert_eq!(after(0), (vec![0], false, true));
-    // Halved until they fit; then the device is found to be lost.
+    // The engine halves batches until they fit, and then finds that the device is lost.
     assert_eq!(after(1), (vec![1], true, true));
     assert_eq!(after(3), (vec![2], true, true));
     assert_eq!(after(7), (vec![4], true, true));

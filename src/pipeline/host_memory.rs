@@ -1,51 +1,54 @@
 //! How many workers and blocks the host has memory for while a device comes and goes.
 //!
-//! A device takes memory of the host: for its driver, for copies, for the blocks of its batches. Where it is decided late whether
-//! there is one, workers have all of the memory until then. Before the device is looked for, some of them stop, and the owner of the
-//! scheduler gives back blocks that it does not need. When the device has stopped, it goes the other way round.
+//! A device takes host memory: for its driver, for copies, and for the blocks of its batches. If the job decides late
+//! whether to use a device, the workers have all the memory until then. Before the job looks for the device, some
+//! workers stop and the scheduler's owner gives back blocks that it does not need. When the device has stopped, they
+//! get the memory back.
 
 use super::memory::Share;
 
-/// Who has the host's memory.
+/// Who has the host memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostMemoryPhase {
-    /// Workers have all of it: nobody has looked for a device.
+    /// Workers have all of it: the job has not looked for a device.
     WorkersOnly,
-    /// A device waits for workers to stop, and for the owner to give back blocks.
+    /// The device waits for workers to stop and for the owner to give back blocks.
     MakingRoom,
-    /// There is room for a device.
+    /// Workers and device share it.
     Shared,
-    /// The device has stopped. Workers wait for the owner to give back the blocks that were for it.
+    /// The device has stopped. Workers wait for the owner to give back the device's blocks.
     Reclaiming,
-    /// Workers have all of it but what the driver keeps.
+    /// Workers have all of it except what the driver keeps.
     Reclaimed,
 }
 
-/// How much there may be of everything.
+/// The most workers and blocks in each phase.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// While nobody has looked for the device; `None` if it is counted on from the beginning.
+    /// Before the job looks for the device; `None` if the job counts on the device from the start.
     pub(crate) alone: Option<Share>,
-    /// Beside a device at work.
+    /// Beside a working device.
     pub(crate) beside: Share,
-    /// Blocks beside a device that is not at work: new memory is slow, so that it is not taken before it is needed.
+    /// The most blocks beside a device that is not working yet. Touching new memory is slow, so the job takes it only
+    /// when the device needs it.
     pub(crate) blocks_before_device: usize,
-    /// When the device has stopped.
+    /// After the device has stopped.
     pub(crate) afterwards: Share,
 }
 
-/// The phase, and how many workers may work.
+/// The phase, and how many workers may work in it.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     phase: HostMemoryPhase,
     limits: Limits,
     workers: usize,
-    /// While there are blocks that a device gave back, so many may work: such blocks mostly just need writing.
+    /// How many workers may work while there are blocks that the device gave back. Those blocks mostly just need
+    /// writing.
     workers_on_returned: usize,
 }
 
 impl HostMemory {
-    /// For a device to come.
+    /// Host memory for a job with a device.
     pub(crate) fn for_device(limits: Limits) -> Self {
         let (phase, share) = match limits.alone {
             Some(alone) => (HostMemoryPhase::WorkersOnly, alone),
@@ -55,7 +58,7 @@ impl HostMemory {
         Self { phase, limits, workers, workers_on_returned: 0 }
     }
 
-    /// Without a device.
+    /// Host memory for a job without a device.
     pub(crate) fn of_workers(share: Share) -> Self {
         let (alone, blocks_before_device) = (None, share.in_flight);
         let limits = Limits { alone, beside: share, blocks_before_device, afterwards: share };
@@ -63,24 +66,24 @@ impl HostMemory {
         Self { phase, limits, workers: share.workers, workers_on_returned: 0 }
     }
 
-    /// The device does not even start.
+    /// The device will not start.
     pub(crate) fn has_no_device(&mut self) {
         if self.phase == HostMemoryPhase::Shared {
             self.reclaimed();
         }
     }
 
-    /// Whether nobody has looked for a device.
+    /// Whether the job has not looked for a device.
     pub(crate) fn is_for_workers_only(&self) -> bool {
         self.phase == HostMemoryPhase::WorkersOnly
     }
 
-    /// How many workers may work.
+    /// How many workers may work. `is_returned`: there are blocks that the device gave back.
     pub(crate) fn workers(&self, is_returned: bool) -> usize {
         if is_returned { self.workers.max(self.workers_on_returned) } else { self.workers }
     }
 
-    /// How many blocks there may be.
+    /// How many blocks may exist.
     pub(crate) fn blocks(&self, is_device_at_work: bool) -> usize {
         match self.phase {
             HostMemoryPhase::WorkersOnly => {
@@ -96,7 +99,7 @@ impl HostMemory {
         }
     }
 
-    /// How many blocks the owner has to come down to, if somebody waits for that.
+    /// The number of blocks to which the owner should cut down; `None` if nothing waits for that.
     pub(crate) fn awaited_blocks(&self) -> Option<usize> {
         match self.phase {
             HostMemoryPhase::MakingRoom => Some(self.limits.blocks_before_device),
@@ -105,7 +108,7 @@ impl HostMemory {
         }
     }
 
-    /// The owner has no more blocks than [`Self::awaited_blocks`].
+    /// The owner now has at most [`Self::awaited_blocks`] blocks.
     pub(crate) fn owner_has_made_room(&mut self) {
         match self.phase {
             HostMemoryPhase::MakingRoom => self.phase = HostMemoryPhase::Shared,
@@ -114,39 +117,39 @@ impl HostMemory {
         }
     }
 
-    /// A device is about to be looked for.
+    /// The job is about to look for a device.
     pub(crate) fn device_wants_room(&mut self) {
         if self.phase == HostMemoryPhase::WorkersOnly {
             (self.phase, self.workers) = (HostMemoryPhase::MakingRoom, self.limits.beside.workers);
         }
     }
 
-    /// Whether there is room for the device while so many workers work.
+    /// Whether there is room for the device while `working` workers work.
     pub(crate) fn is_room(&self, working: usize) -> bool {
         self.phase == HostMemoryPhase::Shared && working <= self.limits.beside.workers
             || self.limits.alone.is_none()
     }
 
-    /// The device begins, with so many threads of its own, which do more with a core than workers.
+    /// The device begins with `threads` threads of its own, which do more with a core than workers do.
     pub(crate) fn device_begins(&mut self, threads: usize, all_workers: usize) {
         let left = all_workers.saturating_sub(threads).max(all_workers.div_ceil(2));
         self.workers_on_returned = left.min(self.limits.beside.workers);
         self.workers = self.workers_on_returned;
     }
 
-    /// How many workers may be beside the device, whatever it delivers.
-    pub(crate) fn most_beside(&self) -> usize {
+    /// The most workers that may work beside the device, however fast it is.
+    pub(crate) fn max_beside(&self) -> usize {
         self.workers_on_returned
     }
 
-    /// So many workers are of use beside the device. Gives how many more these are than before.
+    /// Sets how many workers are useful beside the device. Returns how many more these are than before.
     pub(crate) fn set_workers(&mut self, workers: usize) -> usize {
         let more = workers.saturating_sub(self.workers);
         self.workers = workers;
         more
     }
 
-    /// The device has stopped. Its blocks are still there.
+    /// The device has stopped. The owner still has its blocks.
     pub(crate) fn device_stops(&mut self) {
         if self.phase != HostMemoryPhase::WorkersOnly {
             (self.phase, self.workers) = (HostMemoryPhase::Reclaiming, self.limits.beside.workers);
@@ -170,7 +173,7 @@ mod tests {
         Limits { alone, beside: share(4, 40), blocks_before_device: 10, afterwards: share(7, 9) }
     }
 
-    /// Phase, workers, workers where a device has given something back, blocks before and beside a device at work, awaited blocks.
+    /// Phase, workers, workers for returned blocks, blocks before the device works and beside it, awaited blocks.
     type Row = (HostMemoryPhase, usize, usize, usize, usize, Option<usize>);
 
     fn row(memory: &HostMemory) -> Row {
@@ -208,19 +211,19 @@ mod tests {
         assert!(!memory.is_room(4));
         memory.owner_has_made_room();
         assert!(!memory.is_room(5) && memory.is_room(4));
-        // A device that was counted on has room at once.
+        // A device that the job counts on has room at once.
         assert!(HostMemory::for_device(limits(None)).is_room(8));
     }
 
     #[test]
-    fn a_device_that_is_counted_on_or_missing() {
+    fn an_expected_or_missing_device() {
         use HostMemoryPhase::{Reclaimed, Reclaiming, Shared, WorkersOnly};
         let mut memory = HostMemory::for_device(limits(None));
         assert_eq!(row(&memory), (Shared, 4, 4, 10, 40, None));
         memory.device_wants_room();
         memory.device_stops();
         assert_eq!(row(&memory), (Reclaiming, 4, 4, 9, 9, Some(9)));
-        // It is missing.
+        // The device is missing.
         let mut memory = HostMemory::for_device(limits(None));
         memory.has_no_device();
         assert_eq!(row(&memory), (Reclaimed, 7, 7, 9, 9, None));
@@ -228,7 +231,7 @@ mod tests {
         memory.has_no_device();
         memory.device_stops();
         assert_eq!(row(&memory), (WorkersOnly, 8, 8, 12, 12, None));
-        // Nobody expects one.
+        // No device was asked for.
         let memory = HostMemory::of_workers(share(5, 6));
         assert_eq!(row(&memory), (Reclaimed, 5, 5, 6, 6, None));
     }

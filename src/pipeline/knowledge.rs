@@ -1,7 +1,7 @@
-//! What earlier runs have shown of the CPU and of devices.
+//! The rates of the CPU and of devices, as earlier runs have shown them.
 //!
-//! Every run teaches it, whatever it ran on: a run on the CPU alone shows a worker's rate and the overhead of whole runs, a run with a
-//! device how long that took to join, and what device and workers delivered together from then on.
+//! A run on the CPU alone shows a worker's rate and the overhead of whole runs. A run with a device shows when the
+//! device joined, and what device and workers delivered together from then on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,35 +15,35 @@ use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::gpu::device::{Api, Limits};
 
-/// The rates of earlier runs.
+/// Learned rates, in memory and in the cache.
 pub(super) struct Knowledge {
     store: Store,
-    /// What has been read of it, by subject.
+    /// The rates read so far, by subject.
     read: Mutex<Vec<(String, Rates)>>,
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     pub(crate) workload: Workload,
     pub(crate) statistics: Statistics,
-    /// The CPU's workers, if there is no device.
+    /// The number of workers without a device.
     pub(crate) workers: usize,
     pub(crate) begun: Instant,
-    /// How long it took.
+    /// Time that the run took.
     pub(crate) wall: Duration,
 }
 
-/// The name of the devices that were there the last time, each with the seconds that it took to open.
+/// The subject that lists the devices found the last time, each with the seconds that it took to open.
 const DEVICES: &str = "devices";
 
-/// What is kept there if there was no device, with the seconds that it took to see that.
-const NONE: &str = "none";
+/// The entry of that list if no device was found, with the seconds that the search took.
+const NO_DEVICE: &str = "none";
 
-/// Seconds to find and open a device.
-const TO_OPEN: &str = "seconds to open";
+/// The name of the seconds to find and open a device.
+const OPENING: &str = "seconds to open";
 
-/// Seconds of work that can be learned from: less says more of the clock and of starting threads.
+/// Shorter runs teach nothing: they would mostly measure the clock and the start of threads.
 const MIN_SECONDS: f64 = 0.05;
 
 impl Knowledge {
@@ -51,7 +51,7 @@ impl Knowledge {
         Self { store, read: Mutex::default() }
     }
 
-    /// What `workers` workers of this machine deliver, as far as it is known; measured on something made up otherwise.
+    /// What `workers` workers of this machine deliver. If that is unknown, measures it on synthetic contents.
     pub(super) fn cpu(&self, workload: &Workload, workers: usize) -> Throughput {
         let mut rates = self.rates(&cpu());
         let worker = rates.get(&workload.name()).unwrap_or_else(|| {
@@ -64,7 +64,7 @@ impl Knowledge {
         Throughput { workers, worker, overhead, block: workload.block_size() as f64 }
     }
 
-    /// The same for the file from which `sample` was taken.
+    /// The same, measured on `sample`.
     pub(super) fn cpu_with(
         &self,
         workload: &Workload,
@@ -76,7 +76,7 @@ impl Knowledge {
         Throughput { workers, worker, overhead, block: workload.block_size() as f64 }
     }
 
-    /// What a device adds to `cpu`; `None` if it has never done such work.
+    /// What a device adds to `cpu`; `None` if the device has never done such work.
     pub(super) fn device(
         &self,
         workload: &Workload,
@@ -86,7 +86,7 @@ impl Knowledge {
         self.device_of(workload, &subject(limits), cpu)
     }
 
-    /// The same of a device of that name.
+    /// The same, for the device with that subject.
     pub(super) fn device_of(
         &self,
         workload: &Workload,
@@ -103,33 +103,34 @@ impl Knowledge {
         Some(WithDevice { opening, rate: Some(rate) })
     }
 
-    /// Seconds to find and open a device.
+    /// The seconds that finding and opening a device is expected to take.
     pub(super) fn opening(&self, subject: &str) -> f64 {
-        let known = self.rates(subject).get(TO_OPEN);
+        let known = self.rates(subject).get(OPENING);
         known
             .or_else(|| self.rates(DEVICES).get(subject))
             .unwrap_or(WithDevice::unknown(None).opening)
     }
 
-    /// A device stays closed because of what is known of it. That fades, so that one bad run does not keep it closed for ever.
+    /// Raises the rate of a device that stays closed because it was slow. This way, one bad run does not keep it closed
+    /// for ever.
     pub(super) fn fade(&self, workload: &Workload, limits: &Limits, workers: usize) {
         let mut rates = self.rates(&subject(limits));
         let name = workload.name_with(workers);
         if let Some(rate) = rates.get(&name) {
-            rates.set(name, rate * FADING);
+            rates.set(name, rate * FADE_FACTOR);
             self.keep(&subject(limits), rates);
         }
     }
 
-    /// What is known of a device, by name.
+    /// The rates of a device, by name.
     pub(super) fn of_device(&self, limits: &Limits) -> Rates {
         self.rates(&subject(limits))
     }
 
-    /// Bytes a second of a device alone; measured if they are not known, or if there is a sample to measure them with.
+    /// Bytes a second of a device alone. Measures them if they are unknown, or if there is a sample.
     ///
     /// # Errors
-    /// Why it does not do this work.
+    /// Why the device does not do this work.
     pub(super) fn measure(
         &self,
         workload: &Workload,
@@ -149,31 +150,32 @@ impl Knowledge {
         rates.get(&workload.name()).ok_or_else(|| "it took no time to measure".into())
     }
 
-    /// The devices that were there the last time; `None` if nobody has looked.
+    /// The devices found the last time, each with the seconds that it took to open; `None` if no run has searched.
     pub(super) fn devices(&self) -> Option<Vec<(String, f64)>> {
         let rates = self.rates(DEVICES);
-        let devices = rates.iter().filter(|(name, _)| *name != NONE);
+        let devices = rates.iter().filter(|(name, _)| *name != NO_DEVICE);
         (!rates.is_empty()).then(|| devices.map(|(name, time)| (name.into(), time)).collect())
     }
 
-    /// Takes note of the devices that are there, each with the seconds that it takes to open, and of how long it took to see that.
+    /// Records the devices found, each with the seconds that it takes to open, and how long the search took.
     pub(super) fn set_devices(&self, devices: &[(String, f64)], finding: Duration) {
         let mut rates = Rates::default();
         for (name, seconds) in devices {
             rates.set(&**name, *seconds);
         }
         if devices.is_empty() {
-            rates.set(NONE, finding.as_secs_f64());
+            rates.set(NO_DEVICE, finding.as_secs_f64());
         }
         self.keep(DEVICES, rates);
     }
 
-    /// Takes note of how long it took to find and open a device with nothing else to do. Runs, which have more to do, know better.
+    /// Records how long it took to find and open a device while the machine was otherwise idle. The times of real runs
+    /// take precedence.
     pub(super) fn opened(&self, limits: &Limits, time: Duration, is_eligible: bool) {
         let subject = subject(limits);
         let mut rates = self.rates(&subject);
-        if rates.get(TO_OPEN).is_none() {
-            rates.set(TO_OPEN, time.as_secs_f64());
+        if rates.get(OPENING).is_none() {
+            rates.set(OPENING, time.as_secs_f64());
             self.keep(&subject, rates);
         }
         let mut known = self.rates(DEVICES);
@@ -183,7 +185,7 @@ impl Knowledge {
         }
     }
 
-    /// Learns from a run.
+    /// Learns from a finished run, unless it was too short.
     pub(super) fn learn(&self, run: &Run) {
         if run.wall.as_secs_f64() < MIN_SECONDS {
             return;
@@ -206,7 +208,7 @@ impl Knowledge {
         let overhead = (run.wall.as_secs_f64() - compute) / bytes;
         let mut rates = self.rates(&cpu());
         let name = overhead_name(workload, *workers);
-        // Until then the rate is that of something made up.
+        // So far the rate is that of synthetic contents.
         if rates.get(&name).is_none() {
             rates.set(workload.name(), worker);
         } else {
@@ -223,7 +225,7 @@ impl Knowledge {
         let [opening, prepared] = [device.opening, device.preparing].map(|time| time.as_secs_f64());
         learn_preparing(&mut rates, workload, prepared);
         if opening > 0.0 {
-            rates.learn(TO_OPEN, opening);
+            rates.learn(OPENING, opening);
             let mut known = self.rates(DEVICES);
             if known.get(&subject).is_some() {
                 let prepared = rates.get(&preparing(workload)).unwrap_or(0.0);
@@ -238,8 +240,8 @@ impl Knowledge {
             }
             let wall = run.wall.as_secs_f64();
             let together = wall - joined;
-            let bytes = (device.done.bytes + run.statistics.cpu().bytes) - device.before;
-            // The end of a run in which the device had hardly begun says nothing of others.
+            let bytes = (device.done.bytes + run.statistics.cpu().bytes) - device.bytes_before;
+            // A run that ended soon after the device began says nothing about other runs.
             if together >= MIN_SECONDS.max(wall * MIN_PART_TOGETHER) && device.done.bytes > 0 {
                 workload.set_device_rates(&mut rates, None, device, true);
                 rates.learn(&workload.name_with(*workers), bytes as f64 / together);
@@ -285,33 +287,33 @@ impl Knowledge {
     }
 }
 
-/// A device must have worked for this part of a run before its end shows what device and workers deliver together.
+/// A device must have worked for this part of a run before the run shows what device and workers deliver together.
 const MIN_PART_TOGETHER: f64 = 0.2;
 
 /// Seconds to prepare a device whose kernels are in the cache, at most.
 const PREPARED_FROM_CACHE: f64 = 0.1;
 
-/// Learns how long it takes to prepare a device. The first run compiles the kernels and leaves them in the cache, so that its time says
-/// nothing of later runs. Where they take as long again, because the driver keeps nothing, they show it.
+/// Learns how long it takes to prepare a device. The first run compiles the kernels and leaves them in the cache, so its time says
+/// nothing about later runs. If the driver keeps nothing, later runs take as long again, and they teach it.
 fn learn_preparing(rates: &mut Rates, workload: &Workload, seconds: f64) {
     let name = preparing(workload);
     match rates.get(&name) {
         None => rates.set(name, seconds.min(PREPARED_FROM_CACHE)),
-        Some(_) => rates.learn_least(&name, seconds),
+        Some(_) => rates.learn_falling(&name, seconds),
     }
 }
 
-/// What a device was too slow for, it is expected to do so much faster the next time.
-const FADING: f64 = 1.03;
+/// Each time a device stays closed for being slow, its rate is raised by this factor.
+const FADE_FACTOR: f64 = 1.03;
 
-/// Seconds for each byte where no overhead shows. It is not 0 so that it can be kept.
+/// Seconds for each byte if no overhead shows. Not 0, because rates must be positive.
 const MIN_OVERHEAD: f64 = 1e-14;
 
 fn overhead_name(workload: &Workload, workers: usize) -> String {
     format!("{} overhead", workload.name_with(workers))
 }
 
-/// The overhead of runs on so many workers, or on the number of them that comes closest.
+/// The overhead of runs on `workers` workers, or on the nearest known number of them.
 fn overhead(rates: &Rates, workload: &Workload, workers: usize) -> Option<f64> {
     let prefix = format!("{} -T", workload.name());
     let of = |(name, rate): (&str, f64)| {
@@ -321,17 +323,17 @@ fn overhead(rates: &Rates, workload: &Workload, workers: usize) -> Option<f64> {
     rates.iter().filter_map(of).min_by_key(|(distance, _)| *distance).map(|(_, rate)| rate)
 }
 
-/// The name of the seconds in which a device's kernels are compiled, or fetched from the cache.
+/// The name of the seconds to compile a device's kernels or fetch them from the cache.
 fn preparing(workload: &Workload) -> String {
     format!("{} preparing", workload.name())
 }
 
-/// The name of the seconds that pass until a device's first batch, besides opening and preparing.
+/// The name of the seconds until a device's first batch, besides opening and preparing.
 fn waiting(workload: &Workload, workers: usize) -> String {
     format!("{} waiting", workload.name_with(workers))
 }
 
-/// The name under which a device's rates are kept.
+/// The subject under which a device's rates are kept.
 pub(super) fn subject(limits: &Limits) -> String {
     subject_of(limits.api, &limits.name, &limits.driver)
 }
@@ -340,7 +342,7 @@ fn subject_of(api: Api, name: &str, driver: &str) -> String {
     format!("{api} {name} {driver}")
 }
 
-/// The same of the CPU.
+/// The subject under which the CPU's rates are kept.
 pub(super) fn cpu() -> String {
     format!("CPU {} {}", crate::codec::vector_instructions(), cores())
 }

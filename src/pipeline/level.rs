@@ -7,7 +7,7 @@ use crate::codec::lz77::{self, Effort, MIN_CHUNK_LOG, Search};
 use crate::error::Error;
 use crate::format::Pipeline;
 
-/// How hard to try: 1 (fastest) to 9 (smallest).
+/// The compression level: 1 (fastest) to 9 (smallest).
 ///
 /// ```
 /// use pz::{Level, Pipeline};
@@ -19,26 +19,26 @@ use crate::format::Pipeline;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
-/// What is done to each block.
+/// How each block is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Recipe {
-    /// Nothing.
+    /// It is stored.
     #[default]
     Store,
-    /// [`lz77`], for the pipelines `lzh`, `lzf` and `fse`.
+    /// By [`lz77`], for the pipelines `lzh`, `lzf` and `fse`.
     Lz77(lz77::Params),
-    /// [`bwt`].
+    /// By [`bwt`].
     Bwt(bwt::Params),
 }
 
-/// What a level fixes.
+/// The parameters of a level.
 struct Row {
     pipeline: Pipeline,
     /// Base-2 logarithm of the block size in bytes.
     block_log: u8,
-    /// What the LZ pipelines do; whether FSE may be used is the pipeline's choice.
+    /// Parameters of the LZ pipelines. The pipeline decides whether FSE may be used.
     lz77: lz77::Params,
-    /// What the pipeline `bwt` does.
+    /// Parameters of the pipeline `bwt`.
     bwt: bwt::Params,
 }
 
@@ -47,7 +47,7 @@ const fn row(pipeline: Pipeline, block_log: u8, lz77: lz77::Params) -> Row {
 }
 
 const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
-    // Smaller where the candidates of more positions would not stay in a processor's second cache.
+    // Smaller segments for searches with many candidates, which would otherwise not stay in the second-level cache.
     let segment_log = if matches!(search, Search::Lazy4 | Search::Lazy8) { 13 } else { 14 };
     lz77::Params { chunk_log, window_log, group_log: 0, segment_log, search, fse: false }
 }
@@ -80,7 +80,7 @@ impl Level {
     /// The largest level, the smallest output.
     pub const MAX: Self = Self(9);
 
-    /// Level number `level`.
+    /// The level with this number.
     ///
     /// # Errors
     /// [`Error::InvalidLevel`] outside of 1 to 9.
@@ -96,22 +96,22 @@ impl Level {
         (1..=9).map(Self)
     }
 
-    /// Its number, 1 to 9.
+    /// The level's number, 1 to 9.
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// The pipeline that it uses unless another is chosen.
+    /// The pipeline of this level.
     pub fn pipeline(self) -> Pipeline {
         self.row().pipeline
     }
 
-    /// The block size in bytes that it uses unless another is chosen.
+    /// The block size of this level, in bytes.
     pub fn block_size(self) -> u64 {
         1 << self.row().block_log
     }
 
-    /// What `pipeline` does to each block at this level.
+    /// How `pipeline` encodes each block at this level.
     pub(crate) fn recipe(self, pipeline: Pipeline) -> Recipe {
         let Row { lz77, bwt, .. } = *self.row();
         match pipeline {
@@ -119,7 +119,8 @@ impl Level {
             Pipeline::Lzh => Recipe::Lz77(lz77::Params { fse: false, ..lz77 }),
             Pipeline::Lzf => Recipe::Lz77(lz77::Params { fse: true, ..lz77 }),
             Pipeline::Fse => {
-                // Without matches windows do not matter, and many short chunks that share tables keep a device busy.
+                // There are no matches, so windows do not matter. Many short chunks that share tables keep a device
+                // busy.
                 let lz77 = lz77.with_window(MIN_CHUNK_LOG);
                 Recipe::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 })
             }

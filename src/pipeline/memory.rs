@@ -8,17 +8,17 @@ use super::level::Recipe;
 use crate::error::Error;
 use crate::format::{FrameHeader, MAX_BLOCKS};
 
-/// What runs at once.
+/// How many workers and blocks a job has at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Workers; with one, everything runs in the calling thread.
+    /// Workers. With one, everything runs in the calling thread.
     pub(crate) workers: usize,
-    /// Blocks that exist at any time: being filled, waiting, worked on, or waiting for their turn to be written.
+    /// Blocks that exist at any time: being filled, waiting, being coded, or waiting for their turn to be written.
     pub(crate) in_flight: usize,
 }
 
 impl Share {
-    /// Takes back the workers that a job of `blocks` blocks leaves without work.
+    /// Drops the workers that a job of `blocks` blocks would leave idle.
     pub(crate) fn limit_to(&mut self, blocks: u64) {
         self.workers = self.workers.min(usize::try_from(blocks).unwrap_or(usize::MAX)).max(1);
         if self.workers == 1 {
@@ -27,10 +27,10 @@ impl Share {
     }
 }
 
-/// What the parts of a job take, in bytes.
+/// The host memory that the parts of a job take, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Once.
+    /// For the whole job.
     pub(crate) fixed: u64,
     /// Per worker.
     pub(crate) worker: u64,
@@ -39,18 +39,18 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Of encoding blocks of `block_size` bytes.
+    /// The memory to encode blocks of `block_size` bytes.
     pub(crate) fn of_encoding(engine: &dyn Engine, recipe: &Recipe, block_size: usize) -> Self {
         let size = block_size as u64;
         Self {
-            // The index.
+            // The index of blocks.
             fixed: 4 * MAX_BLOCKS,
             worker: engine.encode_memory(recipe, block_size),
             block: size + payload_capacity(block_size) as u64 + size_of::<Buffer>() as u64,
         }
     }
 
-    /// Of decoding the blocks of a frame.
+    /// The memory to decode the blocks of a frame.
     pub(crate) fn of_decoding(engine: &dyn Engine, frame: &FrameHeader) -> Self {
         let block_size = frame.block_size();
         Self {
@@ -60,7 +60,7 @@ impl Cost {
         }
     }
 
-    /// Of one block at a time.
+    /// The memory for one block at a time.
     pub(crate) fn least(&self) -> u64 {
         self.of(Share { workers: 1, in_flight: 1 })
     }
@@ -71,11 +71,12 @@ impl Cost {
         self.fixed.saturating_add(workers).saturating_add(blocks)
     }
 
-    /// Widens `share` by up to `blocks` blocks in flight for a device, as far as `limit` permits; gives how many those are. Where
-    /// memory is short, workers make room for them, which take more of it and do less: up to half of all.
+    /// Widens `share` by up to `blocks` blocks in flight for a device, as far as `limit` permits; returns how many. If
+    /// memory is short, drops workers to make room for up to half of `limit`: a worker takes more memory than a block,
+    /// and does less with it.
     pub(crate) fn widen(&self, share: &mut Share, blocks: u64, limit: u64) -> u64 {
-        let of_device = blocks.saturating_mul(self.block).min(limit / 2);
-        while share.workers > 1 && self.of(*share).saturating_add(of_device) > limit {
+        let for_device = blocks.saturating_mul(self.block).min(limit / 2);
+        while share.workers > 1 && self.of(*share).saturating_add(for_device) > limit {
             share.workers -= 1;
             share.in_flight -= 1;
         }
@@ -85,10 +86,10 @@ impl Cost {
         more
     }
 
-    /// The largest share of at most `threads` workers (0: as many as there are cores) that stays within `limit`.
+    /// The largest share of at most `threads` workers that stays within `limit`; 0 threads means one for each core.
     ///
     /// # Errors
-    /// [`Error::LimitMemory`] if one block at a time is too much.
+    /// [`Error::LimitMemory`] if even one block at a time exceeds `limit`.
     pub(crate) fn share(&self, threads: usize, limit: u64) -> Result<Share, Error> {
         if self.least() > limit {
             return Err(Error::LimitMemory { needed: self.least(), limit });
@@ -97,8 +98,8 @@ impl Cost {
             0 => cores(),
             n => n.min(MAX_WORKERS),
         };
-        // Besides a block for each worker: one that is being filled or written, one that waits for a worker, and some
-        // that wait for an earlier one to be finished. Without the first of these a worker is not worth its memory.
+        // Each worker has a block. Besides, one block is being filled or written, one waits for a worker, and some wait
+        // for an earlier block to finish. A worker without the first of these is not worth its memory.
         let shares = (2..=threads).rev().flat_map(|workers| {
             (workers + 1..=workers + 2 + workers / 4)
                 .rev()
@@ -111,16 +112,16 @@ impl Cost {
     }
 }
 
-/// The cores of this machine, as far as they are ours.
+/// The number of cores that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Workers that nobody has a machine for.
+/// The most workers, more than any machine has cores.
 const MAX_WORKERS: usize = 1024;
 
-/// Room that is kept for a block's payload while it is made: a codec notices that a block does not shrink only after
-/// it has written about as much.
+/// Capacity for a block's payload while it is made: a codec notices that a block does not shrink only after it has
+/// written about as much.
 pub(crate) const fn payload_capacity(block_size: usize) -> usize {
     block_size + block_size / 8 + 1024
 }
@@ -133,16 +134,16 @@ mod tests {
     fn workers_make_room_for_a_device() {
         let cost = Cost { fixed: 0, worker: 100, block: 10 };
         let full = Share { workers: 16, in_flight: 18 };
-        // Plenty.
+        // Plenty of memory.
         let mut share = full;
         assert_eq!(cost.widen(&mut share, 50, 10_000), 50);
         assert_eq!((share.workers, share.in_flight), (16, 68));
-        // Scarce: half of it is the device's.
+        // Scarce: half of it is for the device.
         let mut share = full;
         assert_eq!(cost.widen(&mut share, 500, 2_000), 110);
         assert_eq!((share.workers, share.in_flight), (8, 120));
         assert!(cost.of(share) <= 2_000);
-        // No more room is made than is needed.
+        // Workers make only as much room as the device needs.
         let mut share = full;
         assert_eq!(cost.widen(&mut share, 20, 2_000), 20);
         assert_eq!(share.workers, 16);

@@ -1,28 +1,28 @@
-//! Which stages a block goes through, on what it runs, and how blocks flow through a machine.
+//! Levels and options, the engines that code blocks, and the flow of blocks through them.
 //!
 //! | module | |
 //! |---|---|
-//! | [`level`] | levels: a number that names a pipeline, a block size and the codec's parameters |
-//! | [`options`] | what a caller may choose |
-//! | [`engine`] | the seam: what takes a batch of blocks and gives back a batch of blocks |
-//! | [`cpu`] | the engine that runs the codecs on processor cores |
-//! | [`gpu`] | a device that blocks are to run on |
-//! | [`gpu_engine`] | the engine that runs batches on it |
-//! | [`scheduler`] | blocks in, workers, blocks out in order, everything bounded |
-//! | [`host_memory`] | how many workers and blocks there is memory for while a device comes and goes |
-//! | [`batch_sizing`] | how many blocks a device gets at once |
+//! | [`level`] | levels: each names a pipeline, a block size and the codec's parameters |
+//! | [`options`] | the options of compression and decompression |
+//! | [`engine`] | the seam: an engine codes batches of blocks |
+//! | [`cpu`] | the engine that runs the codecs on CPU cores |
+//! | [`gpu`] | a device that runs blocks |
+//! | [`gpu_engine`] | the engine that runs batches on a device |
+//! | [`scheduler`] | runs blocks on workers and a device, in order and within bounds |
+//! | [`host_memory`] | how many workers and blocks the host has memory for while a device comes and goes |
+//! | [`batch_sizing`] | how many blocks a device gets in a batch |
 //! | [`throughput`] | the model: how long work takes on the CPU, and with a device |
-//! | [`knowledge`] | what earlier runs have shown of both |
-//! | [`prediction`] | what `pz cost` shows |
-//! | [`sample`] | blocks of a file that stand for the others |
+//! | [`knowledge`] | the rates that earlier runs have shown |
+//! | [`prediction`] | the predictions that `pz cost` shows |
+//! | [`sample`] | sample blocks of a file |
 //! | [`memory`] | how many workers and blocks in flight a memory limit permits |
-//! | [`buffer`] | memory that is used again instead of given back |
+//! | [`buffer`] | reusable memory |
 //! | [`statistics`] | what a run did |
-//! | [`auto`] | the choice between the processor alone and a GPU beside it |
-//! | [`registry`] | what there is to choose from |
-//! | [`auto_session`] | one job that the choice is made for, and that teaches |
-//! | [`workload`] | a kind of work, and how CPU and devices are measured with it |
-//! | [`rate_cache`] | rates that were measured, kept in the user's cache folder |
+//! | [`auto`] | chooses between the CPU alone and a GPU beside it |
+//! | [`registry`] | the devices to choose from |
+//! | [`auto_session`] | one job: its device, and what it teaches |
+//! | [`workload`] | a kind of work, and how to measure CPU and devices with it |
+//! | [`rate_cache`] | measured rates, kept in the user's cache folder |
 
 pub(crate) mod auto;
 pub(crate) mod auto_session;

@@ -1,4 +1,4 @@
-//! What a caller may choose.
+//! The options of compression and decompression.
 
 use super::Level;
 use super::auto::Auto;
@@ -9,12 +9,12 @@ use crate::codec::lz77::{MAX_BLOCK, MIN_CHUNK_LOG};
 use crate::error::Error;
 use crate::format::Pipeline;
 
-/// Host memory that compression keeps under unless told otherwise: 2 GiB.
+/// The default limit on host memory for compression: 2 GiB.
 const DEFAULT_ENCODE_MEMORY: u64 = 2 << 30;
-/// Host memory that decompression keeps under unless told otherwise: 1 GiB.
+/// The default limit on host memory for decompression: 1 GiB.
 const DEFAULT_DECODE_MEMORY: u64 = 1 << 30;
 
-/// How to compress. Each setter takes and gives the whole, so that they chain.
+/// How to compress. The setters chain.
 ///
 /// ```
 /// use pz::{Level, Options};
@@ -63,71 +63,72 @@ impl Options {
         self
     }
 
-    /// Replaces the level's pipeline; the effort stays the level's.
+    /// Replaces the level's pipeline, but keeps its effort.
     pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
         self.pipeline = Some(pipeline);
         self
     }
 
-    /// Replaces the level's block size. In bytes: a power of two within
-    /// [`Pipeline::block_sizes`], which is checked when compression begins.
+    /// Replaces the level's block size, in bytes: a power of two within [`Pipeline::block_sizes`]. Compression checks
+    /// it when it begins.
     pub fn block_size(mut self, bytes: u64) -> Self {
         self.block_size = Some(bytes);
         self
     }
 
-    /// Replaces how far back the level's matches may reach. In bytes: a power of two from 64 KiB to 16 MiB, which is
-    /// checked when compression begins; no more than the block size is of use. Windows are decoded in parallel with
-    /// each other, also inside a block: with smaller ones a GPU decodes faster, and the output is larger. The pipelines
-    /// `bwt`, `fse` and `store` have none.
+    /// Replaces the level's window, which limits how far back matches reach, in bytes: a power of two from 64 KiB to 16
+    /// MiB. Compression checks it when it begins. A window larger than a block has no further effect. A GPU decodes
+    /// windows in parallel, even within a block, so smaller windows decode faster there, but make the output larger.
+    /// The pipelines `bwt`, `fse` and `store` have no windows.
     pub fn window(mut self, bytes: u64) -> Self {
         self.window = Some(bytes);
         self
     }
 
-    /// Sets the number of worker threads; 0 means as many as the machine has cores. With 1 everything runs in the
-    /// calling thread. The output does not depend on it.
+    /// Sets the number of worker threads; 0 means one for each core. With 1, everything runs in the calling
+    /// thread. The output does not depend on it.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Sets the host memory, in bytes, that the work keeps under, whatever the input's length: fewer blocks are in
-    /// flight when it is small. What the caller's own input and output take is not counted.
+    /// Sets the limit on host memory, in bytes, whatever the input's length. With less memory, fewer blocks are in
+    /// flight. The limit excludes the caller's own input and output.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// Has blocks encoded on a GPU as well, besides the threads. The output does not depend on it; what the device
-    /// cannot do, or fails to do, the threads do.
+    /// Encodes blocks on a GPU as well as on the threads. The output does not depend on it. The threads do what the GPU
+    /// cannot do or fails to do.
     pub fn gpu(mut self, gpu: Gpu) -> Self {
         self.gpu = Some(gpu);
         self
     }
 
-    /// Has `auto` choose whether a GPU is used, unless one is named by [`Self::gpu`]. The output does not depend on it.
+    /// Lets `auto` choose whether to use a GPU, unless [`Self::gpu`] names one. The output does not depend on the
+    /// choice.
     pub fn auto(mut self, auto: &Auto) -> Self {
         self.auto = Some(auto.clone());
         self
     }
 
-    /// Has what the work does counted in `statistics`.
+    /// Counts the work in `statistics`.
     pub fn statistics(mut self, statistics: &Statistics) -> Self {
         self.statistics = Some(statistics.clone());
         self
     }
 
-    /// Sets whether what a GPU has encoded is decoded again before it is used, which is so unless told otherwise. It is
-    /// done on the GPU, or where that is not possible by the threads, and checked against a checksum that the processor
-    /// has taken of the input. It takes about as much of the GPU's time as decoding the file with it.
+    /// Sets whether to decode each block that a GPU has encoded before using it (the default). The GPU decodes it, or
+    /// else the threads do, and the result is checked against a checksum that the CPU took of the input. This takes
+    /// about as much GPU time as decoding the file.
     pub fn verify(mut self, verify: bool) -> Self {
         self.verify = verify;
         self
     }
 
-    /// Declares the length of the input in bytes. It is recorded in the header, for readers that cannot seek,
-    /// if it is more than a block; and compression fails with [`Error::Changed`] if the input has another length.
+    /// Declares the length of the input in bytes. If that is more than a block, the header records it, for readers that
+    /// cannot seek. Compression fails with [`Error::Changed`] if the input has another length.
     pub fn content_size(mut self, bytes: u64) -> Self {
         self.content_size = Some(bytes);
         self
@@ -138,15 +139,15 @@ impl Options {
         self.level
     }
 
-    /// The pipeline that these options lead to.
+    /// The pipeline: the one set, or else the level's.
     pub fn chosen_pipeline(&self) -> Pipeline {
         self.pipeline.unwrap_or_else(|| self.level.pipeline())
     }
 
-    /// The block size in bytes that these options lead to.
+    /// The block size in bytes: the one set, or else the level's.
     ///
     /// # Errors
-    /// [`Error::InvalidBlockSize`] if it is not a power of two or outside of what the pipeline permits.
+    /// [`Error::InvalidBlockSize`] if it is not a power of two or the pipeline does not permit it.
     pub fn chosen_block_size(&self) -> Result<u64, Error> {
         let pipeline = self.chosen_pipeline();
         let permitted = pipeline.block_sizes();
@@ -157,7 +158,7 @@ impl Options {
         }
     }
 
-    /// What these options do to each block.
+    /// How these options encode each block.
     pub(crate) fn recipe(&self) -> Result<Recipe, Error> {
         let recipe = self.level.recipe(self.chosen_pipeline());
         let (Recipe::Lz77(params), Some(size)) = (recipe, self.window) else { return Ok(recipe) };
@@ -175,7 +176,7 @@ impl Default for Options {
     }
 }
 
-/// How to decompress, and what a decoder may spend on a file that it does not trust.
+/// How to decompress, and how much memory and output an untrusted file may take.
 ///
 /// ```
 /// use pz::{DecodeOptions, Error, Options};
@@ -210,48 +211,49 @@ impl DecodeOptions {
         }
     }
 
-    /// Sets the number of worker threads; 0 means as many as the machine has cores. With 1 everything runs in the
-    /// calling thread.
+    /// Sets the number of worker threads; 0 means one for each core. With 1, everything runs in the calling
+    /// thread.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Sets the most bytes that may come out, over all frames; more is [`Error::LimitOutput`].
+    /// Sets the most bytes of output, over all frames; more is [`Error::LimitOutput`].
     pub fn max_output(mut self, bytes: u64) -> Self {
         self.max_output = bytes;
         self
     }
 
-    /// Sets the host memory, in bytes, that decoding keeps under. What a file needs is known from each frame's
-    /// header: one that needs more, even one block at a time, is [`Error::LimitMemory`]. What the caller's own input
-    /// and output take is not counted.
+    /// Sets the limit on host memory, in bytes. Each frame's header tells how much memory the frame needs. If that
+    /// exceeds the limit even with one block at a time, decoding fails with [`Error::LimitMemory`]. The limit excludes
+    /// the caller's own input and output.
     pub fn max_memory(mut self, bytes: u64) -> Self {
         self.max_memory = bytes;
         self
     }
 
-    /// Says how many bytes of compressed input there are. [`Auto`] then decides at once: it believes a header that declares
-    /// no more than so many bytes can hold. Without this it decides by the blocks that it has seen.
+    /// Declares the length of the compressed input in bytes. [`Auto`] can then decide at once: it trusts a header that
+    /// declares no more contents than that many bytes can hold. Without it, [`Auto`] decides from the blocks seen so
+    /// far.
     pub fn input_size(mut self, bytes: u64) -> Self {
         self.input_size = Some(bytes);
         self
     }
 
-    /// Has blocks decoded on a GPU as well, besides the threads. What the device cannot do, or fails to do, the threads
-    /// do; whether a block is sound they say as well.
+    /// Decodes blocks on a GPU as well as on the threads. The threads do what the GPU cannot do or fails to do, and
+    /// only they report a block as corrupt.
     pub fn gpu(mut self, gpu: Gpu) -> Self {
         self.gpu = Some(gpu);
         self
     }
 
-    /// Has `auto` choose whether a GPU is used, unless one is named by [`Self::gpu`].
+    /// Lets `auto` choose whether to use a GPU, unless [`Self::gpu`] names one.
     pub fn auto(mut self, auto: &Auto) -> Self {
         self.auto = Some(auto.clone());
         self
     }
 
-    /// Has what the work does counted in `statistics`.
+    /// Counts the work in `statistics`.
     pub fn statistics(mut self, statistics: &Statistics) -> Self {
         self.statistics = Some(statistics.clone());
         self

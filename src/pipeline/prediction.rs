@@ -1,4 +1,4 @@
-//! How long something will take, on what: what `pz cost` shows.
+//! Predicts how long a job takes with a device and without, for `pz cost`.
 
 use super::Gpu;
 use super::auto::Auto;
@@ -11,37 +11,37 @@ use crate::error::Error;
 use crate::format::Pipeline;
 use crate::gpu::device::Limits;
 
-/// How long something takes, by prediction.
+/// A prediction of how long a job takes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Prediction {
-    /// Bytes of contents a second of all threads of the processor, without reading and writing.
+    /// Bytes of contents a second of all CPU threads, without reading and writing.
     pub cpu_rate: f64,
-    /// Seconds on the processor alone, with reading and writing.
+    /// Seconds on the CPU alone, with reading and writing.
     pub cpu_seconds: f64,
-    /// Bytes of contents a second that the device alone delivers, in memory; or why it does not do this work. `None` if no device
+    /// Bytes of contents a second of the device alone, in memory, or why it does not do this work. `None` if no device
     /// was named.
     pub device_rate: Option<Result<f64, String>>,
-    /// Seconds until the device takes part.
+    /// Seconds until the device begins its first batch.
     pub opening: f64,
-    /// Seconds with the device beside the processor, which begins while the device is opened.
+    /// Seconds with the device beside the CPU. The CPU begins while the device opens.
     pub seconds: f64,
-    /// Whether the device is opened at all, if a user names it: otherwise the processor does everything.
+    /// Whether a job would open the device if a user named it; otherwise the CPU does everything.
     pub takes_part: bool,
-    /// Bytes of the host's memory that the processor's threads and their blocks take.
+    /// Bytes of host memory that the CPU threads and their blocks take.
     pub cpu_memory: u64,
-    /// Bytes of the device's memory that it is given at most.
+    /// The most bytes of its own memory that the device gets to use.
     pub device_memory: Option<u64>,
-    /// Seconds of each stage on the device itself, if it did all of it; empty where it cannot measure.
+    /// Seconds of each stage if the device did the whole job; empty if it cannot measure stages.
     pub stages: Vec<(String, f64)>,
 }
 
 impl Auto {
-    /// How long `gpu` and the processor take to compress `bytes` bytes as `options` say, of which `sample` are some. What is not known is
-    /// measured, which takes a moment, and kept.
+    /// Predicts how long `gpu` and the CPU take to compress `bytes` bytes with `options`. `sample` holds some of the
+    /// blocks. Measures unknown rates, which takes a moment, and keeps them.
     ///
     /// # Errors
-    /// If the options make no sense.
+    /// If the options are invalid.
     pub fn predict(
         &self,
         gpu: Option<&Gpu>,
@@ -53,8 +53,8 @@ impl Auto {
         Ok(self.predict_workload(gpu, &workload, bytes, options.threads, sample))
     }
 
-    /// The same for decompression of blocks of `block_size` bytes of a pipeline, made at `level` (0 if it is not known), on
-    /// `threads` threads. The sample is of the contents.
+    /// Predicts the same for decompression on `threads` threads, of blocks of `block_size` bytes of a pipeline at
+    /// `level` (0 if unknown). The sample is of the contents, not the payloads.
     pub fn predict_decoding(
         &self,
         gpu: Option<&Gpu>,
@@ -67,11 +67,11 @@ impl Auto {
         self.predict_workload(gpu, &workload, bytes, threads, sample)
     }
 
-    /// How fast a device of such limits computes what `options` say, bytes in its memory to bytes in its memory; `None` if
-    /// it does not, or if nothing has been measured on it.
+    /// How fast a device with these limits encodes with `options`, from its memory to its memory. `None` if it does not
+    /// do this work, or if nothing has been measured on it.
     ///
     /// # Errors
-    /// If the options make no sense.
+    /// If the options are invalid.
     pub fn encode_rate(
         &self,
         limits: &Limits,
@@ -81,7 +81,7 @@ impl Auto {
         Ok(workload.compute_rate(limits, &self.knowledge().of_device(limits)))
     }
 
-    /// The same for decoding.
+    /// How fast a device decodes, as [`Self::encode_rate`] for encoding.
     pub fn decode_rate(
         &self,
         limits: &Limits,
@@ -100,7 +100,7 @@ impl Auto {
         sample: Option<&Sample>,
     ) -> Prediction {
         let threads = if threads == 0 { cores() } else { threads };
-        // Threads that would find nothing to do are not started.
+        // Threads without a block to do are not started.
         let blocks = bytes.div_ceil(workload.block_size()).max(1);
         let workers = threads.min(usize::try_from(blocks).unwrap_or(usize::MAX));
         let cpu = match sample {
@@ -109,7 +109,7 @@ impl Auto {
         };
         let cpu_seconds = cpu.alone(bytes as f64);
         let mut prediction = Prediction {
-            cpu_rate: cpu.of_workers(),
+            cpu_rate: cpu.all_workers(),
             cpu_seconds,
             device_rate: None,
             opening: 0.0,
@@ -120,7 +120,7 @@ impl Auto {
             stages: Vec::new(),
         };
         if let Some(gpu) = gpu {
-            self.predict_device(&mut prediction, gpu, workload, (bytes, cpu), sample);
+            self.predict_device(&mut prediction, gpu, workload, bytes, cpu, sample);
         }
         prediction
     }
@@ -130,7 +130,8 @@ impl Auto {
         prediction: &mut Prediction,
         gpu: &Gpu,
         workload: &Workload,
-        (bytes, cpu): (u64, Throughput),
+        bytes: u64,
+        cpu: Throughput,
         sample: Option<&Sample>,
     ) {
         prediction.device_rate = Some(self.knowledge().measure(workload, gpu, sample));
@@ -138,7 +139,7 @@ impl Auto {
         prediction.device_memory = workload.device_memory(gpu, limits);
         let Some(device) = self.knowledge().device(workload, limits, &cpu) else { return };
         prediction.opening = device.opening;
-        // A device to decode with is not even looked for before it is known to be worth it, whichever it is.
+        // To decode, a job does not even look for a device until it knows that some device would be worth it.
         let first = match workload.direction() {
             Direction::Encode => None,
             Direction::Decode => Some(WithDevice::unknown(None)),

@@ -1,7 +1,8 @@
-//! Rates that were measured, kept in the user's cache folder from one run to the next.
+//! Measured rates, kept in the user's cache folder from one run to the next.
 //!
-//! A file for each processor, device and driver, and version of pz: lines of a number, a tab and a name. It is a cache: a
-//! file that is missing, damaged or another's is as good as none, and one that cannot be written is not written.
+//! There is one file for each version of pz and each CPU, or device and driver. Each line has a number, a tab and a
+//! name. It is only a cache: a file that is missing, damaged or has another title counts as empty, and a file that
+//! cannot be written is skipped.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,10 +14,10 @@ use crate::user_cache::UserCache;
 /// The first line of each file.
 const HEAD: &str = "pz rates 2";
 
-/// The last one.
+/// The last line.
 const END: &str = "end";
 
-/// A file of rates is small; anything else under its name is not read.
+/// The most bytes of a file of rates. Longer files are not read.
 const MAX_LEN: u64 = 1 << 20;
 
 /// Positive numbers by name.
@@ -28,22 +29,22 @@ impl Rates {
         self.0.get(name).copied()
     }
 
-    /// Sets a rate, unless it is none: not a positive number.
+    /// Sets a rate. Ignores one that is not a positive number.
     pub(crate) fn set(&mut self, name: impl Into<String>, rate: f64) {
         if rate.is_finite() && rate > 0.0 {
             self.0.insert(name.into(), rate);
         }
     }
 
-    /// Moves a rate half of the way to what has been measured now: what else the machine does comes and goes.
+    /// Moves a rate half of the way to `measured`: the load on the machine varies from run to run.
     pub(crate) fn learn(&mut self, name: &str, measured: f64) {
         let rate = self.get(name).map_or(measured, |known| (known + measured) / 2.0);
         self.set(name, rate);
     }
 
-    /// The same for what shrinks for good: the first run compiles kernels, and others find them in the cache. Falls at once, and rises
-    /// half of the way.
-    pub(crate) fn learn_least(&mut self, name: &str, measured: f64) {
+    /// Like [`Self::learn`], but falls to a smaller value at once. For times that shrink for good, such as that of
+    /// compiling kernels, which later runs find in a cache.
+    pub(crate) fn learn_falling(&mut self, name: &str, measured: f64) {
         if self.get(name).is_some_and(|known| known < measured) {
             self.learn(name, measured);
         } else {
@@ -60,29 +61,29 @@ impl Rates {
     }
 }
 
-/// A folder of rates.
+/// The folder with the files of rates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Store(UserCache);
 
 impl Store {
-    /// The user's.
+    /// The user's cache folder.
     pub(crate) fn of_user() -> Self {
         Self(UserCache::of_user())
     }
 
-    /// A folder of the caller's choice; `None`: nothing is kept.
+    /// A folder of the caller's choice; with `None`, rates are not kept.
     pub(crate) fn in_folder(folder: Option<PathBuf>) -> Self {
         Self(UserCache::in_folder(folder))
     }
 
-    /// What is known of `subject`; nothing is no error.
+    /// The rates of `subject`; none if there is no valid file.
     pub(crate) fn load(&self, subject: &str) -> Rates {
         let file = self.0.load(&file_name(subject), MAX_LEN);
         let text = file.and_then(|bytes| String::from_utf8(bytes).ok());
         text.and_then(|text| parse(&text, subject)).unwrap_or_default()
     }
 
-    /// Keeps what is known of `subject`, if that is possible.
+    /// Keeps the rates of `subject`, if possible.
     pub(crate) fn save(&self, subject: &str, rates: &Rates) {
         let mut text = format!("{HEAD}\n{}\n", title(subject));
         for (name, rate) in rates.iter() {
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_found_again() {
+    fn kept_rates_are_found_again() {
         let folder = folder("kept");
         let store = Store::in_folder(Some(folder.join("two/deep")));
         assert!(store.load("a device").is_empty());
@@ -156,13 +157,13 @@ mod tests {
         let found = store.load("a device");
         assert_eq!((found.get("upload"), found.get("download")), (Some(1e10), Some(3.0)));
         assert_eq!(found.get("nonsense"), None);
-        // Nothing but the one file.
+        // The folder has only the one file.
         assert_eq!(fs::read_dir(folder.join("two/deep")).unwrap().count(), 1);
         fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn damage_is_as_good_as_nothing() {
+    fn a_damaged_file_counts_as_empty() {
         let folder = folder("damaged");
         let store = Store::in_folder(Some(folder.clone()));
         store.save("a", &some());
@@ -177,7 +178,7 @@ mod tests {
             let is_whole = at == whole.len() - 1;
             assert!(store.load("a") == if is_whole { some() } else { Rates::default() }, "{at}");
         }
-        // Another's file under that name.
+        // The file of another subject under that name.
         store.save("b", &some());
         fs::copy(store.0.path(&file_name("b")).unwrap(), &path).unwrap();
         assert!(store.load("a").is_empty());
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_is_no_error() {
+    fn an_impossible_folder_is_no_error() {
         let file = folder("file");
         fs::write(&file, b"in the way").unwrap();
         for folder in [None, Some(file.join("below")), Some("/proc/none".into())] {

@@ -1,17 +1,17 @@
-//! The devices that may be chosen without being named.
+//! The devices from which [`Auto`](super::auto::Auto) chooses.
 
 use std::sync::Arc;
 
 use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
 use crate::gpu::discovery::{self, Found};
 
-/// What there is to choose from.
+/// A source of devices to choose from.
 pub(crate) trait Registry: Send + Sync {
-    /// The devices that are there. To ask takes time.
+    /// The devices present. Asking for them takes time.
     fn candidates(&self) -> Vec<Box<dyn Candidate>>;
 }
 
-/// A device that is there, and has not been opened.
+/// A device that is present but not open.
 pub(crate) trait Candidate: Send {
     fn limits(&self) -> &Limits;
     fn open(&self) -> Result<Arc<dyn Device>, DeviceError>;
@@ -27,7 +27,8 @@ impl Candidate for Found {
     }
 }
 
-/// The devices of this machine: those of OpenCL, or where it has none those of WebGPU, which are the same ones, slower.
+/// The devices of this machine: those of OpenCL or, if it has none, those of WebGPU, which are the same devices but
+/// slower.
 pub(crate) struct Machine;
 
 impl Registry for Machine {
@@ -42,7 +43,7 @@ impl Registry for Machine {
     }
 }
 
-/// Whether a device may be chosen without being named.
+/// Whether [`Auto`](super::auto::Auto) may choose the device.
 pub(crate) fn is_eligible(limits: &Limits) -> bool {
     limits.kind != Kind::Software
 }

@@ -1,4 +1,4 @@
-//! Blocks of a file that stand for the others, and what the CPU delivers on them.
+//! Sample blocks of a file, and how fast the CPU does them.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,29 +13,30 @@ use super::level::Recipe;
 use super::workload::Direction;
 use crate::format::{BlockHeader, Method};
 
-/// Blocks spread over a file, for predictions to be made from ([`Auto::predict`](crate::Auto::predict)).
+/// Blocks spread over a file, from which [`Auto::predict`](crate::Auto::predict) makes predictions.
 #[derive(Debug, Clone)]
 pub struct Sample {
     blocks: Vec<Vec<u8>>,
 }
 
-/// Bytes that are read of a file at most, if that is enough for two blocks a worker.
+/// The most bytes to read of a file, unless the threads need more for two blocks each.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// How long the CPU is measured, about; each worker does at least one block.
+/// Roughly how long to measure the CPU; each worker does at least one block.
 const CPU_TIME: Duration = Duration::from_millis(700);
 
-/// What takes less is measured twice: the first time touches new memory, which a run does only in the beginning.
+/// Work that takes less time than this is measured a second time: the first time touches new memory, which a run does
+/// only at its start.
 const QUICK: Duration = Duration::from_millis(100);
 
-/// Blocks that devices are measured with, over and over again.
+/// The most distinct blocks to measure a device with; batches repeat them.
 const MAX_BLOCKS_FOR_DEVICES: usize = 8;
 
 impl Sample {
     /// Reads blocks of `block_size` bytes, spread over the `len` bytes of `reader`: enough for `threads` threads.
     ///
     /// # Errors
-    /// Those of reading.
+    /// If reading fails.
     pub fn of(
         reader: &mut (impl Read + Seek),
         len: u64,
@@ -47,7 +48,7 @@ impl Sample {
         let count = (MAX_BYTES / block_size).max(2 * threads as u64).min(all);
         let mut blocks = Vec::new();
         for number in spread(count) {
-            // In the middle of its part of the file.
+            // The block in the middle of its part of the file.
             let at = (2 * number + 1) * all / (2 * count);
             reader.seek(SeekFrom::Start(at * block_size))?;
             let mut block = vec![0; block_size as usize];
@@ -57,8 +58,8 @@ impl Sample {
         Ok(Self { blocks })
     }
 
-    /// Made up: lines of words, some of which come often, that shrink to about a third.
-    pub(crate) fn made_up(len: usize) -> Self {
+    /// Synthetic text: lines of words, some of them frequent, that shrink to about a third.
+    pub(crate) fn synthetic(len: usize) -> Self {
         Self { blocks: vec![text(len)] }
     }
 
@@ -66,8 +67,8 @@ impl Sample {
         self.blocks.is_empty()
     }
 
-    /// Bytes a second of one of `workers` workers while all of them are at work, of which each does at least one block if there are
-    /// as many. Payloads to be decoded are made by `recipe`.
+    /// Bytes a second of one of `workers` workers while all of them work. Each does at least one block, if there are
+    /// enough. To measure decoding, makes the payloads with `recipe`.
     pub(crate) fn worker_rate(&self, direction: Direction, recipe: &Recipe, workers: usize) -> f64 {
         let engine = CpuEngine::new();
         let workers = workers.clamp(1, self.blocks.len().max(1));
@@ -81,10 +82,10 @@ impl Sample {
                     return (bytes, busy);
                 };
                 let time = match direction {
-                    Direction::Encode => again_if_quick(|| encode(&engine, recipe, contents)),
+                    Direction::Encode => measure_warm(|| encode(&engine, recipe, contents)),
                     Direction::Decode => encode(&engine, recipe, contents).and_then(|block| {
                         let mut decoded = vec![0; contents.len()];
-                        again_if_quick(|| block.decode(&engine, &mut decoded))
+                        measure_warm(|| block.decode(&engine, &mut decoded))
                     }),
                 };
                 if let Some(time) = time {
@@ -104,7 +105,7 @@ impl Sample {
         bytes as f64 / busy.as_secs_f64().max(1e-9)
     }
 
-    /// Some of the blocks, encoded. Those that do not shrink are left out if they are to be decoded: there is nothing to decode.
+    /// Some of the blocks, encoded. For decoding, leaves out blocks that do not shrink: there is nothing to decode.
     pub(crate) fn encoded(&self, recipe: &Recipe, direction: Direction) -> Option<Encoded<'_>> {
         let some = &self.blocks[..self.blocks.len().min(MAX_BLOCKS_FOR_DEVICES)];
         let engine = CpuEngine::new();
@@ -117,15 +118,15 @@ impl Sample {
     }
 }
 
-/// The numbers below `count`, so ordered that the first few are spread over all of them.
+/// The numbers below `count`, in an order whose first few are spread over the whole range.
 fn spread(count: u64) -> impl Iterator<Item = u64> {
     let bits = count.next_power_of_two().trailing_zeros();
     let reversed = move |i: u64| if bits == 0 { i } else { i.reverse_bits() >> (64 - bits) };
     (0..1 << bits).map(reversed).filter(move |i| *i < count)
 }
 
-/// The time that `work` takes; of the second time, if the first was quick. `None` if it fails.
-fn again_if_quick<T>(mut work: impl FnMut() -> Option<T>) -> Option<Duration> {
+/// The time that `work` takes; that of a second run if the first was quick. `None` if it fails.
+fn measure_warm<T>(mut work: impl FnMut() -> Option<T>) -> Option<Duration> {
     let mut time = || {
         let begun = Instant::now();
         std::hint::black_box(work()?);
@@ -175,7 +176,7 @@ impl Block<'_> {
     }
 }
 
-/// Blocks of a sample with their payloads, to measure a device with.
+/// Sample blocks with their payloads, to measure a device with.
 pub(crate) struct Encoded<'a>(Vec<Block<'a>>);
 
 impl Encoded<'_> {
@@ -183,12 +184,12 @@ impl Encoded<'_> {
         self.0.iter().cycle().take(count)
     }
 
-    /// Bytes of so many blocks.
+    /// Bytes of the contents of `count` blocks.
     pub(crate) fn bytes(&self, count: usize) -> u64 {
         self.first(count).map(|block| block.contents.len() as u64).sum()
     }
 
-    /// Has `engine` encode so many blocks; gives how many it did.
+    /// Encodes `count` blocks with `engine`; returns how many it did.
     pub(crate) fn encode(&self, engine: &dyn Engine, recipe: &Recipe, count: usize) -> usize {
         let blocks = self.first(count);
         let mut payloads: Vec<_> =
@@ -200,7 +201,7 @@ impl Encoded<'_> {
         jobs.iter().filter(|job| job.coded.is_some()).count()
     }
 
-    /// The same for decoding.
+    /// Decodes `count` blocks with `engine`; returns how many it did.
     pub(crate) fn decode(&self, engine: &dyn Engine, count: usize) -> usize {
         let blocks = self.first(count);
         let mut all: Vec<_> = blocks.map(|block| vec![0; block.contents.len()]).collect();
@@ -228,7 +229,7 @@ fn text(len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 64);
     while bytes.len() < len {
         let bits = random();
-        // Small numbers more often than large ones.
+        // Small numbers are more frequent than large ones.
         let word = ((bits & 2047) * (bits >> 11 & 2047) * (bits >> 22 & 2047)) >> 22;
         bytes.extend_from_slice(&words[word as usize]);
         bytes.push(if bits >> 40 & 15 == 0 { b'\n' } else { b' ' });

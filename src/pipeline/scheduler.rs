@@ -1,15 +1,15 @@
-//! Blocks in, workers, blocks out in order; everything bounded.
+//! Takes blocks, runs them on workers and on a device, and gives them back in order, with every queue bounded.
 //!
-//! The thread that owns a [`Scheduler`] reads and writes; workers take tasks from one queue. Whoever submits keeps
-//! the number of tasks in flight under its share, which bounds the queue, the finished tasks that wait for their turn,
-//! and so the memory.
+//! The thread that owns a [`Scheduler`] reads the input and writes the output; workers take tasks from one queue. The
+//! owner keeps the number of tasks in flight within its share. This bounds the queue, the finished tasks that wait for
+//! their turn, and so the memory.
 //!
-//! Workers are rayon's. Each submitted task comes with a token on rayon's own queue; a worker that gets a token takes the oldest
-//! task, and then others until there are none. The threads of a device take tasks from the same queue, in batches; the tokens of
-//! those tasks find nothing to do. While a device is at work, fewer workers work, because its threads need cores, too.
-//! [`batch_sizing`](super::batch_sizing) decides how many blocks a device takes. A device is opened while workers are at work
-//! already; what it leaves undone comes back to the workers. [`host_memory`](super::host_memory) says how many workers and blocks
-//! there is memory for meanwhile.
+//! Workers are rayon threads. For each submitted task the owner spawns a token on rayon's own queue. A worker that gets
+//! a token takes the oldest task, and goes on until no tasks are left. The device's threads take batches of tasks from
+//! the same queue; the tokens of those tasks find nothing to do. Fewer workers run while a device is at work, because
+//! its threads need cores too. [`batch_sizing`](super::batch_sizing) decides how many blocks a device takes. The device
+//! opens while the workers are already at work, and what it leaves undone comes back to them.
+//! [`host_memory`](super::host_memory) says how many workers and blocks the host has memory for meanwhile.
 
 mod serve;
 
@@ -27,39 +27,39 @@ use super::gpu::Accelerator;
 use super::host_memory::{HostMemory, Limits};
 use super::memory::Share;
 
-/// A block on its way, with the memory that it needs.
+/// A block to code, with the memory that it needs.
 pub(crate) trait Task: Send + Sized + 'static {
     /// Runs a batch on `engine`.
     fn run(batch: &mut [Self], engine: &dyn Engine);
 
-    /// Whether an engine has coded it.
+    /// Whether an engine has coded the block.
     fn is_coded(&self) -> bool;
 
-    /// Whether nothing is left to do.
+    /// Whether the task needs no more work.
     fn is_done(&self) -> bool;
 
-    /// Bytes of its contents.
+    /// Bytes of the block's contents.
     fn bytes(&self) -> u64;
 
-    /// How much of [`Task::run`]'s time went into writing.
+    /// How much of the time in [`Task::run`] went into writing.
     fn writing(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Notes that [`Task::run`] panicked.
+    /// Records that [`Task::run`] panicked.
     fn set_panicked(&mut self);
 }
 
-/// Runs tasks on workers and gives them back in the order in which they came.
+/// Runs tasks on workers and gives them back in the order in which they were submitted.
 pub(crate) struct Scheduler<T: Task> {
     shared: Arc<Shared<T>>,
-    /// `None`: tasks run when they are submitted, in the calling thread, unless a device takes them.
+    /// `None`: each task runs in the calling thread when it is submitted, unless there is a device.
     pool: Option<Arc<ThreadPool>>,
-    /// Whether the calling thread is one of the workers: it works instead of waiting.
+    /// Whether the calling thread is also a worker, and runs tasks instead of waiting.
     helps: bool,
-    /// Whether it was made for a device, too.
+    /// Whether this scheduler was made for a device.
     has_device: bool,
-    /// The first thread of a device, which starts and awaits the others.
+    /// The first thread of the device, which starts and joins the others.
     device: Option<JoinHandle<()>>,
     submitted: u64,
     taken: u64,
@@ -69,60 +69,63 @@ struct Shared<T> {
     engine: Arc<dyn Engine>,
     state: Mutex<State<T>>,
     finished: Condvar,
-    /// Wakes the threads of a device.
+    /// Wakes the device's threads.
     queued: Condvar,
-    /// Wakes the thread that decides whether to open a device. Not for each task: that would hold up the owner.
-    turned: Condvar,
-    /// Workers that are not the owner.
+    /// Wakes the thread that decides whether to open a device. Submitting a task does not wake it: that would hold up
+    /// the owner.
+    progress: Condvar,
+    /// Workers other than the owner.
     workers: usize,
     /// The most tasks in flight.
     window: usize,
 }
 
 struct State<T> {
-    /// Tasks that wait, and those that a device gave back undone, which come first.
+    /// Waiting tasks.
     queue: VecDeque<(u64, T)>,
+    /// Tasks that the device gave back undone; they come before the queue.
     returned: VecDeque<(u64, T)>,
     done: BTreeMap<u64, T>,
-    /// Workers at work that are not the owner.
+    /// Workers at work, other than the owner.
     working: usize,
     memory: HostMemory,
-    device: AtDevice,
+    device: DeviceLoad,
     rates: EngineRates,
-    /// Blocks that workers have finished.
+    /// Blocks that workers have coded.
     finished: u64,
-    /// Whether the owner can go on only when something is finished.
+    /// Whether the owner is waiting for a block to finish.
     is_awaited: bool,
-    /// Whether nothing more will be submitted.
+    /// Whether the owner has submitted its last task.
     is_ended: bool,
     is_closed: bool,
 }
 
-/// What a device has.
+/// The device's threads and what they are working on.
 #[derive(Default)]
-struct AtDevice {
+struct DeviceLoad {
     threads: usize,
+    /// Tasks in its batches.
     tasks: usize,
     batches: usize,
-    /// Whether it is at work, or has been.
+    /// Whether it has begun to take batches.
     has_begun: bool,
 }
 
 impl<T: Task> Scheduler<T> {
-    /// A scheduler with `workers` workers, of which the calling thread is one if they are few; with one, or if the
-    /// system refuses threads, everything runs in the calling thread.
+    /// A scheduler with `workers` workers. If there are few, the calling thread is one of them. With one worker, or if
+    /// the system refuses threads, everything runs in the calling thread.
     pub(crate) fn new(engine: Arc<dyn Engine>, workers: usize) -> Self {
         Self::with_accelerator(engine, Share { workers, in_flight: usize::MAX }, None)
     }
 
-    /// A scheduler of `share`'s workers, whose tasks may also run on a device, in batches. A single worker works only
-    /// until the device is there, and for it where it fails.
+    /// A scheduler with the workers of `share` and, if there is an accelerator, a device that takes batches of tasks. A
+    /// single worker works only until the device is ready, and again if it fails.
     pub(crate) fn with_accelerator(
         engine: Arc<dyn Engine>,
         share: Share,
         accelerator: Option<&Accelerator>,
     ) -> Self {
-        // With a device, the calling thread had better keep it busy.
+        // With a device, the calling thread is better used to keep the device supplied.
         let helps = share.workers <= MAX_WITH_HELP && accelerator.is_none();
         let memory = match accelerator {
             None => HostMemory::of_workers(share),
@@ -136,18 +139,18 @@ impl<T: Task> Scheduler<T> {
                 afterwards: accelerator.afterwards,
             }),
         };
-        let most_workers = accelerator.map_or(share.workers, |accelerator| {
+        let max_workers = accelerator.map_or(share.workers, |accelerator| {
             accelerator.alone.unwrap_or(accelerator.afterwards).workers.max(share.workers)
         });
-        let threads = most_workers - usize::from(helps);
-        let pool = if most_workers < 2 { None } else { build_pool(threads) };
+        let threads = max_workers - usize::from(helps);
+        let pool = if max_workers < 2 { None } else { build_pool(threads) };
         let state = State {
             queue: VecDeque::new(),
             returned: VecDeque::new(),
             done: BTreeMap::new(),
             working: 0,
             memory,
-            device: AtDevice::default(),
+            device: DeviceLoad::default(),
             rates: EngineRates::default(),
             finished: 0,
             is_awaited: false,
@@ -159,7 +162,7 @@ impl<T: Task> Scheduler<T> {
             state: Mutex::new(state),
             finished: Condvar::new(),
             queued: Condvar::new(),
-            turned: Condvar::new(),
+            progress: Condvar::new(),
             workers: pool.as_ref().map_or(0, ThreadPool::current_num_threads),
             window: share.in_flight,
         });
@@ -174,15 +177,15 @@ impl<T: Task> Scheduler<T> {
         Self { shared, pool, helps, has_device, device, submitted, taken }
     }
 
-    /// Workers, with the calling thread if it is one.
+    /// The number of workers, with the calling thread if it is one.
     fn workers(&self) -> usize {
         let threads = self.shared.workers;
         threads + usize::from(self.helps || threads == 0)
     }
 
-    /// Prepares for work of another kind, with nothing in flight: the scheduler in `slot` is kept if it has workers
-    /// enough and was not made for a device, because threads are not made for nothing; then `share` is narrowed so that no more of
-    /// them work at once than it permits.
+    /// Prepares for another kind of work, with nothing in flight. Keeps the scheduler in `slot`, to reuse its threads,
+    /// if it has enough workers and was not made for a device. If it has more workers than `share`, narrows `share` so
+    /// that no more of them run at once than `share` permits.
     pub(crate) fn adapt(slot: &mut Option<Self>, share: &mut Share) {
         let workers = slot.as_ref().map_or(0, |scheduler| {
             scheduler.shared.engine.release();
@@ -196,12 +199,12 @@ impl<T: Task> Scheduler<T> {
         }
     }
 
-    /// Tasks submitted and not yet taken.
+    /// The number of tasks submitted and not yet taken.
     pub(crate) fn in_flight(&self) -> usize {
         (self.submitted - self.taken) as usize
     }
 
-    /// The most tasks that should be in flight now, of `most` that may be.
+    /// The most tasks to have in flight now, where `most` is the limit without a device.
     pub(crate) fn most_in_flight(&self, most: usize) -> usize {
         if !self.has_device {
             return most;
@@ -210,20 +213,20 @@ impl<T: Task> Scheduler<T> {
         state.memory.blocks(state.device.threads > 0)
     }
 
-    /// The most blocks that the owner may have from now on, with those that are idle, if somebody waits for that: a device, or the
-    /// workers after a device.
+    /// The number of blocks, idle ones included, to which the owner should cut down; `None` if nothing waits for that.
+    /// The device waits for it before it opens, and the workers after it has stopped.
     pub(crate) fn awaited_room(&self) -> Option<usize> {
         self.device.as_ref()?;
         self.shared.lock().memory.awaited_blocks()
     }
 
-    /// Says that the owner has no more than [`Self::awaited_room`].
+    /// Says that the owner now has at most [`Self::awaited_room`] blocks.
     pub(crate) fn make_room(&self) {
         let mut state = self.shared.lock();
         state.memory.owner_has_made_room();
         let waiting = state.queue.len().min(state.memory.workers(false));
         drop(state);
-        self.shared.turned.notify_all();
+        self.shared.progress.notify_all();
         if let Some(pool) = &self.pool {
             (0..waiting).for_each(|_| Shared::spawn_one(&self.shared, pool));
         }
@@ -245,13 +248,13 @@ impl<T: Task> Scheduler<T> {
         }
     }
 
-    /// Says that nothing more will be submitted, so that engines share what is left.
+    /// Says that no more tasks will be submitted, so that workers and device divide what is left.
     pub(crate) fn end(&mut self) {
         self.shared.lock().is_ended = true;
         self.shared.queued.notify_all();
     }
 
-    /// Waits for the oldest task in flight; `None` if there is none.
+    /// Waits for the oldest task in flight and returns it; `None` if no task is in flight.
     pub(crate) fn next(&mut self) -> Option<T> {
         if self.in_flight() == 0 {
             return None;
@@ -263,7 +266,7 @@ impl<T: Task> Scheduler<T> {
                 self.taken += 1;
                 return Some(task);
             }
-            if self.is_to_work(&state) {
+            if self.owner_should_work(&state) {
                 drop(state);
                 self.shared.run_one();
                 state = self.shared.lock();
@@ -277,9 +280,10 @@ impl<T: Task> Scheduler<T> {
         }
     }
 
-    /// Whether the owner works instead of waiting: as one of the workers, or where there are no workers and no device at work, or one
-    /// that came late or gave blocks back.
-    fn is_to_work(&self, state: &State<T>) -> bool {
+    /// Whether the owner runs a task instead of waiting. It does so if it is one of the workers. Without workers it
+    /// also does so for blocks that the device gave back, while no device is at work, and beside a device that came
+    /// late.
+    fn owner_should_work(&self, state: &State<T>) -> bool {
         let left = !state.returned.is_empty();
         let queued = !state.queue.is_empty();
         let alone = self.pool.is_none();
@@ -287,7 +291,7 @@ impl<T: Task> Scheduler<T> {
         self.helps && (left || queued) || alone && (left || queued && is_worker)
     }
 
-    /// The oldest task in flight, if it is finished.
+    /// The oldest task in flight, if it has finished.
     pub(crate) fn try_next(&mut self) -> Option<T> {
         let task = self.shared.lock().done.remove(&self.taken)?;
         self.taken += 1;
@@ -297,7 +301,7 @@ impl<T: Task> Scheduler<T> {
 
 impl<T: Task> Drop for Scheduler<T> {
     fn drop(&mut self) {
-        // Nobody waits for them any more.
+        // No caller will ask for the tasks that are left.
         let mut state = self.shared.lock();
         state.queue.clear();
         state.returned.clear();
@@ -305,58 +309,58 @@ impl<T: Task> Drop for Scheduler<T> {
         let has_begun = state.device.has_begun;
         drop(state);
         self.shared.queued.notify_all();
-        self.shared.turned.notify_all();
-        // A thread that still waits for its device ends by itself.
+        self.shared.progress.notify_all();
+        // A thread that still waits for its device to open ends by itself.
         if let Some(thread) = self.device.take().filter(|_| has_begun) {
-            // It has caught what it could; what it was to do is not needed.
+            // The thread catches its own panics, and no caller needs its result.
             let _ = thread.join();
         }
     }
 }
 
 impl<T> State<T> {
-    /// How many workers may be at work now.
-    fn may_work(&self) -> usize {
+    /// How many workers may work now.
+    fn worker_limit(&self) -> usize {
         self.memory.workers(!self.returned.is_empty())
     }
 }
 
 impl<T: Task> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing that holds the lock runs a codec, and a task is whole at every point.
+        // No codec runs under the lock, and every task is consistent whenever the lock is free.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a worker run a task.
+    /// Spawns a token for a worker.
     fn spawn_one(shared: &Arc<Self>, pool: &ThreadPool) {
         let shared = Arc::clone(shared);
         pool.spawn(move || shared.work());
     }
 
-    /// Runs tasks until there are none, or too many workers. So not every task needs a token: while there are tasks, as many workers
-    /// are at work as may be.
+    /// Runs tasks until none are left or too many workers run. Some tasks therefore need no token: while there are
+    /// tasks, as many workers run as may.
     fn work(&self) {
         let mut state = self.lock();
-        if state.working >= state.may_work() {
+        if state.working >= state.worker_limit() {
             return;
         }
         state.working += 1;
-        while state.working <= state.may_work() {
+        while state.working <= state.worker_limit() {
             drop(state);
             let is_done = self.run_one();
             state = self.lock();
-            // Nothing comes between a last look and leaving.
+            // The lock is held from this check until the worker is counted out, so no task is missed.
             if !is_done && state.returned.is_empty() && state.queue.is_empty() {
                 break;
             }
         }
         state.working -= 1;
         if !state.memory.is_for_workers_only() {
-            self.turned.notify_all();
+            self.progress.notify_all();
         }
     }
 
-    /// Runs the oldest task; says whether there was one.
+    /// Runs the oldest task; returns whether there was one.
     fn run_one(&self) -> bool {
         let mut state = self.lock();
         let State { queue, returned, .. } = &mut *state;
@@ -383,36 +387,37 @@ impl<T: Task> Shared<T> {
     }
 }
 
-/// Runs tasks. A panic in a codec is a fault of ours, and must not leave its caller waiting for ever.
+/// Runs tasks. A panic in a codec is a bug in pz, and must not leave the caller waiting for ever.
 fn run<T: Task>(batch: &mut [T], engine: &dyn Engine) {
     if catch_unwind(AssertUnwindSafe(|| T::run(batch, engine))).is_err() {
         batch.iter_mut().for_each(Task::set_panicked);
     }
 }
 
-/// The most workers of which the calling thread is one. As long as it works it neither reads nor writes, so there must
-/// be enough blocks in flight for the others to go on; with more workers than this there are not, and one thread too
-/// many does little harm.
+/// The most workers with which the calling thread is one of them. While it codes a block it neither reads nor writes,
+/// so enough blocks must be in flight to keep the other workers busy. With more workers there are too few blocks for
+/// that, and one extra thread does little harm.
 const MAX_WITH_HELP: usize = 4;
 
-/// Threads for `workers` workers; `None` if the calling thread is to do the work.
+/// Threads for `workers` workers; `None` if the calling thread does the work itself.
 pub(crate) fn thread_pool(workers: usize) -> Option<ThreadPool> {
     if workers < 2 { None } else { build_pool(workers) }
 }
 
-/// As many of `threads` threads as the system gives, or half, a quarter and so on of them.
+/// A pool of `threads` threads. If the system refuses them, a pool of half as many, a quarter and so on.
 fn build_pool(threads: usize) -> Option<ThreadPool> {
     let fewer = std::iter::successors(Some(threads), |threads| Some(threads / 2));
     fewer.take_while(|&threads| threads > 0).find_map(|threads| {
-        // A thread that gets no memory for its signal stack aborts the process, so the memory for all is tried first.
-        memmap2::MmapMut::map_anon(threads.saturating_mul(OF_THREAD)).ok()?;
+        // A thread that gets no memory for its signal stack aborts the process. Check first that the memory for all
+        // threads is there.
+        memmap2::MmapMut::map_anon(threads.saturating_mul(THREAD_BYTES)).ok()?;
         let name = |i| format!("pz worker {i}");
         ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok()
     })
 }
 
-/// Bytes of addresses that a thread takes: its stack, that for signals, and its share of the allocator's books.
-const OF_THREAD: usize = (2 << 20) + (256 << 10);
+/// Address space of a thread: its stack, its signal stack, and its share of the allocator's data.
+const THREAD_BYTES: usize = (2 << 20) + (256 << 10);
 
 #[cfg(test)]
 #[path = "scheduler_tests.rs"]

@@ -1,4 +1,4 @@
-//! Tasks come back in order, whoever runs them.
+//! Tasks come back in order, whichever thread runs them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -82,7 +82,7 @@ fn nothing() -> Gpu {
 }
 
 #[test]
-fn what_a_device_leaves_workers_do() {
+fn workers_do_what_a_device_leaves() {
     for (workers, host_blocks) in [(1, 1), (1, 9), (2, 4), (3, 30), (2, 1000)] {
         let work = Work::Decode(Pipeline::Lzf);
         let accelerator = Accelerator {
@@ -111,7 +111,7 @@ fn what_a_device_leaves_workers_do() {
 }
 
 #[test]
-fn a_device_is_opened_for_what_takes_long() {
+fn long_jobs_open_a_device() {
     for (blocks, opens) in [(Some(1), false), (Some(1 << 40), true), (None, true)] {
         let (send, opened) = std::sync::mpsc::channel();
         let gpu = Gpu::finding(move || {
@@ -143,15 +143,15 @@ fn a_device_is_opened_for_what_takes_long() {
         scheduler.end();
         while scheduler.next().is_some() {}
         drop((scheduler, accelerator));
-        // Nobody is left who might.
+        // The finder was dropped, so the device can no longer be opened.
         assert!(opens || opened.recv().is_err());
     }
 }
 
-/// A block that knows how many are being worked on.
+/// A task that counts how many tasks run at once.
 struct Counting {
     running: Arc<AtomicUsize>,
-    /// The most that were, with it.
+    /// How many ran when this one began, itself included.
     most: usize,
 }
 
@@ -180,10 +180,10 @@ impl Task for Counting {
 }
 
 #[test]
-fn workers_make_room_for_a_device_as_long_as_it_takes_part() {
+fn workers_make_room_for_a_device_while_it_takes_part() {
     let (alone, afterwards) =
         (Share { workers: 6, in_flight: 12 }, Share { workers: 4, in_flight: 5 });
-    // So few blocks that workers have stopped when there are no more, and so many that they have not.
+    // With few blocks the workers have stopped when no blocks are left; with many they have not.
     for narrow in [4, 12] {
         let (running, held) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (send, found) = std::sync::mpsc::channel();
@@ -224,7 +224,7 @@ fn workers_make_room_for_a_device_as_long_as_it_takes_part() {
                 None => most_alone = most_alone.max(task.most),
                 Some(_) => {
                     after += 1;
-                    // The first may have begun before.
+                    // The first tasks may have begun before the device was found.
                     if after > 2 * alone.in_flight {
                         most_after = most_after.max(task.most);
                     }
@@ -249,7 +249,7 @@ fn more_workers_may_do_what_a_device_leaves() {
         let running = Arc::new(AtomicUsize::new(0));
         let tasks = (0..60).map(|number| (number, Counting { running: running.clone(), most: 0 }));
         let mut state = scheduler.shared.lock();
-        // A device with three threads, which is so fast that one worker is enough beside it.
+        // A device with three threads, fast enough that one worker beside it suffices.
         state.memory.device_begins(3, 6);
         state.memory.set_workers(1);
         if is_left {

@@ -1,4 +1,4 @@
-//! What a run did: which engine did how much, where the time went, and how much device memory it took.
+//! What a run did: how many blocks each engine did, where the time went, and how much device memory it took.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use crate::format::Pipeline;
 use crate::gpu::coder::StageTime;
 use crate::gpu::device::{Api, Limits};
 
-/// Counts what runs do that are given it by [`Options::statistics`](crate::Options::statistics) or
-/// [`DecodeOptions::statistics`](crate::DecodeOptions::statistics). Clones share the counts. They are complete when the
-/// encoder has finished or the decoder is at its end.
+/// Counts the work of each run that gets it through [`Options::statistics`](crate::Options::statistics) or
+/// [`DecodeOptions::statistics`](crate::DecodeOptions::statistics). Clones share the counts. The counts are complete
+/// when the encoder has finished or the decoder has reached the end.
 ///
 /// ```
 /// let statistics = pz::Statistics::new();
@@ -36,15 +36,15 @@ struct Counts {
     wants_stages: bool,
 }
 
-/// What an engine did.
+/// The work of one engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineStatistics {
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
     /// Bytes of their contents.
     pub bytes: u64,
-    /// Time in which a thread was at work on them, added up over threads.
+    /// Time that threads spent on them, summed over all threads.
     pub busy: Duration,
 }
 
@@ -56,73 +56,73 @@ impl EngineStatistics {
     }
 }
 
-/// What a device did.
+/// The work of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceStatistics {
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// Its driver.
+    /// The driver's name and version.
     pub driver: String,
-    /// The interface.
+    /// The interface to the driver.
     pub api: Api,
-    /// Blocks that it did, and that were right. What else it was given, the CPU did.
+    /// Blocks that the device did, and did right. The CPU did the other blocks of its batches.
     pub done: EngineStatistics,
-    /// From the first batch's beginning to the last one's end.
+    /// Time from the start of the first batch to the end of the last.
     pub span: Duration,
-    /// Bytes of device memory that all its batches at once are planned to take at most, as the costs of its kernels predict.
+    /// The most bytes of device memory that its batches may take at once, as its kernels' costs predict.
     pub planned_memory: u64,
-    /// The most that those batches take that there were at once: fewer, where there was not work for all.
+    /// The most bytes that its batches took at once, by the same prediction: less than planned if there was not work
+    /// for all slots.
     pub predicted_memory: u64,
-    /// The most bytes of device memory that were in use at a time.
+    /// The most bytes of device memory in use at once.
     pub peak_memory: u64,
-    /// How long it took to open the device in the background.
+    /// Time to open the device in the background.
     pub opening: Duration,
-    /// How long its kernels took to be compiled after that.
+    /// Time to compile its kernels after that.
     pub preparing: Duration,
-    /// Batches at once, at most.
+    /// The most batches at once.
     pub slots: u32,
-    /// Blocks of a batch, at most.
+    /// The most blocks in a batch.
     pub batch: u32,
-    /// Batches that it was given.
+    /// Batches that the device got.
     pub batches: u64,
-    /// Blocks that it was given and did not do, or not right.
+    /// Blocks that the device got and did not do, or did wrong.
     pub left: u64,
-    /// Time in which the device's threads, of which there is one for each batch at once, copied to it, added up over
-    /// threads.
+    /// Time that the device's threads spent copying to it, summed over all threads. Each slot has one thread.
     pub upload: Duration,
-    /// Time in which they waited for what it computed.
+    /// Time that they waited for the device to compute.
     pub compute: Duration,
-    /// Time in which they copied from it.
+    /// Time that they spent copying from the device.
     pub download: Duration,
-    /// Time in which they checked what it had encoded, most of it by having it decoded again.
+    /// Time that they spent checking what the device had encoded, mostly by having the device decode it again.
     pub verify: Duration,
-    /// Time in which they waited for blocks.
+    /// Time that they waited for blocks.
     pub waiting: Duration,
-    /// What went wrong with it, each in a line.
+    /// What went wrong with the device, one line each.
     pub notes: Vec<String>,
-    /// Time on the device itself, by stage; empty where the device cannot measure.
+    /// Time on the device itself, by stage; empty if the device cannot measure it.
     pub stages: Vec<StageTime>,
     begun: Option<Instant>,
-    /// Bytes that the CPU had done by then.
-    pub(crate) before: u64,
-    /// What the batches that there are at present take.
+    /// Bytes that the CPU had done when the first batch began.
+    pub(crate) bytes_before: u64,
+    /// Predicted bytes of the batches that exist now.
     predicted_now: u64,
 }
 
 impl DeviceStatistics {
-    /// When it was given its first batch.
+    /// When the first batch began.
     pub(crate) fn begun(&self) -> Option<Instant> {
         self.begun
     }
 
-    /// Memory for a batch, of so many bytes as is predicted, has been taken in place of another's.
+    /// Records that a batch's memory, `predicted` bytes, replaces memory of `before` bytes.
     pub(crate) fn takes(&mut self, before: u64, predicted: u64) {
         self.predicted_now = (self.predicted_now + predicted).saturating_sub(before);
         self.predicted_memory = self.predicted_memory.max(self.predicted_now);
     }
 
-    /// What has been done since `before`.
+    /// The work since `before`.
     pub(crate) fn since(mut self, before: &Self) -> Self {
         self.done.blocks -= before.done.blocks;
         self.done.bytes -= before.done.bytes;
@@ -141,54 +141,54 @@ impl DeviceStatistics {
 }
 
 impl Statistics {
-    /// Nothing counted.
+    /// Empty counts.
     pub fn new() -> Self {
         let statistics = Self::default();
         statistics.counts().wants_stages = true;
         statistics
     }
 
-    /// The same without times of stages on devices, whose measurement takes time itself.
+    /// Empty counts that leave out the times of device stages, because measuring those costs time.
     pub(crate) fn without_stages() -> Self {
         Self::default()
     }
 
-    /// What the processor's threads did.
+    /// The work of the CPU's threads.
     pub fn cpu(&self) -> EngineStatistics {
         self.counts().cpu
     }
 
-    /// What the processor's threads decoded to check what a device had encoded.
+    /// The blocks that the CPU's threads decoded to check what a device had encoded.
     pub fn verified(&self) -> EngineStatistics {
         self.counts().verified
     }
 
-    /// What the device did, if there was one.
+    /// The work of the device, if one took part.
     pub fn device(&self) -> Option<DeviceStatistics> {
         self.counts().device.clone()
     }
 
-    /// How long the calling thread was busy reading the input.
+    /// Time that the calling thread spent reading the input.
     pub fn reading(&self) -> Duration {
         self.counts().reading
     }
 
-    /// How long the calling thread was busy writing the output.
+    /// Time that the calling thread spent writing the output.
     pub fn writing(&self) -> Duration {
         self.counts().writing
     }
 
-    /// Why a GPU was used, or was not, where [`Auto`](crate::Auto) chose.
+    /// Why [`Auto`](crate::Auto) used a GPU or did not, if it chose.
     pub fn choice(&self) -> Option<String> {
         self.counts().choice.clone()
     }
 
-    /// Why a device that was to take part did not, in one line that names it, if it was known by then which it is.
+    /// Why the requested device did not take part: one line, with the device's name if it is known.
     pub fn idle_device(&self) -> Option<String> {
         self.counts().idle.clone()
     }
 
-    /// A device that was to take part has not done so yet; with such limits, if they are known.
+    /// Records why the requested device has not taken part so far.
     pub(crate) fn device_is_idle(&self, limits: Option<&Limits>, why: &str) {
         let mut counts = self.counts();
         if counts.device.is_none() {
@@ -198,7 +198,7 @@ impl Statistics {
         }
     }
 
-    /// Takes note of a choice.
+    /// Records why a device was or was not chosen.
     pub(crate) fn chose(&self, why: &str) {
         self.counts().choice = Some(why.into());
     }
@@ -207,12 +207,12 @@ impl Statistics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether times of stages on devices are wanted.
+    /// Whether to measure the times of device stages.
     pub(crate) fn wants_stages(&self) -> bool {
         self.counts().wants_stages
     }
 
-    /// A device is going to take part, and take so much memory.
+    /// Records that a device takes part, with `planned_memory` bytes of its memory.
     pub(crate) fn device_joins(&self, limits: &Limits, planned_memory: u64) {
         let mut counts = self.counts();
         counts.idle = None;
@@ -239,22 +239,23 @@ impl Statistics {
             notes: Vec::new(),
             stages: Vec::new(),
             begun: None,
-            before: 0,
+            bytes_before: 0,
             predicted_now: 0,
         });
         device.planned_memory = device.planned_memory.max(planned_memory);
     }
 
-    /// A device is about to run a batch.
+    /// Records that a device is about to run a batch.
     pub(crate) fn device_begins(&self) {
         let mut counts = self.counts();
         let before = counts.cpu.bytes;
         if let Some(device) = counts.device.as_mut().filter(|device| device.begun.is_none()) {
-            (device.begun, device.before) = (Some(Instant::now()), before);
+            (device.begun, device.bytes_before) = (Some(Instant::now()), before);
         }
     }
 
-    /// A device has run a batch since `begun`, of which so many blocks were right, and has used at most so much memory.
+    /// Records that a device has run a batch since `begun`, did `blocks` blocks of `bytes` bytes right, and has used at
+    /// most `peak_memory` bytes of its memory.
     pub(crate) fn device_batch(&self, begun: Instant, blocks: u64, bytes: u64, peak_memory: u64) {
         if let Some(device) = &mut self.counts().device {
             device.done.add(blocks, bytes, begun.elapsed());
@@ -265,7 +266,7 @@ impl Statistics {
         }
     }
 
-    /// Takes note of what goes wrong with the device: once, though it has several threads.
+    /// Records what went wrong with the device. The same note from several threads counts once.
     pub(crate) fn note_of_device(&self, note: &str) {
         let note = note.lines().next().unwrap_or_default();
         self.on_device(|device| {
@@ -275,14 +276,14 @@ impl Statistics {
         });
     }
 
-    /// Takes note of what the device does.
+    /// Updates the device's statistics, if there is a device.
     pub(crate) fn on_device(&self, take: impl FnOnce(&mut DeviceStatistics)) {
         if let Some(device) = &mut self.counts().device {
             take(device);
         }
     }
 
-    /// A batch has taken so long on a device.
+    /// Adds the stage times of a batch.
     pub(crate) fn device_stages(&self, stages: Vec<StageTime>) {
         if let Some(device) = &mut self.counts().device {
             for StageTime { stage, time } in stages {
@@ -294,19 +295,19 @@ impl Statistics {
         }
     }
 
-    /// Part of the input has been read since `begun`.
+    /// Adds the time since `begun` to the reading time.
     pub(crate) fn read_since(&self, begun: Instant) {
         self.counts().reading += begun.elapsed();
     }
 
-    /// Part of the output has been written since `begun`.
+    /// Adds the time since `begun` to the writing time.
     pub(crate) fn written_since(&self, begun: Instant) {
         self.counts().writing += begun.elapsed();
     }
 }
 
 impl PartialEq for Statistics {
-    /// Whether they share their counts.
+    /// Whether both share the same counts.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -314,17 +315,17 @@ impl PartialEq for Statistics {
 
 impl Eq for Statistics {}
 
-/// An engine of the processor whose work is counted.
+/// Wraps a CPU engine and counts its work.
 pub(crate) struct Counted {
     engine: Arc<dyn Engine>,
     statistics: Statistics,
-    /// Whether blocks are decoded only to check what has been encoded.
+    /// Whether the job encodes, so that blocks are decoded only to check them.
     verifies: bool,
 }
 
 impl Counted {
-    /// `engine`, counted in `statistics` if there are any. `encodes`: what it decodes is decoded to be checked.
-    #[allow(clippy::new_ret_no_self, reason = "what counts nothing is the engine itself")]
+    /// Wraps `engine` to count its work in `statistics`, if there are any. `encodes` says that the job encodes.
+    #[allow(clippy::new_ret_no_self, reason = "without statistics the engine needs no wrapper")]
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         statistics: Option<&Statistics>,
@@ -395,15 +396,15 @@ mod tests {
         }
     }
 
-    /// What a device has in use at most is what its kernels' costs predict, and all blocks are accounted for.
+    /// The peak of the device memory in use is what the kernels' costs predict, and the counts cover all blocks.
     #[test]
-    fn devices_take_what_is_predicted() {
+    fn devices_take_the_predicted_memory() {
         use crate::gpu::discovery::devices;
         let contents: Vec<u8> = (0..3_u32 << 18).map(|i| (i.wrapping_mul(i) >> 17) as u8).collect();
-        // Whether there must be devices, other tests say.
+        // Other tests check that there are devices.
         let all = [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok());
         for found in all.flatten() {
-            // Each job has one that keeps no memory of another.
+            // A new `Gpu` for each job, which holds no memory from another.
             let device = found.open().unwrap();
             let gpu = || Gpu::new(device.clone()).memory(64 << 20);
             let counted = Statistics::new();

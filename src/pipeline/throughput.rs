@@ -1,45 +1,46 @@
-//! How long work takes on the CPU alone, and with a device beside it.
+//! The model of throughput: how long work takes on the CPU alone, and with a device beside it.
 //!
-//! This is the only model of throughput. It answers four questions: whether `auto` opens a device, whether a device that the user
-//! named is worth opening now, whether a device at work is worth the cores it takes, and what `pz cost` predicts.
+//! It answers four questions: whether `auto` opens a device, whether a device that the user named is worth opening now,
+//! whether a working device is worth the cores it takes, and what `pz cost` predicts.
 //!
-//! The CPU's part is a rate for each worker, and an overhead: the seconds of a whole run that remain when the workers' own time
-//! is taken away. Reading, writing and waiting for each other are in it, as far as they did not overlap with the work. A device's
-//! part is the time until its first batch, and the rate of the device and the workers together from then on. Both overlaps are
+//! The CPU has a rate for each worker and an overhead: the seconds of a whole run that remain when the workers' own
+//! time is taken away. These are reading, writing and waiting, as far as they did not overlap with the work. A device
+//! has the time until its first batch, and the rate of device and workers together from then on. Both overlaps are
 //! measured in whole runs, never assumed.
 
 use crate::gpu::device::Api;
 
-/// What the CPU's workers deliver. All amounts are bytes of contents.
+/// How fast the CPU's workers are. All amounts are bytes of contents.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Throughput {
     pub(crate) workers: usize,
     /// Bytes a second of one worker while it codes.
     pub(crate) worker: f64,
-    /// Seconds of a whole run for each byte, besides the workers' time.
+    /// Seconds of overhead for each byte.
     pub(crate) overhead: f64,
-    /// Bytes of a block, which one worker does.
+    /// Bytes of a block. One worker does a whole block.
     pub(crate) block: f64,
 }
 
-/// What a device adds.
+/// When a device joins the CPU, and how fast both are then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct WithDevice {
     /// Seconds until its first batch begins.
     pub(crate) opening: f64,
-    /// Bytes a second of device and workers together from then on; `None` if nobody knows.
+    /// Bytes a second of device and workers together from then on; `None` if unknown.
     pub(crate) rate: Option<f64>,
 }
 
-/// A device must be expected to need no more than this part of the CPU's time: predictions are not exact.
+/// A device pays only if the job is predicted to take at most this fraction of the CPU's time: predictions are not
+/// exact.
 const MAX_TIME_RATIO: f64 = 0.9;
 
-/// Closing a device takes this part of the time that it took to open: the driver gives everything back.
+/// Closing a device takes this fraction of the time to open it: the driver frees everything.
 const CLOSING: f64 = 0.3;
 
 impl WithDevice {
-    /// A device of which nothing is known, or only its interface. It is worth trying for what takes the CPU alone a second, or
-    /// through WebGPU, which sets up a graphics driver and translates the kernels, a second and a half.
+    /// A device without known rates. It is worth trying for work that takes the CPU alone a second; through WebGPU,
+    /// which sets up a graphics driver and translates the kernels, a second and a half.
     pub(crate) fn unknown(api: Option<Api>) -> Self {
         let opening = if api == Some(Api::WebGpu) { 1.05 } else { 0.7 };
         Self { opening, rate: None }
@@ -47,8 +48,8 @@ impl WithDevice {
 }
 
 impl Throughput {
-    /// Bytes a second that the workers code together.
-    pub(crate) fn of_workers(&self) -> f64 {
+    /// Bytes a second of all workers together.
+    pub(crate) fn all_workers(&self) -> f64 {
         self.workers as f64 * self.worker
     }
 
@@ -61,34 +62,37 @@ impl Throughput {
         rounds * block / self.worker + bytes * self.overhead
     }
 
-    /// Seconds with a device beside the CPU, which begins alone and may have done everything before the device is there.
+    /// Seconds with a device beside the CPU. The CPU begins alone, and may have done everything before the device is
+    /// open.
     pub(crate) fn with_device(&self, bytes: f64, device: &WithDevice) -> f64 {
         let alone = self.alone(bytes);
         if alone <= device.opening {
             return alone;
         }
         let before = bytes * device.opening / alone;
-        let rate = device.rate.unwrap_or_else(|| self.most_with_any_device());
+        let rate = device.rate.unwrap_or_else(|| self.max_with_device());
         device.opening * (1.0 + CLOSING) + (bytes - before) / rate
     }
 
-    /// Whether a device clearly pays for `bytes` bytes that are still to be done.
+    /// Whether a device clearly pays for `bytes` bytes that are left to do.
     pub(crate) fn pays(&self, bytes: f64, device: &WithDevice) -> bool {
         self.with_device(bytes, device) < MAX_TIME_RATIO * self.alone(bytes)
     }
 
-    /// Whether a device delivers at least as much as the workers that make way for it.
+    /// Whether `device`, in bytes a second, is at least the rate of the `displaced` workers.
     pub(crate) fn outdoes_displaced(&self, device: f64, displaced: usize) -> bool {
         device >= displaced as f64 * self.worker
     }
 
-    /// Bytes a second with a device that delivers `device` alone, in memory, if no whole run with it is known.
+    /// Bytes a second with a device that delivers `device` alone, in memory. Used until a whole run with the device is
+    /// known.
     pub(crate) fn expected_with(&self, device: f64) -> f64 {
-        (device + self.of_workers()).min(self.most_with_any_device())
+        (device + self.all_workers()).min(self.max_with_device())
     }
 
-    /// Bytes a second with the fastest of devices. It saves nothing of the overhead, and adds to it: its threads read and write too.
-    fn most_with_any_device(&self) -> f64 {
+    /// Bytes a second with the fastest possible device. It saves none of the overhead, and adds to it: its threads read
+    /// and write too.
+    fn max_with_device(&self) -> f64 {
         1.0 / (2.0 * self.overhead)
     }
 }
@@ -110,10 +114,10 @@ mod tests {
         for (bytes, overhead, seconds) in [
             (1e7, 0.0, 1.0),
             (1e7, 1e-8, 1.1),
-            // One round, and two of them, of which the second is not full.
+            // One round, and two rounds with the second not full.
             (5e4, 0.0, 0.01),
             (11e4, 0.0, 0.02),
-            // Less than a block.
+            // Less than one block.
             (1e3, 0.0, 0.001),
         ] {
             near(cpu(overhead).alone(bytes), seconds);
@@ -123,11 +127,11 @@ mod tests {
     #[test]
     fn a_device_joins_when_it_is_open() {
         let device = WithDevice { opening: 0.5, rate: Some(4e7) };
-        // Done before it is open.
+        // The job ends before the device is open.
         near(cpu(0.0).with_device(4e6, &device), 0.4);
-        // Half of it is.
+        // Half of the job is done by then.
         near(cpu(0.0).with_device(1e7, &device), 0.65 + 5e6 / 4e7);
-        // An unknown device might take no time at all for the rest, but for what it cannot speed up.
+        // An unknown device might do the rest in no time, except for the overhead.
         let unknown = WithDevice { opening: 0.5, rate: None };
         near(cpu(0.0).with_device(1e7, &unknown), 0.65);
         let left = 1e7 * (1.0 - 0.5 / 1.1);
@@ -142,7 +146,7 @@ mod tests {
         let slow = WithDevice { opening: 0.1, rate: Some(1.05e7) };
         let fast = WithDevice { opening: 0.1, rate: Some(4e7) };
         for (bytes, overhead, device, pays) in [
-            // A tenth of a second on the CPU for each million.
+            // The CPU takes a tenth of a second for each million bytes.
             (5e6, 0.0, unknown, false),
             (0.99e7, 0.0, unknown, false),
             (1.05e7, 0.0, unknown, true),
@@ -151,9 +155,9 @@ mod tests {
             (1e9, 0.0, slow, false),
             (5e6, 0.0, fast, true),
             (5e5, 0.0, fast, false),
-            // Nothing is left to do.
+            // No work is left.
             (0.0, 0.0, fast, false),
-            // Storage takes most of the time.
+            // Reading and writing take most of the time.
             (1e9, 1e-7, unknown, false),
         ] {
             assert_eq!(cpu(overhead).pays(bytes, &device), pays, "{bytes} {overhead} {device:?}");

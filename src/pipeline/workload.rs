@@ -1,4 +1,4 @@
-//! A kind of work, and what the CPU and devices deliver when they are measured with it.
+//! A kind of work, and how fast the CPU and devices do it when measured.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,12 @@ use crate::gpu::pipelines;
 use crate::gpu::plan::Shape;
 use crate::gpu::predict::{Figures, StageWork, pair};
 
-/// A kind of work: blocks of one kind and size, one way.
+/// A kind of work: encoding or decoding blocks of one kind and size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Workload {
     direction: Direction,
     block_size: u64,
-    /// How blocks of that kind are encoded. For decoding only pipeline and level are known.
+    /// How such blocks are encoded. For decoding, only pipeline and level are known.
     options: Options,
 }
 
@@ -34,43 +34,44 @@ pub(crate) enum Direction {
     Decode,
 }
 
-/// What a measurement of a device found.
+/// The result of measuring a device.
 #[derive(Debug)]
 pub(crate) struct Measured {
+    /// The statistics of the measured batches.
     pub(crate) found: DeviceStatistics,
-    /// How long its kernels took to be compiled, or fetched from the cache.
+    /// Time to compile its kernels, or to fetch them from the cache.
     pub(crate) preparing: Duration,
 }
 
-/// Bytes of contents a second that a device computes.
+/// Bytes of contents a second that a device computes, without copies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ComputeRate {
     /// Bytes a second.
     pub rate: f64,
-    /// Whether this work has been measured on the device; otherwise it is derived from what its kernels' costs say.
+    /// Whether this work was measured on the device; otherwise the rate is predicted from its kernels' costs.
     pub is_measured: bool,
 }
 
-/// The two figures of a device, as rates: work items a second, and bytes of buffers a second.
+/// Names of the two figures of a device: work items a second, and bytes of buffers a second.
 const THREADS: &str = "work items";
-/// See [`THREADS`].
 const BYTES: &str = "bytes of buffers";
 
-/// Bytes that the CPU is measured with if there is no file, which at the slowest level takes a tenth of a second.
-const MADE_UP: usize = 256 << 10;
+/// Bytes of synthetic contents to measure the CPU with, if there is no sample. The slowest level takes a tenth of a
+/// second for them.
+const SYNTHETIC_BYTES: usize = 256 << 10;
 
-/// How long the last of the runs that a device is measured with takes, about.
-const LONG_ENOUGH: Duration = Duration::from_millis(100);
+/// A device is measured with ever larger batches until one takes about this long.
+const MIN_MEASUREMENT: Duration = Duration::from_millis(100);
 
-/// Bytes that a device is measured with at most.
-const DEVICE_SAMPLE: u64 = 128 << 20;
+/// The most bytes of a batch to measure a device with.
+const MAX_MEASURED_BYTES: u64 = 128 << 20;
 
 impl Workload {
-    /// Encoding as `options` say.
+    /// Encoding with `options`.
     ///
     /// # Errors
-    /// If the options make no sense.
+    /// If the options are invalid.
     pub(crate) fn encoding(options: &Options) -> Result<Self, Error> {
         Ok(Self {
             direction: Direction::Encode,
@@ -90,7 +91,7 @@ impl Workload {
         Self::decoding_of(header.pipeline, header.level, header.block_size() as u64)
     }
 
-    /// Decoding blocks of `block_size` bytes of `pipeline`; `level` is 0 if it is not known.
+    /// Decoding blocks of `block_size` bytes of `pipeline`. `level` is 0 if it is unknown.
     pub(crate) fn decoding_of(pipeline: Pipeline, level: u8, block_size: u64) -> Self {
         let level = Level::new(level.into()).unwrap_or_default();
         let options = Options::new().level(level).pipeline(pipeline).block_size(block_size);
@@ -106,7 +107,7 @@ impl Workload {
         self.direction
     }
 
-    /// The name of its rate.
+    /// The name under which its rate is kept.
     pub(crate) fn name(&self) -> String {
         let direction = match self.direction {
             Direction::Encode => "encode",
@@ -122,12 +123,12 @@ impl Workload {
         )
     }
 
-    /// The name for what whole runs showed, with all reading and writing, on so many threads.
+    /// The name under which the rates of whole runs on `workers` threads are kept, with reading and writing.
     pub(crate) fn name_with(&self, workers: usize) -> String {
         format!("{} -T{workers}", self.name())
     }
 
-    /// The stages of its plan for one block on a device; nothing if the device does not do it.
+    /// The stages of the plan for one block; none if the device declines it.
     pub(crate) fn stages(&self, limits: &Limits) -> Vec<StageWork> {
         let shape = Shape::new(1, self.block_size as u32);
         let plan = match self.direction {
@@ -143,8 +144,8 @@ impl Workload {
         plan.map_or_else(|_| Vec::new(), |plan| StageWork::of(&plan))
     }
 
-    /// Bytes of contents a second of the device alone, whatever comes and goes: from the times that the stages of this work
-    /// took, or else, less exactly, from the two figures of the device and what the kernels' costs say.
+    /// Bytes of contents a second that the device computes, without copies. Uses the measured times of the stages or
+    /// else, less exactly, the two figures of the device and the kernels' costs.
     pub(crate) fn compute_rate(&self, limits: &Limits, rates: &Rates) -> Option<ComputeRate> {
         let prefix = format!("{}: ", self.name());
         let stages = rates.iter().filter(|(name, _)| name.starts_with(&prefix));
@@ -160,7 +161,7 @@ impl Workload {
             .then(|| ComputeRate { rate: self.block_size as f64 / seconds, is_measured: false })
     }
 
-    /// Bytes that so many workers take, with their blocks.
+    /// Bytes of host memory that `workers` workers take, with their blocks.
     pub(crate) fn cpu_memory(&self, workers: usize) -> u64 {
         let (engine, size) = (CpuEngine::new(), self.block_size as usize);
         let cost = match self.direction {
@@ -179,7 +180,7 @@ impl Workload {
         cost.fixed + cost.worker * share.workers as u64 + cost.block * share.in_flight as u64
     }
 
-    /// Bytes of its own memory that a device with such limits is given at most; `None` if it does not do this work.
+    /// The most bytes of its own memory that the device gets to use; `None` if it does not do this work.
     pub(crate) fn device_memory(&self, gpu: &Gpu, limits: &Limits) -> Option<u64> {
         let work = match self.direction {
             Direction::Encode => Work::Encode { recipe: self.options.recipe().ok()?, verify: true },
@@ -190,24 +191,25 @@ impl Workload {
         batches.memory(&work.cost(limits, block_len).ok()?).ok()
     }
 
-    /// Bytes a second of one of `workers` workers on the blocks of `sample`, or on something made up.
+    /// Bytes a second of one of `workers` workers on the blocks of `sample`, or on synthetic contents if there are
+    /// none.
     pub(crate) fn measure_cpu(&self, sample: Option<&Sample>, workers: usize) -> f64 {
-        let made_up;
+        let synthetic;
         let (sample, recipe) = match sample.filter(|sample| !sample.is_empty()) {
             Some(sample) => (sample, self.options.recipe()),
             None => {
-                made_up = Sample::made_up(MADE_UP.min(self.block_size as usize));
-                (&made_up, self.recipe_of_made_up())
+                synthetic = Sample::synthetic(SYNTHETIC_BYTES.min(self.block_size as usize));
+                (&synthetic, self.recipe_of_synthetic())
             }
         };
         recipe.map_or(0.0, |recipe| sample.worker_rate(self.direction, &recipe, workers))
     }
 
-    /// What `gpu` delivers, by running batches: small ones to compile what is needed, then larger ones until one takes
-    /// [`LONG_ENOUGH`].
+    /// Measures `gpu` by running batches: small ones first to compile the kernels, then larger ones until one takes
+    /// [`MIN_MEASUREMENT`].
     ///
     /// # Errors
-    /// Why it does not do this work.
+    /// Why the device does not do this work.
     pub(crate) fn measure_device(
         &self,
         gpu: &Gpu,
@@ -215,30 +217,30 @@ impl Workload {
     ) -> Result<Measured, String> {
         let device = gpu.pool().map_err(ToString::to_string)?;
         let pipeline = self.options.chosen_pipeline();
-        let made_up;
+        let synthetic;
         let (sample, recipe) = match sample.filter(|sample| !sample.is_empty()) {
             Some(sample) => (sample, self.options.recipe()),
             None => {
-                made_up = Sample::made_up(self.block_size as usize);
-                (&made_up, self.recipe_of_made_up())
+                synthetic = Sample::synthetic(self.block_size as usize);
+                (&synthetic, self.recipe_of_synthetic())
             }
         };
         let recipe = recipe.map_err(|error| error.to_string())?;
         let (work, of_sample) = match self.direction {
-            // What it is encoded to, the device will say.
+            // The device makes the payloads itself.
             Direction::Encode => (Work::Encode { recipe, verify: true }, Recipe::Store),
             Direction::Decode => (Work::Decode(pipeline), recipe),
         };
         let encoded = sample.encoded(&of_sample, self.direction);
-        let encoded = encoded.ok_or("the blocks do not shrink, and are only copied")?;
+        let encoded = encoded.ok_or("the blocks do not shrink: there is nothing to decode")?;
         let block_len = self.block_size as u32;
         let mut accelerator = Accelerator::alone(gpu.clone(), work, block_len);
         let found = accelerator.on_device(device.limits())?;
         let begun = Instant::now();
-        // A kernel that does not compile makes the batch fail, and the batch says why.
+        // If a kernel does not compile, the batch fails and says why.
         let _ = device.prepare(&work.plans(device.limits(), Shape::new(1, block_len)));
         let preparing = begun.elapsed();
-        let most = (DEVICE_SAMPLE / self.block_size).clamp(1, found.batch.into()) as usize;
+        let most = (MAX_MEASURED_BYTES / self.block_size).clamp(1, found.batch.into()) as usize;
         let mut blocks = 1;
         loop {
             let statistics = Statistics::new();
@@ -262,19 +264,20 @@ impl Workload {
                     Err(why.unwrap_or_else(|| "it leaves blocks to the CPU".into()))
                 }
             };
-            // The first batch takes memory, and may compile.
+            // The first batch allocates memory, and may compile kernels.
             let (_, before) = run()?;
             let (time, found) = run()?;
-            if time >= LONG_ENOUGH || blocks == most {
+            if time >= MIN_MEASUREMENT || blocks == most {
                 return Ok(Measured { found: found.since(&before), preparing });
             }
-            let factor = LONG_ENOUGH.div_duration_f64(time).clamp(2.0, 16.0);
+            let factor = MIN_MEASUREMENT.div_duration_f64(time).clamp(2.0, 16.0);
             blocks = ((blocks as f64 * factor) as usize).min(most);
         }
     }
 
-    /// How made-up contents are encoded: what slow searches find decodes like what the quick ones find.
-    fn recipe_of_made_up(&self) -> Result<Recipe, Error> {
+    /// How to encode synthetic contents. For decoding, a quick search will do: the matches of slow searches decode at
+    /// the same speed.
+    fn recipe_of_synthetic(&self) -> Result<Recipe, Error> {
         match self.direction {
             Direction::Encode => self.options.recipe(),
             Direction::Decode => {
@@ -285,7 +288,7 @@ impl Workload {
         }
     }
 
-    /// The rates of a device for the parts of this work.
+    /// Sets in `rates` the rates that a device showed for this work and its stages.
     pub(crate) fn set_device_rates(
         &self,
         rates: &mut Rates,
@@ -320,8 +323,8 @@ impl Workload {
     }
 }
 
-/// Bytes a second that follow from a measurement of a few batches, in which they hardly overlapped: that of what takes
-/// longest of copies in, computing and copies out, and no more than the device's threads together can handle.
+/// Bytes a second of a device in a long run, derived from a measurement of a few batches that hardly overlapped. The
+/// slowest of copying in, computing and copying out limits the rate, and so does the time of the device's threads.
 fn steady_rate(found: &DeviceStatistics) -> f64 {
     let [upload, compute, download, verify] =
         [found.upload, found.compute, found.download, found.verify].map(|time| time.as_secs_f64());

@@ -33,11 +33,7 @@ fn bad_values_are_errors() {
     for (name, value, line) in [
         ("PZ_LEVEL", "11", "pz: PZ_LEVEL: invalid value '11': level 11 is not between 1 and 9"),
         ("PZ_LEVEL", "best", "pz: PZ_LEVEL: invalid value 'best': a level is a number from 1 to 9"),
-        (
-            "PZ_THREADS",
-            "-1",
-            "pz: PZ_THREADS: invalid value '-1': expected a number of threads",
-        ),
+        ("PZ_THREADS", "-1", "pz: PZ_THREADS: invalid value '-1': expected a number of threads"),
         (
             "PZ_DEVICE",
             "cuda",

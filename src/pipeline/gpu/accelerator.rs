@@ -1,4 +1,4 @@
-//! A device at work on the blocks of one job.
+//! How a device takes part in one job.
 
 use super::{Gpu, Work};
 use crate::gpu::budget::{Batches, MOST_SLOTS, batches, budget, budget_now};
@@ -9,32 +9,32 @@ use crate::pipeline::statistics::Statistics;
 use crate::pipeline::throughput::{Throughput, WithDevice};
 use crate::pipeline::workload::Workload;
 
-/// A device at work on blocks of one kind, in threads of its own.
+/// A device with the work that it does in one job, and the host memory it may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Accelerator {
     pub(crate) gpu: Gpu,
     pub(crate) work: Work,
-    /// Bytes of the longest block.
+    /// The length of the longest block.
     pub(crate) block_len: u32,
-    /// Blocks for which there is room on the host, besides those of the CPU's workers.
+    /// Blocks that the host has memory for, besides those of the workers.
     pub(crate) host_blocks: u64,
-    /// What runs at once until the device is opened; `None` if it is open, or sure to be.
+    /// The workers and blocks until the device is opened; `None` if it is open, or sure to be.
     pub(crate) alone: Option<Share>,
-    /// What runs at once when the device does nothing any more, with what its driver has taken.
+    /// The workers and blocks after the device has stopped. Its driver keeps some memory.
     pub(crate) afterwards: Share,
-    /// The most batches at once for which there is room on the host: each is copied through memory of its own.
+    /// The most batches that the host has staging memory for.
     pub(crate) most_slots: u64,
-    /// All blocks of the job, if it is known how many.
+    /// The number of blocks in the job, if known.
     pub(crate) blocks: Option<u64>,
     pub(crate) statistics: Option<Statistics>,
-    /// The CPU's workers without a device.
+    /// Workers of the same job without a device.
     pub(crate) workers: usize,
-    /// Where it is known what the device delivers on such work.
+    /// The rates learned so far, with the kind of work to look up.
     pub(crate) learned: Option<(Auto, Workload)>,
 }
 
 impl Accelerator {
-    /// How `gpu` does `work` where nothing else is to be done, and as much of it at once as it likes.
+    /// `gpu` alone, with as many blocks of host memory as it likes.
     pub(crate) fn alone(gpu: Gpu, work: Work, block_len: u32) -> Self {
         Self {
             gpu,
@@ -51,9 +51,9 @@ impl Accelerator {
         }
     }
 
-    /// How `gpu` does `work`, counted in `statistics`; `None` if it is known that it cannot, and they say why. `share` is
-    /// widened by the blocks that it is given, as far as `limit` bytes of host memory permit, and by as many as these permit
-    /// if it is not known yet what it is. That is how much runs at once beside the device.
+    /// `gpu` beside the workers of `share`. Widens `share` by the blocks that the device gets, as far as `limit` bytes
+    /// of host memory permit. If the device's limits are still unknown, it gets all blocks that `limit` permits.
+    /// Returns `None` if the device cannot do `work`, and says why in `statistics`.
     pub(crate) fn new(
         gpu: Option<&Gpu>,
         work: Work,
@@ -63,12 +63,12 @@ impl Accelerator {
     ) -> Option<Self> {
         let mut accelerator = Self {
             host_blocks: 0,
-            most_slots: (limit / PART_TO_COPY_THROUGH / STAGING).clamp(1, MOST_SLOTS),
+            most_slots: (limit / STAGING_FRACTION / STAGING).clamp(1, MOST_SLOTS),
             statistics: statistics.cloned(),
             workers: share.workers,
             ..Self::alone(gpu?.clone(), work, block_size as u32)
         };
-        let limit = limit - DRIVER.min(limit / 2);
+        let limit = limit - DRIVER_MEMORY.min(limit / 2);
         let limit = limit.saturating_sub(accelerator.most_slots * STAGING);
         let shared = &accelerator.gpu.shared;
         let limits = match (shared.opened.get(), shared.found.get()) {
@@ -98,19 +98,19 @@ impl Accelerator {
         Some(accelerator)
     }
 
-    /// Says how many bytes of contents there are, if it is known.
+    /// Sets the number of bytes in the job, if known.
     pub(crate) fn of_bytes(mut self, bytes: Option<u64>) -> Self {
         self.blocks = bytes.map(|bytes| bytes.div_ceil(self.block_len.into()));
         self
     }
 
-    /// Says where it is known what the device delivers.
+    /// Sets where to look up the device's rates.
     pub(crate) fn learned_by(mut self, auto: Option<&Auto>, workload: Workload) -> Self {
         self.learned = auto.map(|auto| (auto.clone(), workload));
         self
     }
 
-    /// What the device adds to what the CPU delivers now, as far as it is known.
+    /// What the device is expected to add to `cpu`.
     pub(crate) fn with_device(&self, cpu: &Throughput) -> WithDevice {
         let limits = self.gpu.limits();
         let known = self.learned.as_ref().zip(limits).and_then(|((auto, workload), limits)| {
@@ -120,14 +120,14 @@ impl Accelerator {
         known.unwrap_or_else(|| WithDevice::unknown(limits.map(|limits| limits.api)))
     }
 
-    /// The device stays closed because of what is known of it.
+    /// Records that the device stays closed because of its learned rates.
     pub(crate) fn stays_closed(&self) {
         if let (Some((auto, workload)), Some(limits)) = (&self.learned, self.gpu.limits()) {
             auto.knowledge().fade(workload, limits, self.workers);
         }
     }
 
-    /// Says in the statistics why the device does nothing, unless it takes part later on.
+    /// Says in the statistics why the device does nothing so far.
     pub(crate) fn is_idle(&self, why: &str) {
         if let Some(statistics) = &self.statistics {
             let found = self.gpu.shared.found.get();
@@ -135,10 +135,10 @@ impl Accelerator {
         }
     }
 
-    /// The batches that a device with such limits would be given; otherwise why it cannot be given any.
+    /// The batches for a device with these limits, as far as its own memory goes, or why it can have none.
     pub(crate) fn on_device(&self, limits: &Limits) -> Result<Batches, String> {
         let cost = self.work.cost(limits, self.block_len).map_err(|why| why.to_string())?;
-        // Once it is open, it knows what is free now.
+        // An open device knows how much of its memory is free now.
         let budget = match self.gpu.shared.opened.get() {
             Some(Ok(opened)) => budget_now(&opened.device, self.gpu.memory),
             _ => budget(limits, self.gpu.memory),
@@ -146,7 +146,7 @@ impl Accelerator {
         batches(limits, budget, &cost).ok_or_else(|| {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             format!(
-                "a block takes {} MiB of its memory, {} of them in one buffer, and it may have {} and {}",
+                "a block takes {} MiB of its memory, {} MiB of it in one buffer, and the limits are {} and {} MiB",
                 mib(cost.memory),
                 mib(cost.largest_buffer),
                 budget >> 20,
@@ -155,7 +155,7 @@ impl Accelerator {
         })
     }
 
-    /// Says in the statistics that the device takes part, with such batches.
+    /// Says in the statistics that the device takes part, with `batches`.
     pub(crate) fn join(&self, batches: &Batches) {
         let (Some(statistics), Some(limits)) = (&self.statistics, self.gpu.limits()) else {
             return;
@@ -169,7 +169,7 @@ impl Accelerator {
         });
     }
 
-    /// The batches that a device with such limits is given; `None` if it cannot be given any.
+    /// The batches for a device with these limits, as far as host memory goes too; `None` if it can have none.
     pub(crate) fn batches(&self, limits: &Limits) -> Option<Batches> {
         let most = self.on_device(limits).map_err(|why| self.is_idle(&why)).ok()?;
         let slots = self.slots(&most);
@@ -183,16 +183,16 @@ impl Accelerator {
     }
 }
 
-/// On the host there is room for so many batches for each that is on the device: others wait to be taken, and wait for their
-/// turn to be written.
+/// Batches on the host for each slot of the device: one on the device, and one that waits to be taken or written.
 const HOST_BATCHES: u64 = 2;
 
-/// Bytes of the host's memory that a driver takes for itself and for compiling kernels, roughly; they are no more than half of what may
-/// be taken.
-const DRIVER: u64 = 64 << 20;
+/// Host memory that a driver takes for itself and for compiling kernels, roughly. No more than half of the limit is set
+/// aside for it.
+const DRIVER_MEMORY: u64 = 64 << 20;
 
-/// Host memory without which no device is looked for, unless the user names it: a driver may take half of it.
-pub(in crate::pipeline) const LEAST_MEMORY: u64 = 2 * DRIVER;
+/// With less host memory than this, a job looks for no device unless the user names one: the driver may take half of
+/// it.
+pub(in crate::pipeline) const MIN_HOST_MEMORY: u64 = 2 * DRIVER_MEMORY;
 
-/// Of the memory that may be taken on the host, no more than one in so many parts is what devices' queues copy through.
-const PART_TO_COPY_THROUGH: u64 = 4;
+/// Staging buffers take at most this fraction of the host memory.
+const STAGING_FRACTION: u64 = 4;

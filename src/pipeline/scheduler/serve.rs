@@ -1,4 +1,4 @@
-//! The threads of a device, which bring it batches of the scheduler's tasks.
+//! The device's threads: they take batches from the queue and run them on the device.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -17,18 +17,27 @@ use crate::pipeline::gpu_engine::GpuEngine;
 use crate::pipeline::statistics::Statistics;
 use crate::pipeline::throughput::{Throughput, WithDevice};
 
-/// How long to wait before looking again at how much is done.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// How long to wait before checking the workers' progress again.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A batch for the device.
+struct TakenBatch<T> {
+    /// The tasks' places in the output order.
+    numbers: Vec<u64>,
+    tasks: Vec<T>,
+    /// How many batches the device has, with this one.
+    at_once: usize,
+}
 
 impl<T: Task> Shared<T> {
-    /// Starts the thread that waits for the device of `accelerator`, and then starts the device's other threads and waits for them.
-    /// `None` if the device is known to be of no use, or if the system refuses.
+    /// Starts the thread that opens the accelerator's device, starts the device's other threads and joins them. `None`
+    /// if the device is known to be useless, or if the system refuses a thread.
     pub(super) fn start(
         shared: &Arc<Self>,
         accelerator: Accelerator,
         pool: Option<Arc<ThreadPool>>,
     ) -> Option<JoinHandle<()>> {
-        // A device that has been open all along is counted on from the first task on.
+        // Counts on a device that was open from the start from the first task on.
         if accelerator.gpu.is_opened() {
             let batches = accelerator.batches(accelerator.gpu.limits()?)?;
             accelerator.join(&batches);
@@ -36,12 +45,12 @@ impl<T: Task> Shared<T> {
                 shared.lock().device.threads = batches.slots as usize;
             }
         }
-        accelerator.is_idle("it was not ready before all was done");
+        accelerator.is_idle("it was not ready before the work was done");
         let (serving, busy) = (Arc::clone(shared), Busy::new());
         let thread = thread::Builder::new().name("pz device".into());
         let started = thread.spawn(move || {
             let work = AssertUnwindSafe(|| serving.open(&accelerator, pool.as_ref(), busy));
-            // A backend that panics is a device that fails.
+            // Treat a panic in the backend as a device failure.
             let _ = catch_unwind(work);
             let mut state = serving.lock();
             state.device.threads = 0;
@@ -49,7 +58,7 @@ impl<T: Task> Shared<T> {
             let waiting = state.returned.len() + state.queue.len();
             drop(state);
             serving.finished.notify_one();
-            // Without it all workers are needed again.
+            // Without the device, all workers are needed again.
             if let Some(pool) = &pool {
                 (0..waiting.min(serving.workers)).for_each(|_| Self::spawn_one(&serving, pool));
             }
@@ -60,18 +69,18 @@ impl<T: Task> Shared<T> {
         started.ok()
     }
 
-    /// Waits for the device, has it prepared, and serves it in as many threads as it takes batches.
+    /// Opens the device, compiles its kernels, and serves it with one thread for each slot.
     fn open(
         self: &Arc<Self>,
         accelerator: &Accelerator,
         pool: Option<&Arc<ThreadPool>>,
         busy: Busy,
     ) {
-        // Encoding mostly takes long: drivers are asked at once what devices there are. For decoding they are asked only when
-        // some device is worth it, and then it is seen whether this one is.
-        let is_asked = matches!(accelerator.work, Work::Encode { .. });
+        // Encoding mostly takes long enough that asking the drivers at once pays. For decoding, ask them only when some
+        // device would be worth it, and then check whether this one is.
+        let asks_at_once = matches!(accelerator.work, Work::Encode { .. });
         let is_closed = accelerator.gpu.is_closed();
-        if is_closed && !is_asked && !(self.is_worth_opening(accelerator) && self.make_room()) {
+        if is_closed && !asks_at_once && !(self.is_worth_opening(accelerator) && self.make_room()) {
             return;
         }
         if is_closed {
@@ -96,14 +105,14 @@ impl<T: Task> Shared<T> {
         let begun = Instant::now();
         let shape = Shape::new(batches.batch, accelerator.block_len);
         let plans = accelerator.work.plans(device.limits(), shape);
-        // What does not compile is declined when it is used.
+        // A kernel that does not compile makes the device decline the batch later.
         let _ = device.prepare(&plans);
         let statistics = accelerator.statistics.as_ref();
         let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
         let engine = |_| GpuEngine::new(device, shape, verifies, statistics);
         let engines: Vec<_> = (0..batches.slots).map(engine).collect();
         accelerator.join(&batches);
-        // Engines get their memory one after another: all at once would wait for each other at each of many allocations.
+        // Allocate for one engine after another: in parallel, each of their many allocations would wait for the others.
         let finished = self.lock().finished;
         let left = accelerator.blocks.map_or(0, |blocks| blocks.saturating_sub(finished));
         let in_use = left.div_ceil(batches.batch.into()) as usize;
@@ -115,7 +124,7 @@ impl<T: Task> Shared<T> {
         if state.is_closed {
             return;
         }
-        // From now on, the owner waits for this thread at the end.
+        // From now on, the owner joins this thread when it drops the scheduler.
         state.device.has_begun = true;
         state.device.threads = batches.slots as usize;
         state.memory.device_begins(batches.slots as usize, self.workers);
@@ -141,7 +150,8 @@ impl<T: Task> Shared<T> {
         });
     }
 
-    /// Has workers and the owner make room for a device and its driver, and waits for that. `false` if all the work is done first.
+    /// Asks workers and owner to make room for a device and its driver, and waits until they have. Returns `false` if
+    /// the job ends first.
     fn make_room(&self) -> bool {
         let mut state = self.lock();
         if state.memory.is_room(state.working) {
@@ -152,19 +162,20 @@ impl<T: Task> Shared<T> {
             if state.is_closed {
                 return false;
             }
-            state = self.turned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        // The memory that the stopped workers used.
+        // Free the memory that the stopped workers used.
         self.engine.release();
         true
     }
 
-    /// Waits until it is known what the workers deliver, and whether it pays to open the device for what is left. If it does not, this
-    /// goes on for as long as there is work: the workers may turn out to be slower. `false` if it never pays.
+    /// Waits until the workers' rate is known, and returns whether it pays to open the device for what is left. If it
+    /// does not pay yet, keeps checking while there is work: the workers may turn out to be slower. Returns `false` if
+    /// it never pays.
     fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
         let Some(blocks) = accelerator.blocks else { return true };
-        let mut is_said = false;
+        let mut has_said_why = false;
         let mut state = self.lock();
         while !state.is_closed {
             let left = blocks.saturating_sub(state.finished) as f64;
@@ -174,19 +185,19 @@ impl<T: Task> Shared<T> {
                 if cpu.pays(bytes, &device) {
                     return true;
                 }
-                if !is_said {
-                    is_said = true;
+                if !has_said_why {
+                    has_said_why = true;
                     accelerator.is_idle(&why_not(&cpu, bytes, &device));
                     accelerator.stays_closed();
                 }
             }
-            let waited = self.turned.wait_timeout(state, PATIENCE);
+            let waited = self.progress.wait_timeout(state, POLL_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         false
     }
 
-    /// Runs batches on the device until there are no more, or it fails.
+    /// Runs batches on the device until none are left or it fails.
     fn serve(
         self: &Arc<Self>,
         device: &Pool<Arc<dyn Device>>,
@@ -195,9 +206,11 @@ impl<T: Task> Shared<T> {
         statistics: Option<&Statistics>,
         pool: Option<&Arc<ThreadPool>>,
     ) {
-        // The first batch waits for everything that is made at its first use. It counts until there is another.
+        // The first batch is slow because it creates everything that is created on first use. Its time counts only
+        // until there is another.
         let mut is_first = true;
-        while let Some((numbers, mut tasks, at_once)) = self.take_batch(most, statistics) {
+        while let Some(batch) = self.take_batch(most, statistics) {
+            let TakenBatch { numbers, mut tasks, at_once } = batch;
             if let Some(statistics) = statistics {
                 statistics.device_begins();
             }
@@ -224,16 +237,16 @@ impl<T: Task> Shared<T> {
             state.device.batches -= 1;
             state.done.extend(done);
             state.returned.extend(left);
-            // A batch that it gave back undone says nothing of its speed.
+            // A batch that the device gave back undone says nothing about its speed.
             if blocks > 0 && (!is_first || !state.rates.knows_device()) {
                 state.rates.device_took(count, time, at_once);
-                let most = state.memory.most_beside();
+                let most = state.memory.max_beside();
                 let workers = state.rates.workers_beside(most, self.workers);
                 tokens += state.memory.set_workers(workers);
             }
             is_first &= blocks == 0;
             drop(state);
-            // Other threads of the device may have waited for that.
+            // The device's other threads may have waited for this batch.
             self.queued.notify_all();
             if let Some(pool) = pool {
                 (0..tokens).for_each(|_| Self::spawn_one(self, pool));
@@ -245,18 +258,14 @@ impl<T: Task> Shared<T> {
         }
     }
 
-    /// Workers beside the device. Where there are none, the owner counts as one once it has worked.
+    /// The number of workers beside the device. Without workers, the owner counts as one once it has run a task.
     fn workers_beside(&self, state: &State<T>) -> usize {
         let workers = self.workers.min(state.memory.workers(false));
         if workers == 0 { usize::from(state.rates.knows_worker()) } else { workers }
     }
 
-    /// Waits for a batch, and says how many batches the device has then. `None` at the end, or if the device is too slow.
-    fn take_batch(
-        &self,
-        most: usize,
-        statistics: Option<&Statistics>,
-    ) -> Option<(Vec<u64>, Vec<T>, usize)> {
+    /// Waits for a batch and takes it. `None` at the end, or if the device is too slow.
+    fn take_batch(&self, most: usize, statistics: Option<&Statistics>) -> Option<TakenBatch<T>> {
         let begun = Instant::now();
         let mut state = self.lock();
         let batch = loop {
@@ -281,7 +290,7 @@ impl<T: Task> Shared<T> {
                     state.device.tasks += count;
                     state.device.batches += 1;
                     let (numbers, tasks) = state.queue.drain(..count).unzip();
-                    break Some((numbers, tasks, state.device.batches));
+                    break Some(TakenBatch { numbers, tasks, at_once: state.device.batches });
                 }
                 Next::Leave => break None,
                 Next::Wait => {}
@@ -296,15 +305,15 @@ impl<T: Task> Shared<T> {
     }
 }
 
-/// Why a device is not opened.
+/// Why opening the device does not pay.
 fn why_not(cpu: &Throughput, bytes: f64, device: &WithDevice) -> String {
     let alone = cpu.alone(bytes);
     let why = if alone < 2.0 * device.opening {
-        "too little for a device to be opened".into()
+        "too short to open a device".into()
     } else if device.rate.is_some() {
-        format!("with it {:.2} s were expected", cpu.with_device(bytes, device))
+        format!("and {:.2} s with the device", cpu.with_device(bytes, device))
     } else {
-        "most of it to write, which a device does not speed up".into()
+        "mostly to write, and a device does not speed that up".into()
     };
     format!("the CPU alone takes {alone:.2} s, {why}")
 }
