@@ -299,7 +299,7 @@ macro_rules! device_through {
     )*};
 }
 
-// Wrappers can so take a device by reference, in a `Box` or in an `Arc`.
+// Lets wrappers take a device by reference, in a `Box` or in an `Arc`.
 device_through!(&D, Box<D>, std::sync::Arc<D>);
 
 /// An in-order queue of work for a device.
