@@ -252,8 +252,8 @@ pub trait Device: Send + Sync {
     /// Makes a new queue.
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
 
-    /// Allocates `bytes` bytes of zeroed host memory, pinned where the device supports it. A queue of this device copies from
-    /// and to such memory directly, without staging.
+    /// Allocates `bytes` bytes of zeroed host memory, pinned where the device supports it. A queue of this device
+    /// copies from and to such memory directly, without staging.
     fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
         Ok(HostMemory(Box::new(vec![0; bytes])))
     }

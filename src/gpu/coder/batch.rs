@@ -84,8 +84,8 @@ impl<'d> Batch<'d> {
         Ok(stages)
     }
 
-    /// Writes each of `parts` to a buffer of the batch at its offset; offsets ascend. Pads each part with zeros to a multiple
-    /// of 16 bytes. Parts that are close to each other are copied together.
+    /// Writes each of `parts` to a buffer of the batch at its offset; offsets ascend. Pads each part with zeros to a
+    /// multiple of 16 bytes. Parts that are close to each other are copied together.
     pub(super) fn write<'p>(
         &mut self,
         name: &str,

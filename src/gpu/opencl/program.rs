@@ -151,10 +151,10 @@ fn build(
 /// Loads a program from its binary; `None` if the driver rejects it.
 fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
     let device = shared.device.id();
-    // SAFETY: the context is valid, and the device belongs to it. The call treats the list of slices as a list of pointers
-    // and reads one per device; a slice begins with its pointer. The driver trusts the binary. It is one that the same device
-    // and driver gave to an earlier run by this user: the cache reads only files that this user alone can have written, their
-    // names contain a hash of device and driver, and a checksum detects damage.
+    // SAFETY: the context is valid, and the device belongs to it. The call treats the list of slices as a list of
+    // pointers and reads one per device; a slice begins with its pointer. The driver trusts the binary. It is one
+    // that the same device and driver gave to an earlier run by this user: the cache reads only files that this user
+    // alone can have written, their names contain a hash of device and driver, and a checksum detects damage.
     let program =
         unsafe { create_program_with_binary(shared.context.raw(), &[device], &[binary]) }.ok()?;
     // SAFETY: the program has just been made.

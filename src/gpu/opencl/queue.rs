@@ -111,8 +111,9 @@ impl Work {
                 continue;
             }
             at = self.write_staged(shared, (memory, at), &parts[staged..number], until)?;
-            // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within the buffer. The
-            // source stays valid until the command has ended: either we wait for it below, or the owner leaks the memory.
+            // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within
+            // the buffer. The source stays valid until the command has ended: either we wait for it below, or the
+            // owner leaks the memory.
             let event = unsafe {
                 let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
                 let (from, none) = (part.as_ptr().cast(), std::ptr::null());
@@ -156,9 +157,9 @@ impl Work {
                 filled += now.len();
                 part = later;
             }
-            // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within the buffer. The
-            // source stays unchanged until the command has ended: the piece waits for that before it is reused or unmapped, and is
-            // leaked if the command is abandoned.
+            // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within
+            // the buffer. The source stays unchanged until the command has ended: the piece waits for that before it
+            // is reused or unmapped, and is leaked if the command is abandoned.
             let event = unsafe {
                 let staged = staged.as_ptr().cast();
                 let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
@@ -184,9 +185,9 @@ impl Work {
         into: &mut [u8],
         until: Deadline,
     ) -> Result<(), DeviceError> {
-        // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within the buffer. The
-        // destination stays valid until the command has ended: either we wait for it here, or the owner leaks the memory and
-        // knows that it may still change.
+        // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within the
+        // buffer. The destination stays valid until the command has ended: either we wait for it here, or the owner
+        // leaks the memory and knows that it may still change.
         let event = unsafe {
             let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
             let (to, none) = (into.as_mut_ptr().cast(), std::ptr::null());
@@ -228,9 +229,9 @@ impl Work {
             if i < pieces {
                 let piece = &mut self.downloads[slot];
                 piece.wait(until)?;
-                // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within the buffer. The
-                // destination is read only after the command has ended. It stays mapped until then, and is leaked if the command is
-                // abandoned.
+                // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is
+                // within the buffer. The destination is read only after the command has ended. It stays mapped until
+                // then, and is leaked if the command is abandoned.
                 let event = unsafe {
                     let at = (offset + i * PIECE as u64) as usize;
                     let staged = piece.bytes().as_mut_ptr().cast();
@@ -252,8 +253,8 @@ impl Work {
 
     fn clear(&mut self, memory: &Memory, offset: u64, bytes: u64) -> Result<(), DeviceError> {
         let zero = 0u32;
-        // SAFETY: queue and buffer are valid and of one context. The call copies the pattern before it returns. The caller has
-        // checked that the range is within the buffer.
+        // SAFETY: queue and buffer are valid and of one context. The call copies the pattern before it returns. The
+        // caller has checked that the range is within the buffer.
         let event = unsafe {
             enqueue_fill_buffer(
                 self.queue.raw(),
@@ -283,8 +284,8 @@ impl Work {
         let kernel = self.kernels[&key].raw();
         let mut index = 0;
         let mut set = |bytes: usize, value: *const std::ffi::c_void| {
-            // SAFETY: the kernel is valid and ours alone. `value` has `bytes` bytes, which the call copies. If the index or the type
-            // does not match the kernel, the call returns an error.
+            // SAFETY: the kernel is valid and ours alone. `value` has `bytes` bytes, which the call copies. If the
+            // index or the type does not match the kernel, the call returns an error.
             let set = unsafe { set_kernel_arg(kernel, index, bytes, value) };
             let call = || format!("clSetKernelArg({}, {index})", work.entry);
             set.map_err(|code| failure(&call(), code))?;
@@ -300,8 +301,9 @@ impl Work {
         }
         let global = work.groups as usize * work.threads as usize;
         let local = work.threads as usize;
-        // SAFETY: queue, kernel and buffers are valid and of one context, and there is one dimension. The kernel accesses nothing
-        // outside its buffers; the compiler cannot check that, but we have reviewed and tested every kernel for it.
+        // SAFETY: queue, kernel and buffers are valid and of one context, and there is one dimension. The kernel
+        // accesses nothing outside its buffers; the compiler cannot check that, but we have reviewed and tested every
+        // kernel for it.
         let event = unsafe {
             enqueue_nd_range_kernel(
                 self.queue.raw(),

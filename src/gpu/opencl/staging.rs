@@ -57,8 +57,8 @@ impl Pinned {
         let memory = unsafe { Handle::owning(memory, release_mem_object) };
         let housekeeping = shared.housekeeping();
         let mut at = std::ptr::null_mut();
-        // SAFETY: queue and buffer are valid and of one context, and the range is the whole buffer. The map waits for no kernel,
-        // because this queue never runs one.
+        // SAFETY: queue and buffer are valid and of one context, and the range is the whole buffer. The map waits for
+        // no kernel, because this queue never runs one.
         let mapped = unsafe {
             enqueue_map_buffer(
                 housekeeping.raw(),
@@ -88,8 +88,9 @@ impl Pinned {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory is mapped while `self` lives, is initialised, and is written only through `&mut self`. A command
-        // could still write to it only if nobody waited for that command, which the documentation of `HostMemory` warns about.
+        // SAFETY: the memory is mapped while `self` lives, is initialised, and is written only through `&mut self`. A
+        // command could still write to it only if nobody waited for that command, which the documentation of
+        // `HostMemory` warns about.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 

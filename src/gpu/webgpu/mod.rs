@@ -62,9 +62,10 @@ pub struct WebGpuDevice {
 impl WebGpuDevice {
     /// Uses a device that the caller has made, so that kernels can work on its buffers in place ([`Self::import`]).
     ///
-    /// The device needs [`wgpu::Features::IMMEDIATES`] and a `max_immediate_size` of at least 64 bytes. Teams are faster with
-    /// [`wgpu::Features::SUBGROUP`] and `SUBGROUP_BARRIER`. Timing needs `TIMESTAMP_QUERY`. With `PIPELINE_CACHE`, compiled
-    /// kernels are kept in the user's cache folder. This call sets the device-lost callback.
+    /// The device needs [`wgpu::Features::IMMEDIATES`] and a `max_immediate_size` of at least 64 bytes. Teams are
+    /// faster with [`wgpu::Features::SUBGROUP`] and `SUBGROUP_BARRIER`. Timing needs `TIMESTAMP_QUERY`. With
+    /// `PIPELINE_CACHE`, compiled kernels are kept in the user's cache folder. This call sets the device-lost
+    /// callback.
     ///
     /// # Errors
     /// Fails if the device lacks something that kernels need.

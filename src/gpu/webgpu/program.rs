@@ -170,9 +170,9 @@ impl Kept {
             // If the driver or wgpu rejects the data, start with an empty cache.
             fallback: true,
         };
-        // SAFETY: `data` came from `get_data` in an earlier run by this user, for a device and driver of the same names. The cache
-        // reads only files that this user alone can have written, the name contains a hash of device and driver, and a checksum
-        // detects damage. The driver also checks its own header.
+        // SAFETY: `data` came from `get_data` in an earlier run by this user, for a device and driver of the same
+        // names. The cache reads only files that this user alone can have written, the name contains a hash of device
+        // and driver, and a checksum detects damage. The driver also checks its own header.
         let made =
             device.scoped(0, || unsafe { device.device.create_pipeline_cache(&description) });
         Some(Self { key, cache: made.ok()?, data })
