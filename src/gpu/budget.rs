@@ -22,7 +22,7 @@ use super::plan::{Plan, PlanError, Run, Shape};
 
 /// The most batches on a device at once, each with its own host thread. While some are computed, others are read, copied
 /// and checked, which takes several times as long.
-pub(crate) const MOST_SLOTS: u64 = 6;
+pub(crate) const MAX_SLOTS: u64 = 6;
 
 /// Roughly how many work items run on a compute unit at once: 1,024 to 2,048 on today's GPUs.
 const THREADS_PER_UNIT: u64 = 2048;
@@ -134,7 +134,7 @@ pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batche
     }
     // A budget with room for just one block may lack room for its staging: few copies use all of that.
     let of_slot = block.memory.saturating_add(staging(limits)).max(1);
-    let slots = (budget / of_slot).clamp(1, MOST_SLOTS);
+    let slots = (budget / of_slot).clamp(1, MAX_SLOTS);
     let for_blocks = budget.saturating_sub(slots * staging(limits));
     let in_flight = (for_blocks / block.memory.max(1)).max(slots);
     let room = if limits.kind == Kind::Software { THREADS_PER_CORE } else { THREADS_PER_UNIT };

@@ -28,9 +28,9 @@ const TABLES: u32 = MAX_SETS * 384;
 /// Columns of the run-length tables, which have more columns than the rank tables.
 const COLUMNS: u32 = MAX_SETS * 8;
 /// The shortest segment, except for the last one of a block.
-const LEAST_SEGMENT: u32 = 1024;
+const MIN_SEGMENT: u32 = 1024;
 /// The shortest distance between stored rows.
-const LEAST_START: u32 = 256;
+const MIN_START: u32 = 256;
 
 /// Registers per lane on NVIDIA devices: the limit that lets seven workgroups of 96 lanes run at once.
 const LANE_REGISTERS: u32 = 96;
@@ -165,7 +165,7 @@ impl Builder {
     /// Adds the steps that read everything before the words, and build the tables.
     fn headers(&mut self) -> Result<(), PlanError> {
         let Shape { blocks, slot } = self.plan.shape;
-        let segments = slot / LEAST_SEGMENT + 1;
+        let segments = slot / MIN_SEGMENT + 1;
         let buffers = ["jobs", "payload", "results", "bwt_blocks", "bwt_state", "bwt_rows"];
         let run = self.step("header", &BWT_HEADER, "header", &buffers)?;
         self.groups(self.blocks(), Run { args: vec![slot, blocks], ..run })?;
@@ -173,9 +173,9 @@ impl Builder {
         let buffers =
             ["jobs", "payload", "results", "bwt_blocks", "bwt_state", "bwt_tables", "bwt_segments"];
         let run = self.step("tables", &BWT_DESCRIBE, "describe", &buffers)?;
-        let Limit { segments: most_segments, columns: most_columns, .. } = self.limit;
-        let args = vec![slot, blocks, most_segments, most_columns];
-        for _ in 0..segments.div_ceil(most_segments).max(COLUMNS.div_ceil(most_columns)) {
+        let Limit { segments: max_segments, columns: max_columns, .. } = self.limit;
+        let args = vec![slot, blocks, max_segments, max_columns];
+        for _ in 0..segments.div_ceil(max_segments).max(COLUMNS.div_ceil(max_columns)) {
             self.groups(3 * self.blocks(), Run { args: args.clone(), ..run.clone() })?;
         }
         let buffers = ["results", "bwt_blocks", "bwt_segments"];
@@ -190,7 +190,7 @@ impl Builder {
     fn segments(&mut self, lanes: Lanes) -> Result<(), PlanError> {
         let Shape { blocks, slot } = self.plan.shape;
         // The last workgroup of each set of tables may be partly empty.
-        let groups = (slot / LEAST_SEGMENT + 1).div_ceil(lanes.count) + MAX_SETS;
+        let groups = (slot / MIN_SEGMENT + 1).div_ceil(lanes.count) + MAX_SETS;
         let args = vec![slot, blocks, groups];
         let buffers = [
             "payload",
@@ -241,7 +241,7 @@ impl Builder {
         let count = self.blocks() * u64::from(groups);
         self.groups(count, Run { args: args(groups, 0, 0), threads: 256, ..run })?;
 
-        let groups = slot.div_ceil(LEAST_START * 64);
+        let groups = slot.div_ceil(MIN_START * 64);
         let count = self.blocks() * u64::from(groups);
         let steps = ["bwt_rows", "bwt_walks", "bwt_links", "bwt_steps_low", "bwt_steps_high"];
         let buffers = with(&[&steps[..], &["contents"]].concat());

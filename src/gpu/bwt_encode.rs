@@ -27,7 +27,7 @@ const SCATTER_REGISTERS: u32 = 80;
 /// Registers per work item that finds groups.
 const REFINE_REGISTERS: u32 = 48;
 /// The most workgroups per block in a step that reads or writes at random.
-const MOST_GATHERS: u32 = 1024;
+const MAX_GATHERS: u32 = 1024;
 /// Rounds of prefix doubling that usually have a lot of work.
 const BUSY_ROUNDS: u32 = 5;
 
@@ -82,7 +82,7 @@ struct Builder {
     shape: Shape,
     threads: u32,
     /// The most workgroups per block in a step with a lot of work, and in one with little. `None`: one per tile.
-    most_parts: Option<[u32; 2]>,
+    max_parts: Option<[u32; 2]>,
     /// Whether kernels can store bytes.
     bytes: bool,
 }
@@ -101,22 +101,22 @@ impl Builder {
             bytes: limits.api == Api::OpenCl,
             threads: if local { 32 } else { 256 },
             // Where a workgroup is a single team, loops over tiles must be short, since some devices stop long loops.
-            most_parts: (!local).then_some([256, 32]),
+            max_parts: (!local).then_some([256, 32]),
         }
     }
 
     /// Workgroups per block in a step over tiles of `tile` elements.
     fn parts(&self, tile: u32, busy: bool) -> u32 {
         let tiles = self.shape.slot.div_ceil(tile);
-        self.most_parts.map_or(tiles, |most| tiles.min(most[usize::from(!busy)]))
+        self.max_parts.map_or(tiles, |most| tiles.min(most[usize::from(!busy)]))
     }
 
     /// Like [`Self::parts`] for a step that reads or writes at random. It uses more workgroups per block, so that
     /// fewer blocks run at once and their data stays in the device's cache.
     fn gathers(&self, tile: u32, busy: bool) -> u32 {
         let tiles = self.shape.slot.div_ceil(tile);
-        match self.most_parts {
-            Some(_) if busy => tiles.min(MOST_GATHERS),
+        match self.max_parts {
+            Some(_) if busy => tiles.min(MAX_GATHERS),
             _ => self.parts(tile, busy),
         }
     }

@@ -166,8 +166,8 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
             let work = Work { stage, kernel, entry, defines: vec![], buffers, args };
             if entry == "literal_states" {
                 // The teams of a workgroup share tables.
-                let most_log = if limits.teams == Teams::Local { 0 } else { 2 };
-                let teams = 1 << group_log.min(most_log);
+                let max_log = if limits.teams == Teams::Local { 0 } else { 2 };
+                let teams = 1 << group_log.min(max_log);
                 stages.push(work, blocks * chunks_per_block.div_ceil(teams), 32 * teams);
             } else {
                 stages.of_teams(work, all_chunks);

@@ -50,8 +50,8 @@ pub struct Needs {
     /// The shortest chunk, as a base-2 logarithm.
     chunk_log: u8,
     /// The fewest and the most chunks in a window of any payload, as base-2 logarithms.
-    fewest_log: u8,
-    most_log: u8,
+    min_log: u8,
+    max_log: u8,
     /// Whether the sequences of some chunk cannot be recorded.
     in_turns: bool,
     /// Whether some chunk has fewer literals than bytes.
@@ -65,8 +65,8 @@ impl Default for Needs {
         Self {
             fse: false,
             chunk_log: MAX_CHUNK_LOG,
-            fewest_log: u8::MAX,
-            most_log: 0,
+            min_log: u8::MAX,
+            max_log: 0,
             in_turns: false,
             matches: false,
             group_log: u8::MAX,
@@ -79,12 +79,12 @@ impl Needs {
     /// plan for this does a lot of work that most payloads do not need.
     pub fn any(block_len: u32, fse: bool) -> Self {
         let chunks = block_len.div_ceil(1 << MIN_CHUNK_LOG).max(1);
-        let most_log = chunks.next_power_of_two().ilog2() as u8;
+        let max_log = chunks.next_power_of_two().ilog2() as u8;
         Self {
             fse,
             chunk_log: MIN_CHUNK_LOG,
-            fewest_log: 0,
-            most_log,
+            min_log: 0,
+            max_log,
             in_turns: true,
             matches: true,
             group_log: 0,
@@ -107,8 +107,8 @@ impl Needs {
         let mut needs = Self {
             fse: false,
             chunk_log: header.chunk_log,
-            fewest_log: chunks.min(count),
-            most_log: chunks.min(count),
+            min_log: chunks.min(count),
+            max_log: chunks.min(count),
             in_turns: header.chunk_log > RECORDED_CHUNK_LOG,
             matches: false,
             group_log: header.group_log,
@@ -134,7 +134,7 @@ impl Needs {
     /// What payloads need whose windows have several chunks, all of them recordable.
     #[cfg(test)]
     pub fn of_long_windows(fse: bool) -> Self {
-        Self { fse, chunk_log: 18, most_log: 4, in_turns: false, ..Self::any(1, fse) }
+        Self { fse, chunk_log: 18, max_log: 4, in_turns: false, ..Self::any(1, fse) }
     }
 
     /// The union of both needs.
@@ -143,8 +143,8 @@ impl Needs {
         Self {
             fse: self.fse || other.fse,
             chunk_log: self.chunk_log.min(other.chunk_log),
-            fewest_log: self.fewest_log.min(other.fewest_log),
-            most_log: self.most_log.max(other.most_log),
+            min_log: self.min_log.min(other.min_log),
+            max_log: self.max_log.max(other.max_log),
             in_turns: self.in_turns || other.in_turns,
             matches: self.matches || other.matches,
             group_log: self.group_log.min(other.group_log),
@@ -179,8 +179,8 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let chunk_log = needs.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
     let max_chunks = shape.slot.div_ceil(1 << chunk_log);
     // If every window has several chunks, a dispatch handles every `stride`-th chunk.
-    let stride = 1u32 << needs.fewest_log.min(needs.most_log);
-    let turns = 1u32 << needs.most_log;
+    let stride = 1u32 << needs.min_log.min(needs.max_log);
+    let turns = 1u32 << needs.max_log;
     let per_block = max_chunks.div_ceil(stride);
     let group_log = u32::from(needs.group_log.min(MAX_GROUP_LOG));
     let groups = max_chunks.div_ceil(1 << group_log);
@@ -236,8 +236,8 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     );
     if is_literals {
         // The teams of a workgroup share a table.
-        let most_log = measured("PZ_LITERAL_TEAMS_LOG", 2);
-        let teams = if limits.teams == Teams::Local { 1 } else { 1 << group_log.min(most_log) };
+        let max_log = measured("PZ_LITERAL_TEAMS_LOG", 2);
+        let teams = if limits.teams == Teams::Local { 1 } else { 1 << group_log.min(max_log) };
         let per_block = max_chunks.div_ceil(teams);
         // This limit lets 48 teams run at once on a multiprocessor of the H200.
         let registers = ("MAX_REGISTERS", measured("PZ_LITERAL_REGISTERS", 40));

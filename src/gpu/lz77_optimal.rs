@@ -15,18 +15,18 @@ use crate::codec::lz77::{Effort, Params};
 const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 12..=14;
 
 /// The most chunks that a workgroup's segments may come from: its memory holds a price table for each.
-const MOST_CHUNKS: u32 = 2;
+const MAX_CHUNKS: u32 = 2;
 
 /// The longest chunk, as a base-2 logarithm of bytes, that a team can process in as many steps as every driver allows.
-const MOST_CHUNK_LOG: u8 = 19;
+const MAX_CHUNK_LOG: u8 = 19;
 
 /// The most lengths that the kernel tries for a match too short to be taken at once.
-const MOST_LENGTHS: u32 = 66;
+const MAX_LENGTHS: u32 = 66;
 
 /// The longest length from which a match is taken at once, and how far it may exceed the longest length that is tried.
 /// These bounds keep the difference of any two compared prices within the kernel's words.
-const MOST_NICE: u32 = 128;
-const MOST_BETWEEN: u32 = 65;
+const MAX_NICE: u32 = 128;
+const MAX_BETWEEN: u32 = 65;
 
 /// Positions of a segment per dispatch on a device that [ends long loops](Limits::ends_long_loops).
 const LIMITED_POSITIONS: u32 = 256;
@@ -49,13 +49,13 @@ pub(super) fn append(
 ) -> Result<(), PlanError> {
     let nice = effort.nice_length;
     let segments_log = params.chunk_log.saturating_sub(params.segment_log);
-    let lanes = lanes(limits).min(MOST_CHUNKS << segments_log.min(5));
+    let lanes = lanes(limits).min(MAX_CHUNKS << segments_log.min(5));
     let chunks_of_group = (lanes >> segments_log.min(5)).max(1);
     if !SEGMENT_LOGS.contains(&params.segment_log)
-        || !(params.segment_log..=MOST_CHUNK_LOG).contains(&params.chunk_log)
-        || chunks_of_group > MOST_CHUNKS
-        || effort.every_length > MOST_LENGTHS
-        || !(3..=MOST_NICE.min(effort.every_length + MOST_BETWEEN)).contains(&nice)
+        || !(params.segment_log..=MAX_CHUNK_LOG).contains(&params.chunk_log)
+        || chunks_of_group > MAX_CHUNKS
+        || effort.every_length > MAX_LENGTHS
+        || !(3..=MAX_NICE.min(effort.every_length + MAX_BETWEEN)).contains(&nice)
     {
         return Err(PlanError::Declined("segments or searches that are too large".into()));
     }

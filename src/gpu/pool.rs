@@ -31,7 +31,7 @@ struct Buffers {
     live_bytes: u64,
     free_bytes: u64,
     /// The highest total size of buffers in use.
-    most_live: u64,
+    max_live: u64,
     /// The highest total size of buffers in use when a queue was given work.
     high_water: u64,
 }
@@ -47,7 +47,7 @@ impl Buffers {
     fn enter(&mut self, id: BufferId, bytes: u64) {
         self.live.insert(id, bytes);
         self.live_bytes += bytes;
-        self.most_live = self.most_live.max(self.live_bytes);
+        self.max_live = self.max_live.max(self.live_bytes);
     }
 }
 
@@ -96,7 +96,7 @@ impl<D: Device> Pool<D> {
     fn make_room(&self, bytes: u64) {
         let buffers = self.buffers();
         let reserved = buffers.live_bytes + buffers.free_bytes;
-        let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.most_live;
+        let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.max_live;
         drop(buffers);
         if is_too_much {
             self.trim();

@@ -18,7 +18,7 @@ use crate::user_cache::UserCache;
 const HEAD: &[u8; 16] = b"pz program 1\n\0\0\0";
 
 /// Larger files are not ours.
-const MOST: u64 = 64 << 20;
+const MAX_LEN: u64 = 64 << 20;
 
 /// Identifies a program: its source, its options and its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Cache {
 
     /// Loads the program of `key`, if it is there.
     pub fn load(&self, key: Key) -> Option<Vec<u8>> {
-        let file = self.0.load(&key.file_name(), MOST)?;
+        let file = self.0.load(&key.file_name(), MAX_LEN)?;
         let rest = file.strip_prefix(HEAD)?.strip_prefix(&key.hash)?;
         let (crc, program) = rest.split_first_chunk()?;
         (u32::from_le_bytes(*crc) == crc32c(program)).then(|| program.to_vec())

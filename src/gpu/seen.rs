@@ -32,7 +32,7 @@ const SETTINGS: [&str; 16] = [
 ];
 
 /// Longer files are not ours.
-const MOST: u64 = 1 << 20;
+const MAX_LEN: u64 = 1 << 20;
 
 /// A folder of notes.
 pub(super) struct Seen {
@@ -53,7 +53,7 @@ impl Seen {
     /// The number of devices of an interface; 0 if they were never listed.
     pub fn count(&self, api: Api) -> usize {
         let count = || {
-            let note = String::from_utf8(self.folder.load(&file_name(api), MOST)?).ok()?;
+            let note = String::from_utf8(self.folder.load(&file_name(api), MAX_LEN)?).ok()?;
             note.strip_prefix(self.key.as_deref()?)?.trim().parse().ok()
         };
         count().unwrap_or(0)

@@ -42,7 +42,7 @@ impl Builder {
     /// Workgroups per block in a step with one team for each of up to `items` items.
     fn team_parts(&self, items: u32) -> u32 {
         let groups = items.div_ceil(self.threads / 32);
-        self.most_parts.map_or(groups, |most| groups.min(most[0]))
+        self.max_parts.map_or(groups, |most| groups.min(most[0]))
     }
 
     /// Adds the steps from `transform` and `start_rows` to `payload` and `results`.

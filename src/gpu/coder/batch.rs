@@ -142,7 +142,7 @@ impl<'d> Batch<'d> {
             let mut count = 1;
             while ranges[first + count..]
                 .first()
-                .is_some_and(|next| next.0 - end_of(&ranges[first + count - 1]) < MOST_BETWEEN)
+                .is_some_and(|next| next.0 - end_of(&ranges[first + count - 1]) < MAX_BETWEEN)
             {
                 count += 1;
             }
@@ -171,4 +171,4 @@ impl<'d> Batch<'d> {
 }
 
 /// Ranges with a gap of at most this many bytes are copied together, gap included.
-const MOST_BETWEEN: u64 = 16 << 10;
+const MAX_BETWEEN: u64 = 16 << 10;

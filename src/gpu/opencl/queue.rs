@@ -22,7 +22,7 @@ use super::staging::{PIECE, PIECES, Piece, Uploads};
 use super::{failure, failure_for};
 
 /// Parts smaller than this are always copied through our own pinned memory, so that the caller need not wait for them.
-const LEAST_IN_PLACE: usize = 64 << 10;
+const MIN_IN_PLACE: usize = 64 << 10;
 
 /// A queue of a device.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Work {
         let mut staged = 0;
         let mut in_place = None;
         for (number, part) in parts.iter().enumerate() {
-            if part.len() < LEAST_IN_PLACE || !shared.is_pinned(part) {
+            if part.len() < MIN_IN_PLACE || !shared.is_pinned(part) {
                 continue;
             }
             at = self.write_staged(shared, (memory, at), &parts[staged..number], until)?;
@@ -439,7 +439,7 @@ impl Queue for ClQueue {
     }
 
     fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        if into.len() >= LEAST_IN_PLACE && self.shared.is_pinned(into) {
+        if into.len() >= MIN_IN_PLACE && self.shared.is_pinned(into) {
             let memory = self.shared.memory(buffer, offset, into.len() as u64)?;
             return self
                 .attempt(|work, _, until| work.read_in_place((&memory, offset), into, until));
