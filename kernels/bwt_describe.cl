@@ -1,4 +1,4 @@
-// BWT payloads: what is binary coded, the directory and the descriptions of tables.
+// BWT payloads: decodes everything that is binary coded, the directory and the table descriptions.
 //
 // @pz_cost {
 //   threads: 96

@@ -1,8 +1,9 @@
-// Which segments share a set of tables, which contexts of a set share a table, and the tables (`codec/bwt/choose.rs` and
-// `tables.rs`).
+// Chooses which segments share a set of tables and which contexts of a set share a table, and builds the tables
+// (`codec/bwt/choose.rs` and `tables.rs`).
 //
-// encode_tables: what each token costs in each context of each set, in 1/256 bit; in the end the exponents.
-// encode_starts: each token's interval, start | frequency << 16. encode_fresh: contexts that begin a table.
+// encode_tables: the cost of each token in each context of each set, in 1/256 bit; finally the exponents.
+// encode_starts: each token's interval, start | frequency << 16.
+// encode_fresh: the contexts that begin a table.
 //
 // @pz_cost {
 //   threads: max(6144, N/8192*256+256)

@@ -1,4 +1,4 @@
-// The contexts of runs, by the histories of their symbols, and how often each token occurs in each
+// Finds the contexts of runs from the histories of their symbols, and counts each token in each context
 // (`codec/bwt/segments.rs`).
 //
 // @pz_cost {

@@ -1,7 +1,8 @@
 // Cuts the transform of each block into runs, and the runs into segments (`codec/bwt/runs.rs`).
 //
-// sort_high_a: where each run begins. sort_low_a: its symbol; later also rank << 8 | rank context << 16 | length
-// context << 24. A segment is eight words: first run, first byte, and what later kernels add.
+// sort_high_a: where each run begins.
+// sort_low_a: its symbol; later also rank << 8 | rank context << 16 | length context << 24.
+// A segment has eight words: its first run, its first byte, and what later kernels add.
 //
 // @pz_cost {
 //   threads: max(min(N/1024*256, 65536), N/1024*32)

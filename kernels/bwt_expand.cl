@@ -1,5 +1,5 @@
-// BWT payloads: from runs of labels to the transform. The lists of segments are composed, one after another, and then
-// tell what bytes the labels stand for.
+// BWT payloads: turns runs of labels into the transform. It composes the lists of the segments in order; the lists
+// then tell which byte each label stands for.
 //
 // @pz_cost {
 //   threads: N/32768*256

@@ -1,4 +1,4 @@
-// BWT payloads: fixed fields, list and rows, and the order in which segments are decoded.
+// BWT payloads: reads the fixed fields, the list and the start rows, and finds the order in which to decode segments.
 //
 // @pz_cost {
 //   threads: 32

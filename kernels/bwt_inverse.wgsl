@@ -1,10 +1,10 @@
 // The inverse of the Burrows-Wheeler transform, from many stored rows.
 //
-// `bwt_links` gets, for each place of the transform, the place that a walk goes to from there, and the byte that
-// it meets; `bwt_steps_low` and `bwt_steps_high` the same for four steps, so that a walk takes one random read for four
-// bytes: the places of a block's first half in one, the others in the other, because the largest buffer limits how many
-// blocks are under way. The transform is in `contents`, which the walks then overwrite. At most 2^24 bytes a block, so
-// that a place leaves room for a byte.
+// For each place of the transform, `bwt_links` holds the byte there and the place that a walk visits next.
+// `bwt_steps_low` and `bwt_steps_high` hold the same for four steps at once, so that a walk reads at random once for
+// four bytes. The first covers the first half of a block's places, the second the rest: two smaller buffers allow
+// more blocks at once, because the largest buffer is the limit. The transform is in `contents`, and the walks
+// overwrite it. A block has at most 2^24 bytes, so that a word holds a place and a byte.
 //
 // @pz_cost {
 //   threads: N/1024*256

@@ -1,6 +1,7 @@
-// BWT payloads: the second stage. Segments become runs of labels.
+// BWT payloads, second stage: decodes segments into runs of labels.
 //
-// A segment is decoded before the list at its start is known: positions in that list, labels, stand for bytes.
+// A segment is decoded before the list at its start is known, so labels, which are positions in that list, stand for
+// bytes.
 //
 // @pz_cost {
 //   threads: ((N/1024+1)/96+8)*96

@@ -1,10 +1,11 @@
-// Sorts all suffixes of each block by their first eight bytes, and lists of suffixes by pairs of numbers: a stable radix
-// sort, lowest digit first, of (high, low) with the suffix's position. A pass counts the digits of each tile
-// (`histogram`), sums the counts up (`scan`), and moves the elements (`scatter`): no workgroup waits for another.
+// A stable radix sort, lowest digit first, of elements (high, low) with a suffix's position. It sorts all suffixes of
+// each block by their first eight bytes, and later lists of suffixes by pairs of numbers. A pass counts the digits of
+// each tile (`histogram`), sums the counts (`scan`), and moves the elements (`scatter`). No workgroup waits for
+// another.
 //
-// Each block has its own list. Element e of a list is at index slot - 1 - e of the block's part of the arrays, so that
-// the lists of `bwt_sort_refine` can grow from the other end. Before the first pass the suffixes are in the order of
-// their lengths, so a suffix that is cut off by the block's end, and padded with zeros, comes before longer ones with
+// Each block has its own list. Element e of a list is at index slot - 1 - e of the block's part of the arrays, so
+// that the small lists of `bwt_sort_refine` can grow from the other end. Before the first pass, the suffixes are
+// ordered by length. So a suffix that the block's end cuts off, padded with zeros, comes before longer suffixes with
 // the same key.
 //
 // @pz_cost {

@@ -1,4 +1,4 @@
-// The payloads of a batch, one close behind the other: a single copy takes all of them to the host.
+// Packs the payloads of a batch, so that a single copy takes all of them to the host.
 //
 // @pz_cost {
 //   threads: (N+256)/16384*256

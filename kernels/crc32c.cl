@@ -1,13 +1,13 @@
-// CRC-32C of the contents and the payload of each block of a batch.
+// Computes the CRC-32C of each block's contents and payload.
 //
-// A workgroup of 32 reduces a piece of a block. Its words stand in rows of 32, and each work item has a column: the
-// coefficients of a polynomial in z = x^(32 * 32). Since z is x squared ten times, every multiple Q of the polynomial of
-// the checksum, taken at z, is a multiple of it, too. So a column is divided by such a Q(z), which takes nothing but
-// sums of whole words: the next word of the quotient is the next of the column plus those of the quotient so far that
-// Q's other terms tell. Q is chosen to have few terms and a low degree, for the quotient's last words stay in registers:
-// z^40 + z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1.
-// The remainder, UNIT words, comes together by multiplication by z, and the columns by multiplication by powers of x^32.
-// Another dispatch sums the pieces of each block up.
+// A workgroup of 32 reduces a piece of a block. The piece's words form rows of 32, and each work item has a column,
+// which it treats as a polynomial in z = x^(32 * 32). Since z is x squared ten times, a multiple Q of the checksum's
+// polynomial, taken at z, is still a multiple of it. So the work item divides its column by such a Q(z). That only
+// adds whole words: the next word of the quotient is the next of the column, plus the earlier quotient words that Q's
+// other terms select. Q has few terms, and a low degree because the quotient's last words stay in registers: z^40 +
+// z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1. The remainder has UNIT words. Multiplying by z
+// joins these, and multiplying by powers of x^32 joins the columns. Another dispatch combines the pieces of each
+// block.
 //
 // PIECE_UNITS: units of UNIT rows in a piece.
 //

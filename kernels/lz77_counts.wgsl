@@ -1,4 +1,4 @@
-// Counts the literals of groups. A workgroup has 32 KiB of a chunk's literals at most.
+// Counts the literals of groups. A workgroup counts at most 32 KiB of a chunk's literals.
 //
 // @pz_cost {
 //   threads: N/262144*2048

@@ -1,16 +1,16 @@
-// The contents of LZ77 chunks, from tables and words.
+// Decodes the contents of LZ77 chunks, from tables and words.
 //
-// A team has a chunk. It decodes the literals into the last bytes of the chunk's own contents: what is written after
-// that never passes a literal that is still to be read. Then it goes through the sequences in batches of 64, two to a
-// lane, and writes their bytes in groups of 128. Which sequence a byte belongs to is told by a bit mask of sequence
-// starts and a table of the batch in workgroup memory. A group that repeats bytes of itself first finds the bytes
-// outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
-// then: see GROUP_STEP.
+// A team has a chunk. It first decodes the literals into the last bytes of the chunk's own contents: later writes
+// never pass a literal that has not been read. Then it takes the sequences in batches of 64, two per lane, and writes
+// their bytes in groups of 128. A bit mask of sequence starts and a table of the batch, in workgroup memory, tell
+// which sequence a byte belongs to. If a group repeats its own bytes, the team first traces them to bytes before the
+// group. A group is loaded while the team works out the next one, and is stored then: see GROUP_STEP.
 //
-// With ORDERED, teams take chunks in the order that lz77_order has found.
+// With ORDERED, teams take chunks in the order that lz77_order found.
 //
-// In windows of several chunks, chunk k of each window is decoded in dispatch k: or, with RECORDS, only the literals of all
-// chunks are, and what their sequences are is recorded, from which lz77_windows writes contents. See src/format/lz77.md.
+// In windows of several chunks, dispatch k decodes chunk k of each window. With RECORDS, a single dispatch decodes
+// only the literals of all chunks and records their sequences, from which lz77_windows writes the contents. See
+// src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128

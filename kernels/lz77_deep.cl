@@ -1,9 +1,9 @@
-// The deep lazy parse of LZ77: the best of many candidates, unless a position soon after has a better one. The rule is that
-// of the module codec::lz77::deep; `entries` and `found` are what lz77_find makes. The candidates of a position are
-// compared each by a lane, if they may be better than what is known at the bytes where that shows first, and those of LANE_BYTES
-// and more then by all lanes.
+// The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
+// rule is that of the module codec::lz77::deep; `entries` and `found` come from lz77_find. First each lane checks one
+// candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it if so. Then
+// all lanes continue matches of LANE_BYTES and more.
 //
-// Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates.
+// Constants: CANDIDATES; SAME, the bits of an entry's first word that candidates have in common.
 //
 // @pz_cost {
 //   threads: N/65536*128

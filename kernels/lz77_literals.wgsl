@@ -1,9 +1,8 @@
-// The contents of LZ77 chunks that are nothing but literals, from tables and words.
+// Decodes LZ77 chunks that hold only literals, from tables and words.
 //
-// A team has a chunk. The teams of a workgroup have chunks of one group and share its table, so that workgroup memory has
-// room for as many teams as a processor can run. Sequences then have no matches, which is all that there is to be checked
-// of them: where the literals are as many as the bytes of a chunk, any match would be one too many.
-// See src/format/lz77.md.
+// A team has a chunk. The teams of a workgroup have chunks of the same group and share its table, so that workgroup
+// memory has room for as many teams as a processor can run. The only check on the sequences is that none has a match:
+// a chunk with as many literals as bytes has no room for one. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128

@@ -1,6 +1,6 @@
-// Chooses among constant, raw and Huffman models of groups, and makes their codes. A team has one model of a group.
+// Chooses constant, raw or Huffman models for groups, and builds their codes. A team has one model of a group.
 //
-// Every number here is the one that the processor's encoder gets: equal counts give equal models.
+// Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
 // @pz_cost {
 //   threads: N/262144*3/2*64

@@ -1,6 +1,6 @@
-// Chooses FSE models of groups where they are smaller, and makes their tables. A team has one model of a group.
+// Chooses FSE models for groups where they are smaller, and builds their tables. A team has one model of a group.
 //
-// Every number here is the one that the processor's encoder gets: equal counts give equal models.
+// Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
 // @pz_cost {
 //   threads: N/262144*3/2*64

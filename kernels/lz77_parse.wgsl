@@ -1,7 +1,6 @@
-// The greedy parse of LZ77: the matches of a segment. It takes the first match found; the rules are those of the module
-// codec::lz77::greedy, and `found` is what lz77_latest makes. Candidates are verified here. The lanes of a segment look at
-// as many positions at once for one that may have a match, and compare the bytes of that, most of them forward and the
-// rest backward.
+// The greedy parse of LZ77: takes the first match found in a segment, by the rules of the module codec::lz77::greedy.
+// `found` comes from lz77_latest; this kernel verifies the candidates. The lanes of a segment check as many positions
+// at once for a possible match. Then they compare its bytes, most of them forward and the rest backward.
 //
 // @pz_cost {
 //   threads: N/262144*128

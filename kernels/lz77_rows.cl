@@ -1,5 +1,5 @@
-// Writes the words of chunks' streams, rows of 32 lanes at a time, by the rule of the format: before a row, each lane that
-// the decoder will then find with fewer than 32 bits gets the next word of the stream. A team has a chunk.
+// Writes the words of chunks' streams, in rows of 32 lanes. The rule of the format: before a row, each lane that the
+// decoder will find with fewer than 32 bits gets the next word of the stream. A team has a chunk.
 //
 // @pz_cost {
 //   threads: N/131072*64

@@ -1,9 +1,9 @@
 // Cuts the matches of a block into the sequences of its chunks, and collects the literals. A team has a chunk.
 //
-// The literals of a chunk stand where its contents do in a block: in `payload`, which is not needed yet. Without matches
-// they are the contents.
+// With matches, the literals of a chunk go to `payload`, which is free until later, at the offset of the chunk's
+// contents. Without matches, the contents are the literals.
 //
-// A sequence is a word in `lz77_tokens`, literals | length << 9, and one in `lz77_offsets`: first its offset, then
+// A sequence is a word in `lz77_tokens`, literals | length << 9, and one in `lz77_offsets`: first its offset, later
 // symbol | extra bits << 6.
 //
 // @pz_cost {

@@ -1,6 +1,6 @@
-// The decoding tables of each group of chunks, from their descriptions.
+// Builds the decoding tables of each group of chunks from their descriptions.
 //
-// A team has a group: one lane reads the description, then all build tables. See src/format/lz77.md.
+// A team has a group: one lane reads the description, then all lanes build tables. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128

@@ -1,13 +1,13 @@
-// The contents of LZ77 windows, from records of their sequences.
+// Writes the contents of LZ77 windows from records of their sequences.
 //
-// A workgroup has a window, and writes its chunks one after the other, in steps of LANE_BYTES bytes for each work item. The
-// chunks' literals are in their last bytes, where lz77_decode has put them, and their sequences are recorded: see
-// common/lz77_records. What a byte repeats is told by its sequence. In a step, sources among the step's own bytes are
-// replaced by what these derive from; then all bytes are loaded, and stored. While they are on their way, the sources of the
-// next step are looked up.
+// A workgroup has a window, and writes its chunks in order, in steps of LANE_BYTES bytes per work item. lz77_decode
+// has put the chunks' literals into their last bytes and recorded their sequences: see common/lz77_records. The
+// sequence of a byte tells which byte it repeats. If that is a byte of the same step, the workgroup first traces it
+// to a byte before the step. Then it loads all bytes and stores them. During the loads, it looks up the sources of
+// the next step.
 //
-// A row of 32 work items has the bytes of a step next to each other, each work item those 32 apart: what a row loads at a time
-// is in few places then.
+// Each row of 32 work items handles adjacent bytes of a step, and a work item those that are 32 apart, so that each
+// load of a row touches few places.
 //
 // Constants: LANE_BYTES, a multiple of 4.
 //

@@ -1,6 +1,6 @@
-// What the kernels that decode BWT payloads share: what is known of a block, and where.
+// Shared by the kernels that decode BWT payloads: the layout of a block's state.
 
-// Words of a block's part of `bwt_blocks`.
+// Indices of words in a block's part of `bwt_blocks`.
 #define BLOCK_WORDS 128u
 #define BLOCK_SEGMENTS 1u    // number of segments
 #define BLOCK_SETS 2u        // sets of tables

@@ -1,6 +1,6 @@
-// The arithmetic of CRC-32C: polynomials over GF(2) modulo that of Castagnoli, x^32 + x^28 + ... + 1, in 32 bits with the
-// coefficient of x^0 in the highest. A message is such a polynomial too, and its checksum is linear in it: so pieces may be
-// reduced apart from each other, and come together multiplied by powers of x. x has the order 2^31 - 1.
+// The arithmetic of CRC-32C: polynomials over GF(2) modulo Castagnoli's, x^32 + x^28 + ... + 1, in 32 bits with the
+// coefficient of x^0 in the highest. A message is such a polynomial too, and its checksum is linear in it. So pieces
+// can be reduced separately, multiplied by powers of x, and added. The order of x is 2^31 - 1.
 
 const CRC_POLYNOMIAL = 0x82f63b78u;
 // The order of x.

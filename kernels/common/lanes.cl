@@ -1,7 +1,7 @@
-// The lane stream of a chunk: 32 lanes that take 32-bit words from one sequence of them, in lane order.
+// The lane stream of a chunk: 32 lanes take 32-bit words from one sequence, in lane order.
 //
-// The words pass through a ring of 128 in workgroup memory. Each lane loads two of the next 64 words before they are
-// needed, so that no row waits for device memory.
+// The words pass through a ring of 128 in workgroup memory. Each lane loads two of the next 64 words early, so that
+// no row waits for device memory.
 // @pz_import team
 
 #define INLINE static inline __attribute__((always_inline))

@@ -1,6 +1,6 @@
-// The prefix codes that code lengths are described with: see src/format/lz77.md.
+// The prefix codes that describe code lengths: see src/format/lz77.md.
 //
-// A table of 25 codes with 128 entries each, `length << 3 | bits`, is built by the workgroup before it is used.
+// The workgroup builds a table of 25 codes with 128 entries each, `length << 3 | bits`, before it uses them.
 #define LENGTH_CODES 25u
 #define LENGTH_SYMBOLS 13u
 

@@ -1,5 +1,5 @@
-// Comparing bytes of a block with earlier ones, several words at once. Constant: COMPARED, words: 1, 2 or 4. A file that imports
-// this binds `contents`, and has the block's first word of it in `from_word`.
+// Compares bytes of a block with earlier ones, several words at once. Constant: COMPARED, words: 1, 2 or 4. A file
+// that imports this binds `contents`, and has the index of the block's first word there in `from_word`.
 
 // The four bytes at `p`, which words a and b have.
 fn shifted(a: u32, b: u32, p: u32) -> u32 {

@@ -1,4 +1,4 @@
-// What the kernels that choose the models of groups share: which model a team has, its counts, and descriptions.
+// Shared by the kernels that choose the models of groups: which model a team has, its counts, and its description.
 #define DESCRIPTION_WORDS (MODEL_CODES - MODEL_DESCRIPTION)
 
 #define ROUNDS 8u  // A lane has symbols lane, lane + 32, and so on.

@@ -1,4 +1,4 @@
-// The length of a match of which four bytes are known.
+// Finds the length of a match whose first four bytes are known to be equal.
 // @pz_import lz77_words
 
 // Four bytes that begin in a word and end in the next one.

@@ -1,4 +1,5 @@
-// The length of a match of which four bytes are known. A file that imports this binds `contents`.
+// Finds the length of a match whose first four bytes are known to be equal. A file that imports this binds
+// `contents`.
 // @pz_import lz77_words
 
 // The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.

@@ -1,12 +1,13 @@
-// What the parses of LZ77 share that have several segments for a team, each of which LANES lanes go through together. All
-// segments of a team take their steps at the same time: what is done for one is done for all, and whether it counts is
-// the business of each.
+// Shared by the LZ77 parses in which a team has several segments. LANES lanes parse each segment together. All
+// segments of a team take their steps at the same time: every lane does the work of a step, and each segment then
+// decides whether to use the result.
 //
-// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
-// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
+// because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
+// the offset.
 //
-// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES, 4, 8,
-// 16 or 32; WIDE, whether it is 32.
+// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES,
+// 4, 8, 16 or 32; WIDE, whether LANES is 32.
 // @pz_import team
 
 struct Args {

@@ -1,7 +1,8 @@
-// What the parses of LZ77 share: a team's segment, comparing its bytes with earlier ones, and taking matches.
+// Shared by the LZ77 parses: a team's segment, comparing its bytes with earlier ones, and taking matches.
 //
-// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
-// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
+// because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
+// the offset.
 //
 // Constants: SEGMENT_LOG, at most 15.
 // @pz_import team

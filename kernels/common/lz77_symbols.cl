@@ -1,4 +1,4 @@
-// Literals and sequences of LZ77 chunks, from the words of their lanes. The kernel defines FSE.
+// Decodes the literals and sequences of LZ77 chunks from the words of their lanes. The kernel defines FSE.
 // @pz_import lanes
 // @pz_import lz77_chunks
 

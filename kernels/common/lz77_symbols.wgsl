@@ -1,4 +1,5 @@
-// Literals and sequences of LZ77 chunks, from the words of their lanes. The kernel declares `contents` and `lz77_tables`.
+// Decodes the literals and sequences of LZ77 chunks from the words of their lanes. The kernel declares `contents` and
+// `lz77_tables`.
 // @pz_import lanes
 // @pz_import lz77_chunks
 
