@@ -13,7 +13,7 @@
 // @pz_import team
 // @pz_import bwt_encode
 
-// A team for each segment. Averages of ranks are in the low halves of histories, those of lengths in the high ones.
+// A team has a segment. The low halves of histories hold averages of ranks, the high halves those of lengths.
 __kernel void contexts(
     __global const uint *jobs, __global const uint *begins, __global uint *infos, __global const uint *state,
     __global const uint *segments, __global const uint *lists, uint slot, uint parts)

@@ -122,7 +122,7 @@ __kernel void ranks(
     __local uint *own = (__local uint *)found;
     uint lane_bit = 1u << team.lane;
     for (uint chunk = (uint)get_group_id(0) % parts * TEAMS + team.index; chunk < chunks; chunk += parts * TEAMS) {
-        // Symbols that occur are before those that do not, and of those the block's before the others.
+        // Symbols that occur come first; after them come the block's other symbols, then the rest.
         for (uint s = team.lane; s < 256; s += 32) {
             uint at = tables[chunk * 256u + s];
             bool used = (state[ENCODE_USED + (s >> 5)] >> (s & 31u) & 1u) != 0;

@@ -191,7 +191,7 @@ fn ranks(
     for (var chunks_before = group % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
         let chunk = chunks_before + team_index;
         let is_there = chunk < chunks;
-        // Symbols that occur are before those that do not, and of those the block's before the others.
+        // Symbols that occur come first; after them come the block's other symbols, then the rest.
         for (var s = lane; s < 256u; s += 32u) {
             var at = NONE;
             if is_there {

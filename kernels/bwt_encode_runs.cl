@@ -117,7 +117,7 @@ __kernel void write_runs(
 }
 
 // Cuts the runs into segments: at the first run that begins at least 1 << segment_log bytes on, or after
-// ENCODE_SEGMENT_RUNS runs. One team for a block, which looks at 32 runs at a time.
+// ENCODE_SEGMENT_RUNS runs. A team has a block and looks at 32 runs at a time.
 __kernel void cut(
     __global const uint *begins, __global uint *state, __global uint *segments, uint slot, uint parts, uint segment_log)
 {

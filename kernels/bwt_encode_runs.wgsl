@@ -181,7 +181,7 @@ fn write_runs(
 @group(0) @binding(2) var<storage, read_write> segments: array<u32>;
 
 // Cuts the runs into segments: at the first run that begins at least 1 << segment_log bytes on, or after
-// ENCODE_SEGMENT_RUNS runs. One team for a block, which looks at 32 runs at a time.
+// ENCODE_SEGMENT_RUNS runs. A team has a block and looks at 32 runs at a time.
 @compute @workgroup_size(THREADS)
 fn cut(
     @builtin(local_invocation_index) index: u32,

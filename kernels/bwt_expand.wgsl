@@ -27,7 +27,8 @@ var<immediate> args: Args;
 var<workgroup> current: array<u32, 64>;
 var<workgroup> segment_count: u32;
 
-// Replaces the list that each segment leaves, in labels, by the list at its start, in bytes. A workgroup of 64 a block.
+// Replaces the labels in each segment's final list by bytes, which gives the next segment's first list. A workgroup
+// of 64 has a block.
 @compute @workgroup_size(THREADS)
 fn lists(
     @builtin(local_invocation_index) local_index: u32,

@@ -175,8 +175,8 @@ __kernel void compose(__global const uint *results, __global const uint *bwt_blo
     }
 }
 
-// A work item for each stored row walks at most `most` bytes, from where the run before of this kernel ended (`done`
-// bytes before the end of its stretch), and at the begin looks whether it has come to the right row.
+// A work item walks at most `most` bytes from its stored row, continuing where the previous dispatch ended (`done`
+// bytes before the end of its stretch). It first checks whether it has arrived at the right row.
 __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __global const uint *bwt_rows,
                    __global uint *bwt_walks, __global const uint *bwt_links, __global const uint2 *bwt_steps_low,
                    __global const uint2 *bwt_steps_high, __global uint4 *contents, uint slot, uint blocks, uint groups,
@@ -185,7 +185,8 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
     if (block >= blocks) return;
     uint index = (uint)get_group_id(0) % groups * THREADS + (uint)get_local_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
-    // A work item that fails says so at once; those that have not seen it yet do their share and harm nothing.
+    // A work item that fails reports it at once. Work items that have not seen the report yet continue, which is
+    // harmless.
     if (results[block * RESULT_WORDS] != 0u || index >= info[BLOCK_STARTS]) return;
     uint n = info[0];
     uint start_log = info[BLOCK_START_LOG];

@@ -272,8 +272,8 @@ fn step_from(block: u32, place: u32) -> vec2<u32> {
     return bwt_steps_high[begin + place - half_slot];
 }
 
-// A work item for each stored row walks at most `most` bytes, from where the run before of this kernel ended (`done`
-// bytes before the end of its stretch), and at the begin looks whether it has come to the right row.
+// A work item walks at most `most` bytes from its stored row, continuing where the previous dispatch ended (`done`
+// bytes before the end of its stretch). It first checks whether it has arrived at the right row.
 @compute @workgroup_size(THREADS)
 fn walk(
     @builtin(local_invocation_index) local_index: u32,
@@ -287,7 +287,8 @@ fn walk(
     }
     let index = group % args.groups * THREADS + local_index;
     let info = block * BLOCK_WORDS;
-    // A work item that fails says so at once; those that have not seen it yet do their share and harm nothing.
+    // A work item that fails reports it at once. Work items that have not seen the report yet continue, which is
+    // harmless.
     if walk_results[block * RESULT_WORDS] != 0u || index >= bwt_blocks[info + BLOCK_STARTS] {
         return;
     }

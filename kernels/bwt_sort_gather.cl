@@ -45,7 +45,7 @@ __kernel void gather_small(
     }
 }
 
-// The keys of the large list's elements, which move to the other copy. The next round's lists become empty.
+// Writes the keys of the large list's elements, which move to the other copy. Empties the next round's lists.
 __kernel void gather_large(
     __global const uint *high, __global const uint *position, __global uint *high_out, __global uint *low_out,
     __global uint *position_out, __global const uint *rank, __global uint *state,

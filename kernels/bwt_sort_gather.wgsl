@@ -69,7 +69,7 @@ fn gather_small(
 @group(0) @binding(5) var<storage, read> large_rank: array<u32>;
 @group(0) @binding(6) var<storage, read_write> large_state: array<u32>;
 
-// The keys of the large list's elements, which move to the other copy. The next round's lists become empty.
+// Writes the keys of the large list's elements, which move to the other copy. Empties the next round's lists.
 @compute @workgroup_size(THREADS)
 fn gather_large(
     @builtin(local_invocation_index) index: u32,

@@ -94,7 +94,7 @@ __kernel void order_small(
     position_out += base;
     rank += base;
     for (uint tile = part; tile < tiles; tile += parts) {
-        // Groups that begin in the tile, of which the last may end behind it.
+        // Groups that begin in the tile. The last one may end after it.
         uint begin = tile * TILE;
         uint limit = min(count - begin, WINDOW);
         uint heads[ROWS_OF_TEAM];
@@ -183,8 +183,8 @@ inline bool together(
 #endif
 }
 
-// The first element of the group of element e. All lanes look together: first at distances of powers of two, then at
-// 32 places of what is left.
+// The first element of the group of element e. All lanes search together: first at distances of powers of two, then
+// at 32 places of the remaining range.
 inline uint first_of(
     Team team, __global const uint *high, __global const uint *low, __global const uint *position,
     size_t last, uint e, uint longest, bool old)
@@ -218,8 +218,8 @@ inline uint first_of(
     return in;
 }
 
-// Finds the groups in the sorted large list, sets the ranks, and keeps the groups that remain as large or small ones.
-// INITIAL: the list is that of all suffixes, sorted by their first FIRST_DEPTH characters.
+// Finds the groups in the sorted large list, sets the ranks, and keeps the remaining groups in the large or small
+// list. INITIAL: the list holds all suffixes, sorted by their first FIRST_DEPTH characters.
 __kernel void classify(
     __global const uint *high, __global const uint *low, __global const uint *position,
     __global uint *high_out, __global uint *position_out, __global uint *rank, __global uint *state,
@@ -241,7 +241,7 @@ __kernel void classify(
     uint count = state[block * STATE_WORDS + STATE_LARGE + 2 * parity];
     __global uint *reserve = state + block * STATE_WORDS + STATE_SMALL + 2 * (1 - parity);
     uint tiles = (count + TILE - 1) / TILE;
-    // Positions behind `longest` are those of suffixes shorter than the depth, where there are such.
+    // Positions after `longest` belong to suffixes shorter than the depth, if there are any.
     uint longest = len >= FIRST_DEPTH ? len - FIRST_DEPTH : 0;
     bool all_short = len < FIRST_DEPTH;
     size_t base = (size_t)block * slot;

@@ -53,7 +53,7 @@ var<workgroup> keys: array<u32, WINDOW>;
 // Bits: first elements of groups, and of the groups of the round before.
 var<workgroup> starts: array<u32, ROWS>;
 var<workgroup> old_starts: array<u32, ROWS>;
-// Bits: places in the order of small groups that are to be kept.
+// One bit for each place in the order of small groups: whether to keep it.
 var<workgroup> kept: array<atomic<u32>, ROWS>;
 // Bits: elements to keep in the small list, and in the large one.
 var<workgroup> small: array<u32, ROWS>;
@@ -118,7 +118,7 @@ fn order_small(
     let tiles = (count + TILE - 1u) / TILE;
     let base = block * args.slot;
     for (var tile = group % parts; tile < tiles; tile += parts) {
-        // Groups that begin in the tile, of which the last may end behind it.
+        // Groups that begin in the tile. The last one may end after it.
         let begin = tile * TILE;
         let limit = min(count - begin, WINDOW);
         var heads: array<u32, ROWS_OF_TEAM>;
@@ -208,8 +208,8 @@ fn together(last: u32, f: u32, h: u32, l: u32, longest: u32, old: bool) -> bool 
     return high[at] == h && (old || low[at] == l) && position[at] <= longest;
 }
 
-// The first element of the group of element e. All lanes look together: first at distances of powers of two, then at
-// 32 places of what is left.
+// The first element of the group of element e. All lanes search together: first at distances of powers of two, then
+// at 32 places of the remaining range.
 fn first_of(last: u32, e: u32, longest: u32, old: bool) -> u32 {
     let h = high[last - e];
     let l = low[last - e];
@@ -256,8 +256,8 @@ fn first_of(last: u32, e: u32, longest: u32, old: bool) -> u32 {
     return first;
 }
 
-// Finds the groups in the sorted large list, sets the ranks, and keeps the groups that remain as large or small ones.
-// INITIAL: the list is that of all suffixes, sorted by their first FIRST_DEPTH characters.
+// Finds the groups in the sorted large list, sets the ranks, and keeps the remaining groups in the large or small
+// list. INITIAL: the list holds all suffixes, sorted by their first FIRST_DEPTH characters.
 @compute @workgroup_size(THREADS)
 fn classify(
     @builtin(local_invocation_index) index: u32,
@@ -280,7 +280,7 @@ fn classify(
     let tiles = (count + TILE - 1u) / TILE;
     let base = block * slot;
     let last = base + slot - 1u;
-    // Positions behind `longest` are those of suffixes shorter than the depth, where there are such.
+    // Positions after `longest` belong to suffixes shorter than the depth, if there are any.
     var longest = NONE;
     var all_short = false;
 // @pz_if INITIAL

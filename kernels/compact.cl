@@ -44,7 +44,7 @@ __kernel void place(__global const Result *results, __global uint2 *packed_start
     }
 }
 
-// The mask of a word of which there are `rest` - `before` bytes. Behind the last byte are zeros.
+// The mask of a word that holds `rest` - `before` bytes. Zeros follow the last byte.
 inline uint keep(uint rest, uint before) {
     return rest <= before ? 0u : rest - before >= 4 ? 0xffffffffu : (1u << 8 * (rest - before)) - 1;
 }

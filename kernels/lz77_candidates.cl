@@ -54,7 +54,7 @@ __kernel void mark(__global const uint *restrict jobs, __global const uint2 *res
     places[own + pos] = index;
 }
 
-// The distance of the nearest entry that is still marked, which then is not any more; NONE if there is none.
+// Returns the distance of the nearest marked entry and removes its mark; NONE if there is none.
 inline uint next_distance(__global const uint *positions, uint index, uint *marks, uint pos) {
     if (*marks == 0) return NONE;
     uint k = trailing_zeros(*marks);
@@ -62,7 +62,7 @@ inline uint next_distance(__global const uint *positions, uint index, uint *mark
     return pos - positions[index - 1u - k];
 }
 
-// Whether the four bytes at `pos` are `bytes` as far as `mask` goes. Mostly they are not, and one word tells.
+// Whether the four bytes at `pos` equal `bytes` under `mask`. Mostly they do not, and comparing one word shows it.
 inline bool is_equal(__global const uint *contents, uint words, uint pos, uint bytes, uint mask) {
     uint word = pos >> 2, shift = (pos & 3u) * 8u;
     uint low = contents[word] >> shift;
@@ -173,8 +173,8 @@ inline uint last_word(uint4 a) {
     return a.w != 0 ? a.w : a.z != 0 ? a.z : a.y != 0 ? a.y : a.x;
 }
 
-// Where the longest candidate of a position goes on for NICE_LENGTH beyond the next 32, makes what is left of it their only
-// candidate. A team for each chunk.
+// If the longest candidate of a position continues for NICE_LENGTH beyond the next 32 positions, makes its remainder
+// the only candidate of those. A team has a chunk.
 __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restrict low,
                       __global const uint4 *restrict high, uint slot, uint chunks, uint blocks, uint chunk_log) {
     TEAM_START(team);

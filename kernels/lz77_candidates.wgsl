@@ -126,7 +126,7 @@ fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
     return min(n, room);
 }
 
-// The distance of the nearest entry that is marked, before the one at `place`; NONE if there is none.
+// The distance of the nearest marked entry before the one at `place`; NONE if there is none.
 fn distance_to(pos: u32, place: u32, marks: u32) -> u32 {
     if marks == 0u {
         return NONE;
@@ -241,8 +241,8 @@ fn last_word(a: vec4<u32>) -> u32 {
     return select(word, a.w, a.w != 0u);
 }
 
-// Where the longest candidate of a position goes on for NICE_LENGTH beyond the next 32, makes what is left of it their only
-// candidate. A team for each chunk.
+// If the longest candidate of a position continues for NICE_LENGTH beyond the next 32 positions, makes its remainder
+// the only candidate of those. A team has a chunk.
 @compute @workgroup_size(THREADS)
 fn inherit(
     @builtin(local_invocation_index) local_index: u32,

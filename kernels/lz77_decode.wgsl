@@ -68,11 +68,11 @@ var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many seque
 
 // ---- Contents --------------------------------------------------------------------------------------------------------
 
-// The group that has been asked for and not yet been stored: its start, and the part of the batch that is to be stored.
+// The group that has been loaded and not yet stored: its start, and the part of the batch to store.
 var<private> pending_start: u32;
 var<private> pending_from: u32;
 var<private> pending_end: u32;
-// The group at hand, the part of the batch that is to be written, and where the mask of starts begins.
+// The current group, the part of the batch to write, and where the mask of starts begins.
 var<private> group_start: u32;
 var<private> part_from: u32;
 var<private> part_end: u32;
@@ -142,8 +142,8 @@ fn put_sources(source: vec4<u32>) {
     scratch[team_index * GROUP + 4u * lane + 3u] = source.w;
 }
 
-// Works out the sources of the group at hand and asks for its bytes. If they depend on the pending group, which is in
-// `values`, that is stored first; otherwise after that.
+// Finds the sources of the current group and starts loading its bytes. If they depend on the pending group, in
+// `values`, stores that first; otherwise afterwards.
 fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
     // The owners of the lane's four bytes: the sequences that start before them.
     let bit = group_start - span_start + 4u * lane;
@@ -185,7 +185,7 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
             );
             put_sources(source);
             team_sync();
-            // Each round doubles how far back a source reaches, in links of which a group has at most 128.
+            // Each round doubles how far back a source reaches, and a group has at most 128 links.
             for (var round = 0u; round < 7u; round++) {
                 source = vec4(hop(source.x), hop(source.y), hop(source.z), hop(source.w));
                 if !team_any(reaches(source, inside_from)) {
@@ -214,13 +214,13 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
     group_start += GROUP;
 }
 
-// Carries out a batch. `values` is the pending group. Returns whether the batch breaks a rule; then nothing is written.
+// Decodes a batch. `values` is the pending group. If the batch breaks a rule, returns true and writes nothing.
 fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bool {
     let b = batch_places(even, odd);
     let mine = team_index * SEQUENCES + 2u * lane;
     owners[mine] = vec2((b.start0 + even.literals) << 16u | (b.start0 - b.literals0), 0u - even.offset);
     owners[mine + 1u] = vec2((b.start1 + odd.literals) << 16u | (b.start1 - b.literals1), 0u - odd.offset);
-    // Where no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
+    // If no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
     let batch_end = team_uniform(select(position + b.total, position, position == literal));
     let first_group = position & ~(GROUP - 1u);
     var started = 0u;

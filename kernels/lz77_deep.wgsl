@@ -24,8 +24,8 @@ const COMPARED = 4u;
 
 // Bytes that a lane compares by itself.
 const LANE_BYTES = 64u;
-// Positions looked at behind one that has a match, a length from which on none are, and the literals after which
-// the step from position to position grows by one.
+// How many positions to try after one that has a match, the length from which on to try none, and the number of
+// literals after which the step between positions grows by one.
 const LAZY = 2u;
 const LONG_ENOUGH = 64u;
 const SKIP_LOG = 6u;
@@ -69,7 +69,7 @@ fn best_at(at: u32, cheap: u32, least: i32) -> Found {
                 offset = distance;
             }
         }
-        // The shortest length of more gain than what is known; it must be at least that.
+        // The shortest length that gains more than the best so far; a match must be at least this long.
         let bits = firstLeadingBit(offset + 3u);
         let needed = max((u32(max(best.gain, least)) + bits) / 4u + 1u, 4u);
         var open = offset != 0u && at + needed <= end;

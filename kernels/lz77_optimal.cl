@@ -78,7 +78,7 @@
 // Where position `p` stands in the rings.
 #define PLACE(p) (((p) & (RING - 1u)) * THREADS + lane)
 
-// Loads what position `p` needs.
+// Loads the data of position `p`.
 #define ASK_FOR(p)                                                                                   \
     {                                                                                                \
         uint there = start + (p), its_reach = there - window_start;                                  \
@@ -253,7 +253,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             uint symbol = source;
             if (source >= 3u) symbol = offset == recent_a ? 0 : offset == recent_b ? 1u : offset == recent_c ? 2u : 3u;
             price = (record & ~(ONE_PRICE - 1u)) + token_price(table, row, longest);
-            // What is known of positions between, and what was FAR before positions that are not gone through.
+            // Forget the positions in between, and measure FAR from the new price.
             uint behind = max(reached + 1u, i + (longest & (RING - 1u)));
             for (uint p = i + 1u; p < behind; p++) ring[PLACE(p)] = price + FAR;
             i += longest;
@@ -300,7 +300,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         ASK_FOR(i)
 
         if (!is_taken) {
-            // Four lengths at a time, so that what they wait for comes at the same time.
+            // Tries four lengths at a time, so that their loads run together.
             __local const uint *prices = table + LENGTHS_ROW * row;
             uint most = min(longest, EVERY_LENGTH), left = near, far_left = far, rank = lane;
             for (uint length = 3u; length <= most; length += 4u) {

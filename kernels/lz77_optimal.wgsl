@@ -324,7 +324,7 @@ fn parse(
         let is_taken = longest >= NICE_LENGTH;
         if is_taken {
             price = (record & ~(ONE_PRICE - 1u)) + token_price(row, longest);
-            // What is known of positions between, and what was FAR before positions that are not gone through.
+            // Forget the positions in between, and measure FAR from the new price.
             let behind = max(reached + 1u, i + (longest & (RING - 1u)));
             for (var p = i + 1u; p < behind; p++) {
                 ring[place_of(p)] = price + FAR;
@@ -364,7 +364,7 @@ fn parse(
         }
 
         if !is_taken {
-            // Four lengths at a time, so that what they wait for comes at the same time.
+            // Tries four lengths at a time, so that their loads run together.
             let prices = (table + LENGTHS_ROW * row) / 4u;
             let most = min(longest, EVERY_LENGTH);
             var left = near;

@@ -23,7 +23,7 @@ inline uint class_of(__global const uint *lz77_chunks, uint number, uint max_chu
     uint log = head[BLOCK_LOGS] & 255u;
     uint length = min(1u << log, head[BLOCK_LEN] - (chunk << log));
     __global const uint *descriptor = head + CHUNK_WORDS * (chunk + 1u);
-    // A sequence takes about as long as five bytes, and a literal as half of one.
+    // A sequence takes about as long as five bytes, a literal about as long as half a byte.
     uint time = length + 5u * descriptor[CHUNK_SEQUENCES] + descriptor[CHUNK_LITERALS] / 2u;
     return CLASSES - 1u - min(time >> (log - 5u), CLASSES - 1u);
 }

@@ -38,7 +38,7 @@ fn class_of(number: u32) -> u32 {
     let log = lz77_chunks[head + BLOCK_LOGS] & 255u;
     let length = min(1u << log, lz77_chunks[head + BLOCK_LEN] - (chunk << log));
     let descriptor = head + CHUNK_WORDS * (chunk + 1u);
-    // A sequence takes about as long as five bytes, and a literal as half of one.
+    // A sequence takes about as long as five bytes, a literal about as long as half a byte.
     let time = length + 5u * lz77_chunks[descriptor + CHUNK_SEQUENCES] + lz77_chunks[descriptor + CHUNK_LITERALS] / 2u;
     return CLASSES - 1u - min(time >> (log - 5u), CLASSES - 1u);
 }

@@ -10,7 +10,7 @@
 // }
 // @pz_import lz77_parts
 
-// Lanes that compare what follows; the rest compare what comes before.
+// The lanes that compare forward; the rest compare backward.
 #define FORWARD (LANES / 4u * 3u)
 
 __kernel void greedy(__global const uint *restrict jobs, __global const uint *restrict contents,
@@ -42,7 +42,7 @@ __kernel void greedy(__global const uint *restrict jobs, __global const uint *re
         bool is_forward = s.lane < FORWARD;
         uint back = 4u * (s.lane - FORWARD);
         int p = is_forward ? (int)(at + 4u * s.lane) : (int)(at - back) - 4;
-        // Behind the end, and before what may be taken, nothing is equal.
+        // No bytes are equal after the end, or before the first byte that the match may take.
         uint differ = 0x80000001u;
         if (is_forward ? has && (uint)p < s.end : back < room_back) differ = difference(s, p, offset);
         uint n = is_forward && differ != 0u ? trailing_zeros(differ) >> 3 : clz(differ) >> 3;

@@ -16,7 +16,7 @@
 @group(0) @binding(3) var<storage, read_write> matches: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> match_counts: array<u32>;
 
-// Lanes that compare what follows; the rest compare what comes before.
+// The lanes that compare forward; the rest compare backward.
 const FORWARD = LANES / 4u * 3u;
 
 @compute @workgroup_size(THREADS)
@@ -51,7 +51,7 @@ fn greedy(
         let is_forward = part_lane < FORWARD;
         let back = 4u * (part_lane - FORWARD);
         let p = select(i32(at - back) - 4i, i32(at + 4u * part_lane), is_forward);
-        // Behind the end, and before what may be taken, nothing is equal.
+        // No bytes are equal after the end, or before the first byte that the match may take.
         var differ = 0x80000001u;
         if select(back < room_back, has && u32(p) < end, is_forward) {
             differ = difference(p, offset);

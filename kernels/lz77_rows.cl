@@ -21,7 +21,7 @@
 #define HALVES(part) _Pragma("nounroll") for (uint part = 0; part < 2u; part++)
 #endif
 
-// Rows of literals that are loaded ahead: what a team waits for is memory, and there are no more teams than chunks.
+// Rows of literals to load ahead: a team waits mostly for memory, and there are no more teams than chunks.
 #if TEAM_PTX
 #define AHEAD 8u
 #else
@@ -39,7 +39,7 @@ typedef struct {
     uint total;       // words that the decoder has taken, all lanes together
 } Writer;
 
-// Writes the `len` uppermost bits of `bits`, whose others are 0.
+// Writes the upper `len` bits of `bits`; the other bits are 0.
 inline void write_row(Team t, Writer *w, __global uint *restrict out, uint room, uint bits, uint len) {
     bool takes = w->filled > 0u && !w->is_ahead;
     uint takers = team_ballot(t, takes);

@@ -58,7 +58,7 @@ var<private> total: u32;      // words that the decoder has taken, all lanes tog
 var<private> words_at: u32;
 var<private> room: u32;
 
-// Writes the `len` uppermost bits of `bits`, whose others are 0.
+// Writes the upper `len` bits of `bits`; the other bits are 0.
 fn write_row(bits: u32, len: u32) {
     let takes = filled > 0u && !is_ahead;
     let takers = team_ballot(takes);
@@ -249,7 +249,7 @@ fn write_words(
 // @pz_if FSE
     is_coded = log > 0u;
 // @pz_end
-    // What rows are made from is loaded ahead: what a team waits for is memory.
+    // The inputs of rows are loaded ahead: a team waits mostly for memory.
     let first = Source(is_coded, rows, shift, last, literals_at, codes_at);
     var a = load_row(first, 0u);
     var b = load_row(first, 1u);

@@ -17,7 +17,7 @@
 // @pz_import team
 // @pz_import lz77_code
 
-// The literals of a batch: where each lane's begin among the chunk's, and what leads from there to their source.
+// The literals of a batch: where each lane's begin among the chunk's, and the distance to their source.
 typedef struct {
     uint first[32];
     uint source[32];
@@ -220,7 +220,7 @@ __kernel void cut(
     }
 }
 
-// One step of the queue of recent offsets, for all lanes; lane `i` keeps what the queue was before its sequence.
+// One step of the queue of recent offsets, for all lanes. Lane `i` keeps the queue as it was before its sequence.
 #define RECENT_STEP(i)                                       \
     {                                                        \
         uint o = buffer[i];                                  \

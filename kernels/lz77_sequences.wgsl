@@ -53,7 +53,7 @@ var<immediate> args: Args;
 @group(0) @binding(3) var<storage, read> chunks: array<u32>;
 @group(0) @binding(4) var<storage, read_write> counts: array<atomic<u32>>;
 
-// The literals of a batch: where each lane's begin among the chunk's, and what leads from there to their source.
+// The literals of a batch: where each lane's begin among the chunk's, and the distance to their source.
 var<workgroup> gather_first: array<u32, 32>;
 var<workgroup> gather_source: array<u32, 32>;
 var<workgroup> gather_carry: u32;
@@ -273,7 +273,7 @@ fn cut(
 var<workgroup> recent_offsets: array<u32, 32>;
 var<workgroup> histogram: array<atomic<u32>, 320>;
 
-// The queue of recent offsets, and what it was before the lane's own sequence.
+// The queue of recent offsets, and the queue as it was before the lane's own sequence.
 var<private> recent: vec3<u32>;
 var<private> own_recent: vec3<u32>;
 

@@ -16,14 +16,14 @@
 // @pz_import team
 // @pz_import lz77_code
 
-// Rows of literals that are loaded ahead: what a team waits for is memory, and there are no more teams than chunks.
+// Rows of literals to load ahead: a team waits mostly for memory, and there are no more teams than chunks.
 #if TEAM_PTX
 #define AHEAD 8u
 #else
 #define AHEAD 1u
 #endif
 
-// Loads so many words of the states of symbols.
+// Loads this many words of the states of symbols.
 inline void load_next(uint first, uint step, __global const uint *model, uint words, __local ushort *next) {
     for (uint i = first; i < words; i += step) {
         uint two = model[MODEL_NEXT + i];
@@ -123,7 +123,7 @@ __kernel void literal_states(
     Row ahead[AHEAD];
     while (row > 0u) {
         if (row > AHEAD && row << 7 <= last) {
-            // Whole rows, of which none is the first.
+            // Whole rows, none of them the first.
 #if TEAM_PTX
 #pragma unroll
 #endif

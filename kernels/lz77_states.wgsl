@@ -103,7 +103,7 @@ fn literal_word(at: u32, shift: u32, first: u32) -> u32 {
     return word;
 }
 
-// Rows of literals that are loaded ahead: what a team waits for is memory.
+// Rows of literals to load ahead: a team waits mostly for memory.
 const AHEAD = 4u;
 
 fn literal_words(row: u32, shift: u32, first: u32) -> vec4<u32> {
@@ -165,7 +165,7 @@ fn literal_states(
     var is_loaded = false;
     while row > 0u {
         if row > AHEAD && row << 7u <= last {
-            // Whole rows, of which none is the first.
+            // Whole rows, none of them the first.
             var now = ahead;
             if !is_loaded {
                 now = literal_words(row, shift, literals_at);

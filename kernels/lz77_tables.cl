@@ -18,7 +18,7 @@
 // Code lengths or norms of the three models.
 #define VALUES (2u * ALPHABET + 64u)
 
-// Of each model, what its alphabet is.
+// The alphabet of each model.
 typedef struct {
     uint symbols;
     uint raw_bits;

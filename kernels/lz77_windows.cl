@@ -39,7 +39,7 @@
 #define STEP_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 
-// A chunk, in which positions count from its start. Sources count from the start of the block.
+// A chunk. Its positions count from its own start, its sources from the start of the block.
 typedef struct {
     __global const uint *places;
     __global const uint *offsets;
@@ -174,14 +174,15 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
         for (uint from = 0u; from < length; from += STEP) {
             uint at = from + own;
             uint inside_from = c.block_start + from;
-            // Volatile, since others read what is replaced: whichever they find, it leads to the same bytes.
+            // Volatile, since other work items read words that this replaces. The old and the new word lead to the
+            // same bytes.
             volatile __local uint *sources = sources_of + turned;
             turned = STEP - turned;
             #pragma unroll
             EACH sources[own + 32u * g] = source[g];
             STEP_BARRIER();
             find_records(&c, upto, starts, places, offsets);
-            // Each hop goes back by a byte or more. As sources are replaced at once, others have less far to go.
+            // Each hop goes back by at least a byte. Sources are replaced at once, so later hops are shorter.
             for (uint hops = 0u; hops < STEP && is_inside(source, inside_from); hops++) {
                 #pragma unroll
                 EACH {
@@ -196,7 +197,7 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
             EACH bytes[g] = contents[source[g] & ~FINAL];
             load_starts(&c, from + row + 2u * STEP, starts);
             find_sources(&c, at + STEP, from + STEP, places, offsets, source);
-            // Where literals are, all are loaded before others are stored there.
+            // Load all bytes before any are stored over literals.
             uint late = from + STEP > first_literal ? 1u : 0u;
             for (uint once = 0u; once < late; once++) STEP_BARRIER();
             #pragma unroll

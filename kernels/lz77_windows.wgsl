@@ -38,7 +38,7 @@ var<immediate> args: Args;
 const STEP: u32 = 4u * THREADS;
 // Set in the source of a literal: nothing that is still to be written.
 const FINAL: u32 = 0x80000000u;
-// How far a source is followed through others before all are put anew, and how often that may be: chains have at most
+// How many hops to follow a source before all sources are replaced, and how often to do that: chains have at most
 // 4096 links.
 const HOPS: u32 = 8u;
 const ROUNDS: u32 = 4u;

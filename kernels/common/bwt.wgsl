@@ -25,7 +25,7 @@ fn segments_of(slot: u32) -> u32 {
     return slot / 1024u + 1u;
 }
 
-// Behind a block's segments there is the order in which they are decoded.
+// After a block's segments comes the order in which to decode them.
 fn segments_at(block: u32, slot: u32) -> u32 {
     return block * segments_of(slot) * (SEGMENT_WORDS + 1u);
 }

@@ -33,7 +33,7 @@ const CRC_POWER = array<u32, 128>(
     0x40000000u, 0x74a654deu, 0x802d9ce7u, 0x8899189eu, 0x528f0fa1u, 0x01c6bbc6u, 0x5be32720u, 0xa5744779u,
 );
 
-// Cheap where `b` is a constant: its multiples by powers of x are so too, if the loop is unrolled.
+// Cheap if `b` is constant and the loop is unrolled: the multiples of `b` by powers of x are constant too.
 fn crc_multiply(a: u32, b: u32) -> u32 {
     var product = 0u;
     var left = a;

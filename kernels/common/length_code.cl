@@ -40,7 +40,7 @@ static inline void length_code_build(__local uchar *table, uint index) {
         uint length = i % LENGTH_SYMBOLS;
         uint bits = length_code_bits[i];
         if (bits == 0u) continue;
-        // In a canonical code, what comes before are the shorter codes, and of those as long the smaller lengths.
+        // In a canonical code, shorter codes come first, and among codes of equal length the smaller values.
         uint start = 0u;
         for (uint other = 0u; other < LENGTH_SYMBOLS; other++) {
             uint b = length_code_bits[code * LENGTH_SYMBOLS + other];

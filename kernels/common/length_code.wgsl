@@ -38,7 +38,7 @@ fn length_code_build(index: u32) {
         if bits == 0u {
             continue;
         }
-        // In a canonical code, what comes before are the shorter codes, and of those as long the smaller lengths.
+        // In a canonical code, shorter codes come first, and among codes of equal length the smaller values.
         var place = i / LENGTH_SYMBOLS * 128u;
         for (var other = 0u; other < LENGTH_SYMBOLS; other++) {
             let b = length_code_bits(row, other);

@@ -35,7 +35,8 @@ inline uint log2_floor(uint x) {
     return 31u - clz(x);
 }
 
-// Most sequences of a chunk of so many bytes, rounded up to whole batches: all but the last take at least 3 bytes.
+// The most sequences in a chunk of this many bytes, rounded up to whole batches: all but the last take at least 3
+// bytes.
 inline uint sequence_room(uint chunk_len) {
     return ((chunk_len + 2u) / 3u + 63u) & ~63u;
 }

@@ -35,7 +35,8 @@ fn log2_floor(x: u32) -> u32 {
     return 31u - countLeadingZeros(x);
 }
 
-// Most sequences of a chunk of so many bytes, rounded up to whole batches: all but the last take at least 3 bytes.
+// The most sequences in a chunk of this many bytes, rounded up to whole batches: all but the last take at least 3
+// bytes.
 fn sequence_room(chunk_len: u32) -> u32 {
     return ((chunk_len + 2u) / 3u + 63u) & ~63u;
 }

@@ -12,7 +12,7 @@ fn equal_of(a: u32, b: u32) -> u32 {
     return countTrailingZeros(a ^ b) >> 3u;
 }
 
-// The number of equal bytes from `p` and from `offset` before it on, at most 4 * COMPARED. Bytes behind the slot read as any.
+// The number of equal bytes at `p` and `offset` before it, at most 4 * COMPARED. Bytes after the slot have any value.
 fn common_length(p: u32, offset: u32) -> u32 {
     let q = p - offset;
     // Each word once.

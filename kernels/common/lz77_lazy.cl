@@ -11,8 +11,8 @@
 // number of further positions to try.
 // @pz_import lz77_parts
 
-// Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are
-// measured at the same time, and lanes and words for each offset.
+// The offsets that a position can choose from: the cheap one, and the candidates of one hash or two. Then the
+// positions that are measured at the same time, and lanes and words for each offset.
 #if TWO
 #define CHOICES (2u * CANDIDATES + 1u)
 #else
@@ -117,7 +117,7 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
             int bits = choice == 0u ? -1 : 31 - (int)clz(offset + 3u);
             bool open = offset != 0u;
             if (first != 0u) {
-                // What is to be better than the best so far must be equal where the shortest such match ends.
+                // A match that beats the best so far must have equal bytes where the shortest such match ends.
                 int least = best_gain + 1 + 3 * (int)(at - best_at);
                 uint needed = max((uint)(least + bits) / 4u + 1u, 4u);
                 open = open && at + needed <= s.end;

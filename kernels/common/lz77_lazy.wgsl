@@ -62,8 +62,8 @@ fn distance_to_second(slot_start: u32, at: u32, k: u32) -> u32 {
 }
 // @pz_end
 
-// Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are
-// measured at the same time, and lanes and words for each offset.
+// The offsets that a position can choose from: the cheap one, and the candidates of one hash or two. Then the
+// positions that are measured at the same time, and lanes and words for each offset.
 // @pz_if TWO
 const CHOICES = 2u * CANDIDATES + 1u;
 // @pz_else
@@ -149,7 +149,7 @@ fn lazy(
             let bits = select(i32(firstLeadingBit(offset + 3u)), -1i, choice == 0u);
             var open = offset != 0u;
             if first != 0u {
-                // What is to be better than the best so far must be equal where the shortest such match ends.
+                // A match that beats the best so far must have equal bytes where the shortest such match ends.
                 let least = best_gain + 1i + 3i * i32(at - best_at);
                 let needed = max(u32(least + bits) / 4u + 1u, 4u);
                 open = open && at + needed <= end;

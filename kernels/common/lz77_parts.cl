@@ -71,7 +71,8 @@ inline uint part_max(Team t, Part s, uint v) {
 #endif
 }
 
-// The four bytes from `pos` on, which may be up to three before the block, or behind its slot: bytes there read as any.
+// The four bytes at `pos`. These may begin up to three bytes before the block, or after its slot; such bytes have any
+// value.
 inline uint read32(Part s, int pos) {
     int word = pos >> 2;
     ulong both = (ulong)s.contents[min(word + 1, (int)s.words - 1)] << 32 | s.contents[max(word, 0)];
@@ -83,8 +84,8 @@ inline uint difference(Part s, int pos, uint offset) {
     return read32(s, pos) ^ read32(s, pos - (int)offset);
 }
 
-// The number of equal bytes from `at` and from `offset` before it on, up to the segment's end, where `length` are known to
-// be, and `open` tells whether more may be.
+// The number of equal bytes at `at` and `offset` before it, up to the segment's end. `length` of them are known, and
+// `open` tells whether there may be more.
 inline uint extended(Team t, Part s, uint at, uint offset, uint length, bool open) {
     while (team_any(t, open)) {
         uint p = at + length + 4u * s.lane;

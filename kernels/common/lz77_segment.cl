@@ -22,8 +22,8 @@ typedef struct {
     uint window_start, start, end;
 } Segment;
 
-// The number of equal bytes from `at` and from `offset` before it on, up to the segment's end, where `length` are known; for
-// an offset of 0 none but those.
+// The number of equal bytes at `at` and `offset` before it, up to the segment's end. `length` of them are known; with
+// offset 0, there are no more.
 inline uint extended(Team team, Segment s, uint at, uint offset, uint length) {
     uint room = s.end - at;
     uint ends = 0;
@@ -40,7 +40,7 @@ inline uint extended(Team team, Segment s, uint at, uint offset, uint length) {
     return min(length, room);
 }
 
-// The number of equal bytes before `at` and before `offset` before it, at most `room`, where `length` are known.
+// The number of equal bytes before `at` and before `offset` before it, at most `room`. `length` of them are known.
 inline uint extended_back(Team team, Segment s, uint at, uint offset, uint room, uint length) {
     uint ends = 0;
     while (ends == 0) {
@@ -57,8 +57,8 @@ inline uint extended_back(Team team, Segment s, uint at, uint offset, uint room,
     return min(length, room);
 }
 
-// The segment of a team, its positions that may have matches, and where its matches go; leaves the kernel if there is no
-// such segment.
+// Finds a team's segment, the positions in it that may have matches, and where its matches go. Leaves the kernel if
+// there is no such segment.
 #define SEGMENT_START                                                                                    \
     TEAM_START(team);                                                                                    \
     uint index = (uint)get_group_id(0) * TEAMS + team.index;                                             \

@@ -90,7 +90,7 @@ __kernel void count(__global const uint *jobs, __global const SOURCE_TYPE *sourc
     for (uint d = local_index; d < RADIX; d += THREADS) to[d * tiles] = counts[d];
 }
 
-// A team for each digit of each block: sums of its counts over the tiles before, and in `digits` over all.
+// Sums a digit's counts over the earlier tiles, and over all tiles in `digits`. A team has a digit of a block.
 __kernel void scan(__global uint *histogram, __global uint *digits, uint slot, uint tiles, uint blocks,
                    uint window_log) {
     TEAM_START(team);
@@ -115,7 +115,7 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
                     __global uint *places,
 #endif
                     uint slot, uint tiles, uint blocks, uint window_log) {
-    // First the number of a digit's entries in the part of a team; then that of those in the parts before it.
+    // First the number of a digit's entries in a team's part, later that in the parts before it.
     __local uint counts[TEAMS * RADIX];
     // Where a digit's entries begin in the tile, and how far from there they are to go.
     __local uint starts[RADIX], moves[RADIX];

@@ -156,7 +156,7 @@ fn count(
     }
 }
 
-// A team for each digit of each block: sums of its counts over the tiles before, and in `digit_counts` over all.
+// Sums a digit's counts over the earlier tiles, and over all tiles in `digit_counts`. A team has a digit of a block.
 @compute @workgroup_size(THREADS)
 fn scan(
     @builtin(local_invocation_index) local_index: u32,
@@ -218,7 +218,7 @@ fn place_in_tile(own: u32, entry: vec2<u32>, rank: u32) -> u32 {
     return starts[digit] + shared_words[own + digit] + rank;
 }
 
-// Keeps the entry that is to be at place `at` of the tile.
+// Keeps the entry for place `at` of the tile.
 fn keep(block: u32, entry: vec2<u32>, at: u32, valid: bool) {
     if valid {
         shared_words[at] = entry.x;

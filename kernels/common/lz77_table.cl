@@ -112,8 +112,8 @@ __kernel void latest(__global const uint *restrict histogram, __global const uin
         for (uint i = 0; i < AHEAD; i++) {
             bool valid = at + 32u * i + team.lane < end;
             uint place = now[i].x >> (32u - HASH_BITS) & (SLOTS - 1u), pos = now[i].y;
-            // The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, it is
-            // more than any.
+            // The tag above the position. If two tags are equal, their difference is the distance. If they differ, or
+            // there is no entry, it is larger than any distance.
             uint entry = (now[i].x << 24) + pos + 1u;
             Row row = table[place];
             uint lanes = same[i] & team_before(team);

@@ -103,8 +103,8 @@ fn exchange(entry: vec2<u32>, same: u32, at: u32) {
     let valid = at + lane <= last;
     let place = own + place_of(entry);
     let pos = entry.y;
-    // The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, it is more than
-    // any.
+    // The tag above the position. If two tags are equal, their difference is the distance. If they differ, or there
+    // is no entry, it is larger than any distance.
     let tagged = (entry.x << 24u) + pos + 1u;
     var row = table[place];
     let lanes = same & team_before();

@@ -23,7 +23,7 @@ fn team_start(local_index: u32) {
 }
 
 fn team_sync() {
-    // Invocations of a subgroup run together; what they write to workgroup memory is ordered by the barrier.
+    // The invocations of a subgroup run together. The barrier orders their writes to workgroup memory.
     subgroupBarrier();
 }
 
