@@ -1,4 +1,4 @@
-// BWT payloads: what is binary coded, the directory and the descriptions of tables.
+// BWT payloads: decodes everything that is binary coded, the directory and the table descriptions.
 //
 // @pz_cost {
 //   threads: 96
@@ -47,7 +47,7 @@
 #define MORE (SIGN + 15u)
 #define TABLES_STATE (MORE + 90u)
 
-// Reads at most `most` segments of a directory, for one work item. `job` is the block's. Returns why not, or 0.
+// Reads at most `most` segments of a directory, on one work item. `job` is the block's. Returns a status, or 0.
 inline __attribute__((always_inline)) uint describe_segments(Binary *d, __local uint *state, __global const uint *job, __global uint *info,
                               __global uint *out, uint most) {
     uint n = job[0];
@@ -99,7 +99,8 @@ inline __attribute__((always_inline)) uint describe_segments(Binary *d, __local 
     return bad;
 }
 
-// The exponents of one table, for one work item. `table` has those of the table to the left, and gets the new ones.
+// Reads the exponents of one table, on one work item. `table` holds those of the table to the left, and gets the new
+// ones.
 inline __attribute__((always_inline)) uint describe_table(Binary *d, __local uint *models, uint tokens, __local const uint *above,
                            bool has_above, __local uint *table, bool has_left) {
     uint bad = 0u;
@@ -149,9 +150,9 @@ inline __attribute__((always_inline)) uint describe_table(Binary *d, __local uin
     return bad;
 }
 
-// Reads at most `most_segments` segments of the directory, and `most_columns` columns of tables of ranks and of runs, from
-// where the run before of this kernel ended: each part in a workgroup of its own. Exponents go to the first half of each
-// table's place.
+// Reads at most `most_segments` segments of the directory, and at most `most_columns` columns each of rank tables and
+// run tables, continuing where the previous dispatch ended. Each of these three parts has its own workgroup.
+// Exponents go to the first half of each table's place.
 __kernel void describe(__global const uint *jobs, __global const uint *payload, __global uint *results,
                        __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_tables,
                        __global uint *bwt_segments, uint slot, uint blocks, uint most_segments, uint most_columns) {
@@ -232,7 +233,7 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
                 if (is_fresh != 0u) {
                     bad = describe_table(&d, state, tokens, above, row > 0u, table, has_left);
                 } else if (row > 0u) {
-                    // Behind the last token there are zeros. Eight at a time, so that one does not wait for another.
+                    // Zeros follow the last token. Takes eight at a time, so that their loads overlap.
                     for (uint t = 0u; t < 32u; t += 8u) {
                         uint eight[8];
                         #pragma unroll

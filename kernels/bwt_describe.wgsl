@@ -1,4 +1,4 @@
-// BWT payloads: what is binary coded, the directory and the descriptions of tables.
+// BWT payloads: decodes everything that is binary coded, the directory and the table descriptions.
 //
 // @pz_cost {
 //   threads: 96
@@ -69,7 +69,7 @@ var<workgroup> fresh: array<u32, 32>;
 var<workgroup> numbers: array<u32, 32>;
 var<workgroup> failed: u32;
 
-// Reads at most so many segments of a directory, for one work item. Returns why not, or 0.
+// Reads the next segments of a directory, as many as one dispatch may, on one work item. Returns a status, or 0.
 fn describe_segments(block: u32) -> u32 {
     let n = jobs[block * JOB_WORDS];
     let info = block * BLOCK_WORDS;
@@ -133,8 +133,8 @@ fn describe_segments(block: u32) -> u32 {
     return bad;
 }
 
-// The exponents of a row's table, for one work item. Its place has those of the table to the left, and gets the new
-// ones. Returns whether they are out of range.
+// Reads the exponents of a row's table, on one work item. Its place holds those of the table to the left, and gets
+// the new ones. Returns whether they are out of range.
 fn describe_table(tokens: u32, row: u32, has_left: bool) -> bool {
     var bad = false;
     var present = 1u;
@@ -191,9 +191,9 @@ fn describe_table(tokens: u32, row: u32, has_left: bool) -> bool {
     return bad;
 }
 
-// Reads at most `most_segments` segments of the directory, and `most_columns` columns of tables of ranks and of runs, from
-// where the run before of this kernel ended: each part in a workgroup of its own. Exponents go to the first half of each
-// table's place.
+// Reads at most `most_segments` segments of the directory, and at most `most_columns` columns each of rank tables and
+// run tables, continuing where the previous dispatch ended. Each of these three parts has its own workgroup.
+// Exponents go to the first half of each table's place.
 @compute @workgroup_size(THREADS)
 fn describe(
     @builtin(local_invocation_index) local_index: u32,
@@ -282,7 +282,7 @@ fn describe(
                 if is_fresh != 0u {
                     bad = describe_table(tokens, row, has_left);
                 } else if row > 0u {
-                    // Behind the last token there are zeros. Eight at a time, so that one does not wait for another.
+                    // Zeros follow the last token. Takes eight at a time, so that their loads overlap.
                     for (var t = 0u; t < 32u; t += 8u) {
                         var eight: array<u32, 8>;
                         for (var k = 0u; k < 8u; k++) {

@@ -1,8 +1,9 @@
-// Which segments share a set of tables, which contexts of a set share a table, and the tables (`codec/bwt/choose.rs` and
-// `tables.rs`).
+// Chooses which segments share a set of tables and which contexts of a set share a table, and builds the tables
+// (`codec/bwt/choose.rs` and `tables.rs`).
 //
-// encode_tables: what each token costs in each context of each set, in 1/256 bit; in the end the exponents.
-// encode_starts: each token's interval, start | frequency << 16. encode_fresh: contexts that begin a table.
+// encode_tables: the cost of each token in each context of each set, in 1/256 bit; finally the exponents.
+// encode_starts: each token's interval, start | frequency << 16.
+// encode_fresh: the contexts that begin a table.
 //
 // @pz_cost {
 //   threads: max(6144, N/8192*256+256)
@@ -32,7 +33,7 @@ inline uint log2_of(uint x) {
     return e << 16 | log;
 }
 
-// The number of sets, and the groups to begin with: by how long runs are. A workgroup for a block.
+// Chooses the number of sets, and the first grouping: by the length of runs. A workgroup has a block.
 __kernel void prepare(__global const uint *jobs, __global uint *state, __global uint *segments, uint slot) {
     uint block = (uint)get_group_id(0);
     uint index = (uint)get_local_id(0);
@@ -98,7 +99,7 @@ __kernel void sums(
     }
 }
 
-// What each token costs with the tables of each set, where half a count more of each is assumed.
+// Computes the cost of each token with the tables of each set, adding half a count to each token.
 __kernel void costs(__global const uint *sums, __global uint *costs, __global const uint *state) {
     uint parts = SETS * CONTEXTS / THREADS;
     uint block = (uint)get_group_id(0) / parts;
@@ -112,7 +113,7 @@ __kernel void costs(__global const uint *sums, __global uint *costs, __global co
     for (uint t = 0; t < 32; t++) costs[t] = (log - log2_of(2 * sums[t] + 1)) >> 8;
 }
 
-// Gives each segment the set whose tables cost it least, the first of several. A workgroup for each.
+// Gives each segment the cheapest set of tables; of equal ones, the first. A workgroup has a segment.
 __kernel void assign(
     __global const uint *state, __global uint *segments, __global const uint *counts, __global const uint *costs,
     uint slot, uint parts)
@@ -166,8 +167,8 @@ inline ulong team_sum_long(Team team, ulong v) {
     return low + (middle << 24) + (high << 48);
 }
 
-// Cuts a column of contexts into ranges that share a table, at the least cost, and makes the tables. A team for each
-// column of each set: four columns of ranks, eight of lengths. A lane is a token.
+// Cuts a column of contexts into ranges that share a table, at the least cost, and builds the tables. A team has a
+// column of a set: there are four columns of ranks and eight of lengths. A lane has a token.
 __kernel void share(
     __global const uint *sums, __global uint *exponents, __global uint *intervals, __global uint *fresh,
     __global const uint *state, uint slot)

@@ -1,8 +1,9 @@
-// Which segments share a set of tables, which contexts of a set share a table, and the tables (`codec/bwt/choose.rs` and
-// `tables.rs`).
+// Chooses which segments share a set of tables and which contexts of a set share a table, and builds the tables
+// (`codec/bwt/choose.rs` and `tables.rs`).
 //
-// encode_tables: what each token costs in each context of each set, in 1/256 bit; in the end the exponents.
-// encode_starts: each token's interval, start | frequency << 16. encode_fresh: contexts that begin a table.
+// encode_tables: the cost of each token in each context of each set, in 1/256 bit; finally the exponents.
+// encode_starts: each token's interval, start | frequency << 16.
+// encode_fresh: the contexts that begin a table.
 //
 // @pz_cost {
 //   threads: max(6144, N/8192*256+256)
@@ -43,7 +44,7 @@ fn log2_of(x: u32) -> u32 {
 @group(0) @binding(2) var<storage, read_write> new_segments: array<u32>;
 var<workgroup> set_count: u32;
 
-// The number of sets, and the groups to begin with: by how long runs are. A workgroup for a block.
+// Chooses the number of sets, and the first grouping: by the length of runs. A workgroup has a block.
 @compute @workgroup_size(THREADS)
 fn prepare(
     @builtin(local_invocation_index) index: u32,
@@ -130,7 +131,7 @@ fn sums(
 @group(0) @binding(1) var<storage, read_write> new_costs: array<u32>;
 @group(0) @binding(2) var<storage, read> cost_state: array<u32>;
 
-// What each token costs with the tables of each set, where half a count more of each is assumed.
+// Computes the cost of each token with the tables of each set, adding half a count to each token.
 @compute @workgroup_size(THREADS)
 fn costs(
     @builtin(local_invocation_index) index: u32,
@@ -162,7 +163,7 @@ fn costs(
 @group(0) @binding(3) var<storage, read> set_costs: array<u32>;
 var<workgroup> cost_sums: array<atomic<u32>, SETS>;
 
-// Gives each segment the set whose tables cost it least, the first of several. A workgroup for each.
+// Gives each segment the cheapest set of tables; of equal ones, the first. A workgroup has a segment.
 @compute @workgroup_size(THREADS)
 fn assign(
     @builtin(local_invocation_index) index: u32,

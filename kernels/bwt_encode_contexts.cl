@@ -1,4 +1,4 @@
-// The contexts of runs, by the histories of their symbols, and how often each token occurs in each
+// Finds the contexts of runs from the histories of their symbols, and counts each token in each context
 // (`codec/bwt/segments.rs`).
 //
 // @pz_cost {
@@ -13,7 +13,7 @@
 // @pz_import team
 // @pz_import bwt_encode
 
-// A team for each segment. Averages of ranks are in the low halves of histories, those of lengths in the high ones.
+// A team has a segment. The low halves of histories hold averages of ranks, the high halves those of lengths.
 __kernel void contexts(
     __global const uint *jobs, __global const uint *begins, __global uint *infos, __global const uint *state,
     __global const uint *segments, __global const uint *lists, uint slot, uint parts)

@@ -1,4 +1,4 @@
-// The contexts of runs, by the histories of their symbols, and how often each token occurs in each
+// Finds the contexts of runs from the histories of their symbols, and counts each token in each context
 // (`codec/bwt/segments.rs`).
 //
 // @pz_cost {
@@ -23,7 +23,7 @@ var<immediate> args: Args;
 @group(0) @binding(5) var<storage, read> lists: array<u32>;
 var<workgroup> histories: array<u32, TEAMS * 256u>;
 
-// A team for each segment. Averages of ranks are in the low halves of histories, those of lengths in the high ones.
+// A team has a segment. The low halves of histories hold averages of ranks, the high halves those of lengths.
 @compute @workgroup_size(THREADS)
 fn contexts(
     @builtin(local_invocation_index) index: u32,

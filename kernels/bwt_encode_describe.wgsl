@@ -1,4 +1,5 @@
-// Writes the descriptions of a payload's directory and tables (`payload.rs`, `tables.rs` and `binary.rs` in `codec/bwt`).
+// Writes the descriptions of a payload's directory and tables (`payload.rs`, `tables.rs` and `binary.rs` in
+// `codec/bwt`).
 //
 // @pz_cost {
 //   threads: 96

@@ -1,10 +1,12 @@
-// Ranks of runs: how many other symbols occur before a run's symbol does again (`codec/bwt/runs.rs`).
+// Computes the ranks of runs: how many other symbols occur before a run's symbol occurs again (`codec/bwt/runs.rs`).
 //
-// Runs are ranked in chunks of 1024, from right to left, by the list of all symbols in the order in which they occur
-// next; a segment's list is the one at its first run. The list at the end of a chunk follows from where each symbol first
-// occurs behind it: first occurrences in each chunk (`firsts`), in each group of chunks (`group_firsts`), those behind
-// each group (`group_next`), and behind each chunk (`next`). Symbols that do not occur any more come last: those
-// that the block has, ascending, then the others.
+// Each chunk of 1024 runs is ranked from right to left, with a list of all symbols in the order of their next
+// occurrence. A segment's list is the one at its first run.
+//
+// The list at the end of a chunk follows from the first occurrence of each symbol after it. Four buffers help to find
+// that: the first occurrences in each chunk (`firsts`) and in each group of chunks (`group_firsts`), and the next
+// occurrences after each group (`group_next`) and after each chunk (`next`). Symbols that do not occur again come
+// last: first those that the block uses, ascending, then the rest.
 //
 // @pz_cost {
 //   threads: max(N/1024*32, 256)
@@ -189,7 +191,7 @@ fn ranks(
     for (var chunks_before = group % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
         let chunk = chunks_before + team_index;
         let is_there = chunk < chunks;
-        // Symbols that occur are before those that do not, and of those the block's before the others.
+        // Symbols that occur come first; after them come the block's other symbols, then the rest.
         for (var s = lane; s < 256u; s += 32u) {
             var at = NONE;
             if is_there {

@@ -1,7 +1,8 @@
 // Cuts the transform of each block into runs, and the runs into segments (`codec/bwt/runs.rs`).
 //
-// sort_high_a: where each run begins. sort_low_a: its symbol; later also rank << 8 | rank context << 16 | length
-// context << 24. A segment is eight words: first run, first byte, and what later kernels add.
+// sort_high_a: where each run begins.
+// sort_low_a: its symbol; later also rank << 8 | rank context << 16 | length context << 24.
+// A segment has eight words: its first run, its first byte, and what later kernels add.
 //
 // @pz_cost {
 //   threads: max(min(N/1024*256, 65536), N/1024*32)
@@ -116,7 +117,7 @@ __kernel void write_runs(
 }
 
 // Cuts the runs into segments: at the first run that begins at least 1 << segment_log bytes on, or after
-// ENCODE_SEGMENT_RUNS runs. One team for a block, which looks at 32 runs at a time.
+// ENCODE_SEGMENT_RUNS runs. A team has a block and looks at 32 runs at a time.
 __kernel void cut(
     __global const uint *begins, __global uint *state, __global uint *segments, uint slot, uint parts, uint segment_log)
 {

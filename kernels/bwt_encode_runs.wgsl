@@ -1,7 +1,8 @@
 // Cuts the transform of each block into runs, and the runs into segments (`codec/bwt/runs.rs`).
 //
-// sort_high_a: where each run begins. sort_low_a: its symbol; later also rank << 8 | rank context << 16 | length
-// context << 24. A segment is eight words: first run, first byte, and what later kernels add.
+// sort_high_a: where each run begins.
+// sort_low_a: its symbol; later also rank << 8 | rank context << 16 | length context << 24.
+// A segment has eight words: its first run, its first byte, and what later kernels add.
 //
 // @pz_cost {
 //   threads: max(min(N/1024*256, 65536), N/1024*32)
@@ -180,7 +181,7 @@ fn write_runs(
 @group(0) @binding(2) var<storage, read_write> segments: array<u32>;
 
 // Cuts the runs into segments: at the first run that begins at least 1 << segment_log bytes on, or after
-// ENCODE_SEGMENT_RUNS runs. One team for a block, which looks at 32 runs at a time.
+// ENCODE_SEGMENT_RUNS runs. A team has a block and looks at 32 runs at a time.
 @compute @workgroup_size(THREADS)
 fn cut(
     @builtin(local_invocation_index) index: u32,

@@ -1,4 +1,4 @@
-// Writes payloads: all their parts, one behind the other.
+// Writes payloads: copies all their parts, one directly after another.
 //
 // @pz_cost {
 //   threads: N/8192*256+256

@@ -1,5 +1,5 @@
-// BWT payloads: from runs of labels to the transform. The lists of segments are composed, one after another, and then
-// tell what bytes the labels stand for.
+// BWT payloads: turns runs of labels into the transform. It composes the lists of the segments in order; the lists
+// then tell which byte each label stands for.
 //
 // @pz_cost {
 //   threads: N/32768*256
@@ -12,7 +12,8 @@
 // @pz_import team
 // @pz_import bwt
 
-// Replaces the list that each segment leaves, in labels, by the list at its start, in bytes. A workgroup of 64 a block.
+// Replaces the labels in each segment's final list by bytes, which gives the next segment's first list. A workgroup
+// of 64 has a block.
 __kernel void lists(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_lists,
                     uint slot, uint blocks, uint groups) {
     __local uint current[64];
@@ -39,7 +40,7 @@ __kernel void lists(__global const uint *results, __global const uint *bwt_block
 #define TILE 4096u
 #define BATCH 128u
 
-// The last of `count` ascending numbers, `step` words apart, that is at most `value`; the first is.
+// The last of `count` ascending numbers, `step` words apart, that is at most `value`. The first number always is.
 inline uint last_up_to(Team team, __global const uint *numbers, uint step, uint shift, uint count, uint value) {
     uint from = 0u;
     uint span = count;

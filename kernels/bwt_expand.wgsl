@@ -1,5 +1,5 @@
-// BWT payloads: from runs of labels to the transform. The lists of segments are composed, one after another, and then
-// tell what bytes the labels stand for.
+// BWT payloads: turns runs of labels into the transform. It composes the lists of the segments in order; the lists
+// then tell which byte each label stands for.
 //
 // @pz_cost {
 //   threads: N/32768*256
@@ -27,7 +27,8 @@ var<immediate> args: Args;
 var<workgroup> current: array<u32, 64>;
 var<workgroup> segment_count: u32;
 
-// Replaces the list that each segment leaves, in labels, by the list at its start, in bytes. A workgroup of 64 a block.
+// Replaces the labels in each segment's final list by bytes, which gives the next segment's first list. A workgroup
+// of 64 has a block.
 @compute @workgroup_size(THREADS)
 fn lists(
     @builtin(local_invocation_index) local_index: u32,

@@ -1,4 +1,4 @@
-// BWT payloads: fixed fields, list and rows, and the order in which segments are decoded.
+// BWT payloads: reads the fixed fields, the list and the start rows, and finds the order in which to decode segments.
 //
 // @pz_cost {
 //   threads: 32
@@ -37,7 +37,7 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
     if (sets > MAX_SETS) bad = 3u;
     if (bad == 0u && 3u + symbols > size) bad = 4u;
 
-    // The list, each symbol once, and then the others in order.
+    // The list: each symbol once, then the missing ones in order.
     if (lane < 8u) used[lane] = 0u;
     team_sync(team);
     uint twice = 0u;
@@ -139,8 +139,8 @@ inline uint kind_of(uint packed) {
     return min(packed >> 16, MAX_SETS - 1u) * LENGTHS + (LENGTHS - 1u) - (log * 4u + (words >> (log - 2u) & 3u));
 }
 
-// The order in which segments are decoded: by their sets of tables, and those together that are about as long, so that
-// the lanes of a team end together. In which order those of one kind come is left to chance, and matters to nothing.
+// The order in which to decode segments: by table set, and segments of about equal length together, so that the lanes
+// of a team finish together. The order of segments of one kind is unspecified and irrelevant.
 __kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_segments,
                       uint slot, uint blocks) {
     TEAM_START(team);

@@ -1,4 +1,4 @@
-// BWT payloads: fixed fields, list and rows, and the order in which segments are decoded.
+// BWT payloads: reads the fixed fields, the list and the start rows, and finds the order in which to decode segments.
 //
 // @pz_cost {
 //   threads: 32
@@ -74,7 +74,7 @@ fn header(
         bad = 4u;
     }
 
-    // The list, each symbol once, and then the others in order.
+    // The list: each symbol once, then the missing ones in order.
     if lane < 8u {
         atomicStore(&used[lane], 0u);
     }
@@ -210,8 +210,8 @@ fn kind_of(packed: u32) -> u32 {
     return min(packed >> 16u, MAX_SETS - 1u) * LENGTHS + (LENGTHS - 1u) - length;
 }
 
-// The order in which segments are decoded: by their sets of tables, and those together that are about as long, so that
-// the lanes of a team end together. In which order those of one kind come is left to chance, and matters to nothing.
+// The order in which to decode segments: by table set, and segments of about equal length together, so that the lanes
+// of a team finish together. The order of segments of one kind is unspecified and irrelevant.
 @compute @workgroup_size(THREADS)
 fn arrange(
     @builtin(local_invocation_index) local_index: u32,

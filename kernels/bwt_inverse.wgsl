@@ -1,10 +1,10 @@
 // The inverse of the Burrows-Wheeler transform, from many stored rows.
 //
-// `bwt_links` gets, for each place of the transform, the place that a walk goes to from there, and the byte that
-// it meets; `bwt_steps_low` and `bwt_steps_high` the same for four steps, so that a walk takes one random read for four
-// bytes: the places of a block's first half in one, the others in the other, because the largest buffer limits how many
-// blocks are under way. The transform is in `contents`, which the walks then overwrite. At most 2^24 bytes a block, so
-// that a place leaves room for a byte.
+// For each place of the transform, `bwt_links` holds the byte there and the place that a walk visits next.
+// `bwt_steps_low` and `bwt_steps_high` hold the same for four steps at once, so that a walk reads at random once for
+// four bytes. The first covers the first half of a block's places, the second the rest: two smaller buffers allow
+// more blocks at once, because the largest buffer is the limit. The transform is in `contents`, and the walks
+// overwrite it. A block has at most 2^24 bytes, so that a word holds a place and a byte.
 //
 // @pz_cost {
 //   threads: N/1024*256
@@ -272,8 +272,8 @@ fn step_from(block: u32, place: u32) -> vec2<u32> {
     return bwt_steps_high[begin + place - half_slot];
 }
 
-// A work item for each stored row walks at most `most` bytes, from where the run before of this kernel ended (`done`
-// bytes before the end of its stretch), and at the begin looks whether it has come to the right row.
+// A work item walks at most `most` bytes from its stored row, continuing where the previous dispatch ended (`done`
+// bytes before the end of its stretch). It first checks whether it has arrived at the right row.
 @compute @workgroup_size(THREADS)
 fn walk(
     @builtin(local_invocation_index) local_index: u32,
@@ -287,7 +287,8 @@ fn walk(
     }
     let index = group % args.groups * THREADS + local_index;
     let info = block * BLOCK_WORDS;
-    // A work item that fails says so at once; those that have not seen it yet do their share and harm nothing.
+    // A work item that fails reports it at once. Work items that have not seen the report yet continue, which is
+    // harmless.
     if walk_results[block * RESULT_WORDS] != 0u || index >= bwt_blocks[info + BLOCK_STARTS] {
         return;
     }

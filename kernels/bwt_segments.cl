@@ -1,6 +1,7 @@
-// BWT payloads: the second stage. Segments become runs of labels.
+// BWT payloads, second stage: decodes segments into runs of labels.
 //
-// A segment is decoded before the list at its start is known: positions in that list, labels, stand for bytes.
+// A segment is decoded before the list at its start is known, so labels, which are positions in that list, stand for
+// bytes.
 //
 // @pz_cost {
 //   threads: ((N/1024+1)/96+8)*96
@@ -14,7 +15,7 @@
 // @pz_import bwt
 
 #if TEAM_PTX
-// Begins to load here: compilers put off what is needed last, and then it is waited for.
+// Start the load here: compilers delay a load until its first use, and would then wait for it.
 inline uint load_now(__global const uint *p) {
     uint r;
     asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"((ulong)p) : "memory");
@@ -25,20 +26,19 @@ inline uint load_now(__global const uint *p) {
 #define LOAD_NOW(p) (*(p))
 #endif
 
-// Units of 16 bytes of a lane's list: the first is in registers, NEAR more are in workgroup memory, and the others,
-// which are needed less, where the list is to be in the end.
+// A lane's list in units of 16 bytes. The first unit is in registers, the next NEAR units are in workgroup memory,
+// and the rest, which is needed less often, is where the finished list goes.
 #define UNITS 15u
 #define GET_UNIT(unit) ((unit) <= NEAR ? list[((unit) - 1u) * THREADS] : final[unit])
 #define PUT_UNIT(unit, value) \
     if ((unit) <= NEAR) list[((unit) - 1u) * THREADS] = (value); else final[unit] = (value)
 // The place of 8 starts of a table, so that tables' first eights are in different banks.
 #define EIGHT(table, i) ((table) * 4u + (((i) + ((table) >> 1)) & 3u))
-// Different tables of ranks, and of runs, that are in workgroup memory; the others, if there are more, are read from
-// device memory.
+// Distinct rank tables, and distinct run tables, in workgroup memory. The rest is read from device memory.
 #define KEPT_TABLES (2u * KEPT)
 
-// A segment's words, in pairs. A run takes at most two, so those are there before it begins, and the pair that replaces
-// one is loaded at the begin of a run and not waited for before its end.
+// A segment's words, in pairs. A run takes at most two words, so they are ready before it begins. The load of the
+// next pair starts when a run begins, and is waited for at its end.
 typedef struct {
     __global const uint2 *pairs; // of the payload, from that with the segment's first word on
     uint2 now;
@@ -101,13 +101,13 @@ inline uint up_to(uint4 starts, uint vv) {
     return popcount(r.x | r.y >> 1 | r.z >> 2 | r.w >> 3);
 }
 
-// The state without the token whose starts are from `start` up to `end`, of which its low bits are v.
+// The state after removing the token whose starts are from `start` up to `end`. The state's low bits are v.
 inline ulong without(ulong state, uint v, uint start, uint end) {
     return (state >> 12) * (end - start) + (v - start);
 }
 
-// The token that the state's low bits are in, and the state without it. `eights` has the starts that begin the second,
-// third and fourth eight of each table.
+// The token that the state's low bits select, and the state without it. `eights` holds the starts of the second,
+// third and fourth group of eight in each table.
 inline uint take_token(__local const uint4 *tables, __local const uint2 *eights, uint table, ulong *state) {
     __local const ushort *starts = (__local const ushort *)tables;
     uint v = (uint)*state & 4095u;
@@ -144,7 +144,7 @@ inline uint first_bytes(uint count, uint from) {
     return count <= from ? 0u : count >= from + 4u ? 0xffffffffu : (1u << (8u * (count - from))) - 1u;
 }
 
-// A lane decodes a segment, and writes its runs as label | begin << 8 and the list that it leaves.
+// A lane decodes a segment. It writes the segment's runs as label | begin << 8, and its final list.
 __kernel void segments(__global const uint *payload, __global uint *results, __global const uint *bwt_blocks,
                        __global uint *bwt_segments, __global const uint4 *bwt_tables, 
                        __global uint *bwt_histories, __global uint4 *bwt_lists, __global uint *bwt_links, uint slot, uint blocks,
@@ -155,8 +155,8 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     __local uint4 lists[NEAR * THREADS];
     __local uint4 masks[17]; // so many bytes
     __local uint shared_go;
-    // The first groups of all blocks come first, so that those that have something to do, and the longest segments, are
-    // spread over all processors.
+    // The first groups of all blocks come first. This spreads groups with work, and the longest segments, over all
+    // processors.
     uint block = (uint)get_group_id(0) % blocks;
     uint group = (uint)get_group_id(0) / blocks;
     if (group >= groups) return;
@@ -199,8 +199,8 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    // Those without a segment look at the first, and have nothing to do: some compilers take a branch around all of this for
-    // one of the whole workgroup.
+    // Lanes without a segment read the first one and do nothing: some compilers take a branch around all of this as
+    // one for the whole workgroup.
     place = first + (has_segment ? place : 0u);
     uint segment = bwt_segments[SEGMENTS_AT(block, slot) + ORDER_AT(slot) + place];
     __global uint *entry = bwt_segments + SEGMENTS_AT(block, slot) + segment * SEGMENT_WORDS;
@@ -299,7 +299,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             front = shift_in(unit, next.x);
             unit = next;
         }
-        // All that are read together are read before one is written, so that one does not wait for another.
+        // Read all before writing any, so that the loads overlap.
         for (uint i = 1u; i < units; i += 4u) {
             uint second_unit = min(i + 2u, units);
             uint third = min(i + 3u, units);
@@ -321,7 +321,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             // Behind the last they are all the same.
             unit = next3;
         }
-        // Those before the rank move, the symbol comes behind them, the others stay.
+        // The symbols before the rank move back, this symbol goes to the front, and the rest stays.
         uint4 changed = (shift_in(unit, 0u) & before) | ((uint4)(symbol * 0x01010101u) & ~before);
         unit = (changed & upto) | (unit & ~upto);
         if (units == 0u) {
@@ -340,7 +340,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         if ((count & 3u) == 0u) {
             *out = runs;
             out += 1;
-            // At most as many runs as bytes: what `out` points at is the segment's own.
+            // There are at most as many runs as bytes, so `out` stays within the segment's own part.
         }
         at += length;
         if (at == end) {

@@ -1,6 +1,7 @@
-// BWT payloads: the second stage. Segments become runs of labels.
+// BWT payloads, second stage: decodes segments into runs of labels.
 //
-// A segment is decoded before the list at its start is known: positions in that list, labels, stand for bytes.
+// A segment is decoded before the list at its start is known, so labels, which are positions in that list, stand for
+// bytes.
 //
 // @pz_cost {
 //   threads: ((N/1024+1)/96+8)*96
@@ -30,11 +31,11 @@ var<immediate> args: Args;
 @group(0) @binding(6) var<storage, read_write> bwt_lists: array<vec4<u32>>;
 @group(0) @binding(7) var<storage, read_write> bwt_links: array<vec4<u32>>;
 
-// Units of 16 bytes of a lane's list: the first is in registers, NEAR more are in workgroup memory, and the others,
-// which are needed less, where the list is to be in the end.
+// A lane's list in units of 16 bytes. The first unit is in registers, the next NEAR units are in workgroup memory,
+// and the rest, which is needed less often, is where the finished list goes.
 const UNITS = 15u;
 
-// Different tables of ranks, and of runs, KEPT of each; the others, if there are more, are read from device memory.
+// Distinct rank tables, and distinct run tables, KEPT of each. The rest is read from device memory.
 var<workgroup> tables: array<vec4<u32>, 2u * KEPT * 4u>;
 var<workgroup> numbers: array<u32, CONTEXTS / 4u>; // of tables, a byte for each context
 var<workgroup> eights: array<vec2<u32>, 2u * KEPT>; // the starts that begin the second, third and fourth eight of each
@@ -46,8 +47,8 @@ var<workgroup> shared_go: u32;
 var<private> own: u32;         // its number in the workgroup
 var<private> far_tables: u32;  // where its set's are
 var<private> final_list: u32;  // where its list is to be
-// The words of its segment, in pairs. A run takes at most two, so those are there before it begins, and the pair that
-// replaces one is loaded at the begin of a run and not waited for before its end.
+// The words of a segment, in pairs. A run takes at most two words, so they are ready before it begins. The load of
+// the next pair starts when a run begins, and is waited for at its end.
 var<private> pairs: u32;       // of the payload, from that with the segment's first word on
 var<private> pair_now: vec2<u32>;
 var<private> pair_after: vec2<u32>;
@@ -141,7 +142,7 @@ fn up_to(starts: vec4<u32>, vv: u32) -> u32 {
     return countOneBits(r.x | (r.y >> 1u) | (r.z >> 2u) | (r.w >> 3u));
 }
 
-// Takes the token whose starts are from `start` up to `end` from the state, whose low bits are v.
+// Removes the token whose starts are from `start` up to `end` from the state, whose low bits are v.
 fn take(v: u32, start: u32, end: u32) {
     let freq = end - start;
     let low = (x_low >> 12u) | (x_high << 20u);
@@ -160,7 +161,8 @@ fn half_of_far(table: u32, i: u32) -> u32 {
     return (bwt_tables[far_tables + table * 4u + (i >> 3u)][(i & 7u) >> 1u] >> (16u * (i & 1u))) & 0xffffu;
 }
 
-// The token that the state's low bits are in, which it is then without. Tables from 2 KEPT on are in device memory.
+// Removes the token that the state's low bits select from the state, and returns it. Tables from 2 KEPT on are in
+// device memory.
 fn take_token(table: u32) -> u32 {
     let v = x_low & 4095u;
     let vv = v | (v << 16u);
@@ -235,15 +237,15 @@ fn first_bytes(count: u32, from_byte: u32) -> u32 {
     return select((1u << (8u * (bytes & 3u))) - 1u, 0xffffffffu, bytes == 4u);
 }
 
-// A lane decodes a segment, and writes its runs as label | begin << 8 and the list that it leaves.
+// A lane decodes a segment. It writes the segment's runs as label | begin << 8, and its final list.
 @compute @workgroup_size(THREADS)
 fn segments(
     @builtin(local_invocation_index) local_index: u32,
     @builtin(workgroup_id) wg: vec3<u32>,
     @builtin(num_workgroups) wgs: vec3<u32>,
 ) {
-    // The first groups of all blocks come first, so that those that have something to do, and the longest segments, are
-    // spread over all processors.
+    // The first groups of all blocks come first. This spreads groups with work, and the longest segments, over all
+    // processors.
     let block = (wg.y * wgs.x + wg.x) % args.blocks;
     var group = (wg.y * wgs.x + wg.x) / args.blocks;
     if group >= args.groups {
@@ -389,7 +391,7 @@ fn segments(
             front = shift_in(front, unit.x);
         }
         unit = move_units(unit, units);
-        // Those before the rank move, the symbol comes behind them, the others stay.
+        // The symbols before the rank move back, this symbol goes to the front, and the rest stays.
         let changed = (shift_in(unit, 0u) & before) | (vec4<u32>(symbol * 0x01010101u) & ~before);
         unit = (changed & upto) | (unit & ~upto);
         if units == 0u {

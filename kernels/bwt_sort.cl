@@ -1,10 +1,11 @@
-// Sorts all suffixes of each block by their first eight bytes, and lists of suffixes by pairs of numbers: a stable radix
-// sort, lowest digit first, of (high, low) with the suffix's position. A pass counts the digits of each tile
-// (`histogram`), sums the counts up (`scan`), and moves the elements (`scatter`): no workgroup waits for another.
+// A stable radix sort, lowest digit first, of elements (high, low) with a suffix's position. It sorts all suffixes of
+// each block by their first eight bytes, and later lists of suffixes by pairs of numbers. A pass counts the digits of
+// each tile (`histogram`), sums the counts (`scan`), and moves the elements (`scatter`). No workgroup waits for
+// another.
 //
-// Each block has its own list. Element e of a list is at index slot - 1 - e of the block's part of the arrays, so that
-// the lists of `bwt_sort_refine` can grow from the other end. Before the first pass the suffixes are in the order of
-// their lengths, so a suffix that is cut off by the block's end, and padded with zeros, comes before longer ones with
+// Each block has its own list. Element e of a list is at index slot - 1 - e of the block's part of the arrays, so
+// that the small lists of `bwt_sort_refine` can grow from the other end. Before the first pass, the suffixes are
+// ordered by length. So a suffix that the block's end cuts off, padded with zeros, comes before longer suffixes with
 // the same key.
 //
 // @pz_cost {
@@ -25,7 +26,7 @@
 #define TILE 4096u
 #define ITEMS 16u
 #define SUBTILE (THREADS * ITEMS)
-// Counters of a digit, each for some of the lanes, so that equal digits of neighbours do not wait for each other.
+// Counters of a digit, each for some of the lanes, so that equal digits in neighbouring lanes rarely contend.
 #define COUNTERS 4u
 // What follows from a value is computed afresh from here on, rather than kept in registers.
 #if TEAM_PTX
@@ -111,8 +112,8 @@ __kernel void histogram(
     }
 }
 
-// Turns each digit's counts into sums of those of the tiles before, and gives the state their total. A team takes a digit
-// at a time.
+// Replaces each digit's counts by the sums over earlier tiles, and adds their total to the state. A team handles one
+// digit at a time.
 __kernel void scan(__global uint *counts, __global uint *state, uint slot, uint parts, uint which) {
     TEAM_START(team);
     uint block = (uint)get_group_id(0) / parts;
@@ -135,8 +136,8 @@ __kernel void scan(__global uint *counts, __global uint *state, uint slot, uint 
     }
 }
 
-// Moves the elements from the one list to where they belong in the other, by digits of `key`. Elements with one digit
-// keep their order.
+// Moves the elements from one list to their places in the other, by digits of `key`. Elements with equal digits keep
+// their order.
 __kernel void scatter(
     __global const uint *key, __global const uint *other, __global const uint *position,
     __global uint *key_out, __global uint *other_out, __global uint *position_out,
@@ -175,7 +176,7 @@ __kernel void scatter(
             // How many elements there are from it on, and from the work item's first place in the order on.
             int left = (int)valid - (int)first;
             int left_in_order = (int)valid - (int)index;
-            // All loads are on their way before the first is waited for. What is behind the last element comes last.
+            // Start all loads before waiting for the first. Missing elements after the last one sort last.
             uint keys[ITEMS];
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
@@ -241,8 +242,8 @@ __kernel void scatter(
             }
             barrier(CLK_LOCAL_MEM_FENCE);
 
-            // Through workgroup memory, so that neighbours are written together; each array's loads are on their way
-            // while the one before is written.
+            // Go through workgroup memory, so that neighbours are written together. Each array is loaded while the
+            // previous one is written.
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
                 AFRESH(keys[i]);

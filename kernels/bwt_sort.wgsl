@@ -1,10 +1,11 @@
-// Sorts all suffixes of each block by their first eight bytes, and lists of suffixes by pairs of numbers: a stable radix
-// sort, lowest digit first, of (high, low) with the suffix's position. A pass counts the digits of each tile
-// (`histogram`), sums the counts up (`scan`), and moves the elements (`scatter`): no workgroup waits for another.
+// A stable radix sort, lowest digit first, of elements (high, low) with a suffix's position. It sorts all suffixes of
+// each block by their first eight bytes, and later lists of suffixes by pairs of numbers. A pass counts the digits of
+// each tile (`histogram`), sums the counts (`scan`), and moves the elements (`scatter`). No workgroup waits for
+// another.
 //
-// Each block has its own list. Element e of a list is at index slot - 1 - e of the block's part of the arrays, so that
-// the lists of `bwt_sort_refine` can grow from the other end. Before the first pass the suffixes are in the order of
-// their lengths, so a suffix that is cut off by the block's end, and padded with zeros, comes before longer ones with
+// Each block has its own list. Element e of a list is at index slot - 1 - e of the block's part of the arrays, so
+// that the small lists of `bwt_sort_refine` can grow from the other end. Before the first pass, the suffixes are
+// ordered by length. So a suffix that the block's end cuts off, padded with zeros, comes before longer suffixes with
 // the same key.
 //
 // @pz_cost {
@@ -25,7 +26,7 @@
 const TILE = 4096u;
 const ITEMS = 16u;
 const SUBTILE = THREADS * ITEMS;
-// Counters of a digit, each for some of the lanes, so that equal digits of neighbours do not wait for each other.
+// Counters of a digit, each for some of the lanes, so that equal digits in neighbouring lanes rarely contend.
 const COUNTERS = 4u;
 // Digits of a work item.
 const DIGITS = 256u / THREADS;
@@ -149,8 +150,8 @@ fn histogram(
 @group(0) @binding(0) var<storage, read_write> sums: array<u32>;
 @group(0) @binding(1) var<storage, read_write> digits: array<u32>;
 
-// Turns each digit's counts into sums of those of the tiles before, and gives the state their total. A team takes a digit
-// at a time.
+// Replaces each digit's counts by the sums over earlier tiles, and adds their total to the state. A team handles one
+// digit at a time.
 @compute @workgroup_size(THREADS)
 fn scan(
     @builtin(local_invocation_index) index: u32,
@@ -207,11 +208,12 @@ var<workgroup> done: array<u32, 256>;
 // Of 32 digits each, in the subtile, and in the list.
 var<workgroup> row_sums: array<u32, 8>;
 var<workgroup> all_sums: array<u32, 8>;
-// While a team counts, its elements of a digit so far; then where the next goes to; then elements in their new order.
+// While a team counts: its elements of a digit so far. Then: the place for the next one. Then: elements in their new
+// order.
 var<workgroup> staged: array<u32, SUBTILE>;
 
-// Moves the elements from the one list to where they belong in the other, by digits of `key`. Elements with one digit
-// keep their order.
+// Moves the elements from one list to their places in the other, by digits of `key`. Elements with equal digits keep
+// their order.
 @compute @workgroup_size(THREADS)
 fn scatter(
     @builtin(local_invocation_index) index: u32,
@@ -242,7 +244,7 @@ fn scatter(
             // Element e of the subtile is at last - e. The work item's first one, and every 32nd from there on.
             let last = block * slot + slot - 1u - begin;
             let first = team_index * ITEMS * 32u + lane;
-            // All loads are on their way before the first is waited for. What is behind the last element comes last.
+            // Start all loads before waiting for the first. Missing elements after the last one sort last.
             var keys: array<u32, ITEMS>;
             for (var i = 0u; i < ITEMS; i++) {
                 keys[i] = 0xffffffffu;
@@ -305,8 +307,8 @@ fn scatter(
             }
             workgroupBarrier();
 
-            // Through workgroup memory, so that neighbours are written together; each array's loads are on their way
-            // while the one before is written.
+            // Go through workgroup memory, so that neighbours are written together. Each array is loaded while the
+            // previous one is written.
             for (var i = 0u; i < ITEMS; i++) {
                 to[i] += staged[own + (keys[i] >> shift & 255u)];
             }

@@ -1,5 +1,5 @@
-// The keys of a round of prefix doubling (`bwt_sort_refine`): for each element of the two lists the rank of the suffix
-// `depth` on, 1 more, and 0 for the empty suffix.
+// Gathers the keys for a round of prefix doubling (`bwt_sort_refine`). An element's key is 1 plus the rank of the
+// suffix `depth` bytes on, or 0 if that is the empty suffix.
 //
 // @pz_cost {
 //   threads: min(N/4096*256, 262144)
@@ -45,7 +45,7 @@ __kernel void gather_small(
     }
 }
 
-// The keys of the large list's elements, which move to the other copy. The next round's lists become empty.
+// Writes the keys of the large list's elements, which move to the other copy. Empties the next round's lists.
 __kernel void gather_large(
     __global const uint *high, __global const uint *position, __global uint *high_out, __global uint *low_out,
     __global uint *position_out, __global const uint *rank, __global uint *state,

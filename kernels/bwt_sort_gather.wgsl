@@ -1,5 +1,5 @@
-// The keys of a round of prefix doubling (`bwt_sort_refine`): for each element of the two lists the rank of the suffix
-// `depth` on, 1 more, and 0 for the empty suffix.
+// Gathers the keys for a round of prefix doubling (`bwt_sort_refine`). An element's key is 1 plus the rank of the
+// suffix `depth` bytes on, or 0 if that is the empty suffix.
 //
 // @pz_cost {
 //   threads: min(N/4096*256, 262144)
@@ -69,7 +69,7 @@ fn gather_small(
 @group(0) @binding(5) var<storage, read> large_rank: array<u32>;
 @group(0) @binding(6) var<storage, read_write> large_state: array<u32>;
 
-// The keys of the large list's elements, which move to the other copy. The next round's lists become empty.
+// Writes the keys of the large list's elements, which move to the other copy. Empties the next round's lists.
 @compute @workgroup_size(THREADS)
 fn gather_large(
     @builtin(local_invocation_index) index: u32,

@@ -1,18 +1,20 @@
-// From suffixes sorted by their first characters to all suffixes sorted, by prefix doubling (Manber and Myers, "Suffix
-// arrays: a new method for on-line string searches", 1990; the rank of a group is where it begins, as in Larsson and
-// Sadakane, "Faster suffix sorting", 2007).
+// Sorts all suffixes, given their order by first characters, by prefix doubling (Manber and Myers, "Suffix arrays: a
+// new method for on-line string searches", 1990; a group's rank is its beginning, as in Larsson and Sadakane, "Faster
+// suffix sorting", 2007).
 //
-// A suffix's rank is the number of suffixes in the groups before its own, where a group is what the sort so far cannot
-// tell apart: suffixes with the same first `depth` characters. A suffix alone in its group is done. The others are in a
-// list of small groups, or in one of large groups, of more than GROUP: element e of the small list is at index e of the
-// block's part of the arrays, element e of the large list at index slot - 1 - e. Together they are at most as long as
-// the block. A round takes the rank of the suffix `depth` on as an element's key (1 more, and 0 for the empty suffix),
-// sorts each group by it, and so doubles the depth. All elements of a group are at least `depth` long.
+// A group is a set of suffixes that the sort cannot tell apart yet: they have the same first `depth` characters. A
+// suffix's rank is the number of suffixes in the groups before its own. A suffix alone in its group is done. Every
+// other suffix is in the list of small groups or, if its group has more than GROUP elements, in the list of large
+// groups. Element e of the small list is at index e of the block's part of the arrays, element e of the large list at
+// index slot - 1 - e. Together the lists are at most as long as the block.
 //
-// Small groups are sorted in workgroup memory, where each element counts the smaller ones of its group. Large ones go
-// through the radix sort of `bwt_sort` by (high, low), with `high` the group's rank, whose low bits it can leave out.
-// Each tile of either list reserves room in the lists of the next round with an atomic addition: the order of
-// groups in a list is left to chance, and matters to nothing.
+// A round gives each element the key 1 + the rank of the suffix `depth` on (0 for the empty suffix), sorts each group
+// by key, and so doubles the depth. All elements of a group are at least `depth` long.
+//
+// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. Large groups
+// go through the radix sort of `bwt_sort` by (high, low): `high` is the group's rank, whose low bits the sort can
+// leave out. Each tile of either list reserves room in the lists of the next round with an atomic addition. The order
+// of groups in a list is unspecified and irrelevant.
 //
 // @pz_cost {
 //   threads: max(min(N/896*256, 262144), N/896*32)
@@ -92,7 +94,7 @@ __kernel void order_small(
     position_out += base;
     rank += base;
     for (uint tile = part; tile < tiles; tile += parts) {
-        // Groups that begin in the tile, of which the last may end behind it.
+        // Groups that begin in the tile. The last one may end after it.
         uint begin = tile * TILE;
         uint limit = min(count - begin, WINDOW);
         uint heads[ROWS_OF_TEAM];
@@ -181,8 +183,8 @@ inline bool together(
 #endif
 }
 
-// The first element of the group of element e. All lanes look together: first at distances of powers of two, then at
-// 32 places of what is left.
+// The first element of the group of element e. All lanes search together: first at distances of powers of two, then
+// at 32 places of the remaining range.
 inline uint first_of(
     Team team, __global const uint *high, __global const uint *low, __global const uint *position,
     size_t last, uint e, uint longest, bool old)
@@ -216,8 +218,8 @@ inline uint first_of(
     return in;
 }
 
-// Finds the groups in the sorted large list, sets the ranks, and keeps the groups that remain as large or small ones.
-// INITIAL: the list is that of all suffixes, sorted by their first FIRST_DEPTH characters.
+// Finds the groups in the sorted large list, sets the ranks, and keeps the remaining groups in the large or small
+// list. INITIAL: the list holds all suffixes, sorted by their first FIRST_DEPTH characters.
 __kernel void classify(
     __global const uint *high, __global const uint *low, __global const uint *position,
     __global uint *high_out, __global uint *position_out, __global uint *rank, __global uint *state,
@@ -239,7 +241,7 @@ __kernel void classify(
     uint count = state[block * STATE_WORDS + STATE_LARGE + 2 * parity];
     __global uint *reserve = state + block * STATE_WORDS + STATE_SMALL + 2 * (1 - parity);
     uint tiles = (count + TILE - 1) / TILE;
-    // Positions behind `longest` are those of suffixes shorter than the depth, where there are such.
+    // Positions after `longest` belong to suffixes shorter than the depth, if there are any.
     uint longest = len >= FIRST_DEPTH ? len - FIRST_DEPTH : 0;
     bool all_short = len < FIRST_DEPTH;
     size_t base = (size_t)block * slot;

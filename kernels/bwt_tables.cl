@@ -1,4 +1,4 @@
-// BWT payloads: the tables.
+// BWT payloads: builds the tables.
 //
 // @pz_cost {
 //   threads: 98304

@@ -1,4 +1,4 @@
-// BWT payloads: the tables.
+// BWT payloads: builds the tables.
 //
 // @pz_cost {
 //   threads: 98304
@@ -51,7 +51,7 @@ fn starts(
     let lows = team_sum(weight & 0xffffu);
     let low = (highs << 16u) + lows;
     let high = (highs >> 16u) + select(0u, 1u, low < lows);
-    // 4096 weight / sum, a bit at a time, and what is left of it.
+    // 4096 weight / sum, one bit at a time, and the remainder.
     var quotient = 0u;
     var rest_low = weight;
     var rest_high = 0u;

@@ -1,4 +1,4 @@
-// The payloads of a batch, one close behind the other: a single copy takes all of them to the host.
+// Packs the payloads of a batch, so that a single copy takes all of them to the host.
 //
 // @pz_cost {
 //   threads: (N+256)/16384*256
@@ -44,7 +44,7 @@ __kernel void place(__global const Result *results, __global uint2 *packed_start
     }
 }
 
-// The mask of a word of which there are `rest` - `before` bytes. Behind the last byte are zeros.
+// The mask of a word that holds `rest` - `before` bytes. Zeros follow the last byte.
 inline uint keep(uint rest, uint before) {
     return rest <= before ? 0u : rest - before >= 4 ? 0xffffffffu : (1u << 8 * (rest - before)) - 1;
 }

@@ -1,4 +1,4 @@
-// The payloads of a batch, one close behind the other: a single copy takes all of them to the host.
+// Packs the payloads of a batch, so that a single copy takes all of them to the host.
 //
 // @pz_cost {
 //   threads: (N+256)/16384*256
@@ -73,7 +73,7 @@ fn place(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) wg: 
 @group(0) @binding(2) var<storage, read> payload: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> packed: array<vec4<u32>>;
 
-// The mask of a word of which there are `rest` - `before` bytes. Behind the last byte are zeros.
+// The mask of a word that holds `rest` - `before` bytes. Zeros follow the last byte.
 fn keep(rest: u32, before: u32) -> u32 {
     let here = min(max(rest, before) - before, 4u);
     return select((1u << (8u * (here & 3u))) - 1u, 0xffffffffu, here == 4u);

@@ -1,13 +1,13 @@
-// CRC-32C of the contents and the payload of each block of a batch.
+// Computes the CRC-32C of each block's contents and payload.
 //
-// A workgroup of 32 reduces a piece of a block. Its words stand in rows of 32, and each work item has a column: the
-// coefficients of a polynomial in z = x^(32 * 32). Since z is x squared ten times, every multiple Q of the polynomial of
-// the checksum, taken at z, is a multiple of it, too. So a column is divided by such a Q(z), which takes nothing but
-// sums of whole words: the next word of the quotient is the next of the column plus those of the quotient so far that
-// Q's other terms tell. Q is chosen to have few terms and a low degree, for the quotient's last words stay in registers:
-// z^40 + z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1.
-// The remainder, UNIT words, comes together by multiplication by z, and the columns by multiplication by powers of x^32.
-// Another dispatch sums the pieces of each block up.
+// A workgroup of 32 reduces a piece of a block. The piece's words form rows of 32, and each work item has a column,
+// which it treats as a polynomial in z = x^(32 * 32). Since z is x squared ten times, a multiple Q of the checksum's
+// polynomial, taken at z, is still a multiple of it. So the work item divides its column by such a Q(z). That only
+// adds whole words: the next word of the quotient is the next of the column, plus the earlier quotient words that Q's
+// other terms select. Q has few terms, and a low degree because the quotient's last words stay in registers: z^40 +
+// z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1. The remainder has UNIT words. Multiplying by z
+// joins these, and multiplying by powers of x^32 joins the columns. Another dispatch combines the pieces of each
+// block.
 //
 // PIECE_UNITS: units of UNIT rows in a piece.
 //
@@ -19,7 +19,7 @@
 // }
 // @pz_import crc
 
-// Rows that are divided at a time: as many as Q's degree, so that each word of the quotient has its register.
+// Rows divided at a time: as many as Q's degree, so that each word of the quotient has its own register.
 #define UNIT 40u
 #define COLUMNS 32u
 #define UNIT_WORDS (UNIT * COLUMNS)
@@ -36,15 +36,15 @@ typedef struct {
 // Words that are loaded together.
 #define AHEAD 20u
 
-// A word of the quotient, number k of its unit: its register still has the word UNIT before it. The distances are what
-// the degrees of Q's terms lack to its own.
+// Computes word k of a unit's quotient. Its register still holds the word UNIT before it. The distances are the
+// degree of Q minus the degrees of its other terms.
 #define BACK(k, distance) q[((k) + UNIT - (distance)) % UNIT]
 #define DIVIDE(k, w)                                                                                               \
     q[k] ^= (w) ^ BACK(k, 39) ^ BACK(k, 33) ^ BACK(k, 27) ^ BACK(k, 20) ^ BACK(k, 13) ^ BACK(k, 10) ^ BACK(k, 7) \
         ^ BACK(k, 5) ^ BACK(k, 4) ^ BACK(k, 2)
 
-// Word k of the remainder is what is left of this where the words of the quotient from the end on count as 0: `q` has
-// those after word k only, or of the remainder itself.
+// Computes word k of the remainder: the result if the quotient's words from the end on are 0. By now `q` holds only
+// words after k, of the quotient or of the remainder itself.
 inline uint remainder_word(const uint *q, uint k) {
     uint r = q[k];
 #define LEFT(distance) (k < distance ? BACK(k, distance) : 0u)
@@ -107,7 +107,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     for (uint k = 0; k < UNIT; k++) q[k] = 0;
     // A pointer, since sums of 32 bits might wrap around and could not be part of a load.
     __global const uint *own = data + lane;
-    // Of the last unit words may be missing, and what is behind the last byte is not part of the message.
+    // The last unit may lack words, and the bytes after the last one are not part of the message.
     uint whole = (here - 1) / UNIT_WORDS;
     uint last = data[here - 1];
     if (start + here == words && (len & 3) != 0) last &= (1u << 8 * (len & 3)) - 1;
@@ -141,7 +141,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
         q[k] = remainder_word(q, k);
         rest[k * COLUMNS + lane] = q[k];
     }
-    // What each bit of a word is, multiplied by z, then what each half of a byte is.
+    // The products of z with each bit of a word, and then with each half of a byte.
     sums[lane] = crc_multiply(1u << lane, CRC_WORDS_32);
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
@@ -167,7 +167,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     if (lane == 0) crc_pieces[group] = sums[0];
 }
 
-// The exponent of the power of x that a piece of words from word `start` on is to be multiplied by. The message's last bit
+// The exponent of the power of x to multiply by, for a piece of words from word `start` on. The message's last bit
 // counts as x^32. The piece is as long as all its units, and the remainder one more.
 inline uint exponent(uint len, uint start) {
     uint words = (len + 3) / 4;

@@ -1,13 +1,13 @@
-// CRC-32C of the contents and the payload of each block of a batch.
+// Computes the CRC-32C of each block's contents and payload.
 //
-// A workgroup of 32 reduces a piece of a block. Its words stand in rows of 32, and each work item has a column: the
-// coefficients of a polynomial in z = x^(32 * 32). Since z is x squared ten times, every multiple Q of the polynomial of
-// the checksum, taken at z, is a multiple of it, too. So a column is divided by such a Q(z), which takes nothing but
-// sums of whole words: the next word of the quotient is the next of the column plus those of the quotient so far that
-// Q's other terms tell. Q is chosen to have few terms and a low degree, for the quotient's last words stay in registers:
-// z^40 + z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1.
-// The remainder, UNIT words, comes together by multiplication by z, and the columns by multiplication by powers of x^32.
-// Another dispatch sums the pieces of each block up.
+// A workgroup of 32 reduces a piece of a block. The piece's words form rows of 32, and each work item has a column,
+// which it treats as a polynomial in z = x^(32 * 32). Since z is x squared ten times, a multiple Q of the checksum's
+// polynomial, taken at z, is still a multiple of it. So the work item divides its column by such a Q(z). That only
+// adds whole words: the next word of the quotient is the next of the column, plus the earlier quotient words that Q's
+// other terms select. Q has few terms, and a low degree because the quotient's last words stay in registers: z^40 +
+// z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1. The remainder has UNIT words. Multiplying by z
+// joins these, and multiplying by powers of x^32 joins the columns. Another dispatch combines the pieces of each
+// block.
 //
 // PIECE_UNITS: units of UNIT rows in a piece.
 //
@@ -19,7 +19,7 @@
 // }
 // @pz_import crc
 
-// Rows that are divided at a time: as many as Q's degree, so that each word of the quotient has its register.
+// Rows divided at a time: as many as Q's degree, so that each word of the quotient has its own register.
 const UNIT = 40u;
 const COLUMNS = 32u;
 const UNIT_WORDS = UNIT * COLUMNS;
@@ -77,8 +77,9 @@ var<private> q9: vec4<u32>;
 // Half a unit of words: four rows to a vector.
 alias Half = array<vec4<u32>, 5>;
 
-// Divides the first half of a unit. Each word of the quotient is, until then, the one UNIT rows before it. The distances
-// to the others are what the degrees of Q's terms lack to its own: 39, 33, 27, 20, 13, 10, 7, 5, 4 and 2.
+// Divides the first half of a unit. Until it is computed, each word of the quotient holds the one UNIT rows before
+// it. The distances to the others are the degree of Q minus the degrees of its other terms: 39, 33, 27, 20, 13, 10,
+// 7, 5, 4 and 2.
 fn divide_first(w: Half) {
     q0.x ^= w[0].x ^ q0.y ^ q1.w ^ q3.y ^ q5.x ^ q6.w ^ q7.z ^ q8.y ^ q8.w ^ q9.x ^ q9.z;
     q0.y ^= w[0].y ^ q0.z ^ q2.x ^ q3.z ^ q5.y ^ q7.x ^ q7.w ^ q8.z ^ q9.x ^ q9.y ^ q9.w;
@@ -126,7 +127,7 @@ fn divide_second(w: Half) {
     q9.w ^= w[4].w ^ q0.x ^ q1.z ^ q3.x ^ q4.w ^ q6.z ^ q7.y ^ q8.x ^ q8.z ^ q8.w ^ q9.y;
 }
 
-// Turns the quotient into the remainder: word k is what is left where the words of the quotient from the end on count as 0.
+// Turns the quotient into the remainder: word k is the result if the quotient's words from the end on are 0.
 fn find_remainder() {
     q0.x ^= q0.y ^ q1.w ^ q3.y ^ q5.x ^ q6.w ^ q7.z ^ q8.y ^ q8.w ^ q9.x ^ q9.z;
     q0.y ^= q0.z ^ q2.x ^ q3.z ^ q5.y ^ q7.x ^ q7.w ^ q8.z ^ q9.x ^ q9.y ^ q9.w;
@@ -169,7 +170,7 @@ fn find_remainder() {
     q9.z ^= q9.w;
 }
 
-// Bytes of a payload of which its job and its result say this.
+// Length in bytes of a payload with this job and this result.
 fn payload_len(job: u32, status: u32, result: u32) -> u32 {
     let len = select(select(0u, result, status == 0u), job, args.decoding != 0u);
     return min(len, args.slot + 256u);
@@ -378,7 +379,7 @@ fn reduce_pieces(
     rest[1184u + lane] = q9.y;
     rest[1216u + lane] = q9.z;
     rest[1248u + lane] = q9.w;
-    // What each bit of a word is, multiplied by z, then what each half of a byte is.
+    // The products of z with each bit of a word, and then with each half of a byte.
     sums[lane] = crc_multiply(1u << lane, CRC_WORDS_32);
     workgroupBarrier();
     for (var i = 0u; i < 4u; i++) {
@@ -412,8 +413,8 @@ fn fold(lane: u32, half: u32, words: u32) {
     }
 }
 
-// The exponent of the power of x that the piece from word `start` on is to be multiplied by. The message's last bit counts
-// as x^32. The piece is as long as all its units, and the remainder one more.
+// The exponent of the power of x to multiply by, for a piece of words from word `start` on. The message's last bit
+// counts as x^32. The piece is as long as all its units, and the remainder one more.
 fn exponent(len: u32, start: u32) -> u32 {
     let words = (len + 3u) / 4u;
     let units = (min(words - start, PIECE_WORDS) + UNIT_WORDS - 1u) / UNIT_WORDS + 1u;

@@ -1,15 +1,16 @@
-// The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
-// `entries` are the sorted ones of a hash of four bytes, and then of one of seven. What remains of them is, of the first hash and then
-// of the second, their positions; their marks, a bit for each entry before them, the nearest from bit 0 on, that is a
-// candidate; and for each position the place of its entry: words by themselves, as those are stored in any order and then
-// stay in a cache. `found` is what lz77_latest makes of a hash of three bytes.
+// Lists the candidates of each position for the optimal parse of LZ77, by the rule of codec::lz77::candidate_lists.
 //
-// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros. Four
-// are in `lz77_low`; the other four, in `lz77_high`, say nothing where one of those is 0.
-// Positions with fewer than eight bytes from themselves on have none.
+// `entries` holds the sorted entries of a four-byte hash, and later those of a seven-byte hash. Three things are kept
+// of each hash's entries: their positions; their marks, with a bit for each earlier entry that is a candidate, the
+// nearest in bit 0; and the sorted index of each position. Each has its own array of words, because they are stored
+// in random order and so stay in a cache. `found` comes from lz77_latest, for a three-byte hash.
 //
-// Constants: CANDIDATES, of a position by the hash that entries are marked of; SAME, the bits of an entry's first word that are the
-// same in candidates; NICE_LENGTH.
+// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length, padded with zeros.
+// Four are in `lz77_low` and four in `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
+// position with fewer than eight bytes up to the block's end has no candidates.
+//
+// Constants: CANDIDATES, of a position by the hash whose entries are marked; SAME, the bits of an entry's first word
+// that candidates have in common; NICE_LENGTH.
 //
 // @pz_cost {
 //   threads: N
@@ -53,7 +54,7 @@ __kernel void mark(__global const uint *restrict jobs, __global const uint2 *res
     places[own + pos] = index;
 }
 
-// The distance of the nearest entry that is still marked, which then is not any more; NONE if there is none.
+// Returns the distance of the nearest marked entry and removes its mark; NONE if there is none.
 inline uint next_distance(__global const uint *positions, uint index, uint *marks, uint pos) {
     if (*marks == 0) return NONE;
     uint k = trailing_zeros(*marks);
@@ -61,7 +62,7 @@ inline uint next_distance(__global const uint *positions, uint index, uint *mark
     return pos - positions[index - 1u - k];
 }
 
-// Whether the four bytes at `pos` are `bytes` as far as `mask` goes. Mostly they are not, and one word tells.
+// Whether the four bytes at `pos` equal `bytes` under `mask`. Mostly they do not, and comparing one word shows it.
 inline bool is_equal(__global const uint *contents, uint words, uint pos, uint bytes, uint mask) {
     uint word = pos >> 2, shift = (pos & 3u) * 8u;
     uint low = contents[word] >> shift;
@@ -172,8 +173,8 @@ inline uint last_word(uint4 a) {
     return a.w != 0 ? a.w : a.z != 0 ? a.z : a.y != 0 ? a.y : a.x;
 }
 
-// Where the longest candidate of a position goes on for NICE_LENGTH beyond the next 32, makes what is left of it their only
-// candidate. A team for each chunk.
+// If the longest candidate of a position continues for NICE_LENGTH beyond the next 32 positions, makes its remainder
+// the only candidate of those. A team has a chunk.
 __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restrict low,
                       __global const uint4 *restrict high, uint slot, uint chunks, uint blocks, uint chunk_log) {
     TEAM_START(team);

@@ -1,15 +1,16 @@
-// The candidates of each position for the optimal parse of LZ77: the rule is that of codec::lz77::candidate_lists.
-// `entries` are the sorted ones of a hash of four bytes, and then of one of seven. What remains of them is, of the first hash and then
-// of the second, their positions; their marks, a bit for each entry before them, the nearest from bit 0 on, that is a
-// candidate; and for each position the place of its entry: words by themselves, as those are stored in any order and then
-// stay in a cache. `found` is what lz77_latest makes of a hash of three bytes.
+// Lists the candidates of each position for the optimal parse of LZ77, by the rule of codec::lz77::candidate_lists.
 //
-// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length; behind them zeros. Four
-// are in `lz77_low`; the other four, in `lz77_high`, say nothing where one of those is 0.
-// Positions with fewer than eight bytes from themselves on have none.
+// `entries` holds the sorted entries of a four-byte hash, and later those of a seven-byte hash. Three things are kept
+// of each hash's entries: their positions; their marks, with a bit for each earlier entry that is a candidate, the
+// nearest in bit 0; and the sorted index of each position. Each has its own array of words, because they are stored
+// in random order and so stay in a cache. `found` comes from lz77_latest, for a three-byte hash.
 //
-// Constants: CANDIDATES, of a position by the hash that entries are marked of; SAME, the bits of an entry's first word that are the
-// same in candidates; NICE_LENGTH.
+// A position's list has eight words, offset | length - 3 << 24, by increasing offset and length, padded with zeros.
+// Four are in `lz77_low` and four in `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
+// position with fewer than eight bytes up to the block's end has no candidates.
+//
+// Constants: CANDIDATES, of a position by the hash whose entries are marked; SAME, the bits of an entry's first word
+// that candidates have in common; NICE_LENGTH.
 //
 // @pz_cost {
 //   threads: N
@@ -125,7 +126,7 @@ fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
     return min(n, room);
 }
 
-// The distance of the nearest entry that is marked, before the one at `place`; NONE if there is none.
+// The distance of the nearest marked entry before the one at `place`; NONE if there is none.
 fn distance_to(pos: u32, place: u32, marks: u32) -> u32 {
     if marks == 0u {
         return NONE;
@@ -240,8 +241,8 @@ fn last_word(a: vec4<u32>) -> u32 {
     return select(word, a.w, a.w != 0u);
 }
 
-// Where the longest candidate of a position goes on for NICE_LENGTH beyond the next 32, makes what is left of it their only
-// candidate. A team for each chunk.
+// If the longest candidate of a position continues for NICE_LENGTH beyond the next 32 positions, makes its remainder
+// the only candidate of those. A team has a chunk.
 @compute @workgroup_size(THREADS)
 fn inherit(
     @builtin(local_invocation_index) local_index: u32,

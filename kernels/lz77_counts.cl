@@ -1,4 +1,4 @@
-// Counts the literals of groups. A workgroup has 32 KiB of a chunk's literals at most.
+// Counts the literals of groups. A workgroup counts at most 32 KiB of a chunk's literals.
 //
 // @pz_cost {
 //   threads: N/262144*2048
@@ -8,8 +8,8 @@
 // }
 // @pz_import lz77_code
 
-// Each counter stands 16 times side by side, for lanes of their own: equal symbols in neighbouring lanes, the rule in
-// most data, then seldom wait for each other.
+// Each counter exists 16 times, side by side, for different lanes. Equal symbols in neighbouring lanes are common,
+// and so rarely contend.
 #define COPIES 16u
 #define PIECE_LOG 15u
 #define AHEAD 8u

@@ -1,16 +1,16 @@
-// The contents of LZ77 chunks, from tables and words.
+// Decodes the contents of LZ77 chunks, from tables and words.
 //
-// A team has a chunk. It decodes the literals into the last bytes of the chunk's own contents: what is written after
-// that never passes a literal that is still to be read. Then it goes through the sequences in batches of 64, two to a
-// lane, and writes their bytes in groups of 128. Which sequence a byte belongs to is told by a bit mask of sequence
-// starts and a table of the batch in workgroup memory. A group that repeats bytes of itself first finds the bytes
-// outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
-// then: see GROUP_STEP.
+// A team has a chunk. It first decodes the literals into the last bytes of the chunk's own contents: later writes
+// never pass a literal that has not been read. Then it takes the sequences in batches of 64, two per lane, and writes
+// their bytes in groups of 128. A bit mask of sequence starts and a table of the batch, in workgroup memory, tell
+// which sequence a byte belongs to. If a group repeats its own bytes, the team first traces them to bytes before the
+// group. A group is loaded while the team works out the next one, and is stored then: see GROUP_STEP.
 //
-// With ORDERED, teams take chunks in the order that lz77_order has found.
+// With ORDERED, teams take chunks in the order that lz77_order found.
 //
-// In windows of several chunks, chunk k of each window is decoded in dispatch k: or, with RECORDS, only the literals of all
-// chunks are, and what their sequences are is recorded, from which lz77_windows writes contents. See src/format/lz77.md.
+// In windows of several chunks, dispatch k decodes chunk k of each window. With RECORDS, a single dispatch decodes
+// only the literals of all chunks and records their sequences, from which lz77_windows writes the contents. See
+// src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -36,7 +36,7 @@
 // Set in the source of a literal: nothing that is still to be written.
 #define FINAL 0x80000000u
 
-// A sequence of the batch: where its match starts, and what leads from a byte to its source.
+// A sequence of the batch: where its match starts, and the distance from a byte to its source.
 #define OWNER_MATCH_START x
 #define OWNER_TO_LITERAL y
 #define OWNER_TO_MATCH z
@@ -52,8 +52,8 @@ typedef struct {
 
 #if TEAM_PTX
 
-// Volatile, so that the loads stay where they are: ahead of the work that hides how long they take. The two bodies of
-// the loop must not be merged either, hence `BODY`.
+// Volatile keeps the loads in place, ahead of the work that hides their latency. `BODY` keeps the compiler from
+// merging the two bodies of the loop.
 #define LOAD_BYTE(r, base, source, BODY) \
     asm volatile("ld.global.u8 %0, [%1]; // " #BODY : "=r"(r) : "l"((ulong)((base) + (source))) : "memory")
 
@@ -90,7 +90,7 @@ INLINE uint remainder_small(uint v, uint by) {
 
 // ---- Contents --------------------------------------------------------------------------------------------------------
 
-// A group whose bytes have been asked for and not yet been stored. Positions count from the start of the window.
+// A group that has been loaded and not yet stored. Positions count from the start of the window.
 typedef struct {
     uint start; // of the group; uniform
     uint at;    // the lane's first byte
@@ -121,8 +121,8 @@ INLINE void next_group(Cursor *c) {
     c->word += GROUP / 32u;
 }
 
-// Replaces sources inside the group, from `start` on, by what they derive from outside it; `more`, which is uniform,
-// tells whether there are any.
+// Replaces sources inside the group, from `start` on, by the sources outside it that they repeat. `more`, which is
+// uniform, tells whether there are any.
 INLINE void chase_sources(Team t, Memory m, const Cursor *c, uint *source, const uint *match_start, bool more) {
     #pragma unroll
     for (uint g = 0u; g < GROUP_BYTES_PER_LANE; g++) {
@@ -137,8 +137,8 @@ INLINE void chase_sources(Team t, Memory m, const Cursor *c, uint *source, const
         m.sources[32u * g + t.lane] = source[g];
     }
     team_sync(t);
-    // Each round doubles how far back a source reaches, in links of which a group has at most 128.
-    // Barriers of TEAM_LOCAL stand in no branch: compilers may copy what follows one.
+    // Each round doubles how far back a source reaches, and a group has at most 128 links. No barrier of TEAM_LOCAL
+    // is in a branch: compilers may copy the code after it.
     #pragma unroll 1
     for (uint round = 0u; round < 7u && more; round++) {
         bool inside = false;
@@ -182,7 +182,7 @@ INLINE bool find_sources(Memory m, const Cursor *c, uint from, uint *source, uin
 
 #if TEAM_PTX
 
-// Finds the final sources of the group at the cursor. If they depend on the pending group, that is stored first.
+// Finds the final sources of the group at the cursor. If they depend on the pending group, stores that first.
 INLINE void group_sources(Team t, Memory m, const Cursor *c, Pending *p, const uint *values, uint *source) {
     uint match_start[GROUP_BYTES_PER_LANE];
     if (team_any(t, find_sources(m, c, p->start, source, match_start))) {
@@ -196,7 +196,7 @@ INLINE void group_sources(Team t, Memory m, const Cursor *c, Pending *p, const u
     }
 }
 
-// Asks for the bytes of the group at the cursor, into `loaded`, and stores the group before it, which is in `values`.
+// Starts loading the bytes of the group at the cursor into `loaded`, and stores the group before it, from `values`.
 #define GROUP_STEP(t, m, c, p, values, loaded, BODY)                                                       \
     {                                                                                                      \
         uint source_[GROUP_BYTES_PER_LANE];                                                                \
@@ -250,11 +250,11 @@ INLINE void write_groups(Team t, Memory m, Cursor *c, Pending *p, uint *values, 
 
 #endif
 
-// Carries out a batch. `values` and `p` are the pending group. Returns false, before anything is written, if the batch
-// breaks a rule.
+// Decodes a batch. `values` and `p` are the pending group. If the batch breaks a rule, returns false before writing
+// anything.
 INLINE bool run_batch(Team t, Memory m, Cursor *c, Output *out, Sequence even, Sequence odd, uint *values, uint *others, Pending *p) {
     Batch b = batch_places(t, out, &even, &odd);
-    // Where no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
+    // If no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
     uint written = out->position == out->literal ? 0u : b.total;
     if (even.length != 0u && b.match0 - even.offset < out->position) prefetch_byte(c->base + (b.match0 - even.offset));
     if (odd.length != 0u && b.match1 - odd.offset < out->position) prefetch_byte(c->base + (b.match1 - odd.offset));

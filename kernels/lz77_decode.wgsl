@@ -1,16 +1,16 @@
-// The contents of LZ77 chunks, from tables and words.
+// Decodes the contents of LZ77 chunks, from tables and words.
 //
-// A team has a chunk. It decodes the literals into the last bytes of the chunk's own contents: what is written after
-// that never passes a literal that is still to be read. Then it goes through the sequences in batches of 64, two to a
-// lane, and writes their bytes in groups of 128. Which sequence a byte belongs to is told by a bit mask of sequence
-// starts and a table of the batch in workgroup memory. A group that repeats bytes of itself first finds the bytes
-// outside that they derive from. The loads of a group are on their way while the next is worked out, and are stored
-// then: see group_step.
+// A team has a chunk. It first decodes the literals into the last bytes of the chunk's own contents: later writes
+// never pass a literal that has not been read. Then it takes the sequences in batches of 64, two per lane, and writes
+// their bytes in groups of 128. A bit mask of sequence starts and a table of the batch, in workgroup memory, tell
+// which sequence a byte belongs to. If a group repeats its own bytes, the team first traces them to bytes before the
+// group. A group is loaded while the team works out the next one, and is stored then: see group_step.
 //
-// With ORDERED, teams take chunks in the order that lz77_order has found.
+// With ORDERED, teams take chunks in the order that lz77_order found.
 //
-// In windows of several chunks, chunk k of each window is decoded in dispatch k: or, with RECORDS, only the literals of all
-// chunks are, and what their sequences are is recorded, from which lz77_windows writes contents. See src/format/lz77.md.
+// In windows of several chunks, dispatch k decodes chunk k of each window. With RECORDS, a single dispatch decodes
+// only the literals of all chunks and records their sequences, from which lz77_windows writes the contents. See
+// src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -68,11 +68,11 @@ var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many seque
 
 // ---- Contents --------------------------------------------------------------------------------------------------------
 
-// The group that has been asked for and not yet been stored: its start, and the part of the batch that is to be stored.
+// The group that has been loaded and not yet stored: its start, and the part of the batch to store.
 var<private> pending_start: u32;
 var<private> pending_from: u32;
 var<private> pending_end: u32;
-// The group at hand, the part of the batch that is to be written, and where the mask of starts begins.
+// The current group, the part of the batch to write, and where the mask of starts begins.
 var<private> group_start: u32;
 var<private> part_from: u32;
 var<private> part_end: u32;
@@ -142,8 +142,8 @@ fn put_sources(source: vec4<u32>) {
     scratch[team_index * GROUP + 4u * lane + 3u] = source.w;
 }
 
-// Works out the sources of the group at hand and asks for its bytes. If they depend on the pending group, which is in
-// `values`, that is stored first; otherwise after that.
+// Finds the sources of the current group and starts loading its bytes. If they depend on the pending group, in
+// `values`, stores that first; otherwise afterwards.
 fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
     // The owners of the lane's four bytes: the sequences that start before them.
     let bit = group_start - span_start + 4u * lane;
@@ -185,7 +185,7 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
             );
             put_sources(source);
             team_sync();
-            // Each round doubles how far back a source reaches, in links of which a group has at most 128.
+            // Each round doubles how far back a source reaches, and a group has at most 128 links.
             for (var round = 0u; round < 7u; round++) {
                 source = vec4(hop(source.x), hop(source.y), hop(source.z), hop(source.w));
                 if !team_any(reaches(source, inside_from)) {
@@ -214,13 +214,13 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
     group_start += GROUP;
 }
 
-// Carries out a batch. `values` is the pending group. Returns whether the batch breaks a rule; then nothing is written.
+// Decodes a batch. `values` is the pending group. If the batch breaks a rule, returns true and writes nothing.
 fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bool {
     let b = batch_places(even, odd);
     let mine = team_index * SEQUENCES + 2u * lane;
     owners[mine] = vec2((b.start0 + even.literals) << 16u | (b.start0 - b.literals0), 0u - even.offset);
     owners[mine + 1u] = vec2((b.start1 + odd.literals) << 16u | (b.start1 - b.literals1), 0u - odd.offset);
-    // Where no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
+    // If no literal is ahead of the output, the chunk has no more matches, and its literals are in place.
     let batch_end = team_uniform(select(position + b.total, position, position == literal));
     let first_group = position & ~(GROUP - 1u);
     var started = 0u;

@@ -1,9 +1,9 @@
-// The deep lazy parse of LZ77: the best of many candidates, unless a position soon after has a better one. The rule is that
-// of the module codec::lz77::deep; `entries` and `found` are what lz77_find makes. The candidates of a position are
-// compared each by a lane, if they may be better than what is known at the bytes where that shows first, and those of LANE_BYTES
-// and more then by all lanes.
+// The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
+// rule is that of the module codec::lz77::deep; `entries` and `found` come from lz77_find. First each lane checks one
+// candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it if so. Then
+// all lanes continue matches of LANE_BYTES and more.
 //
-// Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates.
+// Constants: CANDIDATES; SAME, the bits of an entry's first word that candidates have in common.
 //
 // @pz_cost {
 //   threads: N/65536*128
@@ -17,8 +17,8 @@
 
 // Bytes that a lane compares by itself.
 #define LANE_BYTES 64u
-// Positions looked at behind one that has a match, a length from which on none are, and the literals after which
-// the step from position to position grows by one.
+// How many positions to try after one that has a match, the length from which on to try none, and the number of
+// literals after which the step between positions grows by one.
 #define LAZY 2u
 #define LONG_ENOUGH 64u
 #define SKIP_LOG 6
@@ -28,7 +28,7 @@ typedef struct {
     int gain;
 } Found;
 
-// Whether to branch on what all lanes agree on: where that saves work, and compilers manage.
+// Whether to branch on values that all lanes agree on, where that saves work and compilers cope.
 #if TEAM_PTX
 #define IF_ANY(condition) (condition)
 #else
@@ -64,7 +64,7 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
         }
         // Entries of the same hash stand side by side.
         more = team_any(team, same && team.lane == 31);
-        // The shortest length of more gain than what is known; it must be at least that.
+        // The shortest length that gains more than the best so far; a match must be at least this long.
         uint bits = 31u - clz(offset + 3u);
         uint needed = max(((uint)max(best.gain, least) + bits) / 4u + 1u, 4u);
         bool open = offset != 0 && at + needed <= s.end;

@@ -1,9 +1,9 @@
-// The deep lazy parse of LZ77: the best of many candidates, unless a position soon after has a better one. The rule is that
-// of the module codec::lz77::deep; `entries` and `found` are what lz77_find makes. The candidates of a position are
-// compared each by a lane, if they may be better than what is known at the bytes where that shows first, and those of LANE_BYTES
-// and more then by all lanes.
+// The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
+// rule is that of the module codec::lz77::deep; `entries` and `found` come from lz77_find. First each lane checks one
+// candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it if so. Then
+// all lanes continue matches of LANE_BYTES and more.
 //
-// Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates.
+// Constants: CANDIDATES; SAME, the bits of an entry's first word that candidates have in common.
 //
 // @pz_cost {
 //   threads: N/65536*128
@@ -24,8 +24,8 @@ const COMPARED = 4u;
 
 // Bytes that a lane compares by itself.
 const LANE_BYTES = 64u;
-// Positions looked at behind one that has a match, a length from which on none are, and the literals after which
-// the step from position to position grows by one.
+// How many positions to try after one that has a match, the length from which on to try none, and the number of
+// literals after which the step between positions grows by one.
 const LAZY = 2u;
 const LONG_ENOUGH = 64u;
 const SKIP_LOG = 6u;
@@ -69,7 +69,7 @@ fn best_at(at: u32, cheap: u32, least: i32) -> Found {
                 offset = distance;
             }
         }
-        // The shortest length of more gain than what is known; it must be at least that.
+        // The shortest length that gains more than the best so far; a match must be at least this long.
         let bits = firstLeadingBit(offset + 3u);
         let needed = max((u32(max(best.gain, least)) + bits) / 4u + 1u, 4u);
         var open = offset != 0u && at + needed <= end;

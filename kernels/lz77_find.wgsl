@@ -1,5 +1,5 @@
-// Sorts the positions of blocks by (hash, position), for the candidates of LZ77: those of a position are earlier ones whose
-// bytes have the same hash. The kernel is that of lz77_sort.
+// Sorts the positions of blocks by (hash, position), to find LZ77 candidates: the candidates of a position are
+// earlier positions whose bytes have the same hash. The code is in lz77_sort.
 //
 // @pz_cost {
 //   threads: max(N/2048*512, 8192)

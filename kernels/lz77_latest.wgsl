@@ -1,4 +1,4 @@
-// Candidates of LZ77: for each position the latest earlier position of its window whose bytes have the same hash.
+// Finds LZ77 candidates: for each position, the latest earlier position of its window with the same hash.
 //
 // @pz_cost {
 //   threads: max(N/2048*256, 8192)

@@ -1,7 +1,7 @@
-// The head of an LZ77 payload: checks it and finds the record of each chunk.
+// Checks the header of an LZ77 payload, and finds the record of each chunk.
 //
-// A team has a block. What others take for granted is seen to here: groups of at least 2^least_group_log chunks.
-// See src/format/lz77.md.
+// A team has a block. This also checks what other kernels rely on: groups have at least 2^least_group_log chunks. See
+// src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: 128

@@ -1,9 +1,11 @@
-// Candidates of LZ77 from sorted entries: those before an entry are the most recent earlier positions of the same hash.
+// Finds LZ77 candidates from sorted entries: the entries before an entry are the latest earlier positions with the
+// same hash.
 //
-// `found` has a word for each position, 0 if it has no candidate in its window with the same tag. Else it is the
-// entry's place among the sorted ones, and bit 24.
+// `found` has a word for each position: 0 if no candidate in its window has the same tag; otherwise the entry's
+// sorted index, and bit 24.
 //
-// Constants: CANDIDATES; HASH_BITS; SAME, the bits of an entry's first word that are the same in candidates: hash and tag.
+// Constants: CANDIDATES; HASH_BITS; SAME, the bits of an entry's first word that candidates have in common: hash and
+// tag.
 //
 // @pz_cost {
 //   threads: N

@@ -1,9 +1,8 @@
-// The contents of LZ77 chunks that are nothing but literals, from tables and words.
+// Decodes LZ77 chunks that hold only literals, from tables and words.
 //
-// A team has a chunk. The teams of a workgroup have chunks of one group and share its table, so that workgroup memory has
-// room for as many teams as a processor can run. Sequences then have no matches, which is all that there is to be checked
-// of them: where the literals are as many as the bytes of a chunk, any match would be one too many.
-// See src/format/lz77.md.
+// A team has a chunk. The teams of a workgroup have chunks of the same group and share its table, so that workgroup
+// memory has room for as many teams as a processor can run. The only check on the sequences is that none has a match:
+// a chunk with as many literals as bytes has no room for one. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -46,7 +45,8 @@ INLINE uint pack_symbols(uint a, uint b) {
 }
 #endif
 
-// Begins a row if `is_row`, which is uniform: lanes with fewer than 32 bits take a word. The ring has what they take.
+// Begins a row if `is_row`, which is uniform: each lane with fewer than 32 bits takes a word. The ring already holds
+// these words.
 INLINE void take_words(Team t, Lanes *s, bool is_row) {
     bool need = s->held > 32u && is_row;
     uint takers = team_ballot(t, need);
@@ -61,7 +61,7 @@ INLINE void take_words(Team t, Lanes *s, bool is_row) {
     s->taken += popcount(takers);
 }
 
-// Sees to it that the ring has what two rows take.
+// Makes sure that the ring holds the words of two rows.
 INLINE void fill_ring(Team t, Lanes *s) {
 #if TEAM_PTX
     if (s->taken >= s->limit) {
@@ -98,7 +98,7 @@ INLINE uint literal_pair(Team t, Lanes *in, __local const uint *table, bool fse,
         *state = next_state(e1, bits);
         used += e1;
     }
-    // The lowest five bits of entries are numbers of bits, of which the sum is at most 22.
+    // The lowest five bits of entries are numbers of bits, and their sum is at most 22.
     in->held += used & 31u;
     return pack_symbols(e0, e1);
 }
@@ -222,7 +222,8 @@ __kernel void lz77_literals(__global uint *contents, __global const uint *payloa
             low = high;
             high = literal_pair(t, &in, own, fse, &state, false, place + 2u * pair, chunk_len);
         }
-        // Bytes behind the literals are written with them: the end of the block, whose slot is whole words.
+        // Whole words are written, so bytes after the literals are written too: those are beyond the block's end, and
+        // the slot has whole words.
         if (place < chunk_len) *to = pack_halves(low, high);
     }
     if (team_any(t, fse && state != 1u << log)) status = 31u;

@@ -1,9 +1,8 @@
-// The contents of LZ77 chunks that are nothing but literals, from tables and words.
+// Decodes LZ77 chunks that hold only literals, from tables and words.
 //
-// A team has a chunk. The teams of a workgroup have chunks of one group and share its table, so that workgroup memory has
-// room for as many teams as a processor can run. Sequences then have no matches, which is all that there is to be checked
-// of them: where the literals are as many as the bytes of a chunk, any match would be one too many.
-// See src/format/lz77.md.
+// A team has a chunk. The teams of a workgroup have chunks of the same group and share its table, so that workgroup
+// memory has room for as many teams as a processor can run. The only check on the sequences is that none has a match:
+// a chunk with as many literals as bytes has no room for one. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -36,18 +35,18 @@ const ROW: u32 = 128u;
 const MAX_LITERALS: u32 = 511u;
 
 var<workgroup> table: array<u32, SYMBOL_TABLE>;
-// What the first invocation found: how many entries are to be loaded, from where on.
+// The result of the first invocation: how many entries to load, and from where.
 var<workgroup> table_size: u32;
 
 // Of this lane's two words, `in_high` and `in_low`, how many bits it has read, less 1: at most 31 when a row has begun.
 var<private> used_bits: u32;
 
-// Begins a row if `is_row`, which is the same in all lanes: lanes with fewer than 32 bits take a word.
+// Begins a row if `is_row`, which is the same in all lanes: each lane with fewer than 32 bits takes a word.
 fn take_words(is_row: bool) {
     let need = used_bits > 31u && is_row;
     let takers = team_ballot(need);
-    // What the ballot orders is enough: the words that this replaces were taken before it, and those that it puts there
-    // are not taken in this row.
+    // The ordering by the ballot is enough: the words that this replaces were taken before it, and the new words are
+    // not taken in this row.
     if in_taken >= in_limit {
         let slot = team_index * RING + ((in_limit - 64u) & (RING - 1u));
         ring[slot + lane] = in_staged.x;
@@ -235,7 +234,8 @@ fn lz77_literals(@builtin(local_invocation_index) local_index: u32, @builtin(wor
         for (var half = 0u; half < 2u; half++) {
             word |= literal_pair(fse, place + 2u * half, chunk_len) << (16u * half);
         }
-        // Bytes behind the literals are written with them: the end of the block, whose slot is whole words.
+        // Whole words are written, so bytes after the literals are written too: those are beyond the block's end, and
+        // the slot has whole words.
         if place < chunk_len {
             contents[to + 32u * row] = word;
         }

@@ -1,6 +1,6 @@
-// Chooses among constant, raw and Huffman models of groups, and makes their codes. A team has one model of a group.
+// Chooses constant, raw or Huffman models for groups, and builds their codes. A team has one model of a group.
 //
-// Every number here is the one that the processor's encoder gets: equal counts give equal models.
+// Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
 // @pz_cost {
 //   threads: N/262144*3/2*64
@@ -94,8 +94,8 @@ inline void package_merge(
     for (uint i = t.lane; i < 16u * limit; i += 32u) is_leaf[i] = 0u;
     team_sync(t);
     for (uint level = 0; level < limit; level++) {
-        // Both lists are sorted: the place of an item is its own index and the number of items of the other list before
-        // it. Among equals leaves come first.
+        // Both lists are sorted, so an item's place is its own index plus the number of smaller items in the other
+        // list. Of equal items, leaves come first.
         EACH(k) {
             uint i = 32u * k + t.lane;
             if (i < n) {
@@ -150,7 +150,7 @@ inline void package_merge(
     }
 }
 
-// The lengths of an optimal code of the `n` symbols that occur, at least two, none longer than `limit`.
+// Finds the lengths of an optimal code for the `n` symbols that occur, at least two. No length exceeds `limit`.
 inline void code_lengths(
     Team t, uint n, uint limit, __local const uint *counts, __local uint *keys, __local uint *lengths, __local uint *work
 ) {

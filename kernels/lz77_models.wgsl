@@ -1,6 +1,6 @@
-// Chooses among constant, raw and Huffman models of groups, and makes their codes. A team has one model of a group.
+// Chooses constant, raw or Huffman models for groups, and builds their codes. A team has one model of a group.
 //
-// Every number here is the one that the processor's encoder gets: equal counts give equal models.
+// Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
 // @pz_cost {
 //   threads: N/262144*3/2*64
@@ -120,8 +120,8 @@ fn package_merge(n: u32, limit: u32) {
     }
     team_sync();
     for (var level = 0u; level < limit; level++) {
-        // Both lists are sorted: the place of an item is its own index and the number of items of the other list before
-        // it. Among equals leaves come first.
+        // Both lists are sorted, so an item's place is its own index plus the number of smaller items in the other
+        // list. Of equal items, leaves come first.
         for (var k = 0u; k < rounds(); k++) {
             let i = 32u * k + lane;
             if i < n {
@@ -181,7 +181,7 @@ fn package_merge(n: u32, limit: u32) {
     }
 }
 
-// The lengths of an optimal code of the `n` symbols that occur, at least two, none longer than `limit`.
+// Finds the lengths of an optimal code for the `n` symbols that occur, at least two. No length exceeds `limit`.
 fn code_lengths(n: u32, limit: u32) {
     sort_symbols();
     var fits = 0u;

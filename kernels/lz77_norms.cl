@@ -1,6 +1,6 @@
-// Chooses FSE models of groups where they are smaller, and makes their tables. A team has one model of a group.
+// Chooses FSE models for groups where they are smaller, and builds their tables. A team has one model of a group.
 //
-// Every number here is the one that the processor's encoder gets: equal counts give equal models.
+// Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
 // @pz_cost {
 //   threads: N/262144*3/2*64
@@ -50,7 +50,8 @@ inline uint team_largest(Team t, ulong value, uint symbol, ulong *largest) {
     return ~team_max(t, is_high && (uint)value == low ? ~symbol : 0u);
 }
 
-// Shares out 2^log states among the symbols that occur, as well as can be: at least two symbols, fewer than states.
+// Divides 2^log states among the symbols that occur, as well as possible. There are at least two symbols, and fewer
+// than states.
 inline void normalize_counts(Team t, __local const uint *counts, uint total, uint log, __local uint *norms) {
     uint count[ROUNDS], norm[ROUNDS];
 #if TEAM_PTX
@@ -60,7 +61,7 @@ inline void normalize_counts(Team t, __local const uint *counts, uint total, uin
         count[k] = counts[32u * k + t.lane];
         norm[k] = 0u;
     }
-    // Rare symbols get the one state that they must have, until none is rare among the others.
+    // Gives rare symbols the one state that they must have, until no other symbol is rare.
     uint states = 1u << log;
     for (uint i = 0; i < 256u; i++) {
         uint rare = 0, rare_total = 0;
@@ -194,7 +195,7 @@ inline void encoding_table(
         ranks += popcount(present);
     }
     team_sync(t);
-    // A counting sort by places, of which a symbol has each only once; symbols come in order. Count,
+    // A counting sort by places. A symbol has each place only once, and symbols come in order. Count,
     uint upto = team_before(t) | 1u << t.lane;
     ranks = 0u;
     for (uint i = 0u; i < size >> 5; i++) {

@@ -1,6 +1,6 @@
-// Chooses FSE models of groups where they are smaller, and makes their tables. A team has one model of a group.
+// Chooses FSE models for groups where they are smaller, and builds their tables. A team has one model of a group.
 //
-// Every number here is the one that the processor's encoder gets: equal counts give equal models.
+// Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
 // @pz_cost {
 //   threads: N/262144*3/2*64
@@ -13,7 +13,7 @@
 // @pz_import lz77_code
 // @pz_import lz77_group
 
-// A number of 64 bits, whose quotient has at most 32, divided by `d`, which is less than 2^31.
+// Divides a 64-bit number by `d`, which is less than 2^31. The quotient has at most 32 bits.
 fn divide(n: vec2<u32>, d: u32) -> u32 {
     var rest = n.y;
     var quotient = 0u;
@@ -56,7 +56,7 @@ fn worth(n: u32) -> u32 {
     return sum;
 }
 
-// What a symbol would lose with its last state, all bits inverted, and what it would gain by one more.
+// What a symbol would lose with its last state, with all bits inverted, and what it would gain from one more.
 fn margins_of(count: u32, norm: u32) -> vec4<u32> {
     var loss = vec2(0xffffffffu);
     var gain = vec2(0u);
@@ -73,7 +73,7 @@ fn is_more(a: vec2<u32>, b: vec2<u32>) -> bool {
     return a.y > b.y || (a.y == b.y && a.x > b.x);
 }
 
-// The largest `value` of all lanes, and the smallest symbol among those lanes' that have it.
+// The largest `value` of all lanes, and the smallest symbol among the lanes that have it.
 fn team_largest(value: vec2<u32>, symbol: u32) -> vec3<u32> {
     let high = team_max(value.y);
     let low = team_max(select(0u, value.x, value.y == high));
@@ -81,11 +81,12 @@ fn team_largest(value: vec2<u32>, symbol: u32) -> vec3<u32> {
     return vec3(low, high, at);
 }
 
-// Shares out 2^log states among the symbols that occur, as well as can be: at least two symbols, fewer than states.
+// Divides 2^log states among the symbols that occur, as well as possible. There are at least two symbols, and fewer
+// than states.
 fn normalize_counts(all: u32, log: u32) {
     var norm: array<u32, 8>;
     var margins: array<vec4<u32>, 8>;
-    // Rare symbols get the one state that they must have, until none is rare among the others.
+    // Gives rare symbols the one state that they must have, until no other symbol is rare.
     var total = all;
     var states = 1u << log;
     for (var i = 0u; i < 256u; i++) {
@@ -236,7 +237,7 @@ fn encoding_table(log: u32, model: u32) {
         tables[model + MODEL_CODES + symbol] = code;
     }
     team_sync();
-    // A counting sort by places, of which a symbol has each only once; symbols come in order. Count,
+    // A counting sort by places. A symbol has each place only once, and symbols come in order. Count,
     ranks = 0u;
     for (var i = 0u; i < size; i += 32u) {
         let here = atomicLoad(&start_mask[i >> 5u]);

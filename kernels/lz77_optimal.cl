@@ -1,33 +1,36 @@
-// The optimal parse of LZ77: the cheapest way through each segment, by the prices of its chunk's symbols. The rule is that of
-// codec::lz77::optimal; candidates are those in `lz77_low` and `lz77_high`.
+// The optimal parse of LZ77: finds the cheapest path through each segment, by the prices of its chunk's symbols. The
+// rule is that of codec::lz77::optimal; `lz77_low` and `lz77_high` hold the candidates.
 //
-// A work item has a segment and goes through its positions in order: a team for a segment would do at each position what
-// most of its lanes have no part in. Those of a workgroup are neighbours, and so mostly of the same chunk.
+// Each work item parses one segment and visits its positions in order: with a team per segment, most lanes would be
+// idle at each position. A workgroup's segments are neighbours, and so mostly of the same chunk.
 //
-// What is known of the RING - 1 positions ahead is in rings in workgroup memory, a word for each: price << 11 | 127 - length <<
-// 4 | source, 0 to 2 for a recent offset, else 3 + place in the list. Of equal prices that of the longer step is less, which
-// came first, as the rule has it. Prices are modulo 2^21, 4,096 bits before and behind: a literal costs at most 20 bits, and so
-// RING positions less than FAR, which is what a position of which nothing is known costs more than the one RING before it; and
-// a position costs at most 1,400 bits more than one behind it, as matches that end between are tried too. At a position those
-// candidates that are longer than all before them, the records, divide the lengths that can be reached: each length belongs to
-// the first record that is as long.
+// Rings in workgroup memory hold what is known about the next RING - 1 positions, a word for each: price << 11 | 127
+// - length << 4 | source, where the source is 0 to 2 for a recent offset, else 3 + place in the list. Of words with
+// equal prices the one with the longer step is less. That step came first, so the word agrees with the rule. Prices
+// are modulo 2^21, which is 4,096 bits each way. A literal costs at most 20 bits, so RING positions cost less than
+// FAR, which is the price of an unknown position above that of the position RING before it. And a position costs at
+// most 1,400 bits more than a later one, because the parse also tries matches that end in between. Candidates longer
+// than all earlier ones at a position are records. They divide the lengths that can be reached: each length belongs
+// to the first record of at least that length.
 //
-// `entries`, not needed any more, take how positions are reached by matches: offset | length - 3 << 24, and symbol of the
-// offset if it is recent, else 3, | literals before the match << 2. At position p it stands at p - 1. At the segment's end, if a
-// literal leads there, offset 0 and the literals.
+// `entries` is free by now, and receives how matches reach positions: offset | length - 3 << 24, and symbol of the
+// offset if it is recent, else 3, | literals before the match << 2. The entry for position p is at p - 1. If a
+// literal leads to the segment's end, its entry there has offset 0 and the literals.
 //
-// How the next position is reached is known once the literal at the one before is tried, since matches are longer. So what it
-// needs of device memory is asked for before most of the work at the one before is done, and is there when that is done.
+// Matches are longer than one byte, so only the literal at the previous position can still change how the next
+// position is reached. That literal is tried first. The loads for the next position then run during the rest of the
+// work at the previous one.
 //
-// A match at a recent offset goes on at the next position, where nothing is compared: its length is kept beside the offset, 0
-// if it is not known.
+// A match at a recent offset continues at the next position without a comparison: its length is kept beside the
+// offset, 0 if unknown.
 //
-// Some drivers end an invocation after 65,535 iterations: so `parse` may do a part of the positions, and go on from what it leaves
-// in `lz77_states`. There each workgroup has for each of the last RING positions a row of states, recent offsets | length << 24 and
-// literals since the last match | matches << 15; then RING / 4 rows of the rings; then two of what else is known.
+// Some drivers stop an invocation after 65,535 iterations. So `parse` can handle a part of the positions, save its
+// state in `lz77_states`, and continue from there. For each of the last RING positions, a workgroup has a row of
+// states there: recent offsets | length << 24, and literals since the last match | matches << 15. Then come RING / 4
+// rows for the rings, and two for the rest.
 //
-// Constants: SEGMENT_LOG, 12 to 14; CHUNKS, of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at most
-// 66; COUNT, whether symbols are counted for the next pass.
+// Constants: SEGMENT_LOG, 12 to 14; CHUNKS, of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at
+// most 66; COUNT, whether to count symbols for the next pass.
 //
 // @pz_cost {
 //   threads: N/262144*16
@@ -75,7 +78,7 @@
 // Where position `p` stands in the rings.
 #define PLACE(p) (((p) & (RING - 1u)) * THREADS + lane)
 
-// Loads what position `p` needs.
+// Loads the data of position `p`.
 #define ASK_FOR(p)                                                                                   \
     {                                                                                                \
         uint there = start + (p), its_reach = there - window_start;                                  \
@@ -250,7 +253,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             uint symbol = source;
             if (source >= 3u) symbol = offset == recent_a ? 0 : offset == recent_b ? 1u : offset == recent_c ? 2u : 3u;
             price = (record & ~(ONE_PRICE - 1u)) + token_price(table, row, longest);
-            // What is known of positions between, and what was FAR before positions that are not gone through.
+            // Forget the positions in between, and measure FAR from the new price.
             uint behind = max(reached + 1u, i + (longest & (RING - 1u)));
             for (uint p = i + 1u; p < behind; p++) ring[PLACE(p)] = price + FAR;
             i += longest;
@@ -297,7 +300,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         ASK_FOR(i)
 
         if (!is_taken) {
-            // Four lengths at a time, so that what they wait for comes at the same time.
+            // Tries four lengths at a time, so that their loads run together.
             __local const uint *prices = table + LENGTHS_ROW * row;
             uint most = min(longest, EVERY_LENGTH), left = near, far_left = far, rank = lane;
             for (uint length = 3u; length <= most; length += 4u) {

@@ -1,8 +1,8 @@
-// The order in which LZ77 chunks are decoded: those that take longest first.
+// Sorts LZ77 chunks for decoding: the slowest first.
 //
-// Chunks that are decoded at the same time then take about as long, and the last ones little time; and compute units that take
-// turns in beginning with chunks have as much to do each. One workgroup sorts the numbers of all chunks by how long they may
-// take; which is first of those that take as long does not matter.
+// Chunks that run at the same time then take about equally long, the last ones are quick, and compute units that take
+// turns at starting chunks get equal work. One workgroup sorts the numbers of all chunks by an estimate of their
+// time. The order of chunks with equal estimates is unspecified and irrelevant.
 //
 // @pz_cost {
 //   threads: 1024
@@ -38,7 +38,7 @@ fn class_of(number: u32) -> u32 {
     let log = lz77_chunks[head + BLOCK_LOGS] & 255u;
     let length = min(1u << log, lz77_chunks[head + BLOCK_LEN] - (chunk << log));
     let descriptor = head + CHUNK_WORDS * (chunk + 1u);
-    // A sequence takes about as long as five bytes, and a literal as half of one.
+    // A sequence takes about as long as five bytes, a literal about as long as half a byte.
     let time = length + 5u * lz77_chunks[descriptor + CHUNK_SEQUENCES] + lz77_chunks[descriptor + CHUNK_LITERALS] / 2u;
     return CLASSES - 1u - min(time >> (log - 5u), CLASSES - 1u);
 }

@@ -1,4 +1,4 @@
-// Puts payloads together: header, directory, and the chunks' records, of tables and words.
+// Assembles payloads: header, directory, and the chunks' records with their tables and words.
 //
 // @pz_cost {
 //   threads: N/65536*256

@@ -1,7 +1,6 @@
-// The greedy parse of LZ77: the matches of a segment. It takes the first match found; the rules are those of the module
-// codec::lz77::greedy, and `found` is what lz77_latest makes. Candidates are verified here. The lanes of a segment look at
-// as many positions at once for one that may have a match, and compare the bytes of that, most of them forward and the
-// rest backward.
+// The greedy parse of LZ77: takes the first match found in a segment, by the rules of the module codec::lz77::greedy.
+// `found` comes from lz77_latest; this kernel verifies the candidates. The lanes of a segment check as many positions
+// at once for a possible match. Then they compare its bytes, most of them forward and the rest backward.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -11,7 +10,7 @@
 // }
 // @pz_import lz77_parts
 
-// Lanes that compare what follows; the rest compare what comes before.
+// The lanes that compare forward; the rest compare backward.
 #define FORWARD (LANES / 4u * 3u)
 
 __kernel void greedy(__global const uint *restrict jobs, __global const uint *restrict contents,
@@ -43,7 +42,7 @@ __kernel void greedy(__global const uint *restrict jobs, __global const uint *re
         bool is_forward = s.lane < FORWARD;
         uint back = 4u * (s.lane - FORWARD);
         int p = is_forward ? (int)(at + 4u * s.lane) : (int)(at - back) - 4;
-        // Behind the end, and before what may be taken, nothing is equal.
+        // No bytes are equal after the end, or before the first byte that the match may take.
         uint differ = 0x80000001u;
         if (is_forward ? has && (uint)p < s.end : back < room_back) differ = difference(s, p, offset);
         uint n = is_forward && differ != 0u ? trailing_zeros(differ) >> 3 : clz(differ) >> 3;

@@ -1,7 +1,6 @@
-// The greedy parse of LZ77: the matches of a segment. It takes the first match found; the rules are those of the module
-// codec::lz77::greedy, and `found` is what lz77_latest makes. Candidates are verified here. The lanes of a segment look at
-// as many positions at once for one that may have a match, and compare the bytes of that, most of them forward and the
-// rest backward.
+// The greedy parse of LZ77: takes the first match found in a segment, by the rules of the module codec::lz77::greedy.
+// `found` comes from lz77_latest; this kernel verifies the candidates. The lanes of a segment check as many positions
+// at once for a possible match. Then they compare its bytes, most of them forward and the rest backward.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -17,7 +16,7 @@
 @group(0) @binding(3) var<storage, read_write> matches: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> match_counts: array<u32>;
 
-// Lanes that compare what follows; the rest compare what comes before.
+// The lanes that compare forward; the rest compare backward.
 const FORWARD = LANES / 4u * 3u;
 
 @compute @workgroup_size(THREADS)
@@ -52,7 +51,7 @@ fn greedy(
         let is_forward = part_lane < FORWARD;
         let back = 4u * (part_lane - FORWARD);
         let p = select(i32(at - back) - 4i, i32(at + 4u * part_lane), is_forward);
-        // Behind the end, and before what may be taken, nothing is equal.
+        // No bytes are equal after the end, or before the first byte that the match may take.
         var differ = 0x80000001u;
         if select(back < room_back, has && u32(p) < end, is_forward) {
             differ = difference(p, offset);

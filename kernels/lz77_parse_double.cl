@@ -1,4 +1,4 @@
-// The lazy parse of LZ77 with two candidates a position: what lz77_latest_two finds.
+// The lazy parse of LZ77 with two candidates per position, from lz77_latest_two.
 //
 // @pz_cost {
 //   threads: N/262144*128

@@ -1,6 +1,6 @@
-// The lazy parse of LZ77 with the candidates of two hashes, four of each: those of the longer one come first where matches
-// are equally good. `found` and `rows_four` are what lz77_latest_four makes of the longer one, `found_second` and
-// `rows_four_second` of the shorter one.
+// The lazy parse of LZ77 with four candidates by each of two hashes. Of equally good matches, one by the longer hash
+// comes first. lz77_latest_four makes `found` and `rows_four` from the longer hash, `found_second` and
+// `rows_four_second` from the shorter one.
 //
 // @pz_cost {
 //   threads: N/65536*128

@@ -1,5 +1,5 @@
-// Sorts the positions of blocks by the upper digit of their hashes and then by position, and tells in `found` where each
-// position's entry is. The kernel is that of lz77_sort, one pass of it.
+// Sorts the positions of blocks by the upper digit of their hashes and then by position, and writes each position's
+// sorted index to `found`. The code is one pass of lz77_sort.
 //
 // @pz_cost {
 //   threads: max(N/2048*512, 8192)

@@ -1,8 +1,8 @@
-// Prices of symbols for the optimal parse of LZ77, from how often they occur in a chunk: the rule is that of
+// Computes the prices of symbols for the optimal parse of LZ77 from their counts in a chunk, by the rule of
 // codec::lz77::prices.
 //
-// Constants: FIRST, whether there is no parse yet: then the counts of literals are those of bytes, and those of tokens and
-// offsets what most data has.
+// Constants: FIRST, whether there is no parse yet: then literals are priced by the counts of bytes, and tokens and
+// offsets by counts that are typical of most data.
 //
 // @pz_cost {
 //   threads: N/32768*256

@@ -1,5 +1,5 @@
-// Writes the words of chunks' streams, rows of 32 lanes at a time, by the rule of the format: before a row, each lane that
-// the decoder will then find with fewer than 32 bits gets the next word of the stream. A team has a chunk.
+// Writes the words of chunks' streams, in rows of 32 lanes. The rule of the format: before a row, each lane that the
+// decoder will find with fewer than 32 bits gets the next word of the stream. A team has a chunk.
 //
 // @pz_cost {
 //   threads: N/131072*64
@@ -21,7 +21,7 @@
 #define HALVES(part) _Pragma("nounroll") for (uint part = 0; part < 2u; part++)
 #endif
 
-// Rows of literals that are loaded ahead: what a team waits for is memory, and there are no more teams than chunks.
+// Rows of literals to load ahead: a team waits mostly for memory, and there are no more teams than chunks.
 #if TEAM_PTX
 #define AHEAD 8u
 #else
@@ -39,7 +39,7 @@ typedef struct {
     uint total;       // words that the decoder has taken, all lanes together
 } Writer;
 
-// Writes the `len` uppermost bits of `bits`, whose others are 0.
+// Writes the upper `len` bits of `bits`; the other bits are 0.
 inline void write_row(Team t, Writer *w, __global uint *restrict out, uint room, uint bits, uint len) {
     bool takes = w->filled > 0u && !w->is_ahead;
     uint takers = team_ballot(t, takes);

@@ -1,5 +1,5 @@
-// Writes the words of chunks' streams, rows of 32 lanes at a time, by the rule of the format: before a row, each lane that
-// the decoder will then find with fewer than 32 bits gets the next word of the stream. A team has a chunk.
+// Writes the words of chunks' streams, in rows of 32 lanes. The rule of the format: before a row, each lane that the
+// decoder will find with fewer than 32 bits gets the next word of the stream. A team has a chunk.
 //
 // @pz_cost {
 //   threads: N/131072*64
@@ -58,7 +58,7 @@ var<private> total: u32;      // words that the decoder has taken, all lanes tog
 var<private> words_at: u32;
 var<private> room: u32;
 
-// Writes the `len` uppermost bits of `bits`, whose others are 0.
+// Writes the upper `len` bits of `bits`; the other bits are 0.
 fn write_row(bits: u32, len: u32) {
     let takes = filled > 0u && !is_ahead;
     let takers = team_ballot(takes);
@@ -249,7 +249,7 @@ fn write_words(
 // @pz_if FSE
     is_coded = log > 0u;
 // @pz_end
-    // What rows are made from is loaded ahead: what a team waits for is memory.
+    // The inputs of rows are loaded ahead: a team waits mostly for memory.
     let first = Source(is_coded, rows, shift, last, literals_at, codes_at);
     var a = load_row(first, 0u);
     var b = load_row(first, 1u);

@@ -1,9 +1,9 @@
 // Cuts the matches of a block into the sequences of its chunks, and collects the literals. A team has a chunk.
 //
-// The literals of a chunk stand where its contents do in a block: in `payload`, which is not needed yet. Without matches
-// they are the contents.
+// With matches, the literals of a chunk go to `payload`, which is free until later, at the offset of the chunk's
+// contents. Without matches, the contents are the literals.
 //
-// A sequence is a word in `lz77_tokens`, literals | length << 9, and one in `lz77_offsets`: first its offset, then
+// A sequence is a word in `lz77_tokens`, literals | length << 9, and one in `lz77_offsets`: first its offset, later
 // symbol | extra bits << 6.
 //
 // @pz_cost {
@@ -17,7 +17,7 @@
 // @pz_import team
 // @pz_import lz77_code
 
-// The literals of a batch: where each lane's begin among the chunk's, and what leads from there to their source.
+// The literals of a batch: where each lane's begin among the chunk's, and the distance to their source.
 typedef struct {
     uint first[32];
     uint source[32];
@@ -220,7 +220,7 @@ __kernel void cut(
     }
 }
 
-// One step of the queue of recent offsets, for all lanes; lane `i` keeps what the queue was before its sequence.
+// One step of the queue of recent offsets, for all lanes. Lane `i` keeps the queue as it was before its sequence.
 #define RECENT_STEP(i)                                       \
     {                                                        \
         uint o = buffer[i];                                  \

@@ -1,9 +1,9 @@
 // Cuts the matches of a block into the sequences of its chunks, and collects the literals. A team has a chunk.
 //
-// The literals of a chunk stand where its contents do in a block: in `payload`, which is not needed yet. Without matches
-// they are the contents.
+// With matches, the literals of a chunk go to `payload`, which is free until later, at the offset of the chunk's
+// contents. Without matches, the contents are the literals.
 //
-// A sequence is a word in `lz77_tokens`, literals | length << 9, and one in `lz77_offsets`: first its offset, then
+// A sequence is a word in `lz77_tokens`, literals | length << 9, and one in `lz77_offsets`: first its offset, later
 // symbol | extra bits << 6.
 //
 // @pz_cost {
@@ -53,7 +53,7 @@ var<immediate> args: Args;
 @group(0) @binding(3) var<storage, read> chunks: array<u32>;
 @group(0) @binding(4) var<storage, read_write> counts: array<atomic<u32>>;
 
-// The literals of a batch: where each lane's begin among the chunk's, and what leads from there to their source.
+// The literals of a batch: where each lane's begin among the chunk's, and the distance to their source.
 var<workgroup> gather_first: array<u32, 32>;
 var<workgroup> gather_source: array<u32, 32>;
 var<workgroup> gather_carry: u32;
@@ -273,7 +273,7 @@ fn cut(
 var<workgroup> recent_offsets: array<u32, 32>;
 var<workgroup> histogram: array<atomic<u32>, 320>;
 
-// The queue of recent offsets, and what it was before the lane's own sequence.
+// The queue of recent offsets, and the queue as it was before the lane's own sequence.
 var<private> recent: vec3<u32>;
 var<private> own_recent: vec3<u32>;
 

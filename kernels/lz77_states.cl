@@ -1,10 +1,10 @@
 // Codes the symbols of streams whose model is FSE, from the last to the first. A team has the literals of a chunk
-// (`literal_states`), or its sequences (`sequence_states`). With literals, the chunks of a workgroup are of one group, and share
-// tables.
+// (`literal_states`) or its sequences (`sequence_states`). For literals, the chunks of a workgroup belong to one
+// group and share tables.
 //
-// What two literals of a lane's row give goes to `matches`, which are not needed any more: bits from the top down | number
-// of bits, in the order of rows. What sequences give is added to their words: to a token 1 << count | bits from bit 19 on;
-// an offset becomes 1 << k | extra bits, and 1 << count | bits from bit 23 on.
+// The output for two literals of a lane's row goes to `matches`, which is free by now, in the order of rows: bits
+// from the top down | number of bits. The output for a sequence is added to its words: a token gets 1 << count | bits
+// from bit 19 on; an offset becomes 1 << k | extra bits, and 1 << count | bits from bit 23 on.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -16,14 +16,14 @@
 // @pz_import team
 // @pz_import lz77_code
 
-// Rows of literals that are loaded ahead: what a team waits for is memory, and there are no more teams than chunks.
+// Rows of literals to load ahead: a team waits mostly for memory, and there are no more teams than chunks.
 #if TEAM_PTX
 #define AHEAD 8u
 #else
 #define AHEAD 1u
 #endif
 
-// Loads so many words of the states of symbols.
+// Loads this many words of the states of symbols.
 inline void load_next(uint first, uint step, __global const uint *model, uint words, __local ushort *next) {
     for (uint i = first; i < words; i += step) {
         uint two = model[MODEL_NEXT + i];
@@ -123,7 +123,7 @@ __kernel void literal_states(
     Row ahead[AHEAD];
     while (row > 0u) {
         if (row > AHEAD && row << 7 <= last) {
-            // Whole rows, of which none is the first.
+            // Whole rows, none of them the first.
 #if TEAM_PTX
 #pragma unroll
 #endif

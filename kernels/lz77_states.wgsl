@@ -1,10 +1,10 @@
 // Codes the symbols of streams whose model is FSE, from the last to the first. A team has the literals of a chunk
-// (`literal_states`), or its sequences (`sequence_states`). With literals, the chunks of a workgroup are of one group, and share
-// tables.
+// (`literal_states`) or its sequences (`sequence_states`). For literals, the chunks of a workgroup belong to one
+// group and share tables.
 //
-// What two literals of a lane's row give goes to `matches`, which are not needed any more: bits from the top down | number
-// of bits, in the order of rows. What sequences give is added to their words: to a token 1 << count | bits from bit 19 on;
-// an offset becomes 1 << k | extra bits, and 1 << count | bits from bit 23 on.
+// The output for two literals of a lane's row goes to `matches`, which is free by now, in the order of rows: bits
+// from the top down | number of bits. The output for a sequence is added to its words: a token gets 1 << count | bits
+// from bit 19 on; an offset becomes 1 << k | extra bits, and 1 << count | bits from bit 23 on.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -103,7 +103,7 @@ fn literal_word(at: u32, shift: u32, first: u32) -> u32 {
     return word;
 }
 
-// Rows of literals that are loaded ahead: what a team waits for is memory.
+// Rows of literals to load ahead: a team waits mostly for memory.
 const AHEAD = 4u;
 
 fn literal_words(row: u32, shift: u32, first: u32) -> vec4<u32> {
@@ -165,7 +165,7 @@ fn literal_states(
     var is_loaded = false;
     while row > 0u {
         if row > AHEAD && row << 7u <= last {
-            // Whole rows, of which none is the first.
+            // Whole rows, none of them the first.
             var now = ahead;
             if !is_loaded {
                 now = literal_words(row, shift, literals_at);

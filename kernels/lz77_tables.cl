@@ -1,6 +1,6 @@
-// The decoding tables of each group of chunks, from their descriptions.
+// Builds the decoding tables of each group of chunks from their descriptions.
 //
-// A team has a group: one lane reads the description, then all build tables. See src/format/lz77.md.
+// A team has a group: one lane reads the description, then all lanes build tables. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -18,7 +18,7 @@
 // Code lengths or norms of the three models.
 #define VALUES (2u * ALPHABET + 64u)
 
-// Of each model, what its alphabet is.
+// The alphabet of each model.
 typedef struct {
     uint symbols;
     uint raw_bits;

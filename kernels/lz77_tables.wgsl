@@ -1,6 +1,6 @@
-// The decoding tables of each group of chunks, from their descriptions.
+// Builds the decoding tables of each group of chunks from their descriptions.
 //
-// A team has a group: one lane reads the description, then all build tables. See src/format/lz77.md.
+// A team has a group: one lane reads the description, then all lanes build tables. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -58,7 +58,7 @@ fn order_at(rank: u32) -> u32 {
     return (atomicLoad(&order[team_index * ORDER_WORDS + ((rank >> 2u) & (ORDER_WORDS - 1u))]) >> (8u * (rank & 3u))) & 255u;
 }
 
-// Of each model, what its alphabet is.
+// The alphabet of each model.
 struct Alphabet {
     symbols: u32,
     raw_bits: u32,
@@ -330,7 +330,7 @@ fn occurrence(i: u32, base: u32, log: u32) -> Occurrence {
 var<workgroup> state_symbols: array<atomic<u32>, TEAMS * 512u>;
 // @pz_end
 
-// The decoding table, from word `table` on with room for so many states, of norms that fill it.
+// Builds the decoding table at word `table`, with room for this many states, from norms that fill it.
 fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
     let size = 1u << log;
     let places = team_index * 1024u;

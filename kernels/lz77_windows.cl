@@ -1,13 +1,13 @@
-// The contents of LZ77 windows, from records of their sequences.
+// Writes the contents of LZ77 windows from records of their sequences.
 //
-// A workgroup has a window, and writes its chunks one after the other, in steps of LANE_BYTES bytes for each work item. The
-// chunks' literals are in their last bytes, where lz77_decode has put them, and their sequences are recorded: see
-// common/lz77_records. What a byte repeats is told by its sequence. In a step, sources among the step's own bytes are
-// replaced by what these derive from; then all bytes are loaded, and stored. While they are on their way, the sources of the
-// next step are looked up.
+// A workgroup has a window, and writes its chunks in order, in steps of LANE_BYTES bytes per work item. lz77_decode
+// has put the chunks' literals into their last bytes and recorded their sequences: see common/lz77_records. The
+// sequence of a byte tells which byte it repeats. If that is a byte of the same step, the workgroup first traces it
+// to a byte before the step. Then it loads all bytes and stores them. During the loads, it looks up the sources of
+// the next step.
 //
-// A row of 32 work items has the bytes of a step next to each other, each work item those 32 apart: what a row loads at a time
-// is in few places then.
+// Each row of 32 work items handles adjacent bytes of a step, and a work item those that are 32 apart, so that each
+// load of a row touches few places.
 //
 // Constants: LANE_BYTES, a multiple of 4.
 //
@@ -39,7 +39,7 @@
 #define STEP_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 
-// A chunk, in which positions count from its start. Sources count from the start of the block.
+// A chunk. Its positions count from its own start, its sources from the start of the block.
 typedef struct {
     __global const uint *places;
     __global const uint *offsets;
@@ -174,14 +174,15 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
         for (uint from = 0u; from < length; from += STEP) {
             uint at = from + own;
             uint inside_from = c.block_start + from;
-            // Volatile, since others read what is replaced: whichever they find, it leads to the same bytes.
+            // Volatile, since other work items read words that this replaces. The old and the new word lead to the
+            // same bytes.
             volatile __local uint *sources = sources_of + turned;
             turned = STEP - turned;
             #pragma unroll
             EACH sources[own + 32u * g] = source[g];
             STEP_BARRIER();
             find_records(&c, upto, starts, places, offsets);
-            // Each hop goes back by a byte or more. As sources are replaced at once, others have less far to go.
+            // Each hop goes back by at least a byte. Sources are replaced at once, so later hops are shorter.
             for (uint hops = 0u; hops < STEP && is_inside(source, inside_from); hops++) {
                 #pragma unroll
                 EACH {
@@ -196,7 +197,7 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
             EACH bytes[g] = contents[source[g] & ~FINAL];
             load_starts(&c, from + row + 2u * STEP, starts);
             find_sources(&c, at + STEP, from + STEP, places, offsets, source);
-            // Where literals are, all are loaded before others are stored there.
+            // Load all bytes before any are stored over literals.
             uint late = from + STEP > first_literal ? 1u : 0u;
             for (uint once = 0u; once < late; once++) STEP_BARRIER();
             #pragma unroll

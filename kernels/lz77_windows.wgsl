@@ -1,10 +1,10 @@
-// The contents of LZ77 windows, from records of their sequences.
+// Writes the contents of LZ77 windows from records of their sequences.
 //
-// A workgroup has a window, and writes its chunks one after the other, in steps of four bytes for each work item. The
-// chunks' literals are in their last bytes, where lz77_decode has put them, and their sequences are recorded: see
-// common/lz77_records. What a byte repeats is told by its sequence. In a step, sources among the step's own bytes are
-// replaced by what these derive from; then all bytes are loaded, and then all are stored, since what is written may be
-// literals that others read. While the bytes are on their way, the sources of the next step are looked up.
+// A workgroup has a window, and writes its chunks in order, in steps of four bytes per work item. lz77_decode has put
+// the chunks' literals into their last bytes and recorded their sequences: see common/lz77_records. The sequence of a
+// byte tells which byte it repeats. If that is a byte of the same step, the workgroup first traces it to a byte
+// before the step. Then it loads all bytes, and only after that stores them, because a store may overwrite literals
+// that other work items read. During the loads, it looks up the sources of the next step.
 //
 // @pz_cost {
 //   threads: N/262144*1024
@@ -38,7 +38,7 @@ var<immediate> args: Args;
 const STEP: u32 = 4u * THREADS;
 // Set in the source of a literal: nothing that is still to be written.
 const FINAL: u32 = 0x80000000u;
-// How far a source is followed through others before all are put anew, and how often that may be: chains have at most
+// How many hops to follow a source before all sources are replaced, and how often to do that: chains have at most
 // 4096 links.
 const HOPS: u32 = 8u;
 const ROUNDS: u32 = 4u;

@@ -1,4 +1,4 @@
-// Decoder of binary coded numbers, for one work item. Models are words: fast | slow << 16.
+// Decodes binary coded numbers, for one work item. A model is a word: fast | slow << 16.
 
 #define MODEL_NEW 0x80008000u
 #define NUMBER_MODELS 61u // length[0..30], high[1..31]

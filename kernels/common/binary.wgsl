@@ -1,5 +1,5 @@
-// Decoder of binary coded numbers, for one work item. Models are words: fast | slow << 16. The importing file has them
-// in `state`, in workgroup memory, and the bytes in `payload`.
+// Decodes binary coded numbers, for one work item. A model is a word: fast | slow << 16. The importing file has the
+// models in `state`, in workgroup memory, and the bytes in `payload`.
 
 const MODEL_NEW = 0x80008000u;
 const NUMBER_MODELS = 61u; // length[0..30], high[1..31]

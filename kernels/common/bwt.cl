@@ -1,6 +1,6 @@
-// What the kernels that decode BWT payloads share: what is known of a block, and where.
+// Shared by the kernels that decode BWT payloads: the layout of a block's state.
 
-// Words of a block's part of `bwt_blocks`.
+// Indices of words in a block's part of `bwt_blocks`.
 #define BLOCK_WORDS 128u
 #define BLOCK_SEGMENTS 1u    // number of segments
 #define BLOCK_SETS 2u        // sets of tables
@@ -21,7 +21,7 @@
 // first of all segments (later its number of runs), and its number of words | set << 16.
 #define SEGMENT_WORDS 4u
 #define SEGMENTS_OF(slot) ((slot) / 1024u + 1u)
-// Behind a block's segments there is the order in which they are decoded.
+// After a block's segments comes the order in which to decode them.
 #define SEGMENTS_AT(block, slot) ((size_t)(block) * SEGMENTS_OF(slot) * (SEGMENT_WORDS + 1u))
 #define ORDER_AT(slot) (SEGMENTS_OF(slot) * SEGMENT_WORDS)
 

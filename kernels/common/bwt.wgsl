@@ -1,6 +1,6 @@
-// What the kernels that decode BWT payloads share: what is known of a block, and where.
+// Shared by the kernels that decode BWT payloads: the layout of a block's state.
 
-// Words of a block's part of `bwt_blocks`.
+// Indices of words in a block's part of `bwt_blocks`.
 const BLOCK_WORDS = 128u;
 const BLOCK_SEGMENTS = 1u;    // number of segments
 const BLOCK_SETS = 2u;        // sets of tables
@@ -25,7 +25,7 @@ fn segments_of(slot: u32) -> u32 {
     return slot / 1024u + 1u;
 }
 
-// Behind a block's segments there is the order in which they are decoded.
+// After a block's segments comes the order in which to decode them.
 fn segments_at(block: u32, slot: u32) -> u32 {
     return block * segments_of(slot) * (SEGMENT_WORDS + 1u);
 }

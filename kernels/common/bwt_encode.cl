@@ -1,6 +1,6 @@
 // Layouts that the kernels of the BWT encoder share.
 
-// A block's state: words of this place.
+// Indices of words in a block's state.
 #define ENCODE_STATE 64u
 #define ENCODE_RUNS 0u
 #define ENCODE_SEGMENTS 1u

@@ -1,6 +1,6 @@
 // Layouts that the kernels of the BWT encoder share.
 
-// A block's state: words of this place.
+// Indices of words in a block's state.
 const ENCODE_STATE = 64u;
 const ENCODE_RUNS = 0u;
 const ENCODE_SEGMENTS = 1u;

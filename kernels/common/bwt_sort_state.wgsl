@@ -1,5 +1,5 @@
-// The state of a block's sort: its length, the lengths of its lists in the order small, large for even and then for odd
-// rounds, and from STATE_DIGITS on how many elements have each digit.
+// The state of a block's sort: its length, then the lengths of its small and large lists for even rounds and for odd
+// rounds, and from STATE_DIGITS on the number of elements with each digit.
 const STATE_WORDS = 272u;
 const STATE_LEN = 0u;
 const STATE_SMALL = 1u;

@@ -1,6 +1,6 @@
-// The arithmetic of CRC-32C: polynomials over GF(2) modulo that of Castagnoli, x^32 + x^28 + ... + 1, in 32 bits with the
-// coefficient of x^0 in the highest. A message is such a polynomial too, and its checksum is linear in it: so pieces may be
-// reduced apart from each other, and come together multiplied by powers of x. x has the order 2^31 - 1.
+// The arithmetic of CRC-32C: polynomials over GF(2) modulo Castagnoli's, x^32 + x^28 + ... + 1, in 32 bits with the
+// coefficient of x^0 in the highest. A message is such a polynomial too, and its checksum is linear in it. So pieces
+// can be reduced separately, multiplied by powers of x, and added. The order of x is 2^31 - 1.
 
 const CRC_POLYNOMIAL = 0x82f63b78u;
 // The order of x.
@@ -33,7 +33,7 @@ const CRC_POWER = array<u32, 128>(
     0x40000000u, 0x74a654deu, 0x802d9ce7u, 0x8899189eu, 0x528f0fa1u, 0x01c6bbc6u, 0x5be32720u, 0xa5744779u,
 );
 
-// Cheap where `b` is a constant: its multiples by powers of x are so too, if the loop is unrolled.
+// Cheap if `b` is constant and the loop is unrolled: the multiples of `b` by powers of x are constant too.
 fn crc_multiply(a: u32, b: u32) -> u32 {
     var product = 0u;
     var left = a;

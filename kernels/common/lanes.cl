@@ -1,7 +1,7 @@
-// The lane stream of a chunk: 32 lanes that take 32-bit words from one sequence of them, in lane order.
+// The lane stream of a chunk: 32 lanes take 32-bit words from one sequence, in lane order.
 //
-// The words pass through a ring of 128 in workgroup memory. Each lane loads two of the next 64 words before they are
-// needed, so that no row waits for device memory.
+// The words pass through a ring of 128 in workgroup memory. Each lane loads two of the next 64 words early, so that
+// no row waits for device memory.
 // @pz_import team
 
 #define INLINE static inline __attribute__((always_inline))
@@ -28,7 +28,7 @@ INLINE uint shift_pair_left(uint high, uint low, uint by) {
     return r;
 }
 
-// Words that nobody writes while the kernel runs.
+// Words that no work item writes while the kernel runs.
 INLINE uint2 load_constant2(__global const uint2 *p) {
     uint2 r;
     asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"((ulong)p));
@@ -91,7 +91,7 @@ typedef struct {
     __local uint *ring;
 } Lanes;
 
-// Two words, of which those from the end on are 0.
+// Two words; words from the end on are 0.
 INLINE uint2 lanes_load(Lanes *s, uint index, __global const uint2 *at) {
     uint2 pair = (uint2)(0u, 0u);
     if (index < s->end) pair = load_constant2(at);
@@ -101,7 +101,7 @@ INLINE uint2 lanes_load(Lanes *s, uint index, __global const uint2 *at) {
 
 // Starts on `count` words from `words[start]` on. `words` is aligned to 8 bytes; `ring` to 8, of RING words.
 INLINE void lanes_start(Team t, Lanes *s, __global const uint *words, uint start, uint count, __local uint *ring) {
-    // Pairs of words are aligned, so with an odd start the first word of the first pair is not the chunk's.
+    // Pairs of words are aligned, so if the start is odd, the first word of the first pair belongs to other data.
     uint odd = start & 1u;
     s->high = 0u;
     s->low = 0u;
@@ -121,7 +121,7 @@ INLINE void lanes_start(Team t, Lanes *s, __global const uint *words, uint start
     team_sync(t);
 }
 
-// Puts the staged words into the ring, in place of those that have been taken, and loads the next.
+// Moves the staged words into the ring, replacing words that have been taken, and loads the next.
 INLINE void lanes_stage(Team t, Lanes *s) {
     *(__local uint2 *)(s->ring + ((s->limit - 64u) & (RING - 1u)) + 2u * t.lane) = s->staged;
     s->staged = lanes_load(s, s->limit + 128u + 2u * t.lane, s->next);
@@ -134,8 +134,8 @@ INLINE void lanes_refill_if(Team t, Lanes *s, bool is_row) {
     bool need = s->held < 32u && is_row;
     uint takers = team_ballot(t, need);
 #if !TEAM_PTX
-    // The barriers of the ballot are enough: the words that this replaces were taken before it, and those that it puts
-    // there are not taken in this row. A barrier in a branch is what some compilers are slow at.
+    // The barriers of the ballot are enough: the words that this replaces were taken before it, and the new words are
+    // not taken in this row. Some compilers are slow at barriers in branches.
     if (s->taken >= s->limit) lanes_stage(t, s);
 #endif
     uint word = s->ring[(s->taken + popcount(takers & s->before)) & (RING - 1u)];

@@ -1,7 +1,7 @@
-// The lane stream of a chunk: 32 lanes that take 32-bit words from one sequence of them, in lane order.
+// The lane stream of a chunk: 32 lanes take 32-bit words from one sequence, in lane order.
 //
-// The words pass through a ring of 128 in workgroup memory. Each lane loads two of the next 64 words before they are
-// needed, so that no row waits for device memory. The kernel declares `payload`.
+// The words pass through a ring of 128 in workgroup memory. Each lane loads two of the next 64 words early, so that
+// no row waits for device memory. The kernel declares `payload`.
 // @pz_import team
 
 const RING: u32 = 128u;
@@ -40,12 +40,12 @@ fn lanes_start(first: u32, count: u32) {
     team_sync();
 }
 
-// Begins a row if `is_row`, which is the same in all lanes: lanes with fewer than 32 bits take a word.
+// Begins a row if `is_row`, which is the same in all lanes: each lane with fewer than 32 bits takes a word.
 fn lanes_refill_if(is_row: bool) {
     let need = in_held < 32u && is_row;
     let takers = team_ballot(need);
-    // What the ballot orders is enough: the words that this replaces were taken before it, and those that it puts there
-    // are not taken in this row.
+    // The ordering by the ballot is enough: the words that this replaces were taken before it, and the new words are
+    // not taken in this row.
     if in_taken >= in_limit {
         let slot = team_index * RING + ((in_limit - 64u) & (RING - 1u));
         ring[slot + lane] = in_staged.x;

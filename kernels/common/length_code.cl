@@ -1,6 +1,6 @@
-// The prefix codes that code lengths are described with: see src/format/lz77.md.
+// The prefix codes that describe code lengths: see src/format/lz77.md.
 //
-// A table of 25 codes with 128 entries each, `length << 3 | bits`, is built by the workgroup before it is used.
+// The workgroup builds a table of 25 codes with 128 entries each, `length << 3 | bits`, before it uses them.
 #define LENGTH_CODES 25u
 #define LENGTH_SYMBOLS 13u
 
@@ -40,7 +40,7 @@ static inline void length_code_build(__local uchar *table, uint index) {
         uint length = i % LENGTH_SYMBOLS;
         uint bits = length_code_bits[i];
         if (bits == 0u) continue;
-        // In a canonical code, what comes before are the shorter codes, and of those as long the smaller lengths.
+        // In a canonical code, shorter codes come first, and among codes of equal length the smaller values.
         uint start = 0u;
         for (uint other = 0u; other < LENGTH_SYMBOLS; other++) {
             uint b = length_code_bits[code * LENGTH_SYMBOLS + other];

@@ -1,6 +1,6 @@
-// The prefix codes that code lengths are described with: see src/format/lz77.md.
+// The prefix codes that describe code lengths: see src/format/lz77.md.
 //
-// A table of 25 codes with 128 entries each is built by the workgroup before it is used. The kernel declares `payload`.
+// The workgroup builds a table of 25 codes with 128 entries each before it uses them. The kernel declares `payload`.
 const LENGTH_CODES: u32 = 25u;
 const LENGTH_SYMBOLS: u32 = 13u;
 
@@ -38,7 +38,7 @@ fn length_code_build(index: u32) {
         if bits == 0u {
             continue;
         }
-        // In a canonical code, what comes before are the shorter codes, and of those as long the smaller lengths.
+        // In a canonical code, shorter codes come first, and among codes of equal length the smaller values.
         var place = i / LENGTH_SYMBOLS * 128u;
         for (var other = 0u; other < LENGTH_SYMBOLS; other++) {
             let b = length_code_bits(row, other);

@@ -1,6 +1,6 @@
-// Base 2 logarithms in fixed point: those of codec::log2.
+// Base-2 logarithms in fixed point, equal to those of codec::log2.
 
-// log2(1 + i / 256) with 16 bits of fraction: each time that the square passes 2, a bit is set.
+// log2(1 + i / 256) with 16 bits of fraction. Squares repeatedly, and sets a bit whenever the square reaches 2.
 inline uint log2_mantissa(uint i) {
     uint x = (256u + i) << 22, log = 0;
     if (i == 256u) return 1u << 16;

@@ -1,6 +1,6 @@
-// Base 2 logarithms in fixed point: those of codec::log2.
+// Base-2 logarithms in fixed point, equal to those of codec::log2.
 
-// The product of two numbers: the lower and the upper 32 bits.
+// The product of two numbers, as its lower and upper 32 bits.
 fn multiply(a: u32, b: u32) -> vec2<u32> {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
@@ -8,7 +8,7 @@ fn multiply(a: u32, b: u32) -> vec2<u32> {
     return vec2(other << 16u | (low & 0xffffu), (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u));
 }
 
-// log2(1 + i / 256) with 16 bits of fraction: each time that the square passes 2, a bit is set.
+// log2(1 + i / 256) with 16 bits of fraction. Squares repeatedly, and sets a bit whenever the square reaches 2.
 fn log2_mantissa(i: u32) -> u32 {
     if i == 256u {
         return 1u << 16u;

@@ -1,6 +1,6 @@
-// What the buffer `lz77_symbols` holds of each chunk: prices of symbols, in 1/256 bit, and counts of symbols. Both in this
-// order: literals, tokens, offsets; prices also of literal codes of tokens, whatever the match. A price has that of the
-// extra bits only for offsets.
+// The layout of `lz77_symbols` for each chunk: prices of symbols in 1/256 bit, and counts of symbols, both in the
+// order literals, tokens, offsets. There are also prices of the tokens' literal codes, whatever the match. Only the
+// prices of offsets include the extra bits.
 const SYMBOL_WORDS = 1152u;
 const SYMBOL_COUNTS = 576u; // behind the prices
 const LITERALS = 0u;

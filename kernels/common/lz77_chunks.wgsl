@@ -1,4 +1,4 @@
-// What the buffer `lz77_chunks` holds: of each block a head, then a descriptor of each chunk, each of four words.
+// The layout of `lz77_chunks`: for each block a head, then a descriptor for each chunk, each of four words.
 const CHUNK_WORDS: u32 = 4u;
 
 // Of the head: number of chunks, 0 if the block is rejected; chunk_log, window_log and group_log in a byte each; length

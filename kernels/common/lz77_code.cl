@@ -1,7 +1,7 @@
-// What the kernels that code LZ77 sequences share: layouts of their buffers, and the codes of lengths and offsets.
+// Shared by the kernels that code LZ77 sequences: layouts of their buffers, and the codes of lengths and offsets.
 //
-// A chunk has CHUNK_WORDS words in `lz77_streams`, a group three models of MODEL_WORDS words in `lz77_models` (literals,
-// tokens, offsets) and as many times COUNT_WORDS in `lz77_counts`.
+// A chunk has CHUNK_WORDS words in `lz77_streams`. A group has three models (literals, tokens, offsets), of
+// MODEL_WORDS words each in `lz77_models` and COUNT_WORDS each in `lz77_counts`.
 #define CHUNK_WORDS 256u
 #define CHUNK_LITERALS 0u    // number of literals
 #define CHUNK_SEQUENCES 1u   // number of sequences
@@ -35,7 +35,8 @@ inline uint log2_floor(uint x) {
     return 31u - clz(x);
 }
 
-// Most sequences of a chunk of so many bytes, rounded up to whole batches: all but the last take at least 3 bytes.
+// The most sequences in a chunk of this many bytes, rounded up to whole batches: all but the last take at least 3
+// bytes.
 inline uint sequence_room(uint chunk_len) {
     return ((chunk_len + 2u) / 3u + 63u) & ~63u;
 }

@@ -1,7 +1,7 @@
-// Comparing bytes of a block with earlier ones, several words at once. Constant: COMPARED, words: 1, 2 or 4.
+// Compares bytes of a block with earlier ones, several words at once. Constant: COMPARED, words: 1, 2 or 4.
 
-// The number of equal bytes from `pos` and from `offset` before it on, at most 4 * COMPARED. Bytes behind the slot, of `words`
-// words, read as any.
+// The number of equal bytes at `pos` and `offset` before it, at most 4 * COMPARED. Bytes after the slot, of `words`
+// words, have any value.
 inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset) {
     uint a = pos >> 2, b = (pos - offset) >> 2, n = 0;
     uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;

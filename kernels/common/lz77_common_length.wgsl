@@ -1,5 +1,5 @@
-// Comparing bytes of a block with earlier ones, several words at once. Constant: COMPARED, words: 1, 2 or 4. A file that imports
-// this binds `contents`, and has the block's first word of it in `from_word`.
+// Compares bytes of a block with earlier ones, several words at once. Constant: COMPARED, words: 1, 2 or 4. A file
+// that imports this binds `contents`, and has the index of the block's first word there in `from_word`.
 
 // The four bytes at `p`, which words a and b have.
 fn shifted(a: u32, b: u32, p: u32) -> u32 {
@@ -12,7 +12,7 @@ fn equal_of(a: u32, b: u32) -> u32 {
     return countTrailingZeros(a ^ b) >> 3u;
 }
 
-// The number of equal bytes from `p` and from `offset` before it on, at most 4 * COMPARED. Bytes behind the slot read as any.
+// The number of equal bytes at `p` and `offset` before it, at most 4 * COMPARED. Bytes after the slot have any value.
 fn common_length(p: u32, offset: u32) -> u32 {
     let q = p - offset;
     // Each word once.

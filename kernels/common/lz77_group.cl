@@ -1,4 +1,4 @@
-// What the kernels that choose the models of groups share: which model a team has, its counts, and descriptions.
+// Shared by the kernels that choose the models of groups: which model a team has, its counts, and its description.
 #define DESCRIPTION_WORDS (MODEL_CODES - MODEL_DESCRIPTION)
 
 #define ROUNDS 8u  // A lane has symbols lane, lane + 32, and so on.
@@ -100,7 +100,7 @@ inline void put_bits(__local uint *words, uint at, uint value, uint count) {
     }
 }
 
-// Describes lengths, and norms with them, from bit `at` on of words that are 0 there; returns where that ends.
+// Writes the description of lengths, or of norms, from bit `at` on into words that are 0; returns where it ends.
 inline uint describe(
     Team t, __local const uint *lengths, bool has_norms, __local const uint *norms, __local uint *words, uint at
 ) {

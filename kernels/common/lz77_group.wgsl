@@ -1,4 +1,4 @@
-// What the kernels that choose the models of groups share: which model a team has, its counts, and descriptions.
+// Shared by the kernels that choose the models of groups: which model a team has, its counts, and its description.
 const DESCRIPTION_WORDS = MODEL_CODES - MODEL_DESCRIPTION;
 const ROUNDS = 8u; // A lane has symbols lane, lane + 32, and so on.
 
@@ -30,8 +30,8 @@ struct Args {
 }
 var<immediate> args: Args;
 
-// Where barriers are slow to compile, loops around them must not be unrolled: the compiler does not know that slots have
-// at least so many bytes.
+// Where barriers are slow to compile, the loops around them must not be unrolled. The compiler does not know the
+// least number of bytes in a slot.
 // @pz_if TEAM_LOCAL
 fn rounds() -> u32 {
     return min(ROUNDS, args.slot);

@@ -1,10 +1,14 @@
-// The lazy parse of LZ77: the best match of a few neighbouring positions. The rule is that of the module
-// codec::lz77::lazy. All the matches that a step chooses among are measured at the same time, each by PAIR_LANES lanes, those
-// of 16 bytes and more then by one each, and those of LANE_BYTES and more by all lanes of the segment. `found` is what lz77_latest_two makes, a row of distances for
-// each position; or where rows have four, they are what lz77_latest_four makes: `rows` of distances, and in `found` the place
-// of a position's row and, if that is not empty, bit 24.
+// The lazy parse of LZ77: takes the best match of a few neighbouring positions, by the rule of the module
+// codec::lz77::lazy. A step measures all candidate matches at the same time: PAIR_LANES lanes compare each of them;
+// then one lane each continues those of 16 bytes and more; then all lanes of the segment continue those of LANE_BYTES
+// and more.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether 4; TWO, whether there are two hashes, which have four each; LAZY, the further positions looked at.
+// With two candidates, `found` comes from lz77_latest_two: a row of distances for each position. With four,
+// lz77_latest_four fills both buffers: `rows` with the distances, and `found` with the index of a position's row and,
+// if the row is not empty, bit 24.
+//
+// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether it is 4; TWO, whether there are two hashes of four
+// candidates each; LAZY, the number of further positions to try.
 // @pz_import lz77_parts
 // @pz_import lz77_common_length
 
@@ -58,8 +62,8 @@ fn distance_to_second(slot_start: u32, at: u32, k: u32) -> u32 {
 }
 // @pz_end
 
-// Offsets that a position has a choice of: the cheap one, and the candidates of one hash or two. Then positions that are
-// measured at the same time, and lanes and words for each offset.
+// The offsets that a position can choose from: the cheap one, and the candidates of one hash or two. Then the
+// positions that are measured at the same time, and lanes and words for each offset.
 // @pz_if TWO
 const CHOICES = 2u * CANDIDATES + 1u;
 // @pz_else
@@ -145,7 +149,7 @@ fn lazy(
             let bits = select(i32(firstLeadingBit(offset + 3u)), -1i, choice == 0u);
             var open = offset != 0u;
             if first != 0u {
-                // What is to be better than the best so far must be equal where the shortest such match ends.
+                // A match that beats the best so far must have equal bytes where the shortest such match ends.
                 let least = best_gain + 1i + 3i * i32(at - best_at);
                 let needed = max(u32(least + bits) / 4u + 1u, 4u);
                 open = open && at + needed <= end;

@@ -1,4 +1,4 @@
-// The length of a match of which four bytes are known.
+// Finds the length of a match whose first four bytes are known to be equal.
 // @pz_import lz77_words
 
 // Four bytes that begin in a word and end in the next one.
@@ -6,7 +6,7 @@ inline uint bytes_of(uint word, uint next, uint shift) {
     return (uint)(((ulong)next << 32 | word) >> shift);
 }
 
-// The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
+// The number of equal bytes at `pos` and `offset` before it, at most `room`. The first four are known to be equal.
 inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
     uint a = (pos >> 2) + 1u, b = ((pos - offset) >> 2) + 1u, most = words - 1u;
     uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;

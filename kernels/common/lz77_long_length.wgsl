@@ -1,7 +1,8 @@
-// The length of a match of which four bytes are known. A file that imports this binds `contents`.
+// Finds the length of a match whose first four bytes are known to be equal. A file that imports this binds
+// `contents`.
 // @pz_import lz77_words
 
-// The number of equal bytes from `pos` and from `offset` before it on, at most `room`, where four are known.
+// The number of equal bytes at `pos` and `offset` before it, at most `room`. The first four are known to be equal.
 fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
     let most = block_words - 1u;
     var a = (pos >> 2u) + 1u;

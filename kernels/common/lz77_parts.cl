@@ -1,9 +1,10 @@
-// What the parses of LZ77 share that have several segments for a team, each of which LANES lanes go through together. All
-// segments of a team take their steps at the same time: what is done for one is done for all, and whether it counts is
-// the business of each.
+// Shared by the LZ77 parses in which a team has several segments. LANES lanes parse each segment together. All
+// segments of a team take their steps at the same time: every lane does the work of a step, and each segment then
+// decides whether to use the result.
 //
-// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
-// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
+// because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
+// the offset.
 //
 // Constants: SEGMENT_LOG, at most 15; LANES, 4, 8, 16 or 32.
 // @pz_import team
@@ -70,7 +71,8 @@ inline uint part_max(Team t, Part s, uint v) {
 #endif
 }
 
-// The four bytes from `pos` on, which may be up to three before the block, or behind its slot: bytes there read as any.
+// The four bytes at `pos`. These may begin up to three bytes before the block, or after its slot; such bytes have any
+// value.
 inline uint read32(Part s, int pos) {
     int word = pos >> 2;
     ulong both = (ulong)s.contents[min(word + 1, (int)s.words - 1)] << 32 | s.contents[max(word, 0)];
@@ -82,8 +84,8 @@ inline uint difference(Part s, int pos, uint offset) {
     return read32(s, pos) ^ read32(s, pos - (int)offset);
 }
 
-// The number of equal bytes from `at` and from `offset` before it on, up to the segment's end, where `length` are known to
-// be, and `open` tells whether more may be.
+// The number of equal bytes at `at` and `offset` before it, up to the segment's end. `length` of them are known, and
+// `open` tells whether there may be more.
 inline uint extended(Team t, Part s, uint at, uint offset, uint length, bool open) {
     while (team_any(t, open)) {
         uint p = at + length + 4u * s.lane;

@@ -1,12 +1,13 @@
-// What the parses of LZ77 share that have several segments for a team, each of which LANES lanes go through together. All
-// segments of a team take their steps at the same time: what is done for one is done for all, and whether it counts is
-// the business of each.
+// Shared by the LZ77 parses in which a team has several segments. LANES lanes parse each segment together. All
+// segments of a team take their steps at the same time: every lane does the work of a step, and each segment then
+// decides whether to use the result.
 //
-// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
-// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
+// because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
+// the offset.
 //
-// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES, 4, 8,
-// 16 or 32; WIDE, whether it is 32.
+// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES,
+// 4, 8, 16 or 32; WIDE, whether LANES is 32.
 // @pz_import team
 
 struct Args {
@@ -39,7 +40,7 @@ var<private> anchor: u32;
 var<private> recent: u32;
 var<private> second: u32;
 
-// Sets what is known of the segment, and returns its block.
+// Sets the segment's state, and returns its block.
 fn segment_start(local_index: u32, group: u32) -> u32 {
     team_start(local_index);
     part_lane = lane & (LANES - 1u);
@@ -57,7 +58,8 @@ fn segment_start(local_index: u32, group: u32) -> u32 {
     window_start = start >> args.window_log << args.window_log;
     last = select(0u, min(end, max(len, 7u) - 7u), exists);
     count = 0u;
-    // Some drivers end an invocation after a number of iterations. Then there are no matches rather than any.
+    // Some drivers stop an invocation after a number of iterations. Then there must be no matches, rather than wrong
+    // ones.
     segment_end();
     pos = start;
     anchor = start;
@@ -97,7 +99,8 @@ fn part_max(v: u32) -> u32 {
 // @pz_end
 }
 
-// The four bytes from `at` on, which may be up to three before the block, or behind its slot: bytes there read as any.
+// The four bytes at `at`. These may begin up to three bytes before the block, or after its slot; such bytes have any
+// value.
 fn read32(at: i32) -> u32 {
     let word = at >> 2u;
     let shift = (bitcast<u32>(at) & 3u) * 8u;
@@ -120,8 +123,8 @@ fn equal_last(differ: u32) -> u32 {
     return countLeadingZeros(differ) >> 3u;
 }
 
-// The number of equal bytes from `at` and from `offset` before it on, up to the segment's end, where `known` are known to
-// be, and `may_be_more` tells whether more may be.
+// The number of equal bytes at `at` and `offset` before it, up to the segment's end. `known` of them are known, and
+// `may_be_more` tells whether there may be more.
 fn extended(at: u32, offset: u32, known: u32, may_be_more: bool) -> u32 {
     var length = known;
     var is_open = may_be_more;

@@ -1,4 +1,4 @@
-// The prices of a chunk's symbols as the optimal parse has them in workgroup memory, and as they are added in its rings: see
+// The prices of a chunk's symbols for the optimal parse, as stored in workgroup memory and as added in its rings: see
 // lz77_optimal.
 // @pz_import lz77_chunk_prices
 

@@ -1,12 +1,13 @@
 // Records of sequences, from which lz77_windows writes contents.
 //
-// Sequence k of a chunk has a word in `lz77_places`, where its match starts from the chunk's start on in bits 0 to 19,
-// and one in `lz77_distances`, its offset in bits 0 to 23; how many bytes of matches are before it in the chunk is in the
-// other bits of both, the lower 12 of them in the first. There is room for a sequence for each four bytes of a chunk, and
-// for some more in the last of a block.
+// Sequence k of a chunk has a word in `lz77_places` and one in `lz77_distances`. Bits 0 to 19 of the first hold the
+// start of its match in the chunk, and bits 0 to 23 of the second hold its offset. The other bits of both hold the
+// number of match bytes before it in the chunk, the lower 12 bits of it in the first word. There is room for one
+// sequence per four bytes of a chunk, and for a few more in the last chunk of a block.
 //
-// Each 32 bytes of a chunk have two words in `lz77_starts`: a bit for each byte at which a sequence starts, and the number
-// of sequences that start before, less 1; also those behind a block's last bytes, up to the next multiple of 256.
+// Each 32 bytes of a chunk have two words in `lz77_starts`: a bit for each byte at which a sequence starts, and the
+// number of earlier starts, minus 1. The words after a block's last bytes are also written, up to the next multiple
+// of 256 bytes.
 // @pz_import lz77_chunks
 
 #define SPARE_RECORDS 256u

@@ -1,7 +1,8 @@
-// What the parses of LZ77 share: a team's segment, comparing its bytes with earlier ones, and taking matches.
+// Shared by the LZ77 parses: a team's segment, comparing its bytes with earlier ones, and taking matches.
 //
-// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
-// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
+// because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
+// the offset.
 //
 // Constants: SEGMENT_LOG, at most 15.
 // @pz_import team
@@ -21,8 +22,8 @@ typedef struct {
     uint window_start, start, end;
 } Segment;
 
-// The number of equal bytes from `at` and from `offset` before it on, up to the segment's end, where `length` are known; for
-// an offset of 0 none but those.
+// The number of equal bytes at `at` and `offset` before it, up to the segment's end. `length` of them are known; with
+// offset 0, there are no more.
 inline uint extended(Team team, Segment s, uint at, uint offset, uint length) {
     uint room = s.end - at;
     uint ends = 0;
@@ -39,7 +40,7 @@ inline uint extended(Team team, Segment s, uint at, uint offset, uint length) {
     return min(length, room);
 }
 
-// The number of equal bytes before `at` and before `offset` before it, at most `room`, where `length` are known.
+// The number of equal bytes before `at` and before `offset` before it, at most `room`. `length` of them are known.
 inline uint extended_back(Team team, Segment s, uint at, uint offset, uint room, uint length) {
     uint ends = 0;
     while (ends == 0) {
@@ -56,8 +57,8 @@ inline uint extended_back(Team team, Segment s, uint at, uint offset, uint room,
     return min(length, room);
 }
 
-// The segment of a team, its positions that may have matches, and where its matches go; leaves the kernel if there is no
-// such segment.
+// Finds a team's segment, the positions in it that may have matches, and where its matches go. Leaves the kernel if
+// there is no such segment.
 #define SEGMENT_START                                                                                    \
     TEAM_START(team);                                                                                    \
     uint index = (uint)get_group_id(0) * TEAMS + team.index;                                             \

@@ -1,7 +1,8 @@
-// What the parses of LZ77 share: a team's segment, comparing its bytes with earlier ones, and taking matches.
+// Shared by the LZ77 parses: a team's segment, comparing its bytes with earlier ones, and taking matches.
 //
-// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`: a match takes
-// three bytes or more. An entry is two words: start in the segment and length << 16; offset.
+// The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
+// because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
+// the offset.
 //
 // A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15.
 // @pz_import team
@@ -47,7 +48,7 @@ fn equal_bytes(differ: u32) -> u32 {
     return countTrailingZeros(differ) >> 3u;
 }
 
-// The number of equal bytes from `at` and from `offset` before it on, up to the segment's end, where `known` are known.
+// The number of equal bytes at `at` and `offset` before it, up to the segment's end. `known` of them are known.
 fn extended(at: u32, offset: u32, known: u32) -> u32 {
     var length = known;
     loop {
@@ -88,7 +89,7 @@ fn extended_back(at: u32, offset: u32, room: u32) -> u32 {
     return min(length, room);
 }
 
-// Whether the team has a segment; sets what is known of it.
+// Whether the team has a segment. If it has, sets the segment's state.
 fn segment_start(local_index: u32, group: u32) -> bool {
     team_start(local_index);
     let index = group * TEAMS + team_index;
@@ -107,7 +108,8 @@ fn segment_start(local_index: u32, group: u32) -> bool {
     list = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
     count_word = block * (args.slot >> 8u) + number;
     count = 0u;
-    // Some drivers end an invocation after a number of iterations. Then there are no matches rather than any.
+    // Some drivers stop an invocation after a number of iterations. Then there must be no matches, rather than wrong
+    // ones.
     segment_end();
     pos = start;
     anchor = start;

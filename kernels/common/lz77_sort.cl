@@ -1,17 +1,16 @@
-// Sorts the positions of blocks by (hash, position), for the candidates of LZ77: those of a position are earlier ones whose
-// bytes have the same hash.
+// Sorts the positions of blocks by (hash, position), to find LZ77 candidates: the candidates of a position are
+// earlier positions whose bytes have the same hash.
 //
-// It is a least-significant-digit radix sort of one or two passes, stable. Each pass counts
-// the digits of each tile of positions (`count`), sums the counts of a digit over the tiles of the block (`scan`), and
-// moves the tiles' entries to their places (`place`), ordered by digit in workgroup memory first, so that what is
-// written is in runs.
+// It is a stable radix sort of one or two passes, lowest digit first. Each pass counts the digits of each tile of
+// positions (`count`), sums the counts of a digit over the tiles of the block (`scan`), and moves the tiles' entries
+// (`place`). Before that, it orders the entries of a tile by digit in workgroup memory, so that it writes whole runs.
 //
-// An entry is the upper half of the hash's product, whose upper HASH_BITS bits are the hash and eight others the tag, and
-// the position. A block's sorted entries are contiguous from the start of its part; positions with fewer than
-// eight bytes from themselves on have none.
+// An entry has two words. The first is the upper half of the hash's product: its upper HASH_BITS bits are the hash,
+// and eight other bits the tag. The second is the position. A block's sorted entries are contiguous from the start of
+// its part. A position with fewer than eight bytes up to the block's end has no entry.
 //
-// Constants: HASH_BYTES; FIRST, whether entries come from the contents; PLACES, whether that pass tells where it puts the entry
-// of each position; DIGIT_SHIFT and DIGIT_BITS, of the pass; TILE, entries of a workgroup.
+// Constants: HASH_BYTES; FIRST, whether entries come from the contents; PLACES, whether this pass also writes the
+// sorted index of each position; DIGIT_SHIFT and DIGIT_BITS, of the pass; TILE, entries of a workgroup.
 // @pz_import team
 
 #define RADIX (1u << DIGIT_BITS)
@@ -91,7 +90,7 @@ __kernel void count(__global const uint *jobs, __global const SOURCE_TYPE *sourc
     for (uint d = local_index; d < RADIX; d += THREADS) to[d * tiles] = counts[d];
 }
 
-// A team for each digit of each block: sums of its counts over the tiles before, and in `digits` over all.
+// Sums a digit's counts over the earlier tiles, and over all tiles in `digits`. A team has a digit of a block.
 __kernel void scan(__global uint *histogram, __global uint *digits, uint slot, uint tiles, uint blocks,
                    uint window_log) {
     TEAM_START(team);
@@ -116,7 +115,7 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
                     __global uint *places,
 #endif
                     uint slot, uint tiles, uint blocks, uint window_log) {
-    // First the number of a digit's entries in the part of a team; then that of those in the parts before it.
+    // First the number of a digit's entries in a team's part, later that in the parts before it.
     __local uint counts[TEAMS * RADIX];
     // Where a digit's entries begin in the tile, and how far from there they are to go.
     __local uint starts[RADIX], moves[RADIX];

@@ -1,17 +1,16 @@
-// Sorts the positions of blocks by (hash, position), for the candidates of LZ77: those of a position are earlier ones whose
-// bytes have the same hash.
+// Sorts the positions of blocks by (hash, position), to find LZ77 candidates: the candidates of a position are
+// earlier positions whose bytes have the same hash.
 //
-// It is a least-significant-digit radix sort of one or two passes, stable. Each pass counts
-// the digits of each tile of positions (`count`), sums the counts of a digit over the tiles of the block (`scan`), and
-// moves the tiles' entries to their places (`place`), ordered by digit in workgroup memory first, so that what is
-// written is in runs.
+// It is a stable radix sort of one or two passes, lowest digit first. Each pass counts the digits of each tile of
+// positions (`count`), sums the counts of a digit over the tiles of the block (`scan`), and moves the tiles' entries
+// (`place`). Before that, it orders the entries of a tile by digit in workgroup memory, so that it writes whole runs.
 //
-// An entry is the upper half of the hash's product, whose upper HASH_BITS bits are the hash and eight others the tag, and
-// the position. A block's sorted entries are contiguous from the start of its part; positions with fewer than
-// eight bytes from themselves on have none.
+// An entry has two words. The first is the upper half of the hash's product: its upper HASH_BITS bits are the hash,
+// and eight other bits the tag. The second is the position. A block's sorted entries are contiguous from the start of
+// its part. A position with fewer than eight bytes up to the block's end has no entry.
 //
-// Constants: HASH_BYTES; FIRST, whether entries come from the contents; PLACES, whether that pass tells where it puts the entry
-// of each position; DIGIT_SHIFT and DIGIT_BITS, of the pass; TILE, entries of a workgroup.
+// Constants: HASH_BYTES; FIRST, whether entries come from the contents; PLACES, whether this pass also writes the
+// sorted index of each position; DIGIT_SHIFT and DIGIT_BITS, of the pass; TILE, entries of a workgroup.
 // @pz_import team
 
 const RADIX = 1u << DIGIT_BITS;
@@ -157,7 +156,7 @@ fn count(
     }
 }
 
-// A team for each digit of each block: sums of its counts over the tiles before, and in `digit_counts` over all.
+// Sums a digit's counts over the earlier tiles, and over all tiles in `digit_counts`. A team has a digit of a block.
 @compute @workgroup_size(THREADS)
 fn scan(
     @builtin(local_invocation_index) local_index: u32,
@@ -219,7 +218,7 @@ fn place_in_tile(own: u32, entry: vec2<u32>, rank: u32) -> u32 {
     return starts[digit] + shared_words[own + digit] + rank;
 }
 
-// Keeps the entry that is to be at place `at` of the tile.
+// Keeps the entry for place `at` of the tile.
 fn keep(block: u32, entry: vec2<u32>, at: u32, valid: bool) {
     if valid {
         shared_words[at] = entry.x;

@@ -1,4 +1,4 @@
-// Literals and sequences of LZ77 chunks, from the words of their lanes. The kernel defines FSE.
+// Decodes the literals and sequences of LZ77 chunks from the words of their lanes. The kernel defines FSE.
 // @pz_import lanes
 // @pz_import lz77_chunks
 
@@ -77,7 +77,7 @@ INLINE void load_table(Team t, __local Entry *table, __global const uint *from, 
 
 // ---- Literals --------------------------------------------------------------------------------------------------------
 
-// Reads two literals of a row, those at `place` and after it, where they are in [first, end).
+// Reads two literals of a row, at `place` and after it, if they are in [first, end).
 INLINE uint literal_pair(Team t, Lanes *in, Stream *s, bool full, uint place, uint first, uint end) {
     lanes_refill(t, in);
     uint bits = in->high;
@@ -94,7 +94,7 @@ INLINE uint literal_pair(Team t, Lanes *in, Stream *s, bool full, uint place, ui
     return pack_bytes(e0, e1);
 }
 
-// Reads all literals, into the words from `grid` on, of which they begin at byte `first`.
+// Reads all literals into the words from `grid` on. They begin at byte `first`.
 INLINE void read_literals(Team t, Lanes *in, Stream *s, __global uint *grid, uint first, uint end) {
     #pragma unroll 1
     for (uint row = 0u; row < end; row += GROUP) {
@@ -114,8 +114,8 @@ INLINE void read_literals(Team t, Lanes *in, Stream *s, __global uint *grid, uin
             low = high;
             high = literal_pair(t, in, s, false, place + 2u * pair, first, end);
         }
-        // Bytes around the literals are written with them: before them is what is not yet decoded, after them is the end
-        // of the block, whose slot is whole words.
+        // Whole words are written, so bytes next to the literals are written too. Those before are not decoded yet;
+        // those after are beyond the block's end, and the slot has whole words.
         if (place < end) grid[place / 4u] = pack_halves(low, high);
     }
     team_sync(t);
@@ -181,7 +181,7 @@ INLINE Sequence read_sequence(Team t, Lanes *in, Stream *tokens, Stream *offsets
     return q;
 }
 
-// Puts explicit offsets into the history, of which `named` are known before, and looks up recent ones.
+// Adds explicit offsets to the history, of which `named` entries are known before, and looks up recent ones.
 INLINE void resolve_offsets(Team t, __local uint *history, Sequence *even, Sequence *odd, uint *named) {
     uint before = team_before(t);
     uint explicit0 = team_ballot(t, !even->recent);
@@ -205,7 +205,7 @@ typedef struct {
     uint end;      // of the chunk
 } Output;
 
-// Where the sequences of a batch are: `total` and `literals` are uniform, the others the lane's two sequences'.
+// The places of a batch's sequences: `total` and `literals` are uniform; the rest describes the lane's two sequences.
 typedef struct {
     uint start0, start1;       // from the batch's start on
     uint literals0, literals1; // of the batch, before them
@@ -235,7 +235,8 @@ INLINE Batch batch_places(Team t, const Output *out, const Sequence *even, const
     bool bad = even->bad || odd->bad;
     bad |= even->length != 0u && even->offset - 1u >= b.match0;
     bad |= odd->length != 0u && odd->offset - 1u >= b.match1;
-    // Each literal that is left will be a byte, so the output cannot be past them; this also keeps it in the chunk.
+    // Each remaining literal becomes a byte, so the output cannot be past them. This check also keeps the output in
+    // the chunk.
     bad |= out->position + b.total > out->literal + b.literals || out->literal + b.literals > out->end;
     b.bad = team_any(t, bad);
     if (b.bad) {

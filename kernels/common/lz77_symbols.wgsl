@@ -1,10 +1,10 @@
-// Literals and sequences of LZ77 chunks, from the words of their lanes. The kernel declares `contents` and `lz77_tables`.
+// Decodes the literals and sequences of LZ77 chunks from the words of their lanes. The kernel declares `contents` and
+// `lz77_tables`.
 // @pz_import lanes
 // @pz_import lz77_chunks
 
-// Each team of a workgroup has arrays of its own, as few and as small as can be: workgroup memory is what limits how many
-// teams a processor runs at once, and with that its speed. The tables stay in device memory, of which processors have
-// copies in caches.
+// Each team of a workgroup has its own arrays, as few and small as possible: workgroup memory limits how many teams a
+// processor runs at once, and so its speed. The tables stay in device memory, which processors cache.
 
 // Bytes that a team reads or writes at a time: each lane has a word.
 const GROUP: u32 = 128u;
@@ -35,7 +35,7 @@ fn advanced(entry: u32, bits: u32) -> u32 {
     return (entry >> 12u) + first_bits(bits, entry_bits(entry));
 }
 
-// An entry of the table that begins at `table` and has room for so many states: `symbol | bits << 8 | base << 12`.
+// An entry of the table that begins at `table` and has room for this many states: `symbol | bits << 8 | base << 12`.
 fn table_entry(table: u32, states: u32, index: u32) -> u32 {
     let half = (lz77_tables[table + (index >> 1u)] >> (16u * (index & 1u))) & 0xffffu;
     let symbol = (lz77_tables[table + states / 2u + (index >> 2u)] >> (8u * (index & 3u))) & 255u;
@@ -85,7 +85,7 @@ fn offset_entry(bits: u32) -> u32 {
 
 // ---- Literals --------------------------------------------------------------------------------------------------------
 
-// Reads two literals of a row into 16 bits, those at `place` and after it, where they are in [first, end).
+// Reads two literals of a row into 16 bits, at `place` and after it, if they are in [first, end).
 fn literal_pair(place: u32, first: u32, end: u32) -> u32 {
     lanes_refill();
     var bits = in_high;
@@ -106,7 +106,7 @@ fn literal_pair(place: u32, first: u32, end: u32) -> u32 {
     return (e0 & 255u) | (e1 & 255u) << 8u;
 }
 
-// Reads all literals into the words from `grid` on, of which they begin at byte `first`.
+// Reads all literals into the words from `grid` on. They begin at byte `first`.
 fn read_literals(grid: u32, first: u32, end: u32) {
     for (var row = 0u; row < end; row += GROUP) {
         let place = row + 4u * lane;
@@ -121,8 +121,8 @@ fn read_literals(grid: u32, first: u32, end: u32) {
             word |= literal_pair(place + 2u * half, first, end) << (16u * half);
         }
 // @pz_end
-        // Bytes around the literals are written with them: before them is what is not yet decoded, after them is the end
-        // of the block, whose slot is whole words.
+        // Whole words are written, so bytes next to the literals are written too. Those before are not decoded yet;
+        // those after are beyond the block's end, and the slot has whole words.
         if place < end {
             contents[grid + place / 4u] = word;
         }
@@ -229,7 +229,8 @@ var<private> base: u32;
 var<private> position: u32;
 var<private> literal: u32;
 var<private> chunk_end: u32;
-// Where the sequences of a batch are: `total`, `literals` and `bad` are uniform, the others the lane's two sequences'.
+// The places of a batch's sequences: `total`, `literals` and `bad` are uniform; the rest describes the lane's two
+// sequences.
 struct Batch {
     start0: u32,    // from the batch's start on
     start1: u32,
@@ -262,7 +263,8 @@ fn batch_places(even: Sequence, odd: Sequence) -> Batch {
     var bad = even.bad || odd.bad;
     bad = bad || (even.length != 0u && even.offset - 1u >= b.match0);
     bad = bad || (odd.length != 0u && odd.offset - 1u >= b.match1);
-    // Each literal that is left will be a byte, so the output cannot be past them; this also keeps it in the chunk.
+    // Each remaining literal becomes a byte, so the output cannot be past them. This check also keeps the output in
+    // the chunk.
     bad = bad || position + b.total > literal + b.literals || literal + b.literals > chunk_end;
     b.bad = team_any(bad);
     if b.bad {

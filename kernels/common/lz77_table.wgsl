@@ -1,17 +1,17 @@
-// Candidates of LZ77: for each position the CANDIDATES latest earlier ones of its window whose bytes have the same hash.
+// Finds LZ77 candidates: for each position, the CANDIDATES latest earlier positions of its window with the same hash.
 //
-// The entries of a block are ordered by a digit, the upper bits of the hash, and then by position: one pass of lz77_find.
-// A team has those of a digit and a window. It goes through them in order with a table of the latest entries for each
-// value of the hash's other bits, as a processor would, 32 at a time: those that are candidates of each other are found by
-// what their lanes match.
+// One pass of lz77_find has ordered the entries of a block by a digit, which is the upper bits of the hash, and then
+// by position. A team handles the entries of one digit in one window. It visits them in order, 32 at a time, with a
+// table of the latest entries for each value of the hash's other bits, as a CPU would. Lanes that match each other
+// show which of the 32 are candidates of one another.
 //
-// An entry gets a row of distances, the nearest candidate first, 0 where a candidate has another tag, or there is none. Rows
-// are written in the entries' order; two distances take the place of the entry. Then `gather` goes by the places of positions'
-// entries: of one or two distances it makes rows in the order of positions; where rows have four, it adds bit 24 to the
-// places whose rows are not empty. So nothing is written but in runs.
+// An entry gets a row of distances, nearest candidate first; a distance is 0 if the candidate has another tag or does
+// not exist. Rows are written in the entries' order, and a row of two replaces its entry. Then `gather` uses the
+// sorted index of each position: it moves rows of one or two distances into the order of positions; for rows of four,
+// it sets bit 24 in the indices of rows that are not empty. So all writes are in runs.
 //
 // Constants: CANDIDATES, 1, 2 or 4; TWO, whether there are at least two; FOUR, whether there are four; HASH_BITS;
-// DIGIT_BITS, of them; TILE, positions that a count of `histogram` is of.
+// DIGIT_BITS, the upper ones of them; TILE, the positions that one count of `histogram` covers.
 // @pz_import team
 
 const RADIX = 1u << DIGIT_BITS;
@@ -103,8 +103,8 @@ fn exchange(entry: vec2<u32>, same: u32, at: u32) {
     let valid = at + lane <= last;
     let place = own + place_of(entry);
     let pos = entry.y;
-    // The tag above the position. Of equal tags the difference is the distance; of others, or to no entry, it is more than
-    // any.
+    // The tag above the position. If two tags are equal, their difference is the distance. If they differ, or there
+    // is no entry, it is larger than any distance.
     let tagged = (entry.x << 24u) + pos + 1u;
     var row = table[place];
     let lanes = same & team_before();

@@ -1,4 +1,4 @@
-// Bytes of a block, four at a time.
+// Reads the bytes of a block, four at a time.
 
 inline uint trailing_zeros(uint x) {
     return 31u - clz(x & -x);

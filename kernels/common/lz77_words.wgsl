@@ -1,6 +1,6 @@
-// Bytes of a block, four at a time. A file that imports this binds `contents`.
+// Reads the bytes of a block, four at a time. A file that imports this binds `contents`.
 
-// The block's first word of the contents, and how many it has.
+// The index of the block's first word in the contents, and its number of words.
 var<private> from_word: u32;
 var<private> block_words: u32;
 

@@ -1,11 +1,11 @@
 // Teams: 32 work items that run together and exchange values.
 //
-// TEAM_PTX: a team is a warp of an NVIDIA GPU, and several share a workgroup. TEAM_LOCAL: a workgroup is one team, and
-// values go through workgroup memory. Every function but lane numbers must be called by all 32 work items together, in
-// control flow that is the same for all of them.
+// TEAM_PTX: a team is a warp of an NVIDIA GPU, and several share a workgroup. TEAM_LOCAL: a workgroup is one team,
+// and values go through workgroup memory. All 32 work items must call every function together, in control flow that
+// is the same for all of them. Only the lane number functions are exempt.
 //
-// A kernel begins with TEAM_START(team). Results called uniform are the same in all lanes, and known to be by the
-// compiler where that matters: loops should be controlled by such values only.
+// A kernel begins with TEAM_START(team). A result called uniform is the same in all lanes, and the compiler knows it
+// where that matters. Only such values should control loops.
 #if TEAM_LOCAL
 #define TEAM_SCRATCH 64
 #else
@@ -88,8 +88,8 @@ inline uint team_match(Team t, uint v, uint bits) {
     return r;
 }
 
-// The same for values of few bits that mostly differ, where `bits` is constant: a match takes as long as there are
-// different values, ballots take as long as there are bits.
+// The same for values of a few bits that mostly differ, where `bits` is constant. A match takes time for each
+// distinct value, ballots take time for each bit.
 inline uint team_match_digit(Team t, uint v, uint bits) {
     uint same = 0xffffffffu;
     #pragma unroll

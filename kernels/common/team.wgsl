@@ -1,11 +1,11 @@
 // Teams: 32 work items that run together and exchange values.
 //
 // TEAM_SUBGROUP: a team is a subgroup of 32, and several share a workgroup. TEAM_LOCAL: a workgroup is one team, and
-// values go through workgroup memory. Every function but lane numbers must be called by all 32 work items together, in
-// uniform control flow.
+// values go through workgroup memory. All 32 work items must call every function together, in uniform control flow.
+// Only the lane number functions are exempt.
 //
-// An entry point begins with team_start(local_invocation_index). Results called uniform are the same in all lanes, and
-// known to be by the compiler where that matters: loops should be controlled by such values only.
+// An entry point begins with team_start(local_invocation_index). A result called uniform is the same in all lanes,
+// and the compiler knows it where that matters. Only such values should control loops.
 
 var<private> lane: u32;       // 0 to 31
 var<private> team_index: u32; // of the team in its workgroup
@@ -23,7 +23,7 @@ fn team_start(local_index: u32) {
 }
 
 fn team_sync() {
-    // Invocations of a subgroup run together; what they write to workgroup memory is ordered by the barrier.
+    // The invocations of a subgroup run together. The barrier orders their writes to workgroup memory.
     subgroupBarrier();
 }
 

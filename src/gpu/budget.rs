@@ -1,38 +1,37 @@
-//! From what kernels cost and what a device has to how many blocks it is given at once.
+//! Computes how many blocks a device works on at once, from the cost of the kernels and the limits of the device.
 //!
 //! ```text
-//! budget    = what the user permits, else a part of the device's memory
-//! slots     = at most 6, each with room for a block and for what its copies go through
+//! budget    = the limit that the user sets, or a fraction of the device's memory
+//! slots     = at most 6; each holds a block and its staging memory
 //!                                                         read | upload | compute | download | check
-//! in_flight = (budget - what copies go through) / bytes of one block      blocks that may exist on the device
-//! batch     = in_flight / slots                           blocks of a slot, and no more than
+//! in_flight = (budget - staging) / bytes of one block     blocks that fit on the device
+//! batch     = in_flight / slots                           blocks of a slot, but at most
 //!               largest buffer of the device / largest buffer of one block
-//!               a slot's part of what fills the device's processors several times over
-//! ```
+//!               a slot's share of what fills the compute units several times over
 //!
-//! What copies go through (at most [`STAGING`] bytes a slot) counts where it lies. On a GPU with memory of its own, wgpu
-//! takes it from that where the host can reach it: it counts here. OpenCL pins it in the host's memory, and elsewhere
-//! there is only the host's memory: there it counts as the host's, against the limit for that.
+//! Staging memory (at most [`STAGING`] bytes per slot) counts where it is allocated. On a GPU with its own memory, wgpu
+//! allocates it from the device memory that the host can reach, so it counts here. OpenCL pins host memory for it, and
+//! other devices have only host memory; there it counts against the limit for host memory.
 //!
-//! No figure here is one of a device or of a kernel: those are stated by [`Limits`] and by `@pz_cost`.
+//! No figure here describes one particular device or kernel: [`Limits`] and `@pz_cost` state those.
 
 use super::cost::CostError;
 use super::device::Device;
 use super::device::{Api, Kind, Limits, MemorySource, STAGING};
 use super::plan::{Plan, PlanError, Run, Shape};
 
-/// Batches that are on a device at once, at most, each with a thread of the host's: while some are computed, others are read,
-/// come, go and are checked, which takes several times as long.
-pub(crate) const MOST_SLOTS: u64 = 6;
+/// The most batches on a device at once, each with its own host thread. While some are computed, others are read, copied
+/// and checked, which takes several times as long.
+pub(crate) const MAX_SLOTS: u64 = 6;
 
-/// Work items for which a compute unit has room, roughly: from 1,024 to 2,048 on today's GPUs.
+/// Roughly how many work items run on a compute unit at once: 1,024 to 2,048 on today's GPUs.
 const THREADS_PER_UNIT: u64 = 2048;
 
-/// The same of a device in software, whose compute units are the CPU's cores: some vectors of them.
+/// The same for a software device, whose compute units are CPU cores: a few vectors per core.
 const THREADS_PER_CORE: u64 = 64;
 
-/// How often all batches together fill the device: with less the last blocks of a batch leave much of it idle; with more nothing
-/// is gained, and results come later.
+/// How many times over all batches together fill the device. With fewer, the last blocks of a batch leave much of the
+/// device idle. More gain nothing and delay the results.
 const TIMES_FULL: u64 = 4;
 
 /// What a pipeline takes for one block of a given length.
@@ -42,22 +41,22 @@ pub struct BlockCost {
     pub memory: u64,
     /// Bytes of its largest buffer.
     pub largest_buffer: u64,
-    /// Work items of the dispatch that has fewest of them.
+    /// Work items of the smallest dispatch.
     pub threads: u64,
 }
 
 impl BlockCost {
-    /// What `planner` plans for one block of `block_len` bytes.
+    /// The cost of one block of `block_len` bytes by the plans that `planner` makes.
     ///
     /// # Errors
-    /// Those of `planner`.
+    /// Fails if `planner` does.
     pub fn of(
         planner: impl FnOnce(Shape) -> Result<Plan, PlanError>,
         block_len: u32,
     ) -> Result<Self, PlanError> {
         let plan = planner(Shape::new(1, block_len))?;
         let threads = |run: &Run| u64::from(run.groups) * u64::from(run.threads);
-        // The stage with the fewest work items is the one that leaves most of the device idle.
+        // The stage with the fewest work items leaves the most of the device idle.
         Ok(Self {
             memory: plan.memory(),
             largest_buffer: plan.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(0),
@@ -65,7 +64,7 @@ impl BlockCost {
         })
     }
 
-    /// What both take, one after the other, with each its own memory.
+    /// The cost of running both, one after the other, each with its own memory.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             memory: self.memory.saturating_add(other.memory),
@@ -75,33 +74,33 @@ impl BlockCost {
     }
 }
 
-/// What a device is given at once.
+/// How much work a device has at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batches {
-    /// Batches at once.
+    /// Number of batches at once.
     pub slots: u32,
-    /// Blocks of each.
+    /// Blocks in each batch.
     pub batch: u32,
 }
 
 impl Batches {
-    /// Bytes of device memory that all of them take.
+    /// Device memory that all batches take, in bytes.
     ///
     /// # Errors
-    /// If they cannot be counted.
+    /// Fails if the total overflows.
     pub fn memory(&self, block: &BlockCost) -> Result<u64, CostError> {
         let blocks = u64::from(self.slots) * u64::from(self.batch);
         blocks.checked_mul(block.memory).ok_or_else(|| CostError::overflow("all batches"))
     }
 }
 
-/// Bytes of a device's memory that may be taken: what the user permits, but never more than there is; else a part of
-/// it that leaves others their share.
+/// How much of a device's memory pz may take, in bytes: what the user permits, up to all there is, or by default a
+/// fraction that leaves room for other programs.
 pub fn budget(limits: &Limits, permitted: Option<u64>) -> u64 {
     budget_of(limits.memory, limits.memory_source, permitted)
 }
 
-/// The same for an open device, which may say how much is free by now.
+/// Like [`budget`], for an open device, which may report how much memory is free now.
 pub fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {
     let limits = device.limits();
     match device.free_memory() {
@@ -121,27 +120,27 @@ fn budget_of(memory: u64, source: MemorySource, permitted: Option<u64>) -> u64 {
     permitted.map_or(part, |bytes| bytes.min(memory))
 }
 
-/// Bytes of the device's memory that the copies of one slot go through.
+/// Device memory for the staging of one slot, in bytes.
 fn staging(limits: &Limits) -> u64 {
     let has_own_memory = matches!(limits.kind, Kind::Discrete | Kind::Other);
     if limits.api == Api::WebGpu && has_own_memory { STAGING } else { 0 }
 }
 
-/// How blocks of this cost are given to a device within `budget` bytes; `None` if it has not got room for one.
+/// Sizes the batches for blocks of this cost within `budget` bytes; `None` if not even one block fits.
 pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batches> {
     let in_buffer = limits.max_buffer / block.largest_buffer.max(1);
     if block.memory > budget || in_buffer == 0 {
         return None;
     }
-    // A budget for one block need not have room for staging too: few copies take all of it.
+    // A budget with room for just one block may lack room for its staging: few copies use all of that.
     let of_slot = block.memory.saturating_add(staging(limits)).max(1);
-    let slots = (budget / of_slot).clamp(1, MOST_SLOTS);
+    let slots = (budget / of_slot).clamp(1, MAX_SLOTS);
     let for_blocks = budget.saturating_sub(slots * staging(limits));
     let in_flight = (for_blocks / block.memory.max(1)).max(slots);
     let room = if limits.kind == Kind::Software { THREADS_PER_CORE } else { THREADS_PER_UNIT };
     let full = u64::from(limits.compute_units.max(1)) * room * TIMES_FULL / slots;
     let batch = (in_flight / slots).min(in_buffer).min(full.div_ceil(block.threads.max(1)));
-    // The plan of a batch counts its blocks, and their bytes in places, in 32 bits.
+    // A plan counts the blocks of a batch, and the bytes before each, in 32 bits.
     Some(Batches { slots: slots as u32, batch: batch.clamp(1, 1 << 20) as u32 })
 }
 
@@ -204,7 +203,7 @@ mod tests {
         assert_eq!(of(Api::OpenCl, Kind::Discrete), Some((6, 4)));
         assert_eq!(of(Api::WebGpu, Kind::Integrated), Some((6, 4)));
         assert_eq!(of(Api::WebGpu, Kind::Software), Some((6, 4)));
-        // 6 x 24 MiB are for copies.
+        // 6 x 24 MiB go to staging.
         assert_eq!(of(Api::WebGpu, Kind::Discrete), Some((6, 1)));
         let gpu = Limits { api: Api::WebGpu, kind: Kind::Discrete, ..device(8 << 30, u64::MAX) };
         let of = |budget| batches(&gpu, budget, &block).map(|found| (found.slots, found.batch));
@@ -214,7 +213,7 @@ mod tests {
         assert_eq!(of(1144 * MIB), Some((6, 16)));
     }
 
-    /// A device of which others have taken most by now.
+    /// A device whose memory other programs have mostly taken.
     struct Taken(Limits, Option<u64>);
 
     impl Device for Taken {

@@ -1,13 +1,13 @@
-//! Plans that decode BWT payloads: `payload` to `contents`, with a status for each block.
+//! Plans that decode BWT payloads: from `payload` to `contents`, with a status for each block.
 //!
 //! | stage | |
 //! |---|---|
-//! | `header` | fixed fields, list and rows |
-//! | `tables` | directory and descriptions of tables, three lanes a block, and what follows from them |
-//! | `segments` | the second stage, a lane for each segment: runs of labels, positions in the list at its start |
-//! | `expand` | the lists, one after another, and with them the transform |
-//! | `link` | where each place of the transform leads to, by counting bytes |
-//! | `walk` | the contents, a walker for each stored row |
+//! | `header` | reads the fixed fields, the list and the start rows |
+//! | `tables` | reads the directory and the table descriptions, three lanes per block, and builds the tables |
+//! | `segments` | decodes the second stage, a lane per segment: runs of labels, which are positions in the list at the segment's start |
+//! | `expand` | updates the lists segment by segment, and writes the transform with them |
+//! | `link` | counts bytes to find where each place of the transform leads |
+//! | `walk` | writes the contents, with a walker for each stored row |
 
 use super::cost::CostError;
 use super::device::{Api, Kind, Limits, Teams};
@@ -16,42 +16,42 @@ use super::kernel::{
 };
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 
-/// The longest block: a link is 32 bits, eight of them a byte.
+/// The longest block: a link has 32 bits, and 8 of them hold a byte.
 const MAX_SLOT: u32 = 1 << 24;
 /// Bytes of the transform that a team counts and links.
 const CHUNK: u32 = 8192;
-/// Bytes of the transform that a team writes out.
+/// Bytes of the transform that a team writes.
 const TILE: u32 = 4096;
 const MAX_SETS: u32 = 8;
-/// Tables of all sets.
+/// Number of tables in all sets.
 const TABLES: u32 = MAX_SETS * 384;
-/// Columns of run lengths' tables, of which there are more than of ranks'.
+/// Columns of the run-length tables, which have more columns than the rank tables.
 const COLUMNS: u32 = MAX_SETS * 8;
-/// The shortest segment but for a block's last.
-const LEAST_SEGMENT: u32 = 1024;
-/// The least distance of stored rows.
-const LEAST_START: u32 = 256;
+/// The shortest segment, except for the last one of a block.
+const MIN_SEGMENT: u32 = 1024;
+/// The shortest distance between stored rows.
+const MIN_START: u32 = 256;
 
-/// Registers of a lane on NVIDIA's devices: with seven workgroups of 96 lanes there are no more.
+/// Registers per lane on NVIDIA devices: the limit that lets seven workgroups of 96 lanes run at once.
 const LANE_REGISTERS: u32 = 96;
 
-/// How segments are decoded: tables, and the parts of lists that are needed most, are in workgroup memory.
+/// How segments are decoded: how much of the tables and lists is in workgroup memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lanes {
-    /// Lanes of a workgroup, which share a set of tables.
+    /// Lanes per workgroup. They share one set of tables.
     pub count: u32,
-    /// Units of 16 bytes of each lane's list that are in workgroup memory; 15 is all but what is in registers: the last are
-    /// hardly ever needed.
+    /// 16-byte units of each lane's list that are in workgroup memory. 15 covers everything but the front, which is in
+    /// registers; the last units are hardly ever needed.
     pub near: u32,
-    /// Different tables of ranks, and of runs, that are in workgroup memory, at most 255 of each. What the CPU's encoder
-    /// makes has up to some 60.
+    /// Distinct rank tables, and as many run tables, that are in workgroup memory: at most 255 of each. The CPU's encoder
+    /// makes up to about 60.
     pub kept: u32,
 }
 
 impl Lanes {
-    /// What decodes fastest with so much workgroup memory, if anything does.
+    /// The fastest choice for this much workgroup memory, if any fits.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
-        // Through WebGPU processors have less workgroup memory, and more lanes at once are worth more than near lists.
+        // WebGPU offers less workgroup memory, and there more lanes at once gain more than lists in it.
         let choices = match limits.api {
             Api::OpenCl => [(96, 14), (64, 14), (32, 7), (32, 1)],
             Api::WebGpu => [(64, 3), (32, 3), (32, 2), (32, 1)],
@@ -66,7 +66,7 @@ impl Lanes {
     }
 }
 
-/// How much of a serial task one dispatch does.
+/// How much of a serial task one dispatch may do.
 struct Limit {
     segments: u32,
     columns: u32,
@@ -77,11 +77,11 @@ impl Limit {
     fn of(limits: &Limits) -> Self {
         match (limits.api, limits.kind) {
             (Api::OpenCl, _) => Self { segments: 1 << 16, columns: 1 << 16, walked: MAX_SLOT },
-            // No more than 60,000 iterations of a work item, whatever the payload says: software stops there.
+            // At most 60,000 iterations per work item, whatever the payload says: software devices stop there.
             (_, Kind::Software | Kind::Other) => {
                 Self { segments: 256, columns: 4, walked: 1 << 18 }
             }
-            // A system that draws with its GPU gives up on it when a dispatch takes a second or two.
+            // A system that draws with its GPU resets it when a dispatch takes a second or two.
             (_, Kind::Discrete | Kind::Integrated) => {
                 Self { segments: 1 << 16, columns: 1 << 16, walked: 1 << 20 }
             }
@@ -89,10 +89,10 @@ impl Limit {
     }
 }
 
-/// Decodes the payloads of a batch.
+/// Makes the plan that decodes a batch of payloads.
 ///
 /// # Errors
-/// If the device has not got what it takes, or blocks are longer than 16 MiB.
+/// Fails if the device cannot run it, or blocks are longer than 16 MiB.
 pub fn plan(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
     match Lanes::of(limits) {
         Some(lanes) => plan_with(limits, shape, lanes),
@@ -100,7 +100,7 @@ pub fn plan(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
     }
 }
 
-/// As [`plan`], with lanes of one's choice.
+/// Like [`plan`], with the given `lanes`.
 pub(crate) fn plan_with(limits: &Limits, shape: Shape, lanes: Lanes) -> Result<Plan, PlanError> {
     if shape.slot > MAX_SLOT {
         return declined("the BWT in blocks longer than 16 MiB");
@@ -124,7 +124,7 @@ fn declined<T>(what: &str) -> Result<T, PlanError> {
 struct Builder {
     plan: Plan,
     limit: Limit,
-    /// Work items of a workgroup of teams.
+    /// Work items per workgroup of teams.
     team_threads: u32,
 }
 
@@ -133,7 +133,7 @@ impl Builder {
         self.plan.shape.blocks.into()
     }
 
-    /// A run of one workgroup of 32 for each block, without numbers.
+    /// Adds a run without arguments, with one workgroup of 32 work items per block.
     fn step(
         &mut self,
         stage: &'static str,
@@ -147,7 +147,7 @@ impl Builder {
         Ok(Run { stage, kernel, entry, defines, buffers, args, groups, threads: 32 })
     }
 
-    /// Adds a run with so many workgroups.
+    /// Adds a run with `groups` workgroups.
     fn groups(&mut self, groups: u64, run: Run) -> Result<(), PlanError> {
         let Ok(groups) = u32::try_from(groups) else {
             return declined("too many blocks for one dispatch");
@@ -156,16 +156,16 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a run with so many teams.
+    /// Adds a run with `teams` teams.
     fn teams(&mut self, teams: u64, run: Run) -> Result<(), PlanError> {
         let threads = self.team_threads;
         self.groups(teams.div_ceil((threads / 32).into()), Run { threads, ..run })
     }
 
-    /// What stands before the words, and the tables.
+    /// Adds the steps that read everything before the words, and build the tables.
     fn headers(&mut self) -> Result<(), PlanError> {
         let Shape { blocks, slot } = self.plan.shape;
-        let segments = slot / LEAST_SEGMENT + 1;
+        let segments = slot / MIN_SEGMENT + 1;
         let buffers = ["jobs", "payload", "results", "bwt_blocks", "bwt_state", "bwt_rows"];
         let run = self.step("header", &BWT_HEADER, "header", &buffers)?;
         self.groups(self.blocks(), Run { args: vec![slot, blocks], ..run })?;
@@ -173,9 +173,9 @@ impl Builder {
         let buffers =
             ["jobs", "payload", "results", "bwt_blocks", "bwt_state", "bwt_tables", "bwt_segments"];
         let run = self.step("tables", &BWT_DESCRIBE, "describe", &buffers)?;
-        let Limit { segments: most_segments, columns: most_columns, .. } = self.limit;
-        let args = vec![slot, blocks, most_segments, most_columns];
-        for _ in 0..segments.div_ceil(most_segments).max(COLUMNS.div_ceil(most_columns)) {
+        let Limit { segments: max_segments, columns: max_columns, .. } = self.limit;
+        let args = vec![slot, blocks, max_segments, max_columns];
+        for _ in 0..segments.div_ceil(max_segments).max(COLUMNS.div_ceil(max_columns)) {
             self.groups(3 * self.blocks(), Run { args: args.clone(), ..run.clone() })?;
         }
         let buffers = ["results", "bwt_blocks", "bwt_segments"];
@@ -186,11 +186,11 @@ impl Builder {
         self.teams(self.blocks() * u64::from(TABLES), Run { args: vec![blocks], ..run })
     }
 
-    /// From the words to the transform, in `contents`.
+    /// Adds the steps from the words to the transform, which goes to `contents`.
     fn segments(&mut self, lanes: Lanes) -> Result<(), PlanError> {
         let Shape { blocks, slot } = self.plan.shape;
-        // Of each set of tables the last workgroup may not be full.
-        let groups = (slot / LEAST_SEGMENT + 1).div_ceil(lanes.count) + MAX_SETS;
+        // The last workgroup of each set of tables may be partly empty.
+        let groups = (slot / MIN_SEGMENT + 1).div_ceil(lanes.count) + MAX_SETS;
         let args = vec![slot, blocks, groups];
         let buffers = [
             "payload",
@@ -219,7 +219,7 @@ impl Builder {
         self.teams(self.blocks() * u64::from(slot.div_ceil(TILE)), Run { args, ..run })
     }
 
-    /// From the transform and the stored rows to the contents.
+    /// Adds the steps from the transform and the stored rows to the contents.
     fn inverse(&mut self) -> Result<(), PlanError> {
         let Shape { blocks, slot } = self.plan.shape;
         let args = |groups, done, most| vec![slot, blocks, groups, done, most];
@@ -241,7 +241,7 @@ impl Builder {
         let count = self.blocks() * u64::from(groups);
         self.groups(count, Run { args: args(groups, 0, 0), threads: 256, ..run })?;
 
-        let groups = slot.div_ceil(LEAST_START * 64);
+        let groups = slot.div_ceil(MIN_START * 64);
         let count = self.blocks() * u64::from(groups);
         let steps = ["bwt_rows", "bwt_walks", "bwt_links", "bwt_steps_low", "bwt_steps_high"];
         let buffers = with(&[&steps[..], &["contents"]].concat());

@@ -1,4 +1,4 @@
-//! How fast devices decode BWT payloads: run by hand on a machine that has one.
+//! How fast devices decode BWT payloads. Run by hand on a machine with a GPU.
 //!
 //! `PZ_DATA=file PZ_TOTAL=1000000000 cargo test --release --lib h200_bwt_decode -- --ignored --nocapture`
 
@@ -26,7 +26,7 @@ fn encode_all(blocks: &[&[u8]]) -> Vec<Vec<u8>> {
     blocks.par_iter().map_init(Encoder::new, encode).collect()
 }
 
-/// Median times of the entry points of `plan`, in order, and of the whole by the clock.
+/// Median times of the entry points of `plan`, in order, and of the whole plan by the wall clock.
 fn measure(device: &dyn Device, plan: &Plan, memory: &Memory<'_>) -> (Vec<(String, f64)>, f64) {
     let mut queue = device.queue().unwrap();
     queue.set_deadline(Duration::from_secs(100));

@@ -1,4 +1,4 @@
-//! BWT payloads decoded on every device, against the CPU's codec.
+//! Decodes BWT payloads on every device, and compares with the CPU's codec.
 
 use super::bwt_decode::{self, Lanes};
 use super::device::Device;
@@ -8,7 +8,7 @@ use super::testing::{each_device, run_plan};
 use crate::codec::bwt::{Decoder, Encoder, Params};
 use crate::test_data::noise;
 
-/// Something like prose: words of a small vocabulary, in an order that is not quite random.
+/// Text much like prose: words of a small vocabulary, in an order that is not quite random.
 fn text(len: usize) -> Vec<u8> {
     let source = include_str!("bwt_decode.rs").as_bytes();
     let words: Vec<_> = source.split(|b| *b == b' ').filter(|w| !w.is_empty()).collect();
@@ -32,7 +32,7 @@ fn encode(params: Params, block: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// What the CPU makes of a payload.
+/// Decodes a payload on the CPU.
 fn by_cpu(payload: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut out = vec![0; len];
     Decoder::new().decode(payload, &mut out).ok().map(|()| out)
@@ -79,7 +79,7 @@ fn by_lanes(
     Some(cases.iter().enumerate().map(block).collect())
 }
 
-/// The first payload of which `found` is not what the CPU makes of it.
+/// The first payload for which `found` differs from the CPU's result.
 fn difference(cases: &[(Vec<u8>, usize)], found: &[Option<Vec<u8>>]) -> Option<usize> {
     cases.iter().zip(found).position(|((payload, len), found)| by_cpu(payload, *len) != *found)
 }
@@ -91,7 +91,7 @@ fn disagreement(device: &dyn Device, cases: &[(Vec<u8>, usize)]) -> Option<usize
 
 const LEVEL_9: Params = Params { segment_log: 14, start_log: 14 };
 
-/// Blocks of many lengths and kinds.
+/// Blocks of many lengths and contents.
 fn blocks() -> Vec<Vec<u8>> {
     let mut blocks: Vec<Vec<u8>> = vec![
         vec![0],
@@ -147,7 +147,7 @@ fn gpu_decodes_long_bwt_blocks() {
     });
 }
 
-/// A long block with a single stored row, and a single segment of many bytes.
+/// A long block with a single stored row, and one long segment.
 #[test]
 fn gpu_decodes_a_bwt_block_with_one_start() {
     let block = [text(900_000), vec![0; 3_000_003]].concat();
@@ -156,7 +156,7 @@ fn gpu_decodes_a_bwt_block_with_one_start() {
     each_device(|device| assert_eq!(disagreement(device, &cases), None));
 }
 
-/// The same with parts of the lists, and most tables, elsewhere.
+/// The same with parts of the lists, and most tables, outside workgroup memory.
 #[test]
 fn where_lists_and_tables_are_does_not_matter() {
     let block = [text(60_000), noise(9, 60_000, 256)].concat();
@@ -171,7 +171,7 @@ fn where_lists_and_tables_are_does_not_matter() {
     });
 }
 
-/// Damaged payloads: the same verdict, and the same bytes where it is that they are well-formed.
+/// Damaged payloads: device and CPU must agree on which are well-formed, and on their bytes.
 fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
     let blocks = [
         text(3000),
@@ -196,7 +196,7 @@ fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
             0 => payload.truncate(next() % (payload.len() + 1)),
             1 => payload.extend_from_slice(&[0; 5][..1 + next() % 5]),
             2 => len = (len + next() % 5).saturating_sub(2).max(1),
-            // The fixed fields, list and rows.
+            // The fixed fields, the list and the rows.
             3 | 4 => {
                 let at = next() % payload.len().min(60);
                 payload[at] ^= 1 << (next() % 8);
@@ -210,7 +210,7 @@ fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
         }
         cases.push((payload, len));
     }
-    // Rows of other blocks, and nothing but noise.
+    // Start rows of other blocks, and pure noise.
     for i in 0..20 {
         let mut payload = noise(i * 7 + seed, 400, 256);
         payload[0] &= 0xf3;
@@ -234,7 +234,7 @@ fn gpu_and_cpu_agree_on_damaged_bwt_payloads() {
     });
 }
 
-/// A wrong byte, a wrong verdict, and a missing one are seen by the comparison that the tests above rest on.
+/// The comparison in the tests above notices a wrong byte, a wrong verdict and a missing verdict.
 #[test]
 fn planted_fault_in_bwt_decoding_is_found() {
     let block = text(5000);

@@ -1,9 +1,9 @@
 //! Plans that encode with the BWT codec ([`crate::codec::bwt`]).
 //!
-//! Suffixes are sorted by radix sort and prefix doubling, all blocks of a batch at once; then the second stage runs on
-//! the arrays of the sort. How many rounds of doubling a block needs depends on its bytes: a plan has as many as a
-//! block of equal bytes needs, and kernels without work return at once. About 34.4 bytes of device memory for each
-//! byte of a block, and 1.5 MB for each block.
+//! A radix sort and prefix doubling sort the suffixes of all blocks of a batch at once. Then the second stage runs on the
+//! arrays of the sort. How many rounds of doubling a block needs depends on its bytes. A plan has enough rounds for a
+//! block of equal bytes, and a kernel without work returns at once. Encoding takes about 34.4 bytes of device memory per
+//! byte of a block, plus 1.5 MB per block.
 
 mod second_stage;
 
@@ -13,28 +13,28 @@ use super::kernel::{BWT_SORT, BWT_SORT_FINISH, BWT_SORT_GATHER, BWT_SORT_REFINE,
 use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::bwt::Params;
 
-/// Elements of a tile of the radix sort: `TILE` in the kernel.
+/// Elements in a tile of the radix sort: `TILE` in the kernel.
 const SORT_TILE: u32 = 4096;
-/// Elements of a tile of the refining kernels: `TILE` there.
+/// Elements in a tile of the refining kernels: `TILE` there.
 const REFINE_TILE: u32 = 1024 - (1 << GROUP_LOG);
-/// log2 of the most elements of a small group. The digits of a large group's rank leave so many bits out, since two
-/// groups that are larger never agree in the others.
+/// log2 of the largest small group. A large group's rank is sorted without its lowest `GROUP_LOG` bits, since two large
+/// groups always differ in the other bits.
 const GROUP_LOG: u32 = 7;
 /// How many bytes the first sort looks at.
 const FIRST_DEPTH: u32 = 8;
-/// Registers of a work item that moves elements: more would leave multiprocessors without enough to do.
+/// Registers per work item that moves elements. With more, multiprocessors would run too few work items at once.
 const SCATTER_REGISTERS: u32 = 80;
-/// And of one that finds groups.
+/// Registers per work item that finds groups.
 const REFINE_REGISTERS: u32 = 48;
-/// Most workgroups for a block in a step that reads or writes at random.
-const MOST_GATHERS: u32 = 1024;
-/// Rounds of prefix doubling that usually have much to do.
+/// The most workgroups per block in a step that reads or writes at random.
+const MAX_GATHERS: u32 = 1024;
+/// Rounds of prefix doubling that usually have a lot of work.
 const BUSY_ROUNDS: u32 = 5;
 
-/// The plan of encoding: from `jobs` and `contents` to `payload`, and the status and length in `results`.
+/// Makes the plan for encoding: from `jobs` and `contents` to `payload`, and the status and length in `results`.
 ///
 /// # Errors
-/// If the kernels' costs are wrong, or there are no kernels for this device or these parameters.
+/// Fails if the kernels' costs are wrong, or no kernels fit this device or these parameters.
 pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, PlanError> {
     if params.segment_log < 13 {
         return Err(PlanError::Declined("segments are too short for the encoder's kernels".into()));
@@ -49,13 +49,14 @@ pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, Plan
     Ok(builder.plan)
 }
 
-/// The plan of the forward transform alone.
+/// Makes the plan for the forward transform alone.
 ///
-/// Its results are in the buffers `transform` (block b's from byte b N on) and `start_rows` (rows of the suffixes at the
-/// multiples of `1 << start_log`, from 8 to 23, a word each; block b's from byte b (N/64 + 4) on).
+/// Its results are the buffers `transform` (block b begins at byte b · N) and `start_rows` (block b begins at byte
+/// b · (N/64 + 4)). A start row is a word: the row of the suffix at a multiple of `1 << start_log`, where `start_log` is
+/// 8 to 23.
 ///
 /// # Errors
-/// If the kernels' costs are wrong.
+/// Fails if the kernels' costs are wrong.
 pub fn transform(limits: &Limits, shape: Shape, start_log: u8) -> Result<Plan, CostError> {
     let mut builder = Builder::new(limits, shape);
     builder.sort_suffixes()?;
@@ -63,7 +64,7 @@ pub fn transform(limits: &Limits, shape: Shape, start_log: u8) -> Result<Plan, C
     Ok(builder.plan)
 }
 
-/// The copy of the lists' elements that a step reads; the other is the one that it writes.
+/// The copy of the lists' elements that a step reads. It writes the other copy.
 #[derive(Clone, Copy)]
 struct Elements {
     high: &'static str,
@@ -80,8 +81,8 @@ struct Builder {
     plan: Plan,
     shape: Shape,
     threads: u32,
-    /// Most workgroups for a block in a step that has much to do, and in one that has little. None: one for each tile.
-    most_parts: Option<[u32; 2]>,
+    /// The most workgroups per block in a step with a lot of work, and in one with little. `None`: one per tile.
+    max_parts: Option<[u32; 2]>,
     /// Whether kernels can store bytes.
     bytes: bool,
 }
@@ -99,23 +100,23 @@ impl Builder {
             shape,
             bytes: limits.api == Api::OpenCl,
             threads: if local { 32 } else { 256 },
-            // Loops over tiles are short where a workgroup is a team: some devices stop long ones.
-            most_parts: (!local).then_some([256, 32]),
+            // Where a workgroup is a single team, loops over tiles must be short, since some devices stop long loops.
+            max_parts: (!local).then_some([256, 32]),
         }
     }
 
-    /// Workgroups for a block that has so many tiles at most.
+    /// Workgroups per block in a step over tiles of `tile` elements.
     fn parts(&self, tile: u32, busy: bool) -> u32 {
         let tiles = self.shape.slot.div_ceil(tile);
-        self.most_parts.map_or(tiles, |most| tiles.min(most[usize::from(!busy)]))
+        self.max_parts.map_or(tiles, |most| tiles.min(most[usize::from(!busy)]))
     }
 
-    /// Workgroups for a block in a step that reads or writes at random: more, so that fewer blocks are under way, and a
-    /// device's cache has what they need.
+    /// Like [`Self::parts`] for a step that reads or writes at random. It uses more workgroups per block, so that
+    /// fewer blocks run at once and their data stays in the device's cache.
     fn gathers(&self, tile: u32, busy: bool) -> u32 {
         let tiles = self.shape.slot.div_ceil(tile);
-        match self.most_parts {
-            Some(_) if busy => tiles.min(MOST_GATHERS),
+        match self.max_parts {
+            Some(_) if busy => tiles.min(MAX_GATHERS),
             _ => self.parts(tile, busy),
         }
     }
@@ -146,7 +147,7 @@ impl Builder {
         Ok(())
     }
 
-    /// From `jobs` and `contents` to each suffix's rank in `sort_rank`.
+    /// Adds the steps from `jobs` and `contents` to each suffix's rank in `sort_rank`.
     fn sort_suffixes(&mut self) -> Result<(), CostError> {
         let slot = self.shape.slot;
         let parts = self.parts(SORT_TILE, true);
@@ -168,13 +169,13 @@ impl Builder {
         }
         self.classify(from, 0, true, true)?;
         let mut parity = 1;
-        // A list's elements are in the copy that they were written to.
+        // A list's elements stay in the copy that they were written to.
         from ^= 1;
 
-        // Keys are up to the slot's length; ranks below it.
+        // Keys go up to the slot's length, ranks stay below it.
         let key_digits = (u32::BITS - slot.leading_zeros()).div_ceil(8);
         let mut rank_digits = (u32::BITS - ((slot - 1) >> GROUP_LOG).leading_zeros()).div_ceil(8);
-        // An odd number of passes ends in the copy that the keys were not gathered to.
+        // An odd number of passes ends in the copy that does not hold the gathered keys.
         if (key_digits + rank_digits).is_multiple_of(2) {
             rank_digits += 1;
         }
@@ -230,7 +231,7 @@ impl Builder {
         Ok(())
     }
 
-    /// A pass of the radix sort over the large lists.
+    /// Adds a pass of the radix sort over the large lists.
     fn pass(
         &mut self,
         stage: &'static str,
@@ -245,7 +246,7 @@ impl Builder {
         let (x, y) = (COPIES[from], COPIES[from ^ 1]);
         let which = 2 + 2 * parity;
         let shift = shift.min(31);
-        // The digits are those of the first.
+        // The digits come from the first word.
         let keys = |copy: Elements| match high {
             true => [copy.high, copy.low, copy.position],
             false => [copy.low, copy.high, copy.position],

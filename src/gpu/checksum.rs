@@ -1,24 +1,24 @@
-//! Plans for the ends of a batch: checksums of contents and payloads, and payloads packed for their way to the host.
+//! Plans for the two ends of a batch: checksums of contents and payloads, and packing payloads for the copy to the host.
 
 use super::cost::CostError;
 use super::device::Limits;
 use super::kernel::{COMPACT, CRC32C};
 use super::plan::{Plan, Run, Step};
 
-/// Work items of a workgroup that computes checksums: the constants of the kernel are made for this number.
+/// Work items per workgroup that computes checksums. The kernel's constants are computed for this number.
 const CRC_THREADS: u32 = 32;
-/// Work items that sum up the pieces of a block, half of them those of its contents.
+/// Work items that combine the checksums of a block's pieces: one half for the contents, the other for the payload.
 const SUM_THREADS: u32 = 64;
-/// Bytes of a unit of a piece: 40 rows of a word for each of them.
+/// Size of a unit in bytes: 40 rows, in which each work item has one word.
 const UNIT_BYTES: u32 = 40 * 4 * CRC_THREADS;
-/// Units of large and of small pieces.
+/// Units in a large piece and in a small one.
 const PIECE_UNITS: [u32; 2] = [26, 4];
-/// Work items of a workgroup that packs.
+/// Work items per workgroup that packs.
 const THREADS: u32 = 256;
-/// Units of 16 bytes that a workgroup packs.
+/// 16-byte units that a workgroup packs.
 const UNITS: u32 = 1024;
 
-/// What a batch goes through.
+/// The direction of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From contents to payloads.
@@ -27,24 +27,24 @@ pub enum Direction {
     Decode,
 }
 
-/// Adds the CRC-32C of each block's contents and payload, written into `results`. It stands behind what writes the
-/// last of `contents`, `payload` and the other fields of `results`.
+/// Adds steps that write the CRC-32C of each block's contents and payload to `results`. Add them after the steps that
+/// write `contents`, `payload` and the other fields of `results`.
 ///
 /// # Errors
-/// If a kernel's cost is wrong.
+/// Fails if a kernel's cost is wrong.
 pub fn add_checksums(
     plan: &mut Plan,
     limits: &Limits,
     direction: Direction,
 ) -> Result<(), CostError> {
-    // Large pieces have less to be done at their ends; small ones are more, to fill the device.
+    // Large pieces waste less work at their ends; small pieces are more numerous and so fill the device.
     let in_flight = u64::from(limits.compute_units) * 16;
     let bytes = u64::from(plan.shape.blocks) * u64::from(plan.shape.slot);
     let large = bytes / u64::from(PIECE_UNITS[0] * UNIT_BYTES) >= in_flight;
     add_checksums_by(plan, direction, PIECE_UNITS[usize::from(!large)])
 }
 
-/// As [`add_checksums`], with pieces of so many units.
+/// Like [`add_checksums`], with `piece_units` units per piece.
 pub(crate) fn add_checksums_by(
     plan: &mut Plan,
     direction: Direction,
@@ -79,11 +79,11 @@ pub(crate) fn add_checksums_by(
     Ok(())
 }
 
-/// Adds the packing of the payloads: those of blocks whose status is 0 come one behind the other, each from a multiple of
-/// 16 bytes on, in `packed`. It stands behind what writes `payload`, `status` and `payload_len`.
+/// Adds the step that packs the payloads: it copies those of blocks with status 0 to `packed`, in order, each to the next
+/// multiple of 16 bytes. Add it after the steps that write `payload`, `status` and `payload_len`.
 ///
 /// # Errors
-/// If a kernel's cost is wrong.
+/// Fails if a kernel's cost is wrong.
 pub fn add_packing(plan: &mut Plan) -> Result<(), CostError> {
     let results = plan.buffer(&COMPACT, "results")?;
     let starts = plan.buffer(&COMPACT, "packed_starts")?;
@@ -119,7 +119,7 @@ mod tests {
     use crate::gpu::plan::Shape;
     use crate::gpu::testing::{each_device, run_plan};
 
-    /// Bytes with no pattern.
+    /// Bytes without a pattern.
     fn noise(len: usize, seed: u32) -> Vec<u8> {
         let mut state = seed.wrapping_mul(2_654_435_761) | 1;
         let mut next = || {
@@ -129,7 +129,7 @@ mod tests {
         (0..len).map(|_| next()).collect()
     }
 
-    /// A batch of which everything is known.
+    /// A batch with known contents and payloads.
     struct Batch {
         shape: Shape,
         contents: Vec<Vec<u8>>,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     impl Batch {
-        /// Blocks with contents and payloads of these lengths.
+        /// Makes blocks whose contents and payloads have these lengths.
         fn new(lens: &[(usize, usize)]) -> Self {
             let longest = lens.iter().map(|(contents, _)| *contents).max().unwrap();
             let make = |(i, len): (usize, usize)| noise(len, i as u32);
@@ -150,7 +150,7 @@ mod tests {
             }
         }
 
-        /// Runs `add` on the batch. Gives the outputs of these names.
+        /// Runs the steps that `add` makes on the batch, and returns the named outputs.
         fn run(
             &self,
             device: &dyn Device,
@@ -161,7 +161,7 @@ mod tests {
             let mut plan = Plan::new(self.shape);
             add(&mut plan, device.limits()).unwrap();
             let slot = self.shape.slot as usize;
-            // What is not a block's own is not 0.
+            // The bytes outside a block are not 0.
             let mut contents = noise(slot * self.contents.len(), 99);
             let mut payload = noise((slot + 256) * self.contents.len(), 98);
             let mut jobs = vec![Job::default(); self.contents.len()];
@@ -207,7 +207,7 @@ mod tests {
             bytemuck::cast_slice(&self.run(device, direction, add, &["results"])[0]).to_vec()
         }
 
-        /// Blocks whose checksums are not those that the processor computes.
+        /// The blocks whose checksums differ from those that the CPU computes.
         fn wrong(&self, results: &[JobResult], direction: Direction) -> Vec<usize> {
             let is_wrong = |b: &usize| {
                 let has_payload = direction == Direction::Decode || self.status[*b] == 0;

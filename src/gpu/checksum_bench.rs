@@ -1,9 +1,9 @@
-//! Speed of checksums, of packing and of copies on the devices of a machine, every result verified.
+//! Speed of checksums, packing and copies on the devices of a machine. Every result is verified.
 //!
 //! | environment | |
 //! |---|---|
-//! | `PZ_TOTAL` | bytes of contents in flight; 1 GB unless set |
-//! | `PZ_SOFTWARE` | on devices that are the processor, too |
+//! | `PZ_TOTAL` | bytes of contents in flight; 1 GB by default |
+//! | `PZ_SOFTWARE` | also measure software devices |
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn gigabytes(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / 1e9 / time.as_secs_f64()
 }
 
-/// The shortest of a few.
+/// The shortest of a few times.
 fn best(mut work: impl FnMut() -> Result<Duration, DeviceError>) -> Result<Duration, DeviceError> {
     let mut best = Duration::MAX;
     for _ in 0..REPETITIONS {
@@ -29,7 +29,7 @@ fn best(mut work: impl FnMut() -> Result<Duration, DeviceError>) -> Result<Durat
     Ok(best)
 }
 
-/// The time of a plan on the device, or if that is not measured, with the wait for it. By stage.
+/// The time of a plan by stage, as measured by the device; otherwise by the wall clock, including the wait.
 fn run(
     plan: &Plan,
     memory: &Memory<'_>,
@@ -63,7 +63,7 @@ fn bench(device: &dyn Device, block: u32, total: u64) -> Result<(), DeviceError>
     let blocks = (total / u64::from(block)).clamp(1, room) as u32;
     let shape = Shape::new(blocks, block);
     let slot = shape.slot as usize;
-    // What a block of contents holds depends on its number, and repeats after a few.
+    // The contents of a block depend on its number, and repeat after a few blocks.
     const KINDS: usize = 7;
     let noise = |seed: usize| -> Vec<u8> {
         (0..slot + 256)

@@ -1,8 +1,8 @@
-//! Whole batches on a device: from contents to payloads and back, with nothing visiting the host in between.
+//! Whole batches on a device: from contents to payloads and back. Nothing returns to the host in between.
 //!
-//! An [`Encoder`] or a [`Decoder`] owns the device memory of one batch and a queue. Its bytes come from the host
-//! ([`Encoder::write`]) or lie on the device already: a caller can have them written where [`Encoder::contents`] says,
-//! or bring buffers of its own. What either takes is known before it is made: [`Encoder::memory_for`].
+//! An [`Encoder`] or a [`Decoder`] owns a queue and the device memory of one batch. The input either comes from the host
+//! ([`Encoder::write`]) or is on the device already: the caller can write it to [`Encoder::contents`] there, or supply
+//! its own buffers. [`Encoder::memory_for`] tells in advance how much memory an encoder takes.
 
 mod batch;
 mod decoder;
@@ -27,12 +27,12 @@ use crate::pipeline::Options;
 use crate::pipeline::gpu::Work;
 use crate::pipeline::level::Recipe;
 
-/// Why a batch was not done.
+/// Why a batch failed.
 #[derive(Debug)]
 pub enum CoderError {
-    /// The options make no sense.
+    /// The options are invalid.
     Options(Error),
-    /// There is no plan for it on this device.
+    /// The device has no plan for this work.
     Plan(PlanError),
     /// The device failed.
     Device(DeviceError),
@@ -68,13 +68,13 @@ impl From<DeviceError> for CoderError {
     }
 }
 
-/// Buffers of the caller's that take the place of those that a coder would allocate: each must be of the device, and at
+/// The caller's own buffers, used instead of those that a coder would allocate. Each must belong to the device and be at
 /// least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Buffers {
     /// The contents of the blocks, slot after slot.
     pub contents: Option<BufferId>,
-    /// Encoding: the payloads, one close behind the other. Decoding: the payloads.
+    /// Encoding: the payloads, one directly after another. Decoding: the payloads.
     pub payloads: Option<BufferId>,
 }
 
@@ -85,7 +85,7 @@ impl Buffers {
     }
 }
 
-/// Bytes of the buffers that a caller can bring.
+/// Sizes of the buffers that a caller can supply, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferBytes {
     /// See [`Buffers::contents`].
@@ -109,11 +109,11 @@ pub struct Encoder<'d> {
     batch: Batch<'d>,
 }
 
-/// What became of a block.
+/// The result of encoding a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodedBlock {
-    /// Its payload: where it begins among the batch's payloads, and its length in bytes. `None` if the payload would
-    /// not be smaller than the contents: the block is to be stored.
+    /// Offset of its payload among the batch's payloads, and its length in bytes. `None` if the payload would not be smaller
+    /// than the contents: the caller should store the block.
     pub payload: Option<(u64, u32)>,
     /// CRC-32C of the payload.
     pub payload_crc: u32,
@@ -128,10 +128,10 @@ fn recipe_of(options: &Options) -> Result<(Recipe, u32), CoderError> {
 }
 
 impl<'d> Encoder<'d> {
-    /// An encoder of up to `blocks` blocks at once, each of up to `options`' block size.
+    /// Makes an encoder for up to `blocks` blocks at once, each of up to `options`' block size.
     ///
     /// # Errors
-    /// If the options make no sense, the device cannot run what they ask for, or has not got the memory.
+    /// Fails if the options are invalid, the device does not support them, or it has too little memory.
     pub fn new(
         device: &'d dyn Device,
         options: &Options,
@@ -153,19 +153,19 @@ impl<'d> Encoder<'d> {
         Ok(Self { batch: Batch::new(device, most, &own.named("packed"), planner)? })
     }
 
-    /// Bytes of device memory that such an encoder takes, buffers of the caller's included.
+    /// Bytes of device memory that such an encoder takes, including the caller's buffers.
     ///
     /// # Errors
-    /// As those of [`Self::new`] that need no device.
+    /// Fails like [`Self::new`], except for errors of the device.
     pub fn memory_for(limits: &Limits, options: &Options, blocks: u32) -> Result<u64, CoderError> {
         let (recipe, block) = recipe_of(options)?;
         Ok(pipelines::encode(limits, &recipe, Shape::new(blocks, block))?.memory())
     }
 
-    /// How large buffers of the caller's must be for such an encoder.
+    /// How large the caller's buffers must be for such an encoder.
     ///
     /// # Errors
-    /// As those of [`Self::new`] that need no device.
+    /// Fails like [`Self::new`], except for errors of the device.
     pub fn buffer_bytes(
         limits: &Limits,
         options: &Options,
@@ -176,33 +176,32 @@ impl<'d> Encoder<'d> {
         Ok(BufferBytes::of(&plan, "packed"))
     }
 
-    /// What encoding takes for one block, verification included if the options ask for it, from which the batches follow that a
-    /// device is given.
+    /// The cost of encoding one block, including verification if the options ask for it. Batches are sized by it.
     ///
     /// # Errors
-    /// As those of [`Self::new`] that need no device.
+    /// Fails like [`Self::new`], except for errors of the device.
     pub fn cost_of_block(limits: &Limits, options: &Options) -> Result<BlockCost, CoderError> {
         let (recipe, block) = recipe_of(options)?;
         let work = Work::Encode { recipe, verify: options.verify };
         Ok(work.cost(limits, block)?)
     }
 
-    /// Bytes of device memory that it takes, buffers of the caller's included.
+    /// Bytes of device memory that this encoder takes, including the caller's buffers.
     pub fn memory(&self) -> u64 {
         self.batch.memory.bytes()
     }
 
-    /// Where the contents belong: block b from byte b times [`Self::slot`] on.
+    /// The buffer for the contents. Block b begins at byte b · [`Self::slot`].
     pub fn contents(&self) -> BufferId {
         self.batch.memory.named("contents")
     }
 
-    /// Where the payloads are after [`Self::encode`].
+    /// The buffer that holds the payloads after [`Self::encode`].
     pub fn payloads(&self) -> BufferId {
         self.batch.memory.named("packed")
     }
 
-    /// Bytes from the beginning of one block's contents to the next one's.
+    /// Distance in bytes between the beginnings of two blocks' contents.
     pub fn slot(&self) -> u32 {
         self.batch.most.slot
     }
@@ -216,7 +215,7 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.write("contents", [(offset, contents)])?)
     }
 
-    /// Writes the contents of blocks from the first one on.
+    /// Writes the contents of several blocks, beginning with block 0.
     ///
     /// # Errors
     /// If the device fails.
@@ -229,7 +228,7 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.write("contents", parts)?)
     }
 
-    /// Encodes as many blocks as there are lengths, in bytes of their contents, each at least 1.
+    /// Encodes one block for each entry of `lens`, the length of its contents in bytes (at least 1).
     ///
     /// # Errors
     /// If the device fails.
@@ -237,7 +236,7 @@ impl<'d> Encoder<'d> {
         self.encode_while(lens, || ())
     }
 
-    /// The same; while the device is at it, `meanwhile` is run.
+    /// Like [`Self::encode`], and runs `meanwhile` while the device works.
     ///
     /// # Errors
     /// If the device fails.
@@ -262,7 +261,7 @@ impl<'d> Encoder<'d> {
         Ok(results.iter().zip(lens).map(block).collect())
     }
 
-    /// Reads from the payloads to the host.
+    /// Copies from the payloads to the host.
     ///
     /// # Errors
     /// If the device fails.
@@ -270,8 +269,8 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.read_range("packed", start, into)?)
     }
 
-    /// Reads `ranges` of the payloads, given as start and length in ascending order: `take` is given them piece by piece,
-    /// with their numbers.
+    /// Copies `ranges` of the payloads to the host. A range is a start and a length; they ascend. Calls `take` with the
+    /// number of a range and one piece of it after another.
     ///
     /// # Errors
     /// If the device fails.
@@ -283,11 +282,11 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.read("packed", ranges, take)?)
     }
 
-    /// A decoder of this encoder's payloads, where they lie. It writes contents to memory that the encoder has done with:
-    /// a payload is to be read or decoded before the next batch is encoded.
+    /// Makes a decoder that reads this encoder's payloads in place. It writes the contents to memory that the encoder has
+    /// finished with, so each payload must be read or decoded before the next batch is encoded.
     ///
     /// # Errors
-    /// If the device cannot run it or has not got the memory.
+    /// Fails if the device cannot run the decoder or has too little memory.
     pub(crate) fn checker(&self, pipeline: Pipeline) -> Result<Decoder<'d>, CoderError> {
         let own = Buffers {
             contents: Some(self.batch.memory.named("payload")),
@@ -297,12 +296,12 @@ impl<'d> Encoder<'d> {
         Decoder::new(self.batch.device, pipeline, slot, blocks, own)
     }
 
-    /// From now on, measure how long the stages take.
+    /// Turns the timing of stages on or off.
     pub fn set_timing(&mut self, on: bool) {
         self.batch.queue.set_timing(on);
     }
 
-    /// How long each stage of the last batch took on the device; empty if it cannot be measured.
+    /// How long each stage of the last batch took on the device; empty if the device cannot measure it.
     ///
     /// # Errors
     /// If the device fails.

@@ -1,4 +1,4 @@
-//! Whole pipelines on every device give the CPU's bytes, and decode them.
+//! Whole pipelines on every device produce the CPU's bytes, and decode them.
 
 use super::coder::{Buffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadPlace};
 use super::device::{Api, Device};
@@ -12,7 +12,7 @@ use crate::pipeline::engine::{Coded, EncodeJob, Engine};
 use crate::pipeline::level::Recipe;
 use crate::{Level, Options};
 
-/// Blocks of mixed data: text, code, tables, noise, runs; some short.
+/// Blocks of mixed data: text, code, tables, noise and runs; some are short.
 fn blocks() -> Vec<Vec<u8>> {
     let text = include_bytes!("../format/lz77.md");
     let code = include_bytes!("coder.rs");
@@ -28,7 +28,7 @@ fn blocks() -> Vec<Vec<u8>> {
     vec![all[..200_000].to_vec(), text[..1].to_vec(), noise, all, skewed[..65_537].to_vec(), table]
 }
 
-/// What the CPU makes of a block.
+/// Encodes a block on the CPU.
 fn on_cpu(recipe: &Recipe, contents: &[u8]) -> (Coded, Vec<u8>) {
     let mut payload = Vec::new();
     let mut job = EncodeJob::new(contents, &mut payload);
@@ -53,7 +53,7 @@ fn recipes() -> Vec<(String, Pipeline, Recipe)> {
     recipes
 }
 
-/// The payload of block `number`, if it is not to be stored.
+/// The payload of block `number`, unless the block should be stored.
 fn payload(encoder: &mut Encoder<'_>, block: &EncodedBlock) -> Option<Vec<u8>> {
     let (start, len) = block.payload?;
     let mut bytes = vec![0; len as usize];
@@ -71,7 +71,7 @@ fn is_declined<T>(name: &str, device: &dyn Device, made: &Result<T, CoderError>)
     }
 }
 
-/// Blocks to encode: less of them where a software device takes long.
+/// Blocks to encode: fewer where a software device is slow.
 fn blocks_for(recipe: &Recipe) -> Vec<Vec<u8>> {
     let mut blocks = blocks();
     if let Recipe::Lz77(Params { search: Search::Optimal(_), .. }) = recipe {
@@ -157,7 +157,7 @@ fn every_level_decodes() {
     });
 }
 
-/// What lies in buffers of the caller's is worked on in place.
+/// A coder works on the caller's buffers in place.
 #[test]
 fn buffers_of_the_callers_are_used() {
     let contents = &blocks()[0];
@@ -180,7 +180,7 @@ fn buffers_of_the_callers_are_used() {
         let (start, payload_len) = block.payload.unwrap();
         let coded = payload(&mut encoder, &block).unwrap();
         drop(encoder);
-        // The payload goes on from where it is.
+        // Decode the payload where it is.
         let needs = Decoder::buffer_bytes(limits, pipeline, len, 1).unwrap();
         assert!(needs.contents <= bytes.contents && needs.payloads <= bytes.payloads);
         let mut decoder = Decoder::new(device, pipeline, len, 1, own).unwrap();
@@ -218,12 +218,12 @@ fn a_planted_fault_is_found() {
     });
 }
 
-/// Files made with a device are those made without, and are restored with it.
+/// Compressing with a device gives the same file as without one, and the device restores it.
 #[test]
 fn files_are_the_same_with_every_device() {
     let contents = blocks().concat();
     for api in [Api::OpenCl, Api::WebGpu] {
-        // Whether there must be devices, other tests say.
+        // Other tests check whether there must be devices.
         for found in super::discovery::devices(api).unwrap_or_default() {
             println!("on {api}: {}", found.limits().name);
             let gpu = crate::Gpu::new(found.open().unwrap()).memory(256 << 20);

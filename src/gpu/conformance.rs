@@ -1,4 +1,4 @@
-//! What every [`Device`] must do, on each that is there.
+//! What every [`Device`] must do, tested on each device there is.
 
 use std::time::{Duration, Instant};
 
@@ -30,12 +30,12 @@ fn read(queue: &mut dyn Queue, buffer: BufferId, bytes: usize) -> Vec<u32> {
     words(&into)
 }
 
-/// Numbers with no pattern.
+/// Numbers without a pattern.
 fn noise(count: usize) -> Vec<u32> {
     (1..=count as u32).map(|i| i.wrapping_mul(2_654_435_761).rotate_left(i % 32)).collect()
 }
 
-/// Copies of all sizes, larger than what a backend stages at once, at offsets, and in order.
+/// Copies of all sizes, some larger than a backend stages at once, at offsets, and in order.
 fn copies(device: &dyn Device) {
     let mut queue = device.queue().unwrap();
     for (count, offset) in [(1, 0), (1000, 12), ((100 << 20) / 4, 4096)] {
@@ -78,7 +78,7 @@ fn count_up<'a>(buffers: &'a [BufferId], args: &'a [u32], groups: u32) -> Dispat
     }
 }
 
-/// Arguments, constants, and many dispatches one after another.
+/// Arguments, constants, and many dispatches in a row.
 fn dispatches(device: &dyn Device) {
     let mut queue = device.queue().unwrap();
     let buffer = device.allocate(400).unwrap();
@@ -87,7 +87,7 @@ fn dispatches(device: &dyn Device) {
         queue.dispatch(&count_up(&[buffer], &[100, factor], 4)).unwrap();
     }
     assert_eq!(read(&mut *queue, buffer, 400), expected(149, 0));
-    // The largest of a kernel that takes so little is the largest that the device says it runs.
+    // This kernel needs so little that its largest workgroup is the largest that the device claims to run.
     let largest = device.limits().max_workgroup;
     for (threads, add) in [(32, 7), (64, 7), (32, 9), (512.min(largest), 3), (largest, 5)] {
         queue.clear(buffer, 0, 400).unwrap();
@@ -101,7 +101,7 @@ fn dispatches(device: &dyn Device) {
     device.free(buffer);
 }
 
-/// Memory of the host's that a device gives is memory like any other.
+/// Host memory from a device works like any other memory.
 fn copies_of_its_own_host_memory(device: &dyn Device) {
     let len = (1 << 20) + 4;
     let mut queue = device.queue().unwrap();
@@ -110,7 +110,7 @@ fn copies_of_its_own_host_memory(device: &dyn Device) {
     assert!(memory.len() == len && memory.iter().all(|&byte| byte == 0));
     memory.iter_mut().enumerate().for_each(|(i, byte)| *byte = ((i * i) >> 7) as u8);
     let copy = memory.to_vec();
-    // Parts of both kinds, and small ones.
+    // Parts of both kinds of memory, and small parts.
     let parts = [&memory[..500_001], &copy[500_001..500_003], &memory[500_003..]];
     queue.write_parts(buffer, 8, &parts).unwrap();
     memory.fill(7);
@@ -151,7 +151,7 @@ fn times(device: &dyn Device) {
     if device.limits().timing {
         assert_eq!(times.len(), 100);
         assert!(times.iter().sum::<Duration>() > Duration::ZERO);
-        // Others may be long too where other programs run.
+        // Some runs may take long if other programs are running.
         let mut sorted = times.clone();
         sorted.sort_unstable();
         assert!(times[70] > sorted[50], "{times:?}");
@@ -166,13 +166,13 @@ fn times(device: &dyn Device) {
     device.free(buffer);
 }
 
-/// Errors are told as what they are, and what comes after them works.
+/// Errors are reported as what they are, and later calls work.
 fn failures(device: &dyn Device) {
     let mut queue = device.queue().unwrap();
     let largest = device.limits().max_buffer;
     let allocated = device.allocate((largest & !3).saturating_add(4).max(largest));
     if let Ok(buffer) = allocated {
-        // A device may allow more than it says.
+        // A device may allow more than it claims.
         device.free(buffer);
     } else {
         assert!(matches!(allocated, Err(DeviceError::OutOfMemory { .. })), "{allocated:?}");
@@ -217,14 +217,14 @@ fn two_queues(device: &dyn Device) {
     });
 }
 
-/// Work that does not end in time is given up, and nothing waits for it afterwards.
+/// Work that does not end in time is abandoned, and nothing waits for it afterwards.
 #[test]
 fn what_takes_too_long_is_given_up() {
     each_new_device(|device| {
         let count = 1u32 << 15;
         let buffer = device.allocate(u64::from(count) * 4).unwrap();
         let mut queue = device.queue().unwrap();
-        // Compiled before time counts.
+        // Compile before time counts.
         for (turns, times) in [(1, 1), (30_000, 4)] {
             queue.finish().unwrap();
             for _ in 0..times {
@@ -237,7 +237,7 @@ fn what_takes_too_long_is_given_up() {
         let (start, before) = (Instant::now(), processor_time());
         queue.set_deadline(Duration::from_millis(1));
         match queue.finish() {
-            // So fast a device has nothing to be given up.
+            // The device is so fast that there was nothing to abandon.
             Ok(()) => return device.free(buffer),
             Err(error) => assert_eq!(error, DeviceError::TimedOut),
         }
@@ -245,7 +245,8 @@ fn what_takes_too_long_is_given_up() {
         assert!(queue.write(buffer, 0, &[0; 8]).is_err());
         drop(queue);
         device.free(buffer);
-        // Other programs may have most of the processor. To wait for a software device would take it for longer.
+        // Other programs may use most of the processor, so measure processor time: waiting for a software device
+        // would use it.
         let spent = processor_time().zip(before).map_or(start.elapsed(), |(now, then)| now - then);
         assert!(spent < Duration::from_secs(1) * cores(), "{spent:?}");
     });

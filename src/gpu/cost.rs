@@ -1,4 +1,4 @@
-//! What a kernel file says that it costs.
+//! The cost that a kernel file states.
 //!
 //! Before its code, each kernel file has a comment block:
 //!
@@ -16,17 +16,17 @@
 //! | key | value | meaning |
 //! |---|---|---|
 //! | `threads` | formula | work items of the largest dispatch for one block of N bytes |
-//! | `passes` | formula | most dispatches of the file that a plan for one block makes |
-//! | `buffers` | `name=formula, …` | bytes of device memory for one block; may go on over several lines |
-//! | `local_mem` | integer | most bytes of workgroup memory of an entry point |
-//! | `note` | text | for people; may be left out |
+//! | `passes` | formula | the most dispatches of this file in a plan for one block |
+//! | `buffers` | `name=formula, …` | bytes of device memory for one block; may span several lines |
+//! | `local_mem` | integer | the most bytes of workgroup memory that an entry point uses |
+//! | `note` | text | for readers; optional |
 //!
-//! `threads`, `passes` and `local_mem` are what the most demanding plan takes: of all levels and payloads, in either
-//! language, on any kind of GPU. A software device that bounds the length of a dispatch may need more passes. Tests
-//! compare all of it with what plans launch, compilers report and kernels write.
+//! `threads`, `passes` and `local_mem` state the worst case over all levels, payloads, both languages and all kinds of
+//! GPU. A software device that limits the length of a dispatch may need more passes. Tests compare every figure with what
+//! plans launch, compilers report and kernels write.
 //!
-//! A formula is made of integers, `N`, `+`, `*`, `/` by an integer, parentheses, `min(a, b)`, `max(a, b)`, and `log2(a)`.
-//! Division and logarithm round up. All arithmetic is checked.
+//! A formula consists of integers, `N`, `+`, `*`, `/` by an integer, parentheses, `min(a, b)`, `max(a, b)`, and
+//! `log2(a)`. Division and logarithm round up. All arithmetic is checked for overflow.
 
 use std::fmt;
 
@@ -35,23 +35,23 @@ use std::fmt;
 pub struct KernelCost {
     /// Work items of the largest dispatch for one block.
     pub threads: Formula,
-    /// Most dispatches that a plan for one block makes.
+    /// The most dispatches in a plan for one block.
     pub passes: Formula,
     /// Device memory for one block, by name.
     pub buffers: Vec<(String, Formula)>,
-    /// Most bytes of workgroup memory of an entry point.
+    /// The most bytes of workgroup memory that an entry point uses.
     pub local_mem: u32,
 }
 
-/// A number that depends on the N bytes of a block.
+/// A number that depends on N, the bytes of a block.
 #[derive(Debug, Clone)]
 pub struct Formula {
     text: String,
-    /// They work on a stack: each pushes a number, or replaces the last one or two by their result.
+    /// Instructions for a stack machine: each pushes a number, or replaces the top one or two by a result.
     ops: Vec<Op>,
 }
 
-/// Formulas are equal if they compute the same in the same way, however they are written.
+/// Formulas are equal if they have the same instructions, however they are written.
 impl PartialEq for Formula {
     fn eq(&self, other: &Self) -> bool {
         self.ops == other.ops
@@ -78,7 +78,7 @@ enum Op {
     Log2,
 }
 
-/// What is wrong with a cost, and where.
+/// An error in a cost block, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostError {
     /// The file, or the kernel's stem.
@@ -122,10 +122,10 @@ impl CostError {
 }
 
 impl Formula {
-    /// Its value for a block of `n` bytes.
+    /// The value for a block of `n` bytes.
     ///
     /// # Errors
-    /// If it does not fit into 64 bits.
+    /// Fails if the value does not fit in 64 bits.
     pub fn eval(&self, n: u64) -> Result<u64, CostError> {
         let mut stack: Vec<u64> = Vec::new();
         for op in &self.ops {
@@ -139,7 +139,7 @@ impl Formula {
         stack.pop().ok_or_else(|| CostError::overflow("formula"))
     }
 
-    /// Takes the operands of `op` from `stack`.
+    /// Applies `op` to the stack's top and returns the result.
     fn apply(op: Op, stack: &mut Vec<u64>) -> Option<u64> {
         let last = stack.pop()?;
         if op == Op::Log2 {
@@ -149,7 +149,7 @@ impl Formula {
         match op {
             Op::Add => first.checked_add(last),
             Op::Times => first.checked_mul(last),
-            // Zero is no divisor in a formula that was parsed.
+            // The parser rejects division by zero.
             Op::Over => (last > 0).then(|| first.div_ceil(last)),
             Op::Min => Some(first.min(last)),
             _ => Some(first.max(last)),
@@ -161,7 +161,7 @@ impl KernelCost {
     /// The formula of buffer `name`.
     ///
     /// # Errors
-    /// If the kernel has none of that name.
+    /// Fails if the kernel has no buffer of that name.
     pub fn buffer(&self, name: &str) -> Result<&Formula, CostError> {
         let found = self.buffers.iter().find(|(other, _)| other == name);
         found
@@ -169,17 +169,17 @@ impl KernelCost {
             .ok_or_else(|| CostError::of(name, "no kernel's cost names this buffer"))
     }
 
-    /// Bytes of all buffers for a block of `n` bytes.
+    /// Total size of all buffers for a block of `n` bytes.
     ///
     /// # Errors
-    /// If they do not fit into 64 bits.
+    /// Fails if the sum does not fit in 64 bits.
     pub fn memory_bytes(&self, n: u64) -> Result<u64, CostError> {
         self.buffers.iter().try_fold(0u64, |sum, (name, formula)| {
             sum.checked_add(formula.eval(n)?).ok_or_else(|| CostError::overflow(name))
         })
     }
 
-    /// The first key whose values differ in `other`.
+    /// First key on which two costs differ.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let keys = [
             ("threads", self.threads == other.threads),
@@ -190,16 +190,16 @@ impl KernelCost {
         keys.into_iter().find(|(_, is_same)| !is_same).map(|(key, _)| key)
     }
 
-    /// Parses the cost block of the kernel file `file`, whose contents are `text`.
+    /// Parses the cost block in `text`, the contents of the kernel file `file`.
     ///
     /// # Errors
-    /// If there is no block, or more than one, or it is not well-formed.
+    /// Fails if there is no block, more than one, or a malformed one.
     pub fn parse(file: &str, text: &str) -> Result<Self, CostError> {
         Parser { file }.parse(text)
     }
 }
 
-/// A piece of a line, and where it stands.
+/// A piece of a line, and its place.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     text: &'a str,
@@ -214,14 +214,14 @@ impl<'a> Piece<'a> {
         Self { text: start.trim_end(), column: self.column + skipped, ..self }
     }
 
-    /// The pieces before and behind the first `separator`.
+    /// The pieces before and after the first `separator`.
     fn split(self, separator: char) -> Option<(Self, Self)> {
         let (before, behind) = self.text.split_once(separator)?;
         let column = self.column + before.chars().count() + 1;
         Some((Self { text: before, ..self }, Self { text: behind, column, ..self }))
     }
 
-    /// All pieces between commas, but for those in parentheses.
+    /// The pieces between commas. Commas inside parentheses do not count.
     fn split_list(self) -> impl Iterator<Item = Self> {
         let mut rest = Some(self);
         std::iter::from_fn(move || {
@@ -312,7 +312,7 @@ impl Parser<'_> {
         for &line in lines {
             let keyed = line.split(':').map(|(key, value)| (key.trim(), value.trim()));
             match (keyed, current) {
-                // Only lists of buffers and notes go on; neither has a colon in what goes on.
+                // Only `buffers` and `note` may continue on another line, and neither has a colon in a continuation.
                 (None, Some(at @ (2 | 4))) => values[at].get_or_insert_default().push(line),
                 (None, _) => {
                     return self.error(line, "neither a key with ':' nor the rest of a list");
@@ -365,7 +365,7 @@ impl Parser<'_> {
             let is_last_line = i + 1 == lines.len();
             for (j, &entry) in entries.iter().enumerate() {
                 if entry.text.is_empty() && j + 1 == entries.len() && j > 0 && !is_last_line {
-                    continue; // The comma at the end of a line that goes on.
+                    continue; // The comma at the end of a line that continues.
                 }
                 if j + 1 == entries.len() && !is_last_line {
                     return self.error(entry, "a list that goes on ends its lines with ','");
@@ -399,7 +399,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Terms with '+' between them, from the beginning of `rest` on, which is left with what stands behind them.
+    /// Parses terms joined by '+' at the start of `rest`, and leaves in `rest` what follows.
     fn sum(&self, rest: &mut Piece<'_>, ops: &mut Vec<Op>, depth: usize) -> Result<(), CostError> {
         if depth > MAX_DEPTH {
             return self.error(*rest, "parentheses within too many others");
@@ -412,7 +412,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Factors and divisors.
+    /// Parses factors and divisors.
     fn product(
         &self,
         rest: &mut Piece<'_>,
@@ -441,7 +441,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A number, `N`, a sum in parentheses, or a function of sums.
+    /// Parses a number, `N`, a sum in parentheses, or a function of sums.
     fn factor(
         &self,
         rest: &mut Piece<'_>,
@@ -476,11 +476,11 @@ impl Parser<'_> {
     }
 }
 
-/// Parentheses within each other.
+/// How deep parentheses may nest.
 const MAX_DEPTH: usize = 16;
 
 impl Piece<'_> {
-    /// Takes `wanted` away if the piece begins with it, spaces aside.
+    /// Removes `wanted` from the start of the piece, ignoring spaces. Returns whether it was there.
     fn take(&mut self, wanted: char) -> bool {
         let start = self.trim();
         let is_there = start.text.starts_with(wanted);
@@ -490,7 +490,7 @@ impl Piece<'_> {
         is_there
     }
 
-    /// Takes away what stands before the next operator, parenthesis or comma.
+    /// Removes and returns everything before the next operator, parenthesis or comma.
     fn atom(&mut self) -> Self {
         let end = self.text.find(['+', '*', '/', '(', ')', ',']).unwrap_or(self.text.len());
         let (atom, rest) = self.split_at(end);

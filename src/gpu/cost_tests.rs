@@ -1,4 +1,4 @@
-//! Costs: what is wrong with a text and where, and what a formula gives.
+//! Cost blocks: which errors are found, and where; and the values of formulas.
 
 use super::cost::{CostError, KernelCost};
 
@@ -35,12 +35,12 @@ fn a_sound_block() {
     assert_eq!(cost.memory_bytes(1000), Ok(5909));
     let missing = cost.buffer("others").unwrap_err().to_string();
     assert_eq!(missing, "others: no kernel's cost names this buffer");
-    // Other orders, other spaces, other files around it, no note.
+    // Another order, other spaces, other text around the block, no note.
     let bare = "code\n  //@pz_cost{\n//passes:1\n\t// local_mem : 0\n//\n// threads: N*2\n//buffers:a=1\n//}";
     assert_eq!(parse(bare).unwrap().threads.eval(7), Ok(14));
 }
 
-/// What stands instead of what in [`SOUND`], and the error: line, column, and a part of what it says.
+/// What to replace in [`SOUND`] and by what, and the expected error: line, column, and a part of the text.
 const WRONG: &[(&str, &str, usize, usize, &str)] = &[
     // The block.
     ("// @pz_cost {", "// no cost", 13, 1, "no cost block"),

@@ -1,34 +1,34 @@
-//! Until when work on a device is waited for.
+//! How long to wait for work on a device.
 //!
-//! A device that does not finish in time is given up. A GPU is timed by the wall clock. A software device runs on the
-//! processor, which other programs use as well: on a machine under load it gets little of it, and is not broken for that.
-//! So it is timed by the processor time that this process was given, as if it had had all cores to itself, and by the
-//! wall clock only at [`WALL_TIMES`] times as much, for a driver that hangs without computing.
+//! Work that does not finish in time is abandoned. A GPU is timed by the wall clock. A software device runs on the
+//! processor, which it shares with other programs: on a busy machine it may get little processor time without being
+//! broken. So it is timed by the processor time that this process has used, as if all cores had been its own. The wall
+//! clock is a second limit at [`WALL_TIMES`] times the deadline, for a driver that hangs without computing.
 
 use std::time::{Duration, Instant};
 
 use super::device::{Kind, Limits};
 
-/// A software device is given up after so many times the deadline, however little processor time it was given.
+/// A software device is abandoned after this many times the deadline, however little processor time it got.
 const WALL_TIMES: u32 = 10;
 
-/// The moment at which work is given up.
+/// The moment at which to abandon work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     until: Instant,
     software: Option<Software>,
 }
 
-/// What is different on a software device.
+/// The additional limit for a software device.
 #[derive(Debug, Clone, Copy)]
 struct Software {
-    /// Processor time of this process at which work is given up; `None` if the system does not tell it.
+    /// The processor time of this process at which to abandon work; `None` if the system cannot tell.
     given: Option<Duration>,
     at_last: Instant,
 }
 
 impl Deadline {
-    /// `time` from now, on a device with such limits.
+    /// A deadline `time` from now, for a device with these limits.
     pub(crate) fn after(time: Duration, limits: &Limits) -> Self {
         let now = Instant::now();
         let software = (limits.kind == Kind::Software).then(|| Software {
@@ -51,7 +51,7 @@ impl Deadline {
             })
     }
 
-    /// How long to wait before asking again whether it has passed.
+    /// How long to wait before checking again whether the deadline has passed.
     #[cfg(feature = "webgpu")]
     pub(crate) fn next_look(&self) -> Duration {
         const LOOK: Duration = Duration::from_millis(10);
@@ -64,7 +64,7 @@ pub(crate) fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-/// Processor time that this process has been given, on all cores together.
+/// Processor time that this process has used, on all cores together.
 pub(crate) fn processor_time() -> Option<Duration> {
     #[cfg(all(unix, any(feature = "opencl", feature = "webgpu")))]
     {
@@ -101,11 +101,11 @@ mod tests {
         // Alone on the machine.
         assert!(!deadline.has_passed_at(begun + 59 * SECOND, given(60)));
         assert_eq!(deadline.has_passed_at(begun + 61 * SECOND, given(60)), before.is_some());
-        // Beside others, and then stuck.
+        // Beside other programs, and then stuck.
         assert!(!deadline.has_passed_at(begun + 61 * SECOND, given(5)));
         assert!(!deadline.has_passed_at(begun + 599 * SECOND, given(50)));
         assert!(deadline.has_passed_at(begun + 601 * SECOND, given(50)));
-        // Where nobody knows.
+        // Where the system cannot tell processor time.
         assert!(!deadline.has_passed_at(begun + 61 * SECOND, || None));
     }
 

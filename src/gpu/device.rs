@@ -1,8 +1,8 @@
 //! The seam between plans and what they run on.
 //!
-//! A [`Device`] has limits, memory, and queues. A [`Queue`] takes uploads, dispatches and downloads in order; two
-//! queues of one device overlap where the device can. All calls block the thread at most for as long as they say.
-//! Nothing of a device is trusted: every call may fail, and a call that does not end is given up at a deadline.
+//! A [`Device`] has limits, memory, and queues. A [`Queue`] takes uploads, dispatches and downloads in order. Two
+//! queues of one device overlap where the device can. No call blocks the thread longer than its documentation says.
+//! A device is never trusted: every call may fail, and a call that does not end is abandoned at a deadline.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use super::kernel::Kernel;
 use super::plan::Plan;
 
-/// How long a queue waits unless it is told otherwise: longer than any batch takes on a device that works.
+/// The default deadline of a queue: longer than any batch takes on a device that works.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Bytes of the host's memory that a queue copies through, at most.
+/// The most host memory that a queue copies through, in bytes.
 pub(crate) const STAGING: u64 = 24 << 20;
 
-/// The interface that a device is driven through.
+/// The programming interface that drives a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
     /// OpenCL 1.2 or later.
@@ -26,7 +26,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// Its name in arguments and in names of files.
+    /// The name used in arguments and file names.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenCl => "opencl",
@@ -44,36 +44,36 @@ impl fmt::Display for Api {
     }
 }
 
-/// What a device's processor is.
+/// The kind of processor a device has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A GPU with memory of its own.
+    /// A GPU with its own memory.
     Discrete,
     /// A GPU that shares the processor's memory.
     Integrated,
-    /// A driver that runs kernels on the processor: right for tests, never chosen unless named.
+    /// A driver that runs kernels on the processor. Good for tests; never used unless the user names it.
     Software,
     /// The driver does not say.
     Other,
 }
 
-/// Where a figure of memory comes from.
+/// Where the figure for a device's memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemorySource {
-    /// The driver says what is free at present.
+    /// The driver reports the memory that is free now.
     Free,
-    /// NVIDIA's management library (NVML) says what is free at present.
+    /// NVIDIA's management library (NVML) reports the memory that is free now.
     Nvml,
-    /// Vulkan's `VK_EXT_memory_budget` says what is free at present for this process.
+    /// Vulkan's `VK_EXT_memory_budget` reports the memory that is free now for this process.
     VulkanBudget,
-    /// The driver says what there is in total.
+    /// The driver reports the total memory.
     Total,
-    /// The driver says nothing: half of the largest buffer is assumed.
+    /// The driver reports nothing; this assumes half of the largest buffer.
     Assumed,
 }
 
 impl MemorySource {
-    /// Whether the figure is what is free, and not what there is.
+    /// Whether the figure is free memory rather than total memory.
     pub fn is_free(self) -> bool {
         matches!(self, Self::Free | Self::Nvml | Self::VulkanBudget)
     }
@@ -86,71 +86,71 @@ pub enum Teams {
     Ptx,
     /// Subgroups of exactly 32.
     Subgroup,
-    /// Workgroup memory and barriers: a workgroup is then exactly one team.
+    /// Workgroup memory and barriers. Each workgroup is then exactly one team.
     Local,
 }
 
-/// What a device is, and what it allows.
+/// The properties and limits of a device.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// The interface.
     pub api: Api,
-    /// The name that the driver gives it.
+    /// The name that the driver reports.
     pub name: String,
     /// The driver and its version.
     pub driver: String,
-    /// What its processor is.
+    /// The kind of processor.
     pub kind: Kind,
-    /// Bytes of memory.
+    /// Device memory in bytes.
     pub memory: u64,
     /// Where [`Self::memory`] comes from.
     pub memory_source: MemorySource,
-    /// Bytes of the largest buffer that a kernel can be given.
+    /// The largest buffer that a kernel can use, in bytes.
     pub max_buffer: u64,
-    /// Bytes of workgroup memory.
+    /// Workgroup memory in bytes.
     pub local_memory: u32,
-    /// Work items of the largest workgroup.
+    /// The largest workgroup, in work items.
     pub max_workgroup: u32,
     /// How teams exchange values.
     pub teams: Teams,
-    /// Compute units, by which a device is filled.
+    /// Compute units: how much work it takes to fill the device.
     pub compute_units: u32,
-    /// Whether dispatches can be timed on the device.
+    /// Whether the device can time dispatches.
     pub timing: bool,
 }
 
 impl Limits {
-    /// Whether the device ends the loops of an invocation after about 65,535 iterations in all, and says nothing: Vulkan's
-    /// drivers of software do. What needs more of them has to be divided, or left to others.
+    /// Whether the device silently stops an invocation's loops after about 65,535 iterations in all, as Vulkan's software
+    /// drivers do. Work that needs more iterations has to be divided, or done on the CPU.
     pub(crate) fn ends_long_loops(&self) -> bool {
         self.kind == Kind::Software && self.api == Api::WebGpu
     }
 }
 
-/// Why a device did not do what it was asked to.
+/// Why a call to a device failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceError {
-    /// The system library, a driver or a device is not there.
+    /// The system library, the driver or the device is missing.
     Absent(String),
-    /// There is no memory for a buffer of so many bytes.
+    /// There is not enough memory for a buffer of this size.
     OutOfMemory {
-        /// Bytes that were asked for; 0 if the driver reports the lack only after it has accepted the work.
+        /// The size requested; 0 if the driver reports the failure only after it has accepted the work.
         bytes: u64,
     },
     /// A kernel does not compile on this device.
     Build {
         /// The kernel's stem.
         kernel: &'static str,
-        /// What the compiler says.
+        /// The compiler's messages.
         log: String,
     },
-    /// The device cannot run this at all; says what it lacks.
+    /// The device cannot run this at all. The text says what it lacks.
     Unsupported(String),
     /// The device is gone.
     Lost,
-    /// Work did not end in time. The queue is not usable any more.
+    /// Work did not end in time. The queue can no longer be used.
     TimedOut,
-    /// Another failure: the call and what it returned.
+    /// Another failure: the name of the call and what it returned.
     Failed(String),
 }
 
@@ -169,36 +169,35 @@ impl fmt::Display for DeviceError {
 
 impl std::error::Error for DeviceError {}
 
-/// A buffer of a device. It is the device's until [`Device::free`].
+/// A buffer of a device, valid until [`Device::free`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u64);
 
-/// One use of a kernel.
+/// One launch of a kernel.
 #[derive(Debug, Clone)]
 pub struct Dispatch<'a> {
-    /// The file.
+    /// The kernel file.
     pub kernel: &'static Kernel,
     /// The entry point.
     pub entry: &'static str,
-    /// Constants that the kernel is compiled with, besides those of the device.
+    /// Constants to compile the kernel with, besides the device's own.
     pub defines: &'a [(&'static str, u32)],
-    /// What it works on, in the order of its declarations.
+    /// The kernel's buffers, in the order in which it declares them.
     pub buffers: &'a [BufferId],
-    /// Numbers that it is given, in the order of its declarations.
+    /// The kernel's arguments, in the order in which it declares them.
     pub args: &'a [u32],
-    /// Number of workgroups. A kernel may be run with a few more: it must do nothing in those.
+    /// Number of workgroups. The backend may launch a few more; the kernel must do nothing in those.
     pub groups: u32,
-    /// Work items of a workgroup; `THREADS` in the kernel.
+    /// Work items per workgroup; `THREADS` in the kernel.
     pub threads: u32,
 }
 
-/// Memory of the host: see [`Device::host_memory`].
+/// Host memory that a device can copy quickly: see [`Device::host_memory`].
 ///
-/// After a call that [timed out](DeviceError::TimedOut) a copy that was given up may still be made, and change what is
-/// there.
+/// After a call has [timed out](DeviceError::TimedOut), its copy may still happen later and change this memory.
 pub struct HostMemory(pub(crate) Box<dyn HostBytes>);
 
-/// What is behind it.
+/// The backend's part of [`HostMemory`].
 pub(crate) trait HostBytes: Send + Sync {
     fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> &mut [u8];
@@ -234,32 +233,32 @@ impl fmt::Debug for HostMemory {
     }
 }
 
-/// Something that runs kernels.
+/// A device that runs kernels.
 pub trait Device: Send + Sync {
-    /// What it is and allows.
+    /// The properties and limits of the device.
     fn limits(&self) -> &Limits;
 
-    /// A buffer of `bytes` bytes (a multiple of 4, not 0), with any contents.
+    /// Allocates a buffer of `bytes` bytes (a multiple of 4, not 0). Its contents are unspecified.
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError>;
 
-    /// Bytes of its memory that are free at present; `None` if nobody says.
+    /// Bytes of device memory that are free now; `None` if the device cannot tell.
     fn free_memory(&self) -> Option<u64> {
         None
     }
 
-    /// Gives a buffer back. Work that uses it must have ended or been given up.
+    /// Frees a buffer. All work that uses it must have ended or been abandoned.
     fn free(&self, buffer: BufferId);
 
-    /// A queue of its own.
+    /// Makes a new queue.
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
 
-    /// `bytes` bytes of the host's memory, all 0, that the device copies from and to as fast as it can, where it can: what
-    /// is given to a queue of this device out of there is not copied elsewhere first.
+    /// Allocates `bytes` bytes of zeroed host memory, pinned where the device supports it. A queue of this device
+    /// copies from and to such memory directly, without staging.
     fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
         Ok(HostMemory(Box::new(vec![0; bytes])))
     }
 
-    /// Compiles the kernels of `plans`, as far as there is something to compile, so that their first use does not wait.
+    /// Compiles the kernels of `plans` that are not compiled yet, so that their first use does not wait.
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
         let _ = plans;
         Ok(())
@@ -300,13 +299,13 @@ macro_rules! device_through {
     )*};
 }
 
-// So that wrappers take a device however it is held.
+// Lets wrappers take a device by reference, in a `Box` or in an `Arc`.
 device_through!(&D, Box<D>, std::sync::Arc<D>);
 
-/// Work for a device, done in order.
+/// An in-order queue of work for a device.
 pub trait Queue: Send {
-    /// Copies `parts`, one close behind the other, to a buffer from byte `offset` on, in as few copies as the device
-    /// permits; `offset` and the length of all parts together are multiples of 4. They may change once this returns.
+    /// Copies `parts`, one directly after another, to a buffer from byte `offset` on, in as few copies as the device
+    /// permits. `offset` and the total length are multiples of 4. The caller may change `parts` once this returns.
     fn write_parts(
         &mut self,
         buffer: BufferId,
@@ -314,22 +313,23 @@ pub trait Queue: Send {
         parts: &[&[u8]],
     ) -> Result<(), DeviceError>;
 
-    /// Copies `data` to a buffer from byte `offset` on; both are multiples of 4. `data` may change once this returns.
+    /// Copies `data` to a buffer from byte `offset` on; the offset and the length are multiples of 4. The caller may change
+    /// `data` once this returns.
     fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.write_parts(buffer, offset, &[data])
     }
 
-    /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both are multiples of 4.
+    /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both numbers are multiples of 4.
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError>;
 
-    /// Runs a kernel.
+    /// Launches a kernel.
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError>;
 
-    /// Begins what has been given so far, without waiting for it.
+    /// Starts the work queued so far, without waiting for it.
     fn flush(&mut self) -> Result<(), DeviceError>;
 
-    /// Waits for all before it, at most until the deadline, and copies `bytes` bytes of a buffer from byte `offset` on,
-    /// both multiples of 4. `take` is given one piece after another, while the next one is on its way.
+    /// Waits for all earlier work, until the deadline at most, and copies `bytes` bytes of a buffer from byte `offset` on;
+    /// both numbers are multiples of 4. Calls `take` with one piece after another while the next one is being copied.
     fn read_with(
         &mut self,
         buffer: BufferId,
@@ -338,7 +338,7 @@ pub trait Queue: Send {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), DeviceError>;
 
-    /// Waits for all before it, at most until the deadline, and copies from a buffer; `offset` and the length are
+    /// Waits for all earlier work, until the deadline at most, and copies from a buffer; `offset` and the length are
     /// multiples of 4.
     fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let mut done = 0;
@@ -348,15 +348,15 @@ pub trait Queue: Send {
         })
     }
 
-    /// Waits for all before it, at most until the deadline.
+    /// Waits for all earlier work, until the deadline at most.
     fn finish(&mut self) -> Result<(), DeviceError>;
 
-    /// How long [`Self::read`] and [`Self::finish`] wait.
+    /// Sets how long [`Self::read`] and [`Self::finish`] wait.
     fn set_deadline(&mut self, deadline: Duration);
 
-    /// From now on, measure how long dispatches take on the device.
+    /// Turns the timing of later dispatches on or off.
     fn set_timing(&mut self, on: bool);
 
-    /// The times of the dispatches that have finished since the last call, in order; empty if they are not measured.
+    /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or unsupported.
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError>;
 }

@@ -1,4 +1,4 @@
-//! Which devices there are, and why those are not there that one could expect.
+//! Lists the devices, and explains why an expected device is missing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::device::{Api, Device, DeviceError, Kind, Limits};
 use super::kernel::{self, Kernel};
 use super::seen::Seen;
 
-/// A device that is there, and has not been opened.
+/// A device that was found and has not been opened.
 pub struct Found {
     number: usize,
     backend: Backend,
@@ -20,7 +20,7 @@ enum Backend {
     WebGpu(super::webgpu::Found),
 }
 
-/// Why there is no device of an interface.
+/// Why an interface has no device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absence {
     /// The interface.
@@ -45,26 +45,26 @@ impl Found {
         self.limits().api
     }
 
-    /// Its number among the devices of its interface, from 0.
+    /// The device's number among those of its interface, from 0.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// What it is and allows.
+    /// The properties and limits of the device.
     pub fn limits(&self) -> &Limits {
         self.backend.limits()
     }
 
-    /// Opens it. This takes time, and on some devices memory.
+    /// Opens the device. This takes time, and on some devices memory.
     ///
     /// # Errors
-    /// If the driver fails, the device lacks what kernels need, or a kernel file does not state its cost: then the error
-    /// names file, line and column.
+    /// Fails if the driver does, if the device lacks something that kernels need, or if a kernel file does not state its
+    /// cost: then the error names file, line and column.
     pub fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
         self.open_for(kernel::ALL)
     }
 
-    /// Opens it to run `kernels`.
+    /// Opens the device to run `kernels`.
     fn open_for(&self, kernels: &[&Kernel]) -> Result<Arc<dyn Device>, DeviceError> {
         for kernel in kernels {
             kernel.cost().map_err(|error| DeviceError::Failed(error.to_string()))?;
@@ -89,7 +89,7 @@ impl Backend {
     }
 }
 
-/// Moves software devices behind all others, so that number 0 is a GPU wherever there is one. Both keep their order.
+/// Moves software devices to the end, so that number 0 is a GPU wherever there is one. The order is otherwise kept.
 fn software_last<T>(devices: &mut [T], kind: impl Fn(&T) -> Kind) {
     devices.sort_by_key(|device| kind(device) == Kind::Software);
 }
@@ -103,10 +103,10 @@ impl fmt::Debug for Found {
     }
 }
 
-/// The devices of an interface in the order of its drivers, but software devices after all others. There is at least one.
+/// Lists the devices of an interface in the driver's order, with software devices last. The list is not empty.
 ///
 /// # Errors
-/// If there is none, why.
+/// Says why if there is no device.
 pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
     let seen = Seen::of_user();
     let (found, remedy) = match api {
@@ -120,8 +120,8 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
     Ok(backends.into_iter().enumerate().map(number).collect())
 }
 
-/// How many devices of an interface there were when they were last looked for, by this user, since the system was started, and with the
-/// same settings in the environment; 0 if nobody has. Drivers are not asked, so that it takes no time.
+/// How many devices of an interface this user saw when they were last listed, since the system started and with the same
+/// environment settings; 0 if they were never listed. This reads a note and does not ask the drivers, so it is quick.
 pub fn seen(api: Api) -> usize {
     Seen::of_user().count(api)
 }

@@ -1,4 +1,4 @@
-//! Pools of buffers, and what must hold when a device fails, whatever the call.
+//! Buffer pools, and how everything recovers when a device fails, whatever the call.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn a_pool_uses_buffers_again_and_counts_them() {
         }
         let [a, b] = [pool.allocate(4096).unwrap(), pool.allocate(4096).unwrap()];
         assert_ne!(a, b);
-        // Nothing has worked on both.
+        // No work was queued while both existed.
         assert_eq!((pool.live(), pool.high_water()), (8192, 4096));
         let mut queue = pool.queue().unwrap();
         queue.clear(a, 0, 4096).unwrap();
@@ -78,7 +78,7 @@ fn a_pool_uses_buffers_again_and_counts_them() {
         pool.free(a);
         assert_eq!(pool.allocate(4096), Ok(a));
         pool.free(a);
-        // Not of the same size.
+        // This one has another size.
         let c = pool.allocate(2048).unwrap();
         assert_ne!(c, a);
         pool.trim();
@@ -108,7 +108,7 @@ fn a_pool_fills_what_it_gives_out() {
 #[test]
 fn a_pool_makes_room_before_it_gives_up() {
     each_device(|device| {
-        /// A device that has memory for one buffer.
+        /// A device with memory for just one buffer.
         struct One<'d>(Faulty<&'d dyn Device>);
         impl Device for One<'_> {
             fn limits(&self) -> &Limits {
@@ -151,8 +151,8 @@ fn a_pool_does_not_use_again_what_may_still_be_in_use() {
     });
 }
 
-/// Runs the small plan with each of `faults`: it must end in the right result or an error that `is_expected`, give all
-/// its memory back, and leave the device of use. Tells how many runs were right.
+/// Runs the small plan with each of `faults`. Each run must give the right result or an error that `is_expected` accepts,
+/// free all its memory, and leave the device usable. Returns how many runs gave the right result.
 fn survive(
     device: &dyn Device,
     time: Duration,
@@ -191,12 +191,12 @@ fn faults_are_survived_wherever_they_are() {
         let no_memory = |error: &DeviceError| *error == DeviceError::OutOfMemory { bytes: 4096 };
         let sizes = [0, 4095, 4096].into_iter().map(Fault::BuffersAbove);
         assert_eq!(survive(device, DEADLINE, sizes, no_memory), 1);
-        // Memory that is only reserved when it is used.
+        // Memory that is reserved only on first use.
         let late = |error: &DeviceError| *error == DeviceError::OutOfMemory { bytes: 0 };
         assert_eq!(survive(device, DEADLINE, (0..calls).map(Fault::Late), late), 0);
         let sizes = [0, 4095, 4096].into_iter().map(Fault::LateMemoryAbove);
         assert_eq!(survive(device, DEADLINE, sizes, late), 1);
-        // A wrong bit is the business of whoever knows what is right: here it is only to be wrong, and once.
+        // The device cannot notice a wrong bit, its caller must. So exactly one result must be wrong here.
         assert_eq!(survive(device, DEADLINE, (0..2).map(Fault::Read), |_| false), 1);
         let timed_out = |error: &DeviceError| *error == DeviceError::TimedOut;
         let soon = Duration::from_millis(10);

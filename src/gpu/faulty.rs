@@ -1,4 +1,4 @@
-//! A device that fails in a way of one's choice, to test what becomes of the work then.
+//! A device with a planted fault, to test how the work recovers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use super::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
 
-/// What goes wrong. Calls are counted from 0 over all queues: allocations, queues, and all that queues do.
+/// The fault. Calls are counted from 0 over all queues: allocations, new queues, and every operation of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// One call fails, and nothing is done.
+    /// One call fails without doing anything.
     Call(u64),
-    /// There is no memory for more than so many bytes in one buffer.
+    /// A buffer larger than this cannot be allocated.
     BuffersAbove(u64),
-    /// There is no memory for more than so many bytes in all buffers together: another program has the rest.
+    /// All buffers together cannot exceed this size: another program has taken the rest.
     MemoryAbove(u64),
-    /// The same, but buffers are only reserved when they are used: allocations succeed, and work in a queue fails for whoever
-    /// waits for it.
+    /// The same limit, but the memory is only reserved on first use: allocations succeed, and work in a queue fails
+    /// later, when a caller waits for it.
     LateMemoryAbove(u64),
-    /// One call is accepted, and what it began then finds no memory: whoever waits for it in its queue is told.
+    /// One call is accepted, but its work then finds no memory. The next call that waits in that queue gets the error.
     Late(u64),
-    /// A bit of what is read is wrong, in one read, counted from 0.
+    /// One read, counted from 0, returns a flipped bit.
     Read(u64),
-    /// A bit of what is written is wrong, in one write, counted from 0.
+    /// One write, counted from 0, writes a flipped bit.
     Write(u64),
-    /// From one call on, work does not end, and whoever waits for it does so until the deadline.
+    /// From one call on, work never ends, and callers wait for it until the deadline.
     Endless(u64),
-    /// From one call on, the device is gone.
+    /// From one call on, the device is lost.
     Lost(u64),
 }
 
@@ -41,11 +41,11 @@ pub(crate) struct Faulty<D: Device> {
     calls: AtomicU64,
     reads: AtomicU64,
     writes: AtomicU64,
-    /// How long queues wait unless they are told otherwise.
+    /// How long queues wait by default.
     deadline: Duration,
-    /// Bytes that there is memory for.
+    /// The available memory in bytes.
     memory: AtomicU64,
-    /// How often there was none.
+    /// How often an allocation was refused.
     refusals: AtomicU64,
     live: Mutex<Live>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Faulty<D: Device> {
 #[derive(Debug, Default)]
 struct Live {
     bytes: HashMap<BufferId, u64>,
-    /// One for which there will be no memory when it is used.
+    /// A buffer that will find no memory on first use.
     unreserved: Option<BufferId>,
 }
 
@@ -64,7 +64,7 @@ impl Live {
     }
 }
 
-/// What is to become of a call.
+/// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Done,
@@ -90,12 +90,12 @@ impl<D: Device> Faulty<D> {
         }
     }
 
-    /// The same, but its queues wait so long only.
+    /// Sets how long its queues wait by default.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// From now on there is memory for so many bytes in all buffers together.
+    /// Sets the size that all buffers together may have from now on.
     pub fn set_memory(&self, bytes: u64) {
         self.memory.store(bytes, Ordering::Relaxed);
     }
@@ -110,7 +110,7 @@ impl<D: Device> Faulty<D> {
         DeviceError::OutOfMemory { bytes }
     }
 
-    /// Whether there is memory for so many bytes in all buffers together.
+    /// Whether there is memory for `bytes` bytes in all buffers together.
     fn has_memory_for(&self, bytes: u64) -> bool {
         bytes <= self.memory.load(Ordering::Relaxed)
     }
@@ -129,7 +129,7 @@ impl<D: Device> Faulty<D> {
         (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
     }
 
-    /// Bytes of the buffers that have not been freed.
+    /// Total size in bytes of the buffers that have not been freed.
     pub fn live(&self) -> u64 {
         self.lock().sum()
     }
@@ -158,7 +158,7 @@ impl<D: Device> Device for Faulty<D> {
         if matches!(self.fault, Fault::BuffersAbove(most) if bytes > most) {
             return Err(self.refuse(bytes));
         }
-        // Held until the buffer is counted, so that several threads do not take the same bytes.
+        // Held until the buffer is counted, so that two threads do not take the same bytes.
         let mut live = self.lock();
         let is_late = matches!(self.fault, Fault::LateMemoryAbove(_));
         if !is_late && !self.has_memory_for(live.sum() + bytes) {
@@ -193,12 +193,12 @@ struct FaultyQueue<'f, D: Device> {
     queue: Box<dyn Queue + 'f>,
     deadline: Duration,
     is_given_up: bool,
-    /// Something in it found no memory: nothing after it is done, and whoever waits is told.
+    /// Work in this queue found no memory. Later work is dropped, and callers that wait get the error.
     has_failed: bool,
 }
 
 impl<D: Device> FaultyQueue<'_, D> {
-    /// For calls that do not wait and use `buffers`: whether to do it.
+    /// For calls that do not wait and use `buffers`: whether to pass the call on.
     fn call(&mut self, buffers: &[BufferId]) -> Result<bool, DeviceError> {
         if self.is_given_up {
             return Err(DeviceError::TimedOut);
@@ -219,7 +219,7 @@ impl<D: Device> FaultyQueue<'_, D> {
             return Ok(());
         }
         if self.has_failed {
-            // What came before it has ended.
+            // Earlier work has ended.
             self.queue.finish()?;
             return Err(self.faulty.refuse(0));
         }

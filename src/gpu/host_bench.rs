@@ -1,13 +1,12 @@
-//! Speed of whole batches from pinned memory of the host to pinned memory of the host, several at once, every byte
-//! verified first.
+//! Speed of whole batches from pinned host memory to pinned host memory, several at once, after verifying every byte.
 //!
 //! | environment | |
 //! |---|---|
-//! | `H200_DATA` | a file to measure with |
-//! | `PZ_BLOCKS` | blocks of a batch; 64 unless set |
-//! | `PZ_SLOTS` | batches at once; 3 unless set |
-//! | `PZ_SECONDS` | how long each figure is measured; 1.5 unless set |
-//! | `PZ_SOFTWARE` | on devices that are the processor, too |
+//! | `H200_DATA` | the file to measure with |
+//! | `PZ_BLOCKS` | blocks in a batch; 64 by default |
+//! | `PZ_SLOTS` | batches at once; 3 by default |
+//! | `PZ_SECONDS` | how long to measure each figure; 1.5 by default |
+//! | `PZ_SOFTWARE` | also measure software devices |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -20,7 +19,7 @@ use super::lz77_decode::Needs;
 use super::testing::each_device;
 use crate::Options;
 
-/// What a thread has: contents, payloads, and contents again.
+/// The buffers of a thread: contents, payloads, and decoded contents.
 struct Slot<'d> {
     encoder: Encoder<'d>,
     checker: Decoder<'d>,

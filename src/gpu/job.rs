@@ -1,41 +1,41 @@
-//! What kernels are told of each block of a batch, and what they tell of it.
+//! The parameters that kernels get for each block of a batch, and the results that they return.
 //!
-//! Every plan that decodes has these buffers, and every plan that encodes the same in the other direction:
+//! Every plan, for decoding or encoding, has these buffers:
 //!
 //! | name | formula | |
 //! |---|---|---|
 //! | `jobs` | `32` | a [`Job`] for each block |
 //! | `contents` | `N` | block b's contents begin at byte b N |
-//! | `payload` | `N+256` | decoding: payloads, each from a multiple of 16 bytes on, where its job says; encoding: block b's from byte b (N + 256) on |
+//! | `payload` | `N+256` | decoding: the payloads, each at a multiple of 16 bytes that its job gives; encoding: block b's begins at byte b · (N + 256) |
 //! | `results` | `32` | a [`JobResult`] for each block |
 
-/// A block that a plan handles.
+/// The parameters of a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Job {
-    /// Bytes of its contents, at least 1 and at most the slot's. In every plan.
+    /// Length of its contents in bytes: at least 1, at most the slot's size. Used by every plan.
     pub contents_len: u32,
-    /// Decoding: bytes of its payload.
+    /// Decoding: length of its payload in bytes.
     pub payload_len: u32,
-    /// Decoding: where its payload begins in the batch's, in units of 16 bytes.
+    /// Decoding: offset of its payload in the batch's payloads, in units of 16 bytes.
     pub payload_start: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: [u32; 5],
 }
 
-/// What became of a block.
+/// The result of a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct JobResult {
-    /// Decoding: 0 if the payload has been decoded; otherwise it is malformed, and the number is a kernel's own.
-    /// Encoding: 0 if the payload is complete; otherwise it does not fit, and the block is to be stored.
+    /// Decoding: 0 if the payload was decoded; otherwise it is malformed, and the number is specific to the kernel.
+    /// Encoding: 0 if the payload is complete; otherwise it did not fit, and the caller should store the block.
     pub status: u32,
-    /// Encoding: bytes of the payload.
+    /// Encoding: length of the payload in bytes.
     pub payload_len: u32,
     /// CRC-32C of the contents.
     pub contents_crc: u32,
     /// CRC-32C of the payload.
     pub payload_crc: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: [u32; 4],
 }

@@ -1,14 +1,14 @@
 //! The kernel files.
 //!
-//! Each stem has a file in OpenCL C and one in WGSL which do the same job and state the same cost. A file is not
-//! compiled as it stands: [`Kernel::source`] puts before it the constants that it is specialised by, and in place of
-//! each line `// @pz_import NAME` the file `kernels/common/NAME` of its language. WGSL has no conditional compilation, so
-//! lines between `// @pz_if CONSTANT` and `// @pz_end` are left out where that constant is 0 or not there, and those
-//! between `// @pz_else` and `// @pz_end` otherwise.
+//! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. [`Kernel::source`]
+//! turns a file into what a backend compiles: it adds constants at the top and replaces each line
+//! `// @pz_import NAME` by the file `kernels/common/NAME` of the same language. WGSL has no conditional compilation, so
+//! the lines from `// @pz_if CONSTANT` to `// @pz_end` are kept only if that constant is set and not 0; the lines from
+//! `// @pz_else` to `// @pz_end` are kept otherwise.
 //!
-//! What a backend compiles begins with these constants (`#define` in OpenCL C, `const … : u32` in WGSL): `THREADS`, the
-//! size of a workgroup; `TEAMS`, the number of teams in it; one of `TEAM_PTX`, `TEAM_SUBGROUP`, `TEAM_LOCAL` as 1 and
-//! the others as 0; then those of the dispatch.
+//! The constants (`#define` in OpenCL C, `const … : u32` in WGSL) are, in this order: `THREADS`, the size of a workgroup;
+//! `TEAMS`, the number of teams in it; `TEAM_PTX`, `TEAM_SUBGROUP` and `TEAM_LOCAL`, one of them 1 and the others 0; then
+//! the constants of the dispatch.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -19,14 +19,14 @@ use super::device::{Api, Limits, Teams};
 /// A kernel file in both languages.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Its name, without an extension.
+    /// The file name without its extension.
     pub stem: &'static str,
     opencl: &'static str,
     wgsl: &'static str,
     cost: OnceLock<KernelCost>,
 }
 
-/// A file that others import.
+/// A file that kernel files import.
 pub(crate) struct Common {
     pub(crate) name: &'static str,
     opencl: &'static str,
@@ -60,65 +60,65 @@ macro_rules! common {
 }
 
 kernels! {
-    /// LZ77, decoding: where each chunk's record is.
+    /// LZ77, decoding: finds each chunk's record.
     LZ77_LAYOUT = "lz77_layout";
-    /// LZ77, decoding: the tables of each group of chunks.
+    /// LZ77, decoding: builds the tables of each group of chunks.
     LZ77_TABLES = "lz77_tables";
-    /// LZ77, decoding: the order of chunks.
+    /// LZ77, decoding: sorts chunks by cost.
     LZ77_ORDER = "lz77_order";
-    /// LZ77, decoding: contents of each chunk.
+    /// LZ77, decoding: decodes the contents of each chunk.
     LZ77_DECODE = "lz77_decode";
-    /// LZ77, decoding: contents of chunks that are nothing but literals.
+    /// LZ77, decoding: decodes chunks that hold only literals.
     LZ77_LITERALS = "lz77_literals";
-    /// LZ77, decoding: contents of windows from records of sequences.
+    /// LZ77, decoding: writes the contents of windows from recorded sequences.
     LZ77_WINDOWS = "lz77_windows";
-    /// Positions sorted for the candidates of LZ77 matches.
+    /// Sorts positions by hash, to find candidates for LZ77 matches.
     LZ77_FIND = "lz77_find";
-    /// Positions sorted by a digit of their hashes.
+    /// Sorts positions by one digit of their hashes.
     LZ77_PLACES = "lz77_places";
-    /// The latest candidate of each position.
+    /// Finds the latest candidate of each position.
     LZ77_LATEST = "lz77_latest";
-    /// The latest two candidates of each position.
+    /// Finds the latest two candidates of each position.
     LZ77_LATEST_TWO = "lz77_latest_two";
-    /// The latest four candidates of each position.
+    /// Finds the latest four candidates of each position.
     LZ77_LATEST_FOUR = "lz77_latest_four";
-    /// Where a position's candidates are among the sorted ones.
+    /// Finds where each position's candidates are in the sorted order.
     LZ77_LINK = "lz77_link";
-    /// The greedy parse of LZ77, by the teams of its segments, as all parses.
+    /// The greedy parse of LZ77. As in all parses but the optimal one, a team parses each segment.
     LZ77_PARSE = "lz77_parse";
-    /// The lazy parse with two candidates a position.
+    /// The lazy parse with two candidates per position.
     LZ77_PARSE_DOUBLE = "lz77_parse_double";
-    /// The lazy parse with four candidates a position.
+    /// The lazy parse with four candidates per position.
     LZ77_PARSE_LAZY = "lz77_parse_lazy";
     /// A parse with the candidates of two hashes.
     LZ77_PARSE_TWO = "lz77_parse_two";
-    /// A parse with many candidates a position.
+    /// A parse with many candidates per position.
     LZ77_DEEP = "lz77_deep";
-    /// Candidates of each position for the optimal parse.
+    /// Lists the candidates of each position for the optimal parse.
     LZ77_CANDIDATES = "lz77_candidates";
-    /// Prices of symbols for the optimal parse.
+    /// Computes the prices of symbols for the optimal parse.
     LZ77_PRICES = "lz77_prices";
     /// The optimal parse.
     LZ77_OPTIMAL = "lz77_optimal";
-    /// The choice of tables of the BWT encoder.
+    /// Chooses the tables of the BWT encoder.
     BWT_ENCODE_CHOOSE = "bwt_encode_choose";
-    /// Contexts and counts of the BWT encoder.
+    /// Assigns contexts and counts symbols for the BWT encoder.
     BWT_ENCODE_CONTEXTS = "bwt_encode_contexts";
-    /// Ranks of the BWT encoder.
+    /// Computes the ranks of the BWT encoder.
     BWT_ENCODE_RANKS = "bwt_encode_ranks";
-    /// Runs and segments of the BWT encoder.
+    /// Finds the runs and segments of the BWT encoder.
     BWT_ENCODE_RUNS = "bwt_encode_runs";
-    /// Words of the BWT encoder.
+    /// Codes the words of the BWT encoder.
     BWT_ENCODE_CODE = "bwt_encode_code";
-    /// Descriptions of directory and tables of the BWT encoder.
+    /// Describes the directory and tables of the BWT encoder.
     BWT_ENCODE_DESCRIBE = "bwt_encode_describe";
-    /// Payloads of the BWT encoder.
+    /// Writes the payloads of the BWT encoder.
     BWT_ENCODE_WRITE = "bwt_encode_write";
     /// The radix sort of the forward BWT.
     BWT_SORT = "bwt_sort";
     /// The last step of the forward BWT.
     BWT_SORT_FINISH = "bwt_sort_finish";
-    /// The keys of the forward BWT's prefix doubling.
+    /// Gathers the keys for a round of prefix doubling in the forward BWT.
     BWT_SORT_GATHER = "bwt_sort_gather";
     /// The prefix doubling of the forward BWT.
     BWT_SORT_REFINE = "bwt_sort_refine";
@@ -138,23 +138,23 @@ kernels! {
     BWT_EXPAND = "bwt_expand";
     /// The inverse of the Burrows-Wheeler transform.
     BWT_INVERSE = "bwt_inverse";
-    /// Matches to sequences and literals.
+    /// Turns matches into sequences and literals.
     LZ77_SEQUENCES = "lz77_sequences";
-    /// Counts of literals.
+    /// Counts literals.
     LZ77_COUNTS = "lz77_counts";
-    /// Models of groups.
+    /// Builds the models of groups.
     LZ77_MODELS = "lz77_models";
-    /// FSE models of groups.
+    /// Builds the FSE models of groups.
     LZ77_NORMS = "lz77_norms";
-    /// FSE codes of symbols.
+    /// Codes symbols with FSE.
     LZ77_STATES = "lz77_states";
-    /// Words of chunks.
+    /// Writes the words of chunks.
     LZ77_ROWS = "lz77_rows";
-    /// Payloads.
+    /// Writes payloads.
     LZ77_PACK = "lz77_pack";
 }
 
-/// What the tests of devices run.
+/// The kernels that device tests run.
 #[cfg(test)]
 pub(crate) static TEST_DEVICE: Kernel = Kernel {
     stem: "test/device",
@@ -163,7 +163,7 @@ pub(crate) static TEST_DEVICE: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-/// A kernel that no compiler takes.
+/// A kernel that does not compile.
 #[cfg(test)]
 pub(crate) static TEST_BROKEN: Kernel = Kernel {
     stem: "test/broken",
@@ -181,7 +181,7 @@ pub(crate) static TEST_MALFORMED: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-/// A kernel file that has none.
+/// A kernel file without a cost block.
 #[cfg(test)]
 pub(crate) static TEST_MISSING: Kernel =
     Kernel { stem: "test/missing", opencl: "void f() {}\n", wgsl: "", cost: OnceLock::new() };
@@ -213,7 +213,7 @@ common![
     "team",
 ];
 
-/// Every function of teams, for the tests of backends.
+/// Calls every team function, to test backends.
 #[cfg(test)]
 pub(crate) static TEST_TEAM: Kernel = Kernel {
     stem: "test/team",
@@ -222,7 +222,7 @@ pub(crate) static TEST_TEAM: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-/// A loop of any length, for the tests of backends.
+/// A loop of any length, to test backends.
 #[cfg(test)]
 pub(crate) static TEST_TURNS: Kernel = Kernel {
     stem: "test/turns",
@@ -231,17 +231,17 @@ pub(crate) static TEST_TURNS: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
-/// Makes each entry point in OpenCL C say how large its workgroups are, as those in WGSL do: a compiler that does not know it
-/// gives work items so many registers that the largest workgroups do not run. One that knows it disregards MAX_REGISTERS, which
-/// then has to do.
+/// Makes each entry point in OpenCL C state the size of its workgroups, as WGSL always does. Without it, a compiler may
+/// give each work item so many registers that the largest workgroups do not run. A compiler that knows the size ignores
+/// MAX_REGISTERS, so the size of the workgroup must then limit the registers well enough.
 const WORKGROUPS: &str =
     "#define __kernel kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))\n";
 
 impl Kernel {
-    /// What the file says that it costs.
+    /// The cost that the file states.
     ///
     /// # Errors
-    /// If its cost block is not well-formed, or those of the two languages differ.
+    /// Fails if the cost block is malformed, or the two languages state different costs.
     pub fn cost(&self) -> Result<&KernelCost, CostError> {
         if let Some(cost) = self.cost.get() {
             return Ok(cost);
@@ -250,7 +250,7 @@ impl Kernel {
         Ok(self.cost.get_or_init(|| cost))
     }
 
-    /// The cost that the two texts state.
+    /// Parses the cost blocks of both texts.
     pub(super) fn parse(
         &self,
         text: impl Fn(Api) -> Cow<'static, str>,
@@ -274,7 +274,7 @@ impl Kernel {
         newest(&format!("{}.{extension}", self.stem), text)
     }
 
-    /// What a backend compiles: see the module's documentation.
+    /// The source that a backend compiles: see the module's documentation.
     pub fn source(&self, limits: &Limits, threads: u32, defines: &[(&'static str, u32)]) -> String {
         let team = |teams| u32::from(limits.teams == teams);
         let own = [
@@ -301,7 +301,7 @@ impl Kernel {
     }
 }
 
-/// Appends `text` with its imports in place, each once, and without the lines that constants leave out.
+/// Appends `text`. Expands each import once, and drops the lines that the constants disable.
 fn resolve(
     text: &str,
     api: Api,
@@ -340,8 +340,8 @@ fn resolve(
     }
 }
 
-/// In tests, the file as it is at present in the folder that `PZ_KERNELS` names, so that kernels can be worked on
-/// without compiling the library; otherwise the text that was compiled in.
+/// In tests, the current text of the file in the folder named by `PZ_KERNELS`, so that kernels can be edited without
+/// recompiling the library. Otherwise the text that was compiled in.
 fn newest(file: &str, compiled: &'static str) -> Cow<'static, str> {
     #[cfg(test)]
     if let Some(folder) = std::env::var_os("PZ_KERNELS") {

@@ -1,4 +1,4 @@
-//! The kernel files are what the registry says, and state what they cost in both languages alike.
+//! The kernel files match the registry, and both languages state the same cost.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn files_that_state_other_costs_are_found() {
     assert_eq!(error, "kernels/test/device.cl:1:1: there is no cost block");
 }
 
-/// A name is one buffer wherever it stands: its formula is the same in each kernel file that names it.
+/// A name means one buffer everywhere: every kernel file that uses it states the same formula.
 #[test]
 fn a_name_has_one_formula() {
     let mut all: Vec<(&str, &Formula, &str)> = Vec::new();

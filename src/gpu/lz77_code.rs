@@ -1,13 +1,13 @@
-//! Coding LZ77 matches and literals: from `contents`, `matches` and `match_counts` to the payloads that
+//! Plans that code LZ77 matches and literals: from `contents`, `matches` and `match_counts` to the payloads that
 //! [`codec::lz77::Encoder`](crate::codec::lz77::Encoder) makes.
 //!
 //! | stage | |
 //! |---|---|
-//! | sequences | the matches of a chunk become sequences, offsets get their symbols; the literals of a chunk are collected |
-//! | models | symbols are counted, and the models of groups chosen; their tables and descriptions |
-//! | states | where streams may be FSE coded: their codes, from the last to the first |
-//! | rows | the words of chunks |
-//! | pack | payloads are put together |
+//! | sequences | turns a chunk's matches into sequences, assigns symbols to offsets, and collects the chunk's literals |
+//! | models | counts symbols, chooses the models of groups, and builds their tables and descriptions |
+//! | states | where streams may be FSE coded: codes them, from the last symbol to the first |
+//! | rows | writes the words of chunks |
+//! | pack | assembles the payloads |
 
 use super::device::{Limits, Teams};
 use super::kernel::{
@@ -16,19 +16,19 @@ use super::kernel::{
 use super::plan::{Buffer, Plan, PlanError, Run, Step};
 use crate::codec::lz77::{MAX_BLOCK, Params, Search};
 
-/// Lengths of segments, as base-2 logarithms of bytes, of which there are matches.
+/// Supported segment lengths, as base-2 logarithms of bytes.
 const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 8..=15;
 
 /// Bytes of literals that a workgroup counts, as a base-2 logarithm.
 const PIECE_LOG: u8 = 15;
 
-/// Work items of a workgroup that is not made of teams.
+/// Work items per workgroup that is not made of teams.
 const GROUP_THREADS: u32 = 256;
 
-/// Models of a group.
+/// Models per group.
 const MODELS: u32 = 3;
 
-/// A buffer, and how many words of it a block has.
+/// A buffer, and how many words of it belong to each block.
 #[derive(Clone, Copy)]
 struct Part {
     buffer: Buffer,
@@ -45,11 +45,11 @@ impl Part {
     }
 }
 
-/// Appends to `plan` the steps to `payload`, and to `status` and `payload_len` of `results`. A payload that would not be
-/// smaller than the contents is left out, and its status is not 0.
+/// Appends to `plan` the steps that write `payload`, and `status` and `payload_len` of `results`. If a payload would not
+/// be smaller than the contents, the steps write no payload and a status other than 0.
 ///
 /// # Errors
-/// [`PlanError::Declined`] if there are no kernels for these parameters on such a device.
+/// [`PlanError::Declined`] if no kernels support these parameters on this device.
 pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), PlanError> {
     let shape = plan.shape;
     if u64::from(shape.slot) > MAX_BLOCK as u64 {
@@ -73,7 +73,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let results = plan.buffer(&LZ77_PACK, "results")?;
     let matches = plan.buffer(&LZ77_SEQUENCES, "matches")?;
     let match_counts = Part::of(plan, &LZ77_SEQUENCES, "match_counts")?;
-    // Without matches, the literals of a chunk are its contents; otherwise they are where its payload will be.
+    // Without matches, a chunk's literals are its contents. Otherwise they are collected where its payload will go.
     let (literals, literal_stride) =
         if has_matches { (payload, (shape.slot + 256) / 4) } else { (contents, shape.slot / 4) };
 
@@ -154,7 +154,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     of_models(&LZ77_MODELS, "tables_from_lengths", vec![jobs, models.buffer]);
     let mut row_buffers = vec![jobs, models.buffer, literals];
     if params.fse {
-        // Matches are not needed any more.
+        // The matches are no longer needed.
         row_buffers.push(matches);
         let state_args =
             args(&[literal_stride, group_log, tokens.stride, chunks.stride, models.stride]);
@@ -165,9 +165,9 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
             let (stage, kernel, args) = ("states", &LZ77_STATES, state_args.clone());
             let work = Work { stage, kernel, entry, defines: vec![], buffers, args };
             if entry == "literal_states" {
-                // Teams of a workgroup share tables.
-                let most_log = if limits.teams == Teams::Local { 0 } else { 2 };
-                let teams = 1 << group_log.min(most_log);
+                // The teams of a workgroup share tables.
+                let max_log = if limits.teams == Teams::Local { 0 } else { 2 };
+                let teams = 1 << group_log.min(max_log);
                 stages.push(work, blocks * chunks_per_block.div_ceil(teams), 32 * teams);
             } else {
                 stages.of_teams(work, all_chunks);
@@ -220,7 +220,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     Ok(())
 }
 
-/// A step whose size is still open.
+/// A step without its launch size.
 struct Work {
     stage: &'static str,
     kernel: &'static Kernel,
@@ -233,17 +233,17 @@ struct Work {
 /// Appends steps to a plan.
 struct Stages<'p> {
     plan: &'p mut Plan,
-    /// Work items of a workgroup of teams.
+    /// Work items per workgroup of teams.
     team_threads: u32,
 }
 
 impl Stages<'_> {
-    /// Work for so many teams.
+    /// Appends a step with `teams` teams.
     fn of_teams(&mut self, work: Work, teams: u32) {
         self.push(work, teams.div_ceil(self.team_threads / 32), self.team_threads);
     }
 
-    /// Work for so many workgroups.
+    /// Appends a step with `groups` workgroups.
     fn of_groups(&mut self, work: Work, groups: u32) {
         self.push(work, groups, GROUP_THREADS);
     }

@@ -1,4 +1,4 @@
-//! How long coding takes on a GPU, stage by stage, with matches that the processor found. For people to run.
+//! How long coding takes on a GPU, stage by stage, with matches found by the CPU. Run by hand.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::pipeline::Level;
 
 const RUNS: usize = 5;
 
-/// Writes the inputs of all blocks, of which the distinct ones come again and again.
+/// Writes the inputs of all blocks, repeating the distinct ones.
 fn upload(
     queue: &mut dyn Queue,
     memory: &Memory<'_>,
@@ -33,7 +33,7 @@ fn upload(
     }
 }
 
-/// Medians of the times of each step that runs a kernel, in their order; `before` comes before each run.
+/// Median times of each step that launches a kernel, in order. Calls `before` ahead of each run.
 fn measure(
     queue: &mut dyn Queue,
     plan: &Plan,
@@ -67,7 +67,7 @@ fn bench(
     total: usize,
 ) {
     let distinct: Vec<&[u8]> = data.chunks(block_len).collect();
-    // As many blocks as the device has buffers for.
+    // As many blocks as fit the device's buffers.
     let of_block = Shape::new(1, block_len as u32);
     let one = plan_of(device, params, of_block);
     let largest = one.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(1);
@@ -83,7 +83,7 @@ fn bench(
     let plan = plan_of(device, params, shape);
     let memory = Memory::allocate(device, &plan).unwrap();
     let mut queue = device.queue().unwrap();
-    // The codes of literals take the place of the matches.
+    // The codes of literals overwrite the matches.
     let times = measure(&mut *queue, &plan, &memory, |queue| {
         upload(queue, &memory, &inputs, params, shape.blocks);
     });

@@ -1,4 +1,4 @@
-//! The payloads of kernels against those of the processor's encoder.
+//! Compares the payloads that kernels make with those of the CPU's encoder.
 
 use super::device::Device;
 use super::job::{Job, JobResult};
@@ -24,7 +24,7 @@ fn fine(search: Search, fse: bool) -> Params {
     Params { chunk_log: 16, window_log: 17, group_log: 1, segment_log: 13, search, fse }
 }
 
-/// Contents, match lists and their lengths as they lie in device memory.
+/// Contents, match lists and their lengths, as laid out in device memory.
 pub(crate) struct Inputs {
     jobs: Vec<Job>,
     contents: Vec<u8>,
@@ -80,7 +80,7 @@ pub(crate) fn plan_of(device: &dyn Device, params: &Params, shape: Shape) -> Pla
     plan
 }
 
-/// What is wrong with the payload of a block, if anything.
+/// The first fault in the payload of a block.
 fn fault(params: &Params, block: &[u8], result: &JobResult, slot: &[u8]) -> Option<String> {
     let mut expected = Vec::new();
     Encoder::new().encode(params, block, &mut expected);
@@ -94,7 +94,7 @@ fn fault(params: &Params, block: &[u8], result: &JobResult, slot: &[u8]) -> Opti
         let differs = expected.iter().zip(slot).position(|(a, b)| a != b);
         differs.map(|at| format!("byte {at} of {} differs", expected.len()))
     };
-    // Literals may be left in the slot, but not behind what a block can be long.
+    // The slot may keep literals, but not beyond the longest block.
     let end = slot.len() - 256;
     let beyond = || {
         let at = slot[end..].iter().position(|&byte| byte != GARBAGE)?;
@@ -103,7 +103,7 @@ fn fault(params: &Params, block: &[u8], result: &JobResult, slot: &[u8]) -> Opti
     what.or_else(beyond).map(|what| format!("{params:?}, block of {}: {what}", block.len()))
 }
 
-/// Encodes blocks on a device, and says what is wrong.
+/// Encodes blocks on a device, and lists the faults.
 fn faults(device: &dyn Device, params: &Params, blocks: &[Vec<u8>]) -> Vec<String> {
     let longest = blocks.iter().map(Vec::len).max().unwrap_or(1);
     let shape = Shape::new(blocks.len() as u32, longest as u32);
@@ -121,7 +121,7 @@ fn check(device: &dyn Device, params: &Params, blocks: &[Vec<u8>]) {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Blocks in one plan for the short ones and one for the others: slots are as long as the longest.
+/// Checks short blocks in one plan and long ones in another, because slots are as long as the longest block.
 fn check_all(device: &dyn Device, params: &Params, blocks: &[Vec<u8>]) {
     let (short, long): (Vec<_>, Vec<_>) =
         blocks.iter().filter(|block| !block.is_empty()).cloned().partition(|b| b.len() < 6000);
@@ -178,7 +178,7 @@ fn parameters_of_levels() {
             let params = level(number, pipeline);
             check(device, &params, if number < 4 { &blocks } else { &blocks[4..5] });
         }
-        // As many matches as there can be.
+        // As many matches as possible.
         check(device, &level(8, Pipeline::Lzf), &[short_words(70_000)]);
     });
 }

@@ -1,16 +1,16 @@
-//! The plan that decodes payloads of LZ77: [`codec::lz77`](crate::codec::lz77) on a device.
+//! The plan that decodes LZ77 payloads ([`codec::lz77`](crate::codec::lz77)) on a device.
 //!
-//! Three kernels: `lz77_layout` checks the heads of payloads and finds the chunks' records, `lz77_tables` makes the
-//! decoding tables of groups, and `lz77_decode` decodes chunks. The chunks of a window refer to each other, so the k-th
-//! of each window are decoded together, in a dispatch of their own.
+//! There are three main kernels. `lz77_layout` checks the headers of payloads and finds the chunks' records,
+//! `lz77_tables` builds the decoding tables of groups, and `lz77_decode` decodes chunks. A chunk refers to earlier
+//! chunks of its window, so one dispatch decodes the first chunk of every window, the next one the second, and so on.
 //!
-//! That leaves few teams where windows are long. So there `lz77_decode` only records the sequences, of all chunks at once,
-//! and `lz77_windows` writes the contents of each window with a whole workgroup.
+//! With long windows, few teams would have work. There `lz77_decode` only records the sequences, for all chunks at once,
+//! and then `lz77_windows` writes each window with a whole workgroup.
 //!
-//! Chunks that are nothing but FSE coded literals have a kernel of their own, `lz77_literals`.
+//! Chunks that hold only FSE coded literals have their own kernel, `lz77_literals`.
 //!
-//! A payload is on the device, but what it [needs](Needs) decides how kernels are compiled and run, and is to be looked
-//! up before. That only reads its head.
+//! The payloads are on the device, but the way to compile and launch the kernels depends on what the payloads
+//! [need](Needs). The host finds that out first; it reads only the headers of the payloads for it.
 
 use super::device::{Api, Kind, Limits, Teams};
 use super::kernel::{
@@ -20,12 +20,12 @@ use super::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::directory::{Entry, Header};
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 
-/// Every kernel of the plan.
+/// All kernels of the plan.
 pub static KERNELS: [&Kernel; 6] =
     [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_ORDER, &LZ77_DECODE, &LZ77_LITERALS, &LZ77_WINDOWS];
 
-/// The longest chunk whose sequences can be recorded, as a base-2 logarithm, and how many bytes of it there must be for
-/// each sequence; in the last chunk of a block there may be some more.
+/// The longest chunk whose sequences can be recorded, as a base-2 logarithm; the bytes of a chunk per record; and the
+/// additional records for the last chunk of a block.
 const RECORDED_CHUNK_LOG: u8 = 19;
 const RECORDED_BYTES: usize = 4;
 const SPARE_RECORDS: usize = 256;
@@ -33,30 +33,30 @@ const SPARE_RECORDS: usize = 256;
 /// The most chunks that may share tables, as a base-2 logarithm.
 const MAX_GROUP_LOG: u8 = 4;
 
-/// Work items that write a window: fewest, where software runs them one after the other; most often; where windows are so
-/// few that compute units would have little to do.
+/// Work items that write a window: on software devices, which run them one after another; in general; and where there are
+/// too few windows to keep the compute units busy.
 const WINDOW_THREADS: [u32; 3] = [256, 512, 1024];
 
-/// Work items that put chunks into order.
+/// Work items that sort chunks.
 const ORDER_THREADS: u32 = 1024;
 
-/// What payloads need of the plan that is to decode them.
+/// What payloads need of the plan that decodes them.
 ///
-/// Payloads that break a rule need nothing: any plan rejects them.
+/// Malformed payloads need nothing: any plan rejects them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
     /// Whether a stream is FSE coded.
     fse: bool,
     /// The shortest chunk, as a base-2 logarithm.
     chunk_log: u8,
-    /// Chunks of a window: the fewest and the most of any payload, as base-2 logarithms.
-    fewest_log: u8,
-    most_log: u8,
-    /// Whether a chunk's sequences cannot be recorded.
+    /// The fewest and the most chunks in a window of any payload, as base-2 logarithms.
+    min_log: u8,
+    max_log: u8,
+    /// Whether the sequences of some chunk cannot be recorded.
     in_turns: bool,
-    /// Whether a chunk has fewer literals than bytes.
+    /// Whether some chunk has fewer literals than bytes.
     matches: bool,
-    /// How many chunks share tables at least, as a base-2 logarithm.
+    /// The fewest chunks that share tables, as a base-2 logarithm.
     group_log: u8,
 }
 
@@ -65,8 +65,8 @@ impl Default for Needs {
         Self {
             fse: false,
             chunk_log: MAX_CHUNK_LOG,
-            fewest_log: u8::MAX,
-            most_log: 0,
+            min_log: u8::MAX,
+            max_log: 0,
             in_turns: false,
             matches: false,
             group_log: u8::MAX,
@@ -75,40 +75,40 @@ impl Default for Needs {
 }
 
 impl Needs {
-    /// What any payloads for blocks of up to `block_len` bytes may need, FSE coded or not. A plan for this does much that
-    /// most payloads have no need of.
+    /// The most that payloads for blocks of up to `block_len` bytes may need, with or without FSE coded streams. A
+    /// plan for this does a lot of work that most payloads do not need.
     pub fn any(block_len: u32, fse: bool) -> Self {
         let chunks = block_len.div_ceil(1 << MIN_CHUNK_LOG).max(1);
-        let most_log = chunks.next_power_of_two().ilog2() as u8;
+        let max_log = chunks.next_power_of_two().ilog2() as u8;
         Self {
             fse,
             chunk_log: MIN_CHUNK_LOG,
-            fewest_log: 0,
-            most_log,
+            min_log: 0,
+            max_log,
             in_turns: true,
             matches: true,
             group_log: 0,
         }
     }
 
-    /// What payloads of the pipeline `fse` need, most often.
+    /// What payloads of the pipeline `fse` usually need.
     pub fn literals() -> Self {
         Self { fse: true, chunk_log: MIN_CHUNK_LOG, group_log: 2, ..Self::default() }
     }
 
-    /// What `payload` needs, whose block has `block_len` bytes.
+    /// What `payload` needs for a block of `block_len` bytes.
     pub fn of(payload: &[u8], block_len: usize) -> Self {
         let Ok((header, directory, mut records)) = Header::read(payload, block_len) else {
             return Self::default();
         };
         let chunks = header.window_log - header.chunk_log;
-        // A block of few chunks has no need of more turns than chunks.
+        // A block never needs more turns than it has chunks.
         let count = header.chunk_count(block_len).next_power_of_two().ilog2() as u8;
         let mut needs = Self {
             fse: false,
             chunk_log: header.chunk_log,
-            fewest_log: chunks.min(count),
-            most_log: chunks.min(count),
+            min_log: chunks.min(count),
+            max_log: chunks.min(count),
             in_turns: header.chunk_log > RECORDED_CHUNK_LOG,
             matches: false,
             group_log: header.group_log,
@@ -131,20 +131,20 @@ impl Needs {
         needs
     }
 
-    /// What payloads need with windows of several chunks, whose sequences can be recorded.
+    /// What payloads need whose windows have several chunks, all of them recordable.
     #[cfg(test)]
     pub fn of_long_windows(fse: bool) -> Self {
-        Self { fse, chunk_log: 18, most_log: 4, in_turns: false, ..Self::any(1, fse) }
+        Self { fse, chunk_log: 18, max_log: 4, in_turns: false, ..Self::any(1, fse) }
     }
 
-    /// What both need.
+    /// The union of both needs.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
             fse: self.fse || other.fse,
             chunk_log: self.chunk_log.min(other.chunk_log),
-            fewest_log: self.fewest_log.min(other.fewest_log),
-            most_log: self.most_log.max(other.most_log),
+            min_log: self.min_log.min(other.min_log),
+            max_log: self.max_log.max(other.max_log),
             in_turns: self.in_turns || other.in_turns,
             matches: self.matches || other.matches,
             group_log: self.group_log.min(other.group_log),
@@ -152,16 +152,16 @@ impl Needs {
     }
 }
 
-/// What a measurement asks for instead of `usual`; nothing does outside of tests.
+/// In tests, the value of the environment variable `name` if it is set; otherwise `usual`.
 fn measured(name: &str, usual: u32) -> u32 {
     let asked = if cfg!(test) { std::env::var(name).ok() } else { None };
     asked.and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
-/// The plan for a batch of payloads that need no more than `needs`.
+/// Makes the plan for a batch of payloads that need at most `needs`.
 ///
 /// # Errors
-/// If a kernel's cost is wrong.
+/// Fails if a kernel's cost is wrong.
 pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanError> {
     let mut plan = Plan::new(shape);
     let contents = plan.buffer(&LZ77_DECODE, "contents")?;
@@ -170,7 +170,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let results = plan.buffer(&LZ77_LAYOUT, "results")?;
     let chunks = plan.buffer(&LZ77_LAYOUT, "lz77_chunks")?;
     let tables = plan.buffer(&LZ77_TABLES, "lz77_tables")?;
-    // In every plan, since what batches need is not known when memory is taken.
+    // Every plan has these buffers, since memory is allocated before the needs of the batches are known.
     let places = plan.buffer(&LZ77_DECODE, "lz77_places")?;
     let offsets = plan.buffer(&LZ77_DECODE, "lz77_distances")?;
     let starts = plan.buffer(&LZ77_DECODE, "lz77_starts")?;
@@ -178,16 +178,16 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
 
     let chunk_log = needs.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
     let max_chunks = shape.slot.div_ceil(1 << chunk_log);
-    // Where all windows have several chunks, a dispatch is for one in so many.
-    let stride = 1u32 << needs.fewest_log.min(needs.most_log);
-    let turns = 1u32 << needs.most_log;
+    // If every window has several chunks, a dispatch handles every `stride`-th chunk.
+    let stride = 1u32 << needs.min_log.min(needs.max_log);
+    let turns = 1u32 << needs.max_log;
     let per_block = max_chunks.div_ceil(stride);
     let group_log = u32::from(needs.group_log.min(MAX_GROUP_LOG));
     let groups = max_chunks.div_ceil(1 << group_log);
     let payload_units = (plan.buffers[payload.0].bytes / 16) as u32;
     let fse = ("FSE", u32::from(needs.fse));
     let is_literals = needs.fse && !needs.matches;
-    // As many teams in a workgroup as its memory has room for; through WebGPU one is fastest.
+    // Put as many teams in a workgroup as its memory allows; through WebGPU a single team is fastest.
     let one = limits.teams == Teams::Local || limits.api == Api::WebGpu;
     let teams = |most: u32| if one { 1 } else { most };
     let mut run = |kernel: &'static Kernel,
@@ -235,11 +235,11 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         },
     );
     if is_literals {
-        // Teams of a workgroup share a table.
-        let most_log = measured("PZ_LITERAL_TEAMS_LOG", 2);
-        let teams = if limits.teams == Teams::Local { 1 } else { 1 << group_log.min(most_log) };
+        // The teams of a workgroup share a table.
+        let max_log = measured("PZ_LITERAL_TEAMS_LOG", 2);
+        let teams = if limits.teams == Teams::Local { 1 } else { 1 << group_log.min(max_log) };
         let per_block = max_chunks.div_ceil(teams);
-        // So many that 48 teams fit a multiprocessor of the H200.
+        // This limit lets 48 teams run at once on a multiprocessor of the H200.
         let registers = ("MAX_REGISTERS", measured("PZ_LITERAL_REGISTERS", 40));
         let defines = [fse, ("LITERALS", 1), registers];
         run(
@@ -254,9 +254,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         );
         return Ok(plan);
     }
-    // With 56 registers, 36 teams fit a multiprocessor of the H200; more of either are slower.
+    // With 56 registers, 36 teams run at once on a multiprocessor of the H200. A higher limit or more teams are slower.
     let registers = ("MAX_REGISTERS", if needs.fse { 64 } else { 56 });
-    // Few teams, as where windows have many chunks, are spread over all compute units.
+    // Long windows leave few teams; spread those over all compute units.
     let in_group = |work: u32| {
         let few = work <= 4 * limits.compute_units;
         if few { 1 } else { teams(if needs.fse { 2 } else { 4 }) }
@@ -276,10 +276,10 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             work,
             in_group(work),
         );
-        // What a software device does in one dispatch is bounded.
+        // On a software device, limit how much one dispatch does.
         let is_software = limits.kind == Kind::Software;
         let windows = shape.blocks * per_block;
-        // Two workgroups of 512 of them are on a multiprocessor of the H200 at once; through WebGPU one of 1024 is as fast.
+        // A multiprocessor of the H200 runs two workgroups of 512 at once; through WebGPU one of 1024 is as fast.
         let alone = if limits.api == Api::WebGpu { 3 } else { 1 };
         let is_few = windows <= alone * limits.compute_units;
         let most = if is_software { 0 } else { 1 + usize::from(is_few) };
@@ -301,7 +301,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         return Ok(plan);
     }
     let work = shape.blocks * per_block;
-    // Where chunks are more than are decoded at once, those that take longest come first.
+    // If there are more chunks than run at once, start with the slowest.
     let is_ordered = turns == 1 && work > measured("PZ_ORDER", 40 * limits.compute_units);
     let mut buffers = vec![contents, payload, results, chunks, tables];
     if is_ordered {

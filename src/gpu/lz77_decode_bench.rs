@@ -1,13 +1,13 @@
-//! Speed of decoding LZ77 payloads on the GPUs of a machine, every byte verified.
+//! Speed of decoding LZ77 payloads on the GPUs of a machine. Every byte is verified.
 //!
 //! | environment | |
 //! |---|---|
-//! | `PZ_DATA` | a file to compress |
-//! | `PZ_TOTAL` | bytes in flight, of the file again and again; 1 GB unless set |
-//! | `PZ_SETS` | only parameter sets whose name contains one of these, which commas separate |
+//! | `PZ_DATA` | the file to compress |
+//! | `PZ_TOTAL` | bytes in flight, repeating the file; 1 GB by default |
+//! | `PZ_SETS` | only parameter sets whose name contains one of these, separated by commas |
 //! | `PZ_WINDOW_THREADS` | work items that write a window |
-//! | `PZ_RECORDS=1` | sequences are recorded also where windows have one chunk |
-//! | `PZ_SOFTWARE` | on devices that are the processor, too |
+//! | `PZ_RECORDS=1` | record sequences even where windows have one chunk |
+//! | `PZ_SOFTWARE` | also measure software devices |
 
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ fn times(
     Ok(all.swap_remove(REPETITIONS / 2))
 }
 
-/// Decodes `total` bytes of the blocks again and again, verifies them, and measures.
+/// Decodes the blocks, repeated up to `total` bytes, verifies them, and measures.
 fn bench(
     device: &dyn Device,
     name: &str,

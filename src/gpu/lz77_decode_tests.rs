@@ -1,4 +1,4 @@
-//! Decoding of LZ77 payloads on each device against the decoder of the CPU.
+//! Decodes LZ77 payloads on each device, and compares with the CPU's decoder.
 
 use super::device::{Device, Limits};
 use super::job::{Job, JobResult};
@@ -11,14 +11,14 @@ use crate::test_data::noise;
 /// A payload and the length of its block.
 type Case = (Vec<u8>, usize);
 
-/// What came of a block: its bytes, unless the payload is rejected.
+/// The bytes of a block, or `None` if its payload was rejected.
 type Verdict = Option<Vec<u8>>;
 
 fn params(chunk_log: u8, window_log: u8, group_log: u8, search: Search, fse: bool) -> Params {
     Params { chunk_log, window_log, group_log, segment_log: 14, search, fse }
 }
 
-/// Text and source code whose parts come again at many distances, runs, records and noise.
+/// Text and source code with repeats at many distances, runs, records and noise.
 fn mixture(seed: u32, len: usize) -> Vec<u8> {
     let text = concat!(include_str!("../format/lz77.md"), include_str!("../codec/lz77/decode.rs"));
     let text = text.as_bytes();
@@ -73,7 +73,7 @@ fn decode(device: &dyn Device, cases: &[Case]) -> Vec<Verdict> {
     decode_with(device, device.limits(), cases, needs)
 }
 
-/// The same, in a plan for what is given.
+/// Like [`decode`], with a plan for `needs`.
 fn decode_with(device: &dyn Device, limits: &Limits, cases: &[Case], needs: Needs) -> Vec<Verdict> {
     let longest = cases.iter().map(|(payload, len)| (*len).max(payload.len())).max().unwrap();
     let shape = Shape::new(cases.len() as u32, longest as u32);
@@ -96,7 +96,7 @@ fn decode_with(device: &dyn Device, limits: &Limits, cases: &[Case], needs: Need
     let results: &[JobResult] = bytemuck::cast_slice(&results);
     let slots = contents.chunks_exact(shape.slot as usize);
     let verdicts = cases.iter().zip(results).zip(slots).map(|(((_, len), result), slot)| {
-        // Words are written whole; nothing else after the block may be.
+        // The last word is written whole, and nothing after it may change.
         let end = len.next_multiple_of(4);
         assert!(slot[end..].iter().all(|byte| *byte == GARBAGE), "bytes after a block of {len}");
         (result.status == 0).then(|| slot[..*len].to_vec())
@@ -175,7 +175,7 @@ fn chunks_windows_and_groups() {
                 check(device, &[(encode(&params, &block), len)], &format!("{params:?}"));
             }
         }
-        // All in one batch.
+        // All in the same batch.
         let cases: Vec<Case> = cuts
             .into_iter()
             .map(|(c, w, g)| (encode(&params(c, w, g, Search::Greedy, c == 17), &block), len))
@@ -184,7 +184,7 @@ fn chunks_windows_and_groups() {
     });
 }
 
-/// Whether windows are written from records.
+/// Whether the windows of this case are written from records.
 fn is_recorded(device: &dyn Device, (payload, len): &Case) -> bool {
     let shape = Shape::new(1, *len as u32);
     let plan = plan(device.limits(), shape, Needs::of(payload, *len)).unwrap();
@@ -193,7 +193,7 @@ fn is_recorded(device: &dyn Device, (payload, len): &Case) -> bool {
 
 #[test]
 fn windows_of_several_chunks() {
-    // Links of many sequences lead from the last of them to the first.
+    // The last of many sequences repeats the one before it, and so on back to the first.
     let chain = || noise(12, 30_000, 256).into_iter().flat_map(|x| [b'c', b'h', b'a', b'i', x]);
     let blocks = [
         mixture(13, 333_333),
@@ -216,13 +216,13 @@ fn windows_of_several_chunks() {
 
 #[test]
 fn long_chunks_first() {
-    // On a device that has hardly any compute units, chunks are many.
+    // With hardly any compute units, there are more chunks than run at once.
     let lens = [1, 70_000, 200_000, 65_536, 3, 131_073, 9];
     let case = |(seed, len): (u32, &usize)| {
         (encode(&params(16, 16, 1, Search::Lazy8, seed % 2 == 1), &mixture(seed, *len)), *len)
     };
     let mut cases: Vec<Case> = (20..).zip(&lens).map(case).collect();
-    // And one that is rejected.
+    // One case that is rejected.
     cases.push((vec![16, 16, 9, 0], 70_000));
     each_device(|device| {
         let limits = Limits { compute_units: 0, ..device.limits().clone() };
@@ -238,7 +238,7 @@ fn long_chunks_first() {
 
 #[test]
 fn windows_in_turns() {
-    // More sequences than there are records for, in the second chunk.
+    // The second chunk has more sequences than records.
     let mut payload = vec![16, 17, 0, 0];
     payload.extend((1u64 | 5 << 43).to_le_bytes());
     payload.extend((1u64 | 8800 << 43).to_le_bytes());
@@ -247,7 +247,7 @@ fn windows_in_turns() {
     each_device(|device| {
         assert!(is_recorded(device, &(payload.clone(), len)), "there is room for as many");
         assert!(!is_recorded(device, &(payload.clone(), 99_000)));
-        // In a plan for payloads of any kind, windows are decoded chunk by chunk.
+        // A plan for any payload decodes windows chunk by chunk.
         let case = (encode(&params(16, 18, 1, OPTIMAL, true), &mixture(17, len)), len);
         assert!(is_recorded(device, &case));
         let cases = [case];
@@ -280,7 +280,7 @@ fn special_contents() {
     });
 }
 
-/// Copies of a payload with damage of many kinds.
+/// Copies of a payload, each damaged in another way.
 fn damaged(payload: &[u8], len: usize, seed: u32, count: usize) -> Vec<Case> {
     let mut state = seed;
     let mut random = move |below: usize| {
@@ -296,7 +296,7 @@ fn damaged(payload: &[u8], len: usize, seed: u32, count: usize) -> Vec<Case> {
                 payload[bit / 8] ^= 1 << (bit % 8);
             }
             3 => {
-                // In the head and the first group's tables, where most rules are.
+                // Damage the header or the first group's tables, which most rules concern.
                 let bit = random(8 * payload.len().min(200));
                 payload[bit / 8] ^= 1 << (bit % 8);
             }
@@ -339,7 +339,7 @@ fn damaged_payloads_have_the_verdict_of_the_cpu() {
             let payload = encode(&params(16, 17, 1, search, fse), &mixture(20 + i as u32, len));
             let count = if len < 10_000 { 400 } else { 48 };
             let mut cases = damaged(&payload, len, i as u32, count);
-            // One that is as it should be, and has damaged ones beside it.
+            // A sound payload among damaged ones.
             cases[count / 2] = (payload, len);
             check(device, &cases, &format!("damage {i}"));
         }

@@ -1,13 +1,13 @@
-//! Finding the matches of LZ77: the same ones as on the CPU.
+//! Plans that find the matches of LZ77: the same ones that the CPU finds.
 //!
-//! The positions of each block are sorted by hash, which gives each its candidates; then a team for each segment parses
-//! it. Where a position has up to four candidates, the sort is by the upper bits of the hash alone, and a team for each
-//! value of these finds the candidates in order. Results are in these buffers, block by block:
+//! The steps sort the positions of each block by hash, which gives each position its candidates. Then a team parses each
+//! segment. For up to four candidates per position, the sort uses only the upper bits of the hash; a team for each value
+//! of these bits then finds the candidates in order. The results are in these buffers, block by block:
 //!
 //! | name | formula | |
 //! |---|---|---|
-//! | `matches` | `N*3` | the list of segment s from entry s · segment length · 3 / 8 on; an entry is two words: start in the segment and length · 2^16; offset |
-//! | `match_counts` | `N/64` | a word for each segment: entries of its list |
+//! | `matches` | `N*3` | the list of segment s begins at entry s · segment length · 3 / 8; an entry has two words: the start in the segment plus length · 2^16, and the offset |
+//! | `match_counts` | `N/64` | a word for each segment: the number of entries in its list |
 
 use super::device::{Limits, Teams};
 use super::kernel::{
@@ -18,38 +18,38 @@ use super::lz77_optimal;
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::{Params, Search};
 
-/// Lengths of segments, as base-2 logarithms of bytes.
+/// Supported segment lengths, as base-2 logarithms of bytes.
 const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 8..=15;
 
-/// Bits of a digit of the sort; those of the lower one of two may be one more.
+/// Bits in a digit of the sort. In a two-digit sort, the lower digit may have one more.
 const DIGIT_BITS: u32 = 8;
 
-/// Positions that a work item of [`Sort::append_latest`]'s last step has.
+/// Positions per work item in the last step of [`Sort::append_latest`].
 const GATHERED: u32 = 8;
 
-/// A hash of the sort.
+/// A hash to sort by.
 #[derive(Clone, Copy)]
 pub(super) struct Hash {
     pub(super) bytes: u32,
     pub(super) bits: u32,
-    /// Candidates of a position by it.
+    /// How many candidates of a position this hash gives.
     pub(super) candidates: u32,
 }
 
 /// A pass of the sort, by one digit.
 struct Pass {
-    /// Whether it is from the contents.
+    /// Whether the pass reads the contents.
     is_first: bool,
     from: Buffer,
     to: Buffer,
-    /// Where it tells the places of positions' entries, if it does.
+    /// Optional output: the sorted index of each position.
     places: Option<Buffer>,
     bits: u32,
-    /// Of the digit in the upper half of the hash's product.
+    /// Shift of the digit in the upper half of the hash's product.
     shift: u32,
 }
 
-/// A plan that positions are sorted in.
+/// Builds the part of a plan that sorts positions.
 pub(super) struct Sort<'p> {
     pub(super) plan: &'p mut Plan,
     pub(super) limits: &'p Limits,
@@ -61,8 +61,8 @@ impl Sort<'_> {
         Ok(self.plan.buffer(&LZ77_FIND, name)?)
     }
 
-    /// Work items of a workgroup, and entries of its tile: workgroup memory holds a tile, and counts of all digits for each
-    /// team. Kernels in WGSL have four entries for each work item of a subgroup.
+    /// Work items per workgroup, and entries in its tile. Workgroup memory holds a tile, and a count of each digit
+    /// for every team. Kernels in WGSL have four entries per work item of a subgroup.
     fn group(&self, bits: u32) -> (u32, u32) {
         #[cfg(test)]
         if let Some(group) = super::lz77_find_tests::measured_group(self.limits.teams) {
@@ -78,7 +78,7 @@ impl Sort<'_> {
         }
     }
 
-    /// Appends the steps of a pass, and returns how many entries a tile has.
+    /// Appends the steps of a pass, and returns the number of entries in a tile.
     fn append_pass(&mut self, hash: Hash, pass: &Pass) -> Result<u32, PlanError> {
         let jobs = self.buffer("jobs")?;
         let histogram = self.buffer("sort_histogram")?;
@@ -116,10 +116,10 @@ impl Sort<'_> {
         Ok(tile)
     }
 
-    /// Appends the steps to the candidates of each position: one, two or four.
+    /// Appends the steps that find the candidates of each position: one, two or four.
     ///
-    /// Of one candidate, its distance is in `places`. Of two, rows of distances are in `rows`. Of four, the place of a
-    /// position's row among `rows` is in `places`, with bit 24 if it has candidates.
+    /// With one candidate, `places` holds its distance. With two, `rows` holds the distances. With four, `rows` holds
+    /// them, and `places` holds the index of the position's row, with bit 24 set if the position has candidates.
     pub(super) fn append_latest(
         &mut self,
         hash: Hash,
@@ -127,7 +127,7 @@ impl Sort<'_> {
         rows: Buffer,
     ) -> Result<(), PlanError> {
         let Shape { slot, blocks } = self.plan.shape;
-        // All of a window may have the same hash.
+        // All positions of a window may have the same hash.
         if self.limits.ends_long_loops() && slot.min(1 << self.window_log) > 1 << 20 {
             return Err(PlanError::Declined("windows of up to 1 MiB only".into()));
         }
@@ -144,7 +144,7 @@ impl Sort<'_> {
             tables.push(rows);
             vec![jobs, rows, places]
         };
-        // Where little workgroup memory is given to a processor, small workgroups fill it better.
+        // On processors that give a workgroup little memory, small workgroups fill it better.
         let threads = match self.limits.teams {
             Teams::Local => 32,
             Teams::Subgroup => 64,
@@ -179,10 +179,10 @@ impl Sort<'_> {
         Ok(())
     }
 
-    /// Appends the steps to all entries sorted.
+    /// Appends the steps that sort all entries.
     pub(super) fn append_entries(&mut self, hash: Hash, entries: Buffer) -> Result<(), PlanError> {
         let (contents, first) = (self.buffer("contents")?, self.buffer("entries_first")?);
-        // By the lower digit of the hash, and then by the upper one.
+        // Sort by the lower digit of the hash, then by the upper one.
         let (bits, shift) = (hash.bits - DIGIT_BITS, 32 - hash.bits);
         let pass = Pass { is_first: true, from: contents, to: first, places: None, bits, shift };
         self.append_pass(hash, &pass)?;
@@ -192,7 +192,7 @@ impl Sort<'_> {
         Ok(())
     }
 
-    /// Appends the steps to all entries sorted, and to where those of each position are.
+    /// Appends the steps that sort all entries, and note the sorted index of each position.
     fn append_sorted(
         &mut self,
         hash: Hash,
@@ -229,26 +229,26 @@ fn kernel_of_latest(hash: Hash) -> &'static Kernel {
     }
 }
 
-/// The bits of an entry's first word that are the same in candidates: the hash, and the tag as in the CPU's `Buckets`.
+/// The bits of an entry's first word that candidates have in common: the hash, and the tag as in the CPU's `Buckets`.
 pub(super) fn same_of_bucket(hash: Hash) -> u32 {
     u32::MAX << (32 - hash.bits) | 0xff << (24 - hash.bits)
 }
 
-/// What is found by a hash: the names of two buffers, of which a parse with one candidate a position takes the first, one
-/// with two the second, and all others both.
+/// The result of searching by one hash, in two named buffers. A parse with one candidate per position reads the first, a
+/// parse with two reads the second, and every other parse reads both.
 struct Found {
     hash: Hash,
     places: &'static str,
     rows: &'static str,
 }
 
-/// How a search uses the kernels.
+/// The kernel and hashes of a search.
 struct Method {
     kernel: &'static Kernel,
     entry: &'static str,
-    /// By each hash. The candidates of the first one come first.
+    /// One for each hash. The candidates of the first hash come first.
     found: Vec<Found>,
-    /// Further positions that are looked at for a better match; 0 if the kernel knows.
+    /// How many further positions the parse tries for a better match; 0 if the kernel fixes it.
     lazy: u32,
 }
 
@@ -286,8 +286,8 @@ impl Method {
         })
     }
 
-    /// Work items that go through a segment together, as measured on an NVIDIA H200; at least as many as a position has
-    /// offsets to choose among.
+    /// Work items that parse a segment together: the fastest number on an NVIDIA H200, but at least one for each
+    /// candidate offset of a position.
     fn lanes(&self) -> u32 {
         let candidates: u32 = self.found.iter().map(|found| found.hash.candidates).sum();
         let (least, best) = match candidates {
@@ -306,7 +306,7 @@ impl Method {
 /// Appends to `plan` the steps from `jobs` and `contents` to `matches` and `match_counts`.
 ///
 /// # Errors
-/// [`PlanError::Declined`] if there are no kernels for these parameters on such a device.
+/// [`PlanError::Declined`] if no kernels support these parameters on this device.
 pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), PlanError> {
     if !SEGMENT_LOGS.contains(&params.segment_log) {
         return Err(PlanError::Declined("segments of 2^8 to 2^15 bytes only".into()));

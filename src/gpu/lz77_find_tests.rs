@@ -1,4 +1,4 @@
-//! The matches found on each device are those of the CPU.
+//! Each device finds the same matches as the CPU.
 
 use super::device::{Api, Device, Kind, Limits, Teams};
 use super::job::Job;
@@ -13,13 +13,13 @@ use crate::pipeline::level::{Level, Recipe};
 use rayon::prelude::*;
 use std::time::Duration;
 
-/// The effort of level 8, and another.
+/// The effort of level 8, and one other.
 const EFFORTS: [Effort; 2] = [
     Effort { passes: 2, nice_length: 128, every_length: 64 },
     Effort { passes: 3, nice_length: 40, every_length: 20 },
 ];
 
-/// Searches besides the optimal one, which takes software devices longer.
+/// All searches except the optimal one, which takes software devices longer.
 const SEARCHES: [Search; 7] = [
     Search::Greedy,
     Search::GreedyLarge,
@@ -43,7 +43,7 @@ fn shape(blocks: &[&[u8]]) -> Shape {
     Shape::new(blocks.len() as u32, blocks.iter().map(|b| b.len()).max().unwrap_or(0) as u32)
 }
 
-/// Blocks in slots, with other bytes behind them.
+/// Blocks in slots, followed by other bytes.
 fn in_slots(blocks: &[&[u8]], shape: Shape) -> Vec<u8> {
     let mut contents = Vec::new();
     for (i, block) in blocks.iter().enumerate() {
@@ -91,7 +91,7 @@ fn plan(limits: &Limits, params: &Params, shape: Shape) -> Option<Plan> {
     }
 }
 
-/// The matches of blocks of one batch; none if the device declines.
+/// The matches of the blocks of one batch; `None` if the device declines.
 fn found(device: &dyn Device, params: &Params, blocks: &[&[u8]]) -> Option<Vec<Vec<Match>>> {
     let shape = shape(blocks);
     let plan = plan(device.limits(), params, shape)?;
@@ -106,7 +106,7 @@ fn found(device: &dyn Device, params: &Params, blocks: &[&[u8]]) -> Option<Vec<V
     Some(blocks.iter().enumerate().map(of).collect())
 }
 
-/// What is wrong with the matches found in a block.
+/// The first difference in the matches of a block.
 fn difference(params: &Params, block: &[u8], found: &[Match]) -> Option<String> {
     let expected = parse(&mut Parser::new(Backend::detect()), params, block);
     let at = expected.iter().zip(found).position(|(a, b)| a != b);
@@ -130,7 +130,7 @@ fn agrees(device: &dyn Device, params: &Params, blocks: &[&[u8]]) {
     }
 }
 
-/// Kernels of this repository in one block.
+/// Kernels of this repository, joined into one block.
 fn repository(len: usize) -> Vec<u8> {
     let texts =
         ALL.iter().flat_map(|kernel| [Api::OpenCl, Api::WebGpu].map(|api| kernel.text(api)));
@@ -179,12 +179,12 @@ pub(crate) fn short_words(len: usize) -> Vec<u8> {
     block
 }
 
-/// Where the optimal parse may go wrong: lists that are full of matches, runs longer than a match can be, windows and segments of
+/// Hard cases for the optimal parse: full candidate lists, runs longer than a match can be, windows and segments of
 /// several sizes, chunks whose last positions have no candidates, and other efforts.
 #[test]
 fn optimal_matches_are_those_of_the_cpu() {
     let (mut text, words) = (repository(50_000), short_words(40_000));
-    // Repetitions of all lengths about those that are taken at once.
+    // Repeats of all lengths around the length from which a match is taken at once.
     for length in (20..300).step_by(7) {
         text.extend_from_within(length * 50..length * 51);
         text.push(length as u8);
@@ -208,7 +208,7 @@ fn optimal_matches_are_those_of_the_cpu() {
     });
 }
 
-/// A block whose windows are smaller than it, and which has more tiles than a team has lanes.
+/// A block longer than its windows, with more tiles than a team has lanes.
 #[test]
 fn matches_of_a_large_block_are_those_of_the_cpu() {
     let mut text = repository(300_000);
@@ -238,8 +238,8 @@ fn a_wrong_match_is_noticed() {
     });
 }
 
-/// Speed at each level on a file, and whether all its matches are those of the CPU. `PZ_DATA` is the file, `PZ_TOTAL` the bytes
-/// that it is repeated to, `PZ_LEVELS` the levels (digits), and `PZ_SEGMENT_LOG` another length of segments.
+/// Speed at each level on a file, and whether all its matches equal the CPU's. `PZ_DATA` is the file, `PZ_TOTAL` the
+/// size to repeat it to, `PZ_LEVELS` the levels (digits), and `PZ_SEGMENT_LOG` another segment length.
 #[test]
 #[ignore = "takes a GPU and a file"]
 fn h200_lz77_find() {
@@ -255,7 +255,7 @@ fn h200_lz77_find() {
         let distinct: Vec<&[u8]> = file.chunks(block_len).collect();
         let blocks: Vec<&[u8]> = distinct.iter().copied().cycle().take(total / block_len).collect();
         each_device(|device| {
-            // What a software device takes for much is nobody's business.
+            // Skip work that is too much for a software device.
             if device.limits().kind != Kind::Software || total <= 1 << 26 {
                 measure(device, level, &params, &blocks, &distinct);
             }
@@ -263,17 +263,17 @@ fn h200_lz77_find() {
     }
 }
 
-/// Lanes of a segment to measure the greedy parse with: `PZ_PARSE_LANES=8`.
+/// Lanes per segment to measure the greedy parse with: `PZ_PARSE_LANES=8`.
 pub(super) fn measured_lanes() -> Option<u32> {
     std::env::var("PZ_PARSE_LANES").ok().map(|lanes| lanes.parse().unwrap())
 }
 
-/// Lanes of a workgroup to measure the optimal parse with: `PZ_OPTIMAL_LANES=16`.
+/// Lanes per workgroup to measure the optimal parse with: `PZ_OPTIMAL_LANES=16`.
 pub(super) fn measured_optimal_lanes() -> Option<u32> {
     std::env::var("PZ_OPTIMAL_LANES").ok().map(|lanes| lanes.parse().unwrap())
 }
 
-/// Work items and entries of a tile to measure the sort with, where teams are warps: `PZ_SORT_GROUP=512,2048`.
+/// Work items and tile entries to measure the sort with, where teams are warps: `PZ_SORT_GROUP=512,2048`.
 pub(super) fn measured_group(teams: Teams) -> Option<(u32, u32)> {
     let group = std::env::var("PZ_SORT_GROUP").ok().filter(|_| teams == Teams::Ptx)?;
     let (threads, tile) = group.split_once(',')?;
@@ -287,7 +287,7 @@ fn measure(
     blocks: &[&[u8]],
     distinct: &[&[u8]],
 ) {
-    // As many blocks as the device has buffers for.
+    // As many blocks as fit the device's buffers.
     let slot = level.block_size() as u32;
     let Some(one) = plan(device.limits(), params, Shape::new(1, slot)) else { return };
     let largest = one.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(1);

@@ -1,7 +1,8 @@
-//! The optimal parse of LZ77: the same matches as on the CPU.
+//! Plans for the optimal parse of LZ77: it finds the same matches as the CPU's.
 //!
-//! The candidates of three hashes become a list for each position. Then each pass makes prices of each chunk's symbols and
-//! parses its segments by them, a work item each; the parse of all passes but the last counts symbols for the next prices.
+//! The first steps list the candidates of each position, by three hashes. Then each pass computes the prices of each
+//! chunk's symbols and parses its segments with them, one work item per segment. Every parse but the last also counts
+//! symbols for the next prices.
 
 use super::device::{Api, Limits, Teams};
 use super::kernel::{Kernel, LZ77_CANDIDATES, LZ77_LATEST, LZ77_OPTIMAL, LZ77_PRICES};
@@ -9,36 +10,37 @@ use super::lz77_find::{Hash, Sort, same_of_bucket};
 use super::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 use crate::codec::lz77::{Effort, Params};
 
-/// The segments that a way through fits the kernel's words for and its states fit their buffer, as base-2 logarithms of bytes.
+/// Supported segment lengths, as base-2 logarithms of bytes: the kernel's words can hold a path, and the buffer its
+/// states.
 const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 12..=14;
 
-/// Chunks that the segments of a workgroup are of, at most: as many tables fit its memory.
-const MOST_CHUNKS: u32 = 2;
+/// The most chunks that a workgroup's segments may come from: its memory holds a price table for each.
+const MAX_CHUNKS: u32 = 2;
 
-/// The longest chunk that one team goes through in as many steps as every driver allows, likewise.
-const MOST_CHUNK_LOG: u8 = 19;
+/// The longest chunk, as a base-2 logarithm of bytes, that a team can process in as many steps as every driver allows.
+const MAX_CHUNK_LOG: u8 = 19;
 
-/// The most lengths that the kernel tries, of a match that is not taken at once.
-const MOST_LENGTHS: u32 = 66;
+/// The most lengths that the kernel tries for a match too short to be taken at once.
+const MAX_LENGTHS: u32 = 66;
 
-/// The longest length that makes the parse not look further, and by how much less the longest of all lengths that are tried
-/// may be: so that prices which are compared differ by no more than the kernel's words hold.
-const MOST_NICE: u32 = 128;
-const MOST_BETWEEN: u32 = 65;
+/// The longest length from which a match is taken at once, and how far it may exceed the longest length that is tried.
+/// These bounds keep the difference of any two compared prices within the kernel's words.
+const MAX_NICE: u32 = 128;
+const MAX_BETWEEN: u32 = 65;
 
-/// Positions of a segment that a device does in one dispatch if it [ends long loops](Limits::ends_long_loops).
+/// Positions of a segment per dispatch on a device that [ends long loops](Limits::ends_long_loops).
 const LIMITED_POSITIONS: u32 = 256;
 
-/// Bytes that a workgroup counts.
+/// Bytes per workgroup that counts.
 const PIECE: u32 = 1 << 15;
 
-/// Work items of a workgroup that is not made of teams.
+/// Work items per workgroup that is not made of teams.
 const GROUP_THREADS: u32 = 256;
 
 /// Appends to `plan` the steps from `jobs` and `contents` to `matches` and `match_counts`.
 ///
 /// # Errors
-/// [`PlanError::Declined`] if the kernels cannot do this much.
+/// [`PlanError::Declined`] if the kernels do not support such long segments or searches.
 pub(super) fn append(
     plan: &mut Plan,
     limits: &Limits,
@@ -47,13 +49,13 @@ pub(super) fn append(
 ) -> Result<(), PlanError> {
     let nice = effort.nice_length;
     let segments_log = params.chunk_log.saturating_sub(params.segment_log);
-    let lanes = lanes(limits).min(MOST_CHUNKS << segments_log.min(5));
+    let lanes = lanes(limits).min(MAX_CHUNKS << segments_log.min(5));
     let chunks_of_group = (lanes >> segments_log.min(5)).max(1);
     if !SEGMENT_LOGS.contains(&params.segment_log)
-        || !(params.segment_log..=MOST_CHUNK_LOG).contains(&params.chunk_log)
-        || chunks_of_group > MOST_CHUNKS
-        || effort.every_length > MOST_LENGTHS
-        || !(3..=MOST_NICE.min(effort.every_length + MOST_BETWEEN)).contains(&nice)
+        || !(params.segment_log..=MAX_CHUNK_LOG).contains(&params.chunk_log)
+        || chunks_of_group > MAX_CHUNKS
+        || effort.every_length > MAX_LENGTHS
+        || !(3..=MAX_NICE.min(effort.every_length + MAX_BETWEEN)).contains(&nice)
     {
         return Err(PlanError::Declined("segments or searches that are too large".into()));
     }
@@ -69,7 +71,7 @@ pub(super) fn append(
     let match_counts = plan.buffer(&LZ77_OPTIMAL, "match_counts")?;
     let (window_log, chunk_log) = (u32::from(params.window_log), u32::from(params.chunk_log));
 
-    // The candidates of each hash; of three bytes only one.
+    // The candidates by each hash; the hash of three bytes gives only one.
     let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
     let (three, near, far) = (hash(3, 14, 1), hash(4, 16, 16), hash(7, 16, 32));
     let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
@@ -110,7 +112,7 @@ pub(super) fn append(
     steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
     let segments = slot.div_ceil(1 << params.segment_log);
     let groups = blocks * segments.div_ceil(lanes);
-    // The end of a segment is gone to, too.
+    // The parse also visits the end of a segment.
     let positions = (1 << params.segment_log) + 1;
     let part = if limits.ends_long_loops() { LIMITED_POSITIONS } else { positions };
     let state_stride = (steps.plan.buffers[states.0].bytes / u64::from(blocks) / 16) as u32;
@@ -143,7 +145,7 @@ pub(super) fn append(
     Ok(())
 }
 
-/// Work items of a workgroup that parses, each with a segment. They wait for each other, and each for memory: many small
+/// Work items per parsing workgroup, each with its own segment. They wait for each other and for memory. Many small
 /// workgroups wait less, and through WebGPU there are few segments at once.
 fn lanes(limits: &Limits) -> u32 {
     #[cfg(test)]
@@ -164,12 +166,12 @@ type Defines = Vec<(&'static str, u32)>;
 /// Appends steps to a plan.
 struct Steps<'p> {
     plan: &'p mut Plan,
-    /// Work items of a workgroup of teams.
+    /// Work items per workgroup of teams.
     team_threads: u32,
 }
 
 impl Steps<'_> {
-    /// Work for so many teams.
+    /// Appends a step with `teams` teams.
     fn of_teams(
         &mut self,
         what: What,
@@ -182,7 +184,7 @@ impl Steps<'_> {
         self.push(what, (groups, self.team_threads), defines, buffers, args);
     }
 
-    /// Work for so many workgroups.
+    /// Appends a step with `groups` workgroups.
     fn of_groups(
         &mut self,
         what: What,

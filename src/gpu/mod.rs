@@ -2,34 +2,34 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`cost`] | what a kernel file says of itself, parsed: bytes of device memory for a block of N bytes, threads, passes, workgroup memory |
-//! | [`kernel`] | the kernel files, in both languages, as a registry |
+//! | [`cost`] | parses the cost that a kernel file states: device memory, threads, passes and workgroup memory for a block of N bytes |
+//! | [`kernel`] | a registry of the kernel files, in both languages |
 //! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
-//! | [`lz77_find`] | plans that find the matches of LZ77 |
-//! | `lz77_optimal` | those of the optimal parse |
-//! | [`job`] | what kernels are told of each block, and tell of it |
-//! | [`budget`] | how many blocks a device is given at once |
+//! | [`lz77_find`] | plans that find LZ77 matches |
+//! | `lz77_optimal` | plans for the optimal parse of LZ77 |
+//! | [`job`] | the parameters and results of each block |
+//! | [`budget`] | how many blocks a device works on at once |
 //! | [`coder`] | whole batches, from contents to payloads and back |
-//! | `pipelines` | the plans of whole pipelines: stages chained |
+//! | `pipelines` | plans of whole pipelines, chained from stages |
 //! | [`lz77_decode`] | the plan that decodes LZ77 payloads |
-//! | [`resident`] | how fast a device works on what lies in its memory |
-//! | [`lz77_code`] | LZ77: from matches to payloads |
+//! | [`resident`] | measures how fast a device works on data in its own memory |
+//! | [`lz77_code`] | plans that code LZ77 matches into payloads |
 //! | [`run`] | runs a plan on a device |
 //! | [`bwt_encode`] | plans that encode with the BWT codec |
 //! | [`bwt_decode`] | plans that decode BWT payloads |
-//! | [`checksum`] | plans for checksums, and for payloads packed |
-//! | [`discovery`] | which devices there are, and why others are not there |
-//! | `deadline` | until when work on a device is waited for |
-//! | [`device`] | the seam: what a device is, allocates, runs |
-//! | [`pool`] | a device whose buffers are used again, and counted |
-//! | [`predict`] | how long a plan takes, from what it launches and what it moves |
-//! | `program` | what the backends share of programs |
-//! | `program_cache` | compiled programs, kept from one run to the next |
+//! | [`checksum`] | plans that compute checksums and pack payloads |
+//! | [`discovery`] | lists the devices, and explains why an expected one is missing |
+//! | `deadline` | how long to wait for work on a device |
+//! | [`device`] | the interface of a device: its properties, memory and queues |
+//! | [`pool`] | a device that reuses its buffers and counts them |
+//! | [`predict`] | predicts how long a plan takes, from its launches and buffer sizes |
+//! | `program` | what the backends share for compiling kernels |
+//! | `program_cache` | keeps compiled programs from one run to the next |
 //! | `opencl` | devices through OpenCL |
 //! | `webgpu` | devices through WebGPU |
 //!
-//! Nothing here knows of files. A plan knows nothing of a backend, and a backend contains no algorithm: a third backend
-//! is one more implementation of [`device::Device`], one more set of kernel sources, and nothing else.
+//! Nothing here knows about files. A plan knows no backend, and a backend contains no algorithm. A third backend
+//! needs one more implementation of [`device::Device`] and one more set of kernel sources, and nothing else.
 
 pub mod budget;
 pub mod bwt_decode;

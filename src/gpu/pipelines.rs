@@ -1,4 +1,4 @@
-//! The plans of whole pipelines: stages chained, from a raw batch to finished blocks and back.
+//! Plans of whole pipelines, chained from stages: from a raw batch to finished blocks, and back.
 
 use super::checksum::{Direction, add_checksums, add_packing};
 use super::device::Limits;
@@ -13,7 +13,7 @@ fn declined<T>(what: &str) -> Result<T, PlanError> {
     Err(PlanError::Declined(what.into()))
 }
 
-/// `plan`, if its workgroups are no larger than the device runs.
+/// Returns `plan` if the device can run its workgroups.
 fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
     for run in plan.runs() {
         let (stem, entry, name) = (run.kernel.stem, run.entry, &limits.name);
@@ -27,7 +27,7 @@ fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-/// From `contents` to `packed`, with a result for each block.
+/// Makes the plan from `contents` to `packed`, with a result for each block.
 pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = Plan::new(shape);
     match recipe {
@@ -45,7 +45,7 @@ pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<P
     runnable(plan, limits)
 }
 
-/// The pipeline in whose plan payloads of `recipe` are decoded.
+/// The pipeline that decodes payloads of `recipe`.
 pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
     match recipe {
         Recipe::Store => Pipeline::Store,
@@ -54,7 +54,8 @@ pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
     }
 }
 
-/// What decodes again what [`encode`] makes, besides what that has: of `contents` and `payload` there is only one.
+/// Makes the plan that decodes what [`encode`] made, to verify it. Counts only the memory beyond that of [`encode`]: the
+/// two plans share `contents` and `payload`.
 pub(crate) fn check(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = decode(limits, decoding(recipe), shape, Needs::default())?;
     for buffer in &mut plan.buffers {
@@ -65,7 +66,7 @@ pub(crate) fn check(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Pl
     Ok(plan)
 }
 
-/// From `payload` to `contents`, with a result for each block, for payloads that need no more than `needs`.
+/// Makes the plan from `payload` to `contents`, with a result for each block, for payloads that need at most `needs`.
 pub(crate) fn decode(
     limits: &Limits,
     pipeline: Pipeline,

@@ -1,41 +1,40 @@
 //! What to run on a device, as data.
 //!
-//! A plan handles a batch: `blocks` blocks in slots of equal size. It names its buffers, and takes the size of each from
-//! the cost of a kernel that uses it. A name means one buffer in a plan: kernels that share a name share the buffer and
-//! state the same formula for it. So what a plan takes is known from the kernels alone, before there is a plan:
-//! [`Shape::memory`].
+//! A plan handles one batch: `blocks` blocks in slots of equal size. It names its buffers and sizes each by the cost of a
+//! kernel that uses it. Kernels that use the same name share one buffer and must state the same formula for it. The
+//! kernels alone therefore tell how much memory a plan takes, before it is made: see [`Shape::memory`].
 
 use std::fmt;
 
 use super::cost::{CostError, KernelCost};
 use super::kernel::Kernel;
 
-/// Slots are multiples of so many bytes, so that buffers of all blocks are contiguous arrays of aligned rows.
+/// Slot sizes are multiples of this many bytes, so that each buffer is one contiguous array of aligned rows.
 pub const SLOT_ALIGNMENT: u64 = 256;
 
-/// How many blocks a plan handles, and how long they may be.
+/// The number of blocks in a plan, and their greatest length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Number of blocks, at least 1.
     pub blocks: u32,
-    /// Bytes of each block's slot: N of every formula. A multiple of [`SLOT_ALIGNMENT`].
+    /// Size of each block's slot in bytes: the N of every formula. A multiple of [`SLOT_ALIGNMENT`].
     pub slot: u32,
 }
 
 impl Shape {
-    /// A batch of `blocks` blocks of up to `block_len` bytes.
+    /// The shape of a batch of `blocks` blocks of up to `block_len` bytes.
     pub fn new(blocks: u32, block_len: u32) -> Self {
         let slot = u64::from(block_len.max(1)).next_multiple_of(SLOT_ALIGNMENT);
         Self { blocks, slot: slot as u32 }
     }
 
-    /// Bytes of the buffer that `cost` calls `name`, for the whole batch.
+    /// Size in bytes of the buffer `name` of `cost`, for the whole batch.
     pub fn bytes(&self, cost: &KernelCost, name: &str) -> Result<u64, CostError> {
         let block = cost.buffer(name)?.eval(u64::from(self.slot))?;
         block.checked_mul(u64::from(self.blocks)).ok_or_else(|| CostError::overflow(name))
     }
 
-    /// Bytes of all buffers of a plan made of `kernels`, each name once.
+    /// Total size in bytes of all buffers of a plan made of `kernels`. Each name counts once.
     pub fn memory(&self, kernels: &[&Kernel]) -> Result<u64, CostError> {
         let mut names: Vec<&str> = Vec::new();
         let mut total = 0u64;
@@ -53,12 +52,12 @@ impl Shape {
     }
 }
 
-/// Why there is no plan for what was asked.
+/// Why a plan could not be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanError {
-    /// A kernel's cost is wrong, or what it predicts cannot be counted.
+    /// A kernel's cost is wrong, or a size computed from it overflows.
     Cost(CostError),
-    /// The device cannot run it; says what it lacks. The CPU can.
+    /// The device cannot run the plan, though the CPU can do the work. The text says what the device lacks.
     Declined(String),
 }
 
@@ -79,7 +78,7 @@ impl From<CostError> for PlanError {
     }
 }
 
-/// A buffer of a plan, by its place in [`Plan::buffers`].
+/// A buffer of a plan: its index in [`Plan::buffers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffer(pub usize);
 
@@ -88,7 +87,7 @@ pub struct Buffer(pub usize);
 pub struct PlanBuffer {
     /// Its name in the kernels' costs.
     pub name: &'static str,
-    /// Bytes for the whole batch.
+    /// Size in bytes for the whole batch.
     pub bytes: u64,
 }
 
@@ -101,48 +100,48 @@ pub enum Step {
     Run(Run),
 }
 
-/// One use of a kernel.
+/// One launch of a kernel.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The stage that users see it under.
+    /// The name of the stage, as shown to users.
     pub stage: &'static str,
-    /// The file.
+    /// The kernel file.
     pub kernel: &'static Kernel,
     /// The entry point.
     pub entry: &'static str,
-    /// Constants that it is specialised by.
+    /// Constants to compile the kernel with.
     pub defines: Vec<(&'static str, u32)>,
-    /// Its buffers, in the order of its declarations.
+    /// The kernel's buffers, in the order in which it declares them.
     pub buffers: Vec<Buffer>,
-    /// Its numbers, in the order of its declarations.
+    /// The kernel's arguments, in the order in which it declares them.
     pub args: Vec<u32>,
     /// Number of workgroups.
     pub groups: u32,
-    /// Work items of a workgroup.
+    /// Work items per workgroup.
     pub threads: u32,
 }
 
-/// Buffers and steps.
+/// A list of buffers and of the steps that work on them.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The batch.
+    /// The shape of the batch.
     pub shape: Shape,
-    /// What it needs.
+    /// The buffers.
     pub buffers: Vec<PlanBuffer>,
-    /// What it does.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
-    /// A plan that does nothing.
+    /// An empty plan.
     pub fn new(shape: Shape) -> Self {
         Self { shape, buffers: Vec::new(), steps: Vec::new() }
     }
 
-    /// The buffer that `kernel` calls `name`: the one that has this name already, or a new one.
+    /// The buffer that `kernel` calls `name`: adds it to the plan unless an earlier kernel already has.
     ///
     /// # Errors
-    /// If the kernel's cost does not name it, or states another size than the kernel that named it first.
+    /// Fails if the kernel's cost lacks that name, or gives it another size than the kernel that named it first.
     pub fn buffer(&mut self, kernel: &Kernel, name: &'static str) -> Result<Buffer, CostError> {
         let bytes = self.shape.bytes(kernel.cost()?, name)?;
         if let Some(at) = self.buffers.iter().position(|buffer| buffer.name == name) {
@@ -156,7 +155,7 @@ impl Plan {
         Ok(Buffer(self.buffers.len() - 1))
     }
 
-    /// Its uses of kernels, in order.
+    /// The kernel launches, in order.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
         self.steps.iter().filter_map(|step| match step {
             Step::Run(run) => Some(run),
@@ -164,7 +163,7 @@ impl Plan {
         })
     }
 
-    /// Bytes of all its buffers.
+    /// Total size of all buffers in bytes.
     pub fn memory(&self) -> u64 {
         self.buffers.iter().map(|buffer| buffer.bytes).sum()
     }

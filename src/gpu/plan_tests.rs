@@ -1,4 +1,4 @@
-//! What holds for every plan: it takes exactly what its kernels' costs predict, and its kernels are valid.
+//! What holds for every plan: it takes exactly the memory that its kernels' costs predict, and its kernels are valid.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use crate::pipeline::level::{Level, Recipe};
 /// Makes a plan.
 pub(super) type Builder = Box<dyn Fn(&Limits, Shape) -> Result<Plan, PlanError>>;
 
-/// A builder of plans for one stage, from one that appends to a plan.
+/// Makes a builder of single-stage plans from a function that appends the stage.
 fn stage(append: impl Fn(&mut Plan, &Limits) -> Result<(), PlanError> + 'static) -> Builder {
     Box::new(move |limits, shape| {
         let mut plan = Plan::new(shape);
@@ -77,7 +77,7 @@ pub(super) fn builders() -> Vec<(String, Builder)> {
     all
 }
 
-/// A device of a kind.
+/// The limits of a kind of device.
 pub(super) fn limits(api: Api, teams: Teams) -> Limits {
     Limits {
         api,
@@ -90,7 +90,7 @@ pub(super) fn limits(api: Api, teams: Teams) -> Limits {
     }
 }
 
-/// Every kind of device that plans are made for.
+/// Every kind of device that has plans.
 pub(super) const KINDS: [(Api, Teams); 4] = [
     (Api::OpenCl, Teams::Ptx),
     (Api::OpenCl, Teams::Local),
@@ -108,7 +108,7 @@ fn kernels_of(plan: &Plan) -> Vec<&'static Kernel> {
     kernels
 }
 
-/// What is wrong with a plan.
+/// Checks a plan, and returns the first fault.
 fn check(plan: &Plan) -> Result<(), String> {
     let kernels = kernels_of(plan);
     let predicted = plan.shape.memory(&kernels).map_err(|error| error.to_string())?;
@@ -155,7 +155,7 @@ fn plans_take_what_costs_predict() {
     assert!(made > 1000, "{made}");
 }
 
-/// A plan has no workgroups that are larger than the device runs: either it adapts, or it is declined, which says why.
+/// No plan has workgroups larger than the device runs: it either adapts, or is declined with a reason.
 #[test]
 fn workgroups_are_no_larger_than_devices_run() {
     let largest = |plan: &Plan| plan.runs().map(|run| run.threads).max().unwrap_or(0);
@@ -217,7 +217,7 @@ fn devices_allocate_what_costs_predict() {
     });
 }
 
-/// Kernels as a plan specialises them, compiled as far as can be without a device.
+/// Compiles kernels with the constants of plans, as far as that works without a device.
 #[cfg(feature = "webgpu")]
 #[test]
 fn kernels_are_valid_for_every_kind_of_team() {
@@ -249,7 +249,7 @@ fn kernels_are_valid_for_every_kind_of_team() {
     assert!(seen.len() > 5);
 }
 
-/// Counts what is allocated of a device.
+/// Counts the bytes allocated on a device.
 struct Counting<'d> {
     device: &'d dyn Device,
     live: Mutex<HashMap<BufferId, u64>>,

@@ -1,8 +1,8 @@
-//! A device whose buffers are used again.
+//! A device that reuses buffers.
 //!
-//! To make a buffer takes a device far longer than to use it, and batches are alike. So a buffer that is given back is
-//! kept for the next request of the same size. The pool also counts: what is live, and the most that ever was, is what
-//! plans are held to.
+//! Allocating a buffer takes far longer than using it, and one batch needs the same sizes as the next. So the pool keeps
+//! each freed buffer for the next request of that size. It also counts the bytes in use now and their maximum, which tests
+//! compare with what plans predict.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,27 +12,27 @@ use std::time::Duration;
 use super::device::{BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, Queue};
 use super::plan::Plan;
 
-/// A device whose buffers are used again.
+/// A device that reuses buffers.
 #[derive(Debug)]
 pub struct Pool<D: Device> {
     device: D,
     buffers: Mutex<Buffers>,
     fill: Option<u8>,
-    /// Work has been given up that may still use buffers: none is used again.
+    /// Abandoned work may still use freed buffers, so the pool does not reuse any.
     is_suspended: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Buffers {
-    /// Bytes of those in use.
+    /// Sizes of the buffers in use.
     live: HashMap<BufferId, u64>,
-    /// Those that are not, by their bytes.
+    /// Free buffers by size.
     free: HashMap<u64, Vec<BufferId>>,
     live_bytes: u64,
     free_bytes: u64,
-    /// The most bytes of them at a time.
-    most_live: u64,
-    /// The most bytes of them when a queue was given work.
+    /// The highest total size of buffers in use.
+    max_live: u64,
+    /// The highest total size of buffers in use when a queue was given work.
     high_water: u64,
 }
 
@@ -47,42 +47,42 @@ impl Buffers {
     fn enter(&mut self, id: BufferId, bytes: u64) {
         self.live.insert(id, bytes);
         self.live_bytes += bytes;
-        self.most_live = self.most_live.max(self.live_bytes);
+        self.max_live = self.max_live.max(self.live_bytes);
     }
 }
 
 impl<D: Device> Pool<D> {
-    /// A pool over `device`, empty.
+    /// An empty pool over `device`.
     pub fn new(device: D) -> Self {
         Self { device, buffers: Mutex::default(), fill: None, is_suspended: AtomicBool::new(false) }
     }
 
-    /// The same, but each buffer that is allocated is filled with `byte`, so that what relies on a buffer's earlier
-    /// contents is found. Slow: for tests.
+    /// Fills each buffer with `byte` when it is allocated, so that tests find code that relies on a buffer's earlier
+    /// contents. Slow.
     #[must_use]
     pub fn filled_with(mut self, byte: u8) -> Self {
         self.fill = Some(byte);
         self
     }
 
-    /// Bytes of the buffers that are in use.
+    /// Total size of the buffers in use, in bytes.
     pub fn live(&self) -> u64 {
         self.buffers().live_bytes
     }
 
-    /// The most bytes that were allocated at a time when a queue was given work. What was allocated for a batch whose last
-    /// buffers then found no memory does not count: nothing used it.
+    /// The highest total size, in bytes, of the buffers in use when a queue was given work. A batch that could not allocate
+    /// all its buffers does not count, because nothing used them.
     pub fn high_water(&self) -> u64 {
         self.buffers().high_water
     }
 
-    /// Bytes that the device has reserved: of the buffers in use and of those that wait to be.
+    /// Bytes reserved on the device: by buffers in use and by free ones.
     pub fn reserved(&self) -> u64 {
         let buffers = self.buffers();
         buffers.live_bytes + buffers.free_bytes
     }
 
-    /// Gives the buffers that are not in use back to the device.
+    /// Returns all free buffers to the device.
     pub fn trim(&self) {
         let mut buffers = self.buffers();
         buffers.free_bytes = 0;
@@ -91,12 +91,12 @@ impl<D: Device> Pool<D> {
         free.into_values().flatten().for_each(|id| self.device.free(id));
     }
 
-    /// Keeps what is reserved from growing beyond the most that was allocated: buffers of sizes that nobody asks for any more
-    /// go before others are made.
+    /// Keeps the reserved memory below its highest use: frees buffers of sizes that are no longer requested before a new
+    /// buffer is allocated.
     fn make_room(&self, bytes: u64) {
         let buffers = self.buffers();
         let reserved = buffers.live_bytes + buffers.free_bytes;
-        let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.most_live;
+        let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.max_live;
         drop(buffers);
         if is_too_much {
             self.trim();
@@ -157,7 +157,7 @@ impl<D: Device> Device for Pool<D> {
     }
 
     fn free_memory(&self) -> Option<u64> {
-        // What the pool has reserved is as good as free: the next job's buffers come out of it, or take its place.
+        // The pool's free buffers count as free memory: the next request reuses or replaces them.
         Some(self.device.free_memory()?.saturating_add(self.buffers().free_bytes))
     }
 
@@ -196,23 +196,23 @@ impl<D: Device> Drop for Pool<D> {
     }
 }
 
-/// A queue that tells its pool when it leaves work behind.
+/// A queue that tells its pool when it leaves unfinished work behind.
 struct PoolQueue<'p, D: Device> {
     pool: &'p Pool<D>,
     queue: Box<dyn Queue + 'p>,
-    /// All that it was given has ended.
+    /// Whether all work given to it has ended.
     is_idle: bool,
 }
 
 impl<D: Device> PoolQueue<'_, D> {
-    /// Notes that work is given which has not ended.
+    /// Notes that unfinished work was queued.
     fn works(&mut self) {
         self.is_idle = false;
         let mut buffers = self.pool.buffers();
         buffers.high_water = buffers.high_water.max(buffers.live_bytes);
     }
 
-    /// What `result` of a call means that waits for everything.
+    /// Handles the `result` of a call that waits for all work.
     fn waited<T>(&mut self, result: Result<T, DeviceError>) -> Result<T, DeviceError> {
         self.is_idle = result.is_ok();
         result

@@ -1,4 +1,4 @@
-//! What a pool keeps, and what it gives back.
+//! Which buffers a pool keeps, and which it frees.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use super::device::{BufferId, Device, DeviceError, Limits, Queue};
 use super::pool::Pool;
 use super::testing::made_up;
 
-/// A device that only allocates, up to so many bytes.
+/// A device that only allocates, up to a limit.
 pub(crate) struct Ledger {
     limits: Limits,
     most: u64,
@@ -19,7 +19,7 @@ impl Ledger {
         Self { limits: made_up(), most, buffers: Mutex::default() }
     }
 
-    /// Bytes of all buffers.
+    /// Total size of all buffers in bytes.
     pub(crate) fn taken(&self) -> u64 {
         self.buffers.lock().unwrap().1.values().sum()
     }
@@ -57,7 +57,7 @@ fn buffers_that_no_request_fits_are_given_back() {
     for bytes in (1000..2000).step_by(4) {
         let ids = [0; 3].map(|_| pool.allocate(bytes).unwrap());
         ids.into_iter().for_each(|id| pool.free(id));
-        // What waits for another request never adds to the most that was in use.
+        // Free buffers never raise the reserved memory above its highest use.
         assert!(pool.reserved() <= pool.high_water(), "{bytes}");
         assert_eq!(pool.reserved(), ledger.taken());
     }

@@ -1,31 +1,32 @@
 //! How long a plan takes, from what it launches and what it moves.
 //!
-//! Of each stage a plan says how many work items it launches and how many bytes the buffers have that it is given; two
-//! figures of a device, seconds for a work item and seconds for a byte, then give its time ([`Figures`]). That is good
-//! enough for what goes over all elements once (sorts, checksums, copies), and it is what there is to say of work that has
-//! never been run. It does not see how much a work item does: a parse that compares 64 candidates a position moves the
-//! same buffers as one that compares one, and a decoder of few large windows keeps a device waiting that one of many small
-//! windows fills. So what has been run once is predicted from the time that its stages took ([`crate::Auto`] measures and
-//! keeps them), and these figures are for the rest.
+//! For each stage, a plan tells how many work items it launches and how large its buffers are. Two figures of a device,
+//! seconds per work item and seconds per byte, turn that into a time ([`Figures`]).
+//!
+//! The estimate is good enough for stages that visit every element once, such as sorts, checksums and copies. It is also
+//! all that can be said of work that has never run. It does not see how much one work item does: a parse that compares 64
+//! candidates per position uses the same buffers as a parse that compares one. Nor does it see that a few large windows
+//! leave most of a device idle where many small windows would fill it. So once a stage has run, [`crate::Auto`] keeps its
+//! measured time and predicts from that; these figures serve only for stages that have not run.
 
 use super::coder::StageTime;
 use super::plan::Plan;
 
-/// What a stage asks of a device.
+/// The work of one stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StageWork {
     /// Its name.
     pub stage: &'static str,
-    /// Dispatches.
+    /// Number of dispatches.
     pub dispatches: u64,
-    /// Work items of all of them.
+    /// Work items of all dispatches.
     pub threads: u64,
-    /// Bytes of the buffers that they are given: each is read or written about once.
+    /// Total size of the buffers of all dispatches: each buffer is read or written about once.
     pub bytes: u64,
 }
 
 impl StageWork {
-    /// The stages of `plan`, in the order in which they begin.
+    /// The stages of `plan`, in the order in which they start.
     pub fn of(plan: &Plan) -> Vec<Self> {
         let mut stages: Vec<Self> = Vec::new();
         for run in plan.runs() {
@@ -48,15 +49,14 @@ impl StageWork {
 /// Two figures of a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    /// Seconds for a work item.
+    /// Seconds per work item.
     pub thread: f64,
-    /// Seconds for a byte of a buffer.
+    /// Seconds per byte of a buffer.
     pub byte: f64,
 }
 
 impl Figures {
-    /// The figures from which the times of these stages follow best, by their relative errors; `None` if there is
-    /// nothing that took any time.
+    /// The figures that predict the times of these stages with the least relative error; `None` if no stage took any time.
     pub fn fit(measured: &[(StageWork, f64)]) -> Option<Self> {
         // Least squares of 1 - (thread * threads + byte * bytes) / seconds.
         let (mut tt, mut tb, mut bb, mut t, mut b) = (0.0, 0.0, 0.0, 0.0, 0.0);
@@ -85,18 +85,18 @@ impl Figures {
         found.min_by(|a, b| error(a).total_cmp(&error(b)))
     }
 
-    /// Seconds that a stage takes.
+    /// Predicts the seconds that a stage takes.
     pub fn seconds(&self, work: &StageWork) -> f64 {
         self.thread * work.threads as f64 + self.byte * work.bytes as f64
     }
 
-    /// Seconds that a plan takes.
+    /// Predicts the seconds that a plan takes.
     pub fn seconds_of(&self, plan: &Plan) -> f64 {
         StageWork::of(plan).iter().map(|work| self.seconds(work)).sum()
     }
 }
 
-/// Stages of one block and the time that they took for `blocks` of them.
+/// The stages of one block, each with its time for `blocks` blocks.
 pub(crate) fn pair(
     of_block: &[StageWork],
     blocks: u64,

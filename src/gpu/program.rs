@@ -1,4 +1,4 @@
-//! What the backends share of programs: kernel files, each compiled for a device with certain constants.
+//! What the backends share for compiling kernels: each kernel file is compiled for a device with a set of constants.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use super::device::{DeviceError, Kind, Limits};
 use super::kernel::Kernel;
 use super::plan::{Plan, Run};
 
-/// Programs that are compiled at a time.
+/// How many programs are compiled at a time.
 const COMPILERS: usize = 4;
 
-/// What a program is compiled from.
+/// The inputs of a program's compilation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ProgramKey {
     stem: &'static str,
@@ -29,10 +29,10 @@ impl ProgramKey {
     }
 }
 
-/// Whether `limits` permit workgroups of `threads` work items of `kernel`.
+/// Checks that `limits` permit workgroups of `threads` work items for `kernel`.
 ///
 /// # Errors
-/// Says that they do not.
+/// Fails if they do not.
 pub(super) fn check_workgroup(
     limits: &Limits,
     kernel: &Kernel,
@@ -47,10 +47,10 @@ pub(super) fn check_workgroup(
     )))
 }
 
-/// Does `compile` for the runs of `plans`, several at a time, and once for those of which `key` is the same.
+/// Calls `compile` for the runs of `plans`, several at a time, and once for all runs with the same `key`.
 ///
 /// # Errors
-/// One of those of `compile`, which has been done for the others all the same.
+/// One of the errors of `compile`. The other programs are compiled all the same.
 pub(super) fn prepare<K: PartialEq>(
     limits: &Limits,
     plans: &[Plan],
@@ -74,7 +74,7 @@ pub(super) fn prepare<K: PartialEq>(
             }
         }
     };
-    // Compilers of software devices use the whole processor themselves, and not all are prepared for others beside them.
+    // Compilers of software devices already use the whole processor, and not all of them can run side by side.
     let threads = if limits.kind == Kind::Software { 1 } else { COMPILERS };
     thread::scope(|scope| {
         for _ in 1..threads.min(runs.len()) {

@@ -1,8 +1,9 @@
-//! Compiled programs, kept in the user's cache folder from one run to the next.
+//! Keeps compiled programs in the user's cache folder from one run to the next.
 //!
-//! A file for each program, device, driver and version of pz, written as soon as the program is compiled. Drivers trust what
-//! they are given back: [`UserCache`] reads only what this user alone can have written, the hash in name and file says what
-//! it was compiled from and for, and the checksum finds damage. Neither hash nor checksum would stop a forger.
+//! There is a file for each program, device, driver and version of pz, written as soon as the program is compiled.
+//! Drivers trust the program they get back. So [`UserCache`] reads only files that this user alone can have written,
+//! the hash in the name and the file identifies the source and the device, and the checksum detects damage. Neither
+//! hash nor checksum would stop a forger.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 #[cfg(test)]
@@ -16,10 +17,10 @@ use crate::user_cache::UserCache;
 /// The first bytes of each file.
 const HEAD: &[u8; 16] = b"pz program 1\n\0\0\0";
 
-/// A larger file is none of ours.
-const MOST: u64 = 64 << 20;
+/// Larger files are not ours.
+const MAX_LEN: u64 = 64 << 20;
 
-/// What a program is compiled from and for.
+/// Identifies a program: its source, its options and its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     api: Api,
@@ -27,7 +28,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// `options` is all that matters besides the source.
+    /// `options` stands for everything else that affects compilation.
     pub fn new(limits: &Limits, source: &str, options: &str) -> Self {
         let parts = (env!("CARGO_PKG_VERSION"), &limits.name, &limits.driver, source, options);
         let half = |seed: u64| {
@@ -51,31 +52,31 @@ impl Key {
 pub(super) struct Cache(UserCache);
 
 impl Cache {
-    /// The user's. Software devices keep what they compile themselves.
+    /// The user's cache folder. Software devices have caches of their own, so nothing is kept for them.
     pub fn of_user(limits: &Limits) -> Self {
         if limits.kind == Kind::Software { Self::default() } else { Self(UserCache::of_user()) }
     }
 
-    /// A folder of the caller's choice.
+    /// A folder that the caller chooses.
     #[cfg(test)]
     pub fn in_folder(folder: PathBuf) -> Self {
         Self(UserCache::in_folder(Some(folder)))
     }
 
-    /// Whether anything is kept.
+    /// Whether the cache keeps anything.
     pub fn is_there(&self) -> bool {
         self.0.is_there()
     }
 
-    /// The program of that key, if it is there.
+    /// Loads the program of `key`, if it is there.
     pub fn load(&self, key: Key) -> Option<Vec<u8>> {
-        let file = self.0.load(&key.file_name(), MOST)?;
+        let file = self.0.load(&key.file_name(), MAX_LEN)?;
         let rest = file.strip_prefix(HEAD)?.strip_prefix(&key.hash)?;
         let (crc, program) = rest.split_first_chunk()?;
         (u32::from_le_bytes(*crc) == crc32c(program)).then(|| program.to_vec())
     }
 
-    /// Keeps a program, if that is possible.
+    /// Saves a program, if possible.
     pub fn save(&self, key: Key, program: &[u8]) {
         let crc = crc32c(program).to_le_bytes();
         self.0.save(&key.file_name(), &[&HEAD[..], &key.hash, &crc, program].concat());
@@ -108,12 +109,12 @@ mod tests {
             fs::write(&path, &file[..at]).unwrap();
             assert_eq!(cache.load(key), None, "{at} bytes");
         }
-        // Written over.
+        // Saving again overwrites the file.
         cache.save(key, &program);
         assert_eq!(cache.load(key), Some(program));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         fs::remove_dir_all(&folder).unwrap();
-        // What cannot be written is not.
+        // A failed write is ignored.
         let nowhere = Cache::in_folder(PathBuf::from("/dev/null/pz"));
         nowhere.save(key, &[1]);
         assert_eq!(nowhere.load(key), None);

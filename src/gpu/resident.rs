@@ -1,4 +1,4 @@
-//! How fast a device works on bytes that lie in its memory, stage by stage, with every byte verified first.
+//! Measures how fast a device works on data in its own memory, stage by stage, after verifying every byte.
 
 use std::time::{Duration, Instant};
 
@@ -20,27 +20,27 @@ use crate::pipeline::engine::{Coded, EncodeJob, Engine};
 pub struct Measurement {
     /// Blocks on the device at once.
     pub blocks: u32,
-    /// Bytes of their contents.
+    /// Total length of their contents in bytes.
     pub bytes: u64,
-    /// Bytes of their payloads.
+    /// Total length of their payloads in bytes.
     pub payload_bytes: u64,
-    /// Bytes of device memory.
+    /// Device memory in use, in bytes.
     pub memory: u64,
-    /// Each stage's time on the device, the median of the runs; empty if the device does not measure.
+    /// The median time of each stage on the device; empty if the device cannot measure it.
     pub stages: Vec<StageTime>,
-    /// From the first job's upload to the last result's download, the median of the runs.
+    /// The median time from the upload of the first job to the download of the last result.
     pub wall: Duration,
 }
 
 impl Measurement {
-    /// All stages together, or the wall clock's time where there are none.
+    /// The sum of all stages, or the wall-clock time if no stages were measured.
     pub fn time(&self) -> Duration {
         let sum: Duration = self.stages.iter().map(|stage| stage.time).sum();
         if sum.is_zero() { self.wall } else { sum }
     }
 }
 
-/// What a device is measured with: blocks, and what the CPU makes of them.
+/// The data to measure a device with: blocks, and their payloads as made by the CPU.
 pub struct Subject<'a> {
     options: Options,
     blocks: Vec<(&'a [u8], Coded, Vec<u8>)>,
@@ -48,10 +48,10 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// `data` in blocks as `options` say, on the device as often as it takes to have `total` bytes.
+    /// Splits `data` into blocks by `options`. The device gets copies of them until it has `total` bytes.
     ///
     /// # Errors
-    /// If the options make no sense.
+    /// Fails if the options are invalid.
     pub fn new(data: &'a [u8], options: &Options, total: u64) -> Result<Self, CoderError> {
         let block_size = options.chosen_block_size().map_err(CoderError::Options)?;
         let recipe = options.recipe().map_err(CoderError::Options)?;
@@ -68,7 +68,7 @@ impl<'a> Subject<'a> {
         Ok(Self { options: options.clone(), blocks, copies })
     }
 
-    /// Contents over payloads, of the blocks that are not stored.
+    /// Compression ratio of the blocks that are not stored.
     pub fn ratio(&self) -> f64 {
         let sums = self
             .blocks
@@ -80,7 +80,7 @@ impl<'a> Subject<'a> {
         sums.0 as f64 / (sums.1 as f64).max(1.0)
     }
 
-    /// As many blocks as are wanted and `device` has memory for, one after another, again and again.
+    /// Repeats the blocks up to the wanted total, or up to what fits in the memory of `device`.
     fn batch(
         &self,
         device: &dyn Device,
@@ -101,7 +101,7 @@ impl<'a> Subject<'a> {
     /// Measures decoding.
     ///
     /// # Errors
-    /// If the device fails, or what it decodes is wrong.
+    /// Fails if the device does, or if it decodes wrongly.
     pub fn decode(
         &self,
         device: &dyn Device,
@@ -154,7 +154,7 @@ impl<'a> Subject<'a> {
     /// Measures encoding.
     ///
     /// # Errors
-    /// If the device fails, or what it encodes is not what the CPU encodes.
+    /// Fails if the device does, or if it encodes differently from the CPU.
     pub fn encode(
         &self,
         device: &dyn Device,
@@ -208,7 +208,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Runs until the device, which may have been idle, is at its clock.
+/// Runs until the device, which may have been idle, has reached its clock rate.
 fn warm_up(mut run: impl FnMut() -> Result<(), CoderError>) -> Result<(), CoderError> {
     let begun = Instant::now();
     while begun.elapsed() < WARM_UP {
@@ -217,7 +217,7 @@ fn warm_up(mut run: impl FnMut() -> Result<(), CoderError>) -> Result<(), CoderE
     Ok(())
 }
 
-/// How long that takes.
+/// How long warming up takes.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 fn is_coded(coded: &Coded) -> bool {
@@ -228,7 +228,7 @@ fn wrong(what: &str) -> CoderError {
     CoderError::Device(DeviceError::Failed(what.into()))
 }
 
-/// Makes a coder for a batch, or for as much of it as the device has buffers and memory for.
+/// Makes a coder for a batch, or for as much of it as fits the device's buffers and memory.
 fn fitting<C>(
     mut batch: Vec<usize>,
     make: impl Fn(&[usize]) -> Result<C, CoderError>,
@@ -248,7 +248,7 @@ fn fitting<C>(
     }
 }
 
-/// Times of several runs.
+/// The times of several runs.
 #[derive(Default)]
 struct Runs {
     wall: Vec<Duration>,

@@ -1,31 +1,31 @@
-//! Runs plans: allocates what a plan names, and gives its steps to a queue.
+//! Runs plans: allocates the buffers that a plan names, and gives its steps to a queue.
 
 use super::device::{BufferId, Device, DeviceError, Dispatch, Queue};
 use super::plan::{Buffer, Plan, Step};
 
-/// The buffers of a plan on a device, given back when dropped. A plan may run many times on them.
+/// The buffers of a plan on a device, freed when dropped. A plan may run many times on them.
 pub struct Memory<'d> {
     device: &'d dyn Device,
     names: Vec<&'static str>,
     buffers: Vec<BufferId>,
     bytes: u64,
-    /// Those that belong to somebody else.
+    /// The caller's buffers, which are not freed.
     borrowed: Vec<BufferId>,
 }
 
 impl<'d> Memory<'d> {
-    /// Allocates what `plan` needs, or nothing.
+    /// Allocates all buffers that `plan` needs, or none.
     ///
     /// # Errors
-    /// Those of [`Device::allocate`].
+    /// Fails if [`Device::allocate`] does.
     pub fn allocate(device: &'d dyn Device, plan: &Plan) -> Result<Self, DeviceError> {
         Self::allocate_but(device, plan, &[])
     }
 
-    /// Allocates what `plan` needs but for the buffers in `borrowed`, which are used and not given back.
+    /// Allocates the buffers that `plan` needs, except those in `borrowed`: these are used as they are and not freed.
     ///
     /// # Errors
-    /// Those of [`Device::allocate`].
+    /// Fails if [`Device::allocate`] does.
     pub fn allocate_but(
         device: &'d dyn Device,
         plan: &Plan,
@@ -47,15 +47,15 @@ impl<'d> Memory<'d> {
         Ok(memory)
     }
 
-    /// Bytes of all buffers, borrowed ones included.
+    /// Size of all buffers in bytes, including borrowed ones.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The buffer of that name.
+    /// The buffer named `name`.
     ///
     /// # Panics
-    /// If the plan has none.
+    /// If the plan has no such buffer.
     pub fn named(&self, name: &str) -> BufferId {
         let at = self.names.iter().position(|other| *other == name);
         self.buffers[at.unwrap_or_else(|| panic!("the plan has no buffer '{name}'"))]
@@ -74,10 +74,10 @@ impl Drop for Memory<'_> {
     }
 }
 
-/// Gives the steps of `plan` to `queue`, without waiting for them.
+/// Queues the steps of `plan` on `queue`, without waiting for them.
 ///
 /// # Errors
-/// Those of [`Queue::dispatch`] and [`Queue::clear`].
+/// Fails if [`Queue::dispatch`] or [`Queue::clear`] does.
 pub fn submit(plan: &Plan, memory: &Memory<'_>, queue: &mut dyn Queue) -> Result<(), DeviceError> {
     for step in &plan.steps {
         match step {

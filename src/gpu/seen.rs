@@ -1,8 +1,8 @@
-//! How many devices there were when somebody last looked, kept in the user's cache folder.
+//! Remembers, in the user's cache folder, how many devices there were when they were last listed.
 //!
-//! To look for devices sets up drivers, which takes longer than many a job. Who needs to know only whether there is a device,
-//! and does no harm if it has gone meanwhile, can ask here. A note is good until the system starts again, for processes with the same
-//! settings of drivers.
+//! Listing devices initialises drivers, which takes longer than many a job. A caller that only needs to know whether a
+//! device probably exists can ask here instead. A note is valid until the system restarts, for processes with the same
+//! driver settings.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use super::device::Api;
 use crate::user_cache::UserCache;
 
-/// How names of variables begin by which drivers and their loaders are chosen and set.
+/// Prefixes of the environment variables that select and configure drivers and their loaders.
 const SETTINGS: [&str; 16] = [
     "CUDA_",
     "DRI_",
@@ -31,35 +31,35 @@ const SETTINGS: [&str; 16] = [
     "ZE_",
 ];
 
-/// A longer file is none of ours.
-const MOST: u64 = 1 << 20;
+/// Longer files are not ours.
+const MAX_LEN: u64 = 1 << 20;
 
 /// A folder of notes.
 pub(super) struct Seen {
     folder: UserCache,
-    /// What a note is good for; `None` if it is not known when the system was started.
+    /// What a note is valid for; `None` if the start of the system is unknown.
     key: Option<String>,
 }
 
 impl Seen {
-    /// Notes of this process's user, about devices as this process finds them. To be called before drivers are loaded for the first
-    /// time: some of them change settings, of which the next process knows nothing.
+    /// The notes of this process's user, for this process's settings. Call this before the first driver is loaded: some
+    /// drivers change environment variables, and the next process would not see those changes.
     pub fn of_user() -> Self {
         static KEY: OnceLock<Option<String>> = OnceLock::new();
         let key = KEY.get_or_init(|| boot().map(|boot| key(&boot, std::env::vars_os())));
         Self { folder: UserCache::of_user(), key: key.clone() }
     }
 
-    /// Devices of an interface; 0 if nobody has looked.
+    /// The number of devices of an interface; 0 if they were never listed.
     pub fn count(&self, api: Api) -> usize {
         let count = || {
-            let note = String::from_utf8(self.folder.load(&file_name(api), MOST)?).ok()?;
+            let note = String::from_utf8(self.folder.load(&file_name(api), MAX_LEN)?).ok()?;
             note.strip_prefix(self.key.as_deref()?)?.trim().parse().ok()
         };
         count().unwrap_or(0)
     }
 
-    /// Takes note of the devices that there are.
+    /// Notes the number of devices.
     pub fn note(&self, api: Api, count: usize) {
         if let Some(key) = &self.key
             && self.count(api) != count
@@ -84,7 +84,7 @@ fn key(boot: &str, variables: impl Iterator<Item = (OsString, OsString)>) -> Str
     format!("pz devices 1\n{}\n{boot}\n{settings}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What tells one start of the system from another.
+/// Identifies the current start of the system.
 fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_string()).filter(|id| !id.is_empty())

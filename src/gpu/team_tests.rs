@@ -1,11 +1,11 @@
-//! The functions of teams on each device against the same in plain Rust. They also prove that a backend works at all.
+//! Compares the team functions on each device with plain Rust. This also proves that a backend works at all.
 
 use super::device::{Device, Teams};
 use super::kernel::TEST_TEAM;
 use super::plan::{Plan, Run, Shape, Step};
 use super::testing::{each_device, run_plan};
 
-/// Results of each lane.
+/// Results per lane.
 const RESULTS: usize = 16;
 /// A multiple of the teams of the largest workgroup.
 const TEAM_COUNT: usize = 64;
@@ -19,7 +19,7 @@ fn values() -> Vec<u32> {
     (0..TEAM_COUNT * 32).map(|_| next()).collect()
 }
 
-/// What the kernel is to give for the 32 values of a team.
+/// The results that the kernel must give for the 32 values of a team.
 fn expected(values: &[u32]) -> Vec<[u32; RESULTS]> {
     let mask = |p: &dyn Fn(u32) -> bool| {
         values.iter().enumerate().fold(0u32, |mask, (lane, v)| mask | u32::from(p(*v)) << lane)
@@ -74,7 +74,7 @@ fn sizes(device: &dyn Device) -> Vec<u32> {
     }
 }
 
-/// Teams whose results are not the right ones.
+/// Teams with wrong results.
 fn wrong(results: &[u8], values: &[u32]) -> Vec<usize> {
     let results: &[u32] = bytemuck::cast_slice(results);
     (0..TEAM_COUNT)

@@ -1,9 +1,9 @@
-//! What tests of kernels and backends share: the devices that there are, and running a plan from inputs to outputs.
+//! What tests of kernels and backends share: the devices, and a way to run a plan from inputs to outputs.
 //!
 //! | environment | |
 //! |---|---|
-//! | `PZ_TEST_DEVICE` | only the devices whose interface (`opencl`, `webgpu`) or name it is, or is a part of |
-//! | `PZ_TEST_NO_SKIP=1` | a test that finds no device of an interface fails |
+//! | `PZ_TEST_DEVICE` | use only devices whose interface (`opencl`, `webgpu`) or name contains this |
+//! | `PZ_TEST_NO_SKIP=1` | fail a test that finds no device of an interface |
 
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use super::plan::Run;
 use super::pool::Pool;
 use super::run::{Memory, submit};
 
-/// What a plan's buffers hold before anything is written to them, so that nothing relies on their contents.
+/// Every buffer is filled with this byte first, so that tests notice code that relies on old contents.
 pub(crate) const GARBAGE: u8 = 0xa5;
 
 type Opened = Result<Vec<Box<dyn Device>>, DeviceError>;
 
-/// The devices of an interface, opened once, so that each kernel is compiled once.
+/// The devices of an interface. They are opened only once, so that each kernel is compiled once.
 fn devices(api: Api) -> &'static Opened {
     static OPENCL: OnceLock<Opened> = OnceLock::new();
     static WEBGPU: OnceLock<Opened> = OnceLock::new();
@@ -63,15 +63,15 @@ fn webgpu() -> Opened {
     Err(DeviceError::Absent("this build is without the feature".into()))
 }
 
-/// Runs `test` on every device of both interfaces, software ones included.
+/// Runs `test` on every device of both interfaces, including software devices.
 ///
 /// # Panics
-/// If `test` does, or if it is not to be skipped and an interface that this build has is without devices.
+/// If `test` panics, or if skipping is forbidden and an interface of this build has no device.
 pub(crate) fn each_device(test: impl Fn(&dyn Device)) {
     each_of(|api, run| run(devices(api)), test);
 }
 
-/// The same, on devices that are opened for this, which `test` may leave in any state.
+/// Like [`each_device`], on newly opened devices, which `test` may leave in any state.
 pub(crate) fn each_new_device(test: impl Fn(&dyn Device)) {
     each_of(|api, run| run(&open(api)), test);
 }
@@ -103,7 +103,7 @@ fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
     }
 }
 
-/// What a made-up device says of itself. Tests change what matters to them.
+/// The limits of an imaginary device. Tests change the fields that matter to them.
 pub(crate) fn made_up() -> Limits {
     Limits {
         api: Api::OpenCl,
@@ -121,7 +121,7 @@ pub(crate) fn made_up() -> Limits {
     }
 }
 
-/// A device that can do nothing: what it is given has to be done by others in the end.
+/// A device that fails every call, so the CPU must do all its work in the end.
 pub(crate) struct Nothing(pub(crate) Limits);
 
 impl Device for Nothing {
@@ -140,7 +140,7 @@ impl Device for Nothing {
     }
 }
 
-/// A use of a kernel that counts up.
+/// A dispatch of a kernel that counts up.
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 pub(crate) fn counting(threads: u32) -> Run {
     Run {
@@ -155,7 +155,7 @@ pub(crate) fn counting(threads: u32) -> Run {
     }
 }
 
-/// What is in a folder, sorted; nothing, if it is not there.
+/// The sorted contents of a folder; empty if there is none.
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten();
@@ -164,11 +164,11 @@ pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Runs `plan` on `device`, whose buffers are filled with [`GARBAGE`] first: writes `inputs` to the beginnings of the
-/// buffers of these names, and gives back the whole contents of those of `outputs`.
+/// Runs `plan` on `device`. Fills its buffers with [`GARBAGE`], writes `inputs` to the beginnings of the buffers with
+/// these names, and returns the whole contents of the buffers named in `outputs`.
 ///
 /// # Panics
-/// If the plan has not taken exactly the memory that the costs of its kernels say.
+/// If the plan takes more or less memory than the costs of its kernels state.
 pub(crate) fn run_plan(
     device: &dyn Device,
     plan: &Plan,
@@ -178,7 +178,7 @@ pub(crate) fn run_plan(
     let pool = Pool::new(device).filled_with(GARBAGE);
     let memory = Memory::allocate(&pool, plan)?;
     let mut queue = pool.queue()?;
-    // A software device may take a minute to compile a kernel where other tests run beside this one.
+    // A software device may take a minute to compile a kernel while other tests run.
     queue.set_deadline(std::time::Duration::from_secs(600));
     for (name, bytes) in inputs {
         let mut padded = bytes.to_vec();

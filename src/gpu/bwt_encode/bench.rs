@@ -1,12 +1,12 @@
-//! How fast a device is, stage by stage, and whether it is right on a whole file.
+//! How fast a device encodes, stage by stage, and whether a whole file comes out right.
 //!
 //! | environment | |
 //! |---|---|
-//! | `PZ_DATA` | the file, which is repeated |
-//! | `PZ_TOTAL` | bytes of a batch; 250000000 if not given |
-//! | `PZ_BLOCK` | bytes of a block; 4 MiB and then 8 MiB if not given |
-//! | `PZ_ONLY` | `transform` or `encode`; both if not given |
-//! | `PZ_SOFTWARE` | if there, software devices are measured too |
+//! | `PZ_DATA` | the file; it is repeated |
+//! | `PZ_TOTAL` | bytes in a batch; 250000000 by default |
+//! | `PZ_BLOCK` | bytes in a block; 4 MiB and then 8 MiB by default |
+//! | `PZ_ONLY` | `transform` or `encode`; both by default |
+//! | `PZ_SOFTWARE` | if set, also measure software devices |
 //! | `PZ_TEST_DEVICE` | as in other tests |
 
 use std::collections::BTreeMap;
@@ -22,10 +22,10 @@ use crate::gpu::job::JobResult;
 use crate::gpu::run::{Memory, submit};
 use crate::gpu::testing::each_device;
 
-/// Runs of which the median counts.
+/// Number of runs; their median counts.
 const RUNS: usize = 5;
 
-/// The median times of each stage and of its entry points, in the order of their first steps, and of all together.
+/// The median times of each stage and its entry points, in the order of their first steps, and of everything together.
 fn time(queue: &mut dyn Queue, plan: &Plan, memory: &Memory<'_>) -> Vec<(String, Duration)> {
     let mut names: Vec<String> = Vec::new();
     let mut times: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
@@ -79,7 +79,7 @@ impl Batch {
         Self { shape: Shape::new(count as u32, block_len as u32), distinct, blocks, bytes }
     }
 
-    /// Times `plan`, and gives back the contents of two of its buffers.
+    /// Times `plan`, and returns the contents of two of its buffers.
     fn bench(
         &self,
         device: &dyn Device,

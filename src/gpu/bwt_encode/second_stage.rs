@@ -1,4 +1,4 @@
-//! From the transform to the payload.
+//! The second stage of BWT encoding: from the transform to the payload.
 
 use super::Builder;
 use crate::codec::bwt::Params;
@@ -9,17 +9,17 @@ use crate::gpu::kernel::{
 };
 use crate::gpu::plan::Step;
 
-/// Bytes of a tile of the kernels that look for runs.
+/// Bytes in a tile of the kernels that find runs.
 const TILE: u32 = 1024;
-/// Runs that are ranked together, and chunks of a group: `CHUNK` and `SUPER` in the kernels.
+/// Runs that are ranked together, and chunks in a group: `CHUNK` and `SUPER` in the kernels.
 const CHUNK: u32 = 1024;
 const SUPER: u32 = 128;
-/// Sets of tables, contexts, cells of a set, columns of contexts of a set.
+/// Table sets, contexts, cells of a set, and context columns of a set.
 const SETS: u32 = 8;
 const CONTEXTS: u32 = 384;
 const CELLS: u32 = CONTEXTS * 32;
 const COLUMNS: u32 = 12;
-/// Rounds of grouping: `ROUNDS` in the codec.
+/// Rounds of clustering: `ROUNDS` in the codec.
 const ROUNDS: u32 = 5;
 
 // Names of buffers.
@@ -39,13 +39,13 @@ const FRESH: &str = "encode_fresh";
 const DESCRIBED: &str = "encode_described";
 
 impl Builder {
-    /// The most teams' worth of `items` that a block has, in workgroups.
+    /// Workgroups per block in a step with one team for each of up to `items` items.
     fn team_parts(&self, items: u32) -> u32 {
         let groups = items.div_ceil(self.threads / 32);
-        self.most_parts.map_or(groups, |most| groups.min(most[0]))
+        self.max_parts.map_or(groups, |most| groups.min(most[0]))
     }
 
-    /// From `transform` and `start_rows` to `payload` and `results`.
+    /// Adds the steps from `transform` and `start_rows` to `payload` and `results`.
     pub(super) fn second_stage(&mut self, params: &Params) -> Result<(), CostError> {
         self.runs(params)?;
         self.ranks()?;
@@ -54,7 +54,7 @@ impl Builder {
         self.write(params)
     }
 
-    /// The most segments of a block.
+    /// The most segments in a block.
     fn segments(&self) -> u32 {
         self.shape.slot.div_ceil(8192) + 1
     }

@@ -1,4 +1,4 @@
-//! The same checks on every device, against the CPU's codec.
+//! Encodes on every device, and compares with the CPU's codec.
 
 use super::*;
 use crate::codec::bwt::{Encoder, Params, sort};
@@ -11,7 +11,7 @@ use crate::gpu::testing::{each_device, run_plan};
 
 const START_LOG: u8 = 8;
 
-/// The CPU's transform of a block, and its rows.
+/// The CPU's transform of a block, and its stored rows.
 pub(super) fn on_cpu(block: &[u8], start_log: u8) -> (Vec<u8>, Vec<u32>) {
     let mut bwt = vec![0; block.len()];
     let mut scratch = vec![0; sort::scratch_len(block.len())];
@@ -20,20 +20,20 @@ pub(super) fn on_cpu(block: &[u8], start_log: u8) -> (Vec<u8>, Vec<u32>) {
     (bwt, rows.iter().map(|&row| row as u32).collect())
 }
 
-/// Jobs and contents of a batch.
+/// The jobs and contents of a batch.
 pub(super) fn inputs(shape: Shape, blocks: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
     let job = |block: &Vec<u8>| Job { contents_len: block.len() as u32, ..Job::default() };
     let jobs: Vec<Job> = blocks.iter().map(job).collect();
     let mut contents = Vec::new();
     for (b, block) in blocks.iter().enumerate() {
         contents.extend_from_slice(block);
-        // What lies behind a block must not matter.
+        // The bytes after a block must not matter.
         contents.resize((b + 1) * shape.slot as usize, 0x5a);
     }
     (bytemuck::cast_slice(&jobs).to_vec(), contents)
 }
 
-/// What is wrong with a device's transforms, if anything is.
+/// The first difference between a device's transforms and the CPU's.
 fn compare(
     shape: Shape,
     blocks: &[Vec<u8>],
@@ -70,7 +70,7 @@ fn check(device: &dyn Device, blocks: &[Vec<u8>]) {
     )
     .expect("the device works");
     assert_eq!(compare(shape, blocks, START_LOG, &outputs[0], &outputs[1]), None);
-    // The comparison finds a wrong byte and a wrong row.
+    // The comparison notices a wrong byte and a wrong row.
     let mut wrong = outputs.clone();
     wrong[0][0] ^= 1;
     assert!(compare(shape, blocks, START_LOG, &wrong[0], &wrong[1]).is_some());
@@ -79,7 +79,7 @@ fn check(device: &dyn Device, blocks: &[Vec<u8>]) {
     assert!(compare(shape, blocks, START_LOG, &wrong[0], &wrong[1]).is_some());
 }
 
-/// What is wrong with a device's payloads, if anything is.
+/// The first difference between a device's payloads and the CPU's.
 fn compare_payloads(
     shape: Shape,
     blocks: &[Vec<u8>],
@@ -126,7 +126,7 @@ fn check_payloads(device: &dyn Device, blocks: &[Vec<u8>], params: &Params) {
     let compare =
         |outputs: &[Vec<u8>]| compare_payloads(shape, blocks, params, &outputs[0], &outputs[1]);
     assert_eq!(compare(&outputs), None);
-    // The comparison finds a wrong byte and a wrong length.
+    // The comparison notices a wrong byte and a wrong length.
     for (buffer, at) in [(0, 3), (1, 4)] {
         let mut wrong = outputs.clone();
         wrong[buffer][at] ^= 1;

@@ -1,4 +1,4 @@
-//! The device memory of a batch, and what goes to it and comes from it.
+//! The device memory of a batch, and the copies to and from it.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::gpu::lz77_decode::Needs;
 use crate::gpu::plan::{Plan, PlanError, Shape};
 use crate::gpu::run::{Memory, submit};
 
-/// A stage and how long it took on the device.
+/// The time that a stage took on the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageTime {
     /// Its name.
     pub stage: &'static str,
-    /// All its dispatches together.
+    /// The sum of its dispatches.
     pub time: Duration,
 }
 
-/// What makes plans for batches of any size up to the first.
+/// Makes plans for batches of any size up to the first plan's.
 pub(super) type Planner<'d> = dyn Fn(&Limits, Shape, Needs) -> Result<Plan, PlanError> + Send + 'd;
 
-/// The memory of a batch, and plans that run in it.
+/// The memory of a batch, and the plans that run in it.
 pub(super) struct Batch<'d> {
     pub(super) device: &'d dyn Device,
     pub(super) queue: Box<dyn Queue + 'd>,
     pub(super) memory: Memory<'d>,
-    /// The plan for as many blocks as were in the last batch, and what these needed.
+    /// The plan of the last batch. It fits that batch's block count and needs.
     pub(super) plan: Plan,
     pub(super) needs: Needs,
     pub(super) most: Shape,
@@ -46,7 +46,7 @@ impl<'d> Batch<'d> {
         Ok(Self { device, queue: device.queue()?, memory, plan, needs, most, planner })
     }
 
-    /// Gives the device the jobs of a batch, runs it, does something else meanwhile, and waits for what became of them.
+    /// Uploads the jobs of a batch, starts it, calls `meanwhile`, and waits for the results.
     pub(super) fn run(
         &mut self,
         jobs: &[Job],
@@ -55,7 +55,7 @@ impl<'d> Batch<'d> {
     ) -> Result<Vec<JobResult>, CoderError> {
         assert!(!jobs.is_empty() && jobs.len() <= self.most.blocks as usize);
         if jobs.len() != self.plan.shape.blocks as usize || needs != self.needs {
-            // The parts of blocks lie where they lay: a plan for fewer runs in the memory of one for more.
+            // Blocks keep their places, so a plan for fewer blocks runs in memory made for more.
             let shape = Shape { blocks: jobs.len() as u32, ..self.most };
             self.plan = (self.planner)(self.device.limits(), shape, needs)?;
             self.needs = needs;
@@ -71,7 +71,7 @@ impl<'d> Batch<'d> {
         Ok(results)
     }
 
-    /// The stages of the last batch in the order in which they began.
+    /// The times of the last batch's stages, in the order in which they started.
     pub(super) fn take_times(&mut self) -> Result<Vec<StageTime>, CoderError> {
         let times = self.queue.take_times()?;
         let mut stages: Vec<StageTime> = Vec::new();
@@ -84,8 +84,8 @@ impl<'d> Batch<'d> {
         Ok(stages)
     }
 
-    /// Writes to a buffer of the batch: each of `parts` from its offset on, in ascending order, and zeros behind it up to
-    /// a multiple of 16 bytes. Parts that are close to each other go together.
+    /// Writes each of `parts` to a buffer of the batch at its offset; offsets ascend. Pads each part with zeros to a
+    /// multiple of 16 bytes. Parts that are close to each other are copied together.
     pub(super) fn write<'p>(
         &mut self,
         name: &str,
@@ -109,7 +109,7 @@ impl<'d> Batch<'d> {
         if run.is_empty() { Ok(()) } else { self.queue.write_parts(buffer, start, &run) }
     }
 
-    /// Reads from a buffer of the batch.
+    /// Copies from a buffer of the batch to the host.
     pub(super) fn read_range(
         &mut self,
         name: &str,
@@ -126,8 +126,8 @@ impl<'d> Batch<'d> {
         })
     }
 
-    /// Reads `ranges` of a buffer of the batch, given as offset and length in ascending order: `take` is given them piece
-    /// by piece, with their numbers. Ranges that are close to each other go together.
+    /// Copies `ranges` of a buffer of the batch to the host. A range is an offset and a length; they ascend. Calls `take`
+    /// with the number of a range and one piece of it after another. Ranges close to each other are copied together.
     pub(super) fn read(
         &mut self,
         name: &str,
@@ -142,7 +142,7 @@ impl<'d> Batch<'d> {
             let mut count = 1;
             while ranges[first + count..]
                 .first()
-                .is_some_and(|next| next.0 - end_of(&ranges[first + count - 1]) < MOST_BETWEEN)
+                .is_some_and(|next| next.0 - end_of(&ranges[first + count - 1]) < MAX_BETWEEN)
             {
                 count += 1;
             }
@@ -170,5 +170,5 @@ impl<'d> Batch<'d> {
     }
 }
 
-/// What is copied for nothing between two ranges rather than that they are copied one by one, in bytes.
-const MOST_BETWEEN: u64 = 16 << 10;
+/// Ranges with a gap of at most this many bytes are copied together, gap included.
+const MAX_BETWEEN: u64 = 16 << 10;

@@ -1,4 +1,4 @@
-//! Batches of payloads, decoded.
+//! Decodes batches of payloads.
 
 use super::batch::{Batch, StageTime};
 use super::{BufferBytes, Buffers, CoderError};
@@ -18,34 +18,33 @@ pub struct Decoder<'d> {
     needs: Needs,
 }
 
-/// A payload that lies on the device.
+/// Where a payload is on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadPlace {
-    /// Where it begins among the batch's payloads: a multiple of 16.
+    /// Its offset among the batch's payloads: a multiple of 16.
     pub start: u64,
     /// Its length in bytes.
     pub payload_len: u32,
-    /// Bytes of the block's contents.
+    /// Length of the block's contents in bytes.
     pub contents_len: u32,
 }
 
-/// What became of a payload.
+/// The result of decoding a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodedBlock {
-    /// Whether the payload is well-formed and has been decoded. Otherwise its slot holds nothing of use.
+    /// Whether the payload was well-formed and is now decoded. If not, its slot holds nothing useful.
     pub is_decoded: bool,
     /// CRC-32C of the payload.
     pub payload_crc: u32,
-    /// CRC-32C of the contents, to be compared with the one that was recorded: a payload can be damaged and still
-    /// well-formed.
+    /// CRC-32C of the contents, for comparison with the recorded one: a damaged payload can still be well-formed.
     pub contents_crc: u32,
 }
 
 impl<'d> Decoder<'d> {
-    /// A decoder of up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents.
+    /// Makes a decoder for up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents.
     ///
     /// # Errors
-    /// If the device cannot run it or has not got the memory.
+    /// Fails if the device cannot run the decoder or has too little memory.
     pub fn new(
         device: &'d dyn Device,
         pipeline: Pipeline,
@@ -63,10 +62,10 @@ impl<'d> Decoder<'d> {
         })
     }
 
-    /// Bytes of device memory that such a decoder takes, buffers of the caller's included.
+    /// Bytes of device memory that such a decoder takes, including the caller's buffers.
     ///
     /// # Errors
-    /// As those of [`Self::new`] that need no device.
+    /// Fails like [`Self::new`], except for errors of the device.
     pub fn memory_for(
         limits: &Limits,
         pipeline: Pipeline,
@@ -77,10 +76,10 @@ impl<'d> Decoder<'d> {
         Ok(pipelines::decode(limits, pipeline, shape, Needs::default())?.memory())
     }
 
-    /// How large buffers of the caller's must be for such a decoder.
+    /// How large the caller's buffers must be for such a decoder.
     ///
     /// # Errors
-    /// As those of [`Self::new`] that need no device.
+    /// Fails like [`Self::new`], except for errors of the device.
     pub fn buffer_bytes(
         limits: &Limits,
         pipeline: Pipeline,
@@ -92,10 +91,10 @@ impl<'d> Decoder<'d> {
         Ok(BufferBytes::of(&plan, "payload"))
     }
 
-    /// What decoding takes for one block, from which the batches follow that a device is given.
+    /// The cost of decoding one block. Batches are sized by it.
     ///
     /// # Errors
-    /// As those of [`Self::new`] that need no device.
+    /// Fails like [`Self::new`], except for errors of the device.
     pub fn cost_of_block(
         limits: &Limits,
         pipeline: Pipeline,
@@ -104,39 +103,39 @@ impl<'d> Decoder<'d> {
         Ok(Work::Decode(pipeline).cost(limits, block_len)?)
     }
 
-    /// Bytes of device memory that it takes, buffers of the caller's included.
+    /// Bytes of device memory that this decoder takes, including the caller's buffers.
     pub fn memory(&self) -> u64 {
         self.batch.memory.bytes()
     }
 
-    /// Where the payloads belong, each from a multiple of 16 bytes on.
+    /// The buffer for the payloads. Each begins at a multiple of 16 bytes.
     pub fn payloads(&self) -> BufferId {
         self.batch.memory.named("payload")
     }
 
-    /// Where the contents are after [`Self::decode`]: block b from byte b times [`Self::slot`] on.
+    /// The buffer that holds the contents after [`Self::decode`]. Block b begins at byte b · [`Self::slot`].
     pub fn contents(&self) -> BufferId {
         self.batch.memory.named("contents")
     }
 
-    /// Bytes from the beginning of one block's contents to the next one's.
+    /// Distance in bytes between the beginnings of two blocks' contents.
     pub fn slot(&self) -> u32 {
         self.batch.most.slot
     }
 
-    /// Forgets the payloads that were written.
+    /// Forgets the payloads written so far.
     pub fn clear(&mut self) {
         self.filled = 0;
         self.needs = Needs::default();
     }
 
-    /// Prepares for payloads that are on the device already, and need no more than this: see [`Needs::of`].
+    /// Prepares for payloads that are on the device already and need at most `needs`: see [`Needs::of`].
     pub fn expect(&mut self, needs: Needs) {
         self.needs = self.needs.and(needs);
     }
 
-    /// Writes a payload from the host behind those written before, and says where it lies. `None` if it is too long:
-    /// longer than the payload of `contents_len` bytes can be.
+    /// Copies a payload from the host to the device, after those written before, and returns its place. Returns `None` if it
+    /// is longer than a payload of `contents_len` bytes can be.
     ///
     /// # Errors
     /// If the device fails.
@@ -152,8 +151,8 @@ impl<'d> Decoder<'d> {
         Ok(places.into_iter().next())
     }
 
-    /// Writes payloads with the lengths of their contents from the host behind those written before, and says where they
-    /// lie. Each must be no longer than its contents, and these no longer than a slot.
+    /// Copies payloads, each with the length of its contents, from the host to the device after those written before, and
+    /// returns their places. No payload may be longer than its contents, and no contents longer than a slot.
     ///
     /// # Errors
     /// If the device fails.
@@ -174,7 +173,7 @@ impl<'d> Decoder<'d> {
         Ok(places)
     }
 
-    /// Decodes the payloads; block b is the b-th.
+    /// Decodes the payloads. Payload b becomes block b.
     ///
     /// # Errors
     /// If the device fails.
@@ -182,7 +181,7 @@ impl<'d> Decoder<'d> {
         self.decode_while(payloads, || ())
     }
 
-    /// The same; while the device is at it, `meanwhile` is run.
+    /// Like [`Self::decode`], and runs `meanwhile` while the device works.
     ///
     /// # Errors
     /// If the device fails.
@@ -206,7 +205,7 @@ impl<'d> Decoder<'d> {
         Ok(self.batch.run(&jobs, self.needs, meanwhile)?.iter().map(block).collect())
     }
 
-    /// Reads the contents of block `block` to the host, from their beginning on.
+    /// Copies the contents of block `block`, from their beginning, to the host.
     ///
     /// # Errors
     /// If the device fails.
@@ -219,8 +218,8 @@ impl<'d> Decoder<'d> {
         (u64::from(block) * u64::from(self.slot()), len)
     }
 
-    /// Reads the contents of blocks, given as number and length in ascending order: `take` is given them piece by piece,
-    /// with their places in `blocks`.
+    /// Copies the contents of several blocks to the host. `blocks` lists their numbers, ascending, and lengths. Calls `take`
+    /// with an index into `blocks` and one piece of that block after another.
     ///
     /// # Errors
     /// If the device fails.
@@ -233,12 +232,12 @@ impl<'d> Decoder<'d> {
         Ok(self.batch.read("contents", &ranges, take)?)
     }
 
-    /// From now on, measure how long the stages take.
+    /// Turns the timing of stages on or off.
     pub fn set_timing(&mut self, on: bool) {
         self.batch.queue.set_timing(on);
     }
 
-    /// How long each stage of the last batch took on the device; empty if it cannot be measured.
+    /// How long each stage of the last batch took on the device; empty if the device cannot measure it.
     ///
     /// # Errors
     /// If the device fails.

@@ -1,4 +1,4 @@
-//! A device that has been opened: its context, its buffers, and what could not be given back yet.
+//! An open device: its context, its buffers, and the objects that it cannot release yet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -25,28 +25,28 @@ use super::queue::{ClQueue, Work};
 use super::staging::OfCaller;
 use super::{Found, failure, failure_for};
 
-/// A device that can be used.
+/// An open device.
 #[derive(Debug)]
 pub struct OpenClDevice {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What a device and its queues have in common.
+/// The state that a device shares with its queues.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub limits: Limits,
     pub device: opencl3::device::Device,
     pub programs: Programs,
     pub cache: Cache,
-    /// A queue that no kernel is ever given to, so that nothing in it waits for one. A new one takes its place after a
-    /// failure, because some drivers refuse everything in a queue from then on.
+    /// A queue that never runs a kernel, so its commands never wait for one. It is replaced after a failure, because some
+    /// drivers refuse every later command in a failed queue.
     housekeeping: Mutex<Arc<Handle>>,
     buffers: RwLock<HashMap<BufferId, Memory>>,
-    /// Where callers have pinned memory: the ends, by the beginnings.
+    /// Pinned memory that callers hold: start address to end address.
     pinned: RwLock<BTreeMap<usize, usize>>,
     next: AtomicU64,
     given_up: Mutex<GivenUp>,
-    // The last field, because the objects above belong to it.
+    // Dropped last, because the objects above belong to it.
     pub context: Handle,
 }
 
@@ -57,8 +57,8 @@ pub(super) struct Memory {
     pub bytes: u64,
 }
 
-/// Work that may still be going on though nobody waits for it, and buffers that it may use. Releasing those could wait
-/// for it without end, so they are kept until it has ended.
+/// Abandoned work that may still be running, and the buffers it may use. Releasing them could block forever, so they are
+/// kept until the work has ended.
 #[derive(Debug, Default)]
 struct GivenUp {
     work: Vec<Work>,
@@ -74,24 +74,24 @@ impl OpenClDevice {
         let device = found.device;
         let context = create_context(&[device.id()], std::ptr::null(), None, std::ptr::null_mut())
             .map_err(|code| failure("clCreateContext", code))?;
-        // SAFETY: it has just been made.
+        // SAFETY: the context has just been made.
         let context = unsafe { Handle::owning(context, release_context) };
         Self::in_context(context, device, found.limits.clone(), cache)
     }
 
-    /// A device within a caller's own context, so that buffers of the caller's can be worked on where they are.
+    /// Makes a device in the caller's own context, so that kernels can work on the caller's buffers in place.
     ///
     /// # Errors
-    /// If the device cannot be used, or is not one of the context.
+    /// Fails if the device is unusable or not part of the context.
     ///
     /// # Safety
-    /// `context` is a valid `cl_context`, and `device` a valid `cl_device_id` of it. They need not outlive this call:
-    /// the device keeps a reference.
+    /// `context` is a valid `cl_context`, and `device` a valid `cl_device_id` of it. They need not outlive this call: the
+    /// new device keeps a reference.
     pub unsafe fn from_context(
         context: *mut std::ffi::c_void,
         device: *mut std::ffi::c_void,
     ) -> Result<Self, DeviceError> {
-        // SAFETY: the caller says that it is valid.
+        // SAFETY: the caller promises that it is valid.
         unsafe { retain_context(context) }.map_err(|code| failure("clRetainContext", code))?;
         // SAFETY: that reference is ours.
         let context = unsafe { Handle::owning(context, release_context) };
@@ -122,16 +122,16 @@ impl OpenClDevice {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A buffer of the caller's as one of this device's. [`Device::free`] ends that, and leaves the buffer to the caller.
+    /// Makes a caller's buffer usable on this device. [`Device::free`] ends that, and the caller still owns the buffer.
     ///
     /// # Errors
-    /// If it is not a buffer.
+    /// Fails if `memory` is not a buffer.
     ///
     /// # Safety
     /// `memory` is a valid `cl_mem` buffer of this device's context.
     pub unsafe fn import(&self, memory: *mut std::ffi::c_void) -> Result<BufferId, DeviceError> {
-        // A reference of our own: the caller's may be given back while work goes on.
-        // SAFETY: the caller says that it is valid.
+        // Take our own reference: the caller may release its own while work goes on.
+        // SAFETY: the caller promises that it is valid.
         unsafe { retain_mem_object(memory) }.map_err(|code| failure("clRetainMemObject", code))?;
         // SAFETY: that reference is ours.
         let handle = unsafe { Handle::owning(memory, release_mem_object) };
@@ -141,13 +141,13 @@ impl OpenClDevice {
         Ok(self.shared.enter(Memory { handle: Arc::new(handle), bytes }))
     }
 
-    /// Bytes of workgroup memory that the driver's compiler reserves for an entry point of `source`.
+    /// Workgroup memory, in bytes, that the driver's compiler reserves for an entry point of `source`.
     #[cfg(test)]
     pub(crate) fn workgroup_memory(&self, source: &str, entry: &str) -> Result<u64, DeviceError> {
         super::program::workgroup_memory(&self.shared, source, entry)
     }
 
-    /// The `cl_mem` behind a buffer, for callers with OpenCL code of their own; valid until the buffer is freed.
+    /// The `cl_mem` of a buffer, for callers with their own OpenCL code. It is valid until the buffer is freed.
     pub fn exported(&self, buffer: BufferId) -> Option<*mut std::ffi::c_void> {
         let memory = self.shared.memory(buffer, 0, 0).ok()?;
         Some(memory.handle.raw())
@@ -159,12 +159,12 @@ pub(super) fn new_queue(
     context: &Handle,
     device: &opencl3::device::Device,
 ) -> Result<Handle, DeviceError> {
-    // OpenCL 2.0 has another call for this, which devices of 1.2 lack; this one is in all.
+    // OpenCL 2.0 has a newer call for this, but 1.2 devices lack it. This call works on all devices.
     // SAFETY: context and device are valid.
     let queue =
         unsafe { create_command_queue(context.raw(), device.id(), CL_QUEUE_PROFILING_ENABLE) };
     let queue = queue.map_err(|code| failure_for("clCreateCommandQueue", code, 0))?;
-    // SAFETY: it has just been made.
+    // SAFETY: the queue has just been made.
     Ok(unsafe { Handle::owning(queue, release_command_queue) })
 }
 
@@ -175,7 +175,7 @@ impl Shared {
         id
     }
 
-    /// The buffer, if it holds `bytes` bytes from `offset` on.
+    /// Looks up a buffer and checks that it holds `bytes` bytes from `offset` on.
     pub fn memory(&self, id: BufferId, offset: u64, bytes: u64) -> Result<Memory, DeviceError> {
         let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
         let Some(memory) = buffers.get(&id) else {
@@ -190,18 +190,18 @@ impl Shared {
         }
     }
 
-    /// From now on callers have pinned memory there.
+    /// Notes that a caller now holds pinned memory at `range`.
     pub fn enter_pinned(&self, range: Range<usize>) {
         let mut pinned = self.pinned.write().unwrap_or_else(PoisonError::into_inner);
         pinned.insert(range.start, range.end);
     }
 
-    /// They have it no longer.
+    /// Notes that the caller has released that memory.
     pub fn leave_pinned(&self, range: Range<usize>) {
         self.pinned.write().unwrap_or_else(PoisonError::into_inner).remove(&range.start);
     }
 
-    /// Whether `bytes` are in a caller's pinned memory.
+    /// Whether all of `bytes` is in pinned memory that a caller holds.
     pub fn is_pinned(&self, bytes: &[u8]) -> bool {
         let pinned = self.pinned.read().unwrap_or_else(PoisonError::into_inner);
         let start = bytes.as_ptr() as usize;
@@ -209,12 +209,12 @@ impl Shared {
         before.is_some_and(|(_, end)| start + bytes.len() <= *end)
     }
 
-    /// Whether there is work that nobody waits for.
+    /// Whether abandoned work is still running.
     pub fn has_given_up(&self) -> bool {
         !self.given_up().work.is_empty()
     }
 
-    /// Keeps work that has not ended, and from now on all buffers that are given back, until it has.
+    /// Keeps `work`, and every buffer freed from now on, until `work` has ended.
     pub fn give_up(&self, work: Work) {
         self.given_up().work.push(work);
     }
@@ -227,12 +227,12 @@ impl Shared {
         given_up
     }
 
-    /// The queue for house-keeping.
+    /// The current housekeeping queue.
     pub fn housekeeping(&self) -> Arc<Handle> {
         Arc::clone(&self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts a new queue for house-keeping in the place of `failed`, unless another thread has done so.
+    /// Replaces the housekeeping queue `failed`, unless another thread has already done so.
     pub fn renew_housekeeping(&self, failed: &Arc<Handle>) {
         let mut current = self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&current, failed)
@@ -242,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Makes the driver reserve the buffer's memory, which some do only when it is first used.
+    /// Makes the driver reserve the buffer's memory now. Some drivers wait until the first use.
     fn touch(&self, memory: &Memory) -> Result<(), DeviceError> {
         let queue = self.housekeeping();
         let touched = self.touch_in(&queue, memory);
@@ -273,7 +273,7 @@ impl Shared {
                 std::ptr::null(),
             )
         };
-        // SAFETY: it has just been made.
+        // SAFETY: the event has just been made.
         let event = unsafe { Handle::event(event.map_err(failure("clEnqueueFillBuffer"))?) };
         flush(queue.raw()).map_err(failure("clFlush"))?;
         let ended = wait(&event, Deadline::after(DEADLINE, &self.limits));
@@ -304,7 +304,7 @@ impl Device for OpenClDevice {
         // SAFETY: the context is valid, and there is no host pointer.
         let memory =
             unsafe { create_buffer(context, CL_MEM_READ_WRITE, size, std::ptr::null_mut()) };
-        // SAFETY: it has just been made.
+        // SAFETY: the buffer has just been made.
         let handle = unsafe { Handle::owning(memory.map_err(error)?, release_mem_object) };
         let memory = Memory { handle: Arc::new(handle), bytes };
         self.shared.touch(&memory)?;
@@ -341,13 +341,13 @@ impl Device for OpenClDevice {
 impl Drop for OpenClDevice {
     fn drop(&mut self) {
         if !self.shared.given_up().work.is_empty() {
-            // To release a context may wait for the work in it. What is stuck is left behind.
+            // Releasing a context may wait for the work in it, so a context with stuck work is leaked.
             std::mem::forget(Arc::clone(&self.shared));
         }
     }
 }
 
-/// Whether a command has ended, in any way.
+/// Whether a command has ended, successfully or not.
 pub(super) fn is_over(event: &Handle) -> bool {
     has_ended(event).unwrap_or(true)
 }

@@ -1,4 +1,4 @@
-//! References to OpenCL's objects, and waiting for its events.
+//! References to OpenCL objects, and waiting for events.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -9,43 +9,43 @@ use super::super::deadline::Deadline;
 use super::super::device::DeviceError;
 use super::failure_for;
 
-/// An object of OpenCL: all its types are such pointers.
+/// An OpenCL object: all its types are such pointers.
 pub(super) type Raw = *mut c_void;
 
 /// A reference to an object, released when dropped.
 ///
-/// A release that fails is passed over: it happens only where the object, or its whole context, is gone already.
+/// Errors on release are ignored: they happen only when the object or its whole context is already gone.
 #[derive(Debug)]
 pub(super) struct Handle {
     raw: Raw,
     release: unsafe fn(Raw) -> Result<(), i32>,
 }
 
-// SAFETY: OpenCL's objects may be used by several threads at once (OpenCL 1.2, A.2). Kernels are the exception while
-// their arguments are being set: those are reached only through the `&mut` of one queue.
+// SAFETY: several threads may use an OpenCL object at once (OpenCL 1.2, A.2), except a kernel while its arguments are
+// being set. A kernel is reached only through the `&mut` of one queue.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// Takes over a reference.
+    /// Takes ownership of a reference.
     ///
     /// # Safety
-    /// `raw` is a valid object, one reference to it is the caller's, and `release` gives that back.
+    /// `raw` is a valid object, the caller owns one reference to it, and `release` releases that reference.
     pub unsafe fn owning(raw: Raw, release: unsafe fn(Raw) -> Result<(), i32>) -> Self {
         Self { raw, release }
     }
 
-    /// Takes over an event that a call has just made.
+    /// Takes ownership of an event that a call has just made.
     ///
     /// # Safety
-    /// `raw` is a valid event, and one reference to it is the caller's.
+    /// `raw` is a valid event, and the caller owns one reference to it.
     pub unsafe fn event(raw: Raw) -> Self {
-        // SAFETY: what the caller promises is what is asked for.
+        // SAFETY: the caller promises exactly this.
         unsafe { Self::owning(raw, event::release_event) }
     }
 
-    /// The object, valid for as long as `self` is.
+    /// The object, valid while `self` lives.
     pub fn raw(&self) -> Raw {
         self.raw
     }
@@ -53,7 +53,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the object is valid, and the reference that is given back is ours.
+        // SAFETY: the object is valid, and we own the reference that this releases.
         let _ = unsafe { (self.release)(self.raw) };
     }
 }
@@ -61,8 +61,8 @@ impl Drop for Handle {
 /// Whether the command of `event` has ended.
 ///
 /// # Errors
-/// If it has failed. A driver that reserves memory only when it is used reports here that there is none; for how many
-/// bytes, it does not say.
+/// Fails if the command has failed. A driver that reserves memory on first use reports a lack of memory here, and does
+/// not say for how many bytes.
 pub(super) fn has_ended(event: &Handle) -> Result<bool, DeviceError> {
     let status = event::get_event_info(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS)
         .map_err(|code| failure_for("clGetEventInfo", code, 0))?
@@ -70,7 +70,7 @@ pub(super) fn has_ended(event: &Handle) -> Result<bool, DeviceError> {
     ended(status)
 }
 
-/// What the status of a command's event means.
+/// Interprets the status of a command's event.
 pub(super) fn ended(status: i32) -> Result<bool, DeviceError> {
     if status < 0 {
         return Err(failure_for("a command on the device", status, 0));
@@ -80,13 +80,12 @@ pub(super) fn ended(status: i32) -> Result<bool, DeviceError> {
 
 /// Waits for the command of `event`.
 ///
-/// This asks again and again instead of calling `clWaitForEvents`, which cannot be told to give up. The command must
-/// have been flushed.
+/// This polls instead of calling `clWaitForEvents`, which has no timeout. The command must have been flushed.
 ///
 /// # Errors
-/// [`DeviceError::TimedOut`], or if the command has failed.
+/// [`DeviceError::TimedOut`], or the error of the command.
 pub(super) fn wait(event: &Handle, until: Deadline) -> Result<(), DeviceError> {
-    /// A thread that sleeps wakes about so much too late, so shorter times are waited for awake.
+    /// A sleeping thread wakes about this much too late, so shorter waits spin.
     const AWAKE: Duration = Duration::from_micros(60);
     let start = Instant::now();
     while !has_ended(event)? {

@@ -1,15 +1,15 @@
-//! Devices through OpenCL 1.2 or later, whose library is loaded at run time.
+//! Devices through OpenCL 1.2 or later. The OpenCL library is loaded at run time.
 //!
 //! | module | |
 //! |---|---|
-//! | `handle` | references to OpenCL's objects; waiting for its events, with a deadline |
+//! | `handle` | references to OpenCL objects; waiting for events, with a deadline |
 //! | `device` | an open device: context, buffers |
-//! | `nvml` | how much memory of NVIDIA's devices is free |
+//! | `nvml` | how much memory of an NVIDIA device is free |
 //! | `program` | compiled kernels |
 //! | `queue` | an in-order queue |
-//! | `staging` | pinned host memory, through which all copies go but those of callers' pinned memory |
+//! | `staging` | pinned host memory for all copies, except those of pinned memory that the caller holds |
 //!
-//! All calls to OpenCL are in here.
+//! All calls to OpenCL are in this module.
 
 mod device;
 mod handle;
@@ -40,17 +40,17 @@ use super::device::{Api, DeviceError, Kind, Limits, MemorySource, Teams};
 
 pub use device::OpenClDevice;
 
-/// What to do where there is no device.
+/// What to do if there is no device.
 pub const REMEDY: &str = if cfg!(target_os = "linux") {
     "install the driver of your GPU with its OpenCL part, and the loader (package ocl-icd-libopencl1 or ocl-icd)"
 } else {
     "install the driver of your GPU with its OpenCL part"
 };
 
-/// NVIDIA's devices from this compute capability on have the instructions that teams use.
+/// NVIDIA devices have the instructions that teams use from this compute capability on.
 const PTX_TEAMS_FROM: u32 = 8;
 
-/// NVIDIA's code for an access of a kernel's outside of its buffers, after which the context is of no use.
+/// NVIDIA's error code for a kernel that accessed memory outside its buffers. The context is unusable afterwards.
 const NVIDIA_ILLEGAL_ACCESS: i32 = -9999;
 
 /// A device that could be opened.
@@ -60,12 +60,12 @@ pub struct Found {
     limits: Limits,
 }
 
-/// The devices that there are, of all drivers, in the loader's order.
+/// Lists the devices of all drivers, in the loader's order.
 ///
 /// # Errors
 /// [`DeviceError::Absent`] if there is no library, no driver or no device.
 pub fn devices() -> Result<Vec<Found>, DeviceError> {
-    // Drivers set themselves up when they are first asked, not all of them safely so if two threads ask.
+    // Drivers initialise themselves on the first call, and some cannot cope with two threads there.
     static FIRST: Mutex<()> = Mutex::new(());
     let _one_at_a_time = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
     let absent = |why: &str| Err(DeviceError::Absent(why.into()));
@@ -83,7 +83,7 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
     if platforms.is_empty() {
         return absent("there is no driver for OpenCL");
     }
-    // A driver that fails, or a device that cannot say what it is, is passed over: others may work.
+    // Skip a driver that fails, or a device that cannot describe itself: others may work.
     let mut refused = None;
     let found: Vec<_> = platforms
         .iter()
@@ -105,15 +105,15 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
 }
 
 impl Found {
-    /// What it is and allows.
+    /// The properties and limits of the device.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Opens it. This takes time, and on some devices memory.
+    /// Opens the device. This takes time, and on some devices memory.
     ///
     /// # Errors
-    /// If the driver fails.
+    /// Fails if the driver does.
     pub fn open(&self) -> Result<OpenClDevice, DeviceError> {
         OpenClDevice::open(self)
     }
@@ -133,19 +133,19 @@ impl Found {
     }
 }
 
-/// How PoCL makes one function of a workgroup's work items.
+/// The environment variable that selects how PoCL merges a workgroup's work items into one function.
 const POCL_METHOD: &str = "POCL_WORK_GROUP_METHOD";
 
-/// Whether a driver's compiler is known to be wrong. PoCL 5.0 (with LLVM 16) makes loops over work items between barriers, and
-/// gets barriers in branches wrong that all work items take alike: it gives wrong results, or an assertion of its own ends the
-/// process. Its method `cbs` gets the same kernels right, as PoCL 3.1 does with loops.
+/// Whether a driver's compiler is known to be wrong. PoCL 5.0 (with LLVM 16) makes loops over work items between barriers.
+/// It miscompiles barriers in branches that all work items take alike: results are wrong, or an assertion in PoCL ends the
+/// process. Its method `cbs` compiles the same kernels correctly, and so does PoCL 3.1 with loops.
 fn miscompiles(driver: &str, method: Option<std::ffi::OsString>) -> bool {
     driver.starts_with("Portable Computing Language 5.") && method.is_none_or(|name| name != "cbs")
 }
 
-/// What a device says of itself; nothing if it is not to be used.
+/// Queries the limits of a device; `None` if pz cannot use it.
 fn limits(device: &opencl3::device::Device) -> opencl3::Result<Option<Limits>> {
-    // Kernels and hosts read each other's words as they are.
+    // Kernels and the host share words without conversion, so the device must be little-endian.
     if !(device.available()? && device.compiler_available()? && device.endian_little()?) {
         return Ok(None);
     }
@@ -188,7 +188,7 @@ fn limits(device: &opencl3::device::Device) -> opencl3::Result<Option<Limits>> {
     }))
 }
 
-/// Bytes of a device's memory that are free at present, and who says so; `None` if nobody does.
+/// Bytes of a device's memory that are free now, and the source of that figure; `None` if there is no source.
 fn free_memory(device: &opencl3::device::Device) -> Option<(u64, MemorySource)> {
     let extensions = device.extensions().ok()?;
     let has = |name| extensions.split(' ').any(|other| other == name);
@@ -231,7 +231,7 @@ impl fmt::Display for Uuid {
     }
 }
 
-/// Where a GPU is on the PCI bus, by which other libraries know it.
+/// A GPU's place on the PCI bus, by which other libraries know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PciPlace {
     domain: u32,
@@ -241,7 +241,7 @@ struct PciPlace {
 }
 
 impl PciPlace {
-    /// Of an NVIDIA device.
+    /// The place of an NVIDIA device.
     fn of(device: &opencl3::device::Device) -> Option<Self> {
         /// `CL_DEVICE_PCI_DOMAIN_ID_NV`, which older drivers lack.
         const DOMAIN: u32 = 0x400a;
@@ -253,7 +253,7 @@ impl PciPlace {
         Some(Self::from_slot(number(DOMAIN), number(CL_DEVICE_PCI_BUS_ID_NV)?, slot))
     }
 
-    /// A slot is a device's number times 8, and a function's.
+    /// Decodes a slot: the device's number times 8, plus the function's number.
     fn from_slot(domain: Option<u32>, bus: u32, slot: u32) -> Self {
         Self { domain: domain.unwrap_or(0), bus, device: slot >> 3, function: slot & 7 }
     }
@@ -266,20 +266,20 @@ impl fmt::Display for PciPlace {
     }
 }
 
-/// What AMD's driver says is free: kilobytes, in all and in the largest piece.
+/// Reads the free memory that AMD's driver reports: kilobytes in total, and in the largest piece.
 fn free_memory_amd(device: &opencl3::device::Device) -> Option<u64> {
     let data = get_device_data(device.id(), CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).ok()?;
     let (kilobytes, _) = data.split_first_chunk::<{ size_of::<usize>() }>()?;
     (usize::from_ne_bytes(*kilobytes) as u64).checked_mul(1024).filter(|free| *free > 0)
 }
 
-/// One line with single spaces.
+/// Joins the text into one line with single spaces.
 fn tidy(text: &str) -> String {
     let text = text.replace('\0', " ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What the failure of a call means.
+/// Converts the error code of a call.
 fn failure(call: &str, code: i32) -> DeviceError {
     match code {
         CL_DEVICE_NOT_AVAILABLE | NVIDIA_ILLEGAL_ACCESS => DeviceError::Lost,
@@ -287,11 +287,11 @@ fn failure(call: &str, code: i32) -> DeviceError {
     }
 }
 
-/// What a failure means of a call that may reserve `bytes` bytes, or of a command in a queue.
+/// Converts the error code of a call that may reserve `bytes` bytes, or of a command in a queue.
 ///
-/// NVIDIA's driver reserves a buffer when a command first uses it. If there is no memory, that command fails, and what
-/// comes after it in its queue fails with other codes. A kernel that did something forbidden may also be reported as out of
-/// resources: that fails again with the smallest batch, and the device is given up then.
+/// NVIDIA's driver reserves a buffer when a command first uses it. If memory is short, that command fails, and later
+/// commands in the queue fail with other codes. The driver may also report an illegal access by a kernel as a lack of
+/// resources. Such a kernel fails again with the smallest batch, and then pz gives up the device.
 fn failure_for(call: &str, code: i32, bytes: u64) -> DeviceError {
     match code {
         CL_MEM_OBJECT_ALLOCATION_FAILURE

@@ -1,6 +1,6 @@
-//! NVIDIA's management library (NVML), which says how much memory of a GPU is free: OpenCL tells only the total.
+//! NVIDIA's management library (NVML), which reports the free memory of a GPU. OpenCL reports only the total.
 //!
-//! The library comes with the driver and is loaded at run time. Where it is missing, nobody is told anything.
+//! The library comes with the driver and is loaded at run time. Without it, the free memory is unknown.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -9,12 +9,12 @@ use libloading::Library;
 
 use super::{PciPlace, Uuid};
 
-/// The library, set up once and for the whole life of the process.
+/// The loaded library, initialised once for the life of the process.
 struct Nvml {
     device_called: unsafe extern "C" fn(*const c_char, *mut Raw) -> c_int,
     device_at: unsafe extern "C" fn(*const c_char, *mut Raw) -> c_int,
     memory_of: unsafe extern "C" fn(Raw, *mut NvmlMemory) -> c_int,
-    // The last field: the functions are the library's.
+    // Dropped last: the functions belong to the library.
     _library: Library,
 }
 
@@ -32,7 +32,7 @@ struct NvmlMemory {
     used: u64,
 }
 
-/// Bytes of memory that are free at present on a GPU, which is known by its UUID or by its place on the bus; `None` if NVML is
+/// Memory that is free now on a GPU, in bytes. NVML looks the GPU up by its UUID, then by its place on the bus; `None` if NVML is
 /// missing or knows it by neither.
 pub(super) fn free_memory(uuid: Option<Uuid>, place: Option<PciPlace>) -> Option<u64> {
     static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
@@ -43,10 +43,10 @@ impl Nvml {
     fn load() -> Option<Self> {
         const NAMES: &[&str] =
             if cfg!(windows) { &["nvml.dll"] } else { &["libnvidia-ml.so.1", "libnvidia-ml.so"] };
-        // SAFETY: to load NVIDIA's library runs its initialisers, which ask nothing of the process.
+        // SAFETY: loading NVIDIA's library runs its initialisers, which make no demands on the process.
         let library = NAMES.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
-        // SAFETY: the types are those of `nvml.h`, which NVIDIA keeps for functions of these names. The pointers are
-        // used only while the library is loaded: it is kept beside them.
+        // SAFETY: the types match `nvml.h`, which NVIDIA keeps stable for these names. The pointers are used only while the
+        // library is loaded, because both are stored together.
         unsafe {
             let init = *library.get::<unsafe extern "C" fn() -> c_int>(b"nvmlInit_v2\0").ok()?;
             let device_called = *library.get(b"nvmlDeviceGetHandleByUUID\0").ok()?;
@@ -74,7 +74,7 @@ impl Nvml {
             (found == SUCCESS).then_some(device)
         })?;
         let mut memory = NvmlMemory::default();
-        // SAFETY: the handle is NVML's, and there is room for what it tells.
+        // SAFETY: the handle comes from NVML, and there is room for the result.
         let told = unsafe { (self.memory_of)(device, &raw mut memory) };
         (told == SUCCESS && memory.free <= memory.total).then_some(memory.free)
     }

@@ -1,4 +1,4 @@
-//! Compiled kernels, each compiled once for a device.
+//! Compiles kernels, once per device.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -22,10 +22,10 @@ use super::device::Shared;
 use super::handle::Handle;
 use super::{failure, failure_for};
 
-/// The constant of a dispatch that limits the registers of a work item on NVIDIA's compiler.
+/// The constant of a dispatch that limits the registers per work item on NVIDIA's compiler.
 const MAX_REGISTERS: &str = "MAX_REGISTERS";
 
-/// A program, or why there is none: what does not compile is not compiled again.
+/// A program, or the error of compiling it: a failed program is not compiled again.
 type Program = Arc<OnceLock<Result<Handle, DeviceError>>>;
 
 /// The programs of a device.
@@ -33,7 +33,7 @@ type Program = Arc<OnceLock<Result<Handle, DeviceError>>>;
 pub(super) struct Programs(Mutex<HashMap<ProgramKey, Program>>);
 
 impl Programs {
-    /// A kernel object of the program and entry point that `work` names. It is the caller's alone.
+    /// Makes a kernel object, owned by the caller, for the program and entry point that `work` names.
     pub fn kernel(&self, shared: &Shared, work: &Dispatch<'_>) -> Result<Handle, DeviceError> {
         let limits = &shared.limits;
         let stem = work.kernel.stem;
@@ -48,7 +48,7 @@ impl Programs {
         let kernel = create_kernel(program.raw(), &entry).map_err(|code| {
             failure_for(&format!("clCreateKernel({stem}, {})", work.entry), code, 0)
         })?;
-        // SAFETY: it has just been made.
+        // SAFETY: the kernel has just been made.
         let kernel = unsafe { Handle::owning(kernel, release_kernel) };
         let device = shared.device.id();
         let info = |what| {
@@ -62,7 +62,7 @@ impl Programs {
                 work.entry, limits.name, limits.local_memory,
             )));
         }
-        // Registers and workgroup memory may allow less than the device does in general.
+        // Registers and workgroup memory may lower the limit for this kernel.
         let reported = info(CL_KERNEL_WORK_GROUP_SIZE)?.to_size();
         let compiled = info(CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?.to_vec_size();
         if !runs(work.threads as usize, reported, &compiled) {
@@ -75,9 +75,9 @@ impl Programs {
     }
 }
 
-/// Whether a kernel runs in workgroups of `threads` work items, for which the driver reports that `reported` work items
-/// may be in one, and that it is compiled for `compiled` of them in each dimension. NVIDIA's driver reports 256 of every
-/// kernel, and yet runs those that are compiled for more.
+/// Whether a kernel runs in workgroups of `threads` work items. `reported` is the driver's limit, and `compiled` the
+/// workgroup size that the kernel was compiled for, by dimension. NVIDIA's driver reports 256 for every kernel, yet runs
+/// kernels compiled for more.
 fn runs(threads: usize, reported: usize, compiled: &[usize]) -> bool {
     threads <= reported || compiled == [threads, 1, 1]
 }
@@ -88,10 +88,10 @@ impl Programs {
         Arc::clone(programs.entry(key).or_default())
     }
 
-    /// Compiles what `plans` need and is not compiled yet, several at a time.
+    /// Compiles the programs of `plans` that are not compiled yet, several at a time.
     ///
     /// # Errors
-    /// One of those of the programs that do not compile.
+    /// One of the errors, if some programs do not compile.
     pub fn prepare(&self, shared: &Shared, plans: &[Plan]) -> Result<(), DeviceError> {
         prepare(&shared.limits, plans, ProgramKey::of_run, |run: &Run| {
             let program = self.program(ProgramKey::of_run(run));
@@ -124,7 +124,7 @@ fn build(
     }
     let program = create_program_with_source(shared.context.raw(), &[&source])
         .map_err(|code| failure("clCreateProgramWithSource", code))?;
-    // SAFETY: it has just been made.
+    // SAFETY: the program has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
     match build_program(program.raw(), &[device], &options, None, std::ptr::null_mut()) {
         Ok(()) => {
@@ -148,22 +148,22 @@ fn build(
     }
 }
 
-/// A program that has been compiled before; `None` if the driver will not have it.
+/// Loads a program from its binary; `None` if the driver rejects it.
 fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
     let device = shared.device.id();
-    // SAFETY: the context is valid, and the device belongs to it. The call takes the list of slices for a list of pointers and
-    // reads one for each device: the first, with which a slice begins. The driver trusts the binary; it is what this device
-    // and driver gave an earlier run of this user, because the cache reads only files that nobody else can have written, their
-    // names hold a hash of device and driver, and a checksum finds damage.
+    // SAFETY: the context is valid, and the device belongs to it. The call treats the list of slices as a list of
+    // pointers and reads one per device; a slice begins with its pointer. The driver trusts the binary. It is one
+    // that the same device and driver gave to an earlier run by this user: the cache reads only files that this user
+    // alone can have written, their names contain a hash of device and driver, and a checksum detects damage.
     let program =
         unsafe { create_program_with_binary(shared.context.raw(), &[device], &[binary]) }.ok()?;
-    // SAFETY: it has just been made.
+    // SAFETY: the program has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
     build_program(program.raw(), &[device], options, None, std::ptr::null_mut()).ok()?;
     Some(program)
 }
 
-/// Bytes of workgroup memory that the driver's compiler reserves for an entry point of `source`.
+/// Workgroup memory, in bytes, that the driver's compiler reserves for an entry point of `source`.
 #[cfg(test)]
 pub(super) fn workgroup_memory(
     shared: &Shared,
@@ -172,7 +172,7 @@ pub(super) fn workgroup_memory(
 ) -> Result<u64, DeviceError> {
     let program = create_program_with_source(shared.context.raw(), &[source])
         .map_err(|code| failure("clCreateProgramWithSource", code))?;
-    // SAFETY: it has just been made.
+    // SAFETY: the program has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
     let device = shared.device.id();
     let options = CString::new("-cl-std=CL1.2").unwrap_or_default();
@@ -180,7 +180,7 @@ pub(super) fn workgroup_memory(
         .map_err(|code| failure("clBuildProgram", code))?;
     let kernel = create_kernel(program.raw(), &CString::new(entry).unwrap_or_default())
         .map_err(|code| failure("clCreateKernel", code))?;
-    // SAFETY: it has just been made.
+    // SAFETY: the kernel has just been made.
     let kernel = unsafe { Handle::owning(kernel, release_kernel) };
     let bytes = get_kernel_work_group_info(kernel.raw(), device, CL_KERNEL_LOCAL_MEM_SIZE)
         .map_err(|code| failure("clGetKernelWorkGroupInfo", code))?;

@@ -21,27 +21,27 @@ use super::handle::{Handle, Raw, has_ended, wait};
 use super::staging::{PIECE, PIECES, Piece, Uploads};
 use super::{failure, failure_for};
 
-/// Less than so many bytes are copied through pinned memory of ours wherever they are, so that they are not waited for.
-const LEAST_IN_PLACE: usize = 64 << 10;
+/// Parts smaller than this are always copied through our own pinned memory, so that the caller need not wait for them.
+const MIN_IN_PLACE: usize = 64 << 10;
 
 /// A queue of a device.
 #[derive(Debug)]
 pub(super) struct ClQueue {
     shared: Arc<Shared>,
-    /// Nothing once it has been given up.
+    /// `None` once the work has been abandoned.
     work: Option<Work>,
     deadline: Duration,
     timing: bool,
 }
 
-/// What is under way, and what it uses.
+/// Running commands, and the objects they use.
 #[derive(Debug)]
 pub(super) struct Work {
-    /// The newest command: as the queue is in order, all have ended when it has.
+    /// The newest command. The queue is in order, so when this has ended, all have.
     last: Option<Handle>,
     uploads: Uploads,
     downloads: Vec<Piece>,
-    /// Dispatches whose times have not been asked for.
+    /// Dispatches whose times have not been read.
     timed: VecDeque<Handle>,
     kernels: HashMap<(ProgramKey, &'static str), Handle>,
     queue: Arc<Handle>,
@@ -59,12 +59,12 @@ impl Work {
         }
     }
 
-    /// A command in a queue.
+    /// A command that is running in `queue`.
     pub fn unfinished(queue: Arc<Handle>, last: Handle) -> Self {
         Self { last: Some(last), ..Self::new(queue) }
     }
 
-    /// Whether nothing is under way any more.
+    /// Whether all commands have ended.
     pub fn has_ended(&self) -> bool {
         self.last.as_ref().is_none_or(is_over)
     }
@@ -73,20 +73,20 @@ impl Work {
         flush(self.queue.raw()).map_err(|code| failure_for("clFlush", code, 0))
     }
 
-    /// Notes the newest command, which a call has just made an event for.
+    /// Keeps the event of the newest command.
     ///
     /// # Safety
-    /// `event` is a valid event, and one reference to it is the caller's.
+    /// `event` is a valid event, and the caller owns one reference to it.
     unsafe fn newest(&mut self, event: Raw) -> Result<(), DeviceError> {
-        // SAFETY: what the caller promises is what is asked for.
+        // SAFETY: the caller promises exactly this.
         self.last = Some(unsafe { Handle::event(event) });
         self.flush()
     }
 
-    /// Another reference to the newest command.
+    /// Makes another reference to the newest command.
     fn last_again(&self) -> Result<Option<Handle>, DeviceError> {
         let Some(last) = &self.last else { return Ok(None) };
-        // SAFETY: the event is valid; the reference that this makes is the handle's.
+        // SAFETY: the event is valid, and the new handle owns the reference that this makes.
         unsafe {
             opencl3::event::retain_event(last.raw())
                 .map_err(|code| failure("clRetainEvent", code))?;
@@ -94,8 +94,8 @@ impl Work {
         }
     }
 
-    /// Copies `parts` to a buffer, one behind the other: those in pinned memory of the caller's from where they are, the
-    /// others through pinned memory of ours.
+    /// Copies `parts` to a buffer, one directly after another. Parts in pinned memory that a caller holds are copied from
+    /// there; the rest goes through our own pinned memory.
     fn write(
         &mut self,
         shared: &Shared,
@@ -107,13 +107,13 @@ impl Work {
         let mut staged = 0;
         let mut in_place = None;
         for (number, part) in parts.iter().enumerate() {
-            if part.len() < LEAST_IN_PLACE || !shared.is_pinned(part) {
+            if part.len() < MIN_IN_PLACE || !shared.is_pinned(part) {
                 continue;
             }
             at = self.write_staged(shared, (memory, at), &parts[staged..number], until)?;
-            // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the caller
-            // has asked for it; the memory that is read stays until the command has ended: it is waited for below, or
-            // it is left behind by its owner.
+            // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within
+            // the buffer. The source stays valid until the command has ended: either we wait for it below, or the
+            // owner leaks the memory.
             let event = unsafe {
                 let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
                 let (from, none) = (part.as_ptr().cast(), std::ptr::null());
@@ -121,7 +121,7 @@ impl Work {
             };
             let event =
                 event.map_err(|code| failure_for("clEnqueueWriteBuffer", code, memory.bytes))?;
-            // SAFETY: it has just been made.
+            // SAFETY: the event has just been made.
             unsafe { self.newest(event)? };
             in_place = self.last_again()?;
             at += part.len();
@@ -131,7 +131,7 @@ impl Work {
         in_place.map_or(Ok(()), |event| wait(&event, until))
     }
 
-    /// Copies `parts` through pinned memory of ours; gives the place behind them.
+    /// Copies `parts` through our own pinned memory and returns the offset after them.
     fn write_staged(
         &mut self,
         shared: &Shared,
@@ -157,9 +157,9 @@ impl Work {
                 filled += now.len();
                 part = later;
             }
-            // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the
-            // caller has asked for it; the memory that is read stays as it is until the command has ended, because
-            // the piece waits for that before it is used again or unmapped, or is kept if it is given up.
+            // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within
+            // the buffer. The source stays unchanged until the command has ended: the piece waits for that before it
+            // is reused or unmapped, and is leaked if the command is abandoned.
             let event = unsafe {
                 let staged = staged.as_ptr().cast();
                 let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
@@ -167,7 +167,7 @@ impl Work {
             };
             let event =
                 event.map_err(|code| failure_for("clEnqueueWriteBuffer", code, memory.bytes))?;
-            // SAFETY: it has just been made.
+            // SAFETY: the event has just been made.
             unsafe { self.newest(event)? };
             if let Some(event) = self.last_again()? {
                 self.uploads.take(len, event);
@@ -178,23 +178,23 @@ impl Work {
         Ok(at)
     }
 
-    /// Copies to pinned memory of the caller's, where that is, and waits for it.
+    /// Copies directly to pinned memory that a caller holds, and waits.
     fn read_in_place(
         &mut self,
         (memory, offset): (&Memory, u64),
         into: &mut [u8],
         until: Deadline,
     ) -> Result<(), DeviceError> {
-        // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the caller has
-        // asked for it; the memory that is written stays until the command has ended: it is waited for here, or it is
-        // left behind by its owner, who knows that it may still change.
+        // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is within the
+        // buffer. The destination stays valid until the command has ended: either we wait for it here, or the owner
+        // leaks the memory and knows that it may still change.
         let event = unsafe {
             let (queue, buffer) = (self.queue.raw(), memory.handle.raw());
             let (to, none) = (into.as_mut_ptr().cast(), std::ptr::null());
             enqueue_read_buffer(queue, buffer, 0, offset as usize, into.len(), to, 0, none)
         };
         let event = event.map_err(|code| failure_for("clEnqueueReadBuffer", code, memory.bytes))?;
-        // SAFETY: it has just been made.
+        // SAFETY: the event has just been made.
         unsafe { self.newest(event)? };
         self.finish(until)
     }
@@ -211,12 +211,12 @@ impl Work {
         while (self.downloads.len() as u64) < pieces.min(PIECES as u64) {
             match Piece::new(shared) {
                 Ok(piece) => self.downloads.push(piece),
-                // Without memory for another piece, the ones that there are do.
+                // If there is no memory for another piece, use those we have.
                 Err(_) if !self.downloads.is_empty() => break,
                 Err(error) => return Err(error),
             }
         }
-        // As many copies are under way as there are pieces of memory; the oldest is taken before the next is begun.
+        // One copy runs per piece. Take the oldest result before starting the next copy.
         let ahead = self.downloads.len() as u64;
         let length = |i: u64| (bytes - i * PIECE as u64).min(PIECE as u64) as usize;
         for i in 0..pieces + ahead {
@@ -229,9 +229,9 @@ impl Work {
             if i < pieces {
                 let piece = &mut self.downloads[slot];
                 piece.wait(until)?;
-                // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the
-                // caller has asked for it; the memory that is written is looked at only once the command has ended,
-                // and stays mapped until then, or is kept if the command is given up.
+                // SAFETY: queue and buffer are valid and of one context. The caller has checked that the range is
+                // within the buffer. The destination is read only after the command has ended. It stays mapped until
+                // then, and is leaked if the command is abandoned.
                 let event = unsafe {
                     let at = (offset + i * PIECE as u64) as usize;
                     let staged = piece.bytes().as_mut_ptr().cast();
@@ -241,7 +241,7 @@ impl Work {
                 };
                 let event =
                     event.map_err(|code| failure_for("clEnqueueReadBuffer", code, memory.bytes))?;
-                // SAFETY: it has just been made.
+                // SAFETY: the event has just been made.
                 unsafe { self.newest(event)? };
                 if let Some(event) = self.last_again()? {
                     self.downloads[slot].is_used_by(event);
@@ -253,8 +253,8 @@ impl Work {
 
     fn clear(&mut self, memory: &Memory, offset: u64, bytes: u64) -> Result<(), DeviceError> {
         let zero = 0u32;
-        // SAFETY: queue and buffer are valid and of one context; the pattern is copied before the call returns, and
-        // the range is within the buffer, because the caller has asked for it.
+        // SAFETY: queue and buffer are valid and of one context. The call copies the pattern before it returns. The
+        // caller has checked that the range is within the buffer.
         let event = unsafe {
             enqueue_fill_buffer(
                 self.queue.raw(),
@@ -268,7 +268,7 @@ impl Work {
             )
         };
         let event = event.map_err(|code| failure_for("clEnqueueFillBuffer", code, memory.bytes))?;
-        // SAFETY: it has just been made.
+        // SAFETY: the event has just been made.
         unsafe { self.newest(event) }
     }
 
@@ -284,8 +284,8 @@ impl Work {
         let kernel = self.kernels[&key].raw();
         let mut index = 0;
         let mut set = |bytes: usize, value: *const std::ffi::c_void| {
-            // SAFETY: the kernel is valid and nobody else's; `value` is of so many bytes, which the call copies. A
-            // number or a kind that does not fit the kernel is an error.
+            // SAFETY: the kernel is valid and ours alone. `value` has `bytes` bytes, which the call copies. If the
+            // index or the type does not match the kernel, the call returns an error.
             let set = unsafe { set_kernel_arg(kernel, index, bytes, value) };
             let call = || format!("clSetKernelArg({}, {index})", work.entry);
             set.map_err(|code| failure(&call(), code))?;
@@ -301,8 +301,9 @@ impl Work {
         }
         let global = work.groups as usize * work.threads as usize;
         let local = work.threads as usize;
-        // SAFETY: queue, kernel and buffers are valid and of one context; there is one dimension. The kernel accesses
-        // nothing outside of its buffers: kernels are checked for that, as the compiler cannot.
+        // SAFETY: queue, kernel and buffers are valid and of one context, and there is one dimension. The kernel
+        // accesses nothing outside its buffers; the compiler cannot check that, but we have reviewed and tested every
+        // kernel for it.
         let event = unsafe {
             enqueue_nd_range_kernel(
                 self.queue.raw(),
@@ -324,7 +325,7 @@ impl Work {
             )),
             _ => failure_for(&call(), code, bytes),
         })?;
-        // SAFETY: it has just been made.
+        // SAFETY: the event has just been made.
         unsafe { self.newest(event) }
     }
 
@@ -357,7 +358,7 @@ impl ClQueue {
         Ok(Self { shared, work: Some(Work::new(queue)), deadline: DEADLINE, timing: false })
     }
 
-    /// Does something with the queue, unless it has been given up, and gives it up if that does not end in time.
+    /// Runs an operation on the queue unless the queue was abandoned. Abandons it if the operation times out.
     fn attempt<T>(
         &mut self,
         action: impl FnOnce(&mut Work, &Shared, Deadline) -> Result<T, DeviceError>,
@@ -419,7 +420,7 @@ impl Queue for ClQueue {
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {
-        // Each command is, as it is given.
+        // Each command is flushed when it is queued.
         Ok(())
     }
 
@@ -438,7 +439,7 @@ impl Queue for ClQueue {
     }
 
     fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        if into.len() >= LEAST_IN_PLACE && self.shared.is_pinned(into) {
+        if into.len() >= MIN_IN_PLACE && self.shared.is_pinned(into) {
             let memory = self.shared.memory(buffer, offset, into.len() as u64)?;
             return self
                 .attempt(|work, _, until| work.read_in_place((&memory, offset), into, until));

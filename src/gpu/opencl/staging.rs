@@ -1,8 +1,8 @@
-//! Pinned host memory, through which what lies elsewhere is copied to a device and from it.
+//! Pinned host memory that data in other memory is copied through on its way to and from a device.
 //!
-//! Copies from and to pinned memory go at the bus's full rate and do not hold the thread up. And they touch no memory
-//! of the caller's: a copy that is given up may still take place. Only memory that the caller has from us, and that knows
-//! of this, is copied from and to where it is.
+//! Copies of pinned memory run at the full rate of the bus and do not block the thread. They also keep the driver away
+//! from the caller's memory: a copy that we abandon may still happen later. The only memory of a caller's that is copied
+//! directly is memory that we allocated for it ([`HostMemory`](crate::gpu::device::HostMemory)) and that allows for this.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::device::Shared;
 use super::failure_for;
 use super::handle::{Handle, has_ended, wait};
 
-/// Bytes of a piece: enough that the cost of starting a copy does not count, and no more, because drivers pin memory slowly, and
-/// keep others waiting meanwhile.
+/// Size of a piece in bytes. It is large enough to hide the cost of starting a copy. It is no larger because drivers pin
+/// memory slowly and block other threads meanwhile.
 pub(super) const PIECE: usize = 2 << 20;
 /// Pieces in flight in one direction.
 pub(super) const PIECES: usize = 4;
 const _: () = assert!(2 * (PIECES * PIECE) as u64 <= STAGING, "both directions");
 
-/// Copies begin at multiples of so many bytes of a piece.
+/// Copies begin at multiples of this many bytes within a piece.
 const ALIGNMENT: usize = 64;
 
 /// Pinned memory.
@@ -35,17 +35,17 @@ pub(super) struct Pinned {
     memory: Handle,
     at: *mut u8,
     len: usize,
-    /// Of a device's queue for house-keeping.
+    /// The device's housekeeping queue.
     housekeeping: Arc<Handle>,
 }
 
-// SAFETY: `at` is memory of the process that belongs to this object alone.
+// SAFETY: `at` points to memory that belongs to this object alone.
 unsafe impl Send for Pinned {}
-// SAFETY: as above; through a shared reference nothing is written.
+// SAFETY: as above; nothing is written through a shared reference.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// `len` bytes, all 0.
+    /// Allocates `len` bytes, all 0.
     pub fn new(shared: &Shared, len: usize) -> Result<Self, DeviceError> {
         let error = |call: &'static str| move |code| failure_for(call, code, len as u64);
         let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
@@ -53,12 +53,12 @@ impl Pinned {
         let memory =
             unsafe { create_buffer(shared.context.raw(), flags, len, std::ptr::null_mut()) };
         let memory = memory.map_err(error("clCreateBuffer"))?;
-        // SAFETY: it has just been made.
+        // SAFETY: the buffer has just been made.
         let memory = unsafe { Handle::owning(memory, release_mem_object) };
         let housekeeping = shared.housekeeping();
         let mut at = std::ptr::null_mut();
-        // SAFETY: queue and buffer are valid and of one context, and the range is the whole buffer. The map blocks
-        // for no kernel, because none is ever given to this queue.
+        // SAFETY: queue and buffer are valid and of one context, and the range is the whole buffer. The map waits for
+        // no kernel, because this queue never runs one.
         let mapped = unsafe {
             enqueue_map_buffer(
                 housekeeping.raw(),
@@ -75,21 +75,22 @@ impl Pinned {
         let mapped = mapped.map_err(error("clEnqueueMapBuffer"))?;
         // SAFETY: the event has just been made.
         drop(unsafe { Handle::event(mapped) });
-        // What is read before anything has been copied here is to be defined.
-        // SAFETY: the mapping is of so many bytes and writable.
+        // Memory that is read before a copy must be initialised.
+        // SAFETY: the mapping is `len` bytes long and writable.
         unsafe { at.cast::<u8>().write_bytes(0, len) };
         Ok(Self { memory, at: at.cast(), len, housekeeping })
     }
 
-    /// Where it is.
+    /// The addresses of the memory.
     pub fn range(&self) -> Range<usize> {
         let start = self.at as usize;
         start..start + self.len
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: it is mapped for as long as `self` lives, initialised, and written through `&mut self` only. A command
-        // that writes to it at the same time is one that has not been waited for; that is not asked for.
+        // SAFETY: the memory is mapped while `self` lives, is initialised, and is written only through `&mut self`. A
+        // command could still write to it only if nobody waited for that command, which the documentation of
+        // `HostMemory` warns about.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 
@@ -101,7 +102,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: queue and buffer are valid, and `at` is where the buffer is mapped.
+        // SAFETY: queue and buffer are valid, and the buffer is mapped at `at`.
         let unmapped = unsafe {
             enqueue_unmap_mem_object(
                 self.housekeeping.raw(),
@@ -118,9 +119,9 @@ impl Drop for Pinned {
     }
 }
 
-/// Pinned memory of a caller's.
+/// Pinned memory that a caller holds.
 pub(super) struct OfCaller {
-    /// `None` once it is left behind.
+    /// `None` once it is leaked.
     pinned: Option<Pinned>,
     shared: Arc<Shared>,
 }
@@ -148,7 +149,7 @@ impl Drop for OfCaller {
         let Some(pinned) = self.pinned.take() else { return };
         self.shared.leave_pinned(pinned.range());
         if self.shared.has_given_up() {
-            // A copy that nobody waited for may still write here.
+            // An abandoned copy may still write here, so leak it.
             std::mem::forget(pinned);
         }
     }
@@ -167,12 +168,12 @@ impl Piece {
         Ok(Self { memory: Pinned::new(shared, PIECE)?, busy: None })
     }
 
-    /// Its memory. Whoever looks at what a command writes there has waited for it.
+    /// The memory. Before reading what a command wrote there, wait for the command.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.memory.bytes_mut()
     }
 
-    /// From now on `event`'s command uses it.
+    /// Notes that the command of `event` uses the piece.
     pub fn is_used_by(&mut self, event: Handle) {
         self.busy = Some(event);
     }
@@ -191,17 +192,17 @@ impl Piece {
     }
 }
 
-/// Pieces that are filled one after another, for uploads of any length.
+/// A ring of pieces for uploads of any length.
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
     pieces: Vec<Piece>,
     current: usize,
-    /// Bytes of the current piece that have been given out.
+    /// Bytes of the current piece that are taken.
     used: usize,
 }
 
 impl Uploads {
-    /// A piece with room, and where its free part begins.
+    /// Returns a piece with free space, and where the space begins.
     pub fn place(
         &mut self,
         shared: &Shared,
@@ -215,7 +216,7 @@ impl Uploads {
         Ok((&mut self.pieces[self.current], self.used))
     }
 
-    /// So many bytes from that place on are in use by `event`'s command.
+    /// Marks `bytes` bytes from that place on as used by `event`'s command.
     pub fn take(&mut self, bytes: usize, event: Handle) {
         self.pieces[self.current].is_used_by(event);
         self.used = (self.used + bytes).next_multiple_of(ALIGNMENT);
@@ -224,7 +225,7 @@ impl Uploads {
     fn go_on(&mut self, shared: &Shared, until: Deadline) -> Result<(), DeviceError> {
         let next = (self.current + 1) % self.pieces.len();
         if !self.pieces[next].is_free()? && self.pieces.len() < PIECES {
-            // Without memory for another piece, the ones that there are do.
+            // If there is no memory for another piece, use those we have.
             if let Ok(piece) = Piece::new(shared) {
                 self.current += 1;
                 self.used = 0;

@@ -42,7 +42,7 @@ fn copies_are_longer_than_what_they_go_through() {
             let data: Vec<u8> =
                 (0..len as u32).map(|i| (i.wrapping_mul(40503) >> 9) as u8).collect();
             let buffer = device.allocate(len as u64).unwrap();
-            // In two parts, so that pieces of memory are not begun at their beginnings.
+            // Write in two parts, so that the second begins in the middle of a piece.
             queue.write(buffer, 0, &data[..20]).unwrap();
             queue.write(buffer, 20, &data[20..]).unwrap();
             let mut back = vec![0; len];
@@ -98,10 +98,10 @@ fn a_device_is_of_use_after_work_was_given_up() {
 fn what_the_caller_has_made_is_used_in_place() {
     for theirs in opened() {
         let (context, id) = (theirs.shared.context.raw(), theirs.shared.device.id());
-        // SAFETY: both are valid as long as `theirs` is.
+        // SAFETY: both are valid while `theirs` lives.
         let ours = unsafe { OpenClDevice::from_context(context, id) }.unwrap();
         let mut contents = [0u32; 32];
-        // SAFETY: the context is valid, and the pointer is to as many bytes.
+        // SAFETY: the context is valid, and the pointer is to that many bytes.
         let memory = unsafe {
             let flags = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
             create_buffer(context, flags, 128, contents.as_mut_ptr().cast()).unwrap()
@@ -120,7 +120,7 @@ fn what_the_caller_has_made_is_used_in_place() {
         ours.free(buffer);
         assert_eq!(ours.exported(buffer), None);
         assert_eq!(references(), before);
-        // SAFETY: the reference is ours.
+        // SAFETY: we own the reference.
         unsafe { release_mem_object(memory) }.unwrap();
     }
 }
@@ -148,7 +148,7 @@ fn a_compiler_that_is_wrong_is_refused() {
     assert!(!miscompiles("NVIDIA CUDA 550.54", None));
 }
 
-/// After a failure another queue does the house-keeping.
+/// After a failure, a new queue does the housekeeping.
 #[test]
 fn housekeeping_goes_on_after_a_failure() {
     for device in opened() {
@@ -156,7 +156,7 @@ fn housekeeping_goes_on_after_a_failure() {
         device.shared.renew_housekeeping(&failed);
         let next = device.shared.housekeeping();
         assert_ne!(next.raw(), failed.raw());
-        // Another thread's failure in the old one changes nothing.
+        // If another thread fails in the old queue, nothing changes.
         device.shared.renew_housekeeping(&failed);
         assert_eq!(device.shared.housekeeping().raw(), next.raw());
         let buffer = device.allocate(4096).unwrap();
@@ -180,7 +180,7 @@ fn codes_tell_what_is_the_matter() {
     assert_eq!(failure_for("clCreateBuffer", CL_MEM_OBJECT_ALLOCATION_FAILURE, 7), out_of_memory);
     assert_eq!(failure_for("clCreateBuffer", CL_OUT_OF_RESOURCES, 7), out_of_memory);
     assert_eq!(failure("clFinish", NVIDIA_ILLEGAL_ACCESS), DeviceError::Lost);
-    // NVIDIA reserves memory when it is used, and reports on events that there is none, and then on all that follow.
+    // NVIDIA reserves memory on first use. It reports a lack of memory on that event and on all later ones.
     let late = DeviceError::OutOfMemory { bytes: 0 };
     for code in [
         CL_MEM_OBJECT_ALLOCATION_FAILURE,
@@ -218,7 +218,7 @@ fn programs_are_kept() {
         let kept = std::fs::read(file).unwrap();
         run(found);
         assert_eq!(std::fs::read(file).unwrap(), kept);
-        // What is not a program, though it is what was kept, is compiled anew.
+        // An invalid binary in the cache is compiled anew.
         let nonsense = b"no program";
         let crc = crc32c::crc32c(nonsense).to_le_bytes();
         std::fs::write(file, [&kept[..32], &crc, nonsense].concat()).unwrap();

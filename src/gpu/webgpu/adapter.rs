@@ -1,4 +1,4 @@
-//! What devices there are.
+//! Lists the devices.
 
 use pollster::block_on;
 
@@ -11,16 +11,16 @@ pub struct Found {
     limits: Limits,
 }
 
-/// The devices that the system's drivers offer, software devices among them.
+/// Lists the devices that the system's drivers offer, including software devices.
 ///
 /// # Errors
-/// [`DeviceError::Absent`] if there is none.
+/// [`DeviceError::Absent`] if there is no device.
 pub fn devices() -> Result<Vec<Found>, DeviceError> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: wgpu::Backends::PRIMARY,
         flags: wgpu::InstanceFlags::DISCARD_HAL_LABELS,
         memory_budget_thresholds: wgpu::MemoryBudgetThresholds {
-            // A buffer that does not fit is an error, and not a slow one in the processor's memory.
+            // A buffer that does not fit must fail; it must not silently move to the processor's slow memory.
             for_resource_creation: Some(97),
             for_device_loss: None,
         },
@@ -42,15 +42,15 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
 }
 
 impl Found {
-    /// What it is and allows.
+    /// The properties and limits of the device.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Opens it.
+    /// Opens the device.
     ///
     /// # Errors
-    /// If the driver does not let us, or it lacks what kernels need.
+    /// Fails if the driver refuses, or the device lacks something that kernels need.
     pub fn open(&self) -> Result<WebGpuDevice, DeviceError> {
         self.open_with(Cache::of_user)
     }
@@ -64,19 +64,19 @@ impl Found {
             required_features: features(&self.adapter),
             required_limits: granted(&self.adapter),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
-            // Few large buffers: memory is not to be taken in advance.
+            // We use few large buffers, so wgpu need not reserve memory in advance.
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             trace: wgpu::Trace::Off,
         });
         let (device, queue) =
             block_on(requested).map_err(|error| DeviceError::Failed(error.to_string()))?;
-        // Only what is outside of all scopes comes here, and there is nobody to tell.
+        // Only errors outside every scope get here, and no caller waits for them.
         device.on_uncaptured_error(std::sync::Arc::new(|_| ()));
         WebGpuDevice::with_cache(device, queue, cache)
     }
 }
 
-/// What is asked for of what the adapter has.
+/// The features to request, out of those the adapter has.
 fn features(adapter: &wgpu::Adapter) -> wgpu::Features {
     let wanted = wgpu::Features::IMMEDIATES
         | wgpu::Features::SUBGROUP
@@ -86,7 +86,7 @@ fn features(adapter: &wgpu::Adapter) -> wgpu::Features {
     adapter.features() & wanted
 }
 
-/// The limits that are asked for: the adapter's where compute is concerned.
+/// The limits to request: the adapter's own where they concern compute.
 fn granted(adapter: &wgpu::Adapter) -> wgpu::Limits {
     let has = adapter.limits();
     wgpu::Limits {
@@ -102,7 +102,7 @@ fn granted(adapter: &wgpu::Adapter) -> wgpu::Limits {
     }
 }
 
-/// Kernels in WGSL count bytes in 32 bits, and some drivers drop writes to what lies far behind in a buffer.
+/// Kernels in WGSL count bytes in 32 bits, and some drivers drop writes far into a large buffer.
 const LARGEST_BUFFER: u64 = (1 << 31) - 1;
 
 pub(super) fn limits(
@@ -119,7 +119,7 @@ pub(super) fn limits(
         wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => Kind::Other,
     };
     let subgroups = wgpu::Features::SUBGROUP | wgpu::Features::SUBGROUP_BARRIER;
-    // Direct3D has no barrier for the invocations of a subgroup.
+    // Direct3D has no subgroup barrier.
     let is_team = (info.subgroup_min_size, info.subgroup_max_size) == (32, 32)
         && info.backend != wgpu::Backend::Dx12;
     let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
@@ -136,7 +136,7 @@ pub(super) fn limits(
             .max_compute_invocations_per_workgroup
             .min(granted.max_compute_workgroup_size_x),
         teams: if is_team && features.contains(subgroups) { Teams::Subgroup } else { Teams::Local },
-        // WebGPU does not tell: enough to fill what is usual of the kind.
+        // WebGPU does not tell, so assume a number typical of the kind.
         compute_units: match kind {
             Kind::Discrete => 128,
             Kind::Integrated | Kind::Other => 16,

@@ -1,8 +1,8 @@
-//! How much memory a device has: WebGPU does not tell, but Vulkan below it does.
+//! How much memory a device has. WebGPU does not tell, but Vulkan below it does.
 
 use crate::gpu::device::MemorySource;
 
-/// Bytes, and what they are.
+/// The size in bytes, and its source.
 type Memory = Option<(u64, MemorySource)>;
 
 #[cfg(target_vendor = "apple")]
@@ -26,7 +26,7 @@ mod vulkan {
     use super::{Memory, MemorySource};
 
     pub(in super::super) fn of_adapter(adapter: &wgpu::Adapter) -> Memory {
-        // SAFETY: the handles are only used for questions, while the guard holds them.
+        // SAFETY: the handles are only queried, and only while the guard holds them.
         let adapter = unsafe { adapter.as_hal::<Vulkan>() }?;
         let has_budget =
             adapter.physical_device_capabilities().supports_extension(vk::EXT_MEMORY_BUDGET_NAME);
@@ -41,9 +41,9 @@ mod vulkan {
         of(device.shared_instance().raw_instance(), device.raw_physical_device(), has_budget)
     }
 
-    /// Of the largest of the heaps that are the device's own.
+    /// Reads the size of the largest device-local heap.
     fn of(instance: &ash::Instance, device: vk::PhysicalDevice, has_budget: bool) -> Memory {
-        // SAFETY: the handle is one of this instance's.
+        // SAFETY: the handle belongs to this instance.
         if unsafe { instance.get_physical_device_properties(device) }.api_version
             < vk::API_VERSION_1_1
         {
@@ -54,7 +54,7 @@ mod vulkan {
         if has_budget {
             properties = properties.push_next(&mut budget);
         }
-        // SAFETY: the handle is one of this instance's, which has Vulkan 1.1, and the structures are chained correctly.
+        // SAFETY: the handle belongs to this instance, which has Vulkan 1.1, and the structures are chained correctly.
         unsafe { instance.get_physical_device_memory_properties2(device, &mut properties) };
         let heaps = properties.memory_properties;
         let (at, heap) = heaps.memory_heaps[..heaps.memory_heap_count as usize]

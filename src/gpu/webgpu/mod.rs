@@ -1,13 +1,13 @@
-//! Devices through WebGPU: Vulkan, Metal or Direct3D 12, whichever the system has, by way of `wgpu`.
+//! Devices through WebGPU: Vulkan, Metal or Direct3D 12, whichever the system has, by means of `wgpu`.
 //!
-//! wgpu reports what goes wrong through error scopes, which are per thread, and ends the program on an error outside of
-//! any scope. So whatever creates or submits here stands in a scope of its own (`WebGpuDevice::scoped`).
+//! wgpu reports errors through error scopes, which are per thread, and ends the program if an error occurs outside every
+//! scope. So every call here that creates or submits something runs in its own scope (`WebGpuDevice::scoped`).
 //!
 //! # Bounds
-//! Kernels are compiled with the bounds checks of wgpu: where the hardware keeps accesses of storage buffers within the
-//! binding (`robustBufferAccess2` on Vulkan, always on Direct3D 12), none are added to the code; elsewhere, and for arrays in
-//! workgroup memory, indices are clamped. So a malformed input can disturb nothing but the buffers of its own dispatch.
-//! Loops get no counters of wgpu's: every loop of our kernels is bounded by construction.
+//! wgpu compiles kernels with its bounds checks. Where the hardware keeps accesses to storage buffers within the binding
+//! (`robustBufferAccess2` on Vulkan, always on Direct3D 12), wgpu adds no code. Elsewhere, and for arrays in workgroup
+//! memory, it clamps indices. So a malformed input can damage only the buffers of its own dispatch. wgpu adds no counters
+//! to loops: every loop of our kernels is bounded by construction.
 
 mod adapter;
 mod memory;
@@ -34,14 +34,14 @@ use super::plan::Plan;
 use super::program_cache::Cache;
 use program::{Pipeline, Programs};
 
-/// What to do where there is no device.
+/// What to do if there is no device.
 pub const REMEDY: &str = if cfg!(target_os = "linux") {
     "install the driver of your GPU with its Vulkan part, and the loader (package libvulkan1 or vulkan-icd-loader)"
 } else {
     "install the driver of your GPU"
 };
 
-/// Bytes of arguments that every device must take.
+/// Bytes of arguments that every device must support.
 const MIN_IMMEDIATE_SIZE: u32 = 64;
 
 /// A device through wgpu.
@@ -52,7 +52,7 @@ pub struct WebGpuDevice {
     max_groups: u32,
     max_immediates: u32,
     lost: Arc<AtomicBool>,
-    /// Whether work did not end in time: then the device is never waited for again.
+    /// Whether work has timed out. The device is then never waited for again.
     hung: AtomicBool,
     buffers: Mutex<HashMap<u64, wgpu::Buffer>>,
     next_buffer: AtomicU64,
@@ -60,14 +60,15 @@ pub struct WebGpuDevice {
 }
 
 impl WebGpuDevice {
-    /// A device that the caller has made already, so that buffers of its own can be worked on in place ([`Self::import`]).
+    /// Uses a device that the caller has made, so that kernels can work on its buffers in place ([`Self::import`]).
     ///
-    /// It must have been made with [`wgpu::Features::IMMEDIATES`] and a `max_immediate_size` of at least 64 bytes. Teams
-    /// are faster with [`wgpu::Features::SUBGROUP`] and `SUBGROUP_BARRIER`; times need `TIMESTAMP_QUERY`; compiled kernels
-    /// are kept in the user's cache folder with `PIPELINE_CACHE`. Sets the callback for the loss of the device.
+    /// The device needs [`wgpu::Features::IMMEDIATES`] and a `max_immediate_size` of at least 64 bytes. Teams are
+    /// faster with [`wgpu::Features::SUBGROUP`] and `SUBGROUP_BARRIER`. Timing needs `TIMESTAMP_QUERY`. With
+    /// `PIPELINE_CACHE`, compiled kernels are kept in the user's cache folder. This call sets the device-lost
+    /// callback.
     ///
     /// # Errors
-    /// If it lacks what kernels need.
+    /// Fails if the device lacks something that kernels need.
     pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Result<Self, DeviceError> {
         Self::with_cache(device, queue, Cache::of_user)
     }
@@ -109,10 +110,10 @@ impl WebGpuDevice {
         })
     }
 
-    /// A buffer of the caller's, to be used like those that are allocated here. [`Device::free`] drops this reference to it.
+    /// Makes a caller's buffer usable like one allocated here. [`Device::free`] drops this reference to it.
     ///
     /// # Errors
-    /// If its usages lack `STORAGE`, `COPY_SRC` or `COPY_DST`.
+    /// Fails if the buffer's usages lack `STORAGE`, `COPY_SRC` or `COPY_DST`.
     pub fn import(&self, buffer: wgpu::Buffer) -> Result<BufferId, DeviceError> {
         if !buffer.usage().contains(USAGE) {
             return Err(DeviceError::Unsupported(format!(
@@ -123,7 +124,7 @@ impl WebGpuDevice {
         Ok(self.keep(buffer))
     }
 
-    /// The buffer itself, for callers with wgpu code of their own.
+    /// The wgpu buffer, for callers with their own wgpu code.
     pub fn exported(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
         locked(&self.buffers).get(&buffer.0).cloned()
     }
@@ -138,15 +139,15 @@ impl WebGpuDevice {
         self.exported(buffer).ok_or_else(|| DeviceError::Failed("there is no such buffer".into()))
     }
 
-    /// Does `work` and returns what it gives, or the first error that wgpu reports of it. `bytes` is what an error of memory
-    /// speaks of.
+    /// Runs `work` and returns its result, or the first error that wgpu reports for it. `bytes` is the size to name in an
+    /// out-of-memory error.
     fn scoped<T>(&self, bytes: u64, work: impl FnOnce() -> T) -> Result<T, DeviceError> {
         self.alive()?;
         let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let validation = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
         let done = work();
-        // The futures are ready at once: this waits for nothing.
+        // The futures are ready at once, so this does not block.
         let failed = [block_on(internal.pop()), block_on(validation.pop())];
         let memory = block_on(memory.pop());
         self.alive()?;
@@ -154,7 +155,7 @@ impl WebGpuDevice {
             return Err(DeviceError::OutOfMemory { bytes });
         }
         let Some(error) = failed.into_iter().flatten().next() else { return Ok(done) };
-        // On a device that is gone, all that is made is invalid; that it is gone is told when it is asked.
+        // Everything made on a lost device is invalid. Polling tells us that the device is lost.
         self.poll(wgpu::PollType::Poll)?;
         Err(DeviceError::Failed(error.to_string()))
     }
@@ -167,7 +168,7 @@ impl WebGpuDevice {
         if self.lost.load(Ordering::Acquire) { Err(DeviceError::Lost) } else { Ok(()) }
     }
 
-    /// Waits until `submission`, or all that has been submitted, has ended.
+    /// Waits until `submission`, or everything submitted so far, has ended.
     fn wait(
         &self,
         submission: Option<wgpu::SubmissionIndex>,
@@ -189,7 +190,7 @@ impl WebGpuDevice {
 
     fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
         self.alive()?;
-        // wgpu panics if the device is lost while it waits.
+        // wgpu panics if the device is lost during a wait.
         let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(how)));
         if polled.is_err() {
             self.lost.store(true, Ordering::Release);
@@ -204,7 +205,7 @@ impl WebGpuDevice {
     }
 }
 
-/// How buffers are used.
+/// The usages of our buffers.
 const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::COPY_SRC)
     .union(wgpu::BufferUsages::COPY_DST);
@@ -252,13 +253,13 @@ impl Device for WebGpuDevice {
 impl Drop for WebGpuDevice {
     fn drop(&mut self) {
         if self.hung.load(Ordering::Acquire) {
-            // wgpu waits without a limit for what a queue does when it drops the queue.
+            // When wgpu drops a queue, it waits for the queue's work without a limit, so leak it.
             std::mem::forget((self.device.clone(), self.queue.clone()));
         }
     }
 }
 
-/// What is behind a mutex. Nothing here is left half-done by a panic.
+/// Locks a mutex. A panic leaves none of the values here half changed.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

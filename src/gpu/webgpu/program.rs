@@ -1,5 +1,4 @@
-//! Compiled kernels, each compiled once for a device, and kept from one run to the next where the driver gives out what it
-//! has compiled.
+//! Compiles kernels, once per device. Where the driver hands out compiled code, it is kept for the next run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,13 +16,13 @@ pub(super) struct Pipeline {
     pub layout: wgpu::BindGroupLayout,
 }
 
-/// A kernel file as it is compiled for one size of workgroups and one choice of constants.
+/// A kernel file, compiled for one workgroup size and one set of constants.
 struct Module {
     shader: wgpu::ShaderModule,
     source: String,
 }
 
-/// Something that is made once: or why it was not, since that is not tried again.
+/// Something that is made once, or the error: a failure is not retried.
 type Once<T> = Arc<OnceLock<Result<Arc<T>, DeviceError>>>;
 
 /// The programs of a device.
@@ -33,7 +32,7 @@ pub(super) struct Programs {
     cache: Cache,
 }
 
-/// An entry point to be compiled.
+/// An entry point to compile.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     kernel: &'static Kernel,
@@ -79,10 +78,10 @@ impl Programs {
         self.entry(device, Entry::of(work))
     }
 
-    /// Compiles what `plans` need and is not compiled yet, several at a time.
+    /// Compiles the programs of `plans` that are not compiled yet, several at a time.
     ///
     /// # Errors
-    /// One of those of the entry points that do not compile.
+    /// One of the errors, if some entry points do not compile.
     pub fn prepare(&self, device: &WebGpuDevice, plans: &[Plan]) -> Result<(), DeviceError> {
         let key = |run: &Run| (ProgramKey::of_run(run), run.entry);
         prepare(&device.limits, plans, key, |run: &Run| {
@@ -139,25 +138,25 @@ fn module_of(device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Module>, Dev
     };
     let mut checks = wgpu::ShaderRuntimeChecks::checked();
     checks.force_loop_bounding = false;
-    // SAFETY: all checks are on but that of endless loops, and our kernels have none: each loop's trip count is bounded
-    // by the declared sizes of what it works on.
+    // SAFETY: all checks are on except the one for endless loops, and our kernels have none: the declared sizes of a loop's
+    // data bound its trip count.
     let made = device
         .scoped(0, || unsafe { device.device.create_shader_module_trusted(description, checks) });
     let shader = made.map_err(|error| entry.failed(error))?;
     Ok(Arc::new(Module { shader, source }))
 }
 
-/// What the driver has compiled of one entry point: each has a file of its own, so that runs that need different
-/// ones do not write over each other's, and what no run needs any more is not read.
+/// The driver's compiled code for one entry point. Each has its own file, so that runs with different entry points do not
+/// overwrite each other's files, and no run reads code that it does not need.
 struct Kept {
     key: Key,
     cache: wgpu::PipelineCache,
-    /// What was there before.
+    /// What the file held before.
     data: Option<Vec<u8>>,
 }
 
 impl Kept {
-    /// `None` if nothing is kept, or the driver does not give out what it compiles.
+    /// `None` if there is no cache, or the driver does not hand out compiled code.
     fn load(cache: &Cache, device: &WebGpuDevice, source: &str, entry: &str) -> Option<Self> {
         if !cache.is_there() || !device.device.features().contains(wgpu::Features::PIPELINE_CACHE) {
             return None;
@@ -168,18 +167,18 @@ impl Kept {
         let description = wgpu::PipelineCacheDescriptor {
             label: None,
             data: data.as_deref(),
-            // What the driver or wgpu finds to be of no use is as none.
+            // If the driver or wgpu rejects the data, start with an empty cache.
             fallback: true,
         };
-        // SAFETY: `data` is what `get_data` gave an earlier run of this user for a device and driver of the same names: the cache
-        // reads only files that nobody else can have written, the name holds a hash of device and driver, and the checksum
-        // finds damage. The driver checks its own header, too.
+        // SAFETY: `data` came from `get_data` in an earlier run by this user, for a device and driver of the same
+        // names. The cache reads only files that this user alone can have written, the name contains a hash of device
+        // and driver, and a checksum detects damage. The driver also checks its own header.
         let made =
             device.scoped(0, || unsafe { device.device.create_pipeline_cache(&description) });
         Some(Self { key, cache: made.ok()?, data })
     }
 
-    /// Keeps what it has now, unless that is what it had.
+    /// Saves the compiled code if it has changed.
     fn save(self, cache: &Cache) {
         match self.cache.get_data() {
             Some(data) if self.data.as_ref() != Some(&data) => cache.save(self.key, &data),

@@ -1,4 +1,4 @@
-//! A queue: commands are recorded, and submitted when something is waited for or enough have come together.
+//! A queue. It records commands, and submits them when a caller waits or enough have been recorded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use super::{BufferId, DeviceError, Dispatch, Pipeline, Queue, WebGpuDevice, lock
 use crate::gpu::deadline::Deadline;
 use crate::gpu::device::DEADLINE;
 
-/// Dispatches that are submitted together: a submission costs as much as a few of them, and a desktop's watchdog
-/// looks at how long one takes.
+/// Dispatches per submission. A submission costs as much as a few dispatches, so they are grouped; but a desktop's
+/// watchdog limits the time of one submission.
 const DISPATCHES: u32 = 64;
 
 pub(super) struct WebGpuQueue<'d> {
@@ -30,13 +30,13 @@ pub(super) struct WebGpuQueue<'d> {
     times: VecDeque<Times>,
 }
 
-/// Where dispatches write when they began and ended.
+/// Where dispatches write the times at which they began and ended.
 struct Timer {
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
 }
 
-/// The times of a submission's dispatches, on their way.
+/// The times of a submission's dispatches, being copied to the host.
 struct Times {
     download: Download,
     submission: wgpu::SubmissionIndex,
@@ -61,17 +61,17 @@ impl<'d> WebGpuQueue<'d> {
         }
     }
 
-    /// Until when what begins now is waited for.
+    /// The deadline of a wait that begins now.
     fn until(&self) -> Deadline {
         Deadline::after(self.deadline, &self.device.limits)
     }
 
-    /// The encoder, outside of a pass.
+    /// The encoder, with no pass open.
     fn encoder(&mut self) -> Result<&mut wgpu::CommandEncoder, DeviceError> {
         self.pass = None;
         if self.encoder.is_none() {
             let device = &self.device.device;
-            // Outside of a scope, a lack of memory would be told to nobody.
+            // Outside a scope, an out-of-memory error would be lost.
             self.encoder = Some(self.device.scoped(0, || {
                 device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
             })?);
@@ -79,7 +79,7 @@ impl<'d> WebGpuQueue<'d> {
         self.encoder.as_mut().ok_or_else(|| DeviceError::Failed("no encoder".into()))
     }
 
-    /// Does something that may fail; after a deadline has passed, nothing is done any more.
+    /// Runs an operation that may fail. After a timeout, the queue does nothing any more.
     fn attempt<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, DeviceError>,
@@ -92,7 +92,7 @@ impl<'d> WebGpuQueue<'d> {
         done
     }
 
-    /// A buffer of which `bytes` bytes from `offset` on are to be used.
+    /// Looks up a buffer and checks that it holds `bytes` bytes from `offset` on.
     fn checked(
         &self,
         buffer: BufferId,
@@ -111,7 +111,7 @@ impl<'d> WebGpuQueue<'d> {
         Ok(buffer)
     }
 
-    /// Submits what has been recorded.
+    /// Submits the recorded commands.
     fn submit(&mut self) -> Result<(), DeviceError> {
         self.pass = None;
         let Some(mut encoder) = self.encoder.take() else { return Ok(()) };
@@ -149,7 +149,7 @@ impl<'d> WebGpuQueue<'d> {
         Ok(())
     }
 
-    /// Submits, and waits for all.
+    /// Submits, and waits for everything.
     fn settle(&mut self, until: Deadline) -> Result<(), DeviceError> {
         self.submit()?;
         match self.last.clone() {
@@ -179,7 +179,7 @@ impl<'d> WebGpuQueue<'d> {
         self.timer.as_ref().ok_or_else(|| DeviceError::Failed("no timer".into()))
     }
 
-    /// A pass to record a dispatch in: the open one, or one of its own if it is timed.
+    /// The pass for the next dispatch: the open one, or a new one if the dispatch is timed.
     fn pass(&mut self) -> Result<&mut wgpu::ComputePass<'static>, DeviceError> {
         if self.timing {
             let queries = self.timer()?.queries.clone();
@@ -265,7 +265,7 @@ impl<'d> WebGpuQueue<'d> {
         let until = self.until();
         let mut on_the_way = VecDeque::new();
         let mut begun = 0;
-        // One piece is copied by the device while the one before it is taken out.
+        // The device copies one piece while we take out the one before it.
         loop {
             let is_last = begun == bytes;
             if !is_last {
@@ -294,7 +294,7 @@ impl<'d> WebGpuQueue<'d> {
         match self.downloads.iter().position(|free| free.buffer().size() >= bytes) {
             Some(at) => Ok(self.downloads.swap_remove(at)),
             None => {
-                // What is too small now would be so again.
+                // Buffers that are too small now would be too small again.
                 self.downloads.clear();
                 Download::new(self.device, bytes)
             }
@@ -378,7 +378,7 @@ impl Queue for WebGpuQueue<'_> {
     }
 
     fn set_timing(&mut self, on: bool) {
-        // A submission is timed as a whole. If it fails, so does the next call that can tell.
+        // Whether to time is decided per submission. If this fails, the next call that can return an error fails too.
         let _ = self.attempt(Self::submit);
         self.timing = on && self.device.limits.timing;
     }

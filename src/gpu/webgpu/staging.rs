@@ -1,5 +1,5 @@
-//! Buffers between the host's memory and the device's. They are mapped again as soon as the device is done with them,
-//! and are kept by their queue.
+//! Buffers between host memory and device memory. The queue keeps them, and maps each again as soon as the device has
+//! finished with it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -8,29 +8,29 @@ use super::{DeviceError, WebGpuDevice};
 use crate::gpu::deadline::Deadline;
 use crate::gpu::device::STAGING;
 
-/// Bytes of a buffer for uploads. As one fills up, those before it are on their way.
+/// Size of an upload buffer in bytes. While one fills up, those before it are being copied.
 const UPLOAD: u64 = 4 << 20;
-/// Most buffers for uploads.
+/// The most upload buffers.
 const UPLOADS: usize = 4;
-/// Most bytes of a buffer for downloads.
+/// The largest download buffer in bytes.
 pub(super) const DOWNLOAD: u64 = 4 << 20;
 
 const _: () = assert!(UPLOADS as u64 * UPLOAD + 2 * DOWNLOAD <= STAGING, "two downloads at once");
 
-/// A mapped buffer and how much of it is taken.
+/// A mapped buffer and how much of it is in use.
 struct Chunk {
     buffer: wgpu::Buffer,
     used: u64,
 }
 
-/// Space for what is to be written to the device.
+/// Upload buffers.
 pub(super) struct Uploads {
-    /// The one that is being filled.
+    /// The buffer that is being filled.
     open: Option<Chunk>,
-    /// Filled, but used by commands that have not been submitted.
+    /// Filled buffers whose commands have not been submitted.
     full: Vec<wgpu::Buffer>,
     mapped: Vec<wgpu::Buffer>,
-    /// Number of all of them.
+    /// Number of all upload buffers.
     count: usize,
     sender: Sender<Option<wgpu::Buffer>>,
     back: Receiver<Option<wgpu::Buffer>>,
@@ -42,9 +42,8 @@ impl Uploads {
         Self { open: None, full: Vec::new(), mapped: Vec::new(), count: 0, sender, back }
     }
 
-    /// Copies the beginning of what `parts` give into a mapped buffer: `part` first, which is left with what there was no
-    /// room for, and at most `bytes` bytes. Gives the buffer, the place in it and the number of bytes, or `None` if a
-    /// submitted copy has to end first.
+    /// Copies at most `bytes` bytes of `parts` into a mapped buffer, beginning with `part`, which keeps what did not fit.
+    /// Returns the buffer, the offset in it and the number of bytes, or `None` if a submitted copy must end first.
     pub(super) fn put<'p>(
         &mut self,
         device: &WebGpuDevice,
@@ -115,7 +114,8 @@ impl Uploads {
         self.full.extend(self.open.take().map(|chunk| chunk.buffer));
     }
 
-    /// Before the commands are submitted that read what has been put: the device may not use what is mapped.
+    /// Unmaps the filled buffers. Call this before submitting the commands that read them: the device may not use a mapped
+    /// buffer.
     pub(super) fn unmap(&mut self) {
         self.close();
         for buffer in &self.full {
@@ -123,19 +123,19 @@ impl Uploads {
         }
     }
 
-    /// After they have been submitted: what has been put comes back when they have ended.
+    /// Maps the buffers again once the submitted commands have ended. Call this after submitting them.
     pub(super) fn recall(&mut self) {
         for buffer in self.full.drain(..) {
             let (sender, again) = (self.sender.clone(), buffer.clone());
             buffer.map_async(wgpu::MapMode::Write, .., move |result| {
-                // The queue may be gone: then so is the buffer.
+                // If the queue is gone, so is the buffer.
                 let _ = sender.send(result.ok().map(|()| again));
             });
         }
     }
 }
 
-/// A buffer for what is read from the device.
+/// A buffer for downloads.
 pub(super) struct Download {
     buffer: wgpu::Buffer,
     mapped: Option<Receiver<bool>>,
@@ -159,12 +159,12 @@ impl Download {
         &self.buffer
     }
 
-    /// After the copy to it has been submitted.
+    /// Starts mapping the buffer. Call this after submitting the copy to it.
     pub(super) fn map(&mut self, device: &WebGpuDevice, bytes: u64) -> Result<(), DeviceError> {
         let (sender, receiver) = channel();
         device.scoped(bytes, || {
             self.buffer.map_async(wgpu::MapMode::Read, ..bytes, move |result| {
-                // Whoever waited may have given up.
+                // The waiting thread may have given up.
                 let _ = sender.send(result.is_ok());
             });
         })?;
@@ -172,7 +172,7 @@ impl Download {
         Ok(())
     }
 
-    /// Waits for the copy and gives its bytes to `use_bytes`.
+    /// Waits for the copy and passes its bytes to `use_bytes`.
     pub(super) fn read(
         &mut self,
         device: &WebGpuDevice,
@@ -183,7 +183,7 @@ impl Download {
     ) -> Result<(), DeviceError> {
         let Some(mapped) = self.mapped.take() else { return Err(failed("nothing is mapped")) };
         device.wait(Some(submission), until)?;
-        // Another thread's wait may be the one that reports the mapping: it does so at once, but perhaps not yet.
+        // Another thread's wait may deliver this mapping: soon, but perhaps not yet.
         let is_mapped = loop {
             match mapped.recv_timeout(Duration::from_millis(20)) {
                 Ok(is_mapped) => break is_mapped,

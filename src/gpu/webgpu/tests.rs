@@ -70,7 +70,8 @@ fn what_does_not_end_in_time_is_given_up() {
         drop(queue);
         device.free(buffer);
         drop(device);
-        // Other programs may have most of the processor. To wait for a software device would take it for minutes.
+        // Other programs may use most of the processor, so measure processor time: waiting for a software device
+        // would use minutes.
         let spent = processor_time().zip(before).map_or(begun.elapsed(), |(now, then)| now - then);
         assert!(spent < Duration::from_millis(200) * cores(), "{spent:?}");
     }
@@ -114,7 +115,7 @@ fn what_the_caller_has_made_is_used_in_place() {
     }
 }
 
-/// What wgpu's compiler says of a kernel, without a device.
+/// The errors of wgpu's compiler for a kernel, without a device.
 pub(crate) fn validate(source: &str, entry: &str) -> Result<(), String> {
     use wgpu::naga::{front::wgsl::parse_str, valid};
     let module = parse_str(source).map_err(|error| error.emit_to_string(source))?;
@@ -181,7 +182,7 @@ fn programs_are_kept() {
         let kept = std::fs::read(file).unwrap();
         run(&found);
         assert_eq!(std::fs::read(file).unwrap(), kept);
-        // What is not what the driver gave out, though it is what was kept, and what is not what was kept.
+        // Data that the driver did not write, and data that is cut short.
         let nonsense = &kept[36..kept.len() - 1];
         let crc = crc32c::crc32c(nonsense).to_le_bytes();
         for damaged in [[&kept[..32], &crc, nonsense].concat(), kept[..20].to_vec(), Vec::new()] {

@@ -1,7 +1,7 @@
 //! How a device takes part in one job.
 
 use super::{Gpu, Work};
-use crate::gpu::budget::{Batches, MOST_SLOTS, batches, budget, budget_now};
+use crate::gpu::budget::{Batches, MAX_SLOTS, batches, budget, budget_now};
 use crate::gpu::device::{Limits, STAGING};
 use crate::pipeline::auto::Auto;
 use crate::pipeline::memory::{Cost, Share};
@@ -43,7 +43,7 @@ impl Accelerator {
             host_blocks: u64::from(u32::MAX),
             alone: None,
             afterwards: Share { workers: 1, in_flight: 1 },
-            most_slots: MOST_SLOTS,
+            most_slots: MAX_SLOTS,
             blocks: None,
             statistics: None,
             workers: 1,
@@ -63,7 +63,7 @@ impl Accelerator {
     ) -> Option<Self> {
         let mut accelerator = Self {
             host_blocks: 0,
-            most_slots: (limit / STAGING_FRACTION / STAGING).clamp(1, MOST_SLOTS),
+            most_slots: (limit / STAGING_FRACTION / STAGING).clamp(1, MAX_SLOTS),
             statistics: statistics.cloned(),
             workers: share.workers,
             ..Self::alone(gpu?.clone(), work, block_size as u32)
