@@ -327,3 +327,7 @@ fn subject_of(api: Api, name: &str, driver: &str) -> String {
 pub(super) fn cpu() -> String {
     format!("CPU {} {}", crate::codec::vector_instructions(), cores())
 }
+
+#[cfg(test)]
+#[path = "knowledge_tests.rs"]
+mod tests;
