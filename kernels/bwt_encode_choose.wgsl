@@ -10,7 +10,7 @@
 //   passes: 18
 //   buffers: jobs=32, encode_state=256, encode_segments=N/8192*32+32, encode_counts=N/8192*24576+24576,
 //            encode_sums=393216, encode_tables=393216, encode_starts=393216, encode_fresh=12288
-//   local_mem: 17152
+//   local_mem: 17424
 //   note: eight sets of tables for each block, however short it is
 // }
 

@@ -22,7 +22,7 @@
 //   buffers: sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088
-//   local_mem: 4736
+//   local_mem: 4740
 //   note: 28 bytes a byte: two copies of the elements, and ranks
 // }
 

@@ -57,8 +57,8 @@ fn buffers_that_no_request_fits_are_given_back() {
     for bytes in (1000..2000).step_by(4) {
         let ids = [0; 3].map(|_| pool.allocate(bytes).unwrap());
         ids.into_iter().for_each(|id| pool.free(id));
-        // Free buffers never raise the reserved memory above its highest use.
-        assert!(pool.reserved() <= pool.high_water(), "{bytes}");
+        // What waits for another request never adds to the most that was allocated at a time.
+        assert!(pool.reserved() <= 3 * bytes, "{bytes}");
         assert_eq!(pool.reserved(), ledger.taken());
     }
     pool.trim();

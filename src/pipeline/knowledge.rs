@@ -348,21 +348,5 @@ pub(super) fn cpu() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Options;
-
-    #[test]
-    fn the_first_run_compiles_and_later_ones_do_not() {
-        let workload = Workload::encoding(&Options::new()).unwrap();
-        let mut rates = Rates::default();
-        let mut after = |seconds| {
-            learn_preparing(&mut rates, &workload, seconds);
-            rates.get(&preparing(&workload)).unwrap()
-        };
-        assert_eq!(after(4.7), PREPARED_FROM_CACHE);
-        assert_eq!(after(0.03), 0.03);
-        // A driver that keeps nothing.
-        assert!((after(4.7) - 2.365).abs() < 1e-9);
-    }
-}
+#[path = "knowledge_tests.rs"]
+mod tests;

@@ -153,6 +153,12 @@ impl Statistics {
         Self::default()
     }
 
+    /// Counts blocks that a test makes up as done by the processor's threads.
+    #[cfg(test)]
+    pub(crate) fn cpu_did(&self, blocks: u64, bytes: u64, busy: Duration) {
+        self.counts().cpu.add(blocks, bytes, busy);
+    }
+
     /// The work of the CPU's threads.
     pub fn cpu(&self) -> EngineStatistics {
         self.counts().cpu

@@ -141,10 +141,14 @@ impl OpenClDevice {
         Ok(self.shared.enter(Memory { handle: Arc::new(handle), bytes }))
     }
 
-    /// Workgroup memory, in bytes, that the driver's compiler reserves for an entry point of `source`.
+    /// Bytes of workgroup memory that the driver's compiler reserves for each of these entry points of `source`.
     #[cfg(test)]
-    pub(crate) fn workgroup_memory(&self, source: &str, entry: &str) -> Result<u64, DeviceError> {
-        super::program::workgroup_memory(&self.shared, source, entry)
+    pub(crate) fn workgroup_memory(
+        &self,
+        source: &str,
+        entries: &[&str],
+    ) -> Result<Vec<u64>, DeviceError> {
+        super::program::workgroup_memory(&self.shared, source, entries)
     }
 
     /// The `cl_mem` of a buffer, for callers with their own OpenCL code. It is valid until the buffer is freed.

@@ -163,13 +163,13 @@ fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
     Some(program)
 }
 
-/// Workgroup memory, in bytes, that the driver's compiler reserves for an entry point of `source`.
+/// Bytes of workgroup memory that the driver's compiler reserves for each of these entry points of `source`.
 #[cfg(test)]
 pub(super) fn workgroup_memory(
     shared: &Shared,
     source: &str,
-    entry: &str,
-) -> Result<u64, DeviceError> {
+    entries: &[&str],
+) -> Result<Vec<u64>, DeviceError> {
     let program = create_program_with_source(shared.context.raw(), &[source])
         .map_err(|code| failure("clCreateProgramWithSource", code))?;
     // SAFETY: the program has just been made.
@@ -178,13 +178,16 @@ pub(super) fn workgroup_memory(
     let options = CString::new("-cl-std=CL1.2").unwrap_or_default();
     build_program(program.raw(), &[device], &options, None, std::ptr::null_mut())
         .map_err(|code| failure("clBuildProgram", code))?;
-    let kernel = create_kernel(program.raw(), &CString::new(entry).unwrap_or_default())
-        .map_err(|code| failure("clCreateKernel", code))?;
-    // SAFETY: the kernel has just been made.
-    let kernel = unsafe { Handle::owning(kernel, release_kernel) };
-    let bytes = get_kernel_work_group_info(kernel.raw(), device, CL_KERNEL_LOCAL_MEM_SIZE)
-        .map_err(|code| failure("clGetKernelWorkGroupInfo", code))?;
-    Ok(bytes.to_ulong())
+    let of_entry = |entry: &&str| {
+        let kernel = create_kernel(program.raw(), &CString::new(*entry).unwrap_or_default())
+            .map_err(|code| failure("clCreateKernel", code))?;
+        // SAFETY: it has just been made.
+        let kernel = unsafe { Handle::owning(kernel, release_kernel) };
+        get_kernel_work_group_info(kernel.raw(), device, CL_KERNEL_LOCAL_MEM_SIZE)
+            .map(|bytes| bytes.to_ulong())
+            .map_err(|code| failure("clGetKernelWorkGroupInfo", code))
+    };
+    entries.iter().map(of_entry).collect()
 }
 
 #[cfg(test)]
