@@ -167,3 +167,49 @@ fn frames_with_damage_between_them() {
     assert_eq!(report.blocks, 10);
     assert!(report.end_unknown);
 }
+
+#[test]
+fn single_frames_are_found() {
+    let inner = pz::compress(&sample(3000, 21), &Options::new()).unwrap();
+    let parts = [sample(20_000, 22), [&inner[..], &inner].concat(), vec![7; 500], sample(300, 23)];
+    let pipelines = [pz::Pipeline::Lzh, pz::Pipeline::Store, pz::Pipeline::Bwt, pz::Pipeline::Bwt];
+    let frames: Vec<_> = parts
+        .iter()
+        .zip(pipelines)
+        .map(|(part, pipeline)| pz::compress(part, &Options::new().pipeline(pipeline)).unwrap())
+        .collect();
+    let (contents, file) = (parts.concat(), frames.concat());
+    let report = recover(&file, &contents);
+    assert_eq!((report.blocks, &report.lost), (4, &vec![]));
+    assert!(report.damaged.is_empty() && !report.end_unknown);
+    let (mut start, mut at) = (0, 0);
+    for (part, frame) in parts.iter().zip(&frames) {
+        let (end, after) = (start + part.len() as u64, at + frame.len());
+        let lost = [start..end];
+        // In the payload and in the checksum.
+        for byte in [at + 24.min(frame.len() - 5), after - 1] {
+            let mut damaged = file.clone();
+            damaged[byte] ^= 0x10;
+            let report = recover(&damaged, &contents);
+            assert_eq!(report.lost, lost, "byte {byte}");
+            assert_eq!(report.damaged, [at as u64..after as u64]);
+        }
+        let mut short = file.clone();
+        short.drain(after - 9..after - 7);
+        assert_eq!(recover(&short, &contents).lost, lost);
+        // Without its header nobody knows what it held; the other frames are saved.
+        let mut gone = file.clone();
+        gone[at..at + 4].fill(0);
+        let mut others = contents.clone();
+        others.drain(start as usize..end as usize);
+        let mut saved = Vec::new();
+        pz::recover(&mut Cursor::new(&gone), &mut saved, false, &decode_options()).unwrap();
+        assert!(saved == others || part.starts_with(&inner), "{} bytes", saved.len());
+        // What follows is damaged: the frame is saved all the same.
+        let mut followed = file[..after].to_vec();
+        followed.extend(b"other things");
+        let report = recover(&followed, &contents[..end as usize]);
+        assert_eq!((report.lost.len(), report.damaged.len()), (0, 1));
+        (start, at) = (end, after);
+    }
+}

@@ -37,6 +37,7 @@ pub struct Options {
     pub(crate) auto: Option<Auto>,
     pub(crate) statistics: Option<Statistics>,
     pub(crate) verify: bool,
+    pub(crate) flush_ends_block: bool,
 }
 
 impl Options {
@@ -54,6 +55,7 @@ impl Options {
             auto: None,
             statistics: None,
             verify: true,
+            flush_ends_block: true,
         }
     }
 
@@ -123,6 +125,13 @@ impl Options {
     /// has taken of the input. It takes about as much of the GPU's time as decoding the file with it.
     pub fn verify(mut self, verify: bool) -> Self {
         self.verify = verify;
+        self
+    }
+
+    /// Sets whether `flush` of an [`Encoder`](crate::Encoder) ends the present block, so that all that has been written can
+    /// be read. It does unless told otherwise; without it, flushes do not change the output.
+    pub fn flush_ends_block(mut self, ends: bool) -> Self {
+        self.flush_ends_block = ends;
         self
     }
 

@@ -343,7 +343,9 @@ impl<R: Read> Decoder<R> {
                 self.promise(u64::from(header.content_len))?;
                 self.promised += u64::from(header.content_len);
                 let mut task = self.idle.pop().unwrap_or_else(|| DecodeTask::new(&self.pool));
-                self.frames.payload(&header, place, task.set_block(header, place))?;
+                let payload = task.set_block(header, place);
+                let header = self.frames.payload(&header, place, payload)?;
+                task.set_header(header);
                 let start = self.promised - u64::from(header.content_len);
                 task.set_destination(self.output.as_ref().map(|output| (output.clone(), start)));
                 if let Some(statistics) = &self.options.statistics {
@@ -380,7 +382,7 @@ impl<R: Read> Decoder<R> {
 }
 
 /// How the device that `options` name decodes a frame's blocks, for which `share` is widened.
-fn accelerator(
+pub(super) fn accelerator(
     header: &FrameHeader,
     cost: &Cost,
     share: &mut Share,

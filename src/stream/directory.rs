@@ -26,8 +26,11 @@ impl FrameEntry {
         self.header.block_count(self.footer.content_size)
     }
 
-    /// Reads and checks the index.
+    /// Reads and checks the index. Of a frame of a single block, which has none, it gives where the payload lies.
     pub(crate) fn index(&self, reader: &mut (impl Read + Seek)) -> Result<Index, Fault> {
+        if let Some(single) = &self.header.single {
+            return Ok(Index::of_single(single, self.header_len));
+        }
         let len = Index::len_with_footer(self.block_count());
         // The frame's length is within the file, and the index within the frame.
         let start = (self.offset + self.footer.frame_len)
@@ -65,9 +68,12 @@ impl FrameEntry {
 
 /// The frames of a file, in order; headers, indices and footers have been checked.
 ///
+/// Frames are found from the end of the file, by their footers. A frame of a single block has none: where there is no
+/// footer, the frames before that place are found from the start, block by block.
+///
 /// # Errors
-/// Where the end of the file gives no whole frame, the file is walked from its start, so that the error says what is
-/// damaged and where. [`Error::LimitMemory`] if there are more frames than `max_memory` can list.
+/// The first fault of the file, with its place. [`Error::LimitMemory`] if there are more frames than `max_memory` can
+/// list.
 pub(crate) fn read_directory(
     reader: &mut (impl Read + Seek),
     max_memory: u64,
@@ -82,18 +88,19 @@ pub(crate) fn read_directory(
                 frames.push(frame);
             }
             Err(Fault::Io(error)) => return Err(error.into()),
-            Err(fault) => {
-                walk(reader)?;
-                // Every structure is in order, and yet it is not what the footers say.
-                return Err(fault.at(Place::new(0, at)));
+            Err(_) => {
+                let (first, is_at_seam) = walk(reader, at, max_memory)?;
+                if !is_at_seam {
+                    // What looked like frames at the end is part of those that begin before.
+                    frames.clear();
+                }
+                frames.extend(first.into_iter().rev());
+                break;
             }
         }
-        // A vector may have grown to twice what it holds.
-        let needed = 2 * (frames.len() * size_of::<FrameEntry>()) as u64;
-        if needed > max_memory {
-            return Err(Error::LimitMemory { needed, limit: max_memory });
-        }
+        check_number(&frames, max_memory)?;
     }
+    check_number(&frames, max_memory)?;
     frames.reverse();
     let mut content_start = 0_u64;
     for (number, frame) in (0..).zip(&mut frames) {
@@ -124,6 +131,9 @@ fn read_last(reader: &mut (impl Read + Seek), end: u64) -> Result<FrameEntry, Fa
         return Err(Fault::Truncated);
     };
     let header_len = header_len as u64;
+    if header.single.is_some() {
+        return Err(Fault::Corrupt("a frame of a single block has no footer"));
+    }
     if header.content_size.is_some_and(|size| size != footer.content_size) {
         return Err(Fault::Corrupt("the length of the contents is not the one recorded"));
     }
@@ -132,15 +142,53 @@ fn read_last(reader: &mut (impl Read + Seek), end: u64) -> Result<FrameEntry, Fa
     Ok(frame)
 }
 
-/// Walks all structures from the start, to find what is wrong.
-fn walk(reader: &mut (impl Read + Seek)) -> Result<(), Error> {
+/// Refuses more frames than `max_memory` can list.
+fn check_number(frames: &[FrameEntry], max_memory: u64) -> Result<(), Error> {
+    // A vector may have grown to twice what it holds.
+    let needed = 2 * size_of_val(frames) as u64;
+    if needed > max_memory {
+        return Err(Error::LimitMemory { needed, limit: max_memory });
+    }
+    Ok(())
+}
+
+/// Walks all structures from the start, until a frame ends at `stop` or the file ends. Gives the frames, and whether one
+/// ended at `stop`.
+fn walk(
+    reader: &mut (impl Read + Seek),
+    stop: u64,
+    max_memory: u64,
+) -> Result<(Vec<FrameEntry>, bool), Error> {
     reader.seek(SeekFrom::Start(0))?;
     let mut frames = FrameReader::new(io::BufReader::new(reader));
+    let mut entries: Vec<FrameEntry> = Vec::new();
+    let mut offset = 0;
     loop {
         match frames.next()? {
-            Event::Block(header, _) => frames.skip_payload(&header)?,
-            Event::End => return Ok(()),
-            Event::Frame(_) | Event::FrameEnd => {}
+            Event::Frame(header) => entries.push(FrameEntry {
+                header,
+                header_len: frames.position() - offset,
+                offset,
+                footer: Footer { content_size: 0, frame_len: 0 },
+                content_start: 0,
+            }),
+            Event::Block(header, place) => {
+                frames.skip_payload(&header, place)?;
+                if let Some(entry) = entries.last_mut() {
+                    entry.footer.content_size += u64::from(header.content_len);
+                }
+            }
+            Event::FrameEnd => {
+                if let Some(entry) = entries.last_mut() {
+                    entry.footer.frame_len = frames.position() - offset;
+                }
+                check_number(&entries, max_memory)?;
+                offset = frames.position();
+                if offset == stop {
+                    return Ok((entries, true));
+                }
+            }
+            Event::End => return Ok((entries, false)),
         }
     }
 }

@@ -4,8 +4,11 @@ use std::io::{Read, Seek, SeekFrom};
 
 use super::directory::{FrameEntry, read_directory};
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, CODED_LEN, Fault, Method, Pipeline, VERSION};
+use crate::format::{
+    BlockHeader, CHECKSUM_LEN, CODED_LEN, Fault, Method, Pipeline, Single, VERSION,
+};
 use crate::pipeline::Level;
+use crate::pipeline::buffer::Buffer;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::memory::Cost;
 
@@ -47,10 +50,15 @@ pub struct BlockInfo {
     pub number: u64,
     /// How it is coded.
     pub method: Method,
-    /// Where its header begins in the file, in bytes.
+    /// Where its header begins in the file, in bytes. A frame of a single block may have no such header: then, where its
+    /// payload begins.
     pub offset: u64,
-    /// Length of its header and payload, in bytes.
+    /// Length of its header, if it has one, and payload, in bytes.
     pub compressed_size: u64,
+    /// Where its payload begins in the file, in bytes.
+    pub payload_offset: u64,
+    /// Length of its payload, in bytes.
+    pub payload_size: u64,
     /// Where its contents begin in the frame's contents, in bytes.
     pub content_offset: u64,
     /// Length of its contents, in bytes.
@@ -113,14 +121,19 @@ fn list_blocks(
         let offset = frame.offset + range.start;
         let place = at(offset).in_block(number);
         let content_offset = number << frame.header.block_log;
-        let header = read_header(reader, offset, range.end - range.start)
-            .and_then(|header| frame.check_block(&header, number, &range).map(|()| header))
-            .map_err(|fault| fault.at(place))?;
+        let header = match &frame.header.single {
+            None => read_header(reader, offset, range.end - range.start)
+                .and_then(|header| frame.check_block(&header, number, &range).map(|()| header)),
+            Some(single) => read_single(reader, frame, single, offset),
+        }
+        .map_err(|fault| fault.at(place))?;
         infos.push(BlockInfo {
             number,
             method: header.method,
             offset,
             compressed_size: range.end - range.start,
+            payload_offset: frame.offset + range.end - u64::from(header.payload_len),
+            payload_size: header.payload_len.into(),
             content_offset,
             content_size: header.content_len.into(),
             payload_checksum: header.payload_crc,
@@ -128,6 +141,21 @@ fn list_blocks(
         });
     }
     Ok(infos)
+}
+
+/// Reads the only block of a frame, whose checksums follow from its payload.
+fn read_single(
+    reader: &mut (impl Read + Seek),
+    frame: &FrameEntry,
+    single: &Single,
+    offset: u64,
+) -> Result<BlockHeader, Fault> {
+    reader.seek(SeekFrom::Start(offset))?;
+    let mut payload = Buffer::default();
+    payload.read_exact(reader, single.payload_len as usize)?;
+    let mut checksum = [0; CHECKSUM_LEN];
+    reader.read_exact(&mut checksum)?;
+    Ok(single.sealed_block(&frame.header, &payload, checksum))
 }
 
 fn read_header(

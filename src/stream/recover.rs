@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::salvage::{Step, has_structure, lay_out, survey};
 use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Fault, FrameHeader, Method, Pipeline};
+use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, Method, Pipeline};
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
@@ -110,9 +110,8 @@ impl<R: Read + Seek> Recovery<R> {
         Ok(match self.steps.next() {
             None => None,
             Some(Step::Lost { frame, source, range }) => Some(Piece::Lost { frame, source, range }),
-            Some(Step::Block { frame, offset, header, range }) => {
-                let source = offset..offset + u64::from(header.block_len());
-                match self.decode(frame, offset, &header) {
+            Some(Step::Block { frame, source, header, single, range }) => {
+                match self.decode(frame, &source, &header, single) {
                     Ok(()) => Some(Piece::Block {
                         frame,
                         number: header.number.into(),
@@ -129,8 +128,14 @@ impl<R: Read + Seek> Recovery<R> {
         })
     }
 
-    fn decode(&mut self, frame: u64, offset: u64, header: &BlockHeader) -> Result<(), Error> {
-        let place = Place::new(frame, offset).in_block(header.number.into());
+    fn decode(
+        &mut self,
+        frame: u64,
+        source: &Range<u64>,
+        header: &BlockHeader,
+        single: Option<FrameHeader>,
+    ) -> Result<(), Error> {
+        let place = Place::new(frame, source.start).in_block(header.number.into());
         // The frame's header may be lost; the block tells as much.
         let pipeline = match header.method {
             Method::Store | Method::Fill => Pipeline::Store,
@@ -140,16 +145,23 @@ impl<R: Read + Seek> Recovery<R> {
         if header.block_log > pipeline.max_block_log() {
             return Err(Fault::Corrupt("the block size is out of range").at(place));
         }
-        let like =
-            FrameHeader { pipeline, block_log: header.block_log, level: 0, content_size: None };
+        let block_log = header.block_log;
+        let like = FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
         Cost::of_decoding(&*self.engine, &like).share(1, self.options.max_memory)?;
-        let payload = offset + header.len() as u64;
-        self.reader.seek(SeekFrom::Start(payload))?;
         self.task.release();
-        self.task
-            .set_block(*header, place)
-            .read_exact(&mut self.reader, header.payload_len as usize)
-            .map_err(|fault| fault.at(place))?;
+        let buffer = self.task.set_block(*header, place);
+        let mut read = || {
+            let tail = single.and_then(|frame| Some((frame, frame.single?)));
+            let tail_len = tail.map_or(header.payload_len.into(), |(_, single)| single.tail_len());
+            self.reader.seek(SeekFrom::Start(source.end - tail_len))?;
+            buffer.read_exact(&mut self.reader, header.payload_len as usize)?;
+            let Some((frame, single)) = tail else { return Ok(*header) };
+            let mut checksum = [0; CHECKSUM_LEN];
+            self.reader.read_exact(&mut checksum)?;
+            Ok(single.sealed_block(&frame, buffer, checksum))
+        };
+        let header = read().map_err(|fault: Fault| fault.at(place))?;
+        self.task.set_header(header);
         DecodeTask::run(std::slice::from_mut(&mut self.task), &*self.engine);
         self.task.finish()
     }

@@ -11,8 +11,8 @@ use crc32c::{crc32c, crc32c_append};
 
 use crate::error::Error;
 use crate::format::{
-    BLOCK_MARKER, BlockHeader, CODED_LEN, FOOTER_LEN, Footer, FrameHeader, INDEX_MARKER, Index,
-    MAGIC, MAX_BLOCKS, Pipeline,
+    BLOCK_MARKER, BlockHeader, CHECKSUM_LEN, CODED_LEN, FOOTER_LEN, Footer, FrameHeader,
+    INDEX_MARKER, Index, MAGIC, MAX_BLOCKS, Method, Pipeline, Single,
 };
 
 /// Bytes that are searched at once.
@@ -36,6 +36,14 @@ pub(super) struct Item {
 #[derive(Debug, Clone, Copy)]
 enum What {
     Frame(FrameHeader),
+    /// A whole frame of a single block, or of none. Its header agrees with its check; of the rest that is known only when
+    /// it is decoded.
+    Single {
+        header: FrameHeader,
+        single: Single,
+        /// Length of the frame.
+        len: u64,
+    },
     /// Its header agrees with its checksum; of the payload that is known only when it is read.
     Block(BlockHeader),
     /// Index and footer.
@@ -46,8 +54,19 @@ enum What {
 /// Where something of a damaged file lies and which contents it holds.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    Block { frame: u64, offset: u64, header: BlockHeader, range: Range<u64> },
-    Lost { frame: u64, source: Range<u64>, range: Option<Range<u64>> },
+    Block {
+        frame: u64,
+        source: Range<u64>,
+        header: BlockHeader,
+        /// The header of its frame if that is of a single block, which has the block's checksums at its end.
+        single: Option<FrameHeader>,
+        range: Range<u64>,
+    },
+    Lost {
+        frame: u64,
+        source: Range<u64>,
+        range: Option<Range<u64>>,
+    },
 }
 
 /// Finds the structures of a file, in order, without a gap.
@@ -74,6 +93,16 @@ pub(super) fn survey<R: Read + Seek>(reader: &mut R) -> Result<Vec<Item>, Error>
         {
             // Bytes were lost or put in: the next structure may begin before this one's end.
             item.end = file.search(item.start + header.len() as u64)?;
+            next = file.structure(item.end)?;
+        }
+        if let What::Single { single, .. } = item.what
+            && next.is_none()
+            && item.end != len
+            && !file.is_sound_stored(&item, &single)?
+        {
+            // Likewise; but what follows the frame may only be damaged.
+            let payload = (item.end - single.tail_len()).min(len);
+            item.end = file.search(payload)?.min(item.end);
             next = file.structure(item.end)?;
         }
         at = item.end;
@@ -139,7 +168,13 @@ impl<R: Read + Seek> File<'_, R> {
                 return Ok(None);
             };
             let end = start + len as u64;
-            return Ok(Some(Item { start, end, what: What::Frame(header) }));
+            return Ok(Some(match header.single {
+                None => Item { start, end, what: What::Frame(header) },
+                Some(single) => {
+                    let len = len as u64 + single.tail_len();
+                    Item { start, end: start + len, what: What::Single { header, single, len } }
+                }
+            }));
         }
         Ok(None)
     }
@@ -213,22 +248,40 @@ impl<R: Read + Seek> File<'_, R> {
     }
 
     fn payload_is_sound(&mut self, item: &Item, header: &BlockHeader) -> Result<bool, Error> {
-        if item.end > self.len {
+        let payload = item.start + header.len() as u64..item.end;
+        Ok(self.checksum_of(payload, 0)? == Some(header.payload_crc))
+    }
+
+    /// Whether a frame of a single block is stored and its checksum agrees: what looks like structures within it is its
+    /// contents.
+    fn is_sound_stored(&mut self, item: &Item, single: &Single) -> Result<bool, Error> {
+        if single.method != Method::Store {
             return Ok(false);
         }
-        let mut checksum = 0;
-        let mut at = item.start + header.len() as u64;
-        let mut part = vec![0; WINDOW];
-        while at < item.end {
-            let n = (item.end - at).min(WINDOW as u64) as usize;
-            let n = self.read_at(at, &mut part[..n])?;
+        let payload = item.end - single.tail_len()..item.end - CHECKSUM_LEN as u64;
+        let mut expected = [0; CHECKSUM_LEN];
+        let n = self.read_at(payload.end, &mut expected)?;
+        let expected = Some(u32::from_le_bytes(expected)).filter(|_| n == CHECKSUM_LEN);
+        Ok(expected.is_some() && self.checksum_of(payload, single.header_crc)? == expected)
+    }
+
+    /// The CRC-32C of a part of the file, appended to `checksum`; `None` if it is not all there.
+    fn checksum_of(&mut self, part: Range<u64>, mut checksum: u32) -> Result<Option<u32>, Error> {
+        if part.end > self.len {
+            return Ok(None);
+        }
+        let mut at = part.start;
+        let mut bytes = vec![0; WINDOW];
+        while at < part.end {
+            let n = (part.end - at).min(WINDOW as u64) as usize;
+            let n = self.read_at(at, &mut bytes[..n])?;
             if n == 0 || !self.spend(n) {
-                return Ok(false);
+                return Ok(None);
             }
-            checksum = crc32c_append(checksum, &part[..n]);
+            checksum = crc32c_append(checksum, &bytes[..n]);
             at += n as u64;
         }
-        Ok(checksum == header.payload_crc)
+        Ok(Some(checksum))
     }
 
     /// Takes out of a frame whose end has been found everything that its index does not know: what was found in the
@@ -257,7 +310,7 @@ impl<R: Read + Seek> File<'_, R> {
             let belongs = match item.what {
                 What::Block(_) => starts.binary_search(&item.start).is_ok(),
                 What::End(_) => item.start == end.start,
-                What::Frame(_) | What::Damage => false,
+                What::Frame(_) | What::Single { .. } | What::Damage => false,
             };
             if !belongs {
                 item.what = What::Damage;
@@ -329,7 +382,18 @@ impl Layout {
                     ..Open::default()
                 });
             }
-            What::Block(header) => self.add_block(item, header),
+            What::Single { header, single, len } => {
+                self.close(None, item.start);
+                self.flush_damage(None);
+                self.open = Some(Open::default());
+                if single.content_len > 0 {
+                    self.add_block(item, single.block(&header), len, Some(header));
+                }
+                self.close(Some(single.content_len.into()), item.end);
+            }
+            What::Block(header) => {
+                self.add_block(item, header, u64::from(header.block_len()), None);
+            }
             What::End(footer) => {
                 self.open.get_or_insert_default();
                 self.close(Some(footer.content_size), item.start);
@@ -338,7 +402,14 @@ impl Layout {
         }
     }
 
-    fn add_block(&mut self, item: &Item, header: BlockHeader) {
+    /// Adds a block that takes `len` bytes of the file, if nothing is missing.
+    fn add_block(
+        &mut self,
+        item: &Item,
+        header: BlockHeader,
+        len: u64,
+        single: Option<FrameHeader>,
+    ) {
         let number = u64::from(header.number);
         let fits = |open: &Open| {
             open.block_log.is_none_or(|log| log == header.block_log) && open.number <= number
@@ -358,11 +429,11 @@ impl Layout {
             Some(missing) => self.lose(missing, item.start),
             None => self.flush_damage(None),
         }
-        let (frame, offset) = (self.frames, item.start);
-        if item.end - item.start == u64::from(header.block_len()) {
-            self.steps.push(Step::Block { frame, offset, header, range });
+        let (frame, source) = (self.frames, item.start..item.end);
+        if source.end - source.start == len {
+            self.steps.push(Step::Block { frame, source, header, single, range });
         } else {
-            self.steps.push(Step::Lost { frame, source: item.start..item.end, range: Some(range) });
+            self.steps.push(Step::Lost { frame, source, range: Some(range) });
         }
     }
 
