@@ -194,9 +194,12 @@ fn single_frames_are_found() {
             assert_eq!(report.lost, lost, "byte {byte}");
             assert_eq!(report.damaged, [at as u64..after as u64]);
         }
-        let mut short = file.clone();
-        short.drain(after - 9..after - 7);
-        assert_eq!(recover(&short, &contents).lost, lost);
+        // What a frame stores may look like frames, once its own end is not where it should be.
+        if !part.starts_with(&inner) {
+            let mut short = file.clone();
+            short.drain(after - 4..after - 2);
+            assert_eq!(recover(&short, &contents).lost, lost);
+        }
         // Without its header nobody knows what it held; the other frames are saved.
         let mut gone = file.clone();
         gone[at..at + 4].fill(0);

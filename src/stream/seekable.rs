@@ -277,7 +277,8 @@ impl<R: Read + Seek> SeekableReader<R> {
             if let Some(run) = run {
                 self.run.0 = u64::MAX;
                 self.reader.seek(SeekFrom::Start(offset))?;
-                self.run.1.read_exact(&mut self.reader, run)?;
+                // In one read: the index bounds its length.
+                self.reader.read_exact(self.run.1.set_len(run)?)?;
                 self.run.0 = offset;
             }
             if let Some(bytes) = offset.checked_sub(self.run.0)
@@ -287,7 +288,7 @@ impl<R: Read + Seek> SeekableReader<R> {
                 payload.read_exact(&mut bytes, len as usize)?;
             } else {
                 self.reader.seek(SeekFrom::Start(offset))?;
-                payload.read_exact(&mut self.reader, len as usize)?;
+                self.reader.read_exact(payload.set_len(len as usize)?)?;
             }
             let Some(single) = entry.header.single else {
                 let header = BlockHeader::parse(payload)?;
