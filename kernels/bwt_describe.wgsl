@@ -1,11 +1,11 @@
 // BWT payloads: what is binary coded, the directory and the descriptions of tables.
 //
 // @pz_cost {
-//   threads_per_element: 0.0003
+//   threads: 96
 //   passes: 1
 //   buffers: jobs=32, payload=N+256, results=32,
 //            bwt_blocks=512, bwt_state=3840, bwt_tables=208896,
-//            bwt_segments=N/32+32
+//            bwt_segments=N/1024*20+20
 //   local_mem: 6144
 //   note: chains of decisions, three lanes a block: some 30 for each segment, a few for each exponent
 // }

@@ -5,9 +5,9 @@
 // encode_starts: each token's interval, start | frequency << 16. encode_fresh: contexts that begin a table.
 //
 // @pz_cost {
-//   threads_per_element: 0.125
+//   threads: max(6144, N/8192*256+256)
 //   passes: 18
-//   buffers: jobs=32, encode_state=256, encode_segments=N/64+64, encode_counts=N*3+49152,
+//   buffers: jobs=32, encode_state=256, encode_segments=N/8192*32+32, encode_counts=N/8192*24576+24576,
 //            encode_sums=393216, encode_tables=393216, encode_starts=393216, encode_fresh=12288
 //   local_mem: 17152
 //   note: eight sets of tables for each block, however short it is

@@ -1,10 +1,10 @@
 // Writes the words of each segment of a payload (`codec/bwt/segments.rs`).
 //
 // @pz_cost {
-//   threads_per_element: 0.002
+//   threads: (N/8192+1)/32*32
 //   passes: 1
 //   buffers: jobs=32, sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4, encode_state=256,
-//            encode_segments=N/64+64, encode_starts=393216
+//            encode_segments=N/8192*32+32, encode_starts=393216
 //   local_mem: 0
 //   note: a lane for each segment; sort_position_a holds its words, at most as many as bytes
 // }

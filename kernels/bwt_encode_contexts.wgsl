@@ -2,10 +2,10 @@
 // (`codec/bwt/segments.rs`).
 //
 // @pz_cost {
-//   threads_per_element: 0.125
+//   threads: N/8192*256+256
 //   passes: 2
-//   buffers: jobs=32, sort_high_a=N*4, sort_low_a=N*4, encode_state=256, encode_segments=N/64+64,
-//            encode_lists=N/32+512, encode_counts=N*3+49152
+//   buffers: jobs=32, sort_high_a=N*4, sort_low_a=N*4, encode_state=256, encode_segments=N/8192*32+32,
+//            encode_lists=N/8192*256+256, encode_counts=N/8192*24576+24576
 //   local_mem: 24584
 //   note: counts of all tokens in all contexts for each segment, 16 bits each
 // }

@@ -1,9 +1,9 @@
 // Writes the descriptions of a payload's directory and tables (`payload.rs`, `tables.rs` and `binary.rs` in `codec/bwt`).
 //
 // @pz_cost {
-//   threads_per_element: 0.0003
+//   threads: 96
 //   passes: 1
-//   buffers: jobs=32, encode_state=256, encode_segments=N/64+64, encode_tables=393216, encode_fresh=12288,
+//   buffers: jobs=32, encode_state=256, encode_segments=N/8192*32+32, encode_tables=393216, encode_fresh=12288,
 //            encode_described=N/64+263168
 //   local_mem: 1024
 //   note: chains of decisions, three lanes a block

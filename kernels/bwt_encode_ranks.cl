@@ -7,10 +7,10 @@
 // that the block has, ascending, then the others.
 //
 // @pz_cost {
-//   threads_per_element: 0.125
+//   threads: max(N/1024*32, 256)
 //   passes: 5
-//   buffers: sort_low_a=N*4, sort_low_b=N*4, encode_groups=N/32+1024, encode_state=256,
-//            encode_segments=N/64+64, encode_lists=N/32+512
+//   buffers: sort_low_a=N*4, sort_low_b=N*4, encode_groups=N/131072*1024, encode_state=256,
+//            encode_segments=N/8192*32+32, encode_lists=N/8192*256+256
 //   local_mem: 8192
 //   note: sort_low_b holds 256 words for each chunk
 // }
@@ -19,6 +19,8 @@
 // @pz_import bwt_encode
 
 #define NONE 0xffffffffu
+// Words of `encode_groups` for a block: one for each symbol of each group.
+#define GROUPS(slot) ((slot + CHUNK * SUPER - 1u) / (CHUNK * SUPER) * 256u)
 
 // Where each symbol first occurs in each chunk.
 __kernel void firsts(
@@ -53,7 +55,7 @@ __kernel void group_firsts(
     uint group = (uint)get_group_id(0) % parts;
     uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
     tables += (size_t)block * slot;
-    groups += (size_t)block * (slot / 128 + 256);
+    groups += (size_t)block * GROUPS(slot);
     for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
         uint first = NONE;
         for (uint chunk = group * SUPER; chunk < min(chunks, (group + 1) * SUPER); chunk++) {
@@ -67,7 +69,7 @@ __kernel void group_firsts(
 __kernel void group_next(__global uint *groups, __global const uint *state, uint slot) {
     uint block = (uint)get_group_id(0);
     uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
-    groups += (size_t)block * (slot / 128 + 256);
+    groups += (size_t)block * GROUPS(slot);
     for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
         uint next = NONE;
         for (uint group = (chunks + SUPER - 1) / SUPER; group-- > 0;) {
@@ -87,7 +89,7 @@ __kernel void next(
     uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
     if (group * SUPER >= chunks) return;
     tables += (size_t)block * slot;
-    groups += (size_t)block * (slot / 128 + 256);
+    groups += (size_t)block * GROUPS(slot);
     for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
         uint next = groups[group * 256u + s];
         for (uint chunk = min(chunks, (group + 1) * SUPER); chunk-- > group * SUPER;) {

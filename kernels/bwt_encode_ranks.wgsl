@@ -7,10 +7,10 @@
 // that the block has, ascending, then the others.
 //
 // @pz_cost {
-//   threads_per_element: 0.125
+//   threads: max(N/1024*32, 256)
 //   passes: 5
-//   buffers: sort_low_a=N*4, sort_low_b=N*4, encode_groups=N/32+1024, encode_state=256,
-//            encode_segments=N/64+64, encode_lists=N/32+512
+//   buffers: sort_low_a=N*4, sort_low_b=N*4, encode_groups=N/131072*1024, encode_state=256,
+//            encode_segments=N/8192*32+32, encode_lists=N/8192*256+256
 //   local_mem: 8192
 //   note: sort_low_b holds 256 words for each chunk
 // }
@@ -28,7 +28,7 @@ var<immediate> args: Args;
 var<workgroup> first: array<atomic<u32>, TEAMS * 256u>;
 
 fn group_words(slot: u32) -> u32 {
-    return slot / 128u + 256u;
+    return (slot + 131071u) / 131072u * 256u;
 }
 
 // Where each symbol first occurs in each chunk.

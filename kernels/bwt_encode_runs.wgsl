@@ -4,10 +4,10 @@
 // context << 24. A segment is eight words: first run, first byte, and what later kernels add.
 //
 // @pz_cost {
-//   threads_per_element: 1
+//   threads: max(min(N/1024*256, 65536), N/1024*32)
 //   passes: 4
 //   buffers: jobs=32, transform=N, sort_counts=N/4+1024, sort_high_a=N*4, sort_low_a=N*4,
-//            encode_state=256, encode_segments=N/64+64
+//            encode_state=256, encode_segments=N/8192*32+32
 //   local_mem: 512
 //   note: the arrays of the sort are used again
 // }

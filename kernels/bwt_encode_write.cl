@@ -1,9 +1,9 @@
 // Writes payloads: all their parts, one behind the other.
 //
 // @pz_cost {
-//   threads_per_element: 0.125
+//   threads: N/8192*256+256
 //   passes: 2
-//   buffers: jobs=32, sort_position_a=N*4, encode_state=256, encode_segments=N/64+64, encode_lists=N/32+512,
+//   buffers: jobs=32, sort_position_a=N*4, encode_state=256, encode_segments=N/8192*32+32, encode_lists=N/8192*256+256,
 //            encode_described=N/64+263168, start_rows=N/64+4, payload=N+256, results=32
 //   local_mem: 0
 //   note: measure has a lane for each block; in assemble all lanes copy

@@ -2,9 +2,9 @@
 // tell what bytes the labels stand for.
 //
 // @pz_cost {
-//   threads_per_element: 0.008
+//   threads: N/32768*256
 //   passes: 2
-//   buffers: contents=N, results=32, bwt_blocks=512, bwt_segments=N/32+32,
+//   buffers: contents=N, results=32, bwt_blocks=512, bwt_segments=N/1024*20+20,
 //            bwt_lists=N/4+256, bwt_links=N*4+N/16+64
 //   local_mem: 6144
 //   note: lists of a block's segments are a chain, of two barriers a segment

@@ -1,11 +1,11 @@
 // BWT payloads: fixed fields, list and rows, and the order in which segments are decoded.
 //
 // @pz_cost {
-//   threads_per_element: 0.0003
+//   threads: 32
 //   passes: 2
 //   buffers: jobs=32, payload=N+256, results=32,
 //            bwt_blocks=512, bwt_state=3840, bwt_rows=N/64,
-//            bwt_segments=N/32+32
+//            bwt_segments=N/1024*20+20
 //   local_mem: 2304
 //   note: a team for each block
 // }

@@ -7,8 +7,8 @@
 // that a place leaves room for a byte.
 //
 // @pz_cost {
-//   threads_per_element: 0.3
-//   passes: 5
+//   threads: N/1024*256
+//   passes: 4+N/1048576
 //   buffers: jobs=32, contents=N, results=32, bwt_blocks=512, bwt_rows=N/64, bwt_walks=N/64,
 //            bwt_counts=N/8+1024, bwt_links=N*4+N/16+64, bwt_steps_low=N*4, bwt_steps_high=N*4
 //   local_mem: 8320

@@ -3,10 +3,10 @@
 // A segment is decoded before the list at its start is known: positions in that list, labels, stand for bytes.
 //
 // @pz_cost {
-//   threads_per_element: 0.001
+//   threads: ((N/1024+1)/96+8)*96
 //   passes: 1
 //   buffers: payload=N+256, results=32,
-//            bwt_blocks=512, bwt_segments=N/32+32, bwt_tables=208896,
+//            bwt_blocks=512, bwt_segments=N/1024*20+20, bwt_tables=208896,
 //            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
 //   local_mem: 31380
 //   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment

@@ -8,8 +8,8 @@
 // the same key.
 //
 // @pz_cost {
-//   threads_per_element: 1
-//   passes: 25
+//   threads: max(8192, max(min(N/4096*256, 65536), N/4096*32))
+//   passes: 25+3*log2(N/8)*(1+2*(log2(N/128)/8))
 //   buffers: jobs=32, contents=N,
 //            sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,

@@ -4,7 +4,7 @@
 // the whole block.
 //
 // @pz_cost {
-//   threads_per_element: 1
+//   threads: min(N/4096*256, 262144)
 //   passes: 2
 //   buffers: jobs=32, contents=N, sort_rank=N*4, sort_low_b=N*4, transform=N, start_rows=N/64+4
 //   local_mem: 0

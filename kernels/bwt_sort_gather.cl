@@ -2,8 +2,8 @@
 // `depth` on, 1 more, and 0 for the empty suffix.
 //
 // @pz_cost {
-//   threads_per_element: 0.25
-//   passes: 2
+//   threads: min(N/4096*256, 262144)
+//   passes: 2*log2(N/8)
 //   buffers: sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088

@@ -15,8 +15,8 @@
 // groups in a list is left to chance, and matters to nothing.
 //
 // @pz_cost {
-//   threads_per_element: 1
-//   passes: 2
+//   threads: max(min(N/896*256, 262144), N/896*32)
+//   passes: 1+2*log2(N/8)
 //   buffers: sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4,
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088

@@ -1,7 +1,7 @@
 // BWT payloads: the tables.
 //
 // @pz_cost {
-//   threads_per_element: 0.012
+//   threads: 98304
 //   passes: 1
 //   buffers: results=32,
 //            bwt_blocks=512, bwt_tables=208896

@@ -1,7 +1,7 @@
 // The payloads of a batch, one close behind the other: a single copy takes all of them to the host.
 //
 // @pz_cost {
-//   threads_per_element: 0.015625
+//   threads: (N+256)/16384*256
 //   passes: 2
 //   buffers: payload=N+256, results=32, packed_starts=8, packed=N+256
 //   local_mem: 2048

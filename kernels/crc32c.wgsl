@@ -12,9 +12,9 @@
 // PIECE_UNITS: units of UNIT rows in a piece.
 //
 // @pz_cost {
-//   threads_per_element: 0.00625
+//   threads: N/20480*32+(N+256)/20480*32
 //   passes: 2
-//   buffers: jobs=32, contents=N, payload=N+256, results=32, crc_pieces=N/64+16
+//   buffers: jobs=32, contents=N, payload=N+256, results=32, crc_pieces=N/20480*4+(N+256)/20480*4
 //   local_mem: 5760
 // }
 // @pz_import crc

@@ -12,7 +12,7 @@
 // same in candidates; NICE_LENGTH.
 //
 // @pz_cost {
-//   threads_per_element: 1
+//   threads: N
 //   passes: 4
 //   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, sorted_marks=N*8,
 //            sorted_places=N*8, lz77_low=N*16, lz77_high=N*16

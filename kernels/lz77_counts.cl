@@ -1,9 +1,9 @@
 // Counts the literals of groups. A workgroup has 32 KiB of a chunk's literals at most.
 //
 // @pz_cost {
-//   threads_per_element: 0.0078125
+//   threads: N/262144*2048
 //   passes: 1
-//   buffers: jobs=32, contents=N, payload=N+256, lz77_streams=N/64+1024, lz77_counts=N/16+4096
+//   buffers: jobs=32, contents=N, payload=N+256, lz77_streams=N/65536*1024, lz77_counts=N/65536*3072
 //   local_mem: 16384
 // }
 // @pz_import lz77_code

@@ -13,9 +13,9 @@
 // chunks are, and what their sequences are is recorded, from which lz77_windows writes contents. See src/format/lz77.md.
 //
 // @pz_cost {
-//   threads_per_element: 0.00048828125
-//   passes: 256
-//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4, lz77_order=N/64+64
+//   threads: N/262144*128
+//   passes: N/65536
+//   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/65536*16+16, lz77_tables=N/65536*17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4, lz77_order=N/65536*4
 //   local_mem: 24576
 //   note: at least a chunk for each 64 KiB, and a team for each; as many passes as a window has chunks, most often 1;
 //         workgroup memory is that of four teams without FSE, or two with

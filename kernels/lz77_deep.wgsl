@@ -6,7 +6,7 @@
 // Constants: CANDIDATES; SAME, the bits of an entry's first word that are the same in candidates.
 //
 // @pz_cost {
-//   threads_per_element: 0.004
+//   threads: N/65536*128
 //   passes: 1
 //   buffers: jobs=32, contents=N, entries=N*8, found=N*4, matches=N*3, match_counts=N/64
 //   local_mem: 256

@@ -4,9 +4,9 @@
 // See src/format/lz77.md.
 //
 // @pz_cost {
-//   threads_per_element: 0.00048828125
+//   threads: 128
 //   passes: 1
-//   buffers: jobs=32, payload=N+256, results=32, lz77_chunks=N/64+64
+//   buffers: jobs=32, payload=N+256, results=32, lz77_chunks=N/65536*16+16
 //   local_mem: 256
 //   note: at least a chunk for each 64 KiB, and a team for each block
 // }

@@ -6,7 +6,7 @@
 // Constants: CANDIDATES; HASH_BITS; SAME, the bits of an entry's first word that are the same in candidates: hash and tag.
 //
 // @pz_cost {
-//   threads_per_element: 1
+//   threads: N
 //   passes: 1
 //   buffers: jobs=32, entries=N*8, found=N*4
 //   local_mem: 0

@@ -3,9 +3,9 @@
 // Every number here is the one that the processor's encoder gets: equal counts give equal models.
 //
 // @pz_cost {
-//   threads_per_element: 0.00146485
+//   threads: N/262144*3/2*64
 //   passes: 2
-//   buffers: jobs=32, lz77_counts=N/16+4096, lz77_models=N/4+N/64+16640
+//   buffers: jobs=32, lz77_counts=N/65536*3072, lz77_models=N/65536*16512
 //   local_mem: 16856
 // }
 // @pz_import team

@@ -30,9 +30,9 @@
 // 66; COUNT, whether symbols are counted for the next pass.
 //
 // @pz_cost {
-//   threads_per_element: 0.00007
+//   threads: N/262144*16
 //   passes: 4
-//   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/8+4608, entries=N*8, lz77_states=N+4096,
+//   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/65536*4608, entries=N*8, lz77_states=N/4096*2592,
 //            matches=N*3, match_counts=N/64
 //   local_mem: 25536
 // }

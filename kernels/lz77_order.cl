@@ -5,9 +5,9 @@
 // take; which is first of those that take as long does not matter.
 //
 // @pz_cost {
-//   threads_per_element: 0.0000152587890625
+//   threads: 1024
 //   passes: 1
-//   buffers: lz77_chunks=N/64+64, lz77_order=N/64+64
+//   buffers: lz77_chunks=N/65536*16+16, lz77_order=N/65536*4
 //   local_mem: 1024
 //   note: a chunk for each 64 KiB, and a work item for each as long as one workgroup has so many; room is taken for sixteen times
 // }

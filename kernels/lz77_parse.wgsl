@@ -4,7 +4,7 @@
 // rest backward.
 //
 // @pz_cost {
-//   threads_per_element: 0.004
+//   threads: N/262144*128
 //   passes: 1
 //   buffers: jobs=32, contents=N, found=N*4, matches=N*3, match_counts=N/64
 //   local_mem: 256

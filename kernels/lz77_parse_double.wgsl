@@ -1,7 +1,7 @@
 // The lazy parse of LZ77 with two candidates a position: what lz77_latest_two finds.
 //
 // @pz_cost {
-//   threads_per_element: 0.004
+//   threads: N/262144*128
 //   passes: 1
 //   buffers: jobs=32, contents=N, found_two=N*8, matches=N*3, match_counts=N/64
 //   local_mem: 256

@@ -1,7 +1,7 @@
 // The lazy parse of LZ77 with four candidates a position: what lz77_latest_four finds.
 //
 // @pz_cost {
-//   threads_per_element: 0.004
+//   threads: N/65536*128
 //   passes: 1
 //   buffers: jobs=32, contents=N, found=N*4, rows_four=N*16, matches=N*3, match_counts=N/64
 //   local_mem: 256

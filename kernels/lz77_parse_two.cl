@@ -3,7 +3,7 @@
 // `rows_four_second` of the shorter one.
 //
 // @pz_cost {
-//   threads_per_element: 0.004
+//   threads: N/65536*128
 //   passes: 1
 //   buffers: jobs=32, contents=N, found=N*4, rows_four=N*16, found_second=N*4,
 //            rows_four_second=N*16, matches=N*3, match_counts=N/64

@@ -5,9 +5,9 @@
 // offsets what most data has.
 //
 // @pz_cost {
-//   threads_per_element: 0.0078125
-//   passes: 2
-//   buffers: jobs=32, contents=N, lz77_symbols=N/8+4608
+//   threads: N/32768*256
+//   passes: 3
+//   buffers: jobs=32, contents=N, lz77_symbols=N/65536*4608
 //   local_mem: 8192
 // }
 // @pz_import team

@@ -7,11 +7,11 @@
 // symbol | extra bits << 6.
 //
 // @pz_cost {
-//   threads_per_element: 0.000488281
+//   threads: N/131072*64
 //   passes: 2
 //   buffers: jobs=32, contents=N, matches=N*3, match_counts=N/64, payload=N+256,
 //            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256,
-//            lz77_streams=N/64+1024, lz77_counts=N/16+4096
+//            lz77_streams=N/65536*1024, lz77_counts=N/65536*3072
 //   local_mem: 2944
 // }
 // @pz_import team

@@ -7,10 +7,10 @@
 // an offset becomes 1 << k | extra bits, and 1 << count | bits from bit 23 on.
 //
 // @pz_cost {
-//   threads_per_element: 0.000488282
+//   threads: N/262144*128
 //   passes: 2
-//   buffers: jobs=32, contents=N, payload=N+256, matches=N*3, lz77_models=N/4+N/64+16640,
-//            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256, lz77_streams=N/64+1024
+//   buffers: jobs=32, contents=N, payload=N+256, matches=N*3, lz77_models=N/65536*16512,
+//            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256, lz77_streams=N/65536*1024
 //   local_mem: 11780
 // }
 // @pz_import team

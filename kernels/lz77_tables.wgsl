@@ -3,9 +3,9 @@
 // A team has a group: one lane reads the description, then all build tables. See src/format/lz77.md.
 //
 // @pz_cost {
-//   threads_per_element: 0.00048828125
+//   threads: N/262144*128
 //   passes: 1
-//   buffers: payload=N+256, results=32, lz77_chunks=N/64+64, lz77_tables=N/4+N/32+17440
+//   buffers: payload=N+256, results=32, lz77_chunks=N/65536*16+16, lz77_tables=N/65536*17440
 //   local_mem: 28160
 //   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of four teams
 // }

@@ -7,9 +7,9 @@
 // literals that others read. While the bytes are on their way, the sources of the next step are looked up.
 //
 // @pz_cost {
-//   threads_per_element: 0.0001220703125
-//   passes: 256
-//   buffers: contents=N, results=32, lz77_chunks=N/64+64, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
+//   threads: N/262144*1024
+//   passes: 1
+//   buffers: contents=N, results=32, lz77_chunks=N/65536*16+16, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
 //   local_mem: 32768
 //   note: 512 work items for each window of 4 MiB, as an example; as many passes as a window has chunks, or one; workgroup
 //         memory for steps of 4096 bytes

@@ -16,7 +16,7 @@
 //! | compress what is written, or a reader | [`Encoder`] |
 //! | decompress while reading, or to a writer, or only check | [`Decoder`] |
 //! | read any part of a compressed file | [`SeekableReader`] |
-//! | see what a compressed file holds | [`list`] |
+//! | see what a compressed file holds | [`list`]; frame by frame: [`Listing`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
 //! | use a GPU where that is faster | [`Auto`]; a certain one: [`Gpu`] |
 //! | know where the time went, and on what | [`Statistics`] |
@@ -59,13 +59,14 @@ pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};
 pub use pipeline::{
     Auto, ComputeRate, DecodeOptions, DeviceStatistics, EngineStatistics, Gpu, Level, Options,
-    Prediction, Statistics,
+    Prediction, Sample, Statistics,
 };
 pub use stream::{
-    AutoFinishEncoder, BlockInfo, Compressor, Decoder, Decompressor, Encoder, FrameInfo, Piece,
-    ReadAt, ReadAtCursor, Recovery, RecoveryReport, SeekableReader, WriteAt, compress,
-    compress_into, content_size, decompress, decompress_into, list, recover,
+    AutoFinishEncoder, BlockInfo, Compressor, Decoder, Decompressor, Encoder, Extent, FrameInfo,
+    Listing, Piece, ReadAt, ReadAtCursor, Recovery, RecoveryReport, SeekableReader, WriteAt,
+    compress, compress_into, content_size, decompress, decompress_into, list, recover,
 };
+pub use user_cache::refused_cache;
 
 /// The example in the README runs as written.
 #[cfg(doctest)]

@@ -1,11 +1,28 @@
 //! Small files in the user's cache folder, from one run to the next.
 //!
-//! It is a cache: a file that is missing is as good as none, and one that cannot be written is not written. Whether a
-//! file is whole and its own is for those to say who keep it here.
+//! It is a cache: a missing file is no error, and a file that cannot be written is not written. Its readers check that a
+//! file is whole and theirs. This module checks that nobody but the user can have written it, because devices run the
+//! compiled kernels that are kept here.
+//!
+//! | module | what |
+//! |---|---|
+//! | `folder` | an open folder, where the system has owners and modes |
+//! | `portable` | the same without them |
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::{fs, process};
+#[cfg(unix)]
+mod folder;
+#[cfg(not(unix))]
+#[path = "user_cache/portable.rs"]
+mod folder;
+#[cfg(all(test, unix))]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use folder::Folder;
 
 /// A folder of files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,10 +31,36 @@ pub(crate) struct UserCache {
     folder: Option<PathBuf>,
 }
 
+/// Why a file was not read or written.
+#[derive(Debug)]
+enum Unusable {
+    /// It is not there, or the system refuses. Nobody needs to know.
+    Absent,
+    /// Using it would not be safe; the user is told why.
+    Unsafe(String),
+}
+
+impl From<io::Error> for Unusable {
+    fn from(_: io::Error) -> Self {
+        Self::Absent
+    }
+}
+
+/// The first reason in this process not to use a cache.
+static REFUSAL: Mutex<Option<String>> = Mutex::new(None);
+
 impl UserCache {
-    /// The user's: `pz` in `$XDG_CACHE_HOME`, or where the system has such things.
+    /// The user's: `pz` in `$XDG_CACHE_HOME`, or where the system has such things. None if that is another user's.
     pub(crate) fn of_user() -> Self {
-        Self { folder: user_folder().map(|folder| folder.join("pz")) }
+        let Some(base) = user_folder() else { return Self::default() };
+        let folder = base.join("pz");
+        match folder::check_base(&base) {
+            Ok(()) => Self { folder: Some(folder) },
+            Err(unusable) => {
+                unusable.note(&folder);
+                Self::default()
+            }
+        }
     }
 
     /// A folder of the caller's choice, or none.
@@ -31,34 +74,46 @@ impl UserCache {
         self.folder.is_some()
     }
 
-    /// The file of that name, unless it has more than `most` bytes.
+    /// The file of that name, if it is there, safe to use, and at most `most` bytes long.
     pub(crate) fn load(&self, name: &str, most: u64) -> Option<Vec<u8>> {
-        let path = self.path(name)?;
-        if fs::metadata(&path).ok()?.len() > most {
-            return None;
-        }
-        fs::read(&path).ok()
+        let path = self.folder.as_ref()?;
+        let loaded = Folder::open(path).and_then(|folder| folder.load(name, most));
+        loaded.map_err(|unusable| unusable.note(path)).ok()
     }
 
-    /// Keeps a file, if that is possible. Whoever reads it at the same time reads the old one or the new one.
+    /// Keeps a file, if possible. Whoever reads it meanwhile gets the old one or the new one.
     pub(crate) fn save(&self, name: &str, bytes: &[u8]) {
-        let Some(path) = self.path(name) else { return };
-        let Some(folder) = path.parent() else { return };
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let temporary = path.with_extension(format!("{}-{number}.tmp", process::id()));
-        let written = fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&temporary, bytes))
-            .and_then(|()| fs::rename(&temporary, &path));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
+        let Some(path) = &self.folder else { return };
+        let saved = Folder::create(path).and_then(|folder| folder.save(name, bytes));
+        if let Err(unusable) = saved {
+            unusable.note(path);
         }
     }
 
     /// Where the file of that name is.
+    #[cfg(test)]
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         Some(self.folder.as_ref()?.join(name))
     }
+}
+
+impl Unusable {
+    fn because(why: impl fmt::Display) -> Self {
+        Self::Unsafe(why.to_string())
+    }
+
+    /// Remembers the first reason that the user should know.
+    fn note(self, folder: &Path) {
+        let Self::Unsafe(why) = self else { return };
+        let mut refusal = REFUSAL.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal.get_or_insert_with(|| format!("{}: {why}", folder.display()));
+    }
+}
+
+/// Why this process does not use the user's cache folder, or a file in it: somebody else could have written it. `None` if
+/// nothing of the kind has been seen so far. What would have been read from it is measured or compiled again.
+pub fn refused_cache() -> Option<String> {
+    REFUSAL.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 #[cfg(any(feature = "opencl", feature = "webgpu"))]

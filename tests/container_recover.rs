@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::ops::Range;
 
 use common::{decode_options, sample};
-use pz::{Options, RecoveryReport};
+use pz::{DecodeOptions, Error, Options, RecoveryReport};
 
 const BLOCK: u64 = 1 << 16;
 
@@ -215,4 +215,230 @@ fn single_frames_are_found() {
         assert_eq!((report.lost.len(), report.damaged.len()), (0, 1));
         (start, at) = (end, after);
     }
+}
+
+/// A frame header that declares `content_size` bytes.
+fn header(pipeline: u8, block_log: u8, content_size: u64) -> Vec<u8> {
+    let mut bytes = b"\x89PZF\r\n\x1A\n".to_vec();
+    bytes.extend_from_slice(&[1, pipeline, block_log, 0, 1]);
+    bytes.extend_from_slice(&content_size.to_le_bytes());
+    sealed(bytes)
+}
+
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// A stored block.
+fn stored(block_log: u8, number: u32, contents: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0xB7, 0x42, (block_log - 16) << 4];
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.extend_from_slice(&(contents.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&crc32c::crc32c(contents).to_le_bytes());
+    let mut bytes = sealed(bytes);
+    bytes.extend_from_slice(contents);
+    bytes
+}
+
+/// Recovers with holes filled; gives the outcome and what was written.
+fn fill(file: &[u8], options: &DecodeOptions) -> (Result<RecoveryReport, Error>, Vec<u8>) {
+    let mut saved = Vec::new();
+    (pz::recover(&mut Cursor::new(file), &mut saved, true, options), saved)
+}
+
+#[test]
+fn a_forged_length_is_refused_before_anything_is_written() {
+    let options = DecodeOptions::new();
+    // 16 TiB in 25 bytes, and in a file that holds a block, too.
+    let file = header(4, 26, 1 << 44);
+    let with_block = [&file[..], &stored(26, 0, b"contents")].concat();
+    for file in [file, with_block] {
+        let (refused, saved) = fill(&file, &options);
+        assert!(matches!(refused, Err(Error::LimitOutput { .. })), "{refused:?}");
+        assert!(saved.is_empty());
+    }
+    // What is permitted is written, to the byte.
+    let file = header(0, 16, 100_000);
+    let (refused, saved) = fill(&file, &options.clone().max_output(99_999));
+    assert!(matches!(refused, Err(Error::LimitOutput { limit: 99_999 })) && saved.is_empty());
+    let (report, saved) = fill(&file, &options.max_output(100_000));
+    assert_eq!(report.unwrap().lost, [0..100_000]);
+    assert_eq!(saved, vec![0; 100_000]);
+    // Without holes there is nothing to refuse.
+    let report = pz::recover(&mut Cursor::new(&file), &mut Vec::new(), false, &decode_options());
+    assert_eq!(report.unwrap().lost, [0..100_000]);
+}
+
+#[test]
+fn sums_of_forged_lengths_do_not_wrap() {
+    let file = header(4, 26, 1 << 44).repeat(1 << 20);
+    for fill in [false, true] {
+        let mut saved = Vec::new();
+        let outcome = pz::recover(&mut Cursor::new(&file), &mut saved, fill, &DecodeOptions::new());
+        assert!(matches!(outcome, Err(Error::Corrupt { .. })), "{outcome:?}");
+        assert!(saved.is_empty());
+    }
+}
+
+#[test]
+fn stored_blocks_of_the_largest_size_are_saved() {
+    let contents: Vec<u8> =
+        (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let options = Options::new().pipeline(pz::Pipeline::Bwt).block_size(1 << 26);
+    let file = pz::compress(&contents, &options).unwrap();
+    let blocks = pz::list(&mut Cursor::new(&file), true).unwrap().remove(0).blocks;
+    let file = match blocks[0].method {
+        pz::Method::Store => file,
+        _ => [&header(4, 26, 100_000)[..], &stored(26, 0, &contents)].concat(),
+    };
+    let report = recover(&file, &contents);
+    assert_eq!((report.blocks, report.bytes), (1, 100_000));
+}
+
+#[test]
+fn what_lacks_its_header_or_its_end_is_not_sound() {
+    let Case { contents, blocks, .. } = case();
+    let options = Options::new().block_size(BLOCK).content_size(contents.len() as u64);
+    let file = pz::compress(&contents, &options).unwrap();
+    let head = file.len()
+        - (pz::compress(&contents, &Options::new().block_size(BLOCK)).unwrap().len()
+            - blocks[0].start);
+    let end = file.len() - 2 - 20 - 4 * 5;
+    for range in [head..file.len(), 0..end, head..end] {
+        let report = recover(&file[range.clone()], &contents);
+        assert_eq!((report.blocks, &report.lost), (6, &vec![]));
+        assert!(!report.damaged.is_empty(), "{range:?}");
+    }
+}
+
+/// Whether what begins with this frame header is a frame of a single block.
+fn is_single(frame: &[u8]) -> bool {
+    frame.get(12).is_some_and(|flags| flags & 8 != 0)
+}
+
+/// A file as its parts: headers, blocks, and indices with their footers; of frames of a single block, headers, payloads
+/// and checksums.
+fn parts(file: &[u8]) -> Vec<Vec<u8>> {
+    let mut parts = Vec::new();
+    for frame in pz::list(&mut Cursor::new(file), true).unwrap() {
+        let mut at = frame.offset;
+        let mut take = |end: u64| {
+            parts.push(file[at as usize..end as usize].to_vec());
+            at = end;
+        };
+        for block in &frame.blocks {
+            take(block.offset);
+            take(block.offset + block.compressed_size);
+        }
+        let tail = match is_single(&file[frame.offset as usize..]) {
+            true => 4,
+            false => 22 + 4 * frame.blocks.len().saturating_sub(1) as u64,
+        };
+        take(frame.offset + frame.compressed_size - tail);
+        take(frame.offset + frame.compressed_size);
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Makes a part's checksum agree with its bytes.
+fn reseal(part: &mut [u8]) {
+    if is_single(part) && part[0] == 0x89 {
+        let head = part.len() - 1;
+        part[head] = crc32c::crc32c(&part[..head]) as u8;
+        return;
+    }
+    let end = match part {
+        [0x89, ..] | [0xB7, 0x49, ..] => part.len(),
+        [0xB7, 0x42, method, ..] => {
+            if *method & 15 == 0 {
+                19
+            } else {
+                27
+            }
+        }
+        _ => return,
+    };
+    if let Some(head) = part.get_mut(..end) {
+        let checksum = crc32c::crc32c(&head[..end - 4]);
+        head[end - 4..].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+#[test]
+fn what_recovery_calls_sound_a_decoder_accepts() {
+    let small = Options::new().block_size(BLOCK);
+    let stored = small.clone().pipeline(pz::Pipeline::Store);
+    let contents = sample(2 * BLOCK as usize + 500, 5);
+    let files = [
+        pz::compress(&contents, &small).unwrap(),
+        pz::compress(&contents, &small.clone().content_size(contents.len() as u64)).unwrap(),
+        pz::compress(&contents[..100], &small.clone().pipeline(pz::Pipeline::Bwt)).unwrap(),
+        pz::compress(&[7; 70_000], &stored).unwrap(),
+        pz::compress(&[], &stored).unwrap(),
+    ];
+    let pool: Vec<Vec<u8>> = files.iter().flat_map(|file| parts(file)).collect();
+    let mut state = 0x1234_5678_9ABC_DEF1_u64;
+    let mut random = move |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % n
+    };
+    let options = DecodeOptions::new().threads(1).max_output(1 << 22);
+    let (mut sound, mut refused) = (0, 0);
+    for _ in 0..6000 {
+        let mut parts = parts(&files[random(files.len())]);
+        if random(3) == 0 {
+            parts.extend(self::parts(&files[random(files.len())]));
+        }
+        for _ in 0..random(3) {
+            let at = random(parts.len());
+            match random(7) {
+                0 => drop(parts.remove(at)),
+                1 => parts.insert(at, pool[random(pool.len())].clone()),
+                2 => parts[at] = pool[random(pool.len())].clone(),
+                3 => {
+                    let other = random(parts.len());
+                    parts.swap(at, other);
+                }
+                _ => {
+                    // A field of a header, an index or a footer, under a right checksum.
+                    let part = &mut parts[at];
+                    let n = match part.first_chunk() {
+                        Some([0xB7, 0x42]) => part.len().min(27),
+                        _ => part.len(),
+                    };
+                    let byte = random(n);
+                    part[byte] = if random(2) == 0 {
+                        part[byte] ^ 1 << random(8)
+                    } else {
+                        random(256) as u8
+                    };
+                    reseal(part);
+                }
+            }
+            if parts.is_empty() {
+                break;
+            }
+        }
+        let file = parts.concat();
+        let mut saved = Vec::new();
+        let outcome = pz::recover(&mut Cursor::new(&file), &mut saved, false, &options);
+        let decoded = pz::decompress(&file, &options);
+        let is_sound = outcome.as_ref().is_ok_and(|report| {
+            report.lost.is_empty() && report.damaged.is_empty() && !report.end_unknown
+        });
+        match (decoded, is_sound) {
+            (Ok(contents), true) => {
+                assert!(contents == saved);
+                sound += 1;
+            }
+            (Err(_), false) => refused += 1,
+            (decoded, _) => panic!("{:?}, but {outcome:?}: {file:02x?}", decoded.map(|c| c.len())),
+        }
+    }
+    assert!(sound > 500 && refused > 500, "{sound} sound, {refused} refused");
 }

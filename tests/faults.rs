@@ -332,7 +332,8 @@ fn crafted_files_are_refused() {
 #[test]
 fn recovery_takes_time_in_proportion() {
     use craft::*;
-    let start = std::time::Instant::now();
+    // Other programs may have most of the processor; other tests of this process have their part, too.
+    let start = processor_time();
     let mut files = vec![b"\xB7\x49\0\0".repeat(300_000), b"\xB7\x42".repeat(300_000)];
     // Blocks whose payloads are the blocks after them.
     let header = coded(3, 26, 1, 1 << 26, b"", 1_000_000);
@@ -349,7 +350,20 @@ fn recovery_takes_time_in_proportion() {
         let _ = pz::recover(&mut file, &mut std::io::sink(), false, &decode_options());
         let _ = pz::list(&mut file, true);
     }
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    let spent = processor_time() - start;
+    assert!(spent.as_secs() < 40, "{spent:?}");
+}
+
+#[cfg(unix)]
+fn processor_time() -> std::time::Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
+}
+
+#[cfg(not(unix))]
+fn processor_time() -> std::time::Duration {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed()
 }
 
 #[test]

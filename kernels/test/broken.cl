@@ -1,7 +1,7 @@
 // What the tests of devices expect not to compile.
 //
 // @pz_cost {
-//   threads_per_element: 1
+//   threads: N
 //   passes: 1
 //   buffers: output=N
 //   local_mem: 0

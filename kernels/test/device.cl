@@ -1,7 +1,7 @@
 // What the tests of devices run: arguments, constants, and more workgroups than fit into a row.
 //
 // @pz_cost {
-//   threads_per_element: 0.25
+//   threads: N/4
 //   passes: 1
 //   buffers: output=N
 //   local_mem: 0

@@ -1,7 +1,7 @@
 // Every function of teams once, for tests.
 //
 // @pz_cost {
-//   threads_per_element: 0.25
+//   threads: N/4
 //   passes: 1
 //   buffers: values=N, results=N*16
 //   local_mem: 256

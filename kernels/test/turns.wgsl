@@ -1,7 +1,7 @@
 // A loop of any length, for tests.
 //
 // @pz_cost {
-//   threads_per_element: 0.25
+//   threads: N/4
 //   passes: 1
 //   buffers: values=N
 //   local_mem: 0

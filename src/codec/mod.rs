@@ -30,6 +30,22 @@ impl core::fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
+/// The system refused memory that a codec needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OutOfMemory {
+    pub(crate) bytes: u64,
+}
+
+/// Makes room for `len` elements. What the vector holds is kept only if it has that room already.
+pub(crate) fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
+    if vec.capacity() < len {
+        *vec = Vec::new();
+        let bytes = len.saturating_mul(size_of::<T>()) as u64;
+        vec.try_reserve_exact(len).map_err(|_| OutOfMemory { bytes })?;
+    }
+    Ok(())
+}
+
 /// The vector instructions that the codecs use on this machine, by the name that users know them by; `portable` if
 /// none. They decide the speed, never the bytes.
 pub fn vector_instructions() -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::codec::Malformed;
+use crate::codec::{Malformed, OutOfMemory};
 use crate::error::{Error, Place};
 
 /// Why a structure cannot be used. [`Fault::at`] adds the place and makes an [`Error`] of it.
@@ -44,6 +44,12 @@ impl From<io::Error> for Fault {
             io::ErrorKind::UnexpectedEof => Self::Truncated,
             _ => Self::Io(error),
         }
+    }
+}
+
+impl From<OutOfMemory> for Fault {
+    fn from(refused: OutOfMemory) -> Self {
+        Self::OutOfMemory(refused.bytes)
     }
 }
 

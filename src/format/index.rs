@@ -5,6 +5,7 @@ use std::io::Read;
 use crc32c::{crc32c, crc32c_append};
 
 use super::{Fault, Footer, FrameHeader, INDEX_MARKER, Single, footer};
+use crate::codec::{OutOfMemory, reserve};
 
 /// The index and the footer as an encoder gathers them, block by block.
 #[derive(Debug, Default)]
@@ -27,21 +28,27 @@ impl IndexWriter {
     }
 
     /// Adds a block of `block_len` bytes, header included, and `content_len` bytes of contents.
-    pub(crate) fn push(&mut self, block_len: u32, content_len: u32) {
+    pub(crate) fn push(&mut self, block_len: u32, content_len: u32) -> Result<(), OutOfMemory> {
+        // As many again as there are, so that pushing takes constant time.
+        let bytes = self.entries.len() as u64 + 4;
+        self.entries.try_reserve(4).map_err(|_| OutOfMemory { bytes })?;
         self.entries.extend_from_slice(&block_len.to_le_bytes());
         self.content_size += u64::from(content_len);
+        Ok(())
     }
 
     /// Index and footer as bytes, for a frame whose header and blocks take `frame_len` bytes, and begins anew.
-    pub(crate) fn finish(&mut self, frame_len: u64) -> Vec<u8> {
-        let mut bytes = INDEX_MARKER.to_vec();
+    pub(crate) fn finish(&mut self, frame_len: u64) -> Result<Vec<u8>, OutOfMemory> {
+        let mut bytes = Vec::new();
+        reserve(&mut bytes, INDEX_MARKER.len() + self.entries.len() + footer::LEN)?;
+        bytes.extend_from_slice(&INDEX_MARKER);
         // The last block ends where the index begins.
         bytes.extend_from_slice(&self.entries[..self.entries.len().saturating_sub(4)]);
         let frame_len = frame_len + (bytes.len() + footer::LEN) as u64;
         Footer { content_size: self.content_size, frame_len }.append_to(&mut bytes);
         self.entries.clear();
         self.content_size = 0;
-        bytes
+        Ok(bytes)
     }
 }
 
@@ -154,7 +161,8 @@ impl Index {
             .checked_sub(bytes.len() as u64)
             .filter(|&end| end >= header_len)
             .ok_or(Fault::Corrupt("the frame's length is out of range"))?;
-        let mut starts = Vec::with_capacity(entries.len() / 4 + 2);
+        let mut starts = Vec::new();
+        reserve(&mut starts, entries.len() / 4 + 2)?;
         let mut start = header_len;
         starts.push(start);
         for entry in entries.as_chunks::<4>().0 {
@@ -208,10 +216,10 @@ mod tests {
         let mut writer = IndexWriter::default();
         let mut frame_len = 17;
         for &(block_len, content_len) in blocks {
-            writer.push(block_len, content_len);
+            writer.push(block_len, content_len).unwrap();
             frame_len += u64::from(block_len);
         }
-        (writer.finish(frame_len), frame_len)
+        (writer.finish(frame_len).unwrap(), frame_len)
     }
 
     fn checked(bytes: &[u8], blocks: &[(u32, u32)], frame_len: u64) -> Result<(), Fault> {

@@ -15,9 +15,11 @@ pub(crate) use fault::Fault;
 pub(crate) use footer::{Footer, LEN as FOOTER_LEN};
 pub(crate) use frame_header::{FrameHeader, MIN_LEN as MIN_FRAME_HEADER_LEN};
 pub(crate) use index::{Index, IndexChecker, IndexWriter};
+pub(crate) use kinds::MIN_BLOCK_LOG;
 pub use kinds::{Method, Pipeline};
 pub(crate) use single::{
     CHECKSUM_LEN, MAX_CONTENT_LEN as MAX_SINGLE_CONTENT_LEN, Single, append_crc,
+    least_full_block_len,
 };
 
 /// First bytes of every frame: a byte that is not text, the name, and line ends that a text-mode transfer spoils.

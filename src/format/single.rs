@@ -2,7 +2,7 @@
 
 use crc32c::{crc32c, crc32c_append, crc32c_combine};
 
-use super::{BlockHeader, Fault, FrameHeader, Method};
+use super::{BlockHeader, CODED_LEN, Fault, FrameHeader, MIN_FRAME_HEADER_LEN, Method};
 
 /// Length of the checksum at the end of the frame.
 pub(crate) const CHECKSUM_LEN: usize = 4;
@@ -19,6 +19,18 @@ pub(crate) struct Single {
     pub(crate) payload_len: u32,
     /// CRC-32C of all bytes of the frame header. [`FrameHeader::read`] sets it; a writer leaves it 0.
     pub(crate) header_crc: u32,
+}
+
+/// Bytes that a full block takes at least, in whichever form its frame is written: a byte that is repeated.
+pub(crate) const fn least_full_block_len(block_log: u8) -> u64 {
+    let content_len = 1 << block_log;
+    let single = Single { method: Method::Fill, content_len, payload_len: 1, header_crc: 0 };
+    if content_len as usize > MAX_CONTENT_LEN {
+        CODED_LEN as u64 + 1
+    } else {
+        // The checksum of a frame header takes four bytes; here, the check takes one.
+        MIN_FRAME_HEADER_LEN as u64 - 3 + single.width() as u64 + single.tail_len()
+    }
 }
 
 impl Single {
@@ -90,12 +102,41 @@ impl Single {
         payload: &[u8],
         checksum: [u8; CHECKSUM_LEN],
     ) -> BlockHeader {
-        let payload_crc = match self.method {
-            Method::Store => None,
-            _ => Some(crc32c(payload)),
-        };
-        let before =
-            payload_crc.map_or(self.header_crc, |crc| append_crc(self.header_crc, payload, crc));
+        let covered = self.has_own_payload().then(|| {
+            let crc = crc32c(payload);
+            (crc, append_crc(self.header_crc, payload, crc))
+        });
+        self.seal(frame, covered, checksum)
+    }
+
+    /// The same where the CRC-32C of the payload is known. That of a stored block is of no account.
+    pub(crate) fn sealed_block_of_crc(
+        &self,
+        frame: &FrameHeader,
+        payload_crc: u32,
+        checksum: [u8; CHECKSUM_LEN],
+    ) -> BlockHeader {
+        let covered = self.has_own_payload().then(|| {
+            let before = crc32c_combine(self.header_crc, payload_crc, self.payload_len as usize);
+            (payload_crc, before)
+        });
+        self.seal(frame, covered, checksum)
+    }
+
+    /// Whether the payload is something else than the contents.
+    pub(crate) const fn has_own_payload(&self) -> bool {
+        !matches!(self.method, Method::Store)
+    }
+
+    /// `covered` is the CRC-32C of the payload, and of header and payload; `None` if the contents are the payload.
+    fn seal(
+        &self,
+        frame: &FrameHeader,
+        covered: Option<(u32, u32)>,
+        checksum: [u8; CHECKSUM_LEN],
+    ) -> BlockHeader {
+        let payload_crc = covered.map(|(payload_crc, _)| payload_crc);
+        let before = covered.map_or(self.header_crc, |(_, before)| before);
         // What is left of the checksum when everything before the contents is taken out of it.
         let content_crc = u32::from_le_bytes(checksum) ^ shift(before, self.content_len as usize);
         BlockHeader {
@@ -160,6 +201,9 @@ mod tests {
             let block = single.sealed_block(&frame, payload, checksum.to_le_bytes());
             assert_eq!(block.content_crc, crc32c(contents));
             assert_eq!(block.payload_crc, crc32c(payload));
+            let payload_crc = crc32c(payload);
+            let again = single.sealed_block_of_crc(&frame, payload_crc, checksum.to_le_bytes());
+            assert_eq!(again, block);
         }
     }
 }

@@ -2,17 +2,23 @@
 //!
 //! ```text
 //! budget    = what the user permits, else a part of the device's memory
-//! in_flight = budget / bytes of one block                 blocks that may exist on the device
-//! slots     = at most 6, at most in_flight                read | upload | compute | download | check
+//! slots     = at most 6, each with room for a block and for what its copies go through
+//!                                                         read | upload | compute | download | check
+//! in_flight = (budget - what copies go through) / bytes of one block      blocks that may exist on the device
 //! batch     = in_flight / slots                           blocks of a slot, and no more than
 //!               largest buffer of the device / largest buffer of one block
 //!               a slot's part of what fills the device's processors several times over
 //! ```
 //!
+//! What copies go through (at most [`STAGING`] bytes a slot) counts where it lies. On a GPU with memory of its own, wgpu
+//! takes it from that where the host can reach it: it counts here. OpenCL pins it in the host's memory, and elsewhere
+//! there is only the host's memory: there it counts as the host's, against the limit for that.
+//!
 //! No figure here is one of a device or of a kernel: those are stated by [`Limits`] and by `@pz_cost`.
 
 use super::cost::CostError;
-use super::device::{Kind, Limits, MemorySource};
+use super::device::Device;
+use super::device::{Api, Kind, Limits, MemorySource, STAGING};
 use super::plan::{Plan, PlanError, Run, Shape};
 
 /// Batches that are on a device at once, at most, each with a thread of the host's: while some are computed, others are read,
@@ -92,22 +98,46 @@ impl Batches {
 /// Bytes of a device's memory that may be taken: what the user permits, but never more than there is; else a part of
 /// it that leaves others their share.
 pub fn budget(limits: &Limits, permitted: Option<u64>) -> u64 {
-    let part = match limits.memory_source {
-        MemorySource::Free => limits.memory / 8 * 7,
-        MemorySource::Total => limits.memory / 4 * 3,
-        MemorySource::Assumed => limits.memory,
+    budget_of(limits.memory, limits.memory_source, permitted)
+}
+
+/// The same for an open device, which may say how much is free by now.
+pub fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {
+    let limits = device.limits();
+    match device.free_memory() {
+        Some(free) if limits.memory_source.is_free() => {
+            budget_of(free, limits.memory_source, permitted)
+        }
+        _ => budget(limits, permitted),
+    }
+}
+
+fn budget_of(memory: u64, source: MemorySource, permitted: Option<u64>) -> u64 {
+    let part = match source {
+        MemorySource::Total => memory / 4 * 3,
+        MemorySource::Assumed => memory,
+        _ => memory / 8 * 7,
     };
-    permitted.map_or(part, |bytes| bytes.min(limits.memory))
+    permitted.map_or(part, |bytes| bytes.min(memory))
+}
+
+/// Bytes of the device's memory that the copies of one slot go through.
+fn staging(limits: &Limits) -> u64 {
+    let has_own_memory = matches!(limits.kind, Kind::Discrete | Kind::Other);
+    if limits.api == Api::WebGpu && has_own_memory { STAGING } else { 0 }
 }
 
 /// How blocks of this cost are given to a device within `budget` bytes; `None` if it has not got room for one.
 pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batches> {
-    let in_flight = budget / block.memory.max(1);
     let in_buffer = limits.max_buffer / block.largest_buffer.max(1);
-    if in_flight == 0 || in_buffer == 0 {
+    if block.memory > budget || in_buffer == 0 {
         return None;
     }
-    let slots = in_flight.min(MOST_SLOTS);
+    // A budget for one block need not have room for staging too: few copies take all of it.
+    let of_slot = block.memory.saturating_add(staging(limits)).max(1);
+    let slots = (budget / of_slot).clamp(1, MOST_SLOTS);
+    let for_blocks = budget.saturating_sub(slots * staging(limits));
+    let in_flight = (for_blocks / block.memory.max(1)).max(slots);
     let room = if limits.kind == Kind::Software { THREADS_PER_CORE } else { THREADS_PER_UNIT };
     let full = u64::from(limits.compute_units.max(1)) * room * TIMES_FULL / slots;
     let batch = (in_flight / slots).min(in_buffer).min(full.div_ceil(block.threads.max(1)));
@@ -118,6 +148,7 @@ pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batche
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::device::{BufferId, DeviceError, Queue};
     use crate::gpu::testing::made_up;
 
     fn device(memory: u64, max_buffer: u64) -> Limits {
@@ -160,6 +191,57 @@ mod tests {
         let block = BlockCost { memory: 1 << 20, largest_buffer: 1 << 20, threads: 64 };
         let batch = |limits| batches(limits, 64 << 30, &block).unwrap().batch;
         assert!(batch(&gpu) > 20 * batch(&cores), "{} {}", batch(&gpu), batch(&cores));
+    }
+
+    #[test]
+    fn what_copies_go_through_counts_where_it_lies() {
+        const MIB: u64 = 1 << 20;
+        let block = BlockCost { memory: 10 * MIB, largest_buffer: MIB, threads: 1 };
+        let of = |api, kind| {
+            let limits = Limits { api, kind, ..device(8 << 30, u64::MAX) };
+            batches(&limits, 240 * MIB, &block).map(|found| (found.slots, found.batch))
+        };
+        assert_eq!(of(Api::OpenCl, Kind::Discrete), Some((6, 4)));
+        assert_eq!(of(Api::WebGpu, Kind::Integrated), Some((6, 4)));
+        assert_eq!(of(Api::WebGpu, Kind::Software), Some((6, 4)));
+        // 6 x 24 MiB are for copies.
+        assert_eq!(of(Api::WebGpu, Kind::Discrete), Some((6, 1)));
+        let gpu = Limits { api: Api::WebGpu, kind: Kind::Discrete, ..device(8 << 30, u64::MAX) };
+        let of = |budget| batches(&gpu, budget, &block).map(|found| (found.slots, found.batch));
+        assert_eq!(of(10 * MIB - 1), None);
+        assert_eq!(of(10 * MIB), Some((1, 1)));
+        assert_eq!(of(68 * MIB), Some((2, 1)));
+        assert_eq!(of(1144 * MIB), Some((6, 16)));
+    }
+
+    /// A device of which others have taken most by now.
+    struct Taken(Limits, Option<u64>);
+
+    impl Device for Taken {
+        fn limits(&self) -> &Limits {
+            &self.0
+        }
+        fn free_memory(&self) -> Option<u64> {
+            self.1
+        }
+        fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+            Err(DeviceError::OutOfMemory { bytes })
+        }
+        fn free(&self, _: BufferId) {}
+        fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+            Err(DeviceError::Lost)
+        }
+    }
+
+    #[test]
+    fn what_is_free_by_now_counts() {
+        let limits = Limits { memory_source: MemorySource::Nvml, ..device(80 << 30, u64::MAX) };
+        let taken = Taken(limits.clone(), Some(8 << 30));
+        assert_eq!(budget(&limits, None), 70 << 30);
+        assert_eq!(budget_now(&taken, None), 7 << 30);
+        assert_eq!(budget_now(&taken, Some(20 << 30)), 8 << 30);
+        assert_eq!(budget_now(&taken, Some(1 << 30)), 1 << 30);
+        assert_eq!(budget_now(&Taken(limits, None), None), 70 << 30);
     }
 
     #[test]

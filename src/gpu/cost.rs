@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! // @pz_cost {
-//! //   threads_per_element: 0.03125
-//! //   passes: 3
+//! //   threads: max(N/32, 64)
+//! //   passes: 3 + 2*log2(N/8)
 //! //   buffers: contents=N, sizes=4,
 //! //            matches=N*4+64
 //! //   local_mem: 8192
@@ -15,39 +15,67 @@
 //!
 //! | key | value | meaning |
 //! |---|---|---|
-//! | `threads_per_element` | decimal number | work items launched per byte of a block |
-//! | `passes` | integer | dispatches that one use of the file takes, one after another |
-//! | `buffers` | `name=formula, …` | device memory for one block of N bytes; may go on over several lines |
-//! | `local_mem` | integer | bytes of workgroup memory |
+//! | `threads` | formula | work items of the largest dispatch for one block of N bytes |
+//! | `passes` | formula | most dispatches of the file that a plan for one block makes |
+//! | `buffers` | `name=formula, …` | bytes of device memory for one block; may go on over several lines |
+//! | `local_mem` | integer | most bytes of workgroup memory of an entry point |
 //! | `note` | text | for people; may be left out |
 //!
-//! A formula is a sum of terms: an integer, `N`, `N*k` or `N/k`, where k is an integer and division rounds up. It gives
-//! bytes. All arithmetic is checked.
+//! `threads`, `passes` and `local_mem` are what the most demanding plan takes: of all levels and payloads, in either
+//! language, on any kind of GPU. A software device that bounds the length of a dispatch may need more passes. Tests
+//! compare all of it with what plans launch, compilers report and kernels write.
+//!
+//! A formula is made of integers, `N`, `+`, `*`, `/` by an integer, parentheses, `min(a, b)`, `max(a, b)`, and `log2(a)`.
+//! Division and logarithm round up. All arithmetic is checked.
 
 use std::fmt;
 
 /// The cost of a kernel file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelCost {
-    /// Work items launched per byte of a block.
-    pub threads_per_element: f64,
-    /// Dispatches that one use of the file takes, one after another.
-    pub passes: u32,
+    /// Work items of the largest dispatch for one block.
+    pub threads: Formula,
+    /// Most dispatches that a plan for one block makes.
+    pub passes: Formula,
     /// Device memory for one block, by name.
-    pub buffers: Vec<(String, BufferFormula)>,
-    /// Bytes of workgroup memory.
+    pub buffers: Vec<(String, Formula)>,
+    /// Most bytes of workgroup memory of an entry point.
     pub local_mem: u32,
 }
 
-/// Bytes of a buffer for one block of N bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BufferFormula(Vec<Term>);
+/// A number that depends on the N bytes of a block.
+#[derive(Debug, Clone)]
+pub struct Formula {
+    text: String,
+    /// They work on a stack: each pushes a number, or replaces the last one or two by their result.
+    ops: Vec<Op>,
+}
+
+/// Formulas are equal if they compute the same in the same way, however they are written.
+impl PartialEq for Formula {
+    fn eq(&self, other: &Self) -> bool {
+        self.ops == other.ops
+    }
+}
+
+impl Eq for Formula {}
+
+impl fmt::Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Term {
-    Bytes(u64),
-    Times(u64),
-    Over(u64),
+enum Op {
+    Number(u64),
+    N,
+    Add,
+    Times,
+    Over,
+    Min,
+    Max,
+    Log2,
 }
 
 /// What is wrong with a cost, and where.
@@ -93,19 +121,39 @@ impl CostError {
     }
 }
 
-impl BufferFormula {
-    /// Bytes for a block of `n` bytes.
+impl Formula {
+    /// Its value for a block of `n` bytes.
     ///
     /// # Errors
-    /// If they do not fit into 64 bits.
+    /// If it does not fit into 64 bits.
     pub fn eval(&self, n: u64) -> Result<u64, CostError> {
-        let term = |term: &Term| match *term {
-            Term::Bytes(bytes) => Some(bytes),
-            Term::Times(k) => n.checked_mul(k),
-            Term::Over(k) => Some(n.div_ceil(k)),
-        };
-        let sum = self.0.iter().try_fold(0u64, |sum, t| sum.checked_add(term(t)?));
-        sum.ok_or_else(|| CostError::overflow("formula"))
+        let mut stack: Vec<u64> = Vec::new();
+        for op in &self.ops {
+            let value = match *op {
+                Op::Number(number) => Some(number),
+                Op::N => Some(n),
+                _ => Self::apply(*op, &mut stack),
+            };
+            stack.push(value.ok_or_else(|| CostError::overflow("formula"))?);
+        }
+        stack.pop().ok_or_else(|| CostError::overflow("formula"))
+    }
+
+    /// Takes the operands of `op` from `stack`.
+    fn apply(op: Op, stack: &mut Vec<u64>) -> Option<u64> {
+        let last = stack.pop()?;
+        if op == Op::Log2 {
+            return Some(u64::from(u64::BITS - last.saturating_sub(1).leading_zeros()));
+        }
+        let first = stack.pop()?;
+        match op {
+            Op::Add => first.checked_add(last),
+            Op::Times => first.checked_mul(last),
+            // Zero is no divisor in a formula that was parsed.
+            Op::Over => (last > 0).then(|| first.div_ceil(last)),
+            Op::Min => Some(first.min(last)),
+            _ => Some(first.max(last)),
+        }
     }
 }
 
@@ -114,7 +162,7 @@ impl KernelCost {
     ///
     /// # Errors
     /// If the kernel has none of that name.
-    pub fn buffer(&self, name: &str) -> Result<&BufferFormula, CostError> {
+    pub fn buffer(&self, name: &str) -> Result<&Formula, CostError> {
         let found = self.buffers.iter().find(|(other, _)| other == name);
         found
             .map(|(_, formula)| formula)
@@ -131,15 +179,10 @@ impl KernelCost {
         })
     }
 
-    /// Work items for a block of `n` bytes, rounded up.
-    pub fn total_threads(&self, n: u64) -> u64 {
-        (self.threads_per_element * n as f64).ceil() as u64
-    }
-
-    /// The key of which another cost says something else.
+    /// The first key whose values differ in `other`.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let keys = [
-            ("threads_per_element", self.threads_per_element == other.threads_per_element),
+            ("threads", self.threads == other.threads),
             ("passes", self.passes == other.passes),
             ("buffers", self.buffers == other.buffers),
             ("local_mem", self.local_mem == other.local_mem),
@@ -178,22 +221,35 @@ impl<'a> Piece<'a> {
         Some((Self { text: before, ..self }, Self { text: behind, column, ..self }))
     }
 
-    /// All pieces between separators.
-    fn split_all(self, separator: char) -> impl Iterator<Item = Self> {
+    /// All pieces between commas, but for those in parentheses.
+    fn split_list(self) -> impl Iterator<Item = Self> {
         let mut rest = Some(self);
         std::iter::from_fn(move || {
             let piece = rest?;
-            match piece.split(separator) {
-                Some((before, behind)) => {
-                    rest = Some(behind);
-                    Some(before)
+            let mut depth = 0usize;
+            let end = piece.text.find(|c: char| {
+                match c {
+                    '(' => depth += 1,
+                    ')' => depth = depth.saturating_sub(1),
+                    _ => {}
                 }
-                None => {
-                    rest = None;
-                    Some(piece)
-                }
-            }
+                c == ',' && depth == 0
+            });
+            let Some(end) = end else {
+                rest = None;
+                return Some(piece);
+            };
+            let (before, behind) = piece.split_at(end);
+            rest = Some(behind.split_at(1).1);
+            Some(before)
         })
+    }
+
+    /// The pieces before and from byte `at` on.
+    fn split_at(self, at: usize) -> (Self, Self) {
+        let (before, behind) = self.text.split_at(at);
+        let column = self.column + before.chars().count();
+        (Self { text: before, ..self }, Self { text: behind, column, ..self })
     }
 }
 
@@ -250,7 +306,7 @@ impl Parser<'_> {
     }
 
     fn block(&self, start: Piece<'_>, lines: &[Piece<'_>]) -> Result<KernelCost, CostError> {
-        const KEYS: [&str; 5] = ["threads_per_element", "passes", "buffers", "local_mem", "note"];
+        const KEYS: [&str; 5] = ["threads", "passes", "buffers", "local_mem", "note"];
         let mut values: [Option<Vec<Piece<'_>>>; 5] = [const { None }; 5];
         let mut current: Option<usize> = None;
         for &line in lines {
@@ -280,20 +336,11 @@ impl Parser<'_> {
         let Some(buffers) = values[2].as_deref() else { return missing(2) };
         let Some(local_mem) = value(3) else { return missing(3) };
         Ok(KernelCost {
-            threads_per_element: self.decimal(threads)?,
-            passes: self.small(passes)?,
+            threads: self.formula(threads)?,
+            passes: self.formula(passes)?,
             buffers: self.buffers(buffers)?,
             local_mem: self.small(local_mem)?,
         })
-    }
-
-    fn decimal(&self, at: Piece<'_>) -> Result<f64, CostError> {
-        let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-        let (whole, part) = at.text.split_once('.').unwrap_or((at.text, "0"));
-        match at.text.parse::<f64>() {
-            Ok(number) if digits(whole) && digits(part) && number.is_finite() => Ok(number),
-            _ => self.error(at, format!("'{}' is not a decimal number", at.text)),
-        }
     }
 
     fn integer(&self, at: Piece<'_>) -> Result<u64, CostError> {
@@ -311,10 +358,10 @@ impl Parser<'_> {
         Ok(number)
     }
 
-    fn buffers(&self, lines: &[Piece<'_>]) -> Result<Vec<(String, BufferFormula)>, CostError> {
-        let mut buffers: Vec<(String, BufferFormula)> = Vec::new();
+    fn buffers(&self, lines: &[Piece<'_>]) -> Result<Vec<(String, Formula)>, CostError> {
+        let mut buffers: Vec<(String, Formula)> = Vec::new();
         for (i, line) in lines.iter().enumerate() {
-            let entries: Vec<_> = line.split_all(',').map(Piece::trim).collect();
+            let entries: Vec<_> = line.split_list().map(Piece::trim).collect();
             let is_last_line = i + 1 == lines.len();
             for (j, &entry) in entries.iter().enumerate() {
                 if entry.text.is_empty() && j + 1 == entries.len() && j > 0 && !is_last_line {
@@ -342,23 +389,112 @@ impl Parser<'_> {
         Ok(buffers)
     }
 
-    fn formula(&self, formula: Piece<'_>) -> Result<BufferFormula, CostError> {
-        let term = |term: Piece<'_>| {
-            let factor = |k: Piece<'_>| match self.integer(k.trim())? {
-                0 => self.error(k.trim(), "a factor of 0"),
-                k => Ok(k),
+    fn formula(&self, formula: Piece<'_>) -> Result<Formula, CostError> {
+        let mut rest = formula;
+        let mut ops = Vec::new();
+        self.sum(&mut rest, &mut ops, 0)?;
+        match rest.text {
+            "" => Ok(Formula { text: formula.text.into(), ops }),
+            text => self.error(rest, format!("'{text}' is too much")),
+        }
+    }
+
+    /// Terms with '+' between them, from the beginning of `rest` on, which is left with what stands behind them.
+    fn sum(&self, rest: &mut Piece<'_>, ops: &mut Vec<Op>, depth: usize) -> Result<(), CostError> {
+        if depth > MAX_DEPTH {
+            return self.error(*rest, "parentheses within too many others");
+        }
+        self.product(rest, ops, depth)?;
+        while rest.take('+') {
+            self.product(rest, ops, depth)?;
+            ops.push(Op::Add);
+        }
+        Ok(())
+    }
+
+    /// Factors and divisors.
+    fn product(
+        &self,
+        rest: &mut Piece<'_>,
+        ops: &mut Vec<Op>,
+        depth: usize,
+    ) -> Result<(), CostError> {
+        self.factor(rest, ops, depth)?;
+        loop {
+            let op = if rest.take('*') {
+                Op::Times
+            } else if rest.take('/') {
+                Op::Over
+            } else {
+                return Ok(());
             };
-            match (term.split('*'), term.split('/')) {
-                (Some((n, k)), _) if n.trim().text == "N" => Ok(Term::Times(factor(k)?)),
-                (_, Some((n, k))) if n.trim().text == "N" => Ok(Term::Over(factor(k)?)),
-                _ if term.text == "N" => Ok(Term::Times(1)),
-                _ => Ok(Term::Bytes(self.integer(term)?)),
+            let at = rest.trim();
+            if op == Op::Over {
+                ops.push(Op::Number(self.integer(rest.atom())?));
+            } else {
+                self.factor(rest, ops, depth)?;
             }
+            if ops.last() == Some(&Op::Number(0)) {
+                return self.error(at, "a factor of 0");
+            }
+            ops.push(op);
+        }
+    }
+
+    /// A number, `N`, a sum in parentheses, or a function of sums.
+    fn factor(
+        &self,
+        rest: &mut Piece<'_>,
+        ops: &mut Vec<Op>,
+        depth: usize,
+    ) -> Result<(), CostError> {
+        let atom = rest.atom();
+        if !rest.take('(') {
+            let op = if atom.text == "N" { Op::N } else { Op::Number(self.integer(atom)?) };
+            ops.push(op);
+            return Ok(());
+        }
+        let function = match atom.text {
+            "" => None,
+            "log2" => Some(Op::Log2),
+            "min" => Some(Op::Min),
+            "max" => Some(Op::Max),
+            text => return self.error(atom, format!("unknown function '{text}'")),
         };
-        formula
-            .split_all('+')
-            .map(|piece| term(piece.trim()))
-            .collect::<Result<_, _>>()
-            .map(BufferFormula)
+        self.sum(rest, ops, depth + 1)?;
+        if matches!(function, Some(Op::Min | Op::Max)) {
+            if !rest.take(',') {
+                return self.error(*rest, format!("'{}' takes two values", atom.text));
+            }
+            self.sum(rest, ops, depth + 1)?;
+        }
+        ops.extend(function);
+        if !rest.take(')') {
+            return self.error(*rest, "a parenthesis is not closed");
+        }
+        Ok(())
+    }
+}
+
+/// Parentheses within each other.
+const MAX_DEPTH: usize = 16;
+
+impl Piece<'_> {
+    /// Takes `wanted` away if the piece begins with it, spaces aside.
+    fn take(&mut self, wanted: char) -> bool {
+        let start = self.trim();
+        let is_there = start.text.starts_with(wanted);
+        if is_there {
+            *self = start.split_at(wanted.len_utf8()).1;
+        }
+        is_there
+    }
+
+    /// Takes away what stands before the next operator, parenthesis or comma.
+    fn atom(&mut self) -> Self {
+        let end = self.text.find(['+', '*', '/', '(', ')', ',']).unwrap_or(self.text.len());
+        let (atom, rest) = self.split_at(end);
+        *self = rest;
+        atom.trim()
     }
 }

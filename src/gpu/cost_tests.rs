@@ -6,7 +6,7 @@ const SOUND: &str = "\
 // A kernel.
 //
 // @pz_cost {
-//   threads_per_element: 0.03125
+//   threads: N/64
 //   passes: 3
 //   buffers: contents=N, sizes=4,
 //            matches=N*4 + 64,
@@ -25,7 +25,8 @@ fn parse(text: &str) -> Result<KernelCost, CostError> {
 #[test]
 fn a_sound_block() {
     let cost = parse(SOUND).unwrap();
-    assert_eq!((cost.threads_per_element, cost.passes, cost.local_mem), (0.03125, 3, 8192));
+    assert_eq!((cost.threads.eval(1000), cost.passes.eval(1000)), (Ok(16), Ok(3)));
+    assert_eq!(cost.local_mem, 8192);
     let names: Vec<_> = cost.buffers.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["contents", "sizes", "matches", "tables"]);
     let at = |n| names.iter().map(|name| cost.buffer(name).unwrap().eval(n).unwrap()).collect();
@@ -35,8 +36,8 @@ fn a_sound_block() {
     let missing = cost.buffer("others").unwrap_err().to_string();
     assert_eq!(missing, "others: no kernel's cost names this buffer");
     // Other orders, other spaces, other files around it, no note.
-    let bare = "code\n  //@pz_cost{\n//passes:1\n\t// local_mem : 0\n//\n// threads_per_element: 2\n//buffers:a=1\n//}";
-    assert_eq!(parse(bare).unwrap().total_threads(7), 14);
+    let bare = "code\n  //@pz_cost{\n//passes:1\n\t// local_mem : 0\n//\n// threads: N*2\n//buffers:a=1\n//}";
+    assert_eq!(parse(bare).unwrap().threads.eval(7), Ok(14));
 }
 
 /// What stands instead of what in [`SOUND`], and the error: line, column, and a part of what it says.
@@ -55,19 +56,17 @@ const WRONG: &[(&str, &str, usize, usize, &str)] = &[
     ("passes: 3", "passes: 3\n//   passes: 3", 6, 6, "key 'passes' is repeated"),
     ("note: free", "local_mem: free", 10, 6, "key 'local_mem' is repeated"),
     ("passes: 3", "passes 3", 5, 6, "neither a key"),
-    ("//   threads_per_element: 0.03125\n", "", 3, 4, "'threads_per_element' is missing"),
+    ("//   threads: N/64\n", "", 3, 4, "'threads' is missing"),
     ("//   passes: 3\n", "", 3, 4, "'passes' is missing"),
     ("//   local_mem: 8192\n", "", 3, 4, "'local_mem' is missing"),
     // Numbers.
-    ("0.03125", "1e-3", 4, 27, "'1e-3' is not a decimal number"),
-    ("0.03125", "-1", 4, 27, "not a decimal number"),
-    ("0.03125", ".5", 4, 27, "not a decimal number"),
-    ("0.03125", "1.", 4, 27, "not a decimal number"),
-    ("0.03125", "inf", 4, 27, "not a decimal number"),
-    ("0.03125", "", 4, 26, "'' is not a decimal number"),
+    ("N/64", "1e-3", 4, 15, "'1e-3' is not an integer"),
+    ("N/64", "-1", 4, 15, "'-1' is not an integer"),
+    ("N/64", "0.5", 4, 15, "'0.5' is not an integer"),
+    ("N/64", "", 4, 14, "'' is not an integer"),
+    ("N/64", "2N", 4, 15, "'2N' is not an integer"),
     ("passes: 3", "passes: 3.5", 5, 14, "'3.5' is not an integer"),
-    ("passes: 3", "passes: +3", 5, 14, "'+3' is not an integer"),
-    ("passes: 3", "passes: 4294967296", 5, 14, "not an integer of 32 bits"),
+    ("passes: 3", "passes: +3", 5, 14, "'' is not an integer"),
     ("8192", "8 KiB", 9, 17, "'8 KiB' is not an integer"),
     ("8192", "18446744073709551616", 9, 17, "not an integer of 64 bits"),
     // Buffers.
@@ -84,10 +83,18 @@ const WRONG: &[(&str, &str, usize, usize, &str)] = &[
     ("contents=N", "contents=n", 6, 24, "'n' is not an integer"),
     ("contents=N", "contents=", 6, 24, "'' is not an integer"),
     ("contents=N", "contents=N+", 6, 26, "'' is not an integer"),
-    ("contents=N", "contents=2*N", 6, 24, "'2*N' is not an integer"),
-    ("contents=N", "contents=N*N", 6, 26, "'N' is not an integer"),
+    ("contents=N", "contents=N**2", 6, 26, "'' is not an integer"),
     ("contents=N", "contents=N-4", 6, 24, "'N-4' is not an integer"),
-    ("contents=N", "contents=N*2*2", 6, 26, "'2*2' is not an integer"),
+    ("contents=N", "contents=4/N", 6, 26, "'N' is not an integer"),
+    ("contents=N", "contents=N/(2)", 6, 26, "'' is not an integer"),
+    ("contents=N", "contents=N*(0)", 6, 26, "a factor of 0"),
+    ("contents=N", "contents=N)", 6, 25, "')' is too much"),
+    ("N/2+7", "(N/2+7", 8, 33, "a parenthesis is not closed"),
+    ("contents=N", "contents=(N+1)2", 6, 29, "'2' is too much"),
+    ("contents=N", "contents=ln(N)", 6, 24, "unknown function 'ln'"),
+    ("contents=N", "contents=min(N)", 6, 29, "'min' takes two values"),
+    ("contents=N", "contents=max(N, 1, 2)", 6, 32, "not closed"),
+    ("contents=N", "contents=log2(N, 1)", 6, 30, "not closed"),
     ("N*4 + 64", "N*4 + sixty", 7, 29, "'sixty' is not an integer"),
     ("N/3", "N/0", 8, 25, "a factor of 0"),
     ("N*4", "N* 0", 7, 26, "a factor of 0"),
@@ -114,7 +121,7 @@ fn errors_say_where() {
 fn what_does_not_fit_is_an_error() {
     let of = |formulas: &str| {
         let text = format!(
-            "// @pz_cost {{\n// threads_per_element: 1\n// passes: 1\n// buffers: {formulas}\n// local_mem: 0\n// }}"
+            "// @pz_cost {{\n// threads: 1\n// passes: 1\n// buffers: {formulas}\n// local_mem: 0\n// }}"
         );
         parse(&text).unwrap()
     };
@@ -131,27 +138,42 @@ fn what_does_not_fit_is_an_error() {
 }
 
 #[test]
-fn numbers_of_threads() {
-    let of = |threads_per_element| KernelCost {
-        threads_per_element,
-        passes: 1,
-        buffers: Vec::new(),
-        local_mem: 0,
+fn formulas() {
+    let eval = |formula: &str, n| {
+        let text = SOUND.replace("N/64", formula);
+        parse(&text).unwrap_or_else(|error| panic!("{error}")).threads.eval(n)
     };
-    for (each, n, threads) in [
-        (1.0, 0, 0),
-        (1.0, 77, 77),
-        (0.03125, 1, 1),
-        (0.03125, 32, 1),
-        (0.03125, 33, 2),
-        (0.001953125, 131_072, 256),
-        (2.5, 3, 8),
-        (1.0, 1 << 52, 1 << 52),
-        // More than can be counted.
-        (1e30, u64::MAX, u64::MAX),
+    for (formula, n, value) in [
+        ("2*N+3", 5, 13),
+        ("3+2*N", 5, 13),
+        ("N*N", 5, 25),
+        ("N*2/3", 5, 4),
+        ("N/3*2", 5, 4),
+        ("N/2/2", 5, 2),
+        ("2*(N+1)*(3 + 4)", 5, 84),
+        ("( (N) )", 5, 5),
+        ("min(N, 7)", 5, 5),
+        ("min(N, 7)", 9, 7),
+        ("max( N*2 , min(7,N) ) + 1", 3, 7),
+        ("log2(N)", 0, 0),
+        ("log2(N)", 1, 0),
+        ("log2(N)", 2, 1),
+        ("log2(N)", 1 << 20, 20),
+        ("log2(N)", (1 << 20) + 1, 21),
+        ("log2(N)", u64::MAX, 64),
+        ("3*log2(N/8)*(1+2*(log2(N/128)/8))", 1 << 20, 255),
     ] {
-        assert_eq!(of(each).total_threads(n), threads, "{each} for each of {n}");
+        assert_eq!(eval(formula, n), Ok(value), "{formula} of {n}");
     }
+    assert!(eval("N*N", 1 << 32).is_err());
+    let nested = |depth| format!("{}N{}", "(".repeat(depth), ")".repeat(depth));
+    assert_eq!(eval(&nested(16), 3), Ok(3));
+    let error = parse(&SOUND.replace("N/64", &nested(100))).unwrap_err();
+    assert!(error.what.contains("too many"), "{error}");
+    // A comma in parentheses does not end an entry of the list.
+    let list = parse(&SOUND.replace("sizes=4", "sizes=max(4, N/2)")).unwrap();
+    assert_eq!(list.buffer("sizes").unwrap().eval(100), Ok(50));
+    assert_eq!(list.buffers.len(), 4);
 }
 
 #[test]
@@ -159,7 +181,7 @@ fn differences_between_languages() {
     let cost = parse(SOUND).unwrap();
     assert_eq!(cost.difference(&cost.clone()), None);
     for (from, to, key) in [
-        ("0.03125", "0.0625", "threads_per_element"),
+        ("N/64", "N/16", "threads"),
         ("passes: 3", "passes: 4", "passes"),
         ("N*4 + 64", "N*4 + 60", "buffers"),
         ("sizes=4", "lens=4", "buffers"),

@@ -62,10 +62,21 @@ pub enum Kind {
 pub enum MemorySource {
     /// The driver says what is free at present.
     Free,
+    /// NVIDIA's management library (NVML) says what is free at present.
+    Nvml,
+    /// Vulkan's `VK_EXT_memory_budget` says what is free at present for this process.
+    VulkanBudget,
     /// The driver says what there is in total.
     Total,
     /// The driver says nothing: half of the largest buffer is assumed.
     Assumed,
+}
+
+impl MemorySource {
+    /// Whether the figure is what is free, and not what there is.
+    pub fn is_free(self) -> bool {
+        matches!(self, Self::Free | Self::Nvml | Self::VulkanBudget)
+    }
 }
 
 /// How the 32 work items of a team exchange values.
@@ -123,7 +134,7 @@ pub enum DeviceError {
     Absent(String),
     /// There is no memory for a buffer of so many bytes.
     OutOfMemory {
-        /// Bytes that were asked for.
+        /// Bytes that were asked for; 0 if the driver reports the lack only after it has accepted the work.
         bytes: u64,
     },
     /// A kernel does not compile on this device.
@@ -147,6 +158,7 @@ impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent(what) | Self::Unsupported(what) | Self::Failed(what) => f.write_str(what),
+            Self::OutOfMemory { bytes: 0 } => f.write_str("the device ran out of memory"),
             Self::OutOfMemory { bytes } => write!(f, "no device memory for {bytes} bytes"),
             Self::Build { kernel, log } => write!(f, "kernel {kernel} does not compile: {log}"),
             Self::Lost => f.write_str("the device is gone"),
@@ -230,6 +242,11 @@ pub trait Device: Send + Sync {
     /// A buffer of `bytes` bytes (a multiple of 4, not 0), with any contents.
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError>;
 
+    /// Bytes of its memory that are free at present; `None` if nobody says.
+    fn free_memory(&self) -> Option<u64> {
+        None
+    }
+
     /// Gives a buffer back. Work that uses it must have ended or been given up.
     fn free(&self, buffer: BufferId);
 
@@ -258,6 +275,10 @@ macro_rules! device_through {
 
             fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
                 (**self).allocate(bytes)
+            }
+
+            fn free_memory(&self) -> Option<u64> {
+                (**self).free_memory()
             }
 
             fn free(&self, buffer: BufferId) {

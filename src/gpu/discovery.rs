@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::device::{Api, Device, DeviceError, Limits};
+use super::device::{Api, Device, DeviceError, Kind, Limits};
+use super::kernel::{self, Kernel};
 use super::seen::Seen;
 
 /// A device that is there, and has not been opened.
@@ -51,19 +52,23 @@ impl Found {
 
     /// What it is and allows.
     pub fn limits(&self) -> &Limits {
-        match self.backend {
-            #[cfg(feature = "opencl")]
-            Backend::OpenCl(ref found) => found.limits(),
-            #[cfg(feature = "webgpu")]
-            Backend::WebGpu(ref found) => found.limits(),
-        }
+        self.backend.limits()
     }
 
     /// Opens it. This takes time, and on some devices memory.
     ///
     /// # Errors
-    /// If the driver fails, or the device lacks what kernels need.
+    /// If the driver fails, the device lacks what kernels need, or a kernel file does not state its cost: then the error
+    /// names file, line and column.
     pub fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
+        self.open_for(kernel::ALL)
+    }
+
+    /// Opens it to run `kernels`.
+    fn open_for(&self, kernels: &[&Kernel]) -> Result<Arc<dyn Device>, DeviceError> {
+        for kernel in kernels {
+            kernel.cost().map_err(|error| DeviceError::Failed(error.to_string()))?;
+        }
         match self.backend {
             #[cfg(feature = "opencl")]
             Backend::OpenCl(ref found) => Ok(Arc::new(found.open()?)),
@@ -71,6 +76,22 @@ impl Found {
             Backend::WebGpu(ref found) => Ok(Arc::new(found.open()?)),
         }
     }
+}
+
+impl Backend {
+    fn limits(&self) -> &Limits {
+        match *self {
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(ref found) => found.limits(),
+            #[cfg(feature = "webgpu")]
+            Self::WebGpu(ref found) => found.limits(),
+        }
+    }
+}
+
+/// Moves software devices behind all others, so that number 0 is a GPU wherever there is one. Both keep their order.
+fn software_last<T>(devices: &mut [T], kind: impl Fn(&T) -> Kind) {
+    devices.sort_by_key(|device| kind(device) == Kind::Software);
 }
 
 impl fmt::Debug for Found {
@@ -82,7 +103,7 @@ impl fmt::Debug for Found {
     }
 }
 
-/// The devices of an interface, software ones included, in the order of its drivers. There is at least one.
+/// The devices of an interface in the order of its drivers, but software devices after all others. There is at least one.
 ///
 /// # Errors
 /// If there is none, why.
@@ -92,7 +113,8 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
         Api::OpenCl => opencl(),
         Api::WebGpu => webgpu(),
     };
-    let backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
+    let mut backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
+    software_last(&mut backends, |backend| backend.limits().kind);
     seen.note(api, backends.len());
     let number = |(number, backend)| Found { number, backend };
     Ok(backends.into_iter().enumerate().map(number).collect())
@@ -136,6 +158,32 @@ fn not_in_this_build() -> Result<Vec<Backend>, DeviceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::kernel::{TEST_DEVICE, TEST_MALFORMED, TEST_MISSING};
+
+    #[test]
+    fn no_device_is_opened_for_a_kernel_without_a_cost() {
+        for found in [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok()) {
+            assert!(found[0].open_for(&[&TEST_DEVICE]).is_ok());
+            for (kernel, what) in [
+                (
+                    &TEST_MALFORMED,
+                    "kernels/test/malformed.cl:4:17: '1x' is not an integer of 64 bits",
+                ),
+                (&TEST_MISSING, "kernels/test/missing.cl:1:1: there is no cost block"),
+            ] {
+                let error = found[0].open_for(&[&TEST_DEVICE, kernel]).err().unwrap();
+                assert_eq!(error.to_string(), what);
+            }
+        }
+    }
+
+    #[test]
+    fn software_comes_last() {
+        use Kind::{Discrete, Integrated, Other, Software};
+        let mut kinds = [(0, Software), (1, Integrated), (2, Software), (3, Other), (4, Discrete)];
+        software_last(&mut kinds, |(_, kind)| *kind);
+        assert_eq!(kinds.map(|(number, _)| number), [1, 3, 4, 0, 2]);
+    }
 
     #[test]
     fn there_are_devices_or_there_is_a_reason() {

@@ -68,6 +68,12 @@ fn a_pool_uses_buffers_again_and_counts_them() {
         }
         let [a, b] = [pool.allocate(4096).unwrap(), pool.allocate(4096).unwrap()];
         assert_ne!(a, b);
+        // Nothing has worked on both.
+        assert_eq!((pool.live(), pool.high_water()), (8192, 4096));
+        let mut queue = pool.queue().unwrap();
+        queue.clear(a, 0, 4096).unwrap();
+        queue.finish().unwrap();
+        drop(queue);
         assert_eq!((pool.live(), pool.high_water()), (8192, 8192));
         pool.free(a);
         assert_eq!(pool.allocate(4096), Ok(a));
@@ -185,6 +191,11 @@ fn faults_are_survived_wherever_they_are() {
         let no_memory = |error: &DeviceError| *error == DeviceError::OutOfMemory { bytes: 4096 };
         let sizes = [0, 4095, 4096].into_iter().map(Fault::BuffersAbove);
         assert_eq!(survive(device, DEADLINE, sizes, no_memory), 1);
+        // Memory that is only reserved when it is used.
+        let late = |error: &DeviceError| *error == DeviceError::OutOfMemory { bytes: 0 };
+        assert_eq!(survive(device, DEADLINE, (0..calls).map(Fault::Late), late), 0);
+        let sizes = [0, 4095, 4096].into_iter().map(Fault::LateMemoryAbove);
+        assert_eq!(survive(device, DEADLINE, sizes, late), 1);
         // A wrong bit is the business of whoever knows what is right: here it is only to be wrong, and once.
         assert_eq!(survive(device, DEADLINE, (0..2).map(Fault::Read), |_| false), 1);
         let timed_out = |error: &DeviceError| *error == DeviceError::TimedOut;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
@@ -18,6 +18,11 @@ pub(crate) enum Fault {
     BuffersAbove(u64),
     /// There is no memory for more than so many bytes in all buffers together: another program has the rest.
     MemoryAbove(u64),
+    /// The same, but buffers are only reserved when they are used: allocations succeed, and work in a queue fails for whoever
+    /// waits for it.
+    LateMemoryAbove(u64),
+    /// One call is accepted, and what it began then finds no memory: whoever waits for it in its queue is told.
+    Late(u64),
     /// A bit of what is read is wrong, in one read, counted from 0.
     Read(u64),
     /// A bit of what is written is wrong, in one write, counted from 0.
@@ -38,7 +43,25 @@ pub(crate) struct Faulty<D: Device> {
     writes: AtomicU64,
     /// How long queues wait unless they are told otherwise.
     deadline: Duration,
-    live: Mutex<HashMap<BufferId, u64>>,
+    /// Bytes that there is memory for.
+    memory: AtomicU64,
+    /// How often there was none.
+    refusals: AtomicU64,
+    live: Mutex<Live>,
+}
+
+/// Buffers that have not been freed.
+#[derive(Debug, Default)]
+struct Live {
+    bytes: HashMap<BufferId, u64>,
+    /// One for which there will be no memory when it is used.
+    unreserved: Option<BufferId>,
+}
+
+impl Live {
+    fn sum(&self) -> u64 {
+        self.bytes.values().sum()
+    }
 }
 
 /// What is to become of a call.
@@ -46,6 +69,7 @@ pub(crate) struct Faulty<D: Device> {
 enum Fate {
     Done,
     Endless,
+    Late,
 }
 
 impl<D: Device> Faulty<D> {
@@ -57,6 +81,11 @@ impl<D: Device> Faulty<D> {
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             deadline: super::device::DEADLINE,
+            memory: AtomicU64::new(match fault {
+                Fault::MemoryAbove(most) | Fault::LateMemoryAbove(most) => most,
+                _ => u64::MAX,
+            }),
+            refusals: AtomicU64::new(0),
             live: Mutex::default(),
         }
     }
@@ -64,6 +93,30 @@ impl<D: Device> Faulty<D> {
     /// The same, but its queues wait so long only.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// From now on there is memory for so many bytes in all buffers together.
+    pub fn set_memory(&self, bytes: u64) {
+        self.memory.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How often there was no memory.
+    pub fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Relaxed)
+    }
+
+    fn refuse(&self, bytes: u64) -> DeviceError {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        DeviceError::OutOfMemory { bytes }
+    }
+
+    /// Whether there is memory for so many bytes in all buffers together.
+    fn has_memory_for(&self, bytes: u64) -> bool {
+        bytes <= self.memory.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls so far.
@@ -78,7 +131,7 @@ impl<D: Device> Faulty<D> {
 
     /// Bytes of the buffers that have not been freed.
     pub fn live(&self) -> u64 {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+        self.lock().sum()
     }
 
     fn call(&self) -> Result<Fate, DeviceError> {
@@ -89,6 +142,7 @@ impl<D: Device> Faulty<D> {
             }
             Fault::Lost(n) if call >= n => Err(DeviceError::Lost),
             Fault::Endless(n) if call >= n => Ok(Fate::Endless),
+            Fault::Late(n) if n == call => Ok(Fate::Late),
             _ => Ok(Fate::Done),
         }
     }
@@ -100,33 +154,37 @@ impl<D: Device> Device for Faulty<D> {
     }
 
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        self.call()?;
+        let fate = self.call()?;
         if matches!(self.fault, Fault::BuffersAbove(most) if bytes > most) {
-            return Err(DeviceError::OutOfMemory { bytes });
+            return Err(self.refuse(bytes));
         }
         // Held until the buffer is counted, so that several threads do not take the same bytes.
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(self.fault, Fault::MemoryAbove(most) if live.values().sum::<u64>() + bytes > most)
-        {
-            return Err(DeviceError::OutOfMemory { bytes });
+        let mut live = self.lock();
+        let is_late = matches!(self.fault, Fault::LateMemoryAbove(_));
+        if !is_late && !self.has_memory_for(live.sum() + bytes) {
+            return Err(self.refuse(bytes));
         }
         let id = self.device.allocate(bytes)?;
-        live.insert(id, bytes);
+        live.bytes.insert(id, bytes);
+        if fate == Fate::Late {
+            live.unreserved = Some(id);
+        }
         Ok(id)
     }
 
     fn free(&self, buffer: BufferId) {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(live.remove(&buffer).is_some(), "a buffer that is not live is freed");
+        let mut live = self.lock();
+        assert!(live.bytes.remove(&buffer).is_some(), "a buffer that is not live is freed");
+        live.unreserved.take_if(|unreserved| *unreserved == buffer);
         drop(live);
         self.device.free(buffer);
     }
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
-        self.call()?;
+        let has_failed = self.call()? == Fate::Late;
         let queue = self.device.queue()?;
         let deadline = self.deadline;
-        Ok(Box::new(FaultyQueue { faulty: self, queue, deadline, is_given_up: false }))
+        Ok(Box::new(FaultyQueue { faulty: self, queue, deadline, is_given_up: false, has_failed }))
     }
 }
 
@@ -135,21 +193,35 @@ struct FaultyQueue<'f, D: Device> {
     queue: Box<dyn Queue + 'f>,
     deadline: Duration,
     is_given_up: bool,
+    /// Something in it found no memory: nothing after it is done, and whoever waits is told.
+    has_failed: bool,
 }
 
 impl<D: Device> FaultyQueue<'_, D> {
-    /// For calls that do not wait: whether to do it.
-    fn call(&mut self) -> Result<bool, DeviceError> {
+    /// For calls that do not wait and use `buffers`: whether to do it.
+    fn call(&mut self, buffers: &[BufferId]) -> Result<bool, DeviceError> {
         if self.is_given_up {
             return Err(DeviceError::TimedOut);
         }
-        Ok(self.faulty.call()? == Fate::Done)
+        let fate = self.faulty.call()?;
+        let live = self.faulty.lock();
+        let finds_no_memory = fate == Fate::Late
+            || live.unreserved.is_some_and(|id| buffers.contains(&id))
+            || !buffers.is_empty() && !self.faulty.has_memory_for(live.sum());
+        drop(live);
+        self.has_failed |= finds_no_memory;
+        Ok(fate != Fate::Endless && !self.has_failed)
     }
 
     /// For calls that wait.
-    fn wait(&mut self) -> Result<(), DeviceError> {
-        if self.call()? {
+    fn wait(&mut self, buffers: &[BufferId]) -> Result<(), DeviceError> {
+        if self.call(buffers)? {
             return Ok(());
+        }
+        if self.has_failed {
+            // What came before it has ended.
+            self.queue.finish()?;
+            return Err(self.faulty.refuse(0));
         }
         std::thread::sleep(self.deadline);
         self.is_given_up = true;
@@ -164,7 +236,7 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         offset: u64,
         parts: &[&[u8]],
     ) -> Result<(), DeviceError> {
-        if !self.call()? {
+        if !self.call(&[buffer])? {
             return Ok(());
         }
         let write = self.faulty.writes.fetch_add(1, Ordering::Relaxed);
@@ -178,15 +250,15 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
-        if self.call()? { self.queue.clear(buffer, offset, bytes) } else { Ok(()) }
+        if self.call(&[buffer])? { self.queue.clear(buffer, offset, bytes) } else { Ok(()) }
     }
 
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
-        if self.call()? { self.queue.dispatch(work) } else { Ok(()) }
+        if self.call(work.buffers)? { self.queue.dispatch(work) } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {
-        if self.call()? { self.queue.flush() } else { Ok(()) }
+        if self.call(&[])? { self.queue.flush() } else { Ok(()) }
     }
 
     fn read_with(
@@ -196,7 +268,7 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         bytes: u64,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), DeviceError> {
-        self.wait()?;
+        self.wait(&[buffer])?;
         let read = self.faulty.reads.fetch_add(1, Ordering::Relaxed);
         let wrong = (self.faulty.fault == Fault::Read(read)).then_some(bytes as usize / 2);
         let mut done = 0;
@@ -214,7 +286,7 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {
-        self.wait()?;
+        self.wait(&[])?;
         self.queue.finish()
     }
 

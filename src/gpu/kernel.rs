@@ -172,6 +172,20 @@ pub(crate) static TEST_BROKEN: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
+/// A kernel file whose cost block has a mistake.
+#[cfg(test)]
+pub(crate) static TEST_MALFORMED: Kernel = Kernel {
+    stem: "test/malformed",
+    opencl: "// @pz_cost {\n//   threads: N\n//   passes: 1\n//   buffers: a=1x\n//   local_mem: 0\n// }\n",
+    wgsl: "",
+    cost: OnceLock::new(),
+};
+
+/// A kernel file that has none.
+#[cfg(test)]
+pub(crate) static TEST_MISSING: Kernel =
+    Kernel { stem: "test/missing", opencl: "void f() {}\n", wgsl: "", cost: OnceLock::new() };
+
 common![
     "binary",
     "bwt",

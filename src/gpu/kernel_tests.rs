@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::cost::{BufferFormula, KernelCost};
+use super::cost::{Formula, KernelCost};
 use super::device::Api;
 use super::kernel::{ALL, COMMON, TEST_DEVICE};
 use super::plan::Shape;
@@ -46,13 +46,14 @@ fn both_languages_state_the_same_cost() {
 
 #[test]
 fn files_that_state_other_costs_are_found() {
-    let wgsl = "// @pz_cost {\n// threads_per_element: 1\n// passes: 1\n// buffers: a=N\n// local_mem: 0\n// }";
+    let wgsl = "// @pz_cost {\n// threads: 1\n// passes: 1\n// buffers: a=N\n// local_mem: 0\n// }";
     let cost = |opencl: &'static str| {
         let text = |api| if api == Api::OpenCl { opencl.into() } else { wgsl.into() };
         TEST_DEVICE.parse(text).map(|_| ())
     };
     assert_eq!(cost(wgsl), Ok(()));
-    let other = "// @pz_cost {\n// threads_per_element: 1\n// passes: 1\n// buffers: a=N+1\n// local_mem: 0\n// }";
+    let other =
+        "// @pz_cost {\n// threads: 1\n// passes: 1\n// buffers: a=N+1\n// local_mem: 0\n// }";
     let error = cost(other).unwrap_err().to_string();
     assert_eq!(error, "test/device: its files in OpenCL C and in WGSL differ in 'buffers'");
     let error = cost("// no cost").unwrap_err().to_string();
@@ -62,7 +63,7 @@ fn files_that_state_other_costs_are_found() {
 /// A name is one buffer wherever it stands: its formula is the same in each kernel file that names it.
 #[test]
 fn a_name_has_one_formula() {
-    let mut all: Vec<(&str, &BufferFormula, &str)> = Vec::new();
+    let mut all: Vec<(&str, &Formula, &str)> = Vec::new();
     for kernel in ALL {
         for (name, formula) in &kernel.cost().unwrap().buffers {
             match all.iter().find(|(other, ..)| other == name) {
@@ -92,7 +93,7 @@ fn imports_and_conditions_are_resolved() {
 
 #[test]
 fn batches_that_cannot_be_counted_are_refused() {
-    let cost = KernelCost::parse("f", "// @pz_cost {\n// threads_per_element: 1\n// passes: 1\n// buffers: a=N*4294967296+18446744069414584320\n// local_mem: 0\n// }").unwrap();
+    let cost = KernelCost::parse("f", "// @pz_cost {\n// threads: 1\n// passes: 1\n// buffers: a=N*4294967296+18446744069414584320\n// local_mem: 0\n// }").unwrap();
     assert!(Shape { blocks: 1, slot: 0 }.bytes(&cost, "a").is_ok());
     assert!(Shape { blocks: 1, slot: 256 }.bytes(&cost, "a").is_err());
     assert!(Shape { blocks: 2, slot: 0 }.bytes(&cost, "a").is_err());

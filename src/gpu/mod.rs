@@ -2,7 +2,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`cost`] | what a kernel file says of itself, parsed: bytes of device memory for a block of N bytes, threads, passes |
+//! | [`cost`] | what a kernel file says of itself, parsed: bytes of device memory for a block of N bytes, threads, passes, workgroup memory |
 //! | [`kernel`] | the kernel files, in both languages, as a registry |
 //! | [`plan`] | what to run, as data: named buffers sized by costs, and dispatches over them |
 //! | [`lz77_find`] | plans that find the matches of LZ77 |
@@ -19,6 +19,7 @@
 //! | [`bwt_decode`] | plans that decode BWT payloads |
 //! | [`checksum`] | plans for checksums, and for payloads packed |
 //! | [`discovery`] | which devices there are, and why others are not there |
+//! | `deadline` | until when work on a device is waited for |
 //! | [`device`] | the seam: what a device is, allocates, runs |
 //! | [`pool`] | a device whose buffers are used again, and counted |
 //! | [`predict`] | how long a plan takes, from what it launches and what it moves |
@@ -48,8 +49,12 @@ mod conformance;
 pub mod cost;
 #[cfg(test)]
 mod cost_tests;
+#[cfg(any(feature = "opencl", feature = "webgpu", test))]
+mod deadline;
 pub mod device;
 pub mod discovery;
+#[cfg(test)]
+mod extent_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
@@ -60,6 +65,8 @@ pub mod job;
 pub mod kernel;
 #[cfg(test)]
 mod kernel_tests;
+#[cfg(test)]
+mod launch_tests;
 pub mod lz77_code;
 #[cfg(test)]
 mod lz77_code_bench;
@@ -81,6 +88,8 @@ pub mod plan;
 #[cfg(test)]
 mod plan_tests;
 pub mod pool;
+#[cfg(test)]
+pub(crate) mod pool_tests;
 pub mod predict;
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 mod program;

@@ -14,7 +14,7 @@ use crate::format::Pipeline;
 use crate::pipeline::level::{Level, Recipe};
 
 /// Makes a plan.
-type Builder = Box<dyn Fn(&Limits, Shape) -> Result<Plan, PlanError>>;
+pub(super) type Builder = Box<dyn Fn(&Limits, Shape) -> Result<Plan, PlanError>>;
 
 /// A builder of plans for one stage, from one that appends to a plan.
 fn stage(append: impl Fn(&mut Plan, &Limits) -> Result<(), PlanError> + 'static) -> Builder {
@@ -25,7 +25,7 @@ fn stage(append: impl Fn(&mut Plan, &Limits) -> Result<(), PlanError> + 'static)
 }
 
 /// Every builder of plans, with a name.
-fn builders() -> Vec<(String, Builder)> {
+pub(super) fn builders() -> Vec<(String, Builder)> {
     let mut all: Vec<(String, Builder)> = Vec::new();
     for direction in [checksum::Direction::Encode, checksum::Direction::Decode] {
         let add = move |plan: &mut Plan, limits: &Limits| {
@@ -49,6 +49,8 @@ fn builders() -> Vec<(String, Builder)> {
         };
         all.push((format!("decoder of long windows, FSE {fse}"), Box::new(decode)));
     }
+    let decode = |limits: &Limits, shape| lz77_decode::plan(limits, shape, Needs::literals());
+    all.push(("decoder of literals".into(), Box::new(decode)));
     let decode = |limits: &Limits, shape| lz77_decode::plan(limits, shape, Default::default());
     all.push(("decoder of LZ77 that needs little".into(), Box::new(decode)));
     for pipeline in Pipeline::ALL {
@@ -76,7 +78,7 @@ fn builders() -> Vec<(String, Builder)> {
 }
 
 /// A device of a kind.
-fn limits(api: Api, teams: Teams) -> Limits {
+pub(super) fn limits(api: Api, teams: Teams) -> Limits {
     Limits {
         api,
         memory: 80 << 30,
@@ -89,7 +91,7 @@ fn limits(api: Api, teams: Teams) -> Limits {
 }
 
 /// Every kind of device that plans are made for.
-const KINDS: [(Api, Teams); 4] = [
+pub(super) const KINDS: [(Api, Teams); 4] = [
     (Api::OpenCl, Teams::Ptx),
     (Api::OpenCl, Teams::Local),
     (Api::WebGpu, Teams::Subgroup),

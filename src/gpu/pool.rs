@@ -30,6 +30,9 @@ struct Buffers {
     free: HashMap<u64, Vec<BufferId>>,
     live_bytes: u64,
     free_bytes: u64,
+    /// The most bytes of them at a time.
+    most_live: u64,
+    /// The most bytes of them when a queue was given work.
     high_water: u64,
 }
 
@@ -44,7 +47,7 @@ impl Buffers {
     fn enter(&mut self, id: BufferId, bytes: u64) {
         self.live.insert(id, bytes);
         self.live_bytes += bytes;
-        self.high_water = self.high_water.max(self.live_bytes);
+        self.most_live = self.most_live.max(self.live_bytes);
     }
 }
 
@@ -67,7 +70,8 @@ impl<D: Device> Pool<D> {
         self.buffers().live_bytes
     }
 
-    /// The most bytes that were in use at a time.
+    /// The most bytes that were allocated at a time when a queue was given work. What was allocated for a batch whose last
+    /// buffers then found no memory does not count: nothing used it.
     pub fn high_water(&self) -> u64 {
         self.buffers().high_water
     }
@@ -87,12 +91,12 @@ impl<D: Device> Pool<D> {
         free.into_values().flatten().for_each(|id| self.device.free(id));
     }
 
-    /// Keeps what is reserved from growing beyond the most that was in use: buffers of sizes that are not wanted any more
+    /// Keeps what is reserved from growing beyond the most that was allocated: buffers of sizes that nobody asks for any more
     /// go before others are made.
     fn make_room(&self, bytes: u64) {
         let buffers = self.buffers();
         let reserved = buffers.live_bytes + buffers.free_bytes;
-        let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.high_water;
+        let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.most_live;
         drop(buffers);
         if is_too_much {
             self.trim();
@@ -152,6 +156,11 @@ impl<D: Device> Device for Pool<D> {
         Ok(id)
     }
 
+    fn free_memory(&self) -> Option<u64> {
+        // What the pool has reserved is as good as free: the next job's buffers come out of it, or take its place.
+        Some(self.device.free_memory()?.saturating_add(self.buffers().free_bytes))
+    }
+
     fn free(&self, buffer: BufferId) {
         let mut buffers = self.buffers();
         let Some(bytes) = buffers.live.remove(&buffer) else { return };
@@ -196,6 +205,13 @@ struct PoolQueue<'p, D: Device> {
 }
 
 impl<D: Device> PoolQueue<'_, D> {
+    /// Notes that work is given which has not ended.
+    fn works(&mut self) {
+        self.is_idle = false;
+        let mut buffers = self.pool.buffers();
+        buffers.high_water = buffers.high_water.max(buffers.live_bytes);
+    }
+
     /// What `result` of a call means that waits for everything.
     fn waited<T>(&mut self, result: Result<T, DeviceError>) -> Result<T, DeviceError> {
         self.is_idle = result.is_ok();
@@ -218,17 +234,17 @@ impl<D: Device> Queue for PoolQueue<'_, D> {
         offset: u64,
         parts: &[&[u8]],
     ) -> Result<(), DeviceError> {
-        self.is_idle = false;
+        self.works();
         self.queue.write_parts(buffer, offset, parts)
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.is_idle = false;
+        self.works();
         self.queue.clear(buffer, offset, bytes)
     }
 
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
-        self.is_idle = false;
+        self.works();
         self.queue.dispatch(work)
     }
 

@@ -1,8 +1,8 @@
 //! Compiled programs, kept in the user's cache folder from one run to the next.
 //!
-//! A file for each program, device, driver and version of pz: as soon as it is compiled it is kept, whatever happens to the
-//! process then. It is a cache: a file that is missing, damaged or another's
-//! is as good as none, and one that cannot be written is not written.
+//! A file for each program, device, driver and version of pz, written as soon as the program is compiled. Drivers trust what
+//! they are given back: [`UserCache`] reads only what this user alone can have written, the hash in name and file says what
+//! it was compiled from and for, and the checksum finds damage. Neither hash nor checksum would stop a forger.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
-use super::budget::budget;
+use super::budget::budget_now;
 use super::coder::{
     Buffers, CoderError, DecodedBlock, Decoder, EncodedBlock, Encoder, PayloadPlace, StageTime,
 };
@@ -91,7 +91,7 @@ impl<'a> Subject<'a> {
         let wanted: Vec<usize> =
             (0..self.blocks.len()).filter(|&b| wanted(&self.blocks[b].1)).collect();
         let mut count = (wanted.len() * self.copies) as u32;
-        let budget = budget(device.limits(), permitted);
+        let budget = budget_now(device, permitted);
         while count > 1 && memory_for(count)? > budget {
             count -= count.div_ceil(16);
         }

@@ -1,11 +1,13 @@
 use super::*;
-use crate::gpu::device::{BufferId, Device, DeviceError, Kind, Queue};
+use crate::gpu::device::{Api, BufferId, Device, DeviceError, Kind, Limits, Queue};
 use crate::gpu::discovery;
 use crate::gpu::testing::{Nothing, made_up};
+use crate::pipeline::auto_session::FIRST_LOOK;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
-use crate::pipeline::job::FIRST_LOOK;
+use crate::pipeline::knowledge::cpu as cpu_subject;
 use crate::pipeline::level::Recipe;
-use crate::{DecodeOptions, Decoder, Encoder, Level};
+use crate::pipeline::statistics::Statistics;
+use crate::{DecodeOptions, Decoder, Encoder, Level, Options, Pipeline};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -74,16 +76,12 @@ fn auto(fakes: &Fakes, options: &Options, cpu: f64, devices: &[(&str, f64)]) -> 
     let auto = Auto::with(Box::new(fakes.clone()), Store::in_folder(None), None);
     let level = options.level.get();
     let block_size = options.chosen_block_size().unwrap();
-    let decoding = Load::decoding_of(options.chosen_pipeline(), level, block_size);
-    for load in [Load::encoding(options).unwrap(), decoding] {
-        let mut rates = auto.rates(&cpu_subject());
-        rates.set(load.name(), cpu);
-        auto.keep(&cpu_subject(), rates);
+    let decoding = Workload::decoding_of(options.chosen_pipeline(), level, block_size);
+    for workload in [Workload::encoding(options).unwrap(), decoding] {
+        auto.knowledge().set(&cpu_subject(), workload.name(), cpu);
         for (name, rate) in devices {
             let subject = subject(&limits(name, Kind::Discrete));
-            let mut rates = auto.rates(&subject);
-            rates.set(load.name(), *rate);
-            auto.keep(&subject, rates);
+            auto.knowledge().set(&subject, workload.name(), *rate);
         }
     }
     auto
@@ -154,9 +152,9 @@ fn the_rate_of_the_cpu_is_measured_once() {
     let fakes = registry(&[]);
     let auto = Auto::with(Box::new(fakes.clone()), Store::in_folder(None), None);
     check(&auto, &contents());
-    let rates = auto.rates(&cpu_subject());
-    let load = Load::encoding(&options()).unwrap();
-    assert!(rates.get(&load.name()).unwrap() > 1e5, "{rates:?}");
+    let workload = Workload::encoding(&options()).unwrap();
+    let rate = auto.knowledge().get(&cpu_subject(), &workload.name()).unwrap();
+    assert!(rate > 1e5, "{rate}");
     assert_eq!(fakes.asked.load(Ordering::Relaxed), 0);
 }
 
@@ -200,7 +198,7 @@ fn a_device_that_cannot_be_opened_or_measured_is_passed_over() {
     let reasons = check(&auto, &contents());
     // It is opened while the work is done without it.
     assert!(reasons[0].starts_with("closed: "), "{reasons:?}");
-    auto.state().opened.iter().for_each(|(_, gpu)| drop(gpu.device()));
+    lock(&auto.shared.opened).iter().for_each(|(_, gpu)| drop(gpu.device()));
     for reason in check(&auto, &contents()) {
         assert!(reason.contains("not clearly less with a device"), "{reason}");
     }
@@ -218,9 +216,9 @@ fn real_devices_are_measured_and_used() {
         let device: Arc<dyn Device> = Arc::new(Renamed(device, limits.clone()));
         // On a busy machine a program that plays a GPU may take longer to compile than any batch may take.
         let gpu = Gpu::new(device.clone());
-        let load = Load::encoding(&options()).unwrap();
+        let workload = Workload::encoding(&options()).unwrap();
         for _ in 0..5 {
-            if load.measure_device(&gpu).is_some() {
+            if workload.measure_device(&gpu, None).is_ok() {
                 break;
             }
         }
@@ -229,8 +227,8 @@ fn real_devices_are_measured_and_used() {
         for reason in check(&auto, &contents()) {
             assert!(reason.starts_with(&limits.name), "{reason}");
         }
-        let rates = auto.rates(&subject(&limits));
-        assert!(rates.get(&load.name()).unwrap() > 1e4, "{rates:?}");
+        let rate = auto.knowledge().get(&subject(&limits), &workload.name()).unwrap();
+        assert!(rate > 1e4, "{rate}");
 
         // What has been measured, and what has not.
         let level = |n| options().level(Level::new(n).unwrap());
@@ -278,38 +276,106 @@ impl Device for Renamed {
     }
 }
 
-#[test]
-fn predictions_add_up() {
-    let fakes = registry(&[]);
-    let auto = auto(&fakes, &options(), 1e6, &[("fast", 8e6)]);
-    let gpu = Gpu::new(nothing("fast", Kind::Discrete).device.unwrap());
-    auto.opened(&gpu, std::time::Duration::from_millis(500));
-    let prediction = auto.predict(Some(&gpu), &options(), 100_000_000).unwrap();
-    assert!((prediction.cpu_rate - 2e6).abs() < 1.0);
-    assert!((prediction.cpu_seconds - 50.0).abs() < 0.1, "{prediction:?}");
-    assert!((prediction.seconds - 10.4).abs() < 0.1, "{prediction:?}");
-    assert_eq!(prediction.device_rate, Some(8e6));
-    // What whole runs took counts more than what threads could do.
-    let load = Load::encoding(&options()).unwrap();
+/// A device by that name, to be named by a user.
+fn gpu_named(name: &str) -> Gpu {
+    Gpu::new(nothing(name, Kind::Discrete).device.unwrap())
+}
+
+/// What was counted in a run of 50 blocks on two threads, which took half a second of both of them.
+fn counted(device: Option<&Limits>) -> Statistics {
     let counted = Statistics::without_stages();
-    let engine = super::super::statistics::Counted::new(Arc::new(Slow), Some(&counted), true);
-    let mut payload = Vec::new();
-    let bytes = contents();
-    let mut job = EncodeJob::new(&bytes, &mut payload);
-    engine.encode(&Recipe::Store, std::slice::from_mut(&mut job));
-    auto.learn(&load, &counted, 2, std::time::Duration::from_secs(2));
-    let learned = auto.predict(None, &options(), 100_000_000).unwrap();
-    assert!((learned.seconds - 200.0).abs() < 0.1, "{learned:?}");
-    let one_block = auto.predict(None, &options(), 1000).unwrap();
-    assert!(one_block.seconds < 0.01, "{one_block:?}");
+    let slow = Arc::new(Slow(Duration::from_millis(20)));
+    let engine = super::super::statistics::Counted::new(slow, Some(&counted), true);
+    let (mut payload, block) = (Vec::new(), vec![0; 1 << 16]);
+    for number in 0..50 {
+        if let Some(limits) = device.filter(|_| number == 25) {
+            counted.device_joins(limits, 0);
+            counted.on_device(|device| device.opening = Duration::from_millis(300));
+            counted.device_begins();
+        }
+        let mut job = EncodeJob::new(&block, &mut payload);
+        engine.encode(&Recipe::Store, std::slice::from_mut(&mut job));
+    }
+    if device.is_some() {
+        counted.device_batch(Instant::now(), 100, 100 << 16, 0);
+    }
+    counted
+}
+
+#[test]
+fn predictions_follow_whole_runs() {
+    let auto = auto(&registry(&[]), &options(), 1e6, &[("fast", 8e6)]);
+    let predict = |gpu: Option<&Gpu>, bytes| auto.predict(gpu, &options(), bytes, None).unwrap();
+    let near =
+        |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.02, "{found}");
+    let gpu = gpu_named("fast");
+    auto.opened(&gpu, Duration::from_millis(500));
+    // Nothing but rates is known: 50 s on the CPU, and a device that opens and closes in 0.65 s.
+    let before = predict(Some(&gpu), 100_000_000);
+    near(before.cpu_rate, 2e6);
+    near(before.cpu_seconds, 50.0);
+    near(before.seconds, 0.65 + 49.5 / 5.0);
+    assert!(before.takes_part && before.device_rate == Some(Ok(8e6)), "{before:?}");
+
+    // Threads did 50 blocks in a second, and the run took 0.7 s instead of half of that.
+    let run = |statistics, begun: Instant, wall| {
+        let (workload, workers) = (Workload::encoding(&options()).unwrap(), 2);
+        auto.learn(Run { workload, statistics, workers, begun, wall });
+    };
+    let statistics = counted(None);
+    let busy = statistics.cpu().busy.as_secs_f64();
+    let wall = busy / 2.0 + 0.2;
+    run(statistics, Instant::now(), Duration::from_secs_f64(wall));
+    near(predict(None, 50 << 16).seconds, wall);
+    near(predict(None, 5000 << 16).seconds, 100.0 * wall);
+    // Its overhead is not that of one block, which takes as long on one thread as on two.
+    near(predict(None, 1 << 16).seconds, busy / 50.0 + 0.2 / 50.0);
+
+    // Half of the blocks were done when the device began; 125 others took half a second then.
+    let begun = Instant::now();
+    let statistics = counted(gpu.limits());
+    let joined = statistics.device().unwrap().begun().unwrap() - begun;
+    run(statistics, begun, joined + Duration::from_millis(500));
+    let after = predict(Some(&gpu), 5000 << 16);
+    // It is learned half of the way from what it took to open the device before.
+    let opening = joined.as_secs_f64() - 0.3 + 0.4;
+    near(after.opening, opening);
+    let left = 5000.0 - opening * 50.0 / wall;
+    near(after.seconds, opening * 1.3 + left / 250.0);
+
+    // A device that turns out to be as slow as the CPU is left closed.
+    let slow = Statistics::without_stages();
+    slow.device_joins(gpu.limits().unwrap(), 0);
+    slow.device_begins();
+    slow.device_batch(Instant::now(), 1, 1 << 16, 0);
+    for _ in 0..20 {
+        run(slow.clone(), Instant::now(), Duration::from_secs(1));
+    }
+    let closed = predict(Some(&gpu), 5000 << 16);
+    assert!(!closed.takes_part && closed.seconds == closed.cpu_seconds, "{closed:?}");
+}
+
+#[test]
+fn runs_that_are_too_short_teach_nothing() {
+    let auto = auto(&registry(&[]), &options(), 1e6, &[]);
+    let statistics = counted(None);
+    let workload = Workload::encoding(&options()).unwrap();
+    let run = Run { workload, statistics, workers: 2, begun: Instant::now(), wall: Duration::ZERO };
+    auto.learn(run.clone());
+    // Nor does one of which nobody has said yet how long it took.
+    let timed = auto.clone().timed_by_caller();
+    timed.learn(run);
+    assert_eq!(auto.predict(None, &options(), 2_000_000, None).unwrap().cpu_rate, 2e6);
+    timed.run_took(Duration::from_secs(10));
+    assert!(auto.predict(None, &options(), 50 << 16, None).unwrap().seconds > 9.0);
 }
 
 /// An engine that takes its time.
-struct Slow;
+struct Slow(Duration);
 
 impl Engine for Slow {
     fn encode(&self, _: &Recipe, _: &mut [EncodeJob<'_>]) {
-        std::thread::sleep(std::time::Duration::from_millis(250));
+        std::thread::sleep(self.0);
     }
 
     fn decode(&self, _: &mut [DecodeJob<'_>]) {}

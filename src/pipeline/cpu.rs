@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crc32c::crc32c;
 
+use super::buffer::zeroed;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::level::Recipe;
-use crate::codec::{bwt, lz77};
+use crate::codec::{OutOfMemory, bwt, lz77};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 /// Runs codecs in the thread that calls it. A codec that panics is a fault of ours, and costs one block its outcome,
@@ -50,10 +51,14 @@ impl Engine for CpuEngine {
         self.with_scratch(|scratch| {
             for job in batch {
                 let work = || match job.coded.filter(|_| job.is_unverified) {
-                    Some(coded) if restores(scratch, &coded, job.contents, job.payload) => coded,
+                    Some(coded) if restores(scratch, &coded, job.contents, job.payload) => {
+                        Ok(coded)
+                    }
                     _ => encode(scratch, recipe, job.contents, job.payload),
                 };
-                job.coded = catch_unwind(AssertUnwindSafe(work)).ok();
+                let outcome = catch_unwind(AssertUnwindSafe(work)).ok();
+                job.refused = outcome.and_then(Result::err);
+                job.coded = outcome.and_then(Result::ok);
                 job.is_unverified = false;
             }
         });
@@ -89,7 +94,12 @@ impl Engine for CpuEngine {
     }
 }
 
-fn encode(scratch: &mut Scratch, recipe: &Recipe, contents: &[u8], payload: &mut Vec<u8>) -> Coded {
+fn encode(
+    scratch: &mut Scratch,
+    recipe: &Recipe,
+    contents: &[u8],
+    payload: &mut Vec<u8>,
+) -> Result<Coded, OutOfMemory> {
     payload.clear();
     let content_crc = crc32c(contents);
     let method = if is_fill(contents) {
@@ -99,20 +109,23 @@ fn encode(scratch: &mut Scratch, recipe: &Recipe, contents: &[u8], payload: &mut
         match recipe {
             Recipe::Store => Method::Store,
             Recipe::Lz77(params) => {
-                scratch.lz77_encoder.get_or_insert_default().encode(params, contents, payload);
+                let encoder = scratch.lz77_encoder.get_or_insert_default();
+                encoder.reserve(params, contents.len())?;
+                encoder.encode(params, contents, payload);
                 Method::Lz77
             }
             Recipe::Bwt(params) => {
-                scratch.bwt_encoder.get_or_insert_default().encode(params, contents, payload);
+                let encoder = scratch.bwt_encoder.get_or_insert_default();
+                encoder.try_encode(params, contents, payload)?;
                 Method::Bwt
             }
         }
     };
     if method == Method::Store || payload.len() >= contents.len() {
         payload.clear();
-        return Coded { method: Method::Store, payload_crc: content_crc, content_crc };
+        return Ok(Coded { method: Method::Store, payload_crc: content_crc, content_crc });
     }
-    Coded { method, payload_crc: crc32c(payload), content_crc }
+    Ok(Coded { method, payload_crc: crc32c(payload), content_crc })
 }
 
 /// Whether a payload decodes to the contents that it was made from: a checksum that a device made of what it wrote says
@@ -127,7 +140,8 @@ fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8
         payload_crc: coded.payload_crc,
         content_crc: coded.content_crc,
     };
-    let mut restored = vec![0; contents.len()];
+    // Where there is no memory to check it, it is encoded again.
+    let Ok(mut restored) = zeroed(contents.len()) else { return false };
     let payload = Some(payload);
     let mut job = DecodeJob { header, payload, contents: &mut restored, outcome: None };
     decode(scratch, &mut job).is_ok()
@@ -144,7 +158,7 @@ impl CpuEngine {
     pub(crate) fn encode_fill(job: &mut EncodeJob<'_>) -> bool {
         if is_fill(job.contents) {
             let (recipe, scratch) = (Recipe::Store, &mut Scratch::default());
-            job.coded = Some(encode(scratch, &recipe, job.contents, job.payload));
+            job.coded = encode(scratch, &recipe, job.contents, job.payload).ok();
         }
         job.coded.is_some()
     }
@@ -172,10 +186,14 @@ fn decode(scratch: &mut Scratch, job: &mut DecodeJob<'_>) -> Result<(), Fault> {
             Method::Store => job.contents.copy_from_slice(payload),
             Method::Fill => job.contents.fill(payload[0]),
             Method::Lz77 => {
-                scratch.lz77_decoder.get_or_insert_default().decode(payload, job.contents)?
+                let decoder = scratch.lz77_decoder.get_or_insert_default();
+                decoder.reserve(job.contents.len())?;
+                decoder.decode(payload, job.contents)?;
             }
             Method::Bwt => {
-                scratch.bwt_decoder.get_or_insert_default().decode(payload, job.contents)?
+                let decoder = scratch.bwt_decoder.get_or_insert_default();
+                decoder.reserve(payload.len(), job.contents.len())?;
+                decoder.decode(payload, job.contents)?;
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use rayon::ThreadPool;
 
+use crate::codec::OutOfMemory;
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 use super::level::Recipe;
@@ -29,11 +30,13 @@ pub(crate) struct EncodeJob<'a> {
     pub(crate) coded: Option<Coded>,
     /// Whether it is coded, but has not been decoded again as it should be before it is used.
     pub(crate) is_unverified: bool,
+    /// Why it was not coded, if the system refused memory.
+    pub(crate) refused: Option<OutOfMemory>,
 }
 
 impl<'a> EncodeJob<'a> {
     pub(crate) fn new(contents: &'a [u8], payload: &'a mut Vec<u8>) -> Self {
-        Self { contents, payload, coded: None, is_unverified: false }
+        Self { contents, payload, coded: None, is_unverified: false, refused: None }
     }
 }
 

@@ -45,8 +45,8 @@ struct State<'d> {
     predicted: u64,
     /// Why the device is not used any more.
     broken: Option<String>,
-    /// What it has not got memory for in batches of more than so many blocks; of 0, what it cannot run.
-    limited: Vec<(Kind, u32)>,
+    /// How small batches are where the device did not do larger ones.
+    limits: Vec<BatchLimit>,
     /// Batches encoded so far.
     encoded: u32,
     /// Batches in which something was wrong.
@@ -66,6 +66,57 @@ enum Coder<'d> {
     None,
     Encode(Recipe, Box<Encoder<'d>>, Option<Box<Decoder<'d>>>),
     Decode(Pipeline, Box<Decoder<'d>>),
+}
+
+/// Batches of a kind of work are smaller than planned, because the device had no memory for larger ones.
+///
+/// After some batches one of twice as many blocks is tried, for the memory may be there again. Each time that it is not, the
+/// next trial comes after twice as many batches, up to [`MAX_PATIENCE`]; where it is, the next one comes sooner.
+struct BatchLimit {
+    kind: Kind,
+    /// Blocks of a batch; 0 if the device cannot do even one.
+    blocks: u32,
+    /// Batches done since that changed.
+    done: u32,
+    /// Batches after which a larger one is tried.
+    patience: u32,
+    /// Whether the last change was to larger batches.
+    has_grown: bool,
+}
+
+/// So many smaller batches are done before a larger one is tried for the first time.
+const PATIENCE: u32 = 4;
+
+/// Smaller batches between trials, at most: what a failed trial costs is then little.
+const MAX_PATIENCE: u32 = 64;
+
+impl BatchLimit {
+    /// Blocks of the next batch, if there are `waiting` blocks and `planned` are the most.
+    fn next(&self, waiting: usize, planned: u32) -> u32 {
+        let is_time = self.done >= self.patience && waiting > self.blocks as usize;
+        if is_time { self.blocks.saturating_mul(2).min(planned) } else { self.blocks }
+    }
+
+    /// A batch of `blocks` blocks was done.
+    fn done(&mut self, blocks: u32) {
+        self.done = self.done.saturating_add(1);
+        if blocks > self.blocks {
+            (self.blocks, self.done, self.has_grown) = (blocks, 0, true);
+            self.patience = (self.patience / 4).max(PATIENCE);
+        }
+    }
+
+    /// There was no memory for a batch of `blocks` blocks.
+    fn had_no_memory(&mut self, blocks: u32) {
+        let is_trial = blocks > self.blocks;
+        if is_trial || self.has_grown {
+            self.patience = (2 * self.patience).min(MAX_PATIENCE);
+        }
+        if !is_trial {
+            self.blocks = blocks / 2;
+        }
+        (self.done, self.has_grown) = (0, false);
+    }
 }
 
 /// Threads that read a batch: one copies less than a device takes.
@@ -137,26 +188,39 @@ impl<'d> GpuEngine<'d> {
     }
 
     /// Whether the device is broken, or has turned out to be unable to do even one block of what it was given.
-    pub(crate) fn is_of_no_use(&self) -> bool {
+    pub(crate) fn is_disabled(&self) -> bool {
         let state = self.lock();
-        state.broken.is_some() || state.limited.iter().any(|(_, blocks)| *blocks == 0)
+        state.broken.is_some() || state.limits.iter().any(|limit| limit.blocks == 0)
     }
 
-    /// The largest batch of `work` that there is memory for, as far as is known; 0 if the device cannot do it.
-    fn most(&self, state: &State<'d>, kind: Kind) -> u32 {
-        let limit = state.limited.iter().find(|(other, _)| *other == kind);
+    /// Blocks of the next batch, if `waiting` blocks are left; 0 if the device cannot do any.
+    fn next_batch(&self, state: &mut State<'d>, kind: Kind, waiting: usize) -> u32 {
         if state.broken.is_some() {
-            0
-        } else {
-            limit.map_or(self.most.blocks, |(_, blocks)| *blocks)
+            return 0;
         }
+        let Some(limit) = state.limits.iter().find(|limit| limit.kind == kind) else {
+            return self.most.blocks;
+        };
+        let (before, blocks) = (limit.blocks, limit.next(waiting, self.most.blocks));
+        if blocks > before {
+            // What is there is too small; its memory is part of what is tried.
+            self.set_coder(state, Coder::None, self.most);
+        }
+        blocks
+    }
+
+    /// Batches of `kind` have at most `blocks` blocks from now on.
+    fn limit(state: &mut State<'d>, kind: Kind, blocks: u32) {
+        state.limits.retain(|limit| limit.kind != kind);
+        let (done, patience, has_grown) = (0, PATIENCE, false);
+        state.limits.push(BatchLimit { kind, blocks, done, patience, has_grown });
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'d>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `attempt` on parts of `jobs`, which are made smaller as long as the device has not got the memory.
+    /// Runs `attempt` on parts of `jobs`. Halves them each time that the device has no memory, and doubles them again later.
     fn in_batches<J>(
         &self,
         kind: Kind,
@@ -165,7 +229,7 @@ impl<'d> GpuEngine<'d> {
     ) {
         let mut state = self.lock();
         while !jobs.is_empty() {
-            let blocks = self.most(&state, kind);
+            let blocks = self.next_batch(&mut state, kind, jobs.len());
             if blocks == 0 {
                 return;
             }
@@ -173,15 +237,32 @@ impl<'d> GpuEngine<'d> {
             let shape = Shape { blocks, ..self.most };
             let Err(error) = attempt(&mut state, &mut jobs[..count], shape) else {
                 jobs = &mut jobs[count..];
+                state.limits.iter_mut().filter(|limit| limit.kind == kind).for_each(|limit| {
+                    limit.done(blocks);
+                });
                 continue;
             };
             self.set_coder(&mut state, Coder::None, shape);
-            let most = match error {
-                CoderError::Device(DeviceError::OutOfMemory { .. }) => blocks / 2,
-                CoderError::Options(_)
-                | CoderError::Plan(_)
-                | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }) => 0,
-                CoderError::Device(_) => {
+            let limit = state.limits.iter_mut().find(|limit| limit.kind == kind);
+            let most = match (&error, limit) {
+                (CoderError::Device(DeviceError::OutOfMemory { .. }), Some(limit)) => {
+                    limit.had_no_memory(blocks);
+                    limit.blocks
+                }
+                (CoderError::Device(DeviceError::OutOfMemory { .. }), None) => {
+                    Self::limit(&mut state, kind, blocks / 2);
+                    blocks / 2
+                }
+                (
+                    CoderError::Options(_)
+                    | CoderError::Plan(_)
+                    | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }),
+                    _,
+                ) => {
+                    Self::limit(&mut state, kind, 0);
+                    0
+                }
+                (CoderError::Device(_), _) => {
                     state.broken = Some(error.to_string());
                     self.note_line(&format!("{error}: blocks go to the CPU"));
                     return;
@@ -190,8 +271,6 @@ impl<'d> GpuEngine<'d> {
             if most == 0 {
                 self.note_line(&format!("declined, blocks go to the CPU: {error}"));
             }
-            state.limited.retain(|(other, _)| *other != kind);
-            state.limited.push((kind, most));
         }
     }
 
@@ -469,3 +548,7 @@ impl Engine for GpuEngine<'_> {
         0
     }
 }
+
+#[cfg(test)]
+#[path = "gpu_engine_tests.rs"]
+mod tests;

@@ -199,6 +199,7 @@ pub struct DecodeOptions {
     pub(crate) threads: usize,
     pub(crate) max_output: u64,
     pub(crate) max_memory: u64,
+    pub(crate) input_size: Option<u64>,
     pub(crate) gpu: Option<Gpu>,
     pub(crate) auto: Option<Auto>,
     pub(crate) statistics: Option<Statistics>,
@@ -211,6 +212,7 @@ impl DecodeOptions {
             threads: 0,
             max_output: u64::MAX,
             max_memory: DEFAULT_DECODE_MEMORY,
+            input_size: None,
             gpu: None,
             auto: None,
             statistics: None,
@@ -235,6 +237,13 @@ impl DecodeOptions {
     /// and output take is not counted.
     pub fn max_memory(mut self, bytes: u64) -> Self {
         self.max_memory = bytes;
+        self
+    }
+
+    /// Says how many bytes of compressed input there are. [`Auto`] then decides at once: it believes a header that declares
+    /// no more than so many bytes can hold. Without this it decides by the blocks that it has seen.
+    pub fn input_size(mut self, bytes: u64) -> Self {
+        self.input_size = Some(bytes);
         self
     }
 

@@ -4,16 +4,12 @@
 //! the number of tasks in flight under its share, which bounds the queue, the finished tasks that wait for their turn,
 //! and so the memory.
 //!
-//! Workers are rayon's. Each submitted task comes with a token on rayon's own queue; a worker that gets a token takes
-//! the oldest task, and then others as long as there are any. So the threads of a device, which take tasks in batches, share
-//! the queue with them: the tokens of the tasks that these took find nothing to do. As long as a device is at work, its
-//! threads have cores of their own: fewer workers work. How many a device takes is decided by
-//! [`shares`](super::shares). A device is opened and prepared while workers are at work already; what it leaves undone
-//! comes back, for workers only.
-//!
-//! A device takes memory of the host: for its driver, for what is copied, for the blocks of its batches. Where it is decided later
-//! whether there is one, workers have all of the memory until then. Before the device is looked for, some of them stop and blocks
-//! that are not needed are given back; when it does nothing any more, it is the other way round ([`Room`]).
+//! Workers are rayon's. Each submitted task comes with a token on rayon's own queue; a worker that gets a token takes the oldest
+//! task, and then others until there are none. The threads of a device take tasks from the same queue, in batches; the tokens of
+//! those tasks find nothing to do. While a device is at work, fewer workers work, because its threads need cores, too.
+//! [`batch_sizing`](super::batch_sizing) decides how many blocks a device takes. A device is opened while workers are at work
+//! already; what it leaves undone comes back to the workers. [`host_memory`](super::host_memory) says how many workers and blocks
+//! there is memory for meanwhile.
 
 mod serve;
 
@@ -25,26 +21,27 @@ use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::batch_sizing::EngineRates;
 use super::engine::Engine;
 use super::gpu::Accelerator;
+use super::host_memory::{HostMemory, Limits};
 use super::memory::Share;
-use super::shares::Rates;
 
 /// A block on its way, with the memory that it needs.
 pub(crate) trait Task: Send + Sized + 'static {
     /// Runs a batch on `engine`.
     fn run(batch: &mut [Self], engine: &dyn Engine);
 
-    /// Whether an engine has done its part.
+    /// Whether an engine has coded it.
     fn is_coded(&self) -> bool;
 
-    /// Whether nothing is left to be done.
+    /// Whether nothing is left to do.
     fn is_done(&self) -> bool;
 
     /// Bytes of its contents.
     fn bytes(&self) -> u64;
 
-    /// How much of the time that [`Task::run`] took went into writing.
+    /// How much of [`Task::run`]'s time went into writing.
     fn writing(&self) -> Duration {
         Duration::ZERO
     }
@@ -60,13 +57,7 @@ pub(crate) struct Scheduler<T: Task> {
     pool: Option<Arc<ThreadPool>>,
     /// Whether the calling thread is one of the workers: it works instead of waiting.
     helps: bool,
-    /// The most tasks in flight while workers have all of the memory, if that is for a time only.
-    alone: Option<usize>,
-    /// The most tasks in flight beside a device that is not at work: memory that is new is slow.
-    narrow: usize,
-    /// What runs at once after a device.
-    afterwards: Share,
-    /// Whether it was made for a device too.
+    /// Whether it was made for a device, too.
     has_device: bool,
     /// The first thread of a device, which starts and awaits the others.
     device: Option<JoinHandle<()>>,
@@ -80,53 +71,41 @@ struct Shared<T> {
     finished: Condvar,
     /// Wakes the threads of a device.
     queued: Condvar,
-    /// Wakes the thread that decides whether a device is opened. Not for each task: that would hold up the owner.
+    /// Wakes the thread that decides whether to open a device. Not for each task: that would hold up the owner.
     turned: Condvar,
-    /// Workers that are not the owner, and how many of them there is memory for beside a device.
+    /// Workers that are not the owner.
     workers: usize,
-    beside: usize,
     /// The most tasks in flight.
     window: usize,
 }
 
 struct State<T> {
+    /// Tasks that wait, and those that a device gave back undone, which come first.
     queue: VecDeque<(u64, T)>,
-    /// Tasks that a device has left undone, before all others.
-    left: VecDeque<(u64, T)>,
+    returned: VecDeque<(u64, T)>,
     done: BTreeMap<u64, T>,
-    /// Workers at work that are not the owner, and how many may be.
+    /// Workers at work that are not the owner.
     working: usize,
-    most_working: usize,
-    /// How many may be beside a device that is slow; as many for what a device has left, which is only to be written mostly.
-    most_beside: usize,
-    /// Threads of a device, and tasks and batches that they have.
-    device_threads: usize,
-    on_device: usize,
-    batches: usize,
-    rates: Rates,
-    /// Blocks that workers have done.
+    memory: HostMemory,
+    device: AtDevice,
+    rates: EngineRates,
+    /// Blocks that workers have finished.
     finished: u64,
-    room: Room,
     /// Whether the owner can go on only when something is finished.
     is_awaited: bool,
     /// Whether nothing more will be submitted.
     is_ended: bool,
     is_closed: bool,
-    /// Whether the device is at work, or has been.
-    is_served: bool,
 }
 
-/// Whether there is memory of the host for a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Room {
-    /// Workers and their blocks have all.
-    Taken,
-    /// The device's thread waits for workers to stop, and for the owner to have no more blocks than there may be.
-    Awaited,
-    Made,
-    /// The device does nothing any more. Workers wait for the owner to have no more blocks than there may be beside them.
-    Returning,
-    Returned,
+/// What a device has.
+#[derive(Default)]
+struct AtDevice {
+    threads: usize,
+    tasks: usize,
+    batches: usize,
+    /// Whether it is at work, or has been.
+    has_begun: bool,
 }
 
 impl<T: Task> Scheduler<T> {
@@ -144,28 +123,36 @@ impl<T: Task> Scheduler<T> {
         accelerator: Option<&Accelerator>,
     ) -> Self {
         // With a device, the calling thread had better keep it busy.
-        let helps = share.workers <= MOST_WITH_HELP && accelerator.is_none();
-        let alone = accelerator.and_then(|accelerator| accelerator.alone);
-        let afterwards = accelerator.map_or(share, |accelerator| accelerator.afterwards);
-        let workers = alone.map_or(afterwards.workers, |alone| alone.workers).max(share.workers);
-        let pool = if workers < 2 { None } else { build_pool(workers - usize::from(helps)) };
+        let helps = share.workers <= MAX_WITH_HELP && accelerator.is_none();
+        let memory = match accelerator {
+            None => HostMemory::of_workers(share),
+            Some(accelerator) => HostMemory::for_device(Limits {
+                alone: accelerator.alone,
+                beside: share,
+                blocks_before_device: share
+                    .in_flight
+                    .saturating_sub(accelerator.host_blocks as usize)
+                    .max(1),
+                afterwards: accelerator.afterwards,
+            }),
+        };
+        let most_workers = accelerator.map_or(share.workers, |accelerator| {
+            accelerator.alone.unwrap_or(accelerator.afterwards).workers.max(share.workers)
+        });
+        let threads = most_workers - usize::from(helps);
+        let pool = if most_workers < 2 { None } else { build_pool(threads) };
         let state = State {
             queue: VecDeque::new(),
-            left: VecDeque::new(),
+            returned: VecDeque::new(),
             done: BTreeMap::new(),
             working: 0,
-            most_working: if alone.is_some() { workers } else { share.workers },
-            most_beside: 0,
-            device_threads: 0,
-            on_device: 0,
-            batches: 0,
-            rates: Rates::default(),
+            memory,
+            device: AtDevice::default(),
+            rates: EngineRates::default(),
             finished: 0,
-            room: if alone.is_some() { Room::Taken } else { Room::Made },
             is_awaited: false,
             is_ended: false,
             is_closed: false,
-            is_served: false,
         };
         let shared = Arc::new(Shared {
             engine,
@@ -174,33 +161,17 @@ impl<T: Task> Scheduler<T> {
             queued: Condvar::new(),
             turned: Condvar::new(),
             workers: pool.as_ref().map_or(0, ThreadPool::current_num_threads),
-            beside: share.workers,
             window: share.in_flight,
         });
-        let of_device = accelerator.map_or(0, |accelerator| accelerator.host_blocks as usize);
-        let narrow = share.in_flight.saturating_sub(of_device).max(1);
         let pool = pool.map(Arc::new);
         let device = accelerator
             .and_then(|accelerator| Shared::start(&shared, accelerator.clone(), pool.clone()));
-        if device.is_none() && alone.is_none() {
-            let mut state = shared.lock();
-            (state.room, state.most_working) = (Room::Returned, afterwards.workers);
+        if device.is_none() {
+            shared.lock().memory.has_no_device();
         }
-        let alone = alone.map(|alone| alone.in_flight);
         let has_device = accelerator.is_some();
         let (submitted, taken) = (0, 0);
-        Self {
-            shared,
-            pool,
-            helps,
-            alone,
-            narrow,
-            afterwards,
-            has_device,
-            device,
-            submitted,
-            taken,
-        }
+        Self { shared, pool, helps, has_device, device, submitted, taken }
     }
 
     /// Workers, with the calling thread if it is one.
@@ -236,39 +207,25 @@ impl<T: Task> Scheduler<T> {
             return most;
         }
         let state = self.shared.lock();
-        match state.room {
-            Room::Taken => self.alone.unwrap_or(most),
-            Room::Made if state.device_threads > 0 => most,
-            Room::Awaited | Room::Made => most.min(self.narrow),
-            Room::Returning | Room::Returned => self.afterwards.in_flight,
-        }
+        state.memory.blocks(state.device.threads > 0)
     }
 
-    /// The most blocks that the owner may have from now on, with those that are idle, if a device waits for it to have no more, or
-    /// workers after a device do.
+    /// The most blocks that the owner may have from now on, with those that are idle, if somebody waits for that: a device, or the
+    /// workers after a device.
     pub(crate) fn awaited_room(&self) -> Option<usize> {
         self.device.as_ref()?;
-        match self.shared.lock().room {
-            Room::Awaited => Some(self.narrow),
-            Room::Returning => Some(self.afterwards.in_flight),
-            Room::Taken | Room::Made | Room::Returned => None,
-        }
+        self.shared.lock().memory.awaited_blocks()
     }
 
     /// Says that the owner has no more than [`Self::awaited_room`].
     pub(crate) fn make_room(&self) {
         let mut state = self.shared.lock();
-        if state.room == Room::Returning {
-            (state.room, state.most_working) = (Room::Returned, self.afterwards.workers);
-            let waiting = state.queue.len().min(self.afterwards.workers);
-            drop(state);
-            if let Some(pool) = &self.pool {
-                (0..waiting).for_each(|_| Shared::spawn_one(&self.shared, pool));
-            }
-        } else {
-            state.room = Room::Made;
-            drop(state);
-            self.shared.turned.notify_all();
+        state.memory.owner_has_made_room();
+        let waiting = state.queue.len().min(state.memory.workers(false));
+        drop(state);
+        self.shared.turned.notify_all();
+        if let Some(pool) = &self.pool {
+            (0..waiting).for_each(|_| Shared::spawn_one(&self.shared, pool));
         }
     }
 
@@ -320,13 +277,13 @@ impl<T: Task> Scheduler<T> {
         }
     }
 
-    /// Whether the owner works instead of waiting: as one of the workers, or where there are none and a device is not
-    /// there yet, or no more, or came late, or has left something.
+    /// Whether the owner works instead of waiting: as one of the workers, or where there are no workers and no device at work, or one
+    /// that came late or gave blocks back.
     fn is_to_work(&self, state: &State<T>) -> bool {
-        let left = !state.left.is_empty();
+        let left = !state.returned.is_empty();
         let queued = !state.queue.is_empty();
         let alone = self.pool.is_none();
-        let is_worker = state.device_threads == 0 || state.rates.knows_worker();
+        let is_worker = state.device.threads == 0 || state.rates.knows_worker();
         self.helps && (left || queued) || alone && (left || queued && is_worker)
     }
 
@@ -343,14 +300,14 @@ impl<T: Task> Drop for Scheduler<T> {
         // Nobody waits for them any more.
         let mut state = self.shared.lock();
         state.queue.clear();
-        state.left.clear();
+        state.returned.clear();
         state.is_closed = true;
-        let is_served = state.is_served;
+        let has_begun = state.device.has_begun;
         drop(state);
         self.shared.queued.notify_all();
         self.shared.turned.notify_all();
-        // A thread that has still to wait for the device ends after that.
-        if let Some(thread) = self.device.take().filter(|_| is_served) {
+        // A thread that still waits for its device ends by itself.
+        if let Some(thread) = self.device.take().filter(|_| has_begun) {
             // It has caught what it could; what it was to do is not needed.
             let _ = thread.join();
         }
@@ -360,8 +317,7 @@ impl<T: Task> Drop for Scheduler<T> {
 impl<T> State<T> {
     /// How many workers may be at work now.
     fn may_work(&self) -> usize {
-        let of_left = if self.left.is_empty() { 0 } else { self.most_beside };
-        self.most_working.max(of_left)
+        self.memory.workers(!self.returned.is_empty())
     }
 }
 
@@ -377,8 +333,8 @@ impl<T: Task> Shared<T> {
         pool.spawn(move || shared.work());
     }
 
-    /// Runs tasks until there are none, or workers are too many. So there need not be a token for each task: as long as there
-    /// are tasks, as many workers as may are at work.
+    /// Runs tasks until there are none, or too many workers. So not every task needs a token: while there are tasks, as many workers
+    /// are at work as may be.
     fn work(&self) {
         let mut state = self.lock();
         if state.working >= state.may_work() {
@@ -390,12 +346,12 @@ impl<T: Task> Shared<T> {
             let is_done = self.run_one();
             state = self.lock();
             // Nothing comes between a last look and leaving.
-            if !is_done && state.left.is_empty() && state.queue.is_empty() {
+            if !is_done && state.returned.is_empty() && state.queue.is_empty() {
                 break;
             }
         }
         state.working -= 1;
-        if state.room != Room::Taken && self.beside < self.workers {
+        if !state.memory.is_for_workers_only() {
             self.turned.notify_all();
         }
     }
@@ -403,9 +359,9 @@ impl<T: Task> Shared<T> {
     /// Runs the oldest task; says whether there was one.
     fn run_one(&self) -> bool {
         let mut state = self.lock();
-        let State { queue, left, .. } = &mut *state;
-        let of_device = left.pop_front();
-        let is_left = of_device.is_some();
+        let State { queue, returned, .. } = &mut *state;
+        let of_device = returned.pop_front();
+        let is_returned = of_device.is_some();
         let Some((number, mut task)) = of_device.or_else(|| queue.pop_front()) else {
             return false;
         };
@@ -416,7 +372,7 @@ impl<T: Task> Shared<T> {
         let mut state = self.lock();
         if !is_coded {
             state.finished += 1;
-            if !is_left {
+            if !is_returned {
                 state.rates.worker_took(begun.elapsed(), task.writing());
             }
         }
@@ -437,17 +393,26 @@ fn run<T: Task>(batch: &mut [T], engine: &dyn Engine) {
 /// The most workers of which the calling thread is one. As long as it works it neither reads nor writes, so there must
 /// be enough blocks in flight for the others to go on; with more workers than this there are not, and one thread too
 /// many does little harm.
-const MOST_WITH_HELP: usize = 4;
+const MAX_WITH_HELP: usize = 4;
 
 /// Threads for `workers` workers; `None` if the calling thread is to do the work.
 pub(crate) fn thread_pool(workers: usize) -> Option<ThreadPool> {
     if workers < 2 { None } else { build_pool(workers) }
 }
 
+/// As many of `threads` threads as the system gives, or half, a quarter and so on of them.
 fn build_pool(threads: usize) -> Option<ThreadPool> {
-    let name = |i| format!("pz worker {i}");
-    ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok()
+    let fewer = std::iter::successors(Some(threads), |threads| Some(threads / 2));
+    fewer.take_while(|&threads| threads > 0).find_map(|threads| {
+        // A thread that gets no memory for its signal stack aborts the process, so the memory for all is tried first.
+        memmap2::MmapMut::map_anon(threads.saturating_mul(OF_THREAD)).ok()?;
+        let name = |i| format!("pz worker {i}");
+        ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok()
+    })
 }
+
+/// Bytes of addresses that a thread takes: its stack, that for signals, and its share of the allocator's books.
+const OF_THREAD: usize = (2 << 20) + (256 << 10);
 
 #[cfg(test)]
 #[path = "scheduler_tests.rs"]

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::format::Pipeline;
-use crate::gpu::budget::MOST_SLOTS;
 use crate::gpu::device::{Device, DeviceError, Kind, Limits, MemorySource};
 use crate::gpu::testing::{Nothing, made_up};
 use crate::pipeline::Gpu;
@@ -87,15 +86,9 @@ fn what_a_device_leaves_workers_do() {
     for (workers, host_blocks) in [(1, 1), (1, 9), (2, 4), (3, 30), (2, 1000)] {
         let work = Work::Decode(Pipeline::Lzf);
         let accelerator = Accelerator {
-            gpu: nothing(),
-            work,
-            block_len: 1 << 16,
             host_blocks,
-            alone: None,
             afterwards: Share { workers, in_flight: 12 },
-            most_slots: MOST_SLOTS,
-            blocks: None,
-            statistics: None,
+            ..Accelerator::alone(nothing(), work, 1 << 16)
         };
         let cpu = Arc::new(CpuEngine::new());
         let share = Share { workers, in_flight: 12 };
@@ -130,15 +123,10 @@ fn a_device_is_opened_for_what_takes_long() {
         });
         let (work, block_len) = (Work::Decode(Pipeline::Lzf), 1 << 16);
         let accelerator = Accelerator {
-            gpu,
-            work,
-            block_len,
             host_blocks: 9,
-            alone: None,
             afterwards: Share { workers: 2, in_flight: 12 },
-            most_slots: MOST_SLOTS,
             blocks,
-            statistics: None,
+            ..Accelerator::alone(gpu, work, block_len)
         };
         let cpu = Arc::new(CpuEngine::new());
         let share = Share { workers: 2, in_flight: 12 };
@@ -205,15 +193,11 @@ fn workers_make_room_for_a_device_as_long_as_it_takes_part() {
             Err(DeviceError::Failed("it is not there".into()))
         });
         let accelerator = Accelerator {
-            gpu,
-            work: Work::Decode(Pipeline::Lzf),
-            block_len: 1 << 16,
             host_blocks: 9,
             alone: Some(alone),
             afterwards,
-            most_slots: MOST_SLOTS,
             blocks: Some(1 << 40),
-            statistics: None,
+            ..Accelerator::alone(gpu, Work::Decode(Pipeline::Lzf), 1 << 16)
         };
         let beside = Share { workers: 2, in_flight: narrow + 9 };
         let cpu = Arc::new(CpuEngine::new());
@@ -265,9 +249,11 @@ fn more_workers_may_do_what_a_device_leaves() {
         let running = Arc::new(AtomicUsize::new(0));
         let tasks = (0..60).map(|number| (number, Counting { running: running.clone(), most: 0 }));
         let mut state = scheduler.shared.lock();
-        (state.most_working, state.most_beside) = (1, 3);
+        // A device with three threads, which is so fast that one worker is enough beside it.
+        state.memory.device_begins(3, 6);
+        state.memory.set_workers(1);
         if is_left {
-            state.left.extend(tasks)
+            state.returned.extend(tasks)
         } else {
             state.queue.extend(tasks)
         }

@@ -104,11 +104,18 @@ pub struct DeviceStatistics {
     /// Time on the device itself, by stage; empty where the device cannot measure.
     pub stages: Vec<StageTime>,
     begun: Option<Instant>,
+    /// Bytes that the CPU had done by then.
+    pub(crate) before: u64,
     /// What the batches that there are at present take.
     predicted_now: u64,
 }
 
 impl DeviceStatistics {
+    /// When it was given its first batch.
+    pub(crate) fn begun(&self) -> Option<Instant> {
+        self.begun
+    }
+
     /// Memory for a batch, of so many bytes as is predicted, has been taken in place of another's.
     pub(crate) fn takes(&mut self, before: u64, predicted: u64) {
         self.predicted_now = (self.predicted_now + predicted).saturating_sub(before);
@@ -232,9 +239,19 @@ impl Statistics {
             notes: Vec::new(),
             stages: Vec::new(),
             begun: None,
+            before: 0,
             predicted_now: 0,
         });
         device.planned_memory = device.planned_memory.max(planned_memory);
+    }
+
+    /// A device is about to run a batch.
+    pub(crate) fn device_begins(&self) {
+        let mut counts = self.counts();
+        let before = counts.cpu.bytes;
+        if let Some(device) = counts.device.as_mut().filter(|device| device.begun.is_none()) {
+            (device.begun, device.before) = (Some(Instant::now()), before);
+        }
     }
 
     /// A device has run a batch since `begun`, of which so many blocks were right, and has used at most so much memory.

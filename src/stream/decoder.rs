@@ -8,17 +8,17 @@ use super::frame_reader::{Event, FrameReader};
 use super::places::WriteAt;
 use super::tasks::DecodeTask;
 use crate::error::Error;
-use crate::format::FrameHeader;
+use crate::format::{FrameHeader, least_full_block_len};
 use crate::pipeline::DecodeOptions;
+use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::{Accelerator, Work};
-use crate::pipeline::job::Job;
-use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
+use crate::pipeline::workload::Workload;
 
 /// Decompresses the frames that it reads from `R`, to the end of the input.
 ///
@@ -45,7 +45,7 @@ pub struct Decoder<R: Read> {
     cost: Cost,
     share: Share,
     accelerator: Option<Accelerator>,
-    job: Option<Job>,
+    job: Option<AutoSession>,
     /// Whether a GPU that has been chosen meanwhile waits until no block is in flight.
     is_joining: bool,
     scheduler: Option<Scheduler<DecodeTask>>,
@@ -84,9 +84,11 @@ impl<R: Read> Decoder<R> {
             return Err(Error::Internal { what: "a file does not begin with a frame" });
         };
         let mut options = options.clone();
-        let auto = options.auto.as_ref().filter(|_| options.gpu.is_none());
+        let auto = options.auto.as_ref();
         let statistics = options.statistics.as_ref();
-        let mut job = auto.map(|auto| Job::new(auto, Load::decoding(&header), statistics));
+        let mut job = auto.map(|auto| {
+            AutoSession::new(auto, Workload::decoding(&header), options.max_memory, statistics)
+        });
         if let Some(job) = &job {
             options.statistics = Some(job.statistics().clone());
         }
@@ -98,7 +100,10 @@ impl<R: Read> Decoder<R> {
             share.limit_to(header.block_count(size));
         }
         if let Some(job) = &mut job {
-            options.gpu = job.choose(header.content_size, share.workers);
+            // What a header alone declares is no reason to look for a device.
+            let size = header.content_size.zip(options.input_size);
+            let size = size.map(|(declared, len)| declared.min(most_contents(&header, len)));
+            options.gpu = job.choose(options.gpu.as_ref(), size, share.workers);
         }
         let accelerator = accelerator(&header, &cost, &mut share, &options);
         let mut decoder = Self {
@@ -391,8 +396,18 @@ pub(super) fn accelerator(
     let (gpu, work) = (options.gpu.as_ref(), Work::Decode(header.pipeline));
     let size = header.block_size();
     let statistics = options.statistics.as_ref();
-    Accelerator::new(gpu, work, size, (cost, share, options.max_memory), statistics)
-        .map(|accelerator| accelerator.of_bytes(header.content_size))
+    let accelerator =
+        Accelerator::new(gpu, work, size, (cost, share, options.max_memory), statistics)?;
+    let held = options.input_size.map_or(u64::MAX, |len| most_contents(header, len));
+    let accelerator = accelerator.of_bytes(header.content_size.map(|declared| declared.min(held)));
+    Some(accelerator.learned_by(options.auto.as_ref(), Workload::decoding(header)))
+}
+
+/// The most bytes of contents that a frame like this can have in `len` bytes: its blocks are full, and each is one byte,
+/// repeated.
+fn most_contents(header: &FrameHeader, len: u64) -> u64 {
+    let blocks = len.div_ceil(least_full_block_len(header.block_log));
+    blocks.saturating_mul(header.block_size() as u64)
 }
 
 impl<R: Read> Read for Decoder<R> {

@@ -3,11 +3,16 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
+use crc32c::{crc32c, crc32c_append};
+
 use super::frame_reader::{Event, FrameReader};
+use super::window::{ReadFrom, Window};
 use crate::error::{Error, Place};
 use crate::format::{
-    BlockHeader, FOOTER_LEN, Fault, Footer, FrameHeader, Index, MAX_BLOCKS, MIN_FRAME_HEADER_LEN,
+    BlockHeader, FOOTER_LEN, Fault, Footer, FrameHeader, INDEX_MARKER, Index, MAX_BLOCKS,
+    MIN_FRAME_HEADER_LEN,
 };
+use crate::pipeline::buffer::zeroed;
 
 /// One frame of a file.
 #[derive(Debug, Clone, Copy)]
@@ -26,10 +31,10 @@ impl FrameEntry {
         self.header.block_count(self.footer.content_size)
     }
 
-    /// Reads and checks the index. Of a frame of a single block, which has none, it gives where the payload lies.
-    pub(crate) fn index(&self, reader: &mut (impl Read + Seek)) -> Result<Index, Fault> {
+    /// Where the index begins. A frame of a single block has none: then, where the payload ends.
+    pub(super) fn index_start(&self) -> Result<u64, Fault> {
         if let Some(single) = &self.header.single {
-            return Ok(Index::of_single(single, self.header_len));
+            return Ok(self.offset + self.header_len + u64::from(single.payload_len));
         }
         let len = Index::len_with_footer(self.block_count());
         // The frame's length is within the file, and the index within the frame.
@@ -40,10 +45,50 @@ impl FrameEntry {
         if start < self.offset + self.header_len {
             return Err(Fault::Corrupt("the index does not fit in its frame"));
         }
-        reader.seek(SeekFrom::Start(start))?;
-        let mut bytes = vec![0; len as usize];
+        Ok(start)
+    }
+
+    /// Reads and checks the index. Of a frame of a single block, which has none, it gives where the payload lies.
+    pub(crate) fn index(&self, reader: &mut (impl Read + Seek)) -> Result<Index, Fault> {
+        if let Some(single) = &self.header.single {
+            return Ok(Index::of_single(single, self.header_len));
+        }
+        reader.seek(SeekFrom::Start(self.index_start()?))?;
+        let mut bytes = zeroed(Index::len_with_footer(self.block_count()) as usize)?;
         reader.read_exact(&mut bytes)?;
         Index::parse(&bytes, self.footer, self.header_len)
+    }
+
+    /// Checks the index without keeping it.
+    fn check_index(&self, reader: &mut impl Read, index_start: u64) -> Result<(), Fault> {
+        let mut marker = [0; INDEX_MARKER.len()];
+        reader.read_exact(&mut marker)?;
+        let mut checksum = crc32c(&marker);
+        let mut left = 4 * self.block_count().saturating_sub(1);
+        let mut block_start = self.offset + self.header_len;
+        let mut buffer = [0; 1024];
+        while left > 0 {
+            let part = &mut buffer[..left.min(1024) as usize];
+            reader.read_exact(part)?;
+            checksum = crc32c_append(checksum, part);
+            for entry in part.as_chunks::<4>().0 {
+                block_start = block_start.saturating_add(u64::from(u32::from_le_bytes(*entry)));
+            }
+            left -= part.len() as u64;
+        }
+        if Footer::read(reader, checksum)? != self.footer {
+            return Err(Fault::Corrupt("the footer changed while it was read"));
+        }
+        if marker != INDEX_MARKER {
+            return Err(Fault::Corrupt("there is no index here"));
+        }
+        let adds_up = match self.block_count() {
+            0 => block_start == index_start,
+            _ => block_start <= index_start,
+        };
+        adds_up
+            .then_some(())
+            .ok_or(Fault::Corrupt("the index does not add up to the frame's length"))
     }
 
     /// Checks that `header` may be that of block `number`, which the index says lies at `range`.
@@ -79,29 +124,23 @@ pub(crate) fn read_directory(
     max_memory: u64,
 ) -> Result<Vec<FrameEntry>, Error> {
     let end = reader.seek(SeekFrom::End(0))?;
-    let mut frames = Vec::new();
+    let mut window = Window::new(end);
+    let mut list = FrameList { max_memory, ..FrameList::default() };
     let mut at = end;
-    while at > 0 || frames.is_empty() {
-        match read_last(reader, at) {
-            Ok(frame) => {
-                at = frame.offset;
-                frames.push(frame);
-            }
-            Err(Fault::Io(error)) => return Err(error.into()),
-            Err(_) => {
-                let (first, is_at_seam) = walk(reader, at, max_memory)?;
-                if !is_at_seam {
+    while at > 0 || list.last.is_empty() {
+        let Some(frame) = frame_before(at, &mut window, reader)? else {
+            walk(at, &mut window, reader, |frame| list.push_first(frame)).map(|is_seam| {
+                if !is_seam {
                     // What looked like frames at the end is part of those that begin before.
-                    frames.clear();
+                    list.last.clear();
                 }
-                frames.extend(first.into_iter().rev());
-                break;
-            }
-        }
-        check_number(&frames, max_memory)?;
+            })?;
+            break;
+        };
+        at = frame.offset;
+        list.push_last(frame)?;
     }
-    check_number(&frames, max_memory)?;
-    frames.reverse();
+    let mut frames = list.in_order()?;
     let mut content_start = 0_u64;
     for (number, frame) in (0..).zip(&mut frames) {
         frame.content_start = content_start;
@@ -112,22 +151,130 @@ pub(crate) fn read_directory(
     Ok(frames)
 }
 
-/// The frame that ends at offset `end`.
-fn read_last(reader: &mut (impl Read + Seek), end: u64) -> Result<FrameEntry, Fault> {
+/// Frames as they are found, within a limit of memory.
+#[derive(Default)]
+struct FrameList {
+    /// Those found from the start, in order.
+    first: Vec<FrameEntry>,
+    /// Those found from the end; the last one comes first.
+    last: Vec<FrameEntry>,
+    max_memory: u64,
+}
+
+impl FrameList {
+    fn push_first(&mut self, frame: FrameEntry) -> Result<(), Error> {
+        self.make_room()?;
+        self.first.push(frame);
+        Ok(())
+    }
+
+    fn push_last(&mut self, frame: FrameEntry) -> Result<(), Error> {
+        self.make_room()?;
+        self.last.push(frame);
+        Ok(())
+    }
+
+    /// Makes room for one frame more in either list.
+    fn make_room(&mut self) -> Result<(), Error> {
+        // A vector may grow to twice what it holds.
+        let number = self.first.len() + self.last.len() + 1;
+        let needed = 2 * (number * size_of::<FrameEntry>()) as u64;
+        if needed > self.max_memory {
+            return Err(Error::LimitMemory { needed, limit: self.max_memory });
+        }
+        let room = self.first.try_reserve(1).and_then(|()| self.last.try_reserve(1));
+        room.map_err(|_| Error::OutOfMemory { needed })
+    }
+
+    fn in_order(mut self) -> Result<Vec<FrameEntry>, Error> {
+        self.last.reverse();
+        if self.first.is_empty() {
+            return Ok(self.last);
+        }
+        let needed = (self.last.len() * size_of::<FrameEntry>()) as u64;
+        self.first.try_reserve(self.last.len()).map_err(|_| Error::OutOfMemory { needed })?;
+        self.first.append(&mut self.last);
+        Ok(self.first)
+    }
+}
+
+/// The frame that ends at offset `end`, by its footer; `None` if there is none there.
+pub(super) fn frame_before(
+    end: u64,
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+) -> Result<Option<FrameEntry>, Error> {
+    match read_last(end, window, reader) {
+        Ok(frame) => Ok(Some(frame)),
+        Err(Fault::Io(error)) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Goes through the frames from the start of the file, block by block, until one ends at `stop` or the file ends. Says
+/// whether one ended at `stop`.
+///
+/// # Errors
+/// Those of `visit`, and the first fault of the file, with its place.
+pub(super) fn walk(
+    stop: u64,
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+    mut visit: impl FnMut(FrameEntry) -> Result<(), Error>,
+) -> Result<bool, Error> {
+    let mut at = 0;
+    for number in 0.. {
+        let Some(frame) = frame_at(number, at, window, reader)? else { break };
+        at += frame.footer.frame_len;
+        visit(frame)?;
+        if at == stop {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Frame `number`, which begins at `offset`, block by block; `None` at the end of the file.
+///
+/// # Errors
+/// The first fault of the frame, with its place.
+pub(super) fn frame_at(
+    number: u64,
+    offset: u64,
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+) -> Result<Option<FrameEntry>, Error> {
+    let mut frames = FrameReader::from(ReadFrom { window, reader, at: offset }, number, offset);
+    let Event::Frame(header) = frames.next()? else { return Ok(None) };
+    let header_len = frames.position() - offset;
+    let mut content_size = 0;
+    while let Event::Block(header, place) = frames.next()? {
+        frames.skip_payload(&header, place)?;
+        content_size += u64::from(header.content_len);
+    }
+    let footer = Footer { content_size, frame_len: frames.position() - offset };
+    Ok(Some(FrameEntry { header, header_len, offset, footer, content_start: 0 }))
+}
+
+fn read_last(
+    end: u64,
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+) -> Result<FrameEntry, Fault> {
     let least = (MIN_FRAME_HEADER_LEN as u64) + Index::len_with_footer(0);
     if end < least {
         return Err(Fault::Truncated);
     }
-    reader.seek(SeekFrom::Start(end - FOOTER_LEN as u64))?;
+    window.load_before(reader, end, least as usize).map_err(io::Error::from)?;
     let mut bytes = [0; FOOTER_LEN];
-    reader.read_exact(&mut bytes)?;
+    ReadFrom { window, reader, at: end - FOOTER_LEN as u64 }.read_exact(&mut bytes)?;
     let (footer, _) = Footer::parse_unchecked(&bytes);
     if !(least..=end).contains(&footer.frame_len) {
         return Err(Fault::Corrupt("the frame's length is out of range"));
     }
     let offset = end - footer.frame_len;
-    reader.seek(SeekFrom::Start(offset))?;
-    let Some((header, header_len)) = FrameHeader::read(reader)? else {
+    let header = FrameHeader::read(&mut ReadFrom { window, reader, at: offset })?;
+    let Some((header, header_len)) = header else {
         return Err(Fault::Truncated);
     };
     let header_len = header_len as u64;
@@ -138,57 +285,7 @@ fn read_last(reader: &mut (impl Read + Seek), end: u64) -> Result<FrameEntry, Fa
         return Err(Fault::Corrupt("the length of the contents is not the one recorded"));
     }
     let frame = FrameEntry { header, header_len, offset, footer, content_start: 0 };
-    frame.index(reader)?;
+    let at = frame.index_start()?;
+    frame.check_index(&mut ReadFrom { window, reader, at }, at)?;
     Ok(frame)
-}
-
-/// Refuses more frames than `max_memory` can list.
-fn check_number(frames: &[FrameEntry], max_memory: u64) -> Result<(), Error> {
-    // A vector may have grown to twice what it holds.
-    let needed = 2 * size_of_val(frames) as u64;
-    if needed > max_memory {
-        return Err(Error::LimitMemory { needed, limit: max_memory });
-    }
-    Ok(())
-}
-
-/// Walks all structures from the start, until a frame ends at `stop` or the file ends. Gives the frames, and whether one
-/// ended at `stop`.
-fn walk(
-    reader: &mut (impl Read + Seek),
-    stop: u64,
-    max_memory: u64,
-) -> Result<(Vec<FrameEntry>, bool), Error> {
-    reader.seek(SeekFrom::Start(0))?;
-    let mut frames = FrameReader::new(io::BufReader::new(reader));
-    let mut entries: Vec<FrameEntry> = Vec::new();
-    let mut offset = 0;
-    loop {
-        match frames.next()? {
-            Event::Frame(header) => entries.push(FrameEntry {
-                header,
-                header_len: frames.position() - offset,
-                offset,
-                footer: Footer { content_size: 0, frame_len: 0 },
-                content_start: 0,
-            }),
-            Event::Block(header, place) => {
-                frames.skip_payload(&header, place)?;
-                if let Some(entry) = entries.last_mut() {
-                    entry.footer.content_size += u64::from(header.content_len);
-                }
-            }
-            Event::FrameEnd => {
-                if let Some(entry) = entries.last_mut() {
-                    entry.footer.frame_len = frames.position() - offset;
-                }
-                check_number(&entries, max_memory)?;
-                offset = frames.position();
-                if offset == stop {
-                    return Ok((entries, true));
-                }
-            }
-            Event::End => return Ok((entries, false)),
-        }
-    }
 }

@@ -10,15 +10,15 @@ use super::places::ReadAt;
 use super::tasks::{EncodeTask, Origin};
 use crate::error::Error;
 use crate::format::{FrameHeader, MAX_BLOCKS};
+use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::{Accelerator, Work};
-use crate::pipeline::job::Job;
 use crate::pipeline::level::Recipe;
-use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::{Scheduler, Task};
 use crate::pipeline::statistics::{Counted, Statistics};
+use crate::pipeline::workload::Workload;
 use crate::pipeline::{Gpu, Options};
 
 /// Compresses what is written to it onto `W`.
@@ -49,7 +49,7 @@ pub struct Encoder<W: Write> {
     share: Share,
     engine: Arc<dyn Engine>,
     accelerator: Option<Accelerator>,
-    job: Option<Job>,
+    job: Option<AutoSession>,
     /// Made when a second block shows that there is work for it.
     scheduler: Option<Scheduler<EncodeTask>>,
     frames: FrameWriter,
@@ -160,7 +160,8 @@ impl<W: Write> Encoder<W> {
     pub fn read_range(&mut self, input: &Arc<dyn ReadAt>, range: Range<u64>) -> Result<(), Error> {
         let Range { start: mut offset, end } = range;
         while offset < end {
-            self.room()?;
+            // A short range takes no more memory than it needs; `settle` makes room for what may follow it.
+            self.room_for((end - offset).min(self.block_size as u64) as usize)?;
             self.settle()?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
@@ -205,11 +206,6 @@ impl<W: Write> Encoder<W> {
     /// ```
     pub fn auto_finish(self) -> AutoFinishEncoder<W> {
         AutoFinishEncoder { encoder: Some(self) }
-    }
-
-    /// Gives back the writer as it is.
-    pub(crate) fn into_writer(self) -> W {
-        self.writer
     }
 
     /// The same as [`Encoder::finish`]. After an error the encoder is of no more use.
@@ -283,6 +279,11 @@ impl<W: Write> Encoder<W> {
 
     /// Makes sure that `current` has room for a byte.
     fn room(&mut self) -> Result<(), Error> {
+        self.room_for(self.block_size)
+    }
+
+    /// Makes sure that `current` has room for a byte, and a new block for `len` bytes.
+    fn room_for(&mut self, len: usize) -> Result<(), Error> {
         self.check_failed()?;
         if self.filled == self.block_size
             && let Some(task) = self.current.take()
@@ -293,7 +294,7 @@ impl<W: Write> Encoder<W> {
             let mut task = self.idle.pop().unwrap_or_default();
             task.reset();
             task.recipe = self.recipe;
-            task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
+            task.contents.set_len(len).map_err(|fault| fault.at(Default::default()))?;
             self.current = Some(task);
             self.filled = 0;
         }
@@ -306,6 +307,8 @@ impl<W: Write> Encoder<W> {
             return Ok(());
         };
         self.failed = true;
+        // Growing loses what a buffer holds: it grows before it is read into.
+        task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
         task.contents.truncate(self.filled);
         task.read();
         task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
@@ -506,34 +509,42 @@ pub(crate) struct Plan {
     pub(crate) share: Share,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) accelerator: Option<Accelerator>,
-    pub(crate) job: Option<Job>,
+    pub(crate) job: Option<AutoSession>,
     pub(crate) statistics: Option<Statistics>,
 }
 
 impl Plan {
     /// For an input of `len` bytes, if that is known.
     pub(crate) fn new(options: &Options, len: Option<u64>) -> Result<Self, Error> {
-        let auto = options.auto.as_ref().filter(|_| options.gpu.is_none());
-        let mut job = match auto {
-            Some(auto) => {
-                Some(Job::new(auto, Load::encoding(options)?, options.statistics.as_ref()))
-            }
+        let mut job = match options.auto.as_ref() {
+            Some(auto) => Some(AutoSession::new(
+                auto,
+                Workload::encoding(options)?,
+                options.memory,
+                options.statistics.as_ref(),
+            )),
             None => None,
         };
-        let of_job = job.as_ref().map(Job::statistics);
+        let of_job = job.as_ref().map(AutoSession::statistics);
         let statistics = options.statistics.as_ref().or(of_job).cloned();
         let Basis { header, recipe, engine, cost } = Basis::new(options, statistics.as_ref())?;
         let mut share = cost.share(options.threads, options.memory)?;
         if let Some(size) = options.content_size {
             share.limit_to(header.block_count(size));
         }
-        let chosen = job.as_mut().and_then(|job| job.choose(len, share.workers));
-        let gpu = chosen.or_else(|| options.gpu.clone());
+        let named = options.gpu.as_ref();
+        let gpu = match &mut job {
+            Some(job) => job.choose(named, len, share.workers),
+            None => named.cloned(),
+        };
         let work = Work::Encode { recipe, verify: options.verify };
         let size = header.block_size();
         let host = (&cost, &mut share, options.memory);
         let accelerator = Accelerator::new(gpu.as_ref(), work, size, host, statistics.as_ref())
             .map(|accelerator| accelerator.of_bytes(len));
+        let learned = Workload::encoding(options)?;
+        let accelerator =
+            accelerator.map(|accelerator| accelerator.learned_by(options.auto.as_ref(), learned));
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
     }
 }

@@ -38,10 +38,15 @@ struct Open {
 
 impl<R: Read> FrameReader<R> {
     pub(crate) fn new(inner: R) -> Self {
-        Self { source: Counted { inner, position: 0 }, frames: 0, open: None }
+        Self::from(inner, 0, 0)
     }
 
-    /// Bytes read so far.
+    /// Begins with frame `number` of a file, to which `inner` has come at `offset`.
+    pub(crate) fn from(inner: R, number: u64, offset: u64) -> Self {
+        Self { source: Counted { inner, position: offset }, frames: number, open: None }
+    }
+
+    /// Where it is in the file: bytes read or passed over so far.
     pub(crate) fn position(&self) -> u64 {
         self.source.position
     }

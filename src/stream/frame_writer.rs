@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Write};
 
+use crate::codec::OutOfMemory;
 use crate::error::Error;
 use crate::format::{
     BlockHeader, FrameHeader, IndexWriter, MAX_BLOCKS, MAX_SINGLE_CONTENT_LEN, Method, Single,
@@ -76,7 +77,7 @@ impl FrameWriter {
         };
         write_both(writer, &header.to_bytes(), payload)?;
         let block_len = header.block_len();
-        self.index.push(block_len, header.content_len);
+        self.index.push(block_len, header.content_len).map_err(refused)?;
         self.count(u64::from(block_len));
         if is_last { self.end_frame(writer) } else { Ok(()) }
     }
@@ -131,7 +132,7 @@ impl FrameWriter {
     /// Ends the frame with index and footer.
     fn end_frame(&mut self, writer: &mut impl Write) -> Result<(), Error> {
         self.take_declared(self.index.content_size());
-        let bytes = self.index.finish(self.frame_len);
+        let bytes = self.index.finish(self.frame_len).map_err(refused)?;
         writer.write_all(&bytes)?;
         self.count(bytes.len() as u64);
         self.frame_len = 0;
@@ -168,6 +169,10 @@ impl FrameWriter {
     pub(crate) fn set_max_blocks(&mut self, max_blocks: u64) {
         self.max_blocks = max_blocks;
     }
+}
+
+fn refused(OutOfMemory { bytes }: OutOfMemory) -> Error {
+    Error::OutOfMemory { needed: bytes }
 }
 
 /// Writes `head` and `tail`, in one call if the writer takes it.

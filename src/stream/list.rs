@@ -1,16 +1,18 @@
 //! What a file of frames holds, without decoding it.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 
-use super::directory::{FrameEntry, read_directory};
+use crc32c::crc32c_append;
+
+use super::directory::{FrameEntry, frame_at, frame_before, walk};
+use super::window::{WINDOW, Window};
 use crate::error::{Error, Place};
 use crate::format::{
-    BlockHeader, CHECKSUM_LEN, CODED_LEN, Fault, Method, Pipeline, Single, VERSION,
+    BlockHeader, CHECKSUM_LEN, CODED_LEN, Fault, INDEX_MARKER, Method, Pipeline, VERSION,
 };
-use crate::pipeline::Level;
-use crate::pipeline::buffer::Buffer;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::memory::Cost;
+use crate::pipeline::{DecodeOptions, Level};
 
 /// One frame of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,9 +71,11 @@ pub struct BlockInfo {
     pub content_checksum: u32,
 }
 
-/// Lists the frames of a file; with `blocks`, the blocks of each too, at one short read for each.
+/// Lists the frames of a file; with `blocks`, the blocks of each too, at one short read for each. The checksums of a block
+/// that is alone in a frame without index follow from its payload, which is read then.
 ///
-/// Headers, indices and footers are checked, contents are not.
+/// Headers, indices and footers are checked, contents are not. The list takes memory for every frame and block: see
+/// [`Listing`] for files that are not trusted.
 ///
 /// # Errors
 /// Those of reading, and the first fault of the file, with its place.
@@ -87,11 +91,199 @@ pub struct BlockInfo {
 /// # Ok::<(), pz::Error>(())
 /// ```
 pub fn list(reader: &mut (impl Read + Seek), blocks: bool) -> Result<Vec<FrameInfo>, Error> {
-    let engine = CpuEngine::new();
+    let mut listing = Listing::new(reader, &DecodeOptions::new())?;
     let mut infos = Vec::new();
-    for (number, frame) in (0..).zip(read_directory(reader, u64::MAX)?) {
-        infos.push(FrameInfo {
-            number,
+    while let Some(mut info) = listing.next_frame()? {
+        while blocks && let Some(block) = listing.next_block()? {
+            reserve_one(&mut info.blocks)?;
+            info.blocks.push(block);
+        }
+        reserve_one(&mut infos)?;
+        infos.push(info);
+    }
+    Ok(infos)
+}
+
+/// Makes room for one more, and when that takes a larger piece of memory, for as many as there are.
+fn reserve_one<T>(items: &mut Vec<T>) -> Result<(), Error> {
+    let needed = (2 * items.len().max(4) * size_of::<T>()) as u64;
+    items.try_reserve(1).map_err(|_| Error::OutOfMemory { needed })
+}
+
+/// Goes through a file frame by frame and block by block, in memory that does not grow with their number.
+///
+/// ```
+/// use std::io::Cursor;
+/// use pz::{DecodeOptions, Listing, Options};
+/// let compressed = pz::compress(&[1; 3_000_000], &Options::new().block_size(1 << 20))?;
+/// let mut listing = Listing::new(Cursor::new(&compressed), &DecodeOptions::new())?;
+/// while let Some(frame) = listing.next_frame()? {
+///     assert_eq!(frame.content_size, 3_000_000);
+///     let mut lengths = Vec::new();
+///     while let Some(block) = listing.next_block()? {
+///         lengths.push(block.content_size);
+///     }
+///     assert_eq!(lengths, [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]);
+/// }
+/// # Ok::<(), pz::Error>(())
+/// ```
+pub struct Listing<R> {
+    reader: R,
+    window: Window,
+    /// A second place of the file in memory: the index, while the window is at the blocks.
+    index: Window,
+    engine: CpuEngine,
+    max_memory: u64,
+    /// The frames before this offset are gone through forwards, block by block: those up to the last frame without a
+    /// footer. Frames of a single block have none.
+    seam: u64,
+    /// Of the frames from `seam` on, where every `stride`-th ends, counted from the last one, which comes first. Only
+    /// footers tell where these begin, so that they can be gone through backwards only; from one mark to the next is not
+    /// far.
+    marks: Vec<u64>,
+    stride: u64,
+    /// Marks that are still ahead.
+    marks_ahead: usize,
+    /// Where the frames up to the next mark end; the next frame comes last.
+    ends: Vec<u64>,
+    /// Number of the next frame.
+    number: u64,
+    /// Where it begins.
+    at: u64,
+    /// Its contents begin here.
+    content_start: u64,
+    blocks: Option<Blocks>,
+}
+
+/// The blocks of a frame that have not been given yet.
+struct Blocks {
+    frame_number: u64,
+    frame: FrameEntry,
+    index_start: u64,
+    /// Number of the next block.
+    number: u64,
+    /// Where it begins.
+    at: u64,
+}
+
+/// Marks that are kept at most.
+const MAX_MARKS: usize = 1 << 13;
+/// Bytes that a listing takes whatever it lists.
+const FIXED_MEMORY: u64 = 2 * WINDOW as u64 + 2 * 8 * MAX_MARKS as u64;
+
+impl<R: Read + Seek> Listing<R> {
+    /// Checks the headers, indices and footers of all frames.
+    ///
+    /// # Errors
+    /// Those of reading, the first fault of the file, with its place, and [`Error::LimitMemory`] if the options permit
+    /// less than 256 KiB.
+    pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
+        let max_memory = options.max_memory;
+        if max_memory < FIXED_MEMORY {
+            return Err(Error::LimitMemory { needed: FIXED_MEMORY, limit: max_memory });
+        }
+        let len = reader.seek(SeekFrom::End(0))?;
+        let mut window = Window::new(len);
+        let (mut marks, mut stride) = (Vec::new(), 1);
+        let (mut at, mut seam, mut content_size) = (len, 0, Some(0_u64));
+        for number in 0_u64.. {
+            if number.is_multiple_of(stride) {
+                if marks.len() == MAX_MARKS {
+                    let mut is_kept = false;
+                    marks.retain(|_| {
+                        is_kept = !is_kept;
+                        is_kept
+                    });
+                    stride *= 2;
+                }
+                reserve_one(&mut marks)?;
+                marks.push(at);
+            }
+            let Some(frame) = frame_before(at, &mut window, &mut reader)? else {
+                let mut first = Some(0_u64);
+                let is_seam = walk(at, &mut window, &mut reader, |frame| {
+                    first = first.and_then(|sum| sum.checked_add(frame.footer.content_size));
+                    Ok(())
+                })?;
+                // The frame that would end here is none of those at the end. If no frame ends here, what looked like
+                // frames at the end is part of those that begin before.
+                let is_marked = number.is_multiple_of(stride);
+                marks.truncate(if is_seam { marks.len() - usize::from(is_marked) } else { 0 });
+                seam = if is_seam { at } else { len };
+                content_size = match is_seam {
+                    true => content_size.zip(first).and_then(|(a, b)| a.checked_add(b)),
+                    false => first,
+                };
+                break;
+            };
+            content_size = content_size.and_then(|sum| sum.checked_add(frame.footer.content_size));
+            at = frame.offset;
+            if at == 0 {
+                break;
+            }
+        }
+        let mut listing = Self {
+            reader,
+            window,
+            index: Window::new(len),
+            engine: CpuEngine::new(),
+            max_memory,
+            seam,
+            marks_ahead: marks.len(),
+            marks,
+            stride,
+            ends: Vec::new(),
+            number: 0,
+            at: 0,
+            content_start: 0,
+            blocks: None,
+        };
+        if content_size.is_none() {
+            // Forwards, so that the error says which frame is one too many.
+            while listing.next_frame()?.is_some() {}
+        }
+        Ok(listing)
+    }
+
+    /// Begins anew with the first frame.
+    pub fn rewind(&mut self) {
+        self.marks_ahead = self.marks.len();
+        self.ends.clear();
+        (self.number, self.at, self.content_start) = (0, 0, 0);
+        self.blocks = None;
+    }
+
+    /// The next frame, without its blocks; `None` after the last one.
+    ///
+    /// # Errors
+    /// Those of reading; [`Error::LimitMemory`] if there are so many frames that the options do not permit enough
+    /// memory to put them in order.
+    pub fn next_frame(&mut self) -> Result<Option<FrameInfo>, Error> {
+        self.blocks = None;
+        let frame = if self.at < self.seam {
+            frame_at(self.number, self.at, &mut self.window, &mut self.reader)?
+                .ok_or_else(changed)?
+        } else {
+            let Some(frame) = self.next_by_footer()? else { return Ok(None) };
+            frame
+        };
+        let place = Place::new(self.number, frame.offset);
+        let index_start = frame.index_start().map_err(|fault| fault.at(place))?;
+        self.content_start = self
+            .content_start
+            .checked_add(frame.footer.content_size)
+            .ok_or_else(|| Fault::Corrupt("the contents are too long").at(place))?;
+        self.blocks = Some(Blocks {
+            frame_number: self.number,
+            frame,
+            index_start,
+            number: 0,
+            at: frame.offset + frame.header_len,
+        });
+        self.at = frame.offset + frame.footer.frame_len;
+        self.number += 1;
+        Ok(Some(FrameInfo {
+            number: self.number - 1,
             offset: frame.offset,
             compressed_size: frame.footer.frame_len,
             content_size: frame.footer.content_size,
@@ -100,72 +292,109 @@ pub fn list(reader: &mut (impl Read + Seek), blocks: bool) -> Result<Vec<FrameIn
             level: Level::new(frame.header.level.into()).ok(),
             block_size: frame.header.block_size() as u64,
             block_count: frame.block_count(),
-            decode_memory: Cost::of_decoding(&engine, &frame.header).least(),
+            decode_memory: Cost::of_decoding(&self.engine, &frame.header).least(),
             size_in_header: frame.header.content_size.is_some(),
-            blocks: if blocks { list_blocks(reader, number, &frame)? } else { Vec::new() },
-        });
+            blocks: Vec::new(),
+        }))
     }
-    Ok(infos)
-}
 
-fn list_blocks(
-    reader: &mut (impl Read + Seek),
-    frame_number: u64,
-    frame: &FrameEntry,
-) -> Result<Vec<BlockInfo>, Error> {
-    let at = |offset| Place::new(frame_number, offset);
-    let index = frame.index(reader).map_err(|fault| fault.at(at(frame.offset)))?;
-    let mut infos = Vec::new();
-    for number in 0..index.block_count() {
-        let Some(range) = index.block(number) else { break };
-        let offset = frame.offset + range.start;
-        let place = at(offset).in_block(number);
-        let content_offset = number << frame.header.block_log;
-        let header = match &frame.header.single {
-            None => read_header(reader, offset, range.end - range.start)
-                .and_then(|header| frame.check_block(&header, number, &range).map(|()| header)),
-            Some(single) => read_single(reader, frame, single, offset),
+    /// The next of the frames that are found by their footers.
+    fn next_by_footer(&mut self) -> Result<Option<FrameEntry>, Error> {
+        if self.ends.is_empty() {
+            let Some(next) = self.marks_ahead.checked_sub(1) else { return Ok(None) };
+            self.marks_ahead = next;
+            let mut end = self.marks[next];
+            let most = (self.max_memory - FIXED_MEMORY) / 8;
+            while end > self.at {
+                if self.ends.len() as u64 >= most.max(1) {
+                    let needed = FIXED_MEMORY + self.stride.saturating_mul(8);
+                    return Err(Error::LimitMemory { needed, limit: self.max_memory });
+                }
+                reserve_one(&mut self.ends)?;
+                self.ends.push(end);
+                if self.stride == 1 {
+                    break;
+                }
+                end = self.footed(end)?.offset;
+            }
         }
-        .map_err(|fault| fault.at(place))?;
-        infos.push(BlockInfo {
+        let Some(end) = self.ends.pop() else { return Err(changed()) };
+        // Frames that are short are read several at once.
+        self.window.from(&mut self.reader, self.at, 1)?;
+        let frame = self.footed(end)?;
+        if frame.offset != self.at {
+            return Err(changed());
+        }
+        Ok(Some(frame))
+    }
+
+    /// The frame that ends at `end`, where one has been found before.
+    fn footed(&mut self, end: u64) -> Result<FrameEntry, Error> {
+        frame_before(end, &mut self.window, &mut self.reader)?.ok_or_else(changed)
+    }
+
+    /// The next block of the frame that was given last, whose header is read and checked; `None` after its last one.
+    ///
+    /// # Errors
+    /// Those of reading, and a fault of the block's header, with its place.
+    pub fn next_block(&mut self) -> Result<Option<BlockInfo>, Error> {
+        let Some(blocks) = &mut self.blocks else { return Ok(None) };
+        let (frame, number, offset) = (&blocks.frame, blocks.number, blocks.at);
+        let count = frame.block_count();
+        if number >= count {
+            return Ok(None);
+        }
+        let end = if number + 1 == count {
+            blocks.index_start
+        } else {
+            let at = blocks.index_start + INDEX_MARKER.len() as u64 + 4 * number;
+            let entry = self.index.at(&mut self.reader, at, 4)?.first_chunk();
+            offset + u64::from(u32::from_le_bytes(*entry.ok_or_else(changed)?))
+        };
+        (blocks.number, blocks.at) = (number + 1, end);
+        let range = offset - frame.offset..end - frame.offset;
+        let len = (end - offset).min(CODED_LEN as u64) as usize;
+        let place = Place::new(blocks.frame_number, offset).in_block(number);
+        let header = if let Some(single) = &frame.header.single {
+            // Its checksums follow from its payload.
+            let (mut crc, mut at) = (0, if single.has_own_payload() { offset } else { end });
+            while at < end {
+                let bytes = self.window.from(&mut self.reader, at, 1)?;
+                let n = bytes.len().min((end - at) as usize);
+                if n == 0 {
+                    return Err(changed());
+                }
+                crc = crc32c_append(crc, &bytes[..n]);
+                at += n as u64;
+            }
+            let checksum = self.window.at(&mut self.reader, end, CHECKSUM_LEN)?.first_chunk();
+            single.sealed_block_of_crc(&frame.header, crc, *checksum.ok_or_else(changed)?)
+        } else {
+            BlockHeader::parse(self.window.at(&mut self.reader, offset, len)?)
+                .and_then(|header| frame.check_block(&header, number, &range).map(|()| header))
+                .map_err(|fault| fault.at(place))?
+        };
+        Ok(Some(BlockInfo {
             number,
             method: header.method,
             offset,
-            compressed_size: range.end - range.start,
-            payload_offset: frame.offset + range.end - u64::from(header.payload_len),
+            compressed_size: end - offset,
+            payload_offset: end - u64::from(header.payload_len),
             payload_size: header.payload_len.into(),
-            content_offset,
+            content_offset: number << frame.header.block_log,
             content_size: header.content_len.into(),
             payload_checksum: header.payload_crc,
             content_checksum: header.content_crc,
-        });
+        }))
     }
-    Ok(infos)
+
+    /// Gives back the reader.
+    pub fn into_inner(self) -> R {
+        self.reader
+    }
 }
 
-/// Reads the only block of a frame, whose checksums follow from its payload.
-fn read_single(
-    reader: &mut (impl Read + Seek),
-    frame: &FrameEntry,
-    single: &Single,
-    offset: u64,
-) -> Result<BlockHeader, Fault> {
-    reader.seek(SeekFrom::Start(offset))?;
-    let mut payload = Buffer::default();
-    payload.read_exact(reader, single.payload_len as usize)?;
-    let mut checksum = [0; CHECKSUM_LEN];
-    reader.read_exact(&mut checksum)?;
-    Ok(single.sealed_block(&frame.header, &payload, checksum))
-}
-
-fn read_header(
-    reader: &mut (impl Read + Seek),
-    offset: u64,
-    len: u64,
-) -> Result<BlockHeader, Fault> {
-    let mut bytes = [0; CODED_LEN];
-    let bytes = &mut bytes[..len.min(CODED_LEN as u64) as usize];
-    reader.seek(SeekFrom::Start(offset))?;
-    reader.read_exact(bytes)?;
-    BlockHeader::parse(bytes)
+/// What was checked a moment ago is not so any more.
+fn changed() -> Error {
+    Error::Io(io::Error::other("the file changed while it was read"))
 }

@@ -12,13 +12,14 @@ mod recover;
 mod salvage;
 mod seekable;
 mod tasks;
+mod window;
 
 pub use decoder::Decoder;
 pub use encoder::{AutoFinishEncoder, Encoder};
-pub use list::{BlockInfo, FrameInfo, list};
+pub use list::{BlockInfo, FrameInfo, Listing, list};
 pub use oneshot::{
     Compressor, Decompressor, compress, compress_into, content_size, decompress, decompress_into,
 };
 pub use places::{ReadAt, ReadAtCursor, WriteAt};
-pub use recover::{Piece, Recovery, RecoveryReport, recover};
+pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

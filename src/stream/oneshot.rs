@@ -1,6 +1,6 @@
 //! Whole slices at once, with what is needed for that kept from call to call.
 
-use std::io::Cursor;
+use std::io::{self, Cursor, Write};
 use std::sync::Arc;
 
 use rayon::ThreadPool;
@@ -11,16 +11,17 @@ use super::directory::read_directory;
 use super::encoder::{Basis, Encoder, Plan};
 use super::frame_reader::{Event, FrameReader};
 use super::frame_writer::FrameWriter;
+use crate::codec::{OutOfMemory, reserve};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, FrameHeader};
+use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
-use crate::pipeline::job::Job;
-use crate::pipeline::load::Load;
 use crate::pipeline::memory::{Cost, Share, payload_capacity};
 use crate::pipeline::scheduler::thread_pool;
 use crate::pipeline::statistics::Counted;
+use crate::pipeline::workload::Workload;
 use crate::pipeline::{DecodeOptions, Options};
 
 /// Blocks that each worker of a [`Compressor`] is given before any is written, if memory permits.
@@ -149,19 +150,18 @@ impl Compressor {
         }
         let (engine, recipe) = (&self.basis.engine, &self.basis.recipe);
         let mut frames = FrameWriter::new(self.basis.header);
+        let mut output = Growing(output);
         let mut left = input;
         while !left.is_empty() {
             let (now, later) = left.split_at(left.len().min(at_once * block_size));
             left = later;
-            let mut jobs: Vec<_> = now
-                .chunks(block_size)
-                .zip(&mut self.payloads)
-                .map(|(contents, payload)| {
-                    payload.clear();
-                    payload.reserve_exact(payload_capacity(contents.len()));
-                    EncodeJob::new(contents, payload)
-                })
-                .collect();
+            let mut jobs = Vec::with_capacity(at_once);
+            for (contents, payload) in now.chunks(block_size).zip(&mut self.payloads) {
+                let capacity = payload_capacity(contents.len());
+                reserve(payload, capacity).map_err(|_| out_of_memory(capacity))?;
+                payload.clear();
+                jobs.push(EncodeJob::new(contents, payload));
+            }
             match &self.pool {
                 Some(pool) if jobs.len() > 1 => pool.install(|| {
                     jobs.par_iter_mut()
@@ -169,15 +169,19 @@ impl Compressor {
                 }),
                 _ => engine.encode(recipe, &mut jobs),
             }
+            let refused = jobs.iter().find_map(|job| job.refused.filter(|_| job.coded.is_none()));
+            if let Some(OutOfMemory { bytes }) = refused {
+                return Err(Error::OutOfMemory { needed: bytes });
+            }
             let coded: Vec<Option<Coded>> = jobs.into_iter().map(|job| job.coded).collect();
             let count = coded.len();
             let parts = now.chunks(block_size).zip(&self.payloads).zip(coded);
             for (i, ((contents, payload), coded)) in parts.enumerate() {
                 let is_last = left.is_empty() && i + 1 == count;
-                frames.block(output, coded.ok_or(LOST)?, contents, payload, is_last)?;
+                frames.block(&mut output, coded.ok_or(LOST)?, contents, payload, is_last)?;
             }
         }
-        frames.finish(output)
+        frames.finish(&mut output)
     }
 
     fn share(&mut self) -> Result<Share, Error> {
@@ -213,13 +217,33 @@ impl Compressor {
 fn stream_into(input: &[u8], output: &mut Vec<u8>, options: &Options) -> Result<usize, Error> {
     let start = output.len();
     let plan = Plan::new(options, Some(input.len() as u64))?;
-    let mut encoder = Encoder::with_plan(std::mem::take(output), plan, options);
+    let mut encoder = Encoder::with_plan(Growing(output), plan, options);
     let result = encoder.read_from(&mut &input[..]).and_then(|_| encoder.finish_by_ref());
-    *output = encoder.into_writer();
+    drop(encoder);
     if result.is_err() {
         output.truncate(start);
     }
     result.map(|()| output.len() - start)
+}
+
+/// A vector to write to that says so when the system refuses memory.
+struct Growing<'a>(&'a mut Vec<u8>);
+
+impl Write for Growing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let needed = self.0.len() + bytes.len();
+        self.0.try_reserve(bytes.len()).map_err(|_| out_of_memory(needed))?;
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn out_of_memory(bytes: usize) -> Error {
+    Error::OutOfMemory { needed: bytes as u64 }
 }
 
 /// Decompresses `input`, which is one or more frames, one after another.
@@ -337,6 +361,8 @@ impl Decompressor {
                         return Err(Error::LimitOutput { limit });
                     }
                     let (header, payload) = frames.payload_in_place(&header, place)?;
+                    let room = (survey.blocks.len() + 1) * size_of::<Block<'_>>();
+                    survey.blocks.try_reserve(1).map_err(|_| out_of_memory(room))?;
                     survey.blocks.push(Block { header, place, payload });
                 }
                 Event::FrameEnd => {}
@@ -358,8 +384,13 @@ impl Decompressor {
             let mut options = self.options.clone();
             // The length is known here, whether the header records it or not.
             if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), header) {
-                let mut job = Job::new(&auto, Load::decoding(&header), options.statistics.as_ref());
-                options.gpu = job.choose(Some(total), permitted);
+                let mut job = AutoSession::new(
+                    &auto,
+                    Workload::decoding(&header),
+                    options.max_memory,
+                    options.statistics.as_ref(),
+                );
+                options.gpu = job.choose(None, Some(total), permitted);
             }
             if options.gpu.is_some() {
                 // Batches go through a decoder's threads.
@@ -368,7 +399,9 @@ impl Decompressor {
             }
         }
         let mut rest = output;
-        let mut jobs = Vec::with_capacity(blocks.len());
+        let mut jobs = Vec::new();
+        let room = blocks.len() * size_of::<(DecodeJob<'_>, Place)>();
+        reserve(&mut jobs, blocks.len()).map_err(|_| out_of_memory(room))?;
         for block in blocks {
             let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
             rest = later;

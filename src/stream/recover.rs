@@ -2,15 +2,14 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::salvage::{Step, has_structure, lay_out, survey};
+use super::salvage::{Salvage, Step};
 use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, Method, Pipeline};
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::cpu::CpuEngine;
-use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::memory::Cost;
 use crate::pipeline::scheduler::Task;
 
@@ -24,7 +23,7 @@ pub enum Piece<'a> {
         frame: u64,
         /// Its number in the frame.
         number: u64,
-        /// Where it lies in the file: header and payload.
+        /// Where it lies in the file: header and payload. Of a frame of a single block, the whole frame.
         source: Range<u64>,
         /// Where its contents belong in the contents of the whole file, as far as the frames before it are known.
         range: Range<u64>,
@@ -68,50 +67,77 @@ pub enum Piece<'a> {
 pub struct Recovery<R: Read + Seek> {
     reader: R,
     options: DecodeOptions,
-    engine: Arc<dyn Engine>,
-    steps: std::vec::IntoIter<Step>,
-    end_unknown: bool,
+    engine: CpuEngine,
+    salvage: Salvage,
     task: DecodeTask,
+    /// Pipeline and block size for which the memory has been checked.
+    kind: Option<(Pipeline, u8)>,
+}
+
+/// How long the contents of a damaged file are, as far as its structures tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Extent {
+    /// Bytes of contents, those that are lost included.
+    pub declared: u64,
+    /// The most that a file of this length could hold: what was found in it, and for the rest as many full blocks as
+    /// would fit in the file. Only a forged file, or one of which next to nothing is left, declares more.
+    pub plausible: u64,
 }
 
 impl<R: Read + Seek> Recovery<R> {
-    /// Finds the structures that are left of the file; this reads the headers of all blocks, and searches the parts
-    /// that are damaged.
+    /// Finds the first structure that is left of the file.
     ///
     /// # Errors
     /// Those of reading, and [`Error::NotPz`] if there is nothing of a `.pz` file in it.
     pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
-        let items = survey(&mut reader)?;
-        if !has_structure(&items) {
-            return Err(Error::NotPz { place: Place::default() });
-        }
-        let (steps, end_unknown) = lay_out(&items);
+        let salvage = Salvage::new(&mut reader, options.max_memory)?;
+        let salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
         Ok(Self {
             reader,
             options: options.clone(),
-            engine: Arc::new(CpuEngine::new()),
-            steps: steps.into_iter(),
-            end_unknown,
+            engine: CpuEngine::new(),
+            salvage,
             task: DecodeTask::default(),
+            kind: None,
         })
     }
 
+    /// Goes through the structures of the whole file, without decoding a block, and says how long the contents are. The
+    /// next piece stays the same.
+    ///
+    /// # Errors
+    /// Those of reading and, as in [`next_piece`](Self::next_piece), of structures.
+    pub fn extent(&mut self) -> Result<Extent, Error> {
+        let salvage = Salvage::new(&mut self.reader, self.options.max_memory)?;
+        let mut salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
+        let mut found = 0_u64;
+        while let Some(step) = salvage.next(&mut self.reader)? {
+            if let Step::Block { range, .. } = step {
+                found = found.saturating_add(range.end - range.start);
+            }
+        }
+        let plausible = found.saturating_add(salvage.plausible_loss());
+        Ok(Extent { declared: salvage.content_len(), plausible })
+    }
+
     /// Whether the end of a frame is missing, so that nobody knows how long it was: then contents may be lost that no
-    /// [`Piece::Lost`] tells of.
+    /// [`Piece::Lost`] tells of. Known of the whole file once there is no next piece.
     pub fn end_unknown(&self) -> bool {
-        self.end_unknown
+        self.salvage.end_unknown()
     }
 
     /// The next part of the file, `None` at its end.
     ///
     /// # Errors
-    /// Those of reading, and [`Error::LimitMemory`] if a block needs more than the options permit.
+    /// Those of reading, [`Error::LimitMemory`] if a block needs more than the options permit, and
+    /// [`Error::Corrupt`] if the contents are longer than any file.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, Error> {
-        Ok(match self.steps.next() {
+        Ok(match self.salvage.next(&mut self.reader)? {
             None => None,
             Some(Step::Lost { frame, source, range }) => Some(Piece::Lost { frame, source, range }),
             Some(Step::Block { frame, source, header, single, range }) => {
-                match self.decode(frame, &source, &header, single) {
+                match self.decode(frame, &source, header, single) {
                     Ok(()) => Some(Piece::Block {
                         frame,
                         number: header.number.into(),
@@ -128,11 +154,12 @@ impl<R: Read + Seek> Recovery<R> {
         })
     }
 
+    /// Decodes the block that lies at `source`, in a frame of a single block if `single` is the header of one.
     fn decode(
         &mut self,
         frame: u64,
         source: &Range<u64>,
-        header: &BlockHeader,
+        mut header: BlockHeader,
         single: Option<FrameHeader>,
     ) -> Result<(), Error> {
         let place = Place::new(frame, source.start).in_block(header.number.into());
@@ -142,28 +169,65 @@ impl<R: Read + Seek> Recovery<R> {
             Method::Lz77 => Pipeline::Lzh,
             Method::Bwt => Pipeline::Bwt,
         };
-        if header.block_log > pipeline.max_block_log() {
+        // Every pipeline has blocks that are stored, those with the largest blocks, too.
+        if pipeline != Pipeline::Store && header.block_log > pipeline.max_block_log() {
             return Err(Fault::Corrupt("the block size is out of range").at(place));
         }
-        let block_log = header.block_log;
-        let like = FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
-        Cost::of_decoding(&*self.engine, &like).share(1, self.options.max_memory)?;
+        self.make_room(pipeline, header.block_log)?;
+        let payload_len = header.payload_len as usize;
+        let tail = single.and_then(|frame| Some((frame, frame.single?)));
+        let tail_len = payload_len + tail.map_or(0, |_| CHECKSUM_LEN);
+        let start = source.end - tail_len as u64;
+        let mut held = self.salvage.held(start, tail_len);
+        if let (Some((frame, single)), Some(bytes)) = (&tail, held)
+            && let Some((payload, checksum)) = bytes.split_last_chunk()
+        {
+            header = single.sealed_block(frame, payload, *checksum);
+            held = Some(payload);
+        }
+        if let (Pipeline::Store, Some(payload)) = (pipeline, held) {
+            let contents = self.task.contents.set_len(header.content_len as usize);
+            let contents = contents.map_err(|fault| fault.at(place))?;
+            let payload = Some(payload);
+            let mut job = DecodeJob { header, payload, contents, outcome: None };
+            CpuEngine::decode_simple(&mut job);
+            let outcome = job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")));
+            return outcome.map_err(|fault| fault.at(place));
+        }
         self.task.release();
-        let buffer = self.task.set_block(*header, place);
+        let buffer = self.task.set_block(header, place);
         let mut read = || {
-            let tail = single.and_then(|frame| Some((frame, frame.single?)));
-            let tail_len = tail.map_or(header.payload_len.into(), |(_, single)| single.tail_len());
-            self.reader.seek(SeekFrom::Start(source.end - tail_len))?;
-            buffer.read_exact(&mut self.reader, header.payload_len as usize)?;
-            let Some((frame, single)) = tail else { return Ok(*header) };
-            let mut checksum = [0; CHECKSUM_LEN];
-            self.reader.read_exact(&mut checksum)?;
-            Ok(single.sealed_block(&frame, buffer, checksum))
+            if let Some(mut payload) = held {
+                return buffer.read_exact(&mut payload, payload_len);
+            }
+            self.reader.seek(SeekFrom::Start(start))?;
+            buffer.read_exact(&mut self.reader, payload_len)?;
+            if let Some((frame, single)) = &tail {
+                let mut checksum = [0; CHECKSUM_LEN];
+                self.reader.read_exact(&mut checksum)?;
+                header = single.sealed_block(frame, buffer, checksum);
+            }
+            Ok(())
         };
-        let header = read().map_err(|fault: Fault| fault.at(place))?;
+        read().map_err(|fault: Fault| fault.at(place))?;
         self.task.set_header(header);
-        DecodeTask::run(std::slice::from_mut(&mut self.task), &*self.engine);
+        DecodeTask::run(std::slice::from_mut(&mut self.task), &self.engine);
         self.task.finish()
+    }
+
+    /// Checks that a block of this kind can be decoded in the memory that the options permit.
+    fn make_room(&mut self, pipeline: Pipeline, block_log: u8) -> Result<(), Error> {
+        let like = FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
+        let mut cost = Cost::of_decoding(&self.engine, &like);
+        cost.fixed = cost.fixed.saturating_add(self.salvage.memory());
+        cost.share(1, self.options.max_memory)?;
+        if self.kind != Some((pipeline, block_log)) {
+            // What another kind needed is not kept.
+            self.engine.release();
+            self.task = DecodeTask::default();
+            self.kind = Some((pipeline, block_log));
+        }
+        Ok(())
     }
 }
 
@@ -177,7 +241,8 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Ranges of the contents that are lost, in bytes, in order.
     pub lost: Vec<Range<u64>>,
-    /// Ranges of the compressed file that are damaged, in bytes, in order.
+    /// Ranges of the compressed file that are damaged, in bytes, in order. An empty one is a place at which a frame's
+    /// header or its end is missing.
     pub damaged: Vec<Range<u64>>,
     /// Whether some contents may be lost beyond [`lost`](Self::lost): the end of a frame is missing, so that nobody
     /// knows how long it was.
@@ -187,8 +252,13 @@ pub struct RecoveryReport {
 /// Writes every undamaged block of `reader` to `writer`, in order, and reports what is lost. With `fill`, zeros take
 /// the place of lost contents, so that what is saved keeps its offsets.
 ///
+/// A few bytes can declare 16 TiB of lost contents. So with `fill`, the file's structures are gone through first, and
+/// nothing is written if what would be is more than [`DecodeOptions::max_output`] permits or, where that is not set (or
+/// `u64::MAX`), more than a file of this length [could hold](Extent::plausible).
+///
 /// # Errors
-/// Those of [`Recovery`] and of writing, and [`Error::LimitOutput`] if more than the options permit would be written.
+/// Those of [`Recovery`] and of writing, [`Error::LimitOutput`] if more than permitted would be written, and
+/// [`Error::LimitMemory`] if the report would take more than half of what the options permit.
 ///
 /// ```
 /// use std::io::Cursor;
@@ -209,9 +279,15 @@ pub fn recover(
     options: &DecodeOptions,
 ) -> Result<RecoveryReport, Error> {
     let mut recovery = Recovery::new(reader, options)?;
-    let mut report =
-        RecoveryReport { end_unknown: recovery.end_unknown(), ..RecoveryReport::default() };
+    let mut report = RecoveryReport::default();
     let limit = options.max_output;
+    if fill {
+        let Extent { declared, plausible } = recovery.extent()?;
+        let limit = if limit == u64::MAX { plausible } else { limit };
+        if declared > limit {
+            return Err(Error::LimitOutput { limit });
+        }
+    }
     let mut left = limit;
     let mut take = |n: u64| {
         left = left.checked_sub(n).ok_or(Error::LimitOutput { limit })?;
@@ -226,26 +302,40 @@ pub fn recover(
                 report.bytes += contents.len() as u64;
             }
             Piece::Lost { source, range, .. } => {
+                if !source.is_empty() || range.is_none() {
+                    append(&mut report.damaged, source, options.max_memory / 4)?;
+                }
                 if let Some(range) = range {
                     if fill {
                         take(range.end - range.start)?;
                         io::copy(&mut io::repeat(0).take(range.end - range.start), writer)?;
                     }
-                    append(&mut report.lost, range);
-                }
-                if !source.is_empty() {
-                    append(&mut report.damaged, source);
+                    append(&mut report.lost, range, options.max_memory / 4)?;
                 }
             }
         }
     }
+    report.end_unknown = recovery.end_unknown();
     Ok(report)
 }
 
 /// Appends a range, joined with the last one if they touch.
-fn append(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
-    match ranges.last_mut() {
-        Some(last) if last.end == range.start => last.end = range.end,
-        _ => ranges.push(range),
+fn append(ranges: &mut Vec<Range<u64>>, range: Range<u64>, max_memory: u64) -> Result<(), Error> {
+    if let Some(last) = ranges.last_mut()
+        && last.end == range.start
+    {
+        last.end = range.end;
+        return Ok(());
     }
+    if ranges.len() == ranges.capacity() {
+        let more = ranges.len().max(4);
+        let needed = ((ranges.len() + more) * size_of::<Range<u64>>()) as u64;
+        if needed > max_memory {
+            let (needed, limit) = (needed.saturating_mul(4), max_memory.saturating_mul(4));
+            return Err(Error::LimitMemory { needed, limit });
+        }
+        ranges.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed })?;
+    }
+    ranges.push(range);
+    Ok(())
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use super::places::{ReadAt, WriteAt};
+use crate::codec::{OutOfMemory, reserve};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method};
 use crate::pipeline::buffer::{Buffer, Pool};
@@ -38,6 +39,8 @@ pub(crate) struct EncodeTask {
     is_unverified: bool,
     /// Whether its frame ends with it.
     pub(crate) is_last: bool,
+    /// Memory that the system refused while it was encoded.
+    refused: Option<OutOfMemory>,
 }
 
 impl EncodeTask {
@@ -46,6 +49,7 @@ impl EncodeTask {
         self.is_last = false;
         self.coded = None;
         self.is_unverified = false;
+        self.refused = None;
         self.origin = None;
         self.unreadable = None;
     }
@@ -53,6 +57,9 @@ impl EncodeTask {
     /// What became of it.
     pub(crate) fn coded(&mut self) -> Result<Coded, Error> {
         self.take_unreadable()?;
+        if let (None, Some(OutOfMemory { bytes })) = (self.coded, self.refused) {
+            return Err(Error::OutOfMemory { needed: bytes });
+        }
         self.coded.ok_or(Error::Internal { what: "a block could not be encoded" })
     }
 
@@ -64,6 +71,16 @@ impl EncodeTask {
         if let Some(statistics) = statistics {
             statistics.read_since(begun);
         }
+    }
+
+    /// Makes room for the payload; says whether the block can be encoded.
+    fn has_payload_room(&mut self) -> bool {
+        if self.unreadable.is_none() && !self.is_unverified {
+            let room = reserve(&mut self.payload, payload_capacity(self.contents.len()));
+            self.payload.clear();
+            self.refused = room.err();
+        }
+        self.unreadable.is_none() && self.refused.is_none()
     }
 
     /// What went wrong with reading the contents.
@@ -86,27 +103,23 @@ impl Task for EncodeTask {
             let same = by_recipe.iter().take_while(|task| task.recipe == recipe).count();
             let (now, later) = by_recipe.split_at_mut(same);
             by_recipe = later;
-            let mut now: Vec<_> = now.iter_mut().filter(|t| t.unreadable.is_none()).collect();
+            let mut now: Vec<_> =
+                now.iter_mut().filter_map(|task| task.has_payload_room().then_some(task)).collect();
             let mut jobs: Vec<_> = now
                 .iter_mut()
-                .map(|task| {
-                    if !task.is_unverified {
-                        task.payload.clear();
-                        task.payload.reserve_exact(payload_capacity(task.contents.len()));
-                    }
-                    EncodeJob {
-                        contents: &task.contents,
-                        payload: &mut task.payload,
-                        coded: task.coded,
-                        is_unverified: task.is_unverified,
-                    }
+                .map(|task| EncodeJob {
+                    contents: &task.contents,
+                    payload: &mut task.payload,
+                    coded: task.coded,
+                    is_unverified: task.is_unverified,
+                    refused: None,
                 })
                 .collect();
             engine.encode(&recipe, &mut jobs);
             let coded: Vec<_> =
-                jobs.into_iter().map(|job| (job.coded, job.is_unverified)).collect();
+                jobs.into_iter().map(|job| (job.coded, job.is_unverified, job.refused)).collect();
             for (task, coded) in now.iter_mut().zip(coded) {
-                (task.coded, task.is_unverified) = coded;
+                (task.coded, task.is_unverified, task.refused) = coded;
             }
         }
     }

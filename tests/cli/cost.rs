@@ -80,6 +80,9 @@ fn predicts_how_long_a_file_takes() {
     let cost = run(&["cost", "--device", "cpu", "-T1", "--json", "a.pz"]).json();
     let [work] = &cost["forecast"]["work"].as_array().unwrap()[..] else { panic!("{cost}") };
     assert_eq!((&work["direction"], &work["block"]), (&"decompress".into(), &(256 << 10).into()));
+    // What a file shows is not kept, for the next one differs. What is made up for no file is: measured once.
+    assert!(!folder.has("cache/pz"));
+    run(&["cost", "--device", "cpu", "-T1", "--size", "1M"]).text();
     // A build without devices has no use for rates from one run to the next.
     assert_eq!(folder.has("cache/pz"), cfg!(any(feature = "opencl", feature = "webgpu")));
 
@@ -111,7 +114,63 @@ fn predicts_how_long_a_file_takes() {
             "{text}"
         );
     }
+    // What engines take comes first, and the kernels only if they are asked for.
+    let text = run(&["cost", "--device", "cpu", "-1", "a"]).text();
+    let head = "a of 3.0 MiB (3145728 bytes):\n\ncompress -1 (lzh), blocks of ";
+    assert!(text.starts_with(head) && !text.contains("\nkernel"), "{text}");
+    assert!(
+        text.lines()
+            .nth(3)
+            .unwrap()
+            .split_whitespace()
+            .eq(["on", "seconds", "MB/s", "memory", "to", "open", "it", "MB/s", "alone"])
+    );
+    let with_kernels = run(&["cost", "--device", "cpu", "-1", "--kernels", "a"]).text();
+    assert!(with_kernels.starts_with(head) && with_kernels.contains("\nkernel"), "{with_kernels}");
+
     let line = run(&["cost", "--device", "cpu", "none"]);
     assert_eq!((line.code, &*line.stderr), (Some(1), "pz: none: No such file or directory\n"));
     assert_eq!(run(&["cost", "--size", "1G", "a"]).code, Some(1));
+}
+
+/// What a run on the CPU takes besides its workers' time is known to the next prediction, and to it alone if it was long enough.
+#[test]
+fn every_run_teaches() {
+    let folder = Folder::new();
+    folder.write("short", &crate::support::sample(10_000));
+    folder.write("long", &crate::support::sample(24 << 20));
+    let run = |arguments: &[&str]| {
+        let mut command = folder.command(arguments);
+        command.env("XDG_CACHE_HOME", folder.path("cache"));
+        crate::support::feed(&mut command, b"")
+    };
+    let learned = || {
+        let files = std::fs::read_dir(folder.path("cache/pz")).into_iter().flatten();
+        let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+        texts.collect::<String>()
+    };
+    run(&["compress", "--device", "cpu", "-T1", "-q", "short"]).silent();
+    assert_eq!(learned(), "");
+    let is_kept = cfg!(any(feature = "opencl", feature = "webgpu"));
+    run(&["compress", "--device", "cpu", "-T1", "-5", "-q", "long"]).silent();
+    assert_eq!(learned().contains("encode lzh -5 -b 4194304 -T1 overhead\n"), is_kept);
+    run(&["decompress", "--device", "cpu", "-T1", "-q", "-c", "long.pz"]);
+    let cost = run(&["cost", "--device", "cpu", "-T1", "-5", "--json", "long"]).json();
+    let cpu = &cost["forecast"]["work"][0]["engines"][0];
+    let alone = f64::from(24 << 20) / cpu["bytes_per_second"].as_f64().unwrap();
+    assert!(!is_kept || cpu["seconds"].as_f64().unwrap() > alone, "{cost}");
+}
+
+/// A device that does not do something says why.
+#[test]
+fn devices_say_why_they_cannot_be_predicted() {
+    let folder = Folder::new();
+    folder.write("a", &crate::support::sample(1 << 20));
+    let list = folder.pz(&["devices", "--json"]).json();
+    for found in &list["devices"].as_array().unwrap()[1..] {
+        let device = found["device"].as_str().unwrap();
+        let arguments = ["cost", "-1", "--gpu-memory", "1M", "--device", device, "a"];
+        let text = folder.pz(&arguments).text();
+        assert!(text.contains(" does not do this: a block takes "), "{text}");
+    }
 }

@@ -13,7 +13,7 @@ fn level() {
     folder.write("a", &sample(1000));
     for (value, arguments, level) in [
         ("9", vec!["compress", "-f", "a"], 9),
-        ("1", vec!["-f", "a"], 1),
+        ("1", vec!["-f", "--no-verify", "a"], 1),
         ("9", vec!["compress", "-f", "-2", "a"], 2),
         ("", vec!["compress", "-f", "a"], 3),
         // What is not used is not looked at.
@@ -65,7 +65,7 @@ fn good_values_are_used() {
         run(&folder, (name, value), &["compress", "-f", "a"]).silent();
         run(&folder, (name, value), &["-t", "a.pz"]).silent();
     }
-    let ran = run(&folder, ("PZ_THREADS", "2"), &["-v", "-f", "a"]);
+    let ran = run(&folder, ("PZ_THREADS", "2"), &["-3", "-v", "-f", "a"]);
     assert!(ran.stderr.starts_with("pz: using the CPU, 2 threads\n"), "{}", ran.stderr);
-    run(&folder, ("PZ_DEVICE", "opencl"), &["-f", "--device", "cpu", "a"]).silent();
+    run(&folder, ("PZ_DEVICE", "opencl"), &["-3", "-f", "--device", "cpu", "a"]).silent();
 }

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
@@ -149,8 +149,9 @@ fn a_reader_that_has_seen_enough() {
 #[test]
 fn a_source_that_changes_meanwhile() {
     let folder = Folder::new();
-    for change in ["cut", "grow", "touch"] {
+    for change in ["cut", "grow", "touch", "set back"] {
         let path = folder.write("a", &noise(24_000_000));
+        let before = fs::metadata(&path).unwrap();
         let mut child = folder
             .command(&["compress", "-9", "-T1", "-b", "1M", "--rm", "a"])
             .stderr(Stdio::piped())
@@ -161,6 +162,12 @@ fn a_source_that_changes_meanwhile() {
         match change {
             "cut" => file.set_len(12_000_000).unwrap(),
             "grow" => file.set_len(25_000_000).unwrap(),
+            "set back" => wait_until("the clock's next tick", || {
+                file.write_all_at(b"!", 23_999_999).unwrap();
+                file.set_modified(before.modified().unwrap()).unwrap();
+                let now = fs::metadata(&path).unwrap();
+                (now.ctime(), now.ctime_nsec()) != (before.ctime(), before.ctime_nsec())
+            }),
             _ => file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap(),
         }
         let mut stderr = String::new();
@@ -173,6 +180,46 @@ fn a_source_that_changes_meanwhile() {
         );
         assert_eq!(folder.names(), ["a"], "{change}");
     }
+}
+
+/// In `/sys`, files say that they are as long as a page.
+#[test]
+fn files_of_a_wrong_length() {
+    let names = ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/class/net/lo/mtu"];
+    let Some(name) = names.into_iter().find(|name| fs::metadata(name).is_ok()) else {
+        return skip("there is no /sys");
+    };
+    let contents = fs::read(name).unwrap();
+    assert_ne!(fs::metadata(name).unwrap().len(), contents.len() as u64);
+    let folder = Folder::new();
+    let packed = folder.pz(&["compress", "-c", name]).silent();
+    assert_eq!(folder.pz_with(&["-d"], &packed).silent(), contents);
+    folder.pz(&["compress", "-o", "a.pz", name]).silent();
+    assert_eq!(folder.pz(&["decompress", "-c", "a.pz"]).silent(), contents);
+    folder.pz(&["list", name]).complains(1, &format!("pz: {name}: is not a regular file"));
+    // A file that is nothing but a hole has no storage either, and is as long as it says.
+    let hole = fs::File::create(folder.path("hole")).unwrap();
+    hole.set_len(100_000).unwrap();
+    folder.pz(&["compress", "--rm", "hole"]).silent();
+    assert!(folder.pz(&["decompress", "-c", "hole.pz"]).silent() == vec![0; 100_000]);
+}
+
+/// A block device that nothing stands behind: should the program open it, nothing is lost.
+#[test]
+fn block_devices_need_force() {
+    let folder = Folder::new();
+    folder.write("a", &sample(1000));
+    let mut mknod = Command::new("mknod");
+    mknod.args(["block", "b", "240", "77"]).current_dir(folder.as_path()).stderr(Stdio::null());
+    let made = mknod.status();
+    if !made.is_ok_and(|status| status.success()) {
+        return skip("no device can be made here");
+    }
+    let line = "pz: a: block: is a block device; -f writes to it";
+    folder.pz(&["compress", "-o", "block", "a"]).says(1, &[line]);
+    let ran = folder.pz(&["compress", "-f", "-o", "block", "a"]);
+    let line = ran.complains(1, "pz: a: block: ");
+    assert!(!line.contains("-f"), "{line}");
 }
 
 /// What the kernel makes up has no length beforehand.

@@ -195,6 +195,41 @@ fn outputs_are_verified_if_asked_for() {
         .says(1, &["pz: a: --verify needs an output that is a regular file"]);
 }
 
+/// Files are synced together and removed together; one that fails holds up no other.
+#[test]
+fn many_sources_are_removed() {
+    let folder = Folder::new();
+    let names: Vec<String> = (0..150).map(|number| format!("f{number:03}")).collect();
+    for name in &names {
+        folder.write(name, name.as_bytes());
+    }
+    folder.write("f070.pz", b"in the way");
+    let mut arguments = vec!["compress", "--rm"];
+    arguments.extend(names.iter().map(String::as_str));
+    let line = "pz: f070: f070.pz: already exists; -f overwrites it";
+    folder.pz(&arguments).says(1, &[line]);
+    for name in &names {
+        assert_eq!(folder.has(name), name == "f070");
+        if name != "f070" {
+            let packed = format!("{name}.pz");
+            assert_eq!(folder.pz(&["decompress", "-c", &packed]).silent(), name.as_bytes());
+        }
+    }
+}
+
+/// What waits to be synced is there for the next file all the same.
+#[test]
+fn outputs_that_are_inputs_in_turn() {
+    let folder = Folder::new();
+    folder.write("a", &sample(1000));
+    folder.pz(&["compress", "--rm", "a", "a.pz"]).silent();
+    assert_eq!(folder.names(), ["a.pz.pz"]);
+    folder.pz(&["decompress", "--rm", "a.pz.pz", "a.pz"]).silent();
+    assert_eq!(folder.names(), ["a"]);
+    folder.pz(&["compress", "--rm", "a", "a"]).says(1, &["pz: a: No such file or directory"]);
+    assert_eq!(folder.names(), ["a.pz"]);
+}
+
 #[test]
 fn verbose_says_what_was_done() {
     let folder = Folder::new();

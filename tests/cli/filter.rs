@@ -66,6 +66,31 @@ fn short_forms_of_the_commands() {
 }
 
 #[test]
+fn short_forms_take_several_files() {
+    let folder = Folder::new();
+    for name in ["a", "b", "c"] {
+        folder.write(name, &sample(1000 + name.len()));
+    }
+    folder.pz(&["-9", "--rm", "a", "b", "c"]).silent();
+    assert_eq!(folder.names(), ["a.pz", "b.pz", "c.pz"]);
+    folder.pz(&["-t", "a.pz", "b.pz", "c.pz"]).silent();
+    let list = folder.pz(&["-l", "a.pz", "b.pz", "c.pz"]);
+    assert!(list.text().contains("3 files") && list.code == Some(0), "{}", list.text());
+    let list = folder.pz(&["-l", "--json", "a.pz", "c.pz"]).json();
+    assert_eq!((&list[0]["file"], &list[1]["file"]), (&"a.pz".into(), &"c.pz".into()));
+    // A file that fails does not keep the others from their turn.
+    folder.write("bad.pz", b"no such format");
+    for arguments in
+        [&["-t", "bad.pz", "a.pz", "none.pz"][..], &["-l", "bad.pz", "a.pz", "none.pz"]]
+    {
+        let ran = folder.pz(arguments);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (Some(2), 2), "{}", ran.stderr);
+    }
+    folder.pz(&["-d", "--rm", "a.pz", "b.pz", "c.pz"]).silent();
+    assert_eq!(folder.names(), ["a", "b", "bad.pz", "c"]);
+}
+
+#[test]
 fn concatenated_files_decode_to_concatenated_contents() {
     let folder = Folder::new();
     let (a, b) = (sample(100_000), sample(77));
@@ -103,6 +128,7 @@ fn help_and_version() {
     let commands = [
         "compress",
         "decompress",
+        "cat",
         "test",
         "list",
         "bench",
@@ -110,6 +136,7 @@ fn help_and_version() {
         "recover",
         "completions",
         "man",
+        "types",
     ];
     for command in commands {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");

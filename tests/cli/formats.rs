@@ -85,6 +85,33 @@ fn damaged_files_are_noticed() {
     }
 }
 
+/// Tapes and disks fill the last block of a file with zeros.
+#[test]
+fn gzip_files_may_end_with_zeros_and_nothing_else() {
+    let folder = Folder::new();
+    let contents = sample(100_000);
+    let gzip = packed(&contents).swap_remove(0).1;
+    let two = [&gzip[..], &gzip].concat();
+    for zeros in [1, 2, 511, 3_000_000] {
+        let zeros = vec![0; zeros];
+        let padded = [&gzip[..], &zeros].concat();
+        assert!(folder.pz_with(&["-d"], &padded).silent() == contents);
+        let padded = [&two[..], &zeros].concat();
+        assert!(folder.pz_with(&["-d"], &padded).silent() == [&contents[..], &contents].concat());
+        for garbage in [&b"x"[..], b"\x1f", b"\x1f\x8b\x08", &gzip] {
+            let spoilt = [&gzip[..], &zeros, garbage].concat();
+            folder.pz_with(&["-t"], &spoilt).complains(
+                2,
+                "pz: standard input: corrupt gzip file: bytes that are neither gzip nor zeros follow",
+            );
+        }
+    }
+    for garbage in [&b"x"[..], b"x\0\0", b"\x1e\x8b\x08"] {
+        let spoilt = [&gzip[..], garbage].concat();
+        folder.pz_with(&["-t"], &spoilt).complains(2, "pz: standard input: corrupt gzip file: ");
+    }
+}
+
 #[test]
 fn memory_is_limited() {
     let folder = Folder::new();

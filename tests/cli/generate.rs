@@ -22,6 +22,64 @@ fn completions_know_commands_and_options() {
 }
 
 #[test]
+fn file_recognises_our_files() {
+    let folder = Folder::new();
+    let magic = folder.pz(&["types", "magic"]).silent();
+    folder.write("magic", &magic);
+    folder.write("a", &[b'a'; 1000]);
+    folder.write("text", b"some text\n");
+    folder.pz(&["compress", "-9", "a"]).silent();
+    folder.pz(&["compress", "-1", "-o", "no suffix", "a"]).silent();
+    let sized = b"\x89PZF\r\n\x1a\n\x01\x02\x14\x03\x01\xe8\x03\0\0\0\0\0\0";
+    folder.write("sized", sized);
+    folder.write("cut", &folder.read("a.pz")[..9]);
+    let file = |arguments: &[&str]| {
+        let mut command = Command::new("file");
+        let ran =
+            command.args(["-m", "magic"]).args(arguments).current_dir(folder.as_path()).output();
+        ran.map(|ran| {
+            let (stdout, stderr) = (String::from_utf8(ran.stdout), String::from_utf8(ran.stderr));
+            assert_eq!((ran.status.code(), stderr.as_deref()), (Some(0), Ok("")));
+            stdout.unwrap()
+        })
+    };
+    let Ok(said) = file(&["a.pz", "no suffix", "cut", "text", "sized"]) else {
+        return skip("there is no file(1)");
+    };
+    let lines: Vec<_> = said.lines().collect();
+    assert!(
+        lines[0].contains("pz compressed data, version 1, Burrows-Wheeler transform"),
+        "{said}"
+    );
+    assert!(lines[0].ends_with("level 9"), "{said}");
+    assert!(lines[1].contains("LZ77 and Huffman coding") && lines[1].contains("level 1"), "{said}");
+    assert!(lines[2].contains("pz compressed data") && !lines[3].contains("pz"), "{said}");
+    assert!(
+        lines[4].ends_with("LZ77 and FSE, blocks of 2^20 bytes, level 3, 1000 bytes of contents")
+    );
+    assert_eq!(file(&["-b", "--mime-type", "a.pz"]).unwrap(), "application/x-pz\n");
+}
+
+#[test]
+fn desktops_recognise_our_files() {
+    let folder = Folder::new();
+    let package = String::from_utf8(folder.pz(&["types", "mime"]).silent()).unwrap();
+    folder.write("a", b"contents");
+    folder.pz(&["compress", "a"]).silent();
+    let head = folder.read("a.pz")[..8].escape_ascii().to_string();
+    let head = head.replace("\\r", "\\x0d").replace("\\n", "\\x0a");
+    assert!(package.contains(&format!("value=\"{head}\"")), "{head}:\n{package}");
+    for pattern in ["*.pz", "*.tar.pz", "*.tpz"] {
+        assert!(package.contains(&format!("<glob pattern=\"{pattern}\"/>")), "{package}");
+    }
+    folder.write("mime/packages/pz.xml", package.as_bytes());
+    match Command::new("update-mime-database").arg(folder.path("mime")).output() {
+        Ok(ran) => assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr)),
+        Err(_) => eprintln!("update-mime-database is not there: its view was not asked for"),
+    }
+}
+
+#[test]
 fn man_pages() {
     let folder = Folder::new();
     let page = String::from_utf8(folder.pz(&["man"]).silent()).unwrap();

@@ -96,3 +96,66 @@ fn what_cannot_be_listed() {
     let list: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((list.as_array().unwrap().len(), ran.code), (1, Some(2)));
 }
+
+/// Frames without contents, one after another.
+fn empty_frames(count: usize) -> Vec<u8> {
+    pz::compress(&[], &pz::Options::new()).unwrap().repeat(count)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_does_not_grow_with_the_number_of_frames_or_blocks() {
+    use crate::support::peak_memory;
+    use std::io::Write as _;
+    let folder = Folder::new();
+    folder.write("one.pz", &empty_frames(1));
+    folder.write("frames.pz", &empty_frames(200_000));
+    let options = pz::Options::new().block_size(1 << 16).threads(1);
+    let mut encoder = pz::Encoder::new(Vec::new(), &options).unwrap();
+    for _ in 0..20_000 {
+        encoder.write_all(&[5; 1 << 16]).unwrap();
+    }
+    folder.write("blocks.pz", &encoder.finish().unwrap());
+    let (code, least) = peak_memory(&folder, &["list", "one.pz"]);
+    assert_eq!(code, 0);
+    for arguments in [
+        &["list", "-M", "4M", "frames.pz", "blocks.pz"][..],
+        &["list", "-M", "4M", "-v", "frames.pz", "blocks.pz"],
+        &["list", "-M", "4M", "-v", "--json", "frames.pz", "blocks.pz"],
+        &["-l", "-M4M", "frames.pz"],
+    ] {
+        let (code, peak) = peak_memory(&folder, arguments);
+        assert_eq!((code, &folder.read("stderr")[..]), (0, &b""[..]));
+        assert!(
+            peak < least + (3 << 20),
+            "{peak} bytes, of which {least} whatever is listed: {arguments:?}"
+        );
+    }
+    folder
+        .pz(&["list", "-M", "100K", "one.pz"])
+        .complains(1, "pz: one.pz: needs 262144 bytes of memory, more than the limit");
+}
+
+#[test]
+fn many_frames_are_listed_in_order() {
+    let folder = Folder::new();
+    let contents = sample(300);
+    let mut file = Vec::new();
+    for i in 0..20_000 {
+        let part = &contents[..i % 300];
+        file.extend(pz::compress(part, &pz::Options::new().pipeline(pz::Pipeline::Store)).unwrap());
+    }
+    folder.write("a.pz", &file);
+    let list = folder.pz(&["list", "--json", "a.pz"]).json();
+    let frames = list[0]["frames"].as_array().unwrap();
+    assert_eq!((frames.len(), &list[0]["compressed_size"]), (20_000, &file.len().into()));
+    let mut at = 0;
+    for (i, frame) in frames.iter().enumerate() {
+        assert_eq!((&frame["number"], &frame["offset"]), (&i.into(), &at.into()));
+        assert_eq!(frame["content_size"], i % 300);
+        at += frame["compressed_size"].as_u64().unwrap();
+    }
+    let ran = folder.pz(&["list", "-v", "a.pz"]);
+    let lines = ran.stdout_lines().filter(|line| line.starts_with("frame ")).count();
+    assert_eq!(lines, 20_000);
+}

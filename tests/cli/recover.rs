@@ -78,3 +78,106 @@ fn nothing_to_save() {
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert_eq!(folder.pz(&["recover", "none.pz"]).code, Some(1));
 }
+
+/// A frame header that declares `content_size` bytes of 64 MiB blocks, and nothing more.
+fn header(content_size: u64) -> Vec<u8> {
+    let mut bytes = b"\x89PZF\r\n\x1A\n\x01\x04\x1A\x09\x01".to_vec();
+    bytes.extend_from_slice(&content_size.to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_forged_length_fills_nothing() {
+    let folder = Folder::new();
+    folder.write("a.pz", &header(1 << 44));
+    let line = "pz: a.pz: declares 16.0 TiB of contents, and a file of this length holds at most \
+                0 B; --max-output 17592186044416 permits it";
+    folder.pz(&["recover", "--fill", "a.pz"]).says(1, &[line]);
+    assert_eq!(folder.pz(&["recover", "--fill", "-c", "a.pz"]).says(1, &[line]), b"");
+    assert_eq!(folder.names(), ["a.pz"]);
+    folder
+        .pz(&["recover", "--fill", "--max-output", "1T", "a.pz"])
+        .complains(1, "pz: a.pz: declares 16.0 TiB of contents");
+    assert_eq!(folder.names(), ["a.pz"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn holes_take_no_space() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::new();
+    let declared = 3 << 30;
+    folder.write("a.pz", &header(declared));
+    let ran = folder.pz(&["recover", "--fill", "--max-output", "3G", "a.pz"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let metadata = std::fs::metadata(folder.path("a")).unwrap();
+    assert_eq!(metadata.len(), declared);
+    assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
+    // Standard output that is a file, too, and only at its end: what it held before stays.
+    let output = std::fs::File::create(folder.path("out")).unwrap();
+    let mut command = folder.command(&["recover", "--fill", "--max-output", "3G", "-c", "a.pz"]);
+    assert_eq!(command.stdout(output).output().unwrap().status.code(), Some(2));
+    let metadata = std::fs::metadata(folder.path("out")).unwrap();
+    assert_eq!(metadata.len(), declared);
+    assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
+}
+
+#[test]
+fn holes_between_blocks_keep_every_offset() {
+    let folder = Folder::new();
+    let contents = sample(5 * BLOCK);
+    damaged(&folder, &contents, 10);
+    let mut expected = contents.clone();
+    expected[2 * BLOCK..3 * BLOCK].fill(0);
+    folder.write("old", b"older bytes");
+    // Appended to what is there, in a file that is longer than the first bytes of the output.
+    let output = std::fs::File::options().append(true).open(folder.path("old")).unwrap();
+    let mut command = folder.command(&["recover", "--fill", "-c", "a.pz"]);
+    command.stdout(output).output().unwrap();
+    assert!(folder.read("old") == [b"older bytes", &expected[..]].concat());
+    let ran = folder.pz(&["recover", "--max-output", "100K", "-o", "b", "a.pz"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("--max-output") && !folder.has("b"), "{}", ran.stderr);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_stays_under_its_limit() {
+    use crate::support::peak_memory;
+    let folder = Folder::new();
+    folder.pz_with(&["-o", "one.pz", "-p", "store"], b"contents").silent();
+    let (code, least) = peak_memory(&folder, &["recover", "-f", "one.pz"]);
+    assert_eq!(code, 0);
+    // Small blocks with a byte between them; damaged frames one after another; frames that nobody damaged.
+    let file = pz::compress(b"cc", &pz::Options::new().pipeline(pz::Pipeline::Store)).unwrap();
+    let block = &file[17..file.len() - 22];
+    let empty = pz::compress(&[], &pz::Options::new()).unwrap();
+    let cases = [
+        [block, b"!"].concat().repeat(200_000),
+        [&empty[..17], b"!", &empty[17..]].concat().repeat(100_000),
+        empty.repeat(200_000),
+    ];
+    for (number, case) in cases.iter().enumerate() {
+        folder.write("many.pz", case);
+        for arguments in [
+            &["recover", "-M", "16M", "-o", "out", "-f", "many.pz"][..],
+            &["recover", "-M", "16M", "--fill", "--json", "-o", "out", "-f", "many.pz"],
+        ] {
+            let (_, peak) = peak_memory(&folder, arguments);
+            let stderr = String::from_utf8(folder.read("stderr")).unwrap();
+            assert!(!stderr.contains("memory"), "{stderr}");
+            assert!(
+                peak < least + (16 << 20),
+                "case {number}: {peak} bytes, of which {least} always"
+            );
+        }
+    }
+    // What cannot hold one block is refused in one line.
+    folder.pz_with(&["-o", "large.pz", "-b", "16M"], &sample(100_000)).silent();
+    folder
+        .pz(&["recover", "-M", "1M", "-o", "none", "large.pz"])
+        .complains(1, "pz: large.pz: needs ");
+    assert!(!folder.has("none"));
+}

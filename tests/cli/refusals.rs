@@ -81,31 +81,32 @@ fn requests_that_make_no_sense() {
         (
             vec!["compress", "--device", "cuda", "a"],
             "pz: invalid value 'cuda' for '--device <DEVICE>': a device is auto, cpu, opencl[:N] or \
-             webgpu[:N] (see pz --help)",
+             webgpu[:N] (see pz compress --help)",
         ),
         (
             vec!["compress", "--gpu-memory", "lots", "a"],
             "pz: invalid value 'lots' for '--gpu-memory <SIZE>': 'lots' is no unit of size: use K, M, \
-             G or T (see pz --help)",
+             G or T (see pz compress --help)",
         ),
         (
             vec!["compress", "-M", "0", "a"],
-            "pz: invalid value '0' for '--memory <SIZE>': must be more than 0 bytes (see pz --help)",
+            "pz: invalid value '0' for '--memory <SIZE>': must be more than 0 bytes (see pz \
+             compress --help)",
         ),
         (
             vec!["compress", "-T", "many", "a"],
             "pz: invalid value 'many' for '--threads <N>': a number of threads was expected (see pz \
-             --help)",
+             compress --help)",
         ),
         (
             vec!["compress", "-p", "zip", "a"],
             "pz: invalid value 'zip' for '--pipeline <NAME>': no pipeline is called \"zip\" (there are \
-             lzh, lzf, bwt, fse and store) (see pz --help)",
+             lzh, lzf, bwt, fse and store) (see pz compress --help)",
         ),
         (
             vec!["decompress", "--range", "2..1", "-c", "b.pz"],
             "pz: invalid value '2..1' for '--range <FROM..TO>': it ends before it begins (see pz \
-             --help)",
+             decompress --help)",
         ),
     ] {
         folder.pz(&arguments).says(1, &[line]);
@@ -164,6 +165,13 @@ fn links() {
     ] {
         folder.pz(&arguments).says(1, &[line]);
     }
+    // The other name would keep the contents, which then take space twice.
+    let line = "pz: hard: has 2 names (hard links), and --rm would remove one; -f does so";
+    folder.pz(&["compress", "--rm", "hard"]).says(1, &[line]);
+    assert!(folder.has("hard") && !folder.has("hard.pz"));
+    folder.pz(&["compress", "hard"]).silent();
+    folder.pz(&["compress", "--rm", "-f", "hard"]).silent();
+    assert!(!folder.has("hard") && folder.has("a"));
     // To standard output nothing is at risk.
     let packed = folder.pz(&["compress", "-c", "soft"]).silent();
     assert!(folder.pz_with(&["-d"], &packed).silent() == sample(1000));
@@ -202,4 +210,128 @@ fn pipes_and_devices_are_not_files() {
         .pz(&["compress", "--rm", "-o", "/dev/null", "a"])
         .says(1, &["pz: a: --rm needs an input and an output that are regular files"]);
     assert!(folder.has("a"));
+}
+
+#[test]
+fn numbers_that_are_not_levels() {
+    let folder = folder();
+    for arguments in
+        [&["-12"][..], &["-19", "a"], &["compress", "-k12", "a"], &["bench", "-19", "a"]]
+    {
+        let ran = folder.pz(arguments);
+        assert!(ran.stdout.is_empty());
+        let help = match arguments[0] {
+            "-12" | "-19" => "(see pz --help)\n".into(),
+            command => format!("(see pz {command} --help)\n"),
+        };
+        let line = ran.complains(1, "pz: there is no level 1");
+        assert!(line.contains("levels are 1 to 9") && line.ends_with(&help), "{line}");
+    }
+    let line = folder.pz(&["compress", "-10", "a"]).complains(1, "pz: there is no level 10: ");
+    assert!(line.contains("-8 and -9 make the smallest output"), "{line}");
+    folder.pz(&["-0", "a"]).complains(1, "pz: there is no level 0: ");
+    assert_eq!(folder.names(), ["a", "b", "b.pz", "d"]);
+    // One digit among other flags is a level, and several flags are several levels.
+    for (flags, level) in [("-kf9", 9), ("-8k", 8), ("-fT12", 3), ("-f5T12", 5)] {
+        folder.pz(&["compress", flags, "-f", "a"]).silent();
+        let list = folder.pz(&["list", "--json", "a.pz"]).json();
+        assert_eq!(list[0]["frames"][0]["level"], level, "{flags}");
+    }
+    assert_eq!(folder.pz(&["decompress", "-cd9", "a.pz"]).code, Some(1));
+    assert_eq!(folder.pz(&["-cd9", "a.pz"]).silent(), sample(1000));
+    let levels = folder.pz(&["bench", "-1", "-3", "-9", "--csv", "a"]);
+    assert_eq!(levels.stdout_lines().count(), 4, "{}", levels.text());
+}
+
+#[test]
+fn words_that_are_not_commands() {
+    let folder = folder();
+    for (arguments, line) in [
+        (
+            vec!["decompres", "b.pz"],
+            "pz: no command is called 'decompres'; did you mean 'pz decompress'? (see pz --help)",
+        ),
+        (
+            vec!["-9", "comprss", "a"],
+            "pz: no command is called 'comprss'; did you mean 'pz compress'? (see pz --help)",
+        ),
+        (
+            vec!["-9", "compress", "a"],
+            "pz: the command comes before its options: pz compress ... (see pz --help)",
+        ),
+        (vec!["shrink", "a"], "pz: no command and no file is called 'shrink' (see pz --help)"),
+        (
+            vec!["help", "lst"],
+            "pz: no command is called 'lst'; did you mean 'list'? (see pz --help)",
+        ),
+    ] {
+        folder.pz(&arguments).says(1, &[line]);
+    }
+    assert_eq!(folder.names(), ["a", "b", "b.pz", "d"]);
+}
+
+/// A file alone could be meant either way.
+#[test]
+fn files_without_a_command() {
+    let folder = folder();
+    for (arguments, name) in [
+        (vec!["a"], "a"),
+        (vec!["b.pz", "a"], "b.pz"),
+        (vec!["-f", "--rm", "a"], "a"),
+        (vec!["-c", "b.pz"], "b.pz"),
+        (vec!["-o", "x", "a"], "a"),
+        (vec!["-r", "d"], "d"),
+    ] {
+        folder.pz(&arguments).says(
+            1,
+            &[&format!(
+                "pz: {name}: say what to do: 'pz compress {name}' or 'pz decompress {name}' (see pz \
+                 --help)"
+            )],
+        );
+    }
+    assert_eq!(folder.names(), ["a", "b", "b.pz", "d"]);
+    // Standard input is compressed, however it is written, and some options say what to do with a file.
+    let packed = folder.pz_with(&["-c", "-"], b"text").silent();
+    assert_eq!(folder.pz_with(&["-d", "-"], &packed).silent(), b"text");
+    folder.pz(&["-9", "a"]).silent();
+    folder.pz(&["-t", "a.pz"]).silent();
+    // A file may be called like a command.
+    folder.write("list", b"text");
+    folder.pz(&["-5", "./list"]).silent();
+    assert!(folder.has("list.pz"));
+}
+
+#[test]
+fn compressed_files_are_not_compressed_again() {
+    let folder = Folder::new();
+    folder.write("a", &sample(1000));
+    folder.pz(&["compress", "a"]).silent();
+    let packed = folder.read("a.pz");
+    // The contents count, not the name.
+    folder.write("d/photo", &packed);
+    folder.write("d/text.gz", b"only called so");
+    folder.write("d/x.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03");
+    folder.write("xz", b"\xfd7zXZ\x00\x00\x04");
+    for (arguments, line) in [
+        (&["compress", "a.pz"][..], "pz: a.pz: is compressed already (pz); -f compresses it again"),
+        (
+            &["-9", "-c", "d/x.gz"],
+            "pz: d/x.gz: is compressed already (gzip); -f compresses it again",
+        ),
+        (&["compress", "xz"], "pz: xz: is compressed already (xz); -f compresses it again"),
+    ] {
+        assert_eq!(folder.pz(arguments).says(1, &[line]), b"");
+    }
+    assert_eq!(folder.names(), ["a", "a.pz", "d", "xz"]);
+    // Nobody named those that a directory holds.
+    folder.pz(&["compress", "-r", "d"]).silent();
+    assert!(folder.has("d/text.gz.pz") && !folder.has("d/x.gz.pz") && !folder.has("d/photo.pz"));
+    let ran = folder.pz(&["compress", "-v", "-f", "-r", "d"]);
+    assert!(ran.code == Some(0) && folder.has("d/x.gz.pz"), "{}", ran.stderr);
+    // A filter takes what comes.
+    let twice = folder.pz_with(&["-1"], &packed).silent();
+    assert!(folder.pz_with(&["-d"], &twice).silent() == packed);
+    folder.pz(&["compress", "-f", "a.pz"]).silent();
+    assert!(folder.pz(&["cat", "a.pz.pz"]).silent() == packed);
 }

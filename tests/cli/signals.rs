@@ -95,6 +95,51 @@ fn at_any_moment() {
     println!("{interrupted} interrupted, {finished} finished");
 }
 
+/// Those of dead processes, and only if this machine can tell that they are dead.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_killed_runs_left_is_removed_by_the_next() {
+    let folder = Folder::new();
+    let start = |name: &str| {
+        let mut child = command(&folder, &["compress", "-o", name]);
+        let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
+        let known = folder.unfinished();
+        child.stdin.as_mut().unwrap().write_all(b"contents").unwrap();
+        wait_until("an unfinished output", || folder.unfinished().len() > known.len());
+        let name = folder.unfinished().into_iter().find(|name| !known.contains(name)).unwrap();
+        (child, name)
+    };
+    let (mut live, of_live) = start("live.pz");
+    let (mut dead, of_dead) = start("dead.pz");
+    send(&dead, Signal::KILL);
+    dead.wait().unwrap();
+    assert!(folder.has(&of_dead));
+    // The same process on another host or in another container: nobody here can tell whether it runs.
+    let (place, rest) = of_dead.strip_prefix(".pz-").unwrap().split_once('-').unwrap();
+    let other_place: String = place.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
+    let kept =
+        [format!(".pz-{other_place}-{rest}"), ".pz-aB3x9z.tmp".into(), ".pz-notes.txt".into()];
+    for name in &kept {
+        folder.write(name, b"");
+    }
+    fs::create_dir(folder.path(&of_dead.replace(".tmp", "x.tmp"))).unwrap();
+    folder.write("other/a", b"contents");
+
+    folder.pz(&["compress", "other/a"]).silent();
+    assert!(folder.has(&of_dead), "another folder's");
+    folder.pz_with(&["-c"], b"contents").silent();
+    assert!(folder.has(&of_dead), "nothing was written beside it");
+    folder.pz_with(&["-o", "next.pz"], b"contents").silent();
+    assert!(!folder.has(&of_dead) && folder.has(&of_live));
+    assert!(folder.has(&of_dead.replace(".tmp", "x.tmp")));
+    for name in &kept {
+        assert!(folder.has(name), "{name}");
+    }
+    drop(live.stdin.take());
+    assert_eq!(live.wait().unwrap().code(), Some(0));
+    assert_eq!(folder.pz(&["decompress", "-c", "live.pz"]).silent(), b"contents");
+}
+
 /// `nohup`, and jobs in the background of a shell.
 #[test]
 fn what_the_parent_ignores_is_ignored() {

@@ -92,6 +92,44 @@ impl Folder {
     }
 }
 
+/// Runs the program in a folder; gives its exit code and the most memory in bytes that was resident at once. What it
+/// writes lies in the files `stdout` and `stderr` of the folder.
+///
+/// Another process is between: the system counts for a new program what resided in the one that started it, and these
+/// tests hold much more than a program may.
+#[cfg(target_os = "linux")]
+#[track_caller]
+pub fn peak_memory(folder: &Folder, arguments: &[&str]) -> (i32, u64) {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "support::run_measured"])
+        .env("MEASURED_ARGUMENTS", arguments.join("\n"))
+        .current_dir(folder.as_path())
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.unwrap().success(), "the program was not measured");
+    let measured = String::from_utf8(folder.read("measured")).unwrap();
+    let (code, kilobytes) = measured.split_once(' ').unwrap();
+    (code.parse().unwrap(), kilobytes.parse::<u64>().unwrap() << 10)
+}
+
+/// Not a test: the process between, if it is one.
+#[cfg(target_os = "linux")]
+#[test]
+fn run_measured() {
+    let Ok(arguments) = std::env::var("MEASURED_ARGUMENTS") else { return };
+    let mut command = pz();
+    command.args(arguments.lines()).env_remove("MEASURED_ARGUMENTS");
+    command.stdout(fs::File::create("stdout").unwrap()).stderr(fs::File::create("stderr").unwrap());
+    let code = command.status().unwrap().code().unwrap();
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes a whole `rusage` to the place it is given, and all zeros are one, too.
+    let usage = unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()), 0);
+        usage.assume_init()
+    };
+    fs::write("measured", format!("{code} {}", usage.ru_maxrss)).unwrap();
+}
+
 /// Runs a command to its end with bytes on its standard input.
 pub fn feed(command: &mut Command, stdin: &[u8]) -> Ran {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -7,7 +7,10 @@ use pz::Pipeline;
 
 use crate::device::{Device, Several};
 use crate::levels::Levels;
+use crate::paper::{Completions, Help, Man, Types};
+use crate::selection::Selection;
 use crate::sizes::{self, ByteRange, Size};
+use crate::verbosity::Verbosity;
 
 /// Everything that can be said on the command line.
 #[derive(Parser, Debug)]
@@ -19,7 +22,7 @@ use crate::sizes::{self, ByteRange, Size};
     args_override_self = true,
     disable_help_subcommand = true,
     override_usage = "pz [COMMAND] [OPTIONS] [FILE]...",
-    help_template = "{about}\n\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
+    help_template = "{about}\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
                      Options without a command:\n{options}{after-help}",
     after_help = "Without a command, pz compresses standard input to standard output, `pz -d` decompresses it:\n\
                   Example: tar -I pz -cf DIR.tar.pz DIR. More options and examples: pz COMMAND --help"
@@ -33,13 +36,17 @@ pub struct Cli {
     pub filter: Filter,
 }
 
-/// The commands.
+/// The commands. The parser builds the definition of only the one that it meets. A doc comment on that command's struct, or
+/// on a group of options in it, would then replace the description here: those are ordinary comments.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum Command {
     /// Compress each FILE to FILE.pz
     Compress(Compress),
     /// Restore each FILE from FILE.pz (also from .gz, .zst, .bz2, .xz, .lz4)
     Decompress(Decompress),
+    /// Print what each FILE.pz holds
+    Cat(Cat),
     /// Decode and check each FILE, write nothing
     Test(Test),
     /// Show blocks, sizes and ratio of each FILE
@@ -56,6 +63,8 @@ pub enum Command {
     Completions(Completions),
     /// Print the manual, or write all its pages
     Man(Man),
+    /// Print what file(1) and desktops need to recognise .pz
+    Types(Types),
     /// Print the help of a command
     #[command(hide = true)]
     Help(Help),
@@ -93,16 +102,16 @@ pub struct Filter {
     pub json: bool,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
     /// Files; none or '-' is standard input
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
 
-/// `pz compress`
+// `pz compress`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz compress -8 --rm backup.tar\n  \
-    writes backup.tar.pz and, once it is safely on disk, removes backup.tar")]
+    writes backup.tar.pz and, once it is safely on disk and if backup.tar is as it was read, removes backup.tar")]
 pub struct Compress {
     /// Files to compress; none or '-' is standard input
     #[arg(value_name = "FILE")]
@@ -121,10 +130,10 @@ pub struct Compress {
     pub machine: Machine,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
 }
 
-/// `pz decompress`
+// `pz decompress`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz decompress --range 1G..2G -c backup.tar.pz\n  \
     prints the second GiB of backup.tar, decoding no more than the blocks that hold it")]
@@ -143,37 +152,62 @@ pub struct Decompress {
     pub machine: Machine,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
 }
 
-/// `pz test`
+// `pz cat`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz cat log.1.pz log.2.gz | grep error\n  \
+    prints the contents of both, one after the other")]
+pub struct Cat {
+    /// Files to print; none or '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print only bytes FROM to TO (not included) of each file; either may be missing
+    #[arg(long, value_name = "FROM..TO")]
+    pub range: Option<ByteRange>,
+    /// Which files.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// On what to run.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How much to say.
+    #[command(flatten)]
+    pub verbosity: Verbosity,
+}
+
+// `pz test`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz test -r /backups && echo all sound")]
 pub struct Test {
     /// Files to test; none or '-' is standard input
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Test the compressed files in directories, and in theirs
-    #[arg(short, long)]
-    pub recursive: bool,
+    /// Which files.
+    #[command(flatten)]
+    pub selection: Selection,
     /// On what to run.
     #[command(flatten)]
     pub machine: Machine,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
 }
 
-/// `pz list`
+// `pz list`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz list --json backup.tar.pz | jq '.[0].ratio'")]
 pub struct List {
     /// Files to list; none or '-' is standard input
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// List the .pz files in directories, and in theirs
-    #[arg(short, long)]
-    pub recursive: bool,
+    /// Which files.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Most memory to take [default: 1G]
+    #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub memory: Option<Size>,
     /// Print JSON: an array with an object a file
     #[arg(long)]
     pub json: bool,
@@ -182,7 +216,7 @@ pub struct List {
     pub verbose: bool,
 }
 
-/// `pz bench`
+// `pz bench`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz bench -1 -3 -9 -T 1,0 silesia.tar\n  \
     measures three levels, on one thread and on all; in memory; each output is checked first")]
@@ -219,7 +253,7 @@ pub struct Bench {
     pub csv: bool,
 }
 
-/// `pz devices`
+// `pz devices`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz devices --json | jq '.devices[].name'")]
 pub struct Devices {
@@ -231,12 +265,12 @@ pub struct Devices {
     pub json: bool,
 }
 
-/// `pz cost`
+// `pz cost`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: pz cost -b 1M --device opencl:0\n  \
-    shows what each kernel takes for a block of 1 MiB, and how many blocks the device is given at once\n\
-    Example: pz cost --device opencl backup.tar\n  \
-    predicts how long it takes to compress on the CPU and on the device; what is not known yet is measured")]
+#[command(after_help = "Example: pz cost --device opencl backup.tar\n  \
+    predicts how long it takes to compress on the CPU and on the device, from blocks of the file and from earlier runs\n\
+    Example: pz cost -b 1M --device opencl:0 --kernels\n  \
+    shows how many blocks of 1 MiB the device is given at once, and what each kernel takes for one")]
 pub struct Cost {
     /// Predict how long this file takes, to compress or if it is a .pz file to decompress, and on what
     #[arg(value_name = "FILE", conflicts_with = "size")]
@@ -259,12 +293,15 @@ pub struct Cost {
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
+    /// List what each kernel costs, too
+    #[arg(long)]
+    pub kernels: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// `pz recover`
+// `pz recover`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz recover --fill -o saved.tar damaged.tar.pz\n  \
     writes every undamaged block, zeros for the others, and names the ranges that are lost")]
@@ -272,9 +309,12 @@ pub struct Recover {
     /// The damaged file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write zeros for lost contents, so that the rest keeps its place
+    /// Write zeros for lost contents, so that the rest keeps its place; in files they take no space
     #[arg(long)]
     pub fill: bool,
+    /// Most bytes to write [default: no limit; with --fill, what a file of this length could hold]
+    #[arg(long, value_name = "SIZE")]
+    pub max_output: Option<Size>,
     /// Output file; '-' is standard output
     #[arg(short, long, value_name = "FILE", conflicts_with = "stdout")]
     pub output: Option<PathBuf>,
@@ -292,39 +332,10 @@ pub struct Recover {
     pub machine: Machine,
     /// How much to say.
     #[command(flatten)]
-    pub talk: Talk,
+    pub verbosity: Verbosity,
 }
 
-/// `pz completions`
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Example: pz completions bash > ~/.local/share/bash-completion/completions/pz"
-)]
-pub struct Completions {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    pub shell: clap_complete::Shell,
-}
-
-/// `pz man`
-#[derive(Args, Debug)]
-#[command(after_help = "Example: pz man ~/.local/share/man/man1")]
-pub struct Man {
-    /// Folder to write the page of every command into
-    #[arg(value_name = "DIR")]
-    pub folder: Option<PathBuf>,
-}
-
-/// `pz help`, for those who are used to it; `--help` is what the help shows.
-#[derive(Args, Debug)]
-#[command(after_help = "Example: pz help compress")]
-pub struct Help {
-    /// The command
-    #[arg(value_name = "COMMAND")]
-    pub command: Option<String>,
-}
-
-/// How to compress.
+// How to compress.
 #[derive(Args, Debug, Clone)]
 pub struct Encoding {
     /// `-1` to `-9`.
@@ -344,7 +355,7 @@ pub struct Encoding {
     pub no_verify: bool,
 }
 
-/// On what to run.
+// On what to run.
 #[derive(Args, Debug, Clone)]
 pub struct Machine {
     /// Worker threads; 0 is one a core [default: 0] [env: PZ_THREADS]
@@ -361,7 +372,7 @@ pub struct Machine {
     pub device: Option<Device>,
 }
 
-/// Where the output goes, and what becomes of the input.
+// Where the output goes, and what becomes of the input.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Placement {
     /// Output file, for a single input; '-' is standard output
@@ -376,26 +387,29 @@ pub struct Placement {
     /// Remove the input once the output is safely on disk
     #[arg(long, overrides_with = "keep", conflicts_with = "stdout")]
     pub rm: bool,
-    /// Overwrite outputs, follow symbolic links, write to a terminal
+    /// Wait until the output is on disk [default: only with --rm]
+    #[arg(long, overrides_with = "no_sync")]
+    pub sync: bool,
+    /// Do not wait for the disk, even with --rm: a crash of the system may then lose the contents
+    #[arg(long, overrides_with = "sync")]
+    pub no_sync: bool,
+    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, compress what is compressed, remove
+    /// one of several hard links
     #[arg(short, long)]
     pub force: bool,
-    /// Go through directories
-    #[arg(short, long)]
-    pub recursive: bool,
+    /// Folder for the outputs instead of the inputs' own; files of a directory keep their place in it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "stdout"])]
+    pub output_dir: Option<PathBuf>,
+    /// Which files.
+    #[command(flatten)]
+    pub selection: Selection,
 }
 
-/// How much to say.
-#[derive(Args, Debug, Clone, Default)]
-pub struct Talk {
-    /// Say nothing but errors
-    #[arg(short, long, overrides_with = "verbose")]
-    pub quiet: bool,
-    /// Say what was done
-    #[arg(short, long, overrides_with = "quiet")]
-    pub verbose: bool,
-    /// Show no progress, even on a terminal
-    #[arg(long)]
-    pub no_progress: bool,
+impl Placement {
+    /// Whether the output must be on disk before the run ends, or before the input is removed.
+    pub fn syncs(&self) -> bool {
+        self.sync || (self.rm && !self.no_sync)
+    }
 }
 
 /// A number of worker threads; 0 is one a core.
@@ -411,7 +425,7 @@ pub fn threads(text: &str) -> Result<usize, String> {
 const MAX_THREADS: usize = 4096;
 
 /// The options of the filter that the program's short help shows; the commands' help shows the others.
-const FILTER_HELP: [&str; 7] = ["decompress", "test", "list", "9", "threads", "help", "version"];
+const FILTER_HELP: [&str; 4] = ["decompress", "test", "list", "9"];
 
 /// The definition as the program parses it: its help fits a screen.
 pub fn command() -> clap::Command {
@@ -457,6 +471,7 @@ mod tests {
             ("compress -c --rm x", false),
             ("compress -c -o y x", false),
             ("compress --rm -k x", true),
+            ("compress --sync --no-sync x", true),
             ("compress -q -v x", true),
             ("compress -T x", false),
             ("decompress --rm --range 1..2 x", false),
@@ -464,6 +479,16 @@ mod tests {
             ("bench", false),
             ("bench --csv --json x", false),
             ("completions tcsh", false),
+            ("compress -r --exclude *.o --exclude tmp d", true),
+            ("compress --exclude *.o d", false),
+            ("compress -r --exclude [ d", false),
+            ("compress --output-dir d -c x", false),
+            ("compress --output-dir d -o y x", false),
+            ("compress --suffix .x x", true),
+            ("compress --suffix a/b x", false),
+            ("cat --range 1.. x y", true),
+            ("types mime", true),
+            ("types gnome", false),
         ] {
             assert_eq!(parse(arguments).is_ok(), accepted, "pz {arguments}");
         }
@@ -482,6 +507,9 @@ mod tests {
         definition.build();
         for command in definition.get_subcommands_mut() {
             let name = command.get_name().to_string();
+            // What the list of commands says of it, although it has been built since.
+            let listed = self::command().find_subcommand(&name).unwrap().get_about().cloned();
+            assert_eq!(command.get_about(), listed.as_ref(), "pz {name}");
             let help = command.render_long_help().to_string();
             assert!(help.contains("Example: pz "), "pz {name} --help lacks an example");
         }

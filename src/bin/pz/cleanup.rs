@@ -1,4 +1,5 @@
-//! Unfinished files disappear however the program ends, short of being killed outright.
+//! Unfinished files disappear however the program ends, short of being killed outright; then the [next run](crate::stale)
+//! removes them.
 //!
 //! Every temporary file is entered in a list before anybody else can see it and taken out in the same breath in which
 //! it is renamed or removed. A signal removes what is still entered. The list is locked over each of those
@@ -7,9 +8,11 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 
 use tempfile::NamedTempFile;
+
+use crate::stale;
 
 static ENTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -31,19 +34,24 @@ impl Unfinished {
     /// Makes an empty file in `folder` that only its owner may read and write.
     pub fn create_in(folder: &Path) -> io::Result<Self> {
         watch();
+        stale::remove_from(folder);
+        let prefix = stale::prefix();
         let mut entered = entered();
-        let file = tempfile::Builder::new().prefix(".pz-").suffix(".tmp").tempfile_in(folder)?;
+        // To enter the file must not fail once it is there.
+        entered.try_reserve(1).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mut builder = tempfile::Builder::new();
+        let file = builder.prefix(&prefix).suffix(stale::SUFFIX).tempfile_in(folder)?;
         entered.push(file.path().to_path_buf());
         Ok(Unfinished(Some(file)))
     }
 
-    /// The file itself.
+    /// The file itself, until it is renamed.
     pub fn file(&self) -> &File {
-        self.0.as_ref().expect("taken only when it is consumed").as_file()
+        self.0.as_ref().expect("taken only when it is renamed").as_file()
     }
 
     /// Gives the file its final name, replacing what has that name only if `overwrite`. If that fails it is removed.
-    pub fn rename(mut self, path: &Path, overwrite: bool) -> io::Result<()> {
+    pub fn rename(&mut self, path: &Path, overwrite: bool) -> io::Result<()> {
         let mut entered = entered();
         let Some(file) = self.0.take() else { return Ok(()) };
         let name = file.path().to_path_buf();
@@ -74,6 +82,15 @@ pub fn remove_all() -> impl Sized {
     entered
 }
 
+/// Removes all unfinished files where nothing may be waited for: the list is left alone if another thread has it, or this one.
+pub fn try_remove_all() {
+    match ENTERED.try_lock() {
+        Ok(mut entered) => remove(&mut entered),
+        Err(TryLockError::Poisoned(entered)) => remove(&mut entered.into_inner()),
+        Err(TryLockError::WouldBlock) => {}
+    }
+}
+
 fn remove(entered: &mut Vec<PathBuf>) {
     for path in entered.drain(..) {
         // Nothing is left to be done, or to be told, if this fails.
@@ -88,7 +105,8 @@ fn watch_signals() {
 
     // A signal that our parent made us ignore (nohup, a shell's background job) stays ignored.
     let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ];
-    let signals = signals.into_iter().filter(|&signal| !is_ignored(signal));
+    let ignored = ignored();
+    let signals = signals.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
     // Without the watch an interruption leaves a temporary file behind, and nothing worse.
     let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else { return };
     let watch = move || {
@@ -106,11 +124,11 @@ fn watch_signals() {
 #[cfg(not(unix))]
 fn watch_signals() {}
 
-/// Whether the program was started with this signal ignored. Only Linux lets a program ask without `unsafe`.
+/// The signals that the program was started with as ignored: signal n is bit n - 1. Only Linux lets a program ask without
+/// `unsafe`.
 #[cfg(unix)]
-fn is_ignored(signal: i32) -> bool {
+fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

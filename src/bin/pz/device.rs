@@ -10,7 +10,7 @@ use pz::gpu::discovery::{self, Found};
 
 use crate::cleanup;
 use crate::failure::Failure;
-use crate::session;
+use crate::messages;
 
 /// Whether a GPU has been opened.
 static IN_USE: AtomicBool = AtomicBool::new(false);
@@ -120,9 +120,9 @@ impl Device {
 
 /// Ends the program because of a device that the user has asked for, whatever other threads are doing.
 fn give_up(failure: &Failure) -> DeviceError {
-    session::report(None, failure);
+    messages::report(None, failure);
     let _list = cleanup::remove_all();
-    session::end_at_once(failure.exit as u8)
+    messages::end_at_once(failure.exit as u8)
 }
 
 /// Several processors, to be compared.

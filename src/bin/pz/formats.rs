@@ -1,7 +1,8 @@
 //! Other people's formats, told apart by their first bytes and decoded by their own libraries.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 
+use flate2::bufread::GzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use lz4_flex::frame::FrameDecoder;
 
@@ -31,6 +32,8 @@ pub enum Format {
 const HEAD: usize = 6;
 /// Bytes that are handed on at a time.
 const CHUNK: usize = 1 << 20;
+/// Bytes that an LZ4 decoder takes for the largest blocks. Its library cannot do without them.
+const LZ4_MEMORY: usize = 12 << 20;
 
 impl Format {
     /// Recognises a format by a file's first bytes.
@@ -85,6 +88,9 @@ pub fn decode(
             "needs more than {} bytes of memory; -M raises the limit",
             settings.memory
         ))),
+        Err(Side::Reading(error)) if is_out_of_memory(&error) => {
+            Err(Failure::environment("the system refused memory"))
+        }
         Err(Side::Reading(error)) => Err(Failure::input(explain(format, source, &error))),
     }
 }
@@ -103,8 +109,12 @@ fn open<'a>(
         return Ok(Box::new(pz::Decoder::new(source, &settings.options)?));
     }
     let reader = BufReader::with_capacity(CHUNK, source);
+    let is_lz4 = format == Format::Lz4;
+    if is_lz4 && Vec::<u8>::new().try_reserve_exact(LZ4_MEMORY).is_err() {
+        return Err(Failure::from(pz::Error::OutOfMemory { needed: LZ4_MEMORY as u64 }));
+    }
     Ok(match format {
-        Format::Pz | Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
+        Format::Pz | Format::Gzip => Box::new(GzipMembers::new(reader)),
         Format::Zstd => {
             let mut decoder = zstd::Decoder::with_buffer(reader)?;
             // The window is what its memory goes into.
@@ -175,11 +185,68 @@ fn wants_memory(error: &io::Error) -> bool {
         || error.to_string().contains("too much memory")
 }
 
+/// Whether a decoder did not get from the system what the limit allows.
+fn is_out_of_memory(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
+    matches!(inner, Some(liblzma::stream::Error::Mem))
+        || error.kind() == io::ErrorKind::OutOfMemory
+        // zstd's and bzip2's.
+        || error.to_string().contains("not enough memory")
+        || error.to_string().contains("out of memory")
+}
+
 fn explain(format: Format, source: &Source, error: &io::Error) -> String {
     let (name, place) = (format.name(), source.bytes_read());
     match error.kind() {
         io::ErrorKind::UnexpectedEof => format!("truncated {name} file (byte {place})"),
         _ => format!("corrupt {name} file: {} (at or before byte {place})", describe_io(error)),
+    }
+}
+
+/// All members of a gzip file, one after another. Tapes and disks fill a file's last block with zeros, which `gzip` takes
+/// as the end, and so does this. Anything else behind a member is an error.
+struct GzipMembers<R: BufRead> {
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> GzipMembers<R> {
+    fn new(inner: R) -> Self {
+        GzipMembers { member: Some(GzDecoder::new(inner)) }
+    }
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let count = member.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            let inner = self.member.take().map(GzDecoder::into_inner);
+            self.member = inner.map(next_member).transpose()?.flatten();
+        }
+        Ok(0)
+    }
+}
+
+/// The member that begins where `reader` is; `None` if only zeros follow.
+fn next_member<R: BufRead>(mut reader: R) -> io::Result<Option<GzDecoder<R>>> {
+    let mut after_zeros = false;
+    loop {
+        let ahead = reader.fill_buf()?;
+        let zeros = ahead.iter().take_while(|&&byte| byte == 0).count();
+        match ahead.get(zeros) {
+            None if zeros == 0 => return Ok(None),
+            None => {
+                after_zeros = true;
+                reader.consume(zeros);
+            }
+            Some(0x1f) if zeros == 0 && !after_zeros => return Ok(Some(GzDecoder::new(reader))),
+            Some(_) => {
+                let what = "bytes that are neither gzip nor zeros follow its end";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use walkdir::WalkDir;
+use glob::Pattern;
+use walkdir::{DirEntry, WalkDir};
 
 use crate::failure::{Failure, describe_io};
+use crate::selection::Selection;
 use crate::source::Input;
 
 /// The suffix of our own format.
@@ -39,12 +41,15 @@ pub enum Select {
 }
 
 impl Select {
-    fn takes(self, path: &Path) -> bool {
-        let suffix = known_suffix(path).map(|(suffix, _)| suffix);
+    /// `suffix` is the ending that the user chose instead of ours, if any.
+    fn takes(self, path: &Path, suffix: Option<&str>) -> bool {
+        let has_chosen = suffix.is_some_and(|suffix| without_ending(path, suffix).is_some());
+        let known = known_suffix(path).map(|(suffix, _)| suffix);
+        let is_pz = has_chosen || matches!(known, Some(SUFFIX | "tpz"));
         match self {
-            Select::Uncompressed => !matches!(suffix, Some(SUFFIX | "tpz")),
-            Select::Compressed => suffix.is_some(),
-            Select::Pz => matches!(suffix, Some(SUFFIX | "tpz")),
+            Select::Uncompressed => !is_pz,
+            Select::Compressed => has_chosen || known.is_some(),
+            Select::Pz => is_pz,
         }
     }
 }
@@ -54,12 +59,20 @@ fn known_suffix(path: &Path) -> Option<(&'static str, &'static str)> {
     SUFFIXES.into_iter().find(|(known, _)| *known == suffix)
 }
 
+/// The path without an ending that the user chose. `None`: its name does not end so, or is nothing else.
+fn without_ending(path: &Path, ending: &str) -> Option<PathBuf> {
+    let name = path.file_name()?.as_encoded_bytes();
+    let rest = name.strip_suffix(ending.as_bytes()).filter(|rest| !rest.is_empty())?;
+    // A file's name that is valid Unicode stays so without a valid ending; any other is left alone.
+    str::from_utf8(rest).ok().map(|rest| path.with_file_name(rest))
+}
+
 /// Every file that the command line stands for, in order. No name at all stands for standard input.
 ///
 /// Directories are read completely before the first file is worked on, since outputs appear beside inputs.
 pub fn expand(
     names: &[PathBuf],
-    recursive: bool,
+    selection: &Selection,
     select: Select,
 ) -> Vec<Result<Input, (String, Failure)>> {
     if names.is_empty() {
@@ -69,8 +82,8 @@ pub fn expand(
     for name in names {
         let input = Input::named(name.clone());
         match &input {
-            Input::Path(path) if recursive && path.is_dir() => {
-                walk(path, select, &mut inputs);
+            Input::Path(path) if selection.recursive && path.is_dir() => {
+                walk(path, selection, select, &mut inputs);
             }
             _ => inputs.push(Ok(input)),
         }
@@ -78,11 +91,18 @@ pub fn expand(
     inputs
 }
 
-fn walk(folder: &Path, select: Select, inputs: &mut Vec<Result<Input, (String, Failure)>>) {
-    for entry in WalkDir::new(folder).sort_by_file_name() {
+fn walk(
+    folder: &Path,
+    selection: &Selection,
+    select: Select,
+    inputs: &mut Vec<Result<Input, (String, Failure)>>,
+) {
+    let suffix = selection.suffix.as_deref();
+    let entries = WalkDir::new(folder).sort_by_file_name().into_iter();
+    for entry in entries.filter_entry(|entry| !is_excluded(folder, entry, &selection.exclude)) {
         match entry {
             // Links, pipes and devices inside a directory are not what the user named.
-            Ok(entry) if entry.file_type().is_file() && select.takes(entry.path()) => {
+            Ok(entry) if entry.file_type().is_file() && select.takes(entry.path(), suffix) => {
                 inputs.push(Ok(Input::Path(entry.into_path())));
             }
             Ok(_) => {}
@@ -95,20 +115,49 @@ fn walk(folder: &Path, select: Select, inputs: &mut Vec<Result<Input, (String, F
     }
 }
 
-/// The name of a compressed file: the whole name with our suffix.
-pub fn compressed_name(path: &Path) -> Result<PathBuf, Failure> {
+/// Whether a glob names a file or directory, or its path in the `folder` that the user named.
+fn is_excluded(folder: &Path, entry: &DirEntry, globs: &[Pattern]) -> bool {
+    let place = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_string_lossy();
+    let name = entry.file_name().to_string_lossy();
+    entry.depth() > 0 && globs.iter().any(|glob| glob.matches(&name) || glob.matches(&place))
+}
+
+/// The name of a compressed file: the whole name with our suffix, or the one that the user chose.
+pub fn compressed_name(path: &Path, suffix: Option<&str>) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(".");
-    name.push(SUFFIX);
-    Ok(PathBuf::from(name))
+    match suffix {
+        Some(suffix) => name.push(suffix),
+        None => {
+            name.push(".");
+            name.push(SUFFIX);
+        }
+    }
+    PathBuf::from(name)
 }
 
 /// The name of what a compressed file holds: the name without its suffix.
-pub fn restored_name(path: &Path) -> Result<PathBuf, Failure> {
+pub fn restored_name(path: &Path, suffix: Option<&str>) -> Result<PathBuf, Failure> {
+    if let Some(path) = suffix.and_then(|suffix| without_ending(path, suffix)) {
+        return Ok(path);
+    }
     match known_suffix(path) {
         Some((_, replacement)) => Ok(path.with_extension(replacement)),
         None => Err(Failure::environment("has no known suffix; -o names the output")),
     }
+}
+
+/// Where `output`, which would lie beside its input, goes in the folder for outputs: directly there if the user named its
+/// input, and if the user named a directory above it, there with that directory's name and the path in it.
+pub fn in_folder(folder: &Path, output: &Path, names: &[PathBuf]) -> PathBuf {
+    let above = |name: &&PathBuf| output.parent().is_some_and(|parent| parent.starts_with(name));
+    let place = match names.iter().filter(above).find(|name| name.is_dir()) {
+        Some(root) => {
+            let inside = output.strip_prefix(root).unwrap_or(output);
+            Path::new(root.file_name().unwrap_or_default()).join(inside)
+        }
+        None => PathBuf::from(output.file_name().unwrap_or_default()),
+    };
+    folder.join(place)
 }
 
 #[cfg(test)]
@@ -131,10 +180,18 @@ mod tests {
             (".pz", None),
             ("d.pz/a", None),
         ] {
-            let name = restored_name(Path::new(compressed)).ok();
+            let name = restored_name(Path::new(compressed), None).ok();
             assert_eq!(name, restored.map(PathBuf::from), "{compressed}");
         }
-        assert_eq!(compressed_name(Path::new("d/a.txt")).unwrap(), Path::new("d/a.txt.pz"));
+        let path = Path::new("d/a.txt");
+        assert_eq!(compressed_name(path, None), Path::new("d/a.txt.pz"));
+        assert_eq!(compressed_name(path, Some("-x")), Path::new("d/a.txt-x"));
+        for (compressed, restored) in
+            [("d/a-x", Some("d/a")), ("a.gz", Some("a")), ("-x", None), ("d-x/a", None)]
+        {
+            let name = restored_name(Path::new(compressed), Some("-x")).ok();
+            assert_eq!(name, restored.map(PathBuf::from), "{compressed}");
+        }
     }
 
     #[test]
@@ -146,9 +203,14 @@ mod tests {
             ("pz", true, false, false),
         ] {
             let path = Path::new(name);
-            assert_eq!(Select::Uncompressed.takes(path), uncompressed, "{name}");
-            assert_eq!(Select::Compressed.takes(path), compressed, "{name}");
-            assert_eq!(Select::Pz.takes(path), pz, "{name}");
+            assert_eq!(Select::Uncompressed.takes(path, None), uncompressed, "{name}");
+            assert_eq!(Select::Compressed.takes(path, None), compressed, "{name}");
+            assert_eq!(Select::Pz.takes(path, None), pz, "{name}");
         }
+        let chosen = Path::new("a.x");
+        assert!(!Select::Uncompressed.takes(chosen, Some(".x")));
+        assert!(
+            Select::Compressed.takes(chosen, Some(".x")) && Select::Pz.takes(chosen, Some(".x"))
+        );
     }
 }

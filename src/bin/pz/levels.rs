@@ -1,5 +1,7 @@
 //! `-1` to `-9`: nine flags that are one choice, or several of them where several levels are measured.
 
+use std::ffi::OsString;
+
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use pz::Level;
 
@@ -56,9 +58,73 @@ impl FromArgMatches for Levels {
     }
 }
 
+/// Refuses numbers that are not levels, such as `-12` and `-0`. The parser would read `-12` as `-1 -2`.
+///
+/// `takes_value` tells which short options take a value: what follows them in the same word is not a level.
+pub fn check(words: &[OsString], takes_value: impl Fn(char) -> bool) -> Result<(), String> {
+    for word in words.iter().skip(1).take_while(|word| *word != "--") {
+        let word = word.to_string_lossy();
+        let Some(flags) = word.strip_prefix('-').filter(|flags| !flags.starts_with('-')) else {
+            continue;
+        };
+        let flags = flags.split(&takes_value).next().unwrap_or_default();
+        for number in flags.split(|c: char| !c.is_ascii_digit()).filter(|text| !text.is_empty()) {
+            match number.parse::<u64>() {
+                Ok(1..=9) if number.len() == 1 => {}
+                Ok(0) => {
+                    return Err("there is no level 0: levels are 1 to 9, and -1 is the fastest; \
+                                -p store only adds checksums"
+                        .into());
+                }
+                _ => {
+                    return Err(format!(
+                        "there is no level {number}: levels are 1 to 9, and -8 and -9 make the \
+                         smallest output; several levels to measure are written -1 -2"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_are_not_levels() {
+        for (arguments, wrong) in [
+            ("-1 -3 -9", None),
+            ("-kf9", None),
+            ("-9k", None),
+            ("-cd", None),
+            ("-9T12", None),
+            ("-T12 -b64K", None),
+            ("-- -12", None),
+            ("--block-size=12 12 -", None),
+            ("-12", Some("12")),
+            ("-19", Some("19")),
+            ("-10", Some("10")),
+            ("-k10f", Some("10")),
+            ("-9 -99999999999999999999999", Some("99999999999999999999999")),
+            ("-0", Some("0")),
+            ("-k00", Some("0")),
+            ("-05", Some("05")),
+        ] {
+            let words: Vec<OsString> =
+                format!("pz {arguments}").split(' ').map(Into::into).collect();
+            let outcome = check(&words, |c| "Tb".contains(c));
+            let begin = wrong.map(|number| format!("there is no level {number}:"));
+            match (&outcome, begin) {
+                (Ok(()), None) => {}
+                (Err(what), Some(begin)) => {
+                    assert!(what.starts_with(&begin), "{arguments}: {what}")
+                }
+                _ => panic!("{arguments}: {outcome:?}"),
+            }
+        }
+    }
 
     fn parse(arguments: &str) -> Result<Levels, clap::Error> {
         let command = Levels::augment_args(clap::Command::new("pz").args_override_self(true));
@@ -71,7 +137,7 @@ mod tests {
         for (arguments, levels) in [
             ("", vec![]),
             ("-9", vec![9]),
-            ("-19", vec![1, 9]),
+            ("-1 -9", vec![1, 9]),
             ("-9 -1", vec![9, 1]),
             ("-1 -9 -1", vec![9, 1]),
         ] {

@@ -1,33 +1,48 @@
 //! The `pz` program: arguments, progress and exit codes around the library's public interface.
 
 mod args;
+mod attributes;
+mod batch;
 mod cleanup;
 mod commands;
+mod compressed;
 mod device;
-mod elsewhere;
+mod device_probe;
+mod direction;
 mod failure;
 mod formats;
 mod inputs;
 mod levels;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod messages;
+mod out_of_memory;
 mod output;
 mod panics;
+mod paper;
 mod progress;
+mod selection;
 mod session;
 mod settings;
 mod sizes;
 mod source;
+mod stale;
+mod standard;
 mod summary;
 mod table;
 mod transfer;
 mod usage;
+mod verbosity;
 
 use std::process::ExitCode;
 
 use failure::Exit;
 
+#[global_allocator]
+static ALLOCATOR: out_of_memory::Allocator = out_of_memory::Allocator;
+
 fn main() -> ExitCode {
+    out_of_memory::watch();
     // A layer that Mesa puts before Vulkan's drivers looks for a desktop, and complains on standard error where there
     // is none. It would only change the order of devices.
     // SAFETY: no other thread runs yet.
@@ -38,7 +53,7 @@ fn main() -> ExitCode {
     let exit = panics::guard(run) as u8;
     #[cfg(unix)]
     if device::is_in_use() {
-        session::end_at_once(exit);
+        messages::end_at_once(exit);
     }
     ExitCode::from(exit)
 }
@@ -50,7 +65,7 @@ fn run() -> Exit {
         Err(failure) => Err(failure),
     };
     outcome.unwrap_or_else(|failure| {
-        session::report(None, &failure);
+        messages::report(None, &failure);
         failure.exit
     })
 }

@@ -1,6 +1,6 @@
-//! The file that is written: under a temporary name until it is complete and on disk.
+//! The file that is written: under a temporary name until it is complete.
 
-use std::fs::{self, File, FileTimes, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pz::WriteAt;
 use same_file::Handle;
 
+use crate::attributes::{self, Refused};
 use crate::cleanup::Unfinished;
-use crate::failure::Failure;
+use crate::failure::{Failure, describe_io, show};
 use crate::progress::Progress;
 use crate::source::{self, Source};
+use crate::standard;
 
 /// An open output.
 pub struct Output {
@@ -21,13 +23,15 @@ pub struct Output {
     failed: bool,
     /// The same, of writing by several threads.
     places_failed: Arc<AtomicBool>,
+    /// Whether several threads write to it, through mappings that may be longer than what they write.
+    mapped: bool,
     progress: Progress,
 }
 
 enum Place {
     /// Standard output.
     Stdout(File),
-    /// A device or a pipe that has a name: nothing can be renamed over it.
+    /// A device, a pipe or an open file that has a name: nothing can be renamed over it.
     Special { file: File, path: PathBuf },
     /// A file under its temporary name.
     Named { unfinished: Unfinished, path: PathBuf, overwrite: bool },
@@ -36,7 +40,8 @@ enum Place {
 impl Output {
     fn new(place: Place) -> Self {
         let (written, failed, places_failed) = (0, false, Arc::default());
-        Output { place, written, failed, places_failed, progress: Progress::silent() }
+        let (mapped, progress) = (false, Progress::silent());
+        Output { place, written, failed, places_failed, mapped, progress }
     }
 
     /// Standard output: not a terminal if `binary`, and not the file that `source` is read from.
@@ -46,7 +51,7 @@ impl Output {
                 "compressed data is not written to a terminal; -f forces it, -o names a file",
             ));
         }
-        let file = stdout_file()?;
+        let file = standard::output()?;
         let metadata = file.metadata()?;
         if metadata.is_file() && source.is_seekable() && Handle::stdout()? == source.handle()? {
             return Err(Failure::environment("standard output is the input itself"));
@@ -55,7 +60,7 @@ impl Output {
         Ok(Output::new(Place::Stdout(file)))
     }
 
-    /// A file called `path`. Nothing of that name is touched before [`commit`](Self::commit).
+    /// A file called `path`. Nothing of that name is touched before [`Complete::rename`].
     pub fn create(path: &Path, overwrite: bool, source: &Source) -> Result<Self, Failure> {
         Self::create_at(path, overwrite, source).map_err(|failure| failure.at(path))
     }
@@ -67,12 +72,21 @@ impl Output {
                 Ok(metadata) if metadata.is_dir() => {
                     return Err(Failure::environment("is a directory"));
                 }
+                Ok(metadata) if is_block_device(&metadata) && !overwrite => {
+                    return Err(Failure::environment("is a block device; -f writes to it"));
+                }
                 Ok(metadata) if !metadata.is_file() => {
                     let file = File::options().write(true).open(path)?;
                     return Ok(Output::new(Place::Special { file, path: path.to_path_buf() }));
                 }
                 Ok(_) if source.is_seekable() && is_same(path, source)? => {
                     return Err(Failure::environment("is the input itself"));
+                }
+                // `/dev/fd/3`: what is meant is the open file, and renaming would replace the link to it. What the file
+                // holds already stays.
+                Ok(_) if standard::descriptor(path).is_some() => {
+                    let file = File::options().append(true).open(path)?;
+                    return Ok(Output::new(Place::Special { file, path: path.to_path_buf() }));
                 }
                 _ if !overwrite => return Err(exists()),
                 _ => {}
@@ -87,17 +101,41 @@ impl Output {
         self.progress = progress;
     }
 
-    /// The output as one that several threads write to, where that is faster; of what they have written it is to be
-    /// [told](Self::count). It will be `len` bytes long, if that is known. Only for an output of which nothing has been written.
-    pub fn places(&self, len: Option<u64>) -> Option<Arc<dyn WriteAt>> {
+    /// The output as one that several threads write to, where that is faster. The caller [counts](Self::count) what they
+    /// write. `len` is the length that the output will have, if that is known. Only while nothing has been written to it.
+    pub fn places(&mut self, len: Option<u64>) -> Option<Arc<dyn WriteAt>> {
         #[cfg(target_os = "linux")]
         if let Place::Named { unfinished, .. } = &self.place
             && self.written == 0
         {
             let mapped = crate::mapped::Mapped::new(unfinished.file(), len, &self.places_failed)?;
+            self.mapped = true;
             return Some(Arc::new(mapped));
         }
         None
+    }
+
+    /// Writes `len` zeros. At the end of a regular file they are a hole, which takes no space.
+    pub fn write_hole(&mut self, len: u64) -> io::Result<()> {
+        let file = match &self.place {
+            Place::Stdout(file) | Place::Special { file, .. } => file,
+            Place::Named { unfinished, .. } => unfinished.file(),
+        };
+        let result = leave_hole(file, len);
+        self.failed |= result.is_err();
+        if result? {
+            self.written += len;
+            self.progress.wrote(usize::try_from(len).unwrap_or(usize::MAX));
+            return Ok(());
+        }
+        let zeros = [0; 1 << 16];
+        let mut left = len;
+        while left > 0 {
+            let count = left.min(zeros.len() as u64) as usize;
+            self.write_all(&zeros[..count])?;
+            left -= count as u64;
+        }
+        Ok(())
     }
 
     /// Takes note of bytes that other threads have written.
@@ -135,26 +173,101 @@ impl Output {
         }
     }
 
-    /// Gives the complete file its mode, times and owner, brings it to disk, gives it its name, and brings that to
-    /// disk too. Only then is it safe to remove the source.
-    pub fn commit(self, like: Option<&Metadata>) -> Result<(), Failure> {
-        let Place::Named { unfinished, path, overwrite } = self.place else { return Ok(()) };
-        let finish = || -> io::Result<()> {
-            let file = unfinished.file();
-            // Several threads may have made it longer than it is.
-            file.set_len(self.written)?;
-            match like {
-                Some(metadata) => imitate(file, metadata)?,
-                None => give_default_mode(file)?,
-            }
-            file.sync_all()?;
-            unfinished.rename(&path, overwrite)?;
-            sync_folder(folder(&path))
+    /// Gives the file, to which nothing more will be written, the mode, times and owner of `like`. With `sync`, an output that
+    /// has its name already is brought to disk.
+    pub fn complete(
+        self,
+        like: Option<&Metadata>,
+        sync: bool,
+    ) -> Result<Option<Complete>, Failure> {
+        let Place::Named { unfinished, path, overwrite } = self.place else {
+            return self.sync_in_place(sync).map(|()| None);
         };
-        finish().map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => exists().at(&path),
-            _ => Failure::from(error).at(&path),
-        })
+        let file = unfinished.file();
+        // Several threads may have made it longer than it is. What else made it longer must not be hidden.
+        if self.mapped && file.metadata()?.len() > self.written {
+            file.set_len(self.written).map_err(|error| Failure::from(error).at(&path))?;
+        }
+        let refused = match like {
+            Some(metadata) => attributes::imitate(file, metadata),
+            None => attributes::give_default_mode(file),
+        };
+        Ok(Some(Complete { unfinished, path, overwrite, len: self.written, refused }))
+    }
+
+    fn sync_in_place(self, sync: bool) -> Result<(), Failure> {
+        match &self.place {
+            Place::Stdout(file) | Place::Special { file, .. } if sync => match file.sync_all() {
+                // Pipes and terminals.
+                Err(error) if UNSYNCABLE.contains(&error.kind()) => Ok(()),
+                Err(error) => Err(Output { failed: true, ..self }.blame(error.into())),
+                Ok(()) => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A file to which everything has been written, and which has not got its name yet. Dropped, it is removed.
+pub struct Complete {
+    unfinished: Unfinished,
+    path: PathBuf,
+    overwrite: bool,
+    len: u64,
+    refused: Refused,
+}
+
+impl Complete {
+    /// The name that it will get.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// What could not be set of its mode, times and owner, in words; `None` if all could.
+    pub fn refusal(&self) -> Option<String> {
+        let (what, error) = self.refused.first()?;
+        let (path, why) = (show(&self.path), describe_io(error));
+        Some(format!("{path}: written, but its {what} could not be set: {why}"))
+    }
+
+    /// Has the system begin to write it to disk, and does not wait.
+    pub fn begin_sync(&self) {
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::fd::AsRawFd;
+            let descriptor = self.unfinished.file().as_raw_fd();
+            // SAFETY: the descriptor is open, and the call touches no memory of ours. If it fails, `sync` says so.
+            unsafe { libc::sync_file_range(descriptor, 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+        }
+    }
+
+    /// Brings the contents to disk. The name follows with [`sync_folder`].
+    pub fn sync(&self) -> Result<(), Failure> {
+        let synced = self.unfinished.file().sync_all();
+        synced.map_err(|error| Failure::from(error).at(&self.path))
+    }
+
+    /// Gives the file its name.
+    pub fn rename(&mut self) -> Result<(), Failure> {
+        let mut rename = || -> Result<(), Failure> {
+            let len = self.unfinished.file().metadata()?.len();
+            if len != self.len {
+                let written = self.len;
+                return Err(Failure::environment(format!(
+                    "another program changed it: of {written} bytes written it has {len}"
+                )));
+            }
+            self.unfinished.rename(&self.path, self.overwrite).map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => exists(),
+                _ => error.into(),
+            })
+        };
+        rename().map_err(|failure| failure.at(&self.path))
     }
 }
 
@@ -176,8 +289,30 @@ impl Write for Output {
     }
 }
 
+/// Lengthens a regular file by `len` bytes if it is at its end; says whether it did.
+fn leave_hole(mut file: &File, len: u64) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || file.stream_position()? != metadata.len() {
+        return Ok(false);
+    }
+    let end = metadata.len().checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
+    file.set_len(end)?;
+    file.seek(io::SeekFrom::Start(end))?;
+    Ok(true)
+}
+
 fn exists() -> Failure {
     Failure::environment("already exists; -f overwrites it")
+}
+
+#[cfg(unix)]
+fn is_block_device(metadata: &Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_block_device(&metadata.file_type())
+}
+
+#[cfg(not(unix))]
+fn is_block_device(_: &Metadata) -> bool {
+    false
 }
 
 fn is_same(path: &Path, source: &Source) -> io::Result<bool> {
@@ -190,7 +325,7 @@ fn rewound(mut file: File) -> io::Result<File> {
 }
 
 /// The folder that a path's last component lies in.
-fn folder(path: &Path) -> &Path {
+pub fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -198,7 +333,7 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// A name lasts once its folder is on disk.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         // A folder cannot be opened as a file there.
         return Ok(());
@@ -211,75 +346,9 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Errors which say that a folder cannot be synced, as opposed to that syncing it failed.
+/// Errors which say that something cannot be synced, as opposed to that syncing it failed.
 const UNSYNCABLE: [io::ErrorKind; 3] =
     [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported, io::ErrorKind::PermissionDenied];
-
-/// Gives `file` the times, owner and mode of the file it was made from.
-#[cfg(unix)]
-fn imitate(file: &File, like: &Metadata) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
-
-    let own = file.metadata()?;
-    let mut mode = like.mode() & 0o777;
-    if own.uid() != like.uid() {
-        // Only root may give files away; the output then stays its maker's.
-        let _ = fchown(file, Some(like.uid()), None);
-    }
-    if own.gid() != like.gid() && fchown(file, None, Some(like.gid())).is_err() {
-        // The mode's group bits were meant for another group: grant no more than to everybody.
-        mode &= 0o707 | (mode & 0o007) << 3;
-    }
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
-    set_times(file, like)
-}
-
-#[cfg(not(unix))]
-fn imitate(file: &File, like: &Metadata) -> io::Result<()> {
-    set_times(file, like)
-}
-
-fn set_times(file: &File, like: &Metadata) -> io::Result<()> {
-    let mut times = FileTimes::new();
-    if let Ok(accessed) = like.accessed() {
-        times = times.set_accessed(accessed);
-    }
-    if let Ok(modified) = like.modified() {
-        times = times.set_modified(modified);
-    }
-    file.set_times(times)
-}
-
-/// The mode of any new file: what the process's umask leaves of reading and writing for all.
-#[cfg(unix)]
-fn give_default_mode(file: &File) -> io::Result<()> {
-    use rustix::fs::Mode;
-    use rustix::process::umask;
-
-    // The umask can only be read by setting it. No other thread makes files meanwhile.
-    let mask = umask(Mode::from_raw_mode(0o077));
-    umask(mask);
-    rustix::fs::fchmod(file, Mode::from_raw_mode(0o666) - mask)?;
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn give_default_mode(_: &File) -> io::Result<()> {
-    Ok(())
-}
-
-/// Standard output without the line buffer that the standard library puts before it.
-fn stdout_file() -> io::Result<File> {
-    #[cfg(unix)]
-    use std::os::fd::AsFd;
-    #[cfg(windows)]
-    use std::os::windows::io::AsHandle;
-    #[cfg(unix)]
-    let owned = io::stdout().as_fd().try_clone_to_owned()?;
-    #[cfg(windows)]
-    let owned = io::stdout().as_handle().try_clone_to_owned()?;
-    Ok(File::from(owned))
-}
 
 #[cfg(test)]
 mod tests {

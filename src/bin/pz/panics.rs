@@ -8,6 +8,7 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::{Mutex, PoisonError};
 
 use crate::failure::{Exit, one_line};
+use crate::out_of_memory;
 
 /// What the first panic said that nobody has been told of.
 static UNTOLD: Mutex<Option<String>> = Mutex::new(None);
@@ -15,6 +16,10 @@ static UNTOLD: Mutex<Option<String>> = Mutex::new(None);
 /// Runs the program; if anything panics, and even if somebody catches it, the exit code is that of a bug.
 pub fn guard(run: impl FnOnce() -> Exit) -> Exit {
     panic::set_hook(Box::new(|info| {
+        // The standard library's, of a thread that it has just made: it aborts.
+        if info.payload_as_str().is_some_and(|what| what.contains("alternative stack")) {
+            out_of_memory::note();
+        }
         UNTOLD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(describe(info));
     }));
     let exit = panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or(Exit::Bug);
@@ -49,7 +54,7 @@ mod tests {
 
     use super::*;
     use crate::failure::Failure;
-    use crate::session::report;
+    use crate::messages::report;
 
     /// What the child processes of the test below do.
     #[test]

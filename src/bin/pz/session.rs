@@ -1,40 +1,88 @@
-//! What one run of the program says, and the exit code that it ends with.
+//! One run of the program: what it tells of each file, and the exit code that it ends with.
 
+use std::cell::Cell;
 use std::fmt::{Arguments, Display};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
+use std::time::Duration;
 
-use pz::{Gpu, Statistics};
+use pz::{Auto, DeviceStatistics, Gpu, Statistics};
 
-use crate::args::Talk;
-use crate::cleanup;
 use crate::device::Device;
-use crate::elsewhere::Elsewhere;
-use crate::failure::{Exit, Failure};
-use crate::panics;
-use crate::transfer::Direction;
+use crate::device_probe::DeviceProbe;
+use crate::direction::Direction;
+use crate::failure::{Exit, Failure, one_line};
+use crate::messages::{report, say};
+use crate::verbosity::Verbosity;
 
 /// Bytes of an input from which on the work begins while a device is still looked for.
 const LARGE: u64 = 64 << 20;
 
 /// One run of the program: several files, one exit code.
 pub struct Session {
-    talk: Talk,
+    verbosity: Verbosity,
     worst: Exit,
     /// The device that the user has asked for.
     gpu: Option<(Device, Gpu)>,
-    /// What is known of it without it.
-    elsewhere: Elsewhere,
+    /// Whether it is there, as another process says.
+    probe: DeviceProbe,
+    threads: usize,
+    /// Whether the user has been told on what the work is done: with that device, or without.
+    is_engine_said: Cell<[bool; 2]>,
+    /// What learns from each run.
+    auto: Option<Auto>,
 }
 
 impl Session {
     /// A run in which nothing has gone wrong yet.
-    pub fn new(talk: Talk) -> Self {
-        Session { talk, worst: Exit::Done, gpu: None, elsewhere: Elsewhere::default() }
+    pub fn new(verbosity: Verbosity) -> Self {
+        let (probe, is_engine_said) = Default::default();
+        Session {
+            verbosity,
+            worst: Exit::Done,
+            gpu: None,
+            probe,
+            threads: 1,
+            is_engine_said,
+            auto: None,
+        }
     }
 
-    /// Takes note of a device that may still be looked for.
-    pub fn use_device(&mut self, device: Device, gpu: Option<&Gpu>) {
+    /// Takes note of a device that may still be looked for, and of the number of the CPU's threads.
+    pub fn use_device(&mut self, device: Device, gpu: Option<&Gpu>, threads: usize) {
         self.gpu = gpu.map(|gpu| (device, gpu.clone()));
+        self.threads = threads;
+        if gpu.is_none() {
+            self.say_engine(None);
+        }
+    }
+
+    /// Takes note of what learns from each run.
+    pub fn learn_with(&mut self, auto: &Auto) {
+        self.auto = Some(auto.clone());
+    }
+
+    /// Says how long the work on one file took, from opening it to naming its output.
+    pub fn learn(&self, time: Duration) {
+        if let Some(auto) = &self.auto {
+            auto.run_took(time);
+        }
+    }
+
+    /// Tells the user, if asked to, on what the work is done: once with a device, and once without.
+    fn say_engine(&self, device: Option<&DeviceStatistics>) {
+        let mut said = self.is_engine_said.get();
+        if std::mem::replace(&mut said[usize::from(device.is_some())], true) {
+            return;
+        }
+        self.is_engine_said.set(said);
+        let plural = if self.threads == 1 { "" } else { "s" };
+        let cpu = format!("the CPU, {} thread{plural}", self.threads);
+        match device {
+            None => self.say(format_args!("using {cpu}")),
+            Some(device) => {
+                self.say(format_args!("using {} through {}, and {cpu}", device.name, device.api));
+            }
+        }
     }
 
     /// Waits until the device that the user has asked for is known to be there. If it is not, that is all there is to say, and
@@ -45,21 +93,21 @@ impl Session {
     }
 
     /// The same before the work on an input of so many bytes begins; if that takes long, the work begins without knowing, and
-    /// [`Self::await_device_at_last`] is to follow. Decoding may end without anybody having looked for the device.
+    /// [`Self::await_device_after_work`] is to follow. Decoding may end without anybody having looked for the device.
     pub fn await_device_for(&self, len: Option<u64>, direction: Direction) {
         if len.is_none_or(|len| len < LARGE) {
             self.await_device();
         } else if let Some((device, _)) = &self.gpu
             && direction == Direction::Decompress
         {
-            self.elsewhere.ask(*device);
+            self.probe.ask(*device);
         }
     }
 
     /// The same after the work.
-    pub fn await_device_at_last(&self) {
+    pub fn await_device_after_work(&self) {
         let is_unsought = self.gpu.as_ref().is_some_and(|(_, gpu)| gpu.is_unsought());
-        if !(is_unsought && self.elsewhere.is_there()) {
+        if !(is_unsought && self.probe.is_there()) {
             self.await_device();
         }
     }
@@ -71,21 +119,23 @@ impl Session {
         report(Some(&name), &failure);
     }
 
+    /// Tells the user of something that went otherwise than asked and is no failure.
+    pub fn warn(&self, name: impl Display, what: impl Display) {
+        if !self.verbosity.quiet {
+            say(format_args!("{name}: {what}"));
+        }
+    }
+
     /// Tells the user, if asked to, what was done.
     pub fn say(&self, text: Arguments<'_>) {
-        if self.talk.verbose {
+        if self.verbosity.verbose {
             say(text);
         }
     }
 
-    /// Whether the user wants to know what was done.
-    pub fn is_verbose(&self) -> bool {
-        self.talk.verbose
-    }
-
     /// Counts of what is done, if any of it is to be told.
     pub fn statistics(&self) -> Option<Statistics> {
-        (self.talk.verbose || self.gpu.is_some()).then(Statistics::new)
+        (self.verbosity.verbose || self.gpu.is_some()).then(Statistics::new)
     }
 
     /// Tells the user what was done with `name`, in lines that `verbose` makes of it if that was asked for. That a device which the
@@ -97,60 +147,27 @@ impl Session {
         verbose: impl FnOnce(&Statistics) -> Vec<String>,
     ) {
         let Some(statistics) = statistics else { return };
-        if self.talk.verbose {
+        if self.verbosity.verbose {
+            if self.gpu.is_some() {
+                let device = statistics.device();
+                self.say_engine(device.as_ref().filter(|device| device.done.blocks > 0));
+            }
             verbose(statistics).iter().for_each(|line| say(format_args!("{name}: {line}")));
-        } else if !self.talk.quiet && statistics.device().is_none() {
+        } else if !self.verbosity.quiet && statistics.device().is_none() {
             statistics.idle_device().iter().for_each(|line| say(format_args!("{name}: {line}")));
         }
     }
 
     /// Whether progress may be shown: on a terminal, and nobody asked for silence.
     pub fn shows_progress(&self) -> bool {
-        !self.talk.quiet && !self.talk.no_progress && io::stderr().is_terminal()
+        !self.verbosity.quiet && !self.verbosity.no_progress && io::stderr().is_terminal()
     }
 
     /// The exit code: that of the worst failure.
     pub fn finish(self) -> Exit {
+        if let Some(why) = pz::refused_cache() {
+            self.say(format_args!("the cache is not used: {}", one_line(&why)));
+        }
         self.worst
     }
-}
-
-/// Prints a line about the run.
-pub fn say(text: Arguments<'_>) {
-    // One write a line, so that the lines of several processes do not mix. If even that fails, nobody listens.
-    let _ = io::stderr().write_all(format!("pz: {text}\n").as_bytes());
-}
-
-/// Prints a failure on one line. If the reader of our output has gone, ends the program as that ends any program.
-pub fn report(name: Option<&dyn Display>, failure: &Failure) {
-    if failure.broken_pipe {
-        end_by_broken_pipe();
-    }
-    let mut what = failure.what.clone();
-    if let (Exit::Bug, Some(panic)) = (failure.exit, panics::take()) {
-        what += ": ";
-        what += &panic;
-    }
-    match name {
-        Some(name) => say(format_args!("{name}: {what}")),
-        None => say(format_args!("{what}")),
-    }
-}
-
-/// `head` has seen enough. Programs die of SIGPIPE then, without a word, and tar and shells know what that means.
-fn end_by_broken_pipe() -> ! {
-    cleanup::remove_all();
-    #[cfg(unix)]
-    let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
-    std::process::exit(Exit::Environment as i32)
-}
-
-/// Ends the program without running what drivers have registered to be run at its end: they are not prepared for a device
-/// that is still being opened, and the system takes everything back faster than they do.
-pub fn end_at_once(exit: u8) -> ! {
-    let _ = io::stdout().flush();
-    #[cfg(unix)]
-    signal_hook::low_level::exit(exit.into());
-    #[cfg(not(unix))]
-    std::process::exit(exit.into());
 }

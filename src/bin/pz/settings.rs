@@ -8,7 +8,7 @@ use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
 use crate::failure::Failure;
-use crate::session::{self, Session};
+use crate::session::Session;
 use crate::sizes::{self, Size};
 
 /// The value of an environment variable, held to the rule of the option that it stands for. Empty means unset.
@@ -84,29 +84,19 @@ fn check_limits(device: Device, limits: &Limits, options: &Options) -> Result<()
     }
 }
 
+/// The number of threads that is asked for. How many cores there are is found out here, once: it takes half as long as
+/// compressing a small file.
 fn threads(machine: &Machine) -> Result<usize, Failure> {
-    match machine.threads {
-        Some(threads) => Ok(threads),
-        None => Ok(from_environment("PZ_THREADS", args::threads)?.unwrap_or(0)),
-    }
+    let threads = match machine.threads {
+        Some(threads) => Some(threads),
+        None => from_environment("PZ_THREADS", args::threads)?,
+    };
+    Ok(threads.filter(|&threads| threads > 0).unwrap_or_else(all_cores))
 }
 
 /// Number of threads that `0` stands for.
 pub fn all_cores() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get())
-}
-
-/// Says on what the work is done.
-fn say_engine(threads: usize, limits: Option<&Limits>) {
-    let threads = if threads == 0 { all_cores() } else { threads };
-    let plural = if threads == 1 { "" } else { "s" };
-    match limits {
-        None => session::say(format_args!("using the CPU, {threads} thread{plural}")),
-        Some(limits) => session::say(format_args!(
-            "using {} through {}, and the CPU, {threads} thread{plural}",
-            limits.name, limits.api
-        )),
-    }
 }
 
 /// The GPU that is asked for, which is looked for while the work begins; `check` may refuse it.
@@ -116,20 +106,21 @@ fn gpu(
     session: &mut Session,
     check: impl FnOnce(&Limits) -> Result<(), Failure> + Send + 'static,
 ) -> Result<Option<Gpu>, Failure> {
-    let threads = threads(machine)?;
-    let is_verbose = session.is_verbose();
-    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?, move |limits| {
-        check(limits)?;
-        if is_verbose {
-            say_engine(threads, Some(limits));
-        }
-        Ok(())
-    });
-    if is_verbose && gpu.is_none() {
-        say_engine(threads, None);
-    }
-    session.use_device(device, gpu.as_ref());
+    let threads = match threads(machine)? {
+        0 => all_cores(),
+        threads => threads,
+    };
+    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?, check);
+    session.use_device(device, gpu.as_ref(), threads);
     Ok(gpu)
+}
+
+/// What chooses a GPU if none is named, and what learns from each run on whatever it ran.
+fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<Auto, Failure> {
+    let auto = auto(gpu_memory(machine.gpu_memory)?).timed_by_caller();
+    let auto = if device == Device::Auto { auto } else { auto.only_learning() };
+    session.learn_with(&auto);
+    Ok(auto)
 }
 
 /// What the library needs to know to compress.
@@ -155,10 +146,7 @@ pub fn encode(
     if let Some(gpu) = gpu(machine, device, session, check)? {
         options = options.gpu(gpu);
     }
-    if device == Device::Auto {
-        options = options.auto(&auto(gpu_memory(machine.gpu_memory)?));
-    }
-    Ok(options)
+    Ok(options.auto(&learning(machine, device, session)?))
 }
 
 /// What the library needs to know to compress at one level.
@@ -195,9 +183,12 @@ pub struct DecodeSettings {
 }
 
 impl DecodeSettings {
-    /// The same, with what is done counted, if it is to be.
-    pub fn counted(&self, statistics: Option<&Statistics>) -> Self {
+    /// The same for one input, with its length, if that is known, and with counts of what is done, if somebody wants them.
+    pub fn of_input(&self, len: Option<u64>, statistics: Option<&Statistics>) -> Self {
         let mut settings = self.clone();
+        if let Some(len) = len {
+            settings.options = settings.options.input_size(len);
+        }
         if let Some(statistics) = statistics {
             settings.options = settings.options.statistics(statistics);
         }
@@ -222,9 +213,7 @@ pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings
             settings.options = settings.options.max_memory(DECODE_MEMORY_WITH_GPU);
         }
     }
-    if device == Device::Auto {
-        settings.options = settings.options.auto(&auto(gpu_memory(machine.gpu_memory)?));
-    }
+    settings.options = settings.options.auto(&learning(machine, device, session)?);
     Ok(settings)
 }
 

@@ -13,6 +13,7 @@ use same_file::Handle;
 
 use crate::failure::{Failure, show};
 use crate::progress::Progress;
+use crate::standard;
 
 /// What the user names as an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,16 @@ impl Input {
     /// A name on the command line; `-` is standard input.
     pub fn named(path: PathBuf) -> Self {
         if path.as_os_str() == "-" { Input::Stdin } else { Input::Path(path) }
+    }
+}
+
+impl Input {
+    /// The file's name, if it has one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Input::Stdin => None,
+            Input::Path(path) => Some(path),
+        }
     }
 }
 
@@ -63,6 +74,8 @@ pub struct Source {
     input: Input,
     /// The file as it was when it was opened; only of regular files.
     before: Option<Metadata>,
+    /// Whether its length is that of what it holds. The kernel's own files say 0 or 4096, whatever they hold.
+    has_length: bool,
     /// First bytes, read ahead of time to recognise the format.
     head: Vec<u8>,
     head_position: usize,
@@ -100,7 +113,7 @@ impl Source {
                         "is a terminal: compressed data was expected",
                     ));
                 }
-                stdin_file()?
+                standard::input()?
             }
             Input::Path(path) => {
                 check_kind(path, permit)?;
@@ -115,6 +128,7 @@ impl Source {
         // Standard input may have been read in part: what is left of it is a stream.
         let regular = metadata.is_file() && (&file).stream_position()? == 0;
         Ok(Source {
+            has_length: regular && has_length(&file, &metadata),
             file,
             input: input.clone(),
             before: regular.then_some(metadata),
@@ -131,14 +145,22 @@ impl Source {
         self.before.as_ref()
     }
 
-    /// Its length in bytes, if it can be known beforehand. Files of the kernel say 0 whatever they hold.
+    /// Its length in bytes, if it can be known beforehand. An empty file may be one of the kernel's that is not.
     pub fn len(&self) -> Option<u64> {
-        self.before.as_ref().map(Metadata::len).filter(|&len| len > 0)
+        self.before.as_ref().map(Metadata::len).filter(|&len| self.has_length && len > 0)
     }
 
     /// Whether it is a regular file, which can be read in any order.
     pub fn is_seekable(&self) -> bool {
-        self.before.is_some()
+        self.has_length
+    }
+
+    /// How many names the file has in its file system.
+    pub fn names(&self) -> u64 {
+        #[cfg(unix)]
+        return self.before.as_ref().map_or(1, std::os::unix::fs::MetadataExt::nlink);
+        #[cfg(not(unix))]
+        1
     }
 
     /// Its identity, to be compared with an output's.
@@ -193,14 +215,30 @@ impl Source {
         let Some(before) = &self.before else { return false };
         let Ok(now) = self.file.metadata() else { return true };
         let modified = |metadata: &Metadata| metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        now.len() != before.len() || modified(&now) != modified(before)
+        // The time of modification can be set back after a write. That of the last change to the file's record cannot.
+        #[cfg(unix)]
+        let changed = |metadata: &Metadata| {
+            use std::os::unix::fs::MetadataExt;
+            (metadata.ctime(), metadata.ctime_nsec())
+        };
+        #[cfg(not(unix))]
+        let changed = |_: &Metadata| ();
+        now.len() != before.len()
+            || modified(&now) != modified(before)
+            || changed(&now) != changed(before)
     }
 
-    /// Removes the file, unless its name has come to mean another one.
-    pub fn remove(self) -> Result<(), Failure> {
+    /// Removes the file that `output` was made from, unless it has changed or its name has come to mean another one.
+    pub fn remove(self, output: &Path) -> Result<(), Failure> {
         let Input::Path(path) = &self.input else { return Ok(()) };
         if Handle::from_path(path)? != self.handle()? {
             return Err(Failure::environment("was replaced by another file: not removed"));
+        }
+        if self.changed() {
+            let output = show(output);
+            return Err(Failure::environment(format!(
+                "changed after it was read: not removed, and {output} lacks the change"
+            )));
         }
         fs::remove_file(path)?;
         Ok(())
@@ -248,6 +286,26 @@ fn directory() -> Failure {
     Failure::environment("is a directory; -r goes through it")
 }
 
+/// Whether a regular file is as long as it says. What the kernel makes up on reading, in `/sys` for example, need not be.
+#[cfg(unix)]
+fn has_length(file: &File, metadata: &Metadata) -> bool {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    // Real files have storage behind them, unless they are empty, nothing but a hole, or short enough for their directory
+    // entry. Those pass the test.
+    if metadata.blocks() > 0 || metadata.len() == 0 {
+        return true;
+    }
+    let mut last_and_next = [0; 2];
+    // What cannot be read will be an error soon enough.
+    file.read_at(&mut last_and_next, metadata.len() - 1).map_or(true, |count| count == 1)
+}
+
+#[cfg(not(unix))]
+fn has_length(_: &File, _: &Metadata) -> bool {
+    true
+}
+
 fn check_kind(path: &Path, permit: Permit) -> Result<(), Failure> {
     if !permit.links && fs::symlink_metadata(path)?.is_symlink() {
         return Err(Failure::environment("is a symbolic link; -f follows it"));
@@ -260,19 +318,6 @@ fn check_kind(path: &Path, permit: Permit) -> Result<(), Failure> {
     } else {
         Ok(())
     }
-}
-
-/// Standard input without the buffer that the standard library puts before it.
-fn stdin_file() -> io::Result<File> {
-    #[cfg(unix)]
-    use std::os::fd::AsFd;
-    #[cfg(windows)]
-    use std::os::windows::io::AsHandle;
-    #[cfg(unix)]
-    let owned = io::stdin().as_fd().try_clone_to_owned()?;
-    #[cfg(windows)]
-    let owned = io::stdin().as_handle().try_clone_to_owned()?;
-    Ok(File::from(owned))
 }
 
 /// Lets a pipe hold a whole large read: on Linux it holds 64 KiB otherwise, and each refill is a switch of processes.

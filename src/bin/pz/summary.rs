@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use pz::Statistics;
 
+use crate::direction::Direction;
 use crate::sizes::Human;
-use crate::transfer::Direction;
 
 /// Lines of text; none if nothing was counted, as for other people's formats.
 pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {

@@ -5,56 +5,88 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::standard;
 
-/// Rows of cells, the first of which is the head.
+/// The widths of columns, for rows that are printed as they are met.
+pub struct Columns {
+    names: Vec<String>,
+    is_text: Vec<bool>,
+    widths: Vec<usize>,
+}
+
+impl Columns {
+    /// Columns with these names, as wide as they are. A name that begins with `<` is that of a column of text, set to
+    /// the left.
+    pub fn new(names: &[&str]) -> Self {
+        let is_text = names.iter().map(|name| name.starts_with('<')).collect();
+        let clean = |name: &&str| name.strip_prefix('<').unwrap_or(name).to_string();
+        let names: Vec<String> = names.iter().map(clean).collect();
+        let widths = names.iter().map(|name| name.chars().count()).collect();
+        Columns { names, is_text, widths }
+    }
+
+    /// Makes the columns wide enough for these cells.
+    pub fn widen(&mut self, cells: &[String]) {
+        for (width, cell) in self.widths.iter_mut().zip(cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+
+    /// The names as a line.
+    pub fn head(&self) -> String {
+        self.line(&self.names)
+    }
+
+    /// A row as a line.
+    pub fn line(&self, cells: &[String]) -> String {
+        let mut line = String::new();
+        for (column, cell) in cells.iter().enumerate() {
+            let width = self.widths[column];
+            line += if column == 0 { "" } else { "  " };
+            line += &match self.is_text[column] {
+                true => format!("{cell:<width$}"),
+                false => format!("{cell:>width$}"),
+            };
+        }
+        line.truncate(line.trim_end().len());
+        line.push('\n');
+        line
+    }
+}
+
+/// Rows of cells.
 pub struct Table {
+    columns: Columns,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these columns. A name that begins with `<` is that of a column of text, set to the left.
     pub fn new(columns: &[&str]) -> Self {
-        Table { rows: vec![columns.iter().map(|name| name.to_string()).collect()] }
+        Table { columns: Columns::new(columns), rows: Vec::new() }
     }
 
     /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
+        self.columns.widen(&cells);
         self.rows.push(cells);
     }
 
     /// The table as lines of text.
     pub fn to_text(&self) -> String {
-        let head = &self.rows[0];
-        let is_text: Vec<bool> = head.iter().map(|name| name.starts_with('<')).collect();
-        let clean = |cell: &String| cell.strip_prefix('<').unwrap_or(cell).to_string();
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| clean(cell).chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..head.len()).map(width).collect();
-        let mut text = String::new();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let (cell, width) = (clean(cell), widths[column]);
-                let cell = if is_text[column] {
-                    format!("{cell:<width$}")
-                } else {
-                    format!("{cell:>width$}")
-                };
-                line += if column == 0 { "" } else { "  " };
-                line += &cell;
-            }
-            text += line.trim_end();
-            text.push('\n');
-        }
-        text
+        let rows = self.rows.iter().map(|row| self.columns.line(row));
+        std::iter::once(self.columns.head()).chain(rows).collect()
     }
 }
 
 /// Prints text on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
+    standard::check_output()?;
+    // The standard library's own handle takes writing to a descriptor that cannot be written to for a success.
+    #[cfg(unix)]
+    let mut stdout = standard::output()?;
+    #[cfg(not(unix))]
+    let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(())
@@ -65,6 +97,53 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value);
     let text = text.map_err(|error| Failure::bug(format!("cannot write JSON: {error}")))?;
     print(&(text + "\n"))
+}
+
+/// Text for standard output that is made piece by piece.
+#[derive(Default)]
+pub struct Printer {
+    text: String,
+    /// Why it could not be printed, where only an `io::Error` could be given back.
+    failure: Option<Failure>,
+}
+
+/// Bytes that are printed at once.
+const PRINTED_AT_ONCE: usize = 1 << 16;
+
+impl Printer {
+    /// Prints text, some time before [`finish`](Self::finish) ends.
+    pub fn put(&mut self, text: &str) -> Result<(), Failure> {
+        self.text += text;
+        if self.text.len() < PRINTED_AT_ONCE {
+            return Ok(());
+        }
+        let printed = print(&self.text);
+        self.text.clear();
+        printed
+    }
+
+    /// Prints what is left; or says why something was not printed.
+    pub fn finish(self) -> Result<(), Failure> {
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => print(&self.text),
+        }
+    }
+}
+
+impl Write for Printer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(bytes).map_err(io::Error::other)?;
+        self.put(text).map_err(|failure| {
+            self.failure = Some(failure);
+            io::Error::other("standard output failed")
+        })?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,37 +1,25 @@
 //! From each input to its output: what compression and decompression have in common.
 
+use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pz::Statistics;
 
 use crate::args::Placement;
+use crate::batch::{Batch, Waiting};
+use crate::compressed;
+use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::inputs::{self, Select};
-use crate::output::Output;
+use crate::output::{Complete, Output};
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::sizes::{self, Human};
 use crate::source::{Input, Permit, Source};
+use crate::standard;
 use crate::summary;
-
-/// Which way the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Outputs are compressed.
-    Compress,
-    /// Inputs are compressed.
-    Decompress,
-}
-
-impl Direction {
-    fn output_name(self, path: &Path) -> Result<PathBuf, Failure> {
-        match self {
-            Direction::Compress => inputs::compressed_name(path),
-            Direction::Decompress => inputs::restored_name(path),
-        }
-    }
-}
 
 /// Where one output goes.
 enum Target {
@@ -39,8 +27,28 @@ enum Target {
     File(PathBuf),
 }
 
-/// Does `work` for each file: reads the source to its end and writes the output, whose name, safety and tidying up are
-/// taken care of here, and counts what it does if it is given something to count in. A file that fails is reported, and the others still get their turn.
+impl Target {
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Target::Stdout => None,
+            Target::File(path) => Some(path),
+        }
+    }
+
+    /// Takes the name, unless an earlier input of the run has it.
+    fn take(self, taken: &mut HashSet<PathBuf>) -> Result<Self, Failure> {
+        match &self {
+            Target::File(path) if !taken.insert(path.clone()) => {
+                Err(Failure::environment("is the output of another input").at(path))
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// Does `work` for each file. `work` reads the source to its end, writes the output, and counts what it does in the statistics
+/// that it is given. The output's name and safety, and tidying up, are taken care of here. A file that fails is reported,
+/// and the others still get their turn.
 pub fn each(
     session: &mut Session,
     files: &[PathBuf],
@@ -52,114 +60,240 @@ pub fn each(
         Direction::Compress => Select::Uncompressed,
         Direction::Decompress => Select::Compressed,
     };
-    let inputs = inputs::expand(files, placement.recursive, select);
+    let inputs = inputs::expand(files, &placement.selection, select);
     if placement.output.is_some() && inputs.len() > 1 {
         return Err(Failure::environment("-o names one output, but there are several inputs"));
     }
+    let mut batch = Batch::new();
+    // `-f` does not allow one output of a run to overwrite another.
+    let mut taken = HashSet::new();
     for input in inputs {
         match input {
             Ok(input) => {
-                if let Err(failure) = one(session, &input, placement, direction, &mut work) {
-                    session.fail(&input, failure);
+                let target = target(&input, files, placement, direction)
+                    .and_then(|target| target.take(&mut taken));
+                let paths = [input.path(), target.as_ref().ok().and_then(Target::path)];
+                if paths.into_iter().flatten().any(|path| batch.concerns(path)) {
+                    finish(&mut batch, session);
                 }
+                let job = Job { session, input: &input, files, placement, direction };
+                let outcome = target.and_then(|target| job.run(target, &mut batch, &mut work));
+                outcome.unwrap_or_else(|failure| session.fail(&input, failure));
             }
             Err((name, failure)) => session.fail(name, failure),
         }
+        if batch.is_full() {
+            finish(&mut batch, session);
+        }
     }
+    finish(&mut batch, session);
     Ok(())
 }
 
-fn one(
-    session: &Session,
-    input: &Input,
-    placement: &Placement,
-    direction: Direction,
-    work: &mut impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let begun = Instant::now();
-    let target = target(input, placement, direction)?;
-    let to_stdout = matches!(target, Target::Stdout);
-    let permit = Permit {
-        links: placement.force || to_stdout,
-        special: to_stdout || placement.output.is_some(),
-        terminal: direction == Direction::Compress || placement.force,
-    };
-    let mut source = Source::open(input, permit)?;
-    session.await_device_for(source.len(), direction);
-    let mut output = match &target {
-        Target::Stdout => {
-            let binary = direction == Direction::Compress && !placement.force;
-            Output::stdout(&source, binary)?
+/// Brings the outputs that wait to disk, removes their sources, and tells the user.
+fn finish(batch: &mut Batch<Done>, session: &mut Session) {
+    for (input, outcome) in batch.finish() {
+        match outcome {
+            Ok(done) => done.say(session, &input),
+            Err(failure) => session.fail(&input, failure),
         }
-        Target::File(path) => Output::create(path, placement.force, &source)?,
-    };
-    if placement.rm && !(output.is_named() && source.is_seekable()) {
-        return Err(Failure::environment(
-            "--rm needs an input and an output that are regular files",
-        ));
     }
-    let progress = if session.shows_progress() {
-        Progress::new(&input.to_string(), source.len(), direction == Direction::Decompress)
-    } else {
-        Progress::silent()
-    };
-    source.set_progress(progress.clone());
-    output.set_progress(progress.clone());
+}
 
-    let statistics = session.statistics();
-    let outcome = work(&mut source, &mut output, statistics.as_ref());
-    progress.finish();
-    // Whatever else went wrong, went wrong because of that.
-    if source.changed() {
-        return Err(Failure::changed());
-    }
-    outcome.map_err(|failure| output.blame(failure))?;
+/// One input, and what is to be done with it.
+struct Job<'j> {
+    session: &'j Session,
+    input: &'j Input,
+    /// What the user named.
+    files: &'j [PathBuf],
+    placement: &'j Placement,
+    direction: Direction,
+}
 
-    session.await_device_at_last();
-    let (read, written) = (source.bytes_read(), output.bytes_written());
-    output.commit(source.metadata())?;
-    if placement.rm {
-        source.remove()?;
+impl Job<'_> {
+    /// Does it. An output that must be on disk is left in `batch`, and so is everything that comes after that.
+    fn run(
+        &self,
+        target: Target,
+        batch: &mut Batch<Done>,
+        work: &mut impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Job { session, input, placement, direction, .. } = *self;
+        let begun = Instant::now();
+        let Some((mut source, mut output)) = self.open(&target)? else { return Ok(()) };
+        let progress = if session.shows_progress() {
+            let expands = direction == Direction::Decompress;
+            Progress::new(&input.to_string(), source.len(), expands)
+        } else {
+            Progress::silent()
+        };
+        source.set_progress(progress.clone());
+        output.set_progress(progress.clone());
+
+        let statistics = session.statistics();
+        let outcome = work(&mut source, &mut output, statistics.as_ref());
+        progress.finish();
+        // Whatever else went wrong, went wrong because of that.
+        if source.changed() {
+            return Err(Failure::changed());
+        }
+        outcome.map_err(|failure| output.blame(failure))?;
+
+        session.await_device_after_work();
+        let (read, written) = (source.bytes_read(), output.bytes_written());
+        let output = output.complete(source.metadata(), placement.syncs())?;
+        let refusal = output.as_ref().and_then(Complete::refusal);
+        let time = begun.elapsed();
+        session.learn(time);
+        let done = Done { target, direction, read, written, time, statistics, refusal };
+        let source = placement.rm.then_some(source);
+        match output {
+            None => done.say(session, input),
+            Some(output) if placement.syncs() => {
+                batch.add(Waiting { input: input.clone(), output, source, note: done });
+            }
+            Some(mut output) => {
+                output.rename()?;
+                if let Some(source) = source {
+                    source.remove(output.path())?;
+                }
+                done.say(session, input);
+            }
+        }
+        Ok(())
     }
-    say_done(session, input, &target, direction, (read, written), begun);
-    let lines = |counted: &Statistics| summary::lines(counted, direction);
-    session.say_what_was_done(input, statistics.as_ref(), lines);
-    Ok(())
+
+    /// Opens source and output. `None` means that there is nothing to do: the file is compressed already, and the user did
+    /// not name it but a directory that it lies in.
+    fn open(&self, target: &Target) -> Result<Option<(Source, Output)>, Failure> {
+        let Job { session, input, files, placement, direction } = *self;
+        let to_stdout = matches!(target, Target::Stdout);
+        let permit = Permit {
+            links: placement.force || to_stdout,
+            special: to_stdout || placement.output.is_some(),
+            terminal: direction == Direction::Compress || placement.force,
+        };
+        let mut source = Source::open(input, permit)?;
+        if direction == Direction::Compress
+            && !placement.force
+            && let Some(format) = compressed_already(input, &mut source)?
+        {
+            let what = format!("is compressed already ({format}); -f compresses it again");
+            return match input {
+                Input::Path(path) if !files.contains(path) => {
+                    session.say(format_args!("{input}: {what}"));
+                    Ok(None)
+                }
+                _ => Err(Failure::environment(what)),
+            };
+        }
+        if placement.rm && !placement.force && source.names() > 1 {
+            let names = source.names();
+            return Err(Failure::environment(format!(
+                "has {names} names (hard links), and --rm would remove one; -f does so"
+            )));
+        }
+        session.await_device_for(source.len(), direction);
+        let output = match target {
+            Target::Stdout => {
+                let binary = direction == Direction::Compress && !placement.force;
+                Output::stdout(&source, binary)?
+            }
+            Target::File(path) => {
+                if let (Some(_), Some(folder)) = (&placement.output_dir, path.parent()) {
+                    fs::create_dir_all(folder).map_err(|error| Failure::from(error).at(folder))?;
+                }
+                Output::create(path, placement.force, &source)?
+            }
+        };
+        if placement.rm && !(output.is_named() && source.is_seekable()) {
+            return Err(Failure::environment(
+                "--rm needs an input and an output that are regular files",
+            ));
+        }
+        Ok(Some((source, output)))
+    }
+}
+
+/// The format that a named file is compressed in, if it is. Standard input is taken as it comes: a filter cannot know what
+/// its data is for.
+fn compressed_already(input: &Input, source: &mut Source) -> Result<Option<&'static str>, Failure> {
+    match input {
+        Input::Stdin => Ok(None),
+        Input::Path(_) => Ok(compressed::name(source.peek(compressed::HEAD)?)),
+    }
+}
+
+fn output_name(
+    path: &Path,
+    suffix: Option<&str>,
+    direction: Direction,
+) -> Result<PathBuf, Failure> {
+    match direction {
+        Direction::Compress => Ok(inputs::compressed_name(path, suffix)),
+        Direction::Decompress => inputs::restored_name(path, suffix),
+    }
 }
 
 /// Where the output of an input goes: as the user says, or beside it.
-fn target(input: &Input, placement: &Placement, direction: Direction) -> Result<Target, Failure> {
+fn target(
+    input: &Input,
+    files: &[PathBuf],
+    placement: &Placement,
+    direction: Direction,
+) -> Result<Target, Failure> {
+    let suffix = placement.selection.suffix.as_deref();
     match (&placement.output, input) {
         _ if placement.stdout => Ok(Target::Stdout),
-        (Some(path), _) if path.as_os_str() == "-" => Ok(Target::Stdout),
+        (Some(path), _) if standard::is_output(path) => Ok(Target::Stdout),
         (Some(path), _) => Ok(Target::File(path.clone())),
+        (None, Input::Stdin) if placement.output_dir.is_some() => {
+            Err(Failure::environment("has no name for an output in --output-dir; -o names it"))
+        }
         (None, Input::Stdin) => Ok(Target::Stdout),
-        (None, Input::Path(path)) => direction.output_name(path).map(Target::File),
+        (None, Input::Path(path)) => {
+            let output = output_name(path, suffix, direction)?;
+            Ok(Target::File(match &placement.output_dir {
+                Some(folder) => inputs::in_folder(folder, &output, files),
+                None => output,
+            }))
+        }
     }
 }
 
-fn say_done(
-    session: &Session,
-    input: &Input,
-    target: &Target,
+/// What was done with one input.
+struct Done {
+    target: Target,
     direction: Direction,
-    (read, written): (u64, u64),
-    begun: Instant,
-) {
-    let output = match target {
-        Target::Stdout => "standard output".to_string(),
-        Target::File(path) => crate::failure::show(path),
-    };
-    let (large, small) = match direction {
-        Direction::Compress => (read, written),
-        Direction::Decompress => (written, read),
-    };
-    let seconds = begun.elapsed().as_secs_f64();
-    let rate = large as f64 / seconds.max(1e-9) / 1e6;
-    session.say(format_args!(
-        "{input}: {} to {} in {output}, ratio {:.3}, {seconds:.2} s, {rate:.0} MB/s",
-        Human(read),
-        Human(written),
-        sizes::ratio(large, small),
-    ));
+    read: u64,
+    written: u64,
+    time: Duration,
+    statistics: Option<Statistics>,
+    refusal: Option<String>,
+}
+
+impl Done {
+    fn say(&self, session: &Session, input: &Input) {
+        if let Some(refusal) = &self.refusal {
+            session.warn(input, refusal);
+        }
+        let output = match &self.target {
+            Target::Stdout => "standard output".to_string(),
+            Target::File(path) => crate::failure::show(path),
+        };
+        let (large, small) = match self.direction {
+            Direction::Compress => (self.read, self.written),
+            Direction::Decompress => (self.written, self.read),
+        };
+        let seconds = self.time.as_secs_f64();
+        let rate = large as f64 / seconds.max(1e-9) / 1e6;
+        session.say(format_args!(
+            "{input}: {} to {} in {output}, ratio {:.3}, {seconds:.2} s, {rate:.0} MB/s",
+            Human(self.read),
+            Human(self.written),
+            sizes::ratio(large, small),
+        ));
+        let lines = |counted: &Statistics| summary::lines(counted, self.direction);
+        session.say_what_was_done(input, self.statistics.as_ref(), lines);
+    }
 }

@@ -1,29 +1,102 @@
-//! From words to commands; what is wrong with them is told on one line, as everything is.
+//! From words to commands. Whatever is wrong with the words is told on one line, as all errors are.
 
 use std::ffi::OsString;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 
-use crate::args::{self, Cli};
-use crate::failure::Failure;
+use crate::args::{self, Cli, Filter};
+use crate::failure::{Failure, show};
+use crate::levels;
 use crate::table;
 
-/// Parses the command line. `None`: help or the version was asked for, and has been printed.
+/// Parses the command line. `None`: the user asked for help or the version, which is now printed.
 pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
-    let parsed = args::command().try_get_matches_from(words);
+    let words: Vec<OsString> = words.collect();
+    if let [_, only] = &words[..]
+        && (only == "--version" || only == "-V")
+    {
+        // Scripts ask for this often. The parser's definition takes longer to build than all the rest.
+        return table::print(concat!("pz ", env!("CARGO_PKG_VERSION"), "\n")).map(|()| None);
+    }
+    let mut definition = args::command();
+    let help = help_for(&words, &definition);
+    let fail = |what: String| Failure::environment(format!("{what} (see {help})"));
+    levels::check(&words, |short| takes_value(&definition, short)).map_err(fail)?;
+    let parsed = definition.try_get_matches_from_mut(words);
     match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => Ok(Some(cli)),
+        Ok(cli) if cli.command.is_some() => Ok(Some(cli)),
+        Ok(cli) => match doubt(&cli.filter, &definition) {
+            Some(what) => Err(fail(what)),
+            None => Ok(Some(cli)),
+        },
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 table::print(&error.to_string()).map(|()| None)
             }
-            _ => Err(Failure::environment(shorten(&error.to_string()))),
+            _ => Err(fail(shorten(&error.to_string()))),
         },
     }
 }
 
-/// The parser explains itself over several lines: what is wrong, then tips, usage, and where help is.
+/// The command that prints the help for these words.
+fn help_for(words: &[OsString], definition: &clap::Command) -> String {
+    let command = words.get(1).and_then(|word| definition.find_subcommand(word));
+    match command {
+        Some(command) => format!("pz {} --help", command.get_name()),
+        None => "pz --help".into(),
+    }
+}
+
+/// Whether a short option takes a value. The commands have no such option that the filter lacks, and agree with it.
+fn takes_value(definition: &clap::Command, short: char) -> bool {
+    let mut arguments = definition.get_arguments();
+    arguments.any(|arg| arg.get_short() == Some(short) && arg.get_action().takes_values())
+}
+
+/// Why the program does not know what to do with the files of a command line that has no command.
+///
+/// `-d`, `-t`, `-l`, levels and the other options that only compression has say what to do. Without them a file could be
+/// meant to be compressed or to be restored, and its name could be a command with a typing error.
+fn doubt(filter: &Filter, definition: &clap::Command) -> Option<String> {
+    let first = filter.files.iter().find(|file| file.as_os_str() != "-")?;
+    if filter.decompress || filter.test || filter.list {
+        return None;
+    }
+    if !first.exists()
+        && let Some(command) = first.to_str().and_then(|name| similar(name, definition))
+    {
+        return Some(match first.to_str() == Some(command) {
+            true => format!("the command comes before its options: pz {command} ..."),
+            false => {
+                format!("no command is called '{}'; did you mean 'pz {command}'?", show(first))
+            }
+        });
+    }
+    if filter.compresses() {
+        return None;
+    }
+    let name = show(first);
+    Some(match first.symlink_metadata() {
+        Ok(_) => format!("{name}: say what to do: 'pz compress {name}' or 'pz decompress {name}'"),
+        Err(_) => format!("no command and no file is called '{name}'"),
+    })
+}
+
+/// The command that a word is most likely meant to be.
+pub fn similar<'a>(word: &str, definition: &'a clap::Command) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase();
+    let commands = definition.get_subcommands().filter(|command| !command.is_hide_set());
+    let distances = commands.map(|command| {
+        let name = command.get_name();
+        (strsim::damerau_levenshtein(&word, name), name)
+    });
+    // One mistake in three letters at most: a short name is more likely that of a file.
+    let close = distances.filter(|&(distance, name)| distance <= name.len().min(word.len()) / 3);
+    close.min().map(|(_, name)| name)
+}
+
+/// Puts the parser's explanation on one line: what is wrong, then tips. Its usage and pointer to help are left out.
 fn shorten(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let mut lines = text.lines().map(str::trim);
@@ -37,12 +110,16 @@ fn shorten(text: &str) -> String {
             line += more;
         }
     }
-    line + " (see pz --help)"
+    line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn fails(words: &str) -> String {
+        parse(words.split(' ').map(OsString::from)).unwrap_err().what
+    }
 
     #[test]
     fn errors_are_one_line() {
@@ -54,9 +131,55 @@ mod tests {
             ("pz completions tcsh", "invalid value 'tcsh' for '<SHELL>'"),
             ("pz -d -t", "the argument '--decompress' cannot be used with '--test'"),
         ] {
-            let failure = parse(words.split(' ').map(OsString::from)).unwrap_err();
-            assert!(failure.what.starts_with(expected), "{words}: {}", failure.what);
-            assert!(!failure.what.contains('\n'), "{}", failure.what);
+            let what = fails(words);
+            assert!(what.starts_with(expected), "{words}: {what}");
+            assert!(!what.contains('\n'), "{what}");
+        }
+    }
+
+    #[test]
+    fn errors_point_to_the_help_of_their_command() {
+        for (words, help) in [
+            ("pz --frob", " (see pz --help)"),
+            ("pz -12", " (see pz --help)"),
+            ("pz compress --frob", " (see pz compress --help)"),
+            ("pz bench -12 x", " (see pz bench --help)"),
+            ("pz list --jsn", " (see pz list --help)"),
+        ] {
+            let what = fails(words);
+            assert!(what.ends_with(help), "{words}: {what}");
+        }
+    }
+
+    #[test]
+    fn commands_agree_on_which_short_options_take_a_value() {
+        let mut definition = args::command();
+        definition.build();
+        for command in definition.get_subcommands() {
+            for argument in command.get_arguments() {
+                let Some(short) = argument.get_short() else { continue };
+                let takes = argument.get_action().takes_values();
+                let name = command.get_name();
+                assert_eq!(takes_value(&definition, short), takes, "-{short} of {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn typing_errors() {
+        let definition = args::command();
+        for (word, command) in [
+            ("decompres", Some("decompress")),
+            ("comperss", Some("compress")),
+            ("Compress", Some("compress")),
+            ("lst", Some("list")),
+            ("tets", Some("test")),
+            ("a", None),
+            ("ma", None),
+            ("frob", None),
+            ("decompress.txt", None),
+        ] {
+            assert_eq!(similar(word, &definition), command, "{word}");
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here matters to a decoder. All of it is integer arithmetic, so that every machine chooses the same.
 
+use super::super::{OutOfMemory, reserve};
 use super::spec::{CONTEXTS, FREQ_BITS};
 use super::tables::{Exponents, MAX_SETS, RANKS, ROWS, RUNS, STEPS, Set, Shape, WIDTH};
 
@@ -140,12 +141,13 @@ fn sets(segments: usize) -> usize {
 
 impl SegmentCounts {
     /// Starts a block of this length, with this many segments.
-    pub fn start(&mut self, segments: usize, block_len: usize) {
+    pub fn start(&mut self, segments: usize, block_len: usize) -> Result<(), OutOfMemory> {
         self.cells.clear();
         self.segments.clear();
         *self.rest = [[0; WIDTH]; CONTEXTS];
         // A single group needs no cells. Real data makes about a tenth of a cell a byte.
         self.limit = if sets(segments) == 1 { 0 } else { block_len / 4 };
+        reserve(&mut self.cells, self.limit)
     }
 
     /// Takes the counts of the next segment, of `len` bytes, and leaves zeros in their place.

@@ -9,6 +9,7 @@
 //! two steps on (24 bits) and the first of the two bytes; the second is the first byte of the row arrived at, which
 //! follows from the sorted order of the rows.
 
+use super::super::{OutOfMemory, reserve};
 use super::Malformed;
 
 /// Walkers that take turns on one core.
@@ -69,6 +70,12 @@ fn histogram(bytes: &[u8]) -> [u32; 256] {
 }
 
 impl Inverse {
+    /// Makes room for a block of `len` bytes.
+    pub fn reserve(&mut self, len: usize) -> Result<(), OutOfMemory> {
+        reserve(&mut self.links, len)?;
+        if len <= MAX_PAIRED_LEN { reserve(&mut self.pairs, len) } else { Ok(()) }
+    }
+
     /// Reverses the transform of a block of at least one byte into `block`, which has the same length.
     ///
     /// `rows[k]` is the row of the suffix at `k << start_log`, from 1 to the block's length; see [`super::sort`].
@@ -104,13 +111,13 @@ impl Inverse {
         };
         let first_bytes = FirstBytes { ranges, shift, end };
 
-        super::fit(&mut self.links, len);
+        super::fit(&mut self.links, len).expect(super::MEMORY);
         let whole = rows[0] as usize - 1;
         let shift = if paired { 8 } else { 0 };
         link(bwt, whole, shift, begin, &mut self.links);
         if paired {
             // A row's link leads near to where its predecessor's with the same byte does: few cache lines at a time.
-            super::fit(&mut self.pairs, len);
+            super::fit(&mut self.pairs, len).expect(super::MEMORY);
             for (pair, &link) in self.pairs.iter_mut().zip(&self.links) {
                 let then = self.links[(link >> 8) as usize];
                 *pair = (then & !0xff) | (link & 0xff);

@@ -29,7 +29,7 @@ mod tests;
 
 use core::ops::Range;
 
-use super::Malformed;
+use super::{Malformed, OutOfMemory, reserve};
 use payload::{Entry, Layout};
 use spec::CONTEXTS;
 use tables::{Set, Tables, WIDTH};
@@ -95,32 +95,47 @@ impl Encoder {
     ///
     /// # Panics
     ///
-    /// If the block is longer than [`MAX_BLOCK_LEN`] or a parameter is outside its range.
+    /// If the block is longer than [`MAX_BLOCK_LEN`], if a parameter is outside its range, or if the system refuses memory.
     pub fn encode(&mut self, params: &Params, block: &[u8], out: &mut Vec<u8>) {
+        if let Err(OutOfMemory { bytes }) = self.try_encode(params, block, out) {
+            panic!("the system refused {bytes} bytes of memory");
+        }
+    }
+
+    /// Appends the payload of `block` to `out`, or says that the system refuses memory; then `out` is as it was.
+    pub(crate) fn try_encode(
+        &mut self,
+        params: &Params,
+        block: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), OutOfMemory> {
         assert!(block.len() <= MAX_BLOCK_LEN, "block too long for this codec");
         assert!((10..=16).contains(&params.segment_log), "segment_log out of range");
         assert!((8..=23).contains(&params.start_log), "start_log out of range");
         if block.is_empty() {
-            return;
+            return Ok(());
         }
         let len = block.len();
-        fit(&mut self.bwt, len);
+        fit(&mut self.bwt, len)?;
         if self.scratch.len() < sort::scratch_len(len) {
-            fit(&mut self.scratch, sort::scratch_len(len));
+            fit(&mut self.scratch, sort::scratch_len(len))?;
         }
         let start_log = u32::from(params.start_log);
-        sort::transform(block, start_log, &mut self.bwt, &mut self.rows, &mut self.scratch);
+        sort::transform(block, start_log, &mut self.bwt, &mut self.rows, &mut self.scratch)?;
 
         let run_count = runs::count(&self.bwt);
         if self.scratch.len() < 2 * run_count {
-            fit(&mut self.scratch, 2 * run_count);
+            fit(&mut self.scratch, 2 * run_count)?;
         }
+        // Both are as long as that on data that does not shrink; more is rare.
+        reserve(&mut self.words, len / 4 + len / 32)?;
+        reserve(&mut self.segments, (len >> params.segment_log) + 1)?;
         let runs: &mut [runs::Run] = bytemuck::cast_slice_mut(&mut self.scratch[..2 * run_count]);
         let segment_log = u32::from(params.segment_log);
         let used = runs::split(&self.bwt, segment_log, runs, &mut self.segments);
 
         let mut counts = Box::new([[0; WIDTH]; CONTEXTS]);
-        self.counts.start(self.segments.len(), len);
+        self.counts.start(self.segments.len(), len)?;
         self.directory.clear();
         for (segment, range, end) in segments_of(&self.segments, run_count, len) {
             let runs = &mut runs[range];
@@ -150,17 +165,19 @@ impl Encoder {
         };
         layout.write(len, out);
         out.extend(self.words.iter().flat_map(|w| w.to_le_bytes()));
+        Ok(())
     }
 }
 
 /// Makes a vector `len` long. It takes no more memory than that needs, and what it held is not kept.
-fn fit<T: Copy + Default>(vec: &mut Vec<T>, len: usize) {
-    if vec.capacity() < len {
-        *vec = Vec::new();
-        vec.reserve_exact(len);
-    }
+fn fit<T: Copy + Default>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
+    reserve(vec, len)?;
     vec.resize(len, T::default());
+    Ok(())
 }
+
+/// What a panic says that [`Decoder::reserve`] prevents.
+const MEMORY: &str = "the system gives the memory that a decoder needs";
 
 /// Each segment with the range of its runs and where it ends in the block.
 fn segments_of(
@@ -196,7 +213,18 @@ impl Decoder {
         8 * len + len + len + len / 64 + len / 16 + (1 << 20)
     }
 
+    /// Makes room for whatever decoding a payload of `payload_len` bytes to a block of `len` bytes takes.
+    pub(crate) fn reserve(&mut self, payload_len: usize, len: usize) -> Result<(), OutOfMemory> {
+        reserve(&mut self.words, payload_len / 4)?;
+        reserve(&mut self.bwt, len)?;
+        self.inverse.reserve(len)
+    }
+
     /// Decodes a payload into `block`, which has exactly the block's length.
+    ///
+    /// # Panics
+    ///
+    /// If the system refuses memory.
     ///
     /// # Errors
     ///
@@ -226,11 +254,11 @@ impl Decoder {
     ) -> Result<u32, Malformed> {
         let header = payload::read(payload, len, &mut self.rows, &mut self.directory)?;
         let tables: Vec<Tables> = header.sets.iter().map(Set::tables).collect();
-        fit(&mut self.words, header.words.len() / 4);
+        fit(&mut self.words, header.words.len() / 4).expect(MEMORY);
         for (word, bytes) in self.words.iter_mut().zip(header.words.as_chunks::<4>().0) {
             *word = u32::from_le_bytes(*bytes);
         }
-        fit(&mut self.bwt, len);
+        fit(&mut self.bwt, len).expect(MEMORY);
         let mut list = header.list;
         let (mut begin, mut word) = (0, 0);
         for entry in &self.directory {

@@ -7,6 +7,8 @@
 //! order, the order of all others follows from it, in two passes. To order the LMS suffixes, the text is cut at them, the
 //! pieces are named by their rank, and the suffixes of that text, which is at most half as long, are sorted likewise.
 
+use super::super::{OutOfMemory, reserve};
+
 /// No suffix.
 const NONE: i32 = -1;
 
@@ -28,18 +30,25 @@ impl Symbol for i32 {
 }
 
 /// Writes the positions of the suffixes of `text` (at most 2 GiB) to `order`, the least first.
-pub(super) fn sort(text: &[u8], order: &mut [i32]) {
-    sort_suffixes(text, 256, order);
+///
+/// # Errors
+/// If the system refuses memory.
+pub(super) fn sort(text: &[u8], order: &mut [i32]) -> Result<(), OutOfMemory> {
+    sort_suffixes(text, 256, order)
 }
 
-fn sort_suffixes<T: Symbol>(text: &[T], symbols: usize, order: &mut [i32]) {
+fn sort_suffixes<T: Symbol>(
+    text: &[T],
+    symbols: usize,
+    order: &mut [i32],
+) -> Result<(), OutOfMemory> {
     let len = text.len();
     if len < 2 {
         order.fill(0);
-        return;
+        return Ok(());
     }
-    let types = Types::of(text);
-    let mut buckets = Buckets::of(text, symbols);
+    let types = Types::of(text)?;
+    let mut buckets = Buckets::of(text, symbols)?;
 
     // Sorts the pieces between LMS suffixes, from these in any order.
     order.fill(NONE);
@@ -83,7 +92,7 @@ fn sort_suffixes<T: Symbol>(text: &[T], symbols: usize, order: &mut [i32]) {
     let (sorted, names) = order.split_at_mut(len - count);
     let sorted = &mut sorted[..count];
     if name_count < count {
-        sort_suffixes(names, name_count, sorted);
+        sort_suffixes(names, name_count, sorted)?;
     } else {
         for (i, &name) in names.iter().enumerate() {
             sorted[name as usize] = i as i32;
@@ -104,6 +113,15 @@ fn sort_suffixes<T: Symbol>(text: &[T], symbols: usize, order: &mut [i32]) {
         buckets.put_last(text[at], at, order);
     }
     induce(text, &types, &mut buckets, order);
+    Ok(())
+}
+
+/// `len` zeros.
+fn zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut zeros = Vec::new();
+    reserve(&mut zeros, len)?;
+    zeros.resize(len, T::default());
+    Ok(zeros)
 }
 
 /// Puts all suffixes into order by the LMS suffixes, which lie at the ends of their buckets: first those of type L, each by
@@ -155,15 +173,15 @@ struct Types {
 }
 
 impl Types {
-    fn of<T: Symbol>(text: &[T]) -> Self {
-        let mut bits = vec![0; text.len().div_ceil(64)];
+    fn of<T: Symbol>(text: &[T]) -> Result<Self, OutOfMemory> {
+        let mut bits: Vec<u64> = zeros(text.len().div_ceil(64))?;
         let mut is_s = false;
         for (at, pair) in text.windows(2).enumerate().rev() {
             let (this, next) = (pair[0].index(), pair[1].index());
             is_s = this < next || (this == next && is_s);
             bits[at / 64] |= u64::from(is_s) << (at % 64);
         }
-        Self { bits }
+        Ok(Self { bits })
     }
 
     fn is_s(&self, at: usize) -> bool {
@@ -184,15 +202,15 @@ struct Buckets {
 }
 
 impl Buckets {
-    fn of<T: Symbol>(text: &[T], symbols: usize) -> Self {
-        let mut bounds = vec![0; symbols + 1];
+    fn of<T: Symbol>(text: &[T], symbols: usize) -> Result<Self, OutOfMemory> {
+        let mut bounds: Vec<i32> = zeros(symbols + 1)?;
         for symbol in text {
             bounds[symbol.index() + 1] += 1;
         }
         for i in 0..symbols {
             bounds[i + 1] += bounds[i];
         }
-        Self { bounds, next: vec![0; symbols] }
+        Ok(Self { bounds, next: zeros(symbols)? })
     }
 
     fn seek_starts(&mut self) {
@@ -223,7 +241,7 @@ mod tests {
 
     fn check(text: &[u8]) {
         let mut order = vec![7; text.len()];
-        sort(text, &mut order);
+        sort(text, &mut order).unwrap();
         let mut expected: Vec<i32> = (0..text.len() as i32).collect();
         expected.sort_by_key(|&at| &text[at as usize..]);
         assert_eq!(order, expected, "{text:?}");

@@ -7,6 +7,8 @@
 //! With the feature `fast-sort`, sorting is libsais (Ilya Grebnov), which is C; without it, [`super::sais`]. There is one
 //! order of the suffixes, so both give the same transform.
 
+use super::super::{OutOfMemory, reserve};
+
 /// Extra entries of scratch that let libsais keep its buckets there.
 const SCRATCH_EXTRA: usize = 6 * 256;
 
@@ -23,16 +25,21 @@ pub fn extra_memory(block_len: usize) -> u64 {
 
 /// Writes the transform of a block (1 byte to 2 GiB) to `bwt`, and the rows of the suffixes at the multiples of
 /// `1 << start_log` to `rows`.
+///
+/// # Errors
+/// If the system refuses memory.
 pub fn transform(
     block: &[u8],
     start_log: u32,
     bwt: &mut [u8],
     rows: &mut Vec<i32>,
     scratch: &mut [i32],
-) {
+) -> Result<(), OutOfMemory> {
     let len = block.len();
+    let row_count = ((len - 1) >> start_log) + 1;
+    reserve(rows, row_count)?;
     rows.clear();
-    rows.resize(((len - 1) >> start_log) + 1, 0);
+    rows.resize(row_count, 0);
     #[cfg(feature = "fast-sort")]
     libsais::BwtConstruction::for_text(block)
         .in_borrowed_buffer(bwt)
@@ -43,9 +50,11 @@ pub fn transform(
             rows,
         )
         .run()
-        .expect("with arguments in range, libsais fails only for want of memory");
+        // With arguments in range, it fails only for want of memory. It does not say how much.
+        .map_err(|_| OutOfMemory { bytes: len as u64 })?;
     #[cfg(not(feature = "fast-sort"))]
-    transform_portably(block, start_log, bwt, rows, &mut scratch[..len]);
+    transform_portably(block, start_log, bwt, rows, &mut scratch[..len])?;
+    Ok(())
 }
 
 /// The same in plain Rust; `rows` has its length.
@@ -56,8 +65,8 @@ fn transform_portably(
     bwt: &mut [u8],
     rows: &mut [i32],
     order: &mut [i32],
-) {
-    super::sais::sort(block, order);
+) -> Result<(), OutOfMemory> {
+    super::sais::sort(block, order)?;
     // Row 0 is the empty suffix.
     bwt[0] = block[block.len() - 1];
     let mut filled = 1;
@@ -71,6 +80,7 @@ fn transform_portably(
             filled += 1;
         }
     }
+    Ok(())
 }
 
 #[cfg(all(test, feature = "fast-sort"))]
@@ -91,10 +101,10 @@ mod tests {
                 let len = block.len();
                 let mut scratch = vec![0; scratch_len(len)];
                 let (mut bwt, mut rows) = (vec![0; len], Vec::new());
-                transform(block, start_log, &mut bwt, &mut rows, &mut scratch);
+                transform(block, start_log, &mut bwt, &mut rows, &mut scratch).unwrap();
                 let (mut other, mut other_rows) = (vec![0; len], vec![0; rows.len()]);
                 let order = &mut scratch[..len];
-                transform_portably(block, start_log, &mut other, &mut other_rows, order);
+                transform_portably(block, start_log, &mut other, &mut other_rows, order).unwrap();
                 assert!(bwt == other && rows == other_rows, "{len} bytes");
             }
         }

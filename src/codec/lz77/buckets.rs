@@ -1,6 +1,7 @@
 //! Many candidates a position, at little cost for those that do not match: for the levels that look for long.
 
 use super::candidates::LOOKAHEAD;
+use crate::codec::{OutOfMemory, reserve};
 
 /// What matches are searched for with.
 pub(crate) trait Finder: Default {
@@ -8,6 +9,8 @@ pub(crate) trait Finder: Default {
     const MEMORY: u64;
     /// Several distances, the smallest first.
     type Distances: AsRef<[u32]>;
+    /// Makes room for what it keeps.
+    fn reserve(&mut self) -> Result<(), OutOfMemory>;
     /// Gets ready for a block of `len` bytes.
     fn start(&mut self, len: usize);
     /// Enters positions that are not looked at.
@@ -74,6 +77,12 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
 {
     const MEMORY: u64 = ((8 * G + 4 * K + 1) as u64) << BITS;
     type Distances = Distances<K>;
+
+    fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        reserve(&mut self.tags, 1 << BITS)?;
+        reserve(&mut self.positions, 1 << BITS)?;
+        reserve(&mut self.heads, 1 << BITS)
+    }
 
     fn start(&mut self, len: usize) {
         const { assert!(8 * G == K && 256 % K == 0) }

@@ -7,6 +7,7 @@
 use super::buckets::Finder;
 use super::candidates::{LOOKAHEAD, Table, common_length, read64};
 use super::spec::MIN_MATCH;
+use crate::codec::{OutOfMemory, reserve};
 use core::ops::Range;
 
 /// A match that a position could take, of its length or any shorter one.
@@ -27,6 +28,13 @@ pub(crate) struct Finders<S, L> {
 impl<S: Finder, L: Finder> Finders<S, L> {
     /// Their size in bytes.
     pub(crate) const MEMORY: u64 = Table::<1, 3, 14>::MEMORY + S::MEMORY + L::MEMORY;
+
+    /// Makes room for what they keep.
+    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.three.reserve()?;
+        self.short.reserve()?;
+        self.long.reserve()
+    }
 
     /// Gets ready for a block of `len` bytes.
     pub(crate) fn start(&mut self, len: usize) {
@@ -94,6 +102,12 @@ pub(crate) struct CandidateLists {
 }
 
 impl CandidateLists {
+    /// Makes room for a chunk of `len` bytes.
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<(), OutOfMemory> {
+        reserve(&mut self.ends, len)?;
+        reserve(&mut self.candidates, len * MAX_LIST)
+    }
+
     /// Finds the candidates of `chunk`, whose chunks come in order.
     #[inline(never)]
     pub(crate) fn find<S: Finder, L: Finder>(

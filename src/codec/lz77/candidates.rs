@@ -7,6 +7,8 @@
 //! A window begins at a multiple of its length and ends a window length later; a position whose following
 //! [`LOOKAHEAD`] bytes reach past the end of the block has no candidates and is not one.
 
+use crate::codec::{OutOfMemory, reserve};
+
 /// Bytes that must follow a position for it to take part in matching.
 pub(crate) const LOOKAHEAD: usize = 8;
 
@@ -103,6 +105,11 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Default for Table<K, BYT
 impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
     /// Its size in bytes.
     pub(crate) const MEMORY: u64 = (4 * K as u64) << BITS;
+
+    /// Makes room for what it keeps.
+    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        reserve(&mut self.slots, 1 << BITS)
+    }
 
     /// Gets ready for a block of `len` bytes.
     pub(crate) fn start(&mut self, len: usize) {

@@ -6,8 +6,8 @@ use super::models::{Decoding, Mode, TABLE, Tables};
 use super::rows::{LITERAL_ROW, literal_shift};
 use super::scalar_rows::ScalarReader;
 use super::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
-use crate::codec::Malformed;
 use crate::codec::lanes::{Backend, Kernel, Reader, Vector};
+use crate::codec::{Malformed, OutOfMemory, reserve};
 
 /// Decodes payloads. It keeps its working memory: use one for many blocks.
 pub struct Decoder {
@@ -49,6 +49,12 @@ impl Decoder {
         // Three tables, and the literals of a chunk.
         (3 * 4 * TABLE + block_len.clamp(1 << MIN_CHUNK_LOG, 1 << MAX_CHUNK_LOG) + 2 * LITERAL_ROW)
             as u64
+    }
+
+    /// Makes room for whatever decoding a block of `block_len` bytes takes.
+    pub(crate) fn reserve(&mut self, block_len: usize) -> Result<(), OutOfMemory> {
+        let chunk = block_len.clamp(1 << MIN_CHUNK_LOG, 1 << MAX_CHUNK_LOG);
+        reserve(&mut self.literals, chunk + 2 * LITERAL_ROW)
     }
 
     /// Decodes `payload` into `block`, whose length is that of the block that was encoded.

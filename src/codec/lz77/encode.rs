@@ -7,9 +7,11 @@ use super::parse::Parser;
 use super::probe;
 use super::rows::{ChunkStreams, FseRows, WriteChunk};
 use super::sequences::{self, Sequence};
+use super::spec::MIN_MATCH;
 use super::spec::{self, BATCH, Recent};
 use super::{MAX_BLOCK, Params};
-use crate::codec::lanes::Backend;
+use crate::codec::lanes::{Backend, LANES};
+use crate::codec::{OutOfMemory, reserve};
 
 /// Encodes blocks. It keeps its working memory: use one for many blocks.
 pub struct Encoder {
@@ -77,6 +79,26 @@ impl Encoder {
         // At worst a match or a literal run every three bytes, of 12 bytes here and 16 in rows, and every literal with
         // a code of its own; vectors grow to twice what they hold.
         2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params)
+    }
+
+    /// Makes room for all that encoding a block of `block_len` bytes takes, but for payloads that are longer than it.
+    pub(crate) fn reserve(&mut self, params: &Params, block_len: usize) -> Result<(), OutOfMemory> {
+        let header = Header::new(params, block_len);
+        let group = header.group_len().min(block_len);
+        let chunk = block_len.min(1 << header.chunk_log);
+        self.parser.reserve(params, block_len)?;
+        // At worst each sequence has a match of the least length, but for the last and those of long runs of literals.
+        let sequences = chunk / MIN_MATCH as usize + 2;
+        reserve(&mut self.matches, sequences)?;
+        // Short runs of literals are copied with some bytes behind them.
+        reserve(&mut self.streams.literals, group + 16)?;
+        let rows = group.div_ceil(1 << header.chunk_log) * sequences.div_ceil(BATCH);
+        reserve(&mut self.streams.tokens.rows, rows)?;
+        reserve(&mut self.streams.offsets.rows, rows)?;
+        if params.fse {
+            self.fse.reserve(chunk, sequences)?;
+        }
+        reserve(&mut self.words, chunk / 2 + 64 * LANES)
     }
 
     /// Appends the payload of `block` to `out`.

@@ -15,6 +15,7 @@ use super::candidates::{LOOKAHEAD, common_length, read32};
 use super::lazy::Match;
 use super::prices::{Counts, Prices};
 use super::spec::{self, MAX_LITERALS, MIN_MATCH, RECENT, Recent};
+use crate::codec::{OutOfMemory, reserve};
 use core::ops::Range;
 
 /// How thoroughly to search.
@@ -64,6 +65,14 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
         let ways = segment * (size_of::<Arrival>() + size_of::<State>()) as u64;
         // Lists grow to twice what they hold.
         Finders::<S, L>::MEMORY + 2 * lists + ways
+    }
+
+    /// Makes room for chunks and segments of these lengths.
+    pub(crate) fn reserve(&mut self, chunk: usize, segment: usize) -> Result<(), OutOfMemory> {
+        self.finders.reserve()?;
+        self.lists.reserve(chunk)?;
+        reserve(&mut self.arrivals, segment + 1)?;
+        reserve(&mut self.states, segment + 1)
     }
 
     pub(crate) fn start(&mut self, len: usize) {

@@ -8,7 +8,9 @@ use super::lazy::{Lazy, Match};
 use super::optimal::{Effort, Optimal};
 use super::probe::Backend;
 use super::segments::{Chunk, Segments};
+use super::spec::MIN_MATCH;
 use super::tagged::{Candidates, Double4, Tagged};
+use crate::codec::{OutOfMemory, reserve};
 use core::ops::Range;
 
 /// How matches are searched for and chosen.
@@ -71,6 +73,24 @@ impl Parser {
             lazy16: None,
             lazy64: None,
             optimal: None,
+        }
+    }
+
+    /// Makes room for a block of `len` bytes.
+    pub(crate) fn reserve(&mut self, params: &Params, len: usize) -> Result<(), OutOfMemory> {
+        let (chunk, segment) = (len.min(1 << params.chunk_log), len.min(1 << params.segment_log));
+        reserve(&mut self.scratch, segment / MIN_MATCH as usize + 1)?;
+        let positions = len.min(2 * segment);
+        match params.search {
+            Search::None => Ok(()),
+            Search::Greedy => self.greedy.get_or_insert_default().reserve(positions),
+            Search::GreedyLarge => self.greedy_large.get_or_insert_default().reserve(positions),
+            Search::Double => self.double.get_or_insert_default().reserve(positions),
+            Search::Lazy4 => self.lazy4.get_or_insert_default().reserve(positions),
+            Search::Lazy8 => self.lazy8.get_or_insert_default().reserve(positions),
+            Search::Lazy16 => self.lazy16.get_or_insert_default().reserve(),
+            Search::Lazy64 => self.lazy64.get_or_insert_default().reserve(),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().reserve(chunk, segment),
         }
     }
 

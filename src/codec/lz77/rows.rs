@@ -8,6 +8,7 @@
 use super::models::{Model, Models};
 use super::spec::{BATCH, Coded};
 use crate::codec::lanes::{Kernel, LANES, Vector, Writer};
+use crate::codec::{OutOfMemory, reserve};
 
 /// Literals in a row.
 pub(crate) const LITERAL_ROW: usize = 4 * LANES;
@@ -58,6 +59,13 @@ pub(crate) struct FseRows {
 }
 
 impl FseRows {
+    /// Makes room for a chunk of `len` bytes and `sequences` sequences.
+    pub(crate) fn reserve(&mut self, len: usize, sequences: usize) -> Result<(), OutOfMemory> {
+        reserve(&mut self.literals.codes, (len + 3).div_ceil(LITERAL_ROW) * 4)?;
+        reserve(&mut self.tokens.codes, sequences.div_ceil(BATCH) * 2)?;
+        reserve(&mut self.offsets.codes, sequences.div_ceil(BATCH) * 2)
+    }
+
     /// Works out a chunk's codes.
     pub(crate) fn code(&mut self, models: &Models, chunk: &ChunkStreams<'_>) {
         let shift = literal_shift(chunk.literals.len(), chunk.len);

@@ -8,11 +8,14 @@
 //! A position that has fewer than [`LOOKAHEAD`] bytes of the block from itself on has no candidates and is not one.
 
 use super::candidates::{LOOKAHEAD, product};
+use crate::codec::{OutOfMemory, reserve};
 
 /// What finds the candidates of positions: `N` at most of each.
 pub(crate) trait Lookup<const N: usize>: Default {
     /// Its size in bytes.
     const MEMORY: u64;
+    /// Makes room for what it keeps.
+    fn reserve(&mut self) -> Result<(), OutOfMemory>;
     /// Gets ready for a block.
     fn start(&mut self);
     /// Finds the candidates of the positions from `from` on, one for each of `found`, as distances back from them:
@@ -30,6 +33,10 @@ pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = (4 * K as u64) << BITS;
+
+    fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        reserve(&mut self.slots, 1 << BITS)
+    }
 
     fn start(&mut self) {
         self.slots.clear();
@@ -63,6 +70,10 @@ fn places<'a, const N: usize>(
 impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = Self::MEMORY;
 
+    fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.reserve()
+    }
+
     fn start(&mut self) {
         self.start();
     }
@@ -85,6 +96,11 @@ pub(crate) struct Double4<const A: u32, const B: u32, const BITS: u32> {
 
 impl<const A: u32, const B: u32, const BITS: u32> Lookup<8> for Double4<A, B, BITS> {
     const MEMORY: u64 = Tagged::<4, A, BITS>::MEMORY + Tagged::<4, B, BITS>::MEMORY;
+
+    fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.long.reserve()?;
+        self.short.reserve()
+    }
 
     fn start(&mut self) {
         self.long.start();
@@ -119,6 +135,12 @@ impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
     /// Bytes that it keeps, for segments of `segment_len` bytes.
     pub(crate) fn memory(segment_len: u64) -> u64 {
         L::MEMORY + 4 * (2 * N as u64 * segment_len + PADDING as u64)
+    }
+
+    /// Makes room for the candidates of `positions` positions at a time.
+    pub(crate) fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
+        reserve(&mut self.found, positions + PADDING.div_ceil(N))?;
+        self.lookup.reserve()
     }
 
     /// Gets ready for a block.

@@ -16,7 +16,7 @@ pub(super) fn on_cpu(block: &[u8], start_log: u8) -> (Vec<u8>, Vec<u32>) {
     let mut bwt = vec![0; block.len()];
     let mut scratch = vec![0; sort::scratch_len(block.len())];
     let mut rows = Vec::new();
-    sort::transform(block, start_log.into(), &mut bwt, &mut rows, &mut scratch);
+    sort::transform(block, start_log.into(), &mut bwt, &mut rows, &mut scratch).unwrap();
     (bwt, rows.iter().map(|&row| row as u32).collect())
 }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
 
 use opencl3::command_queue::{
     CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, flush,
@@ -16,6 +15,7 @@ use opencl3::memory::{
     retain_mem_object,
 };
 
+use super::super::deadline::Deadline;
 use super::super::device::{BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, Queue};
 use super::super::plan::Plan;
 use super::super::program_cache::Cache;
@@ -38,8 +38,9 @@ pub(super) struct Shared {
     pub device: opencl3::device::Device,
     pub programs: Programs,
     pub cache: Cache,
-    /// A queue that no kernel is ever given to, so that nothing in it waits for one.
-    pub housekeeping: Arc<Handle>,
+    /// A queue that no kernel is ever given to, so that nothing in it waits for one. A new one takes its place after a
+    /// failure, because some drivers refuse everything in a queue from then on.
+    housekeeping: Mutex<Arc<Handle>>,
     buffers: RwLock<HashMap<BufferId, Memory>>,
     /// Where callers have pinned memory: the ends, by the beginnings.
     pinned: RwLock<BTreeMap<usize, usize>>,
@@ -105,7 +106,7 @@ impl OpenClDevice {
         limits: Limits,
         cache: Cache,
     ) -> Result<Self, DeviceError> {
-        let housekeeping = Arc::new(new_queue(&context, &device)?);
+        let housekeeping = Mutex::new(Arc::new(new_queue(&context, &device)?));
         let shared = Shared {
             cache,
             limits,
@@ -140,6 +141,12 @@ impl OpenClDevice {
         Ok(self.shared.enter(Memory { handle: Arc::new(handle), bytes }))
     }
 
+    /// Bytes of workgroup memory that the driver's compiler reserves for an entry point of `source`.
+    #[cfg(test)]
+    pub(crate) fn workgroup_memory(&self, source: &str, entry: &str) -> Result<u64, DeviceError> {
+        super::program::workgroup_memory(&self.shared, source, entry)
+    }
+
     /// The `cl_mem` behind a buffer, for callers with OpenCL code of their own; valid until the buffer is freed.
     pub fn exported(&self, buffer: BufferId) -> Option<*mut std::ffi::c_void> {
         let memory = self.shared.memory(buffer, 0, 0).ok()?;
@@ -156,7 +163,7 @@ pub(super) fn new_queue(
     // SAFETY: context and device are valid.
     let queue =
         unsafe { create_command_queue(context.raw(), device.id(), CL_QUEUE_PROFILING_ENABLE) };
-    let queue = queue.map_err(|code| failure("clCreateCommandQueue", code))?;
+    let queue = queue.map_err(|code| failure_for("clCreateCommandQueue", code, 0))?;
     // SAFETY: it has just been made.
     Ok(unsafe { Handle::owning(queue, release_command_queue) })
 }
@@ -220,24 +227,58 @@ impl Shared {
         given_up
     }
 
+    /// The queue for house-keeping.
+    pub fn housekeeping(&self) -> Arc<Handle> {
+        Arc::clone(&self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts a new queue for house-keeping in the place of `failed`, unless another thread has done so.
+    pub fn renew_housekeeping(&self, failed: &Arc<Handle>) {
+        let mut current = self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&current, failed)
+            && let Ok(queue) = new_queue(&self.context, &self.device)
+        {
+            *current = Arc::new(queue);
+        }
+    }
+
     /// Makes the driver reserve the buffer's memory, which some do only when it is first used.
     fn touch(&self, memory: &Memory) -> Result<(), DeviceError> {
+        let queue = self.housekeeping();
+        let touched = self.touch_in(&queue, memory);
+        if touched.is_err() {
+            self.renew_housekeeping(&queue);
+        }
+        touched.map_err(|error| match error {
+            DeviceError::OutOfMemory { .. } => DeviceError::OutOfMemory { bytes: memory.bytes },
+            error => error,
+        })
+    }
+
+    fn touch_in(&self, queue: &Arc<Handle>, memory: &Memory) -> Result<(), DeviceError> {
         let failure = |call: &'static str| move |code| failure_for(call, code, memory.bytes);
         let zero = 0u32;
-        let queue = self.housekeeping.raw();
         // SAFETY: queue and buffer are valid and of one context; the pattern is copied before the call returns, and
         // the 4 bytes are within the buffer.
         let event = unsafe {
             let pattern = (&raw const zero).cast();
-            enqueue_fill_buffer(queue, memory.handle.raw(), pattern, 4, 0, 4, 0, std::ptr::null())
+            enqueue_fill_buffer(
+                queue.raw(),
+                memory.handle.raw(),
+                pattern,
+                4,
+                0,
+                4,
+                0,
+                std::ptr::null(),
+            )
         };
         // SAFETY: it has just been made.
         let event = unsafe { Handle::event(event.map_err(failure("clEnqueueFillBuffer"))?) };
-        flush(queue).map_err(failure("clFlush"))?;
-        let ended = wait(&event, Instant::now() + DEADLINE);
+        flush(queue.raw()).map_err(failure("clFlush"))?;
+        let ended = wait(&event, Deadline::after(DEADLINE, &self.limits));
         if ended == Err(DeviceError::TimedOut) {
-            let queue = Arc::clone(&self.housekeeping);
-            self.give_up(Work::unfinished(queue, event));
+            self.give_up(Work::unfinished(Arc::clone(queue), event));
             self.given_up().buffers.push(memory.clone());
         }
         ended
@@ -278,6 +319,10 @@ impl Device for OpenClDevice {
         if !given_up.work.is_empty() {
             given_up.buffers.extend(memory);
         }
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        super::free_memory(&self.shared.device).map(|(bytes, _)| bytes)
     }
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {

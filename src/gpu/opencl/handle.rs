@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use opencl3::event::{self, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS};
 
+use super::super::deadline::Deadline;
 use super::super::device::DeviceError;
-use super::failure;
+use super::failure_for;
 
 /// An object of OpenCL: all its types are such pointers.
 pub(super) type Raw = *mut c_void;
@@ -60,13 +61,19 @@ impl Drop for Handle {
 /// Whether the command of `event` has ended.
 ///
 /// # Errors
-/// If it has failed.
+/// If it has failed. A driver that reserves memory only when it is used reports here that there is none; for how many
+/// bytes, it does not say.
 pub(super) fn has_ended(event: &Handle) -> Result<bool, DeviceError> {
     let status = event::get_event_info(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS)
-        .map_err(|code| failure("clGetEventInfo", code))?
+        .map_err(|code| failure_for("clGetEventInfo", code, 0))?
         .to_int();
+    ended(status)
+}
+
+/// What the status of a command's event means.
+pub(super) fn ended(status: i32) -> Result<bool, DeviceError> {
     if status < 0 {
-        return Err(failure("a command on the device", status));
+        return Err(failure_for("a command on the device", status, 0));
     }
     Ok(status == CL_COMPLETE)
 }
@@ -78,21 +85,20 @@ pub(super) fn has_ended(event: &Handle) -> Result<bool, DeviceError> {
 ///
 /// # Errors
 /// [`DeviceError::TimedOut`], or if the command has failed.
-pub(super) fn wait(event: &Handle, until: Instant) -> Result<(), DeviceError> {
+pub(super) fn wait(event: &Handle, until: Deadline) -> Result<(), DeviceError> {
     /// A thread that sleeps wakes about so much too late, so shorter times are waited for awake.
     const AWAKE: Duration = Duration::from_micros(60);
     let start = Instant::now();
     while !has_ended(event)? {
-        let now = Instant::now();
-        if now >= until {
+        if until.has_passed() {
             return Err(DeviceError::TimedOut);
         }
-        let waited = now - start;
+        let waited = start.elapsed();
         if waited < AWAKE {
             std::thread::yield_now();
         } else {
             let nap = (waited / 8).clamp(Duration::from_micros(20), Duration::from_millis(1));
-            std::thread::sleep(nap.min(until - now));
+            std::thread::sleep(nap);
         }
     }
     Ok(())

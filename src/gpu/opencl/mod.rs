@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `handle` | references to OpenCL's objects; waiting for its events, with a deadline |
 //! | `device` | an open device: context, buffers |
+//! | `nvml` | how much memory of NVIDIA's devices is free |
 //! | `program` | compiled kernels |
 //! | `queue` | an in-order queue |
 //! | `staging` | pinned host memory, through which all copies go but those of callers' pinned memory |
@@ -12,22 +13,26 @@
 
 mod device;
 mod handle;
+mod nvml;
 mod program;
 mod queue;
 mod staging;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use opencl3::device::{
-    CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, CL_DEVICE_TYPE_ALL,
-    CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, get_device_data,
+    CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD,
+    CL_DEVICE_PCI_BUS_ID_NV, CL_DEVICE_PCI_SLOT_ID_NV, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
+    CL_DEVICE_TYPE_GPU, get_device_data,
 };
 use opencl3::error_codes::{
-    CL_DEVICE_NOT_AVAILABLE, CL_INVALID_BUFFER_SIZE, CL_MEM_OBJECT_ALLOCATION_FAILURE,
-    CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES, CL_PLATFORM_NOT_FOUND_KHR, ClError,
-    DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED, error_text,
+    CL_DEVICE_NOT_AVAILABLE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_INVALID_BUFFER_SIZE,
+    CL_INVALID_COMMAND_QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY,
+    CL_OUT_OF_RESOURCES, CL_PLATFORM_NOT_FOUND_KHR, ClError, DLOPEN_FUNCTION_NOT_AVAILABLE,
+    DLOPEN_RUNTIME_LOAD_FAILED, error_text,
 };
 use opencl3::platform::{Platform, get_platforms};
 
@@ -79,14 +84,22 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
         return absent("there is no driver for OpenCL");
     }
     // A driver that fails, or a device that cannot say what it is, is passed over: others may work.
+    let mut refused = None;
     let found: Vec<_> = platforms
         .iter()
         .filter_map(|platform| platform.get_devices(CL_DEVICE_TYPE_ALL).ok())
         .flatten()
-        .filter_map(|device| Found::of(opencl3::device::Device::new(device)).ok())
+        .filter_map(|device| match Found::of(opencl3::device::Device::new(device)) {
+            Err(DeviceError::Unsupported(why)) => {
+                refused = Some(why);
+                None
+            }
+            found => found.ok(),
+        })
         .collect();
     if found.is_empty() {
-        return absent("no driver for OpenCL has a device that is available");
+        let why = refused.as_deref();
+        return absent(why.unwrap_or("no driver for OpenCL has a device that is available"));
     }
     Ok(found)
 }
@@ -108,10 +121,26 @@ impl Found {
     fn of(device: opencl3::device::Device) -> Result<Self, DeviceError> {
         let limits = limits(&device).map_err(|ClError(code)| failure("clGetDeviceInfo", code))?;
         match limits {
+            Some(limits) if miscompiles(&limits.driver, std::env::var_os(POCL_METHOD)) => {
+                Err(DeviceError::Unsupported(format!(
+                    "{} compiles barriers in branches wrongly; with {POCL_METHOD}=cbs in the environment it does not",
+                    limits.driver
+                )))
+            }
             Some(limits) => Ok(Self { device, limits }),
             None => Err(DeviceError::Absent("the device is not available at present".into())),
         }
     }
+}
+
+/// How PoCL makes one function of a workgroup's work items.
+const POCL_METHOD: &str = "POCL_WORK_GROUP_METHOD";
+
+/// Whether a driver's compiler is known to be wrong. PoCL 5.0 (with LLVM 16) makes loops over work items between barriers, and
+/// gets barriers in branches wrong that all work items take alike: it gives wrong results, or an assertion of its own ends the
+/// process. Its method `cbs` gets the same kernels right, as PoCL 3.1 does with loops.
+fn miscompiles(driver: &str, method: Option<std::ffi::OsString>) -> bool {
+    driver.starts_with("Portable Computing Language 5.") && method.is_none_or(|name| name != "cbs")
 }
 
 /// What a device says of itself; nothing if it is not to be used.
@@ -139,7 +168,7 @@ fn limits(device: &opencl3::device::Device) -> opencl3::Result<Option<Limits>> {
     };
     let teams = if is_nvidia && has_team_instructions() { Teams::Ptx } else { Teams::Local };
     let (memory, memory_source) = match free_memory(device) {
-        Some(free) => (free, MemorySource::Free),
+        Some(found) => found,
         None => (device.global_mem_size()?, MemorySource::Total),
     };
     let (platform, driver) = (platform.name()?, device.driver_version()?);
@@ -159,10 +188,56 @@ fn limits(device: &opencl3::device::Device) -> opencl3::Result<Option<Limits>> {
     }))
 }
 
-/// What AMD's driver says is free: kilobytes, in all and in the largest piece.
-fn free_memory(device: &opencl3::device::Device) -> Option<u64> {
+/// Bytes of a device's memory that are free at present, and who says so; `None` if nobody does.
+fn free_memory(device: &opencl3::device::Device) -> Option<(u64, MemorySource)> {
     let extensions = device.extensions().ok()?;
-    extensions.split(' ').find(|name| *name == "cl_amd_device_attribute_query")?;
+    let has = |name| extensions.split(' ').any(|other| other == name);
+    if has("cl_amd_device_attribute_query") {
+        return Some((free_memory_amd(device)?, MemorySource::Free));
+    }
+    if has("cl_nv_device_attribute_query") {
+        return Some((nvml::free_memory(PciPlace::of(device)?)?, MemorySource::Nvml));
+    }
+    None
+}
+
+/// Where a GPU is on the PCI bus, by which other libraries know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PciPlace {
+    domain: u32,
+    bus: u32,
+    device: u32,
+    function: u32,
+}
+
+impl PciPlace {
+    /// Of an NVIDIA device.
+    fn of(device: &opencl3::device::Device) -> Option<Self> {
+        /// `CL_DEVICE_PCI_DOMAIN_ID_NV`, which older drivers lack.
+        const DOMAIN: u32 = 0x400a;
+        let number = |what| {
+            let bytes = get_device_data(device.id(), what).ok()?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        let slot = number(CL_DEVICE_PCI_SLOT_ID_NV)?;
+        Some(Self::from_slot(number(DOMAIN), number(CL_DEVICE_PCI_BUS_ID_NV)?, slot))
+    }
+
+    /// A slot is a device's number times 8, and a function's.
+    fn from_slot(domain: Option<u32>, bus: u32, slot: u32) -> Self {
+        Self { domain: domain.unwrap_or(0), bus, device: slot >> 3, function: slot & 7 }
+    }
+}
+
+impl fmt::Display for PciPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, bus, device, function } = self;
+        write!(f, "{domain:08x}:{bus:02x}:{device:02x}.{function}")
+    }
+}
+
+/// What AMD's driver says is free: kilobytes, in all and in the largest piece.
+fn free_memory_amd(device: &opencl3::device::Device) -> Option<u64> {
     let data = get_device_data(device.id(), CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).ok()?;
     let (kilobytes, _) = data.split_first_chunk::<{ size_of::<usize>() }>()?;
     (usize::from_ne_bytes(*kilobytes) as u64).checked_mul(1024).filter(|free| *free > 0)
@@ -182,13 +257,19 @@ fn failure(call: &str, code: i32) -> DeviceError {
     }
 }
 
-/// What the failure of a call means that may have to reserve `bytes` bytes.
+/// What a failure means of a call that may reserve `bytes` bytes, or of a command in a queue.
+///
+/// NVIDIA's driver reserves a buffer when a command first uses it. If there is no memory, that command fails, and what
+/// comes after it in its queue fails with other codes. A kernel that did something forbidden may also be reported as out of
+/// resources: that fails again with the smallest batch, and the device is given up then.
 fn failure_for(call: &str, code: i32, bytes: u64) -> DeviceError {
     match code {
         CL_MEM_OBJECT_ALLOCATION_FAILURE
         | CL_OUT_OF_RESOURCES
         | CL_OUT_OF_HOST_MEMORY
-        | CL_INVALID_BUFFER_SIZE => DeviceError::OutOfMemory { bytes },
+        | CL_INVALID_BUFFER_SIZE
+        | CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+        | CL_INVALID_COMMAND_QUEUE => DeviceError::OutOfMemory { bytes },
         _ => failure(call, code),
     }
 }

@@ -19,8 +19,8 @@ use super::super::plan::{Plan, Run};
 use super::super::program::{ProgramKey, check_workgroup, prepare};
 use super::super::program_cache;
 use super::device::Shared;
-use super::failure;
 use super::handle::Handle;
+use super::{failure, failure_for};
 
 /// The constant of a dispatch that limits the registers of a work item on NVIDIA's compiler.
 const MAX_REGISTERS: &str = "MAX_REGISTERS";
@@ -45,8 +45,9 @@ impl Programs {
         let Ok(entry) = CString::new(work.entry) else {
             return Err(DeviceError::Failed(format!("{:?} is no entry point", work.entry)));
         };
-        let kernel = create_kernel(program.raw(), &entry)
-            .map_err(|code| failure(&format!("clCreateKernel({stem}, {})", work.entry), code))?;
+        let kernel = create_kernel(program.raw(), &entry).map_err(|code| {
+            failure_for(&format!("clCreateKernel({stem}, {})", work.entry), code, 0)
+        })?;
         // SAFETY: it has just been made.
         let kernel = unsafe { Handle::owning(kernel, release_kernel) };
         let device = shared.device.id();
@@ -150,14 +151,40 @@ fn build(
 /// A program that has been compiled before; `None` if the driver will not have it.
 fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
     let device = shared.device.id();
-    // SAFETY: the context is valid, and the device is one of it. The call takes the list of slices for one of pointers,
-    // of which it reads as many as there are devices: one, which is what a slice begins with.
+    // SAFETY: the context is valid, and the device belongs to it. The call takes the list of slices for a list of pointers and
+    // reads one for each device: the first, with which a slice begins. The driver trusts the binary; it is what this device
+    // and driver gave an earlier run of this user, because the cache reads only files that nobody else can have written, their
+    // names hold a hash of device and driver, and a checksum finds damage.
     let program =
         unsafe { create_program_with_binary(shared.context.raw(), &[device], &[binary]) }.ok()?;
     // SAFETY: it has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
     build_program(program.raw(), &[device], options, None, std::ptr::null_mut()).ok()?;
     Some(program)
+}
+
+/// Bytes of workgroup memory that the driver's compiler reserves for an entry point of `source`.
+#[cfg(test)]
+pub(super) fn workgroup_memory(
+    shared: &Shared,
+    source: &str,
+    entry: &str,
+) -> Result<u64, DeviceError> {
+    let program = create_program_with_source(shared.context.raw(), &[source])
+        .map_err(|code| failure("clCreateProgramWithSource", code))?;
+    // SAFETY: it has just been made.
+    let program = unsafe { Handle::owning(program, release_program) };
+    let device = shared.device.id();
+    let options = CString::new("-cl-std=CL1.2").unwrap_or_default();
+    build_program(program.raw(), &[device], &options, None, std::ptr::null_mut())
+        .map_err(|code| failure("clBuildProgram", code))?;
+    let kernel = create_kernel(program.raw(), &CString::new(entry).unwrap_or_default())
+        .map_err(|code| failure("clCreateKernel", code))?;
+    // SAFETY: it has just been made.
+    let kernel = unsafe { Handle::owning(kernel, release_kernel) };
+    let bytes = get_kernel_work_group_info(kernel.raw(), device, CL_KERNEL_LOCAL_MEM_SIZE)
+        .map_err(|code| failure("clGetKernelWorkGroupInfo", code))?;
+    Ok(bytes.to_ulong())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use opencl3::command_queue::{
     enqueue_fill_buffer, enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_write_buffer, flush,
@@ -13,6 +13,7 @@ use opencl3::event::{
 };
 use opencl3::kernel::set_kernel_arg;
 
+use super::super::deadline::Deadline;
 use super::super::device::{BufferId, DEADLINE, DeviceError, Dispatch, Queue};
 use super::super::program::ProgramKey;
 use super::device::{Memory, Shared, is_over, new_queue};
@@ -69,7 +70,7 @@ impl Work {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        flush(self.queue.raw()).map_err(|code| failure("clFlush", code))
+        flush(self.queue.raw()).map_err(|code| failure_for("clFlush", code, 0))
     }
 
     /// Notes the newest command, which a call has just made an event for.
@@ -100,7 +101,7 @@ impl Work {
         shared: &Shared,
         (memory, offset): (&Memory, u64),
         parts: &[&[u8]],
-        until: Instant,
+        until: Deadline,
     ) -> Result<(), DeviceError> {
         let mut at = offset as usize;
         let mut staged = 0;
@@ -136,7 +137,7 @@ impl Work {
         shared: &Shared,
         (memory, mut at): (&Memory, usize),
         parts: &[&[u8]],
-        until: Instant,
+        until: Deadline,
     ) -> Result<usize, DeviceError> {
         let mut left: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let mut parts = parts.iter().copied();
@@ -182,7 +183,7 @@ impl Work {
         &mut self,
         (memory, offset): (&Memory, u64),
         into: &mut [u8],
-        until: Instant,
+        until: Deadline,
     ) -> Result<(), DeviceError> {
         // SAFETY: queue and buffer are valid and of one context; the range is within the buffer, because the caller has
         // asked for it; the memory that is written stays until the command has ended: it is waited for here, or it is
@@ -204,7 +205,7 @@ impl Work {
         (memory, offset): (&Memory, u64),
         bytes: u64,
         take: &mut dyn FnMut(&[u8]),
-        until: Instant,
+        until: Deadline,
     ) -> Result<(), DeviceError> {
         let pieces = bytes.div_ceil(PIECE as u64);
         while (self.downloads.len() as u64) < pieces.min(PIECES as u64) {
@@ -327,7 +328,7 @@ impl Work {
         unsafe { self.newest(event) }
     }
 
-    fn finish(&self, until: Instant) -> Result<(), DeviceError> {
+    fn finish(&self, until: Deadline) -> Result<(), DeviceError> {
         self.last.as_ref().map_or(Ok(()), |last| wait(last, until))
     }
 
@@ -339,7 +340,7 @@ impl Work {
             }
             let time = |what| {
                 let time = get_event_profiling_info(event.raw(), what);
-                time.map_err(|code| failure("clGetEventProfilingInfo", code))
+                time.map_err(|code| failure_for("clGetEventProfilingInfo", code, 0))
             };
             let start = time(CL_PROFILING_COMMAND_START)?.to_ulong();
             let end = time(CL_PROFILING_COMMAND_END)?.to_ulong();
@@ -359,10 +360,11 @@ impl ClQueue {
     /// Does something with the queue, unless it has been given up, and gives it up if that does not end in time.
     fn attempt<T>(
         &mut self,
-        action: impl FnOnce(&mut Work, &Shared, Instant) -> Result<T, DeviceError>,
+        action: impl FnOnce(&mut Work, &Shared, Deadline) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
         let Some(work) = &mut self.work else { return Err(DeviceError::TimedOut) };
-        let result = action(work, &self.shared, Instant::now() + self.deadline);
+        let until = Deadline::after(self.deadline, &self.shared.limits);
+        let result = action(work, &self.shared, until);
         if matches!(result, Err(DeviceError::TimedOut)) {
             self.give_up();
         }

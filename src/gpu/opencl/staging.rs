@@ -6,7 +6,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use opencl3::command_queue::{enqueue_map_buffer, enqueue_unmap_mem_object};
 use opencl3::memory::{
@@ -14,6 +13,7 @@ use opencl3::memory::{
     release_mem_object,
 };
 
+use super::super::deadline::Deadline;
 use super::super::device::{DeviceError, HostBytes, STAGING};
 use super::device::Shared;
 use super::failure_for;
@@ -55,7 +55,7 @@ impl Pinned {
         let memory = memory.map_err(error("clCreateBuffer"))?;
         // SAFETY: it has just been made.
         let memory = unsafe { Handle::owning(memory, release_mem_object) };
-        let housekeeping = Arc::clone(&shared.housekeeping);
+        let housekeeping = shared.housekeeping();
         let mut at = std::ptr::null_mut();
         // SAFETY: queue and buffer are valid and of one context, and the range is the whole buffer. The map blocks
         // for no kernel, because none is ever given to this queue.
@@ -178,7 +178,7 @@ impl Piece {
     }
 
     /// Waits for the command that uses it.
-    pub fn wait(&mut self, until: Instant) -> Result<(), DeviceError> {
+    pub fn wait(&mut self, until: Deadline) -> Result<(), DeviceError> {
         if let Some(event) = &self.busy {
             wait(event, until)?;
             self.busy = None;
@@ -205,7 +205,7 @@ impl Uploads {
     pub fn place(
         &mut self,
         shared: &Shared,
-        until: Instant,
+        until: Deadline,
     ) -> Result<(&mut Piece, usize), DeviceError> {
         if self.pieces.is_empty() {
             self.pieces.push(Piece::new(shared)?);
@@ -221,7 +221,7 @@ impl Uploads {
         self.used = (self.used + bytes).next_multiple_of(ALIGNMENT);
     }
 
-    fn go_on(&mut self, shared: &Shared, until: Instant) -> Result<(), DeviceError> {
+    fn go_on(&mut self, shared: &Shared, until: Deadline) -> Result<(), DeviceError> {
         let next = (self.current + 1) % self.pieces.len();
         if !self.pieces[next].is_free()? && self.pieces.len() < PIECES {
             // Without memory for another piece, the ones that there are do.

@@ -126,6 +126,39 @@ fn what_the_caller_has_made_is_used_in_place() {
 }
 
 #[test]
+fn a_place_on_the_bus_is_named_as_nvml_names_it() {
+    let place = PciPlace::from_slot(None, 0x18, 0);
+    assert_eq!(place.to_string(), "00000000:18:00.0");
+    let place = PciPlace::from_slot(Some(1), 0xaf, 0x1f << 3 | 5);
+    assert_eq!(place.to_string(), "00000001:af:1f.5");
+}
+
+#[test]
+fn a_compiler_that_is_wrong_is_refused() {
+    let pocl = "Portable Computing Language 5.0+debian";
+    assert!(miscompiles(pocl, None) && miscompiles(pocl, Some("loopvec".into())));
+    assert!(!miscompiles(pocl, Some("cbs".into())));
+    assert!(!miscompiles("Portable Computing Language 3.1+debian", None));
+    assert!(!miscompiles("NVIDIA CUDA 550.54", None));
+}
+
+/// After a failure another queue does the house-keeping.
+#[test]
+fn housekeeping_goes_on_after_a_failure() {
+    for device in opened() {
+        let failed = device.shared.housekeeping();
+        device.shared.renew_housekeeping(&failed);
+        let next = device.shared.housekeeping();
+        assert_ne!(next.raw(), failed.raw());
+        // Another thread's failure in the old one changes nothing.
+        device.shared.renew_housekeeping(&failed);
+        assert_eq!(device.shared.housekeeping().raw(), next.raw());
+        let buffer = device.allocate(4096).unwrap();
+        device.free(buffer);
+    }
+}
+
+#[test]
 fn limits_make_sense() {
     for device in opened() {
         let limits = device.limits();
@@ -141,6 +174,20 @@ fn codes_tell_what_is_the_matter() {
     assert_eq!(failure_for("clCreateBuffer", CL_MEM_OBJECT_ALLOCATION_FAILURE, 7), out_of_memory);
     assert_eq!(failure_for("clCreateBuffer", CL_OUT_OF_RESOURCES, 7), out_of_memory);
     assert_eq!(failure("clFinish", NVIDIA_ILLEGAL_ACCESS), DeviceError::Lost);
+    // NVIDIA reserves memory when it is used, and reports on events that there is none, and then on all that follow.
+    let late = DeviceError::OutOfMemory { bytes: 0 };
+    for code in [
+        CL_MEM_OBJECT_ALLOCATION_FAILURE,
+        CL_OUT_OF_RESOURCES,
+        CL_OUT_OF_HOST_MEMORY,
+        CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+    ] {
+        assert_eq!(handle::ended(code), Err(late.clone()));
+    }
+    assert_eq!(failure_for("clEnqueueReadBuffer", CL_INVALID_COMMAND_QUEUE, 7), out_of_memory);
+    assert_eq!(late.to_string(), "the device ran out of memory");
+    assert_eq!(handle::ended(NVIDIA_ILLEGAL_ACCESS), Err(DeviceError::Lost));
+    assert_eq!((handle::ended(0), handle::ended(1)), (Ok(true), Ok(false)));
     let text = failure("clFinish", CL_OUT_OF_RESOURCES).to_string();
     assert_eq!(text, "clFinish: CL_OUT_OF_RESOURCES (-5)");
 }

@@ -64,7 +64,7 @@ mod vulkan {
             .max_by_key(|(_, heap)| heap.size)?;
         let free = budget.heap_budget[at].saturating_sub(budget.heap_usage[at]);
         if has_budget && budget.heap_budget[at] > 0 {
-            Some((free.min(heap.size), MemorySource::Free))
+            Some((free.min(heap.size), MemorySource::VulkanBudget))
         } else {
             Some((heap.size, MemorySource::Total))
         }

@@ -21,7 +21,6 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use pollster::block_on;
 
@@ -29,6 +28,7 @@ pub use adapter::{Found, devices};
 #[cfg(test)]
 pub(crate) use tests::validate;
 
+use super::deadline::Deadline;
 use super::device::{Api, BufferId, Device, DeviceError, Dispatch, Limits, Queue};
 use super::plan::Plan;
 use super::program_cache::Cache;
@@ -171,10 +171,20 @@ impl WebGpuDevice {
     fn wait(
         &self,
         submission: Option<wgpu::SubmissionIndex>,
-        until: Instant,
+        until: Deadline,
     ) -> Result<(), DeviceError> {
-        let timeout = until.saturating_duration_since(Instant::now());
-        self.poll(wgpu::PollType::Wait { submission_index: submission, timeout: Some(timeout) })
+        loop {
+            let timeout = Some(until.next_look());
+            let submission_index = submission.clone();
+            match self.poll(wgpu::PollType::Wait { submission_index, timeout }) {
+                Err(DeviceError::TimedOut) if !until.has_passed() => {}
+                Err(DeviceError::TimedOut) => {
+                    self.hung.store(true, Ordering::Release);
+                    return Err(DeviceError::TimedOut);
+                }
+                result => return result,
+            }
+        }
     }
 
     fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
@@ -187,10 +197,7 @@ impl WebGpuDevice {
         self.alive()?;
         match polled {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(wgpu::PollError::Timeout)) => {
-                self.hung.store(true, Ordering::Release);
-                Err(DeviceError::TimedOut)
-            }
+            Ok(Err(wgpu::PollError::Timeout)) => Err(DeviceError::TimedOut),
             Ok(Err(error)) => Err(DeviceError::Failed(error.to_string())),
             Err(_) => Err(DeviceError::Lost),
         }
@@ -225,6 +232,11 @@ impl Device for WebGpuDevice {
     fn free(&self, buffer: BufferId) {
         let freed = locked(&self.buffers).remove(&buffer.0);
         drop(freed);
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        let (bytes, source) = memory::of_device(&self.device)?;
+        source.is_free().then_some(bytes)
     }
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {

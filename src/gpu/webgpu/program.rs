@@ -171,7 +171,9 @@ impl Kept {
             // What the driver or wgpu finds to be of no use is as none.
             fallback: true,
         };
-        // SAFETY: a file that has its checksum and is called after this device and driver has what `get_data` gave for them.
+        // SAFETY: `data` is what `get_data` gave an earlier run of this user for a device and driver of the same names: the cache
+        // reads only files that nobody else can have written, the name holds a hash of device and driver, and the checksum
+        // finds damage. The driver checks its own header, too.
         let made =
             device.scoped(0, || unsafe { device.device.create_pipeline_cache(&description) });
         Some(Self { key, cache: made.ok()?, data })

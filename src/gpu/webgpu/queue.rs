@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::staging::{DOWNLOAD, Download, Uploads};
 use super::{BufferId, DeviceError, Dispatch, Pipeline, Queue, WebGpuDevice, locked};
+use crate::gpu::deadline::Deadline;
 use crate::gpu::device::DEADLINE;
 
 /// Dispatches that are submitted together: a submission costs as much as a few of them, and a desktop's watchdog
@@ -60,12 +61,22 @@ impl<'d> WebGpuQueue<'d> {
         }
     }
 
+    /// Until when what begins now is waited for.
+    fn until(&self) -> Deadline {
+        Deadline::after(self.deadline, &self.device.limits)
+    }
+
     /// The encoder, outside of a pass.
-    fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
+    fn encoder(&mut self) -> Result<&mut wgpu::CommandEncoder, DeviceError> {
         self.pass = None;
-        self.encoder.get_or_insert_with(|| {
-            self.device.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
-        })
+        if self.encoder.is_none() {
+            let device = &self.device.device;
+            // Outside of a scope, a lack of memory would be told to nobody.
+            self.encoder = Some(self.device.scoped(0, || {
+                device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+            })?);
+        }
+        self.encoder.as_mut().ok_or_else(|| DeviceError::Failed("no encoder".into()))
     }
 
     /// Does something that may fail; after a deadline has passed, nothing is done any more.
@@ -139,7 +150,7 @@ impl<'d> WebGpuQueue<'d> {
     }
 
     /// Submits, and waits for all.
-    fn settle(&mut self, until: Instant) -> Result<(), DeviceError> {
+    fn settle(&mut self, until: Deadline) -> Result<(), DeviceError> {
         self.submit()?;
         match self.last.clone() {
             Some(last) => self.device.wait(Some(last), until),
@@ -173,7 +184,7 @@ impl<'d> WebGpuQueue<'d> {
         if self.timing {
             let queries = self.timer()?.queries.clone();
             let first = 2 * self.recorded;
-            let pass = self.encoder().begin_compute_pass(&wgpu::ComputePassDescriptor {
+            let pass = self.encoder()?.begin_compute_pass(&wgpu::ComputePassDescriptor {
                 label: None,
                 timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
                     query_set: &queries,
@@ -183,7 +194,7 @@ impl<'d> WebGpuQueue<'d> {
             });
             self.pass = Some(pass.forget_lifetime());
         } else if self.pass.is_none() {
-            let pass = self.encoder().begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            let pass = self.encoder()?.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
             self.pass = Some(pass.forget_lifetime());
         }
         self.pass.as_mut().ok_or_else(|| DeviceError::Failed("no pass".into()))
@@ -224,7 +235,7 @@ impl<'d> WebGpuQueue<'d> {
         mut at: u64,
         parts: &[&[u8]],
     ) -> Result<(), DeviceError> {
-        let until = Instant::now() + self.deadline;
+        let until = self.until();
         let mut left: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let mut parts = parts.iter().copied();
         let mut part: &[u8] = &[];
@@ -234,7 +245,7 @@ impl<'d> WebGpuQueue<'d> {
                 self.settle(until)?;
                 continue;
             };
-            self.encoder().copy_buffer_to_buffer(&from, offset, buffer, at, bytes);
+            self.encoder()?.copy_buffer_to_buffer(&from, offset, buffer, at, bytes);
             at += bytes;
             left -= bytes;
             if self.uploads.is_full() {
@@ -251,7 +262,7 @@ impl<'d> WebGpuQueue<'d> {
         bytes: u64,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), DeviceError> {
-        let until = Instant::now() + self.deadline;
+        let until = self.until();
         let mut on_the_way = VecDeque::new();
         let mut begun = 0;
         // One piece is copied by the device while the one before it is taken out.
@@ -261,7 +272,7 @@ impl<'d> WebGpuQueue<'d> {
                 let piece = (bytes - begun).min(DOWNLOAD);
                 let mut download = self.free_download(piece)?;
                 let at = offset + begun;
-                self.encoder().copy_buffer_to_buffer(buffer, at, download.buffer(), 0, piece);
+                self.encoder()?.copy_buffer_to_buffer(buffer, at, download.buffer(), 0, piece);
                 self.submit()?;
                 download.map(self.device, piece)?;
                 begun += piece;
@@ -331,7 +342,7 @@ impl Queue for WebGpuQueue<'_> {
         self.attempt(|queue| {
             let buffer = queue.checked(buffer, offset, bytes)?;
             if bytes > 0 {
-                queue.encoder().clear_buffer(&buffer, offset, Some(bytes));
+                queue.encoder()?.clear_buffer(&buffer, offset, Some(bytes));
             }
             Ok(())
         })
@@ -359,7 +370,7 @@ impl Queue for WebGpuQueue<'_> {
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {
-        self.attempt(|queue| queue.settle(Instant::now() + queue.deadline))
+        self.attempt(|queue| queue.settle(queue.until()))
     }
 
     fn set_deadline(&mut self, deadline: Duration) {
@@ -374,7 +385,7 @@ impl Queue for WebGpuQueue<'_> {
 
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
         self.attempt(|queue| {
-            let until = Instant::now() + queue.deadline;
+            let until = queue.until();
             let period = f64::from(queue.device.queue.get_timestamp_period());
             let mut all = Vec::new();
             while let Some(Times { mut download, submission, dispatches }) = queue.times.pop_front()

@@ -2,9 +2,10 @@
 //! and are kept by their queue.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{DeviceError, WebGpuDevice};
+use crate::gpu::deadline::Deadline;
 use crate::gpu::device::STAGING;
 
 /// Bytes of a buffer for uploads. As one fills up, those before it are on their way.
@@ -177,7 +178,7 @@ impl Download {
         device: &WebGpuDevice,
         submission: wgpu::SubmissionIndex,
         bytes: u64,
-        until: Instant,
+        until: Deadline,
         use_bytes: impl FnOnce(&[u8]),
     ) -> Result<(), DeviceError> {
         let Some(mapped) = self.mapped.take() else { return Err(failed("nothing is mapped")) };

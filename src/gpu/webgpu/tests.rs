@@ -1,4 +1,5 @@
 use super::*;
+use crate::gpu::deadline::{cores, processor_time};
 use crate::gpu::device::MemorySource;
 use crate::gpu::kernel::{Kernel, TEST_BROKEN, TEST_DEVICE, TEST_TEAM, TEST_TURNS};
 use crate::gpu::testing::{counting, files_in};
@@ -62,14 +63,16 @@ fn what_does_not_end_in_time_is_given_up() {
                 })
                 .unwrap();
         }
-        let begun = std::time::Instant::now();
+        let (begun, before) = (std::time::Instant::now(), processor_time());
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         assert_eq!(queue.read(buffer, 0, &mut [0; 4]), Err(DeviceError::TimedOut));
         assert_eq!(queue.write(buffer, 0, &[0; 4]), Err(DeviceError::TimedOut));
         drop(queue);
         device.free(buffer);
         drop(device);
-        assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+        // Other programs may have most of the processor. To wait for a software device would take it for minutes.
+        let spent = processor_time().zip(before).map_or(begun.elapsed(), |(now, then)| now - then);
+        assert!(spent < Duration::from_millis(200) * cores(), "{spent:?}");
     }
 }
 

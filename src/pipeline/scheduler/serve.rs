@@ -7,28 +7,22 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 
-use super::{Room, Shared, State, Task};
-use crate::gpu::device::{Api, Device};
+use super::{Shared, State, Task};
+use crate::gpu::device::Device;
 use crate::gpu::plan::Shape;
 use crate::gpu::pool::Pool;
+use crate::pipeline::batch_sizing::{Next, Situation};
 use crate::pipeline::gpu::{Accelerator, Busy, Work};
 use crate::pipeline::gpu_engine::GpuEngine;
-use crate::pipeline::shares::{Next, Situation};
 use crate::pipeline::statistics::Statistics;
+use crate::pipeline::throughput::{Throughput, WithDevice};
 
-/// Seconds of the CPU's work that a device must be able to save to be opened: to open it and to close it take a quarter of a second
-/// or more, and hold up the CPU's own work.
-const WORTH_OPENING: f64 = 1.0;
-
-/// The same through WebGPU, which takes longer: a graphics driver is set up, and pipelines are made of programs.
-const WORTH_OPENING_WEBGPU: f64 = 1.5;
-
-/// How long to wait before looking again how much is done.
+/// How long to wait before looking again at how much is done.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 impl<T: Task> Shared<T> {
-    /// Starts the thread that waits for the device of `accelerator`, and for the others that it starts then; `None` if
-    /// the device is known not to be of use, or the system refuses.
+    /// Starts the thread that waits for the device of `accelerator`, and then starts the device's other threads and waits for them.
+    /// `None` if the device is known to be of no use, or if the system refuses.
     pub(super) fn start(
         shared: &Arc<Self>,
         accelerator: Accelerator,
@@ -39,7 +33,7 @@ impl<T: Task> Shared<T> {
             let batches = accelerator.batches(accelerator.gpu.limits()?)?;
             accelerator.join(&batches);
             if accelerator.gpu.opening_time().is_none() {
-                shared.lock().device_threads = batches.slots as usize;
+                shared.lock().device.threads = batches.slots as usize;
             }
         }
         accelerator.is_idle("it was not ready before all was done");
@@ -50,12 +44,9 @@ impl<T: Task> Shared<T> {
             // A backend that panics is a device that fails.
             let _ = catch_unwind(work);
             let mut state = serving.lock();
-            state.device_threads = 0;
-            if state.room != Room::Taken {
-                // The blocks are still there.
-                (state.room, state.most_working) = (Room::Returning, serving.beside);
-            }
-            let waiting = state.left.len() + state.queue.len();
+            state.device.threads = 0;
+            state.memory.device_stops();
+            let waiting = state.returned.len() + state.queue.len();
             drop(state);
             serving.finished.notify_one();
             // Without it all workers are needed again.
@@ -64,7 +55,7 @@ impl<T: Task> Shared<T> {
             }
         });
         if started.is_err() {
-            shared.lock().device_threads = 0;
+            shared.lock().device.threads = 0;
         }
         started.ok()
     }
@@ -76,8 +67,8 @@ impl<T: Task> Shared<T> {
         pool: Option<&Arc<ThreadPool>>,
         busy: Busy,
     ) {
-        // What there is to be encoded takes long, mostly: drivers are asked meanwhile what there is. Otherwise they are asked
-        // when something is of use, and then it is seen whether that is.
+        // Encoding mostly takes long: drivers are asked at once what devices there are. For decoding they are asked only when
+        // some device is worth it, and then it is seen whether this one is.
         let is_asked = matches!(accelerator.work, Work::Encode { .. });
         let is_closed = accelerator.gpu.is_closed();
         if is_closed && !is_asked && !self.is_worth_opening(accelerator) {
@@ -112,7 +103,7 @@ impl<T: Task> Shared<T> {
         let engine = |_| GpuEngine::new(device, shape, verifies, statistics);
         let engines: Vec<_> = (0..batches.slots).map(engine).collect();
         accelerator.join(&batches);
-        // Here they get memory one after another: all at once would wait for each other at each of many allocations.
+        // Engines get their memory one after another: all at once would wait for each other at each of many allocations.
         let finished = self.lock().finished;
         let left = accelerator.blocks.map_or(0, |blocks| blocks.saturating_sub(finished));
         let in_use = left.div_ceil(batches.batch.into()) as usize;
@@ -124,13 +115,10 @@ impl<T: Task> Shared<T> {
         if state.is_closed {
             return;
         }
-        // From now on, whoever is done waits for this thread.
-        state.is_served = true;
-        state.device_threads = batches.slots as usize;
-        // The device's own threads do more with a core than workers.
-        let left = self.workers.saturating_sub(batches.slots as usize);
-        state.most_beside = left.max(self.workers.div_ceil(2)).min(self.beside);
-        state.most_working = state.most_beside;
+        // From now on, the owner waits for this thread at the end.
+        state.device.has_begun = true;
+        state.device.threads = batches.slots as usize;
+        state.memory.device_begins(batches.slots as usize, self.workers);
         drop(state);
         drop(busy);
         thread::scope(|scope| {
@@ -138,7 +126,7 @@ impl<T: Task> Shared<T> {
                 let work = || self.serve(device, engine, batches.batch as usize, statistics, pool);
                 let _ = catch_unwind(AssertUnwindSafe(work));
                 let mut state = self.lock();
-                state.device_threads = state.device_threads.saturating_sub(1);
+                state.device.threads = state.device.threads.saturating_sub(1);
                 drop(state);
                 self.finished.notify_one();
             };
@@ -146,57 +134,51 @@ impl<T: Task> Shared<T> {
             for (i, engine) in (1..).zip(others) {
                 let thread = thread::Builder::new().name(format!("pz device {i}"));
                 if thread.spawn_scoped(scope, move || serve(engine)).is_err() {
-                    self.lock().device_threads -= 1;
+                    self.lock().device.threads -= 1;
                 }
             }
             serve(first);
         });
     }
 
-    /// Has workers and the owner make room for a device and its driver, and waits for that. `false` if all is done before.
+    /// Has workers and the owner make room for a device and its driver, and waits for that. `false` if all the work is done first.
     fn make_room(&self) -> bool {
         let mut state = self.lock();
-        if state.room == Room::Made {
+        if state.memory.is_room(state.working) {
             return true;
         }
-        state.room = Room::Awaited;
-        state.most_working = self.beside;
-        while state.working > self.beside || state.room == Room::Awaited {
+        state.memory.device_wants_room();
+        while !state.memory.is_room(state.working) {
             if state.is_closed {
                 return false;
             }
             state = self.turned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        // What the others have worked in.
+        // The memory that the stopped workers used.
         self.engine.release();
         true
     }
 
-    /// Waits until it pays to open a device: until workers have so much left to do. `false` if that never is.
+    /// Waits until it is known what the workers deliver, and whether it pays to open the device for what is left. If it does not, this
+    /// goes on for as long as there is work: the workers may turn out to be slower. `false` if it never pays.
     fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
         let Some(blocks) = accelerator.blocks else { return true };
-        let worth = match accelerator.gpu.limits().map(|limits| limits.api) {
-            Some(Api::WebGpu) => WORTH_OPENING_WEBGPU,
-            _ => WORTH_OPENING,
-        };
         let mut is_said = false;
         let mut state = self.lock();
         while !state.is_closed {
-            let left = blocks.saturating_sub(state.finished);
-            let rates = &state.rates;
-            let saved = rates.could_be_saved(left, self.workers);
-            if saved.is_some_and(|seconds| seconds >= worth) {
-                return true;
-            }
-            if let Some(alone) = rates.alone(left, self.workers).filter(|_| !is_said) {
-                is_said = true;
-                let why = if alone < worth {
-                    "too little for a device to be opened"
-                } else {
-                    "most of it to write, which a device does not speed up"
-                };
-                accelerator.is_idle(&format!("the CPU alone takes {alone:.2} s, {why}"));
+            let left = blocks.saturating_sub(state.finished) as f64;
+            if let Some(cpu) = state.rates.throughput(self.workers, accelerator.block_len) {
+                let bytes = left * f64::from(accelerator.block_len);
+                let device = accelerator.with_device(&cpu);
+                if cpu.pays(bytes, &device) {
+                    return true;
+                }
+                if !is_said {
+                    is_said = true;
+                    accelerator.is_idle(&why_not(&cpu, bytes, &device));
+                    accelerator.stays_closed();
+                }
             }
             let waited = self.turned.wait_timeout(state, PATIENCE);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -213,9 +195,12 @@ impl<T: Task> Shared<T> {
         statistics: Option<&Statistics>,
         pool: Option<&Arc<ThreadPool>>,
     ) {
-        // The first batch waits for what is made when it is first used. It counts as long as nothing else is known.
+        // The first batch waits for everything that is made at its first use. It counts until there is another.
         let mut is_first = true;
         while let Some((numbers, mut tasks, at_once)) = self.take_batch(most, statistics) {
+            if let Some(statistics) = statistics {
+                statistics.device_begins();
+            }
             let begun = Instant::now();
             let on_device = catch_unwind(AssertUnwindSafe(|| T::run(&mut tasks, engine)));
             let time = begun.elapsed();
@@ -234,39 +219,39 @@ impl<T: Task> Shared<T> {
             }
             let mut tokens = left.len();
             let mut state = self.lock();
-            let at_once = at_once.max(state.batches);
-            state.on_device -= count;
-            state.batches -= 1;
+            let at_once = at_once.max(state.device.batches);
+            state.device.tasks -= count;
+            state.device.batches -= 1;
             state.done.extend(done);
-            state.left.extend(left);
-            // What it gave back at once says nothing of how fast it is.
+            state.returned.extend(left);
+            // A batch that it gave back undone says nothing of its speed.
             if blocks > 0 && (!is_first || !state.rates.knows_device()) {
                 state.rates.device_took(count, time, at_once);
-                let workers = state.rates.workers_beside(state.most_beside, self.workers);
-                tokens += workers.saturating_sub(state.most_working);
-                state.most_working = workers;
+                let most = state.memory.most_beside();
+                let workers = state.rates.workers_beside(most, self.workers);
+                tokens += state.memory.set_workers(workers);
             }
             is_first &= blocks == 0;
             drop(state);
-            // Others of the device's threads may have waited to know that.
+            // Other threads of the device may have waited for that.
             self.queued.notify_all();
             if let Some(pool) = pool {
                 (0..tokens).for_each(|_| Self::spawn_one(self, pool));
             }
             self.finished.notify_one();
-            if on_device.is_err() || engine.is_of_no_use() {
+            if on_device.is_err() || engine.is_disabled() {
                 return;
             }
         }
     }
 
-    /// Workers beside the device: the owner is one if there are no others and it has worked.
+    /// Workers beside the device. Where there are none, the owner counts as one once it has worked.
     fn workers_beside(&self, state: &State<T>) -> usize {
-        let workers = self.workers.min(state.most_working);
+        let workers = self.workers.min(state.memory.workers(false));
         if workers == 0 { usize::from(state.rates.knows_worker()) } else { workers }
     }
 
-    /// Waits for a batch, and says how many the device has now. `None` at the end, or if it is too slow to be of use.
+    /// Waits for a batch, and says how many batches the device has then. `None` at the end, or if the device is too slow.
     fn take_batch(
         &self,
         most: usize,
@@ -282,10 +267,10 @@ impl<T: Task> Shared<T> {
             let now = Situation {
                 queued: state.queue.len(),
                 window: self.window,
-                on_device: state.on_device,
-                batches: state.batches,
+                on_device: state.device.tasks,
+                batches: state.device.batches,
                 batch: most,
-                slots: state.device_threads,
+                slots: state.device.threads,
                 workers,
                 displaced: self.workers.saturating_sub(workers),
                 is_ended: state.is_ended,
@@ -293,10 +278,10 @@ impl<T: Task> Shared<T> {
             };
             match state.rates.next(&now) {
                 Next::Take(count) => {
-                    state.on_device += count;
-                    state.batches += 1;
+                    state.device.tasks += count;
+                    state.device.batches += 1;
                     let (numbers, tasks) = state.queue.drain(..count).unzip();
-                    break Some((numbers, tasks, state.batches));
+                    break Some((numbers, tasks, state.device.batches));
                 }
                 Next::Leave => break None,
                 Next::Wait => {}
@@ -309,4 +294,17 @@ impl<T: Task> Shared<T> {
         }
         batch
     }
+}
+
+/// Why a device is not opened.
+fn why_not(cpu: &Throughput, bytes: f64, device: &WithDevice) -> String {
+    let alone = cpu.alone(bytes);
+    let why = if alone < 2.0 * device.opening {
+        "too little for a device to be opened".into()
+    } else if device.rate.is_some() {
+        format!("with it {:.2} s were expected", cpu.with_device(bytes, device))
+    } else {
+        "most of it to write, which a device does not speed up".into()
+    };
+    format!("the CPU alone takes {alone:.2} s, {why}")
 }

@@ -14,7 +14,7 @@ pub fn cost(data: &[u8]) {
                     parts.into_iter().try_fold(0u64, |sum, part| sum.checked_add(part))
                 });
                 assert_eq!(cost.memory_bytes(n).ok(), sum);
-                cost.total_threads(n);
+                let _ = (cost.threads.eval(n), cost.passes.eval(n));
             }
         }
         Err(error) => {

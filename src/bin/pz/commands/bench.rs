@@ -11,7 +11,8 @@ use super::resident;
 use crate::args::Bench;
 use crate::device::Device;
 use crate::failure::{Failure, show};
-use crate::session::{self, Session};
+use crate::messages;
+use crate::session::Session;
 use crate::settings;
 use crate::sizes::{self, Human, Size};
 use crate::source::Input;
@@ -123,7 +124,7 @@ fn measure(
     for (counted, what) in counted.iter().zip(["compressing", "decompressing"]) {
         let blocks = counted.device().map_or(0, |device| device.done.blocks);
         if gpu.is_some() && blocks == 0 {
-            session::say(format_args!(
+            messages::say(format_args!(
                 "{file}: level {level}, {what}: {device} did none of the blocks, the speed is the CPU's"
             ));
         }

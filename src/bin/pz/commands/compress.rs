@@ -3,12 +3,13 @@
 use pz::{DecodeOptions, Decoder, Encoder, Options, Statistics};
 
 use crate::args::Compress;
+use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::session::Session;
 use crate::settings;
 use crate::source::Source;
-use crate::transfer::{self, Direction};
+use crate::transfer;
 
 /// Compresses each file.
 pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {

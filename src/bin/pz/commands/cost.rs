@@ -33,7 +33,10 @@ pub fn run(args: &Cost) -> Result<(), Failure> {
     let forecast = predict::predict(args, (&found, finding), memory)?;
     let devices = found.iter().map(|found| DeviceCost::of(found, &auto, block_len, memory));
     let cost = Costs { block, kernels: kernels(block)?, devices: devices.collect(), forecast };
-    if args.json { table::print_json(&cost) } else { table::print(&cost.to_text()) }
+    match args.json {
+        true => table::print_json(&cost),
+        false => table::print(&cost.to_text(args.kernels)),
+    }
 }
 
 /// The devices that are asked for.
@@ -77,10 +80,10 @@ struct KernelCost {
     kernel: &'static str,
     /// Bytes of device memory for a block.
     memory: u64,
-    /// Work items for a block.
+    /// Work items of the largest dispatch.
     threads: u64,
     /// Dispatches.
-    passes: u32,
+    passes: u64,
     /// Bytes of workgroup memory.
     local_memory: u32,
 }
@@ -140,8 +143,8 @@ fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
         Ok(KernelCost {
             kernel: kernel.stem,
             memory: cost.memory_bytes(block)?,
-            threads: cost.total_threads(block),
-            passes: cost.passes,
+            threads: cost.threads.eval(block)?,
+            passes: cost.passes.eval(block)?,
             local_memory: cost.local_mem,
         })
     });
@@ -217,11 +220,17 @@ impl Fit {
 }
 
 impl Costs {
-    fn to_text(&self) -> String {
-        if let Some(forecast) = &self.forecast {
-            return forecast.to_text();
-        }
-        let mut text = format!("For a block of {}:\n\n", Human(self.block));
+    /// What engines take comes first. The kernels come last, if they are asked for or if there is nothing else to show.
+    fn to_text(&self, wants_kernels: bool) -> String {
+        let parts = match &self.forecast {
+            Some(forecast) => vec![forecast.to_text()],
+            None => self.devices.iter().map(|device| device.to_text(self.block)).collect(),
+        };
+        let kernels = (wants_kernels || parts.is_empty()).then(|| self.kernels_to_text());
+        parts.into_iter().chain(kernels).collect::<Vec<_>>().join("\n")
+    }
+
+    fn kernels_to_text(&self) -> String {
         let head = ["<kernel", "memory", "bytes/byte", "threads", "passes", "workgroup memory"];
         let mut table = Table::new(&head);
         for kernel in &self.kernels {
@@ -234,18 +243,19 @@ impl Costs {
                 Human(kernel.local_memory.into()).to_string(),
             ]);
         }
-        text += &table.to_text();
-        for device in &self.devices {
-            text += &device.to_text(self.block);
-        }
-        text
+        format!("For a block of {}:\n\n{}", Human(self.block), table.to_text())
     }
 }
 
 impl DeviceCost {
     fn to_text(&self, block: u64) -> String {
-        let mut text =
-            format!("\n{}: {}, with {} to use\n\n", self.device, self.name, Human(self.budget));
+        let mut text = format!(
+            "{}: {}, with {} to use, for a block of {}\n\n",
+            self.device,
+            self.name,
+            Human(self.budget),
+            Human(block)
+        );
         let head =
             ["<", "memory a block", "bytes/byte", "blocks a batch", "batches", "memory", "MB/s"];
         let mut table = Table::new(&head);

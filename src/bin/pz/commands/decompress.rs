@@ -5,6 +5,7 @@ use std::io::Write;
 use pz::{DecodeOptions, Decoder, SeekableReader, Statistics};
 
 use crate::args::Decompress;
+use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::formats::{self, Format};
 use crate::output::Output;
@@ -12,7 +13,7 @@ use crate::session::Session;
 use crate::settings::{self, DecodeSettings};
 use crate::sizes::ByteRange;
 use crate::source::Source;
-use crate::transfer::{self, Direction};
+use crate::transfer;
 
 /// Restores each file.
 pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
@@ -26,7 +27,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
         }
     }
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
-        let settings = settings.counted(statistics);
+        let settings = settings.of_input(source.len(), statistics);
         let format = Format::detect(source)?;
         match args.range {
             None => whole(format, source, output, &settings)?,

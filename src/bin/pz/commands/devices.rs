@@ -118,6 +118,8 @@ fn gpu(found: &discovery::Found) -> Gpu {
         memory: limits.memory,
         memory_source: match limits.memory_source {
             MemorySource::Free => "free at present, says the driver",
+            MemorySource::Nvml => "free at present, says NVML",
+            MemorySource::VulkanBudget => "free at present, says Vulkan's memory budget",
             MemorySource::Total => "in total, says the driver",
             MemorySource::Assumed => {
                 "assumed: half of the largest buffer, as the driver does not say"

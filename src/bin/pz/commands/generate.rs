@@ -1,11 +1,13 @@
-//! `pz completions`, `pz man` and `pz help`: all come from the definition of the command line.
+//! `pz completions`, `pz man` and `pz help`, which come from the definition of the command line, and `pz types`.
 
 use std::fs;
 use std::io;
 
-use crate::args::{self, Completions, Help, Man};
+use crate::args;
 use crate::failure::Failure;
+use crate::paper::{Completions, Help, Man, Types, TypesFor};
 use crate::table;
+use crate::usage;
 
 /// Prints the completions of a shell.
 pub fn completions(args: &Completions) -> Result<(), Failure> {
@@ -31,6 +33,14 @@ pub fn man(args: &Man) -> Result<(), Failure> {
     }
 }
 
+/// Prints what other programs need to recognise our files.
+pub fn types(args: &Types) -> Result<(), Failure> {
+    table::print(match args.kind {
+        TypesFor::Magic => include_str!("types.magic"),
+        TypesFor::Mime => include_str!("types.xml"),
+    })
+}
+
 /// Prints the help of the program or of a command.
 pub fn help(args: &Help) -> Result<(), Failure> {
     let mut program = args::command();
@@ -43,7 +53,9 @@ pub fn help(args: &Help) -> Result<(), Failure> {
         (Some(command), _) => table::print(&command.render_help().to_string()),
         (None, name) => {
             let name = name.as_deref().unwrap_or_default();
-            Err(Failure::environment(format!("no command is called '{name}' (see pz --help)")))
+            let tip = usage::similar(name, &program);
+            let tip = tip.map(|command| format!("; did you mean '{command}'?")).unwrap_or_default();
+            Err(Failure::environment(format!("no command is called '{name}'{tip} (see pz --help)")))
         }
     }
 }

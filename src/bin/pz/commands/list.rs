@@ -1,48 +1,192 @@
 //! `pz list`
+//!
+//! A file may have any number of frames and blocks, so they are printed as they are met. What is said of the whole file
+//! comes first: each file is gone through once for its sums, and again for its frames and blocks if they are asked for.
 
-use pz::{BlockInfo, FrameInfo};
-use serde::Serialize;
+use std::cell::RefCell;
+
+use pz::{BlockInfo, DecodeOptions, FrameInfo, Listing, Pipeline};
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
 
 use crate::args::List;
 use crate::failure::Failure;
 use crate::formats::Format;
 use crate::inputs::{self, Select};
 use crate::session::Session;
-use crate::sizes::{self, Human};
+use crate::sizes::{self, Human, Size};
 use crate::source::{Input, Permit, Source};
-use crate::table::{self, Table};
+use crate::table::{self, Columns, Printer, Table};
 
 /// The check that every frame carries: of headers, payloads, contents and index.
 const CHECK: &str = "CRC-32C";
 
 /// Lists each file.
 pub fn run(args: &List, session: &mut Session) -> Result<(), Failure> {
-    let mut files = Vec::new();
-    for input in inputs::expand(&args.files, args.recursive, Select::Pz) {
+    let mut options = DecodeOptions::new();
+    if let Some(Size(bytes)) = args.memory {
+        options = options.max_memory(bytes);
+    }
+    if args.json {
+        return print_json(args, &options, session);
+    }
+    let mut sums = Vec::new();
+    for_each(args, &options, session, |mut file| {
+        if args.verbose {
+            print_details(&mut file)
+        } else {
+            sums.push(file.sums);
+            Ok(Ok(()))
+        }
+    })?;
+    if sums.is_empty() { Ok(()) } else { table::print(&summary(&sums)) }
+}
+
+/// Calls `work` with each file that can be listed and reports the others. The outer result of `work` is that of the
+/// output and ends the run, the inner one is that of the file.
+fn for_each(
+    args: &List,
+    options: &DecodeOptions,
+    session: &mut Session,
+    mut work: impl FnMut(File) -> Result<Result<(), Failure>, Failure>,
+) -> Result<(), Failure> {
+    for input in inputs::expand(&args.files, &args.selection, Select::Pz) {
         match input {
-            Ok(input) => match one(&input, args.verbose) {
-                Ok(file) => files.push(file),
-                Err(failure) => session.fail(&input, failure),
-            },
+            Ok(input) => {
+                let outcome = match File::open(&input, options, args.verbose) {
+                    Ok(file) => work(file)?,
+                    Err(failure) => Err(failure),
+                };
+                if let Err(failure) = outcome {
+                    session.fail(&input, failure);
+                }
+            }
             Err((name, failure)) => session.fail(name, failure),
         }
     }
-    if args.json {
-        table::print_json(&files)
-    } else if args.verbose {
-        files.iter().try_for_each(|file| table::print(&details(file)))
-    } else if files.is_empty() {
-        Ok(())
-    } else {
-        table::print(&summary(&files))
+    Ok(())
+}
+
+/// A file whose frames, and if they are asked for, blocks have been checked.
+struct File {
+    listing: Listing<Source>,
+    sums: Sums,
+    /// Wide enough for each of its blocks.
+    columns: Columns,
+}
+
+/// What is known of a whole file.
+struct Sums {
+    file: String,
+    frames: u64,
+    blocks: u64,
+    pipelines: Vec<Pipeline>,
+    /// Sizes in bytes.
+    compressed_size: u64,
+    content_size: u64,
+    /// Bytes that decoding one block at a time takes.
+    decode_memory: u64,
+}
+
+impl File {
+    fn open(input: &Input, options: &DecodeOptions, blocks: bool) -> Result<Self, Failure> {
+        let mut source = Source::open(input, Permit::READ)?;
+        if !source.is_seekable() {
+            return Err(Failure::environment("is not a regular file: its index cannot be reached"));
+        }
+        match Format::detect(&mut source)? {
+            Format::Pz => {}
+            other => {
+                let name = other.name();
+                return Err(Failure::input(format!(
+                    "is a {name} file; only pz files can be listed"
+                )));
+            }
+        }
+        let mut listing = Listing::new(source, options)?;
+        let mut columns = Columns::new(&[
+            "Block",
+            "<Method",
+            "Offset",
+            "Compressed",
+            "Contents from",
+            "Contents",
+            "Ratio",
+            "<Payload check",
+            "<Contents check",
+        ]);
+        let mut sums = Sums::new(input);
+        while let Some(frame) = listing.next_frame()? {
+            sums.add(&frame);
+            while blocks && let Some(block) = listing.next_block()? {
+                columns.widen(&cells(&block));
+            }
+        }
+        listing.rewind();
+        Ok(File { listing, sums, columns })
     }
 }
 
-/// What is known of one file.
+impl Sums {
+    fn new(input: &Input) -> Self {
+        Sums {
+            file: input.to_string(),
+            frames: 0,
+            blocks: 0,
+            pipelines: Vec::new(),
+            compressed_size: 0,
+            content_size: 0,
+            decode_memory: 0,
+        }
+    }
+
+    fn add(&mut self, frame: &FrameInfo) {
+        self.frames += 1;
+        self.blocks = self.blocks.saturating_add(frame.block_count);
+        self.compressed_size = self.compressed_size.saturating_add(frame.compressed_size);
+        self.content_size = self.content_size.saturating_add(frame.content_size);
+        self.decode_memory = self.decode_memory.max(frame.decode_memory);
+        if !self.pipelines.contains(&frame.pipeline) {
+            self.pipelines.push(frame.pipeline);
+        }
+    }
+
+    fn ratio(&self) -> f64 {
+        sizes::ratio(self.content_size, self.compressed_size)
+    }
+}
+
+/// Prints an array with an object for each file.
+fn print_json(args: &List, options: &DecodeOptions, session: &mut Session) -> Result<(), Failure> {
+    let mut printer = Printer::default();
+    let mut serializer = serde_json::Serializer::pretty(&mut printer);
+    let written = (|| {
+        let mut array = serializer.serialize_seq(None).map_err(not_json)?;
+        for_each(args, options, session, |file| {
+            let json = JsonFile::new(file, args.verbose);
+            let written = array.serialize_element(&json);
+            // An object that is broken off leaves no JSON that a program could read: that ends the run.
+            match json.frames.0.failure.into_inner() {
+                Some(failure) => Err(failure),
+                None => written.map(Ok).map_err(not_json),
+            }
+        })?;
+        array.end().map_err(not_json)
+    })();
+    // Why nothing could be printed comes before what follows from it.
+    let ended = written.and_then(|()| printer.put("\n"));
+    printer.finish().and(ended)
+}
+
+fn not_json(error: serde_json::Error) -> Failure {
+    Failure::bug(format!("cannot write JSON: {error}"))
+}
+
+/// What is printed of one file.
 #[derive(Serialize)]
-struct File {
+struct JsonFile {
     file: String,
-    frames: Vec<Frame>,
+    frames: JsonFrames,
     blocks: u64,
     /// Sizes in bytes.
     compressed_size: u64,
@@ -50,17 +194,26 @@ struct File {
     /// Contents over compressed bytes.
     ratio: f64,
     check: &'static str,
-    /// Bytes that decoding one block at a time takes.
     decode_memory: u64,
 }
 
-/// What is known of one frame.
+/// A file's frames, which are read as they are printed.
+struct JsonFrames(Reading);
+
+struct Reading {
+    listing: RefCell<Listing<Source>>,
+    /// Why the file could not be read on.
+    failure: RefCell<Option<Failure>>,
+    with_blocks: bool,
+}
+
+/// What is printed of one frame.
 #[derive(Serialize)]
-struct Frame {
+struct JsonFrame<'a> {
     number: u64,
     offset: u64,
     version: u8,
-    pipeline: String,
+    pipeline: &'static str,
     level: Option<u8>,
     block_size: u64,
     block_count: u64,
@@ -68,13 +221,16 @@ struct Frame {
     content_size: u64,
     size_in_header: bool,
     decode_memory: u64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    blocks: Vec<Block>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocks: Option<JsonBlocks<'a>>,
 }
 
-/// What is known of one block.
+/// A frame's blocks, which are read as they are printed.
+struct JsonBlocks<'a>(&'a Reading);
+
+/// What is printed of one block.
 #[derive(Serialize)]
-struct Block {
+struct JsonBlock {
     number: u64,
     method: &'static str,
     offset: u64,
@@ -85,83 +241,83 @@ struct Block {
     content_checksum: String,
 }
 
-fn one(input: &Input, blocks: bool) -> Result<File, Failure> {
-    let mut source = Source::open(input, Permit::READ)?;
-    if !source.is_seekable() {
-        return Err(Failure::environment("is not a regular file: its index cannot be reached"));
-    }
-    match Format::detect(&mut source)? {
-        Format::Pz => {}
-        other => {
-            let name = other.name();
-            return Err(Failure::input(format!("is a {name} file; only pz files can be listed")));
-        }
-    }
-    let frames = pz::list(&mut source, blocks)?;
-    let sum = |size: fn(&FrameInfo) -> u64| frames.iter().map(size).fold(0, u64::saturating_add);
-    let compressed_size = sum(|frame| frame.compressed_size);
-    let content_size = sum(|frame| frame.content_size);
-    Ok(File {
-        file: input.to_string(),
-        blocks: sum(|frame| frame.block_count),
-        compressed_size,
-        content_size,
-        ratio: sizes::ratio(content_size, compressed_size),
-        check: CHECK,
-        decode_memory: frames.iter().map(|frame| frame.decode_memory).max().unwrap_or(0),
-        frames: frames.iter().map(Frame::from).collect(),
-    })
-}
-
-impl From<&FrameInfo> for Frame {
-    fn from(frame: &FrameInfo) -> Self {
-        Frame {
-            number: frame.number,
-            offset: frame.offset,
-            version: frame.version,
-            pipeline: frame.pipeline.to_string(),
-            level: frame.level.map(|level| level.get()),
-            block_size: frame.block_size,
-            block_count: frame.block_count,
-            compressed_size: frame.compressed_size,
-            content_size: frame.content_size,
-            size_in_header: frame.size_in_header,
-            decode_memory: frame.decode_memory,
-            blocks: frame.blocks.iter().map(Block::from).collect(),
+impl JsonFile {
+    fn new(File { listing, sums, .. }: File, with_blocks: bool) -> Self {
+        let (listing, failure) = (RefCell::new(listing), RefCell::default());
+        JsonFile {
+            ratio: sums.ratio(),
+            file: sums.file,
+            frames: JsonFrames(Reading { listing, failure, with_blocks }),
+            blocks: sums.blocks,
+            compressed_size: sums.compressed_size,
+            content_size: sums.content_size,
+            check: CHECK,
+            decode_memory: sums.decode_memory,
         }
     }
 }
 
-impl From<&BlockInfo> for Block {
-    fn from(block: &BlockInfo) -> Self {
-        Block {
-            number: block.number,
-            method: block.method.name(),
-            offset: block.offset,
-            compressed_size: block.compressed_size,
-            content_offset: block.content_offset,
-            content_size: block.content_size,
-            payload_checksum: format!("{:08x}", block.payload_checksum),
-            content_checksum: format!("{:08x}", block.content_checksum),
-        }
+impl Reading {
+    /// Keeps the failure for later: the serializer has an error of its own.
+    fn fail<E: serde::ser::Error>(&self, error: pz::Error) -> E {
+        let failure = Failure::from(error);
+        let custom = E::custom(&failure.what);
+        self.failure.replace(Some(failure));
+        custom
     }
 }
 
-impl File {
-    /// The pipelines of its frames, each once.
-    fn pipelines(&self) -> String {
-        let mut names: Vec<&str> = Vec::new();
-        for frame in &self.frames {
-            if !names.contains(&frame.pipeline.as_str()) {
-                names.push(&frame.pipeline);
-            }
+impl Serialize for JsonFrames {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let reading = &self.0;
+        let mut array = serializer.serialize_seq(None)?;
+        loop {
+            let next = reading.listing.borrow_mut().next_frame();
+            let Some(frame) = next.map_err(|error| reading.fail::<S::Error>(error))? else { break };
+            let has_blocks = reading.with_blocks && frame.block_count > 0;
+            array.serialize_element(&JsonFrame {
+                number: frame.number,
+                offset: frame.offset,
+                version: frame.version,
+                pipeline: frame.pipeline.name(),
+                level: frame.level.map(|level| level.get()),
+                block_size: frame.block_size,
+                block_count: frame.block_count,
+                compressed_size: frame.compressed_size,
+                content_size: frame.content_size,
+                size_in_header: frame.size_in_header,
+                decode_memory: frame.decode_memory,
+                blocks: has_blocks.then_some(JsonBlocks(reading)),
+            })?;
         }
-        names.join("+")
+        array.end()
+    }
+}
+
+impl Serialize for JsonBlocks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let JsonBlocks(reading) = self;
+        let mut array = serializer.serialize_seq(None)?;
+        loop {
+            let next = reading.listing.borrow_mut().next_block();
+            let Some(block) = next.map_err(|error| reading.fail::<S::Error>(error))? else { break };
+            array.serialize_element(&JsonBlock {
+                number: block.number,
+                method: block.method.name(),
+                offset: block.offset,
+                compressed_size: block.compressed_size,
+                content_offset: block.content_offset,
+                content_size: block.content_size,
+                payload_checksum: format!("{:08x}", block.payload_checksum),
+                content_checksum: format!("{:08x}", block.content_checksum),
+            })?;
+        }
+        array.end()
     }
 }
 
 /// One line a file, and one for all of them if there are several.
-fn summary(files: &[File]) -> String {
+fn summary(files: &[Sums]) -> String {
     let mut table = Table::new(&[
         "Frames",
         "Blocks",
@@ -174,23 +330,24 @@ fn summary(files: &[File]) -> String {
         "<File",
     ]);
     for file in files {
+        let pipelines: Vec<&str> = file.pipelines.iter().map(|pipeline| pipeline.name()).collect();
         table.row(vec![
-            file.frames.len().to_string(),
+            file.frames.to_string(),
             file.blocks.to_string(),
-            file.pipelines(),
+            pipelines.join("+"),
             Human(file.compressed_size).to_string(),
             Human(file.content_size).to_string(),
-            format!("{:.3}", file.ratio),
-            file.check.to_string(),
+            format!("{:.3}", file.ratio()),
+            CHECK.to_string(),
             Human(file.decode_memory).to_string(),
             file.file.clone(),
         ]);
     }
     if files.len() > 1 {
-        let sum = |size: fn(&File) -> u64| files.iter().map(size).fold(0, u64::saturating_add);
+        let sum = |size: fn(&Sums) -> u64| files.iter().map(size).fold(0, u64::saturating_add);
         let (compressed, contents) = (sum(|f| f.compressed_size), sum(|f| f.content_size));
         table.row(vec![
-            sum(|file| file.frames.len() as u64).to_string(),
+            sum(|file| file.frames).to_string(),
             sum(|file| file.blocks).to_string(),
             String::new(),
             Human(compressed).to_string(),
@@ -204,15 +361,25 @@ fn summary(files: &[File]) -> String {
     table.to_text()
 }
 
-/// A file, its frames, and one line a block.
-fn details(file: &File) -> String {
-    let mut text = format!(
-        "{}: {} bytes of contents in {} bytes, ratio {:.3}, {}\n",
-        file.file, file.content_size, file.compressed_size, file.ratio, file.check,
-    );
-    for frame in &file.frames {
+/// Prints a file, its frames, and one line a block.
+fn print_details(file: &mut File) -> Result<Result<(), Failure>, Failure> {
+    let File { listing, sums, columns } = file;
+    let mut printer = Printer::default();
+    printer.put(&format!(
+        "{}: {} bytes of contents in {} bytes, ratio {:.3}, {CHECK}\n",
+        sums.file,
+        sums.content_size,
+        sums.compressed_size,
+        sums.ratio(),
+    ))?;
+    let read = loop {
+        let frame = match listing.next_frame() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error.into()),
+        };
         let level = frame.level.map(|level| format!(" level {level}")).unwrap_or_default();
-        text += &format!(
+        printer.put(&format!(
             "frame {} at byte {}: format {}, {}{level}, {} x {}, {} to decode\n",
             frame.number,
             frame.offset,
@@ -221,32 +388,40 @@ fn details(file: &File) -> String {
             frame.block_count,
             Human(frame.block_size),
             Human(frame.decode_memory),
-        );
-        let mut table = Table::new(&[
-            "Block",
-            "<Method",
-            "Offset",
-            "Compressed",
-            "Contents from",
-            "Contents",
-            "Ratio",
-            "<Payload check",
-            "<Contents check",
-        ]);
-        for block in &frame.blocks {
-            table.row(vec![
-                block.number.to_string(),
-                block.method.to_string(),
-                block.offset.to_string(),
-                block.compressed_size.to_string(),
-                block.content_offset.to_string(),
-                block.content_size.to_string(),
-                format!("{:.3}", sizes::ratio(block.content_size, block.compressed_size)),
-                block.payload_checksum.clone(),
-                block.content_checksum.clone(),
-            ]);
+        ))?;
+        printer.put(&columns.head())?;
+        if let Err(failure) = print_blocks(listing, columns, &mut printer)? {
+            break Err(failure);
         }
-        text += &table.to_text();
+    };
+    printer.finish().map(|()| read)
+}
+
+fn print_blocks(
+    listing: &mut Listing<Source>,
+    columns: &Columns,
+    printer: &mut Printer,
+) -> Result<Result<(), Failure>, Failure> {
+    loop {
+        match listing.next_block() {
+            Ok(Some(block)) => printer.put(&columns.line(&cells(&block)))?,
+            Ok(None) => return Ok(Ok(())),
+            Err(error) => return Ok(Err(error.into())),
+        }
     }
-    text
+}
+
+/// A block as a row.
+fn cells(block: &BlockInfo) -> [String; 9] {
+    [
+        block.number.to_string(),
+        block.method.name().to_string(),
+        block.offset.to_string(),
+        block.compressed_size.to_string(),
+        block.content_offset.to_string(),
+        block.content_size.to_string(),
+        format!("{:.3}", sizes::ratio(block.content_size, block.compressed_size)),
+        format!("{:08x}", block.payload_checksum),
+        format!("{:08x}", block.content_checksum),
+    ]
 }

@@ -12,17 +12,23 @@ mod recover;
 mod resident;
 mod test;
 
-use crate::args::{self, Cli, Command, Filter, Talk};
+use crate::args::{self, Cli, Command, Encoding, Filter};
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
+use crate::standard;
+use crate::verbosity::Verbosity;
 
 /// Does what the command line says. An error that concerns no single file ends the run.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
     let command = cli.command.unwrap_or_else(|| cli.filter.into_command());
-    let mut session = Session::new(command.talk());
+    if command.prints() {
+        standard::check_output()?;
+    }
+    let mut session = Session::new(command.verbosity());
     match command {
         Command::Compress(args) => compress::run(&args, &mut session)?,
         Command::Decompress(args) => decompress::run(&args, &mut session)?,
+        Command::Cat(args) => decompress::run(&args.into_decompress(), &mut session)?,
         Command::Test(args) => test::run(&args, &mut session)?,
         Command::List(args) => list::run(&args, &mut session)?,
         Command::Bench(args) => bench::run(&args, &mut session)?,
@@ -31,37 +37,76 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Recover(args) => recover::run(&args, &mut session)?,
         Command::Completions(args) => generate::completions(&args)?,
         Command::Man(args) => generate::man(&args)?,
+        Command::Types(args) => generate::types(&args)?,
         Command::Help(args) => generate::help(&args)?,
     }
     Ok(session.finish())
 }
 
 impl Command {
-    fn talk(&self) -> Talk {
+    /// Whether standard output gets a report. Then it must be there before the work begins.
+    fn prints(&self) -> bool {
         match self {
-            Command::Compress(args) => args.talk.clone(),
-            Command::Decompress(args) => args.talk.clone(),
-            Command::Test(args) => args.talk.clone(),
-            Command::Recover(args) => args.talk.clone(),
-            _ => Talk::default(),
+            Command::Compress(_) | Command::Decompress(_) | Command::Test(_) => false,
+            Command::Man(args) => args.folder.is_none(),
+            // The contents or the report.
+            Command::Recover(_) | Command::Cat(_) => true,
+            Command::List(_) | Command::Bench(_) | Command::Devices(_) | Command::Cost(_) => true,
+            _ => true,
+        }
+    }
+
+    fn verbosity(&self) -> Verbosity {
+        match self {
+            Command::Compress(args) => args.verbosity.clone(),
+            Command::Decompress(args) => args.verbosity.clone(),
+            Command::Cat(args) => args.verbosity.clone(),
+            Command::Test(args) => args.verbosity.clone(),
+            Command::Recover(args) => args.verbosity.clone(),
+            _ => Verbosity::default(),
         }
     }
 }
 
+impl args::Cat {
+    /// The same as a decompression to standard output.
+    fn into_decompress(self) -> args::Decompress {
+        let args::Cat { files, range, selection, machine, verbosity } = self;
+        let placement = args::Placement { stdout: true, selection, ..args::Placement::default() };
+        args::Decompress { files, range, placement, machine, verbosity }
+    }
+}
+
 impl Filter {
+    /// Whether an option says that files are to be compressed.
+    pub fn compresses(&self) -> bool {
+        let Encoding { levels, pipeline, block_size, window, no_verify } = &self.encoding;
+        let is_shaped = pipeline.is_some() || block_size.is_some() || window.is_some();
+        !levels.0.is_empty() || is_shaped || *no_verify || self.verify
+    }
+
     /// The command that the filter's options are short for.
     fn into_command(self) -> Command {
-        let Filter { files, encoding, machine, placement, verify, range, json, talk, .. } = self;
+        let Filter { files, encoding, machine, placement, verify, range, json, verbosity, .. } =
+            self;
         if self.list {
-            let (recursive, verbose) = (placement.recursive, talk.verbose);
-            Command::List(args::List { files, recursive, json, verbose })
+            let (selection, verbose) = (placement.selection, verbosity.verbose);
+            let memory = machine.memory;
+            Command::List(args::List { files, selection, memory, json, verbose })
         } else if self.test {
-            let recursive = placement.recursive;
-            Command::Test(args::Test { files, recursive, machine, talk })
+            let selection = placement.selection;
+            Command::Test(args::Test { files, selection, machine, verbosity })
         } else if self.decompress {
-            Command::Decompress(args::Decompress { files, range, placement, machine, talk })
+            Command::Decompress(args::Decompress { files, range, placement, machine, verbosity })
         } else {
-            Command::Compress(args::Compress { files, encoding, placement, verify, machine, talk })
+            Command::Compress(args::Compress {
+                files,
+                encoding,
+                placement,
+                verify,
+                machine,
+                verbosity,
+            })
         }
     }
 }

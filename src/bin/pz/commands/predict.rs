@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pz::gpu::discovery::Found;
-use pz::{Auto, Gpu, Level, Options, Pipeline, Prediction};
+use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Prediction, Sample, SeekableReader};
 use serde::Serialize;
 
 use crate::args::Cost;
@@ -40,9 +40,15 @@ struct Work {
 struct Engine {
     device: String,
     name: String,
-    /// Seconds in all, and those of them that it takes to find and open the device; nothing if the device does not do this.
+    /// Seconds of the whole run, and those of them until the device takes part; nothing if it does not do this.
     seconds: Option<f64>,
     opening: f64,
+    /// Whether the device takes part; otherwise the CPU is done as soon without it.
+    takes_part: bool,
+    /// Why the device does not do this.
+    problem: Option<String>,
+    /// Bytes of memory that it takes: the CPU of the host's, a device of its own.
+    memory: Option<u64>,
     /// Bytes of contents a second that it delivers alone, from memory to memory.
     bytes_per_second: Option<f64>,
     /// Seconds on the device itself, if it did all of it.
@@ -59,6 +65,14 @@ struct Stage {
 struct Opened {
     device: String,
     gpu: Gpu,
+}
+
+/// What the work is done on.
+struct Job<'a> {
+    path: Option<&'a Path>,
+    /// Bytes of the contents.
+    bytes: u64,
+    threads: usize,
 }
 
 /// What is to be predicted.
@@ -81,7 +95,8 @@ pub fn predict(
     let auto = settings::auto(memory);
     let opened = open(&auto, found, finding, memory)?;
     let threads = args.threads.filter(|&n| n > 0).unwrap_or_else(settings::all_cores);
-    let work = subjects.iter().map(|subject| subject.predict(&auto, &opened, bytes, threads));
+    let job = Job { path: args.file.as_deref(), bytes, threads };
+    let work = subjects.iter().map(|subject| subject.predict(&auto, &opened, &job));
     Ok(Some(Forecast {
         file: args.file.as_deref().map(show),
         bytes,
@@ -112,18 +127,25 @@ fn open(
 
 /// A compressed file is decompressed; another is compressed and then decompressed.
 fn of_file(path: &Path, args: &Cost) -> Result<(u64, Vec<Subject>), Failure> {
-    let of =
-        |failure: Failure| Failure { what: format!("{}: {}", show(path), failure.what), ..failure };
-    let mut file = File::open(path).map_err(|error| of(error.into()))?;
-    if path.extension().is_some_and(|extension| extension == "pz") {
-        let frames = pz::list(&mut file, false).map_err(|error| of(error.into()))?;
+    let mut file = File::open(path).map_err(|error| of(path, error.into()))?;
+    if is_compressed(path) {
+        let frames = pz::list(&mut file, false).map_err(|error| of(path, error.into()))?;
         let bytes = frames.iter().map(|frame| frame.content_size).sum();
         let Some(frame) = frames.first() else { return Ok((0, Vec::new())) };
         let level = frame.level.map_or(0, Level::get);
         return Ok((bytes, vec![Subject::Decode(frame.pipeline, level, frame.block_size)]));
     }
-    let bytes = file.metadata().map_err(|error| of(error.into()))?.len();
+    let bytes = file.metadata().map_err(|error| of(path, error.into()))?.len();
     Ok((bytes, both_ways(args)?))
+}
+
+fn is_compressed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "pz")
+}
+
+/// A failure that concerns a file.
+fn of(path: &Path, failure: Failure) -> Failure {
+    Failure { what: format!("{}: {}", show(path), failure.what), ..failure }
 }
 
 fn both_ways(args: &Cost) -> Result<Vec<Subject>, Failure> {
@@ -144,33 +166,25 @@ fn both_ways(args: &Cost) -> Result<Vec<Subject>, Failure> {
     Ok(subjects)
 }
 
-impl Subject {
-    fn predict(
-        &self,
-        auto: &Auto,
-        opened: &[Opened],
-        bytes: u64,
-        threads: usize,
-    ) -> Result<Work, Failure> {
-        let predict = |gpu: Option<&Gpu>| match self {
-            Subject::Encode(options) => Ok(auto.predict(gpu, options, bytes)?),
-            Subject::Decode(pipeline, level, block) => {
-                let kind = (*pipeline, *level, *block);
-                Ok::<_, Failure>(auto.predict_decoding(gpu, kind, bytes, threads))
+impl Job<'_> {
+    /// Blocks of the contents; nothing if there is no file.
+    fn sample(&self, block: u64) -> Result<Option<Sample>, Failure> {
+        let Some(path) = self.path else { return Ok(None) };
+        let read = || {
+            let mut file = File::open(path)?;
+            if is_compressed(path) {
+                let mut contents = SeekableReader::new(file, &DecodeOptions::new())?;
+                return Ok(Sample::of(&mut contents, self.bytes, block, self.threads)?);
             }
+            Ok(Sample::of(&mut file, self.bytes, block, self.threads)?)
         };
-        let alone = predict(None)?;
-        let mut engines = vec![Engine {
-            device: "cpu".into(),
-            name: format!("the CPU, {threads} thread{}", if threads == 1 { "" } else { "s" }),
-            seconds: Some(alone.cpu_seconds),
-            opening: 0.0,
-            bytes_per_second: Some(alone.cpu_rate),
-            stages: Vec::new(),
-        }];
-        for Opened { device, gpu } in opened {
-            engines.push(Engine::new(device, gpu, predict(Some(gpu))?));
-        }
+        let sample: Result<Sample, pz::Error> = read();
+        sample.map(Some).map_err(|error| of(path, error.into()))
+    }
+}
+
+impl Subject {
+    fn predict(&self, auto: &Auto, opened: &[Opened], job: &Job<'_>) -> Result<Work, Failure> {
         let (direction, pipeline, level, block) = match self {
             Subject::Encode(options) => {
                 let level = options.chosen_level().get();
@@ -178,24 +192,73 @@ impl Subject {
             }
             Subject::Decode(pipeline, level, block) => ("decompress", *pipeline, *level, *block),
         };
+        let sample = job.sample(block)?;
+        let Job { bytes, threads, .. } = *job;
+        let predict = |gpu: Option<&Gpu>| match self {
+            Subject::Encode(options) => Ok(auto.predict(gpu, options, bytes, sample.as_ref())?),
+            Subject::Decode(pipeline, level, block) => {
+                let kind = (*pipeline, *level, *block);
+                let sample = sample.as_ref();
+                Ok::<_, Failure>(auto.predict_decoding(gpu, kind, bytes, threads, sample))
+            }
+        };
+        let mut engines = Vec::new();
+        if opened.is_empty() {
+            engines.push(Engine::cpu(threads, &predict(None)?));
+        }
+        for Opened { device, gpu } in opened {
+            let prediction = predict(Some(gpu))?;
+            if engines.is_empty() {
+                engines.push(Engine::cpu(threads, &prediction));
+            }
+            engines.push(Engine::device(device, gpu, prediction));
+        }
         let (pipeline, level) = (pipeline.to_string(), (level > 0).then_some(level));
         Ok(Work { direction, pipeline, level, block, engines })
     }
 }
 
 impl Engine {
-    fn new(device: &str, gpu: &Gpu, prediction: Prediction) -> Self {
+    fn cpu(threads: usize, prediction: &Prediction) -> Self {
+        Self {
+            device: "cpu".into(),
+            name: format!("the CPU, {threads} thread{}", if threads == 1 { "" } else { "s" }),
+            seconds: Some(prediction.cpu_seconds),
+            opening: 0.0,
+            takes_part: true,
+            problem: None,
+            memory: Some(prediction.cpu_memory),
+            bytes_per_second: Some(prediction.cpu_rate),
+            stages: Vec::new(),
+        }
+    }
+
+    fn device(device: &str, gpu: &Gpu, prediction: Prediction) -> Self {
+        let (bytes_per_second, problem) = match prediction.device_rate {
+            Some(Ok(rate)) => (Some(rate), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        let stages = prediction.stages.into_iter();
         Self {
             device: device.into(),
             name: gpu.limits().map_or_else(String::new, |limits| limits.name.clone()),
-            seconds: prediction.device_rate.map(|_| prediction.seconds),
+            seconds: problem.is_none().then_some(prediction.seconds),
             opening: prediction.opening,
-            bytes_per_second: prediction.device_rate,
-            stages: prediction
-                .stages
-                .into_iter()
-                .map(|(stage, seconds)| Stage { stage, seconds })
-                .collect(),
+            takes_part: prediction.takes_part,
+            problem,
+            memory: prediction.device_memory,
+            bytes_per_second,
+            stages: stages.map(|(stage, seconds)| Stage { stage, seconds }).collect(),
+        }
+    }
+
+    /// The name, and what there is to say of the device.
+    fn remark(&self) -> String {
+        match (&self.problem, self.takes_part) {
+            (Some(why), _) => format!("{}: does not do this: {why}", self.name),
+            (None, false) => format!("{}: stays closed, the CPU alone is as fast", self.name),
+            (None, true) => self.name.clone(),
         }
     }
 }
@@ -213,18 +276,22 @@ impl Forecast {
                 work.pipeline,
                 Human(work.block)
             );
-            let mut table = Table::new(&["<  on", "seconds", "to open it", "MB/s alone", "<"]);
+            let head = ["<  on", "seconds", "MB/s", "memory", "to open it", "MB/s alone", "<"];
+            let mut table = Table::new(&head);
             for engine in &work.engines {
                 let with = if engine.device == "cpu" { "" } else { ", with the CPU" };
+                let whole = engine.seconds.map(|seconds| self.bytes as f64 / seconds.max(1e-9));
+                let rate = |rate: Option<f64>| {
+                    rate.map_or("-".into(), |rate| format!("{:.0}", rate / 1e6))
+                };
                 table.row(vec![
                     format!("  {}{with}", engine.device),
                     engine.seconds.map_or("-".into(), |seconds| format!("{seconds:.3}")),
+                    rate(whole),
+                    engine.memory.map_or("-".into(), |bytes| Human(bytes).to_string()),
                     format!("{:.3}", engine.opening),
-                    engine.bytes_per_second.map_or("-".into(), |rate| format!("{:.0}", rate / 1e6)),
-                    match engine.seconds {
-                        Some(_) => engine.name.clone(),
-                        None => format!("{}: does not do this", engine.name),
-                    },
+                    rate(engine.bytes_per_second),
+                    engine.remark(),
                 ]);
             }
             text += &table.to_text();

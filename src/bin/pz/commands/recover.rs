@@ -1,12 +1,11 @@
 //! `pz recover`
 
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use pz::RecoveryReport;
-use serde::Serialize;
+use pz::{DecodeOptions, Extent, Piece, Recovery};
+use tempfile::SpooledTempFile;
 
 use crate::args::Recover;
 use crate::failure::Failure;
@@ -14,20 +13,27 @@ use crate::inputs;
 use crate::output::Output;
 use crate::session::Session;
 use crate::settings;
+use crate::sizes::Human;
 use crate::source::{Input, Permit, Source};
-use crate::table;
+use crate::standard;
+use crate::table::Printer;
 
 /// Saves what a damaged file holds.
 pub fn run(args: &Recover, session: &mut Session) -> Result<(), Failure> {
     let settings = settings::decode(&args.machine, session)?;
     let input = Input::named(args.file.clone());
-    if let Err(failure) = one(&input, args, &settings.options) {
+    if let Err(failure) = one(&input, args, &settings.options, session) {
         session.fail(&input, failure);
     }
     Ok(())
 }
 
-fn one(input: &Input, args: &Recover, options: &pz::DecodeOptions) -> Result<(), Failure> {
+fn one(
+    input: &Input,
+    args: &Recover,
+    options: &DecodeOptions,
+    session: &Session,
+) -> Result<(), Failure> {
     let mut source = Source::open(input, Permit::READ)?;
     if !source.is_seekable() {
         return Err(Failure::environment(
@@ -39,86 +45,244 @@ fn one(input: &Input, args: &Recover, options: &pz::DecodeOptions) -> Result<(),
         None => Output::stdout(&source, false)?,
         Some(path) => Output::create(path, args.force, &source)?,
     };
-    let outcome = pz::recover(&mut source, &mut output, args.fill, options);
+    let outcome = save(&mut source, &mut output, args, options);
     if source.changed() {
         return Err(Failure::changed());
     }
-    let report = outcome.map_err(|error| output.blame(error.into()))?;
-    output.commit(source.metadata())?;
-
-    let report = Report::new(input, report);
-    let text = if args.json { report.to_json()? } else { report.to_text() };
-    match path {
-        None => io::stderr().write_all(text.as_bytes())?,
-        Some(_) => table::print(&text)?,
+    let report = outcome.map_err(|failure| output.blame(failure))?;
+    if let Some(mut output) = output.complete(source.metadata(), false)? {
+        output.rename()?;
+        if let Some(refusal) = output.refusal() {
+            session.warn(input, refusal);
+        }
     }
-    report.verdict()
+
+    let verdict = report.verdict();
+    let mut printer = Printer::default();
+    let written = match (path, args.json) {
+        (None, true) => report.write_json(input, &mut io::stderr().lock()),
+        (None, false) => report.write_text(input, &mut io::stderr().lock()),
+        (Some(_), true) => report.write_json(input, &mut printer),
+        (Some(_), false) => report.write_text(input, &mut printer),
+    };
+    printer.finish()?;
+    written?;
+    verdict
 }
 
 /// The output's name; `None` is standard output.
 fn output_path(input: &Input, args: &Recover) -> Result<Option<PathBuf>, Failure> {
     match (&args.output, input) {
         _ if args.stdout => Ok(None),
-        (Some(path), _) if path.as_os_str() == "-" => Ok(None),
+        (Some(path), _) if standard::is_output(path) => Ok(None),
         (Some(path), _) => Ok(Some(path.clone())),
         (None, Input::Stdin) => Ok(None),
-        (None, Input::Path(path)) => inputs::restored_name(path).map(Some),
+        (None, Input::Path(path)) => inputs::restored_name(path, None).map(Some),
     }
 }
 
-/// What the user learns; all numbers are of bytes but that of blocks.
-#[derive(Serialize)]
+/// Small blocks are gathered before they are written.
+const GATHERED: usize = 1 << 16;
+
+fn save(
+    source: &mut Source,
+    output: &mut Output,
+    args: &Recover,
+    options: &DecodeOptions,
+) -> Result<Report, Failure> {
+    let mut recovery = Recovery::new(source, options)?;
+    let limit = args.max_output.map_or(u64::MAX, |size| size.0);
+    if args.fill {
+        check_extent(recovery.extent()?, args)?;
+    }
+    let mut writer = BufWriter::with_capacity(GATHERED, output);
+    let mut report = Report::new();
+    let mut left = limit;
+    let mut take = |bytes: u64| match left.checked_sub(bytes) {
+        Some(rest) => {
+            left = rest;
+            Ok(())
+        }
+        None => Err(Failure::environment(format!(
+            "holds more than the {} that --max-output permits",
+            Human(limit)
+        ))),
+    };
+    while let Some(piece) = recovery.next_piece()? {
+        match piece {
+            Piece::Block { contents, .. } => {
+                take(contents.len() as u64)?;
+                writer.write_all(contents)?;
+                report.saved_blocks += 1;
+                report.saved_bytes += contents.len() as u64;
+            }
+            Piece::Lost { source, range, .. } => {
+                if !source.is_empty() || range.is_none() {
+                    report.damaged.add(source)?;
+                }
+                if let Some(range) = range {
+                    if args.fill {
+                        let len = range.end - range.start;
+                        take(len)?;
+                        writer.flush()?;
+                        writer.get_mut().write_hole(len)?;
+                    }
+                    report.lost.add(range)?;
+                }
+            }
+            // A kind of piece that this program does not know holds nothing that it can save.
+            _ => {}
+        }
+    }
+    writer.flush()?;
+    report.end_unknown = recovery.end_unknown();
+    Ok(report)
+}
+
+/// Refuses to fill what only a forged file declares, unless the user permits it.
+fn check_extent(extent: Extent, args: &Recover) -> Result<(), Failure> {
+    let declared = Human(extent.declared);
+    match args.max_output {
+        Some(limit) if extent.declared > limit.0 => Err(Failure::environment(format!(
+            "declares {declared} of contents ({} bytes), more than --max-output permits",
+            extent.declared
+        ))),
+        None if extent.declared > extent.plausible => Err(Failure::environment(format!(
+            "declares {declared} of contents, and a file of this length holds at most {}; \
+             --max-output {} permits it",
+            Human(extent.plausible),
+            extent.declared
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What the user learns.
 struct Report {
-    file: String,
     saved_blocks: u64,
     saved_bytes: u64,
     /// Ranges of the contents that are lost.
-    lost: Vec<Range<u64>>,
+    lost: Ranges,
     /// Ranges of the file that are damaged.
-    damaged: Vec<Range<u64>>,
+    damaged: Ranges,
     /// Whether more may be lost than is known.
     end_unknown: bool,
 }
 
+/// Bytes of a report that are kept in memory; what is longer goes to a temporary file.
+const SPOOLED: usize = 1 << 16;
+
+/// Ranges of bytes, of which those that touch are one. There may be more than memory holds.
+struct Ranges {
+    spool: BufWriter<SpooledTempFile>,
+    last: Option<Range<u64>>,
+    /// How many are in the spool.
+    spooled: u64,
+    bytes: u64,
+}
+
+impl Ranges {
+    fn new() -> Self {
+        let spool = BufWriter::new(SpooledTempFile::new(SPOOLED));
+        Ranges { spool, last: None, spooled: 0, bytes: 0 }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.last.is_none() && self.spooled == 0
+    }
+
+    fn add(&mut self, range: Range<u64>) -> io::Result<()> {
+        self.bytes = self.bytes.saturating_add(range.end - range.start);
+        match &mut self.last {
+            Some(last) if last.end == range.start => {
+                last.end = range.end;
+                Ok(())
+            }
+            _ => {
+                self.spool_last()?;
+                self.last = Some(range);
+                Ok(())
+            }
+        }
+    }
+
+    fn spool_last(&mut self) -> io::Result<()> {
+        let Some(Range { start, end }) = self.last.take() else { return Ok(()) };
+        self.spool.write_all(&start.to_le_bytes())?;
+        self.spool.write_all(&end.to_le_bytes())?;
+        self.spooled += 1;
+        Ok(())
+    }
+
+    /// Gives each of them to `line`.
+    fn for_each(mut self, mut line: impl FnMut(Range<u64>) -> io::Result<()>) -> io::Result<()> {
+        self.spool_last()?;
+        let mut spool = self.spool.into_inner().map_err(io::IntoInnerError::into_error)?;
+        spool.seek(SeekFrom::Start(0))?;
+        let mut spool = io::BufReader::new(spool);
+        for _ in 0..self.spooled {
+            let (mut start, mut end) = ([0; 8], [0; 8]);
+            spool.read_exact(&mut start)?;
+            spool.read_exact(&mut end)?;
+            line(u64::from_le_bytes(start)..u64::from_le_bytes(end))?;
+        }
+        Ok(())
+    }
+
+    fn write_json(self, name: &str, writer: &mut impl Write) -> io::Result<()> {
+        write!(writer, "  \"{name}\": [")?;
+        let after = if self.is_empty() { "" } else { "\n  " };
+        let mut before = "";
+        self.for_each(|Range { start, end }| {
+            write!(writer, "{before}\n    {{ \"start\": {start}, \"end\": {end} }}")?;
+            before = ",";
+            Ok(())
+        })?;
+        writeln!(writer, "{after}],")
+    }
+}
+
 impl Report {
-    fn new(input: &Input, report: RecoveryReport) -> Self {
-        Report {
-            file: input.to_string(),
-            saved_blocks: report.blocks,
-            saved_bytes: report.bytes,
-            lost: report.lost,
-            damaged: report.damaged,
-            end_unknown: report.end_unknown,
-        }
+    fn new() -> Self {
+        let (lost, damaged) = (Ranges::new(), Ranges::new());
+        Report { saved_blocks: 0, saved_bytes: 0, lost, damaged, end_unknown: false }
     }
 
-    fn to_json(&self) -> Result<String, Failure> {
-        let text = serde_json::to_string_pretty(self);
-        text.map(|text| text + "\n").map_err(|error| Failure::bug(format!("no JSON: {error}")))
+    fn write_json(self, input: &Input, writer: &mut impl Write) -> Result<(), Failure> {
+        let file = serde_json::to_string(&input.to_string());
+        let file = file.map_err(|error| Failure::bug(format!("no JSON: {error}")))?;
+        writeln!(writer, "{{\n  \"file\": {file},")?;
+        writeln!(writer, "  \"saved_blocks\": {},", self.saved_blocks)?;
+        writeln!(writer, "  \"saved_bytes\": {},", self.saved_bytes)?;
+        self.lost.write_json("lost", writer)?;
+        self.damaged.write_json("damaged", writer)?;
+        writeln!(writer, "  \"end_unknown\": {}\n}}", self.end_unknown)?;
+        Ok(())
     }
 
-    fn to_text(&self) -> String {
-        let mut text = String::new();
-        let mut line = |what: std::fmt::Arguments<'_>| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{}: {what}", self.file);
-        };
-        for lost in &self.lost {
-            line(format_args!("lost: bytes {}..{} of the contents", lost.start, lost.end));
-        }
-        for damaged in &self.damaged {
-            line(format_args!("damaged: bytes {}..{} of the file", damaged.start, damaged.end));
-        }
+    fn write_text(self, input: &Input, writer: &mut impl Write) -> Result<(), Failure> {
+        let file = input.to_string();
+        self.lost.for_each(|Range { start, end }| {
+            writeln!(writer, "{file}: lost: bytes {start}..{end} of the contents")
+        })?;
+        self.damaged.for_each(|Range { start, end }| match start == end {
+            true => writeln!(
+                writer,
+                "{file}: damaged: something is missing at byte {start} of the file"
+            ),
+            false => writeln!(writer, "{file}: damaged: bytes {start}..{end} of the file"),
+        })?;
         if self.end_unknown {
-            line(format_args!("lost: the end, of unknown length"));
+            writeln!(writer, "{file}: lost: the end, of unknown length")?;
         }
-        line(format_args!("saved: {} blocks, {} bytes", self.saved_blocks, self.saved_bytes));
-        text
+        let (blocks, bytes) = (self.saved_blocks, self.saved_bytes);
+        writeln!(writer, "{file}: saved: {blocks} blocks, {bytes} bytes")?;
+        Ok(())
     }
 
     /// A file that is not whole is an error, even if all that can be saved was.
     fn verdict(&self) -> Result<(), Failure> {
-        let bytes: u64 = self.lost.iter().map(|lost| lost.end.saturating_sub(lost.start)).sum();
+        let bytes = self.lost.bytes;
         match (self.lost.is_empty() && !self.end_unknown, self.damaged.is_empty()) {
             (true, true) => Ok(()),
             (true, false) => Err(Failure::input("damaged, but no contents are lost")),

@@ -6,6 +6,7 @@ use std::time::Instant;
 use pz::{Decoder, Statistics};
 
 use crate::args::Test;
+use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::formats::{self, Format};
 use crate::inputs::{self, Select};
@@ -15,12 +16,11 @@ use crate::settings::{self, DecodeSettings};
 use crate::sizes::{ByteRange, Human};
 use crate::source::{Input, Permit, Source};
 use crate::summary;
-use crate::transfer::Direction;
 
 /// Decodes and checks each file.
 pub fn run(args: &Test, session: &mut Session) -> Result<(), Failure> {
     let settings = settings::decode(&args.machine, session)?;
-    for input in inputs::expand(&args.files, args.recursive, Select::Compressed) {
+    for input in inputs::expand(&args.files, &args.selection, Select::Compressed) {
         match input {
             Ok(input) => {
                 if let Err(failure) = one(&input, &settings, session) {
@@ -43,13 +43,14 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     };
     source.set_progress(progress.clone());
     let statistics = session.statistics();
-    let outcome = check(&mut source, &settings.counted(statistics.as_ref()));
+    let settings = settings.of_input(source.len(), statistics.as_ref());
+    let outcome = check(&mut source, &settings);
     progress.finish();
     if source.changed() {
         return Err(Failure::changed());
     }
     let bytes = outcome?;
-    session.await_device_at_last();
+    session.await_device_after_work();
     let seconds = begun.elapsed().as_secs_f64();
     session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
     let lines = |counted: &Statistics| summary::lines(counted, Direction::Decompress);

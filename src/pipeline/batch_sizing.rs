@@ -1,26 +1,27 @@
-//! Who gets how many blocks: a device is given as many at once as it has done before the CPU's workers run out of others.
+//! Sizes each GPU batch to finish before the workers run out of blocks.
 //!
-//! Workers take single blocks whenever there is one. A device takes batches, so it is its share that is to be sized. A
-//! batch that takes long holds up the output, which is in order, and with it the reading of further blocks: it must be
-//! done before the workers have done all other blocks that may be in flight. And at the end of the input it must not be
-//! what everybody waits for. What either delivers is measured all the time. As long as nothing has been, a device is
-//! given a part of a batch only. That it does more batches at once than it has done so far is expected to take it so much
-//! longer: some devices overlap them, others are threads on the workers' own cores.
+//! Workers take single blocks whenever there is one. A device takes batches. A batch that takes long holds up the output, which is
+//! in order, and then the reader: it must be done before the workers have done all other blocks that may be in flight. At the end
+//! of the input nobody should have to wait for it. Workers and device are measured all the time. A device that has not been measured
+//! gets a part of a batch only. Unmeasured concurrency is assumed to scale time linearly: some devices overlap batches, others
+//! are threads on the workers' own cores.
 
 use std::time::Duration;
 
-/// The part of a batch that is taken to see how long it takes.
+use super::throughput::Throughput;
+
+/// The first batch is one part in so many of a full one: it shows how long that takes.
 const PROBE: usize = 8;
 
-/// However small a batch is, it takes this part of the time of a full one: what is not proportional to its blocks.
-const LEAST_PART: f64 = 0.6;
+/// However small a batch is, it takes this part of the time of a full one.
+const MIN_PART: f64 = 0.6;
 
-/// What the engines have delivered of late.
+/// How fast workers and device have been lately.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Rates {
-    /// Seconds of a worker for a block.
+pub(crate) struct EngineRates {
+    /// Seconds that a worker takes for a block.
     worker: Option<f64>,
-    /// Seconds of that in which it wrote what it had done.
+    /// The part of them that it spends writing.
     writing: f64,
     device: Option<Batch>,
 }
@@ -30,47 +31,47 @@ pub(crate) struct Rates {
 struct Batch {
     blocks: usize,
     seconds: f64,
-    /// Batches that it had at once, with this one.
+    /// How many batches it had at once, this one included.
     at_once: usize,
 }
 
-/// What there is to decide on.
+/// What a decision depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Situation {
-    /// Blocks that wait.
+    /// Blocks in the queue.
     pub(crate) queued: usize,
     /// Blocks that may be in flight.
     pub(crate) window: usize,
-    /// Blocks that devices have.
+    /// Blocks that the device has.
     pub(crate) on_device: usize,
-    /// In so many batches.
+    /// Batches that it has.
     pub(crate) batches: usize,
-    /// The most blocks of a batch.
+    /// The most blocks in a batch.
     pub(crate) batch: usize,
     /// The most batches that a device may have.
     pub(crate) slots: usize,
-    /// Workers on the CPU beside the device, and how many more there are without one.
+    /// Workers on the CPU beside the device, and how many more there would be without it.
     pub(crate) workers: usize,
     pub(crate) displaced: usize,
-    /// Whether no more blocks will come.
+    /// Whether the input has ended.
     pub(crate) is_ended: bool,
-    /// Whether whoever brings blocks waits for one to be finished.
+    /// Whether the reader waits for a block to be finished.
     pub(crate) is_awaited: bool,
 }
 
-/// What a device's thread that has no blocks is to do.
+/// What an idle thread of the device does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Take so many: at least one.
+    /// Take this many blocks, at least one.
     Take(usize),
-    /// Wait until something has changed.
+    /// Wait until something changes.
     Wait,
-    /// End: there will be no more for it, or it is of no use.
+    /// Stop: there is nothing more for it, or it is too slow.
     Leave,
 }
 
-impl Rates {
-    /// A worker has done a block, and has been writing it for part of the time.
+impl EngineRates {
+    /// A worker has done a block, and spent part of the time writing it.
     pub(crate) fn worker_took(&mut self, time: Duration, writing: Duration) {
         let [time, writing] = [time, writing].map(|time| time.as_secs_f64());
         let part = if self.worker.is_some() { 1.0 / 8.0 } else { 1.0 };
@@ -79,35 +80,31 @@ impl Rates {
         self.worker = Some(mean + (time - mean) * part);
     }
 
-    /// A device has done a batch, while it had so many at once.
+    /// The device has done a batch, one of `at_once`.
     pub(crate) fn device_took(&mut self, blocks: usize, time: Duration, at_once: usize) {
         self.device = Some(Batch { blocks, seconds: time.as_secs_f64(), at_once });
     }
 
-    /// Whether a device has done a batch.
+    /// Whether the device has done a batch.
     pub(crate) fn knows_device(&self) -> bool {
         self.device.is_some()
     }
 
-    /// Seconds that so many workers take for so many blocks, as far as is known.
-    pub(crate) fn alone(&self, blocks: u64, workers: usize) -> Option<f64> {
-        Some(self.worker? * blocks as f64 / workers.max(1) as f64)
+    /// What so many workers deliver, as far as it is known, in blocks of `block_len` bytes. Writing is overhead: a device does not
+    /// speed it up.
+    pub(crate) fn throughput(&self, workers: usize, block_len: u32) -> Option<Throughput> {
+        let (workers, block) = (workers.max(1), f64::from(block_len));
+        let working = (self.worker? - self.writing).max(1e-9);
+        let overhead = self.writing / workers as f64 / block;
+        Some(Throughput { workers, worker: block / working, overhead, block })
     }
 
-    /// How many of these seconds a device could save at most: none if workers are writing for half of the time or more, because
-    /// what they then wait for is the storage.
-    pub(crate) fn could_be_saved(&self, blocks: u64, workers: usize) -> Option<f64> {
-        let working = self.worker? - self.writing;
-        let worth = (working - self.writing).max(0.0);
-        Some(worth * blocks as f64 / workers.max(1) as f64)
-    }
-
-    /// Whether a worker has done a block of its own accord.
+    /// Whether a worker has finished a block from the queue.
     pub(crate) fn knows_worker(&self) -> bool {
         self.worker.is_some()
     }
 
-    /// How many of `all` workers are to work beside a device, of `most` that may: fewer, the faster the device.
+    /// How many workers should work beside the device, of `all` and at most `most`: the faster the device, the fewer.
     ///
     /// They hold up its threads, which copy and check, and the owner, who reads and writes. On a machine of 16 cores each worker cost a
     /// device 4% of what it delivered; so they are of use beside one that does no more than 1.6 times as much as they do. It could do
@@ -120,10 +117,10 @@ impl Rates {
         ((most as f64 * part).round() as usize).clamp(1, most.max(1))
     }
 
-    /// What a device's thread is to do now.
+    /// What an idle thread of the device does now.
     pub(crate) fn next(&self, now: &Situation) -> Next {
         let (count, may_wait) = if now.workers == 0 {
-            // Nobody else does them.
+            // There is nobody else to do them.
             let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
             (if is_enough { now.queued.min(now.batch) } else { 0 }, !now.is_ended)
         } else if self.is_probed(now) {
@@ -148,31 +145,31 @@ impl Rates {
         }
     }
 
-    /// Whether another thread of the device's is finding out how fast it is: until then there are no more batches, for it may be
-    /// so slow that everybody has to wait for each of them.
+    /// Whether another thread of the device is finding out how fast it is. Until then it gets no second batch: everybody might have to
+    /// wait for a slow device.
     fn is_probed(&self, now: &Situation) -> bool {
         now.workers > 0 && self.device.is_none() && now.on_device > 0
     }
 
-    /// Whether a device delivers so little that it only holds others up, or that the workers whose cores it takes would do more.
+    /// Whether a device delivers so little that it only holds up the others, or that the workers whose cores it takes would do more.
     fn is_too_slow(&self, now: &Situation) -> bool {
         let Some(known) = self.device.filter(|_| now.workers > 0) else { return false };
         // It might do as many full batches in that time.
-        let at_best = (now.slots * now.batch) as f64;
-        let instead = |worker| now.displaced as f64 * known.seconds / worker;
-        self.worker.is_some_and(|worker| instead(worker) > at_best)
+        let at_best = (now.slots * now.batch) as f64 / known.seconds;
+        let cpu = self.throughput(now.workers, 1);
+        cpu.is_some_and(|cpu| !cpu.outdoes_displaced(at_best, now.displaced))
             || self.most(&Situation { on_device: 0, batches: 0, ..*now }) == 0
     }
 
-    /// Seconds that a device takes for so many blocks beside the batches that it has.
+    /// Seconds that the device takes for this many blocks beside the batches that it has.
     fn device_time(&self, blocks: usize, now: &Situation) -> Option<f64> {
         let known = self.device?;
-        let part = (blocks as f64 / known.blocks.max(1) as f64).max(LEAST_PART);
+        let part = (blocks as f64 / known.blocks.max(1) as f64).max(MIN_PART);
         let at_once = ((now.batches + 1) as f64 / known.at_once.max(1) as f64).max(1.0);
         Some(known.seconds * part * at_once)
     }
 
-    /// The most blocks of a batch that is done before workers run out of other blocks.
+    /// The largest batch that is done before the workers run out of other blocks.
     fn most(&self, now: &Situation) -> usize {
         let probe = now.batch.div_ceil(PROBE);
         if self.device.is_none() {
@@ -187,7 +184,7 @@ impl Rates {
         largest(now.batch, fits)
     }
 
-    /// The most of the last blocks that a device has done when workers have done the rest.
+    /// How many of the last blocks the device can do while the workers do the rest.
     fn last(&self, now: &Situation, most: usize) -> usize {
         let Some(worker) = self.worker else { return most.min(now.queued.div_ceil(2)) };
         let rounds = |blocks: usize| (now.queued - blocks).div_ceil(now.workers);
@@ -195,7 +192,7 @@ impl Rates {
             self.device_time(*blocks, now)
                 .is_none_or(|time| time <= rounds(*blocks) as f64 * worker)
         };
-        // Workers that are there anyway do as many as they can in that time.
+        // Workers do as many as they can in that time.
         now.queued.saturating_sub(rounds(largest(most, fits)) * now.workers).min(most)
     }
 }
@@ -213,6 +210,7 @@ fn largest(most: usize, fits: impl Fn(&usize) -> bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::throughput::WithDevice;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -231,7 +229,7 @@ mod tests {
         }
     }
 
-    fn take(rates: &Rates, now: &Situation) -> usize {
+    fn take(rates: &EngineRates, now: &Situation) -> usize {
         match rates.next(now) {
             Next::Take(count) => count,
             Next::Wait | Next::Leave => 0,
@@ -240,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_fast_device_gets_full_batches_soon() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         assert_eq!(take(&rates, &plenty()), 5);
         // One batch until it is known how long that takes.
         let second = Situation { on_device: 5, batches: 1, ..plenty() };
@@ -258,22 +256,25 @@ mod tests {
     }
 
     #[test]
-    fn storage_that_is_waited_for_is_no_work_for_a_device() {
-        let mut rates = Rates::default();
-        assert_eq!(rates.could_be_saved(1000, 10), None);
+    fn no_device_speeds_up_writing() {
+        let mut rates = EngineRates::default();
+        assert_eq!(rates.throughput(10, 1000), None);
         rates.worker_took(10 * MILLISECOND, MILLISECOND);
-        assert!((rates.alone(1000, 10).unwrap() - 1.0).abs() < 1e-9);
-        assert!((rates.could_be_saved(1000, 10).unwrap() - 0.8).abs() < 1e-9);
+        let unknown = WithDevice { opening: 0.5, rate: None };
+        let cpu = rates.throughput(10, 1000).unwrap();
+        assert!((cpu.alone(1e6) - 1.0).abs() < 1e-9);
+        assert!(cpu.pays(2e6, &unknown));
         for _ in 0..100 {
             rates.worker_took(10 * MILLISECOND, 6 * MILLISECOND);
         }
-        assert!(rates.alone(1000, 10).unwrap() > 0.9);
-        assert_eq!(rates.could_be_saved(1000, 10), Some(0.0));
+        let cpu = rates.throughput(10, 1000).unwrap();
+        assert!(cpu.alone(1e6) > 0.9);
+        assert!(!cpu.pays(1e9, &unknown));
     }
 
     #[test]
     fn a_slow_device_holds_nobody_up() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 5000 * MILLISECOND, 1);
         assert_eq!(rates.next(&plenty()), Next::Leave);
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_device_does_more_than_the_workers_whose_cores_it_takes() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         rates.worker_took(40 * MILLISECOND, Duration::ZERO);
         rates.device_took(1, 5000 * MILLISECOND, 1);
         // One of two workers does 125 blocks in that time; six batches have less even if each takes no longer.
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn fewer_workers_work_beside_a_fast_device() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         assert_eq!(rates.workers_beside(10, 16), 10);
         rates.worker_took(40 * MILLISECOND, Duration::ZERO);
         assert_eq!(rates.workers_beside(10, 16), 10);
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_last_blocks_are_shared() {
-        let mut rates = Rates::default();
+        let mut rates = EngineRates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(40, 60 * MILLISECOND, 1);
         let end = |queued| Situation { queued, is_ended: true, ..plenty() };

@@ -1,28 +1,27 @@
-//! A kind of work, what processor and devices deliver on it, and how long it therefore takes.
+//! A kind of work, and what the CPU and devices deliver when they are measured with it.
 
 use std::time::{Duration, Instant};
 
-use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use super::cpu::CpuEngine;
 use super::gpu::{Accelerator, Work};
 use super::gpu_engine::GpuEngine;
 use super::level::Recipe;
-use super::memory::Share;
-use super::rates::Rates;
+use super::memory::Cost;
+use super::rate_cache::Rates;
+use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
 use super::{Gpu, Level, Options};
 use crate::error::Error;
-use crate::format::{BlockHeader, FrameHeader, Pipeline};
-use crate::gpu::budget::MOST_SLOTS;
+use crate::format::{FrameHeader, Pipeline};
 use crate::gpu::device::{Device, Limits};
 use crate::gpu::lz77_decode::Needs;
 use crate::gpu::pipelines;
 use crate::gpu::plan::Shape;
 use crate::gpu::predict::{Figures, StageWork, pair};
-use crate::pipeline::cpu::CpuEngine;
 
 /// A kind of work: blocks of one kind and size, one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Load {
+pub(crate) struct Workload {
     direction: Direction,
     block_size: u64,
     /// How blocks of that kind are encoded. For decoding only pipeline and level are known.
@@ -30,9 +29,17 @@ pub(crate) struct Load {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub(crate) enum Direction {
     Encode,
     Decode,
+}
+
+/// What a measurement of a device found.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) found: DeviceStatistics,
+    /// How long its kernels took to be compiled, or fetched from the cache.
+    pub(crate) preparing: Duration,
 }
 
 /// Bytes of contents a second that a device computes.
@@ -50,11 +57,8 @@ const THREADS: &str = "work items";
 /// See [`THREADS`].
 const BYTES: &str = "bytes of buffers";
 
-/// Bytes that the processor is measured with, which at the slowest level takes a tenth of a second.
-const CPU_SAMPLE: usize = 256 << 10;
-
-/// How long it is measured, about.
-const CPU_TIME: Duration = Duration::from_millis(20);
+/// Bytes that the CPU is measured with if there is no file, which at the slowest level takes a tenth of a second.
+const MADE_UP: usize = 256 << 10;
 
 /// How long the last of the runs that a device is measured with takes, about.
 const LONG_ENOUGH: Duration = Duration::from_millis(100);
@@ -62,7 +66,7 @@ const LONG_ENOUGH: Duration = Duration::from_millis(100);
 /// Bytes that a device is measured with at most.
 const DEVICE_SAMPLE: u64 = 128 << 20;
 
-impl Load {
+impl Workload {
     /// Encoding as `options` say.
     ///
     /// # Errors
@@ -98,6 +102,10 @@ impl Load {
         self.block_size
     }
 
+    pub(crate) fn direction(&self) -> Direction {
+        self.direction
+    }
+
     /// The name of its rate.
     pub(crate) fn name(&self) -> String {
         let direction = match self.direction {
@@ -114,43 +122,9 @@ impl Load {
         )
     }
 
-    /// The name of the rate of whole runs, with all reading and writing, on so many threads.
+    /// The name for what whole runs showed, with all reading and writing, on so many threads.
     pub(crate) fn name_with(&self, workers: usize) -> String {
         format!("{} -T{workers}", self.name())
-    }
-
-    /// Seconds that `workers` threads, each at `rate` bytes a second, take for `bytes` bytes of contents.
-    pub(crate) fn cpu_seconds(&self, bytes: u64, workers: usize, rate: f64) -> f64 {
-        let block = self.block_size.min(bytes.max(1));
-        let rounds = bytes.div_ceil(block).div_ceil(workers.max(1) as u64);
-        rounds as f64 * block as f64 / rate
-    }
-
-    /// Seconds that those threads take with a device beside them that joins them after `opening` seconds and then does `rate`
-    /// bytes a second.
-    pub(crate) fn shared_seconds(
-        &self,
-        bytes: u64,
-        (workers, cpu_rate): (usize, f64),
-        (opening, rate): (f64, f64),
-    ) -> f64 {
-        let cpu_rate = workers as f64 * cpu_rate;
-        let left = (bytes as f64 - opening * cpu_rate).max(0.0);
-        if left == 0.0 { bytes as f64 / cpu_rate } else { opening + left / (rate + cpu_rate) }
-    }
-
-    /// The same, but if whole runs at `whole` bytes a second are known, as long as these took.
-    pub(crate) fn with_device_seconds(
-        &self,
-        bytes: u64,
-        cpu: (usize, f64),
-        device: (f64, f64),
-        whole: Option<f64>,
-    ) -> f64 {
-        whole.map_or_else(
-            || self.shared_seconds(bytes, cpu, device),
-            |rate| (bytes as f64 / rate).max(device.0),
-        )
     }
 
     /// The stages of its plan for one block on a device; nothing if the device does not do it.
@@ -186,49 +160,86 @@ impl Load {
             .then(|| ComputeRate { rate: self.block_size as f64 / seconds, is_measured: false })
     }
 
-    /// Bytes a second of one thread of the processor.
-    pub(crate) fn measure_cpu(&self) -> f64 {
-        let engine = CpuEngine::new();
-        let Ok(recipe) = self.recipe_of_sample() else { return 0.0 };
-        let Some(sample) = Sample::new(CPU_SAMPLE.min(self.block_size as usize), &recipe) else {
-            return 0.0;
+    /// Bytes that so many workers take, with their blocks.
+    pub(crate) fn cpu_memory(&self, workers: usize) -> u64 {
+        let (engine, size) = (CpuEngine::new(), self.block_size as usize);
+        let cost = match self.direction {
+            Direction::Encode => match self.options.recipe() {
+                Ok(recipe) => Cost::of_encoding(&engine, &recipe, size),
+                Err(_) => return 0,
+            },
+            Direction::Decode => {
+                let pipeline = self.options.chosen_pipeline();
+                let block_log = self.block_size.trailing_zeros() as u8;
+                let header =
+                    FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
+                Cost::of_decoding(&engine, &header)
+            }
         };
-        let time = match self.direction {
-            Direction::Encode => fastest(|| sample.encode(&engine, &recipe, 1)),
-            Direction::Decode => fastest(|| sample.decode(&engine, 1)),
+        let Ok(share) = cost.share(workers, u64::MAX) else { return 0 };
+        cost.fixed + cost.worker * share.workers as u64 + cost.block * share.in_flight as u64
+    }
+
+    /// Bytes of its own memory that a device with such limits is given at most; `None` if it does not do this work.
+    pub(crate) fn device_memory(&self, gpu: &Gpu, limits: &Limits) -> Option<u64> {
+        let work = match self.direction {
+            Direction::Encode => Work::Encode { recipe: self.options.recipe().ok()?, verify: true },
+            Direction::Decode => Work::Decode(self.options.chosen_pipeline()),
         };
-        sample.contents.len() as f64 / time.as_secs_f64().max(1e-9)
+        let block_len = self.block_size as u32;
+        let batches = Accelerator::alone(gpu.clone(), work, block_len).on_device(limits).ok()?;
+        batches.memory(&work.cost(limits, block_len).ok()?).ok()
+    }
+
+    /// Bytes a second of one of `workers` workers on the blocks of `sample`, or on something made up.
+    pub(crate) fn measure_cpu(&self, sample: Option<&Sample>, workers: usize) -> f64 {
+        let made_up;
+        let (sample, recipe) = match sample.filter(|sample| !sample.is_empty()) {
+            Some(sample) => (sample, self.options.recipe()),
+            None => {
+                made_up = Sample::made_up(MADE_UP.min(self.block_size as usize));
+                (&made_up, self.recipe_of_made_up())
+            }
+        };
+        recipe.map_or(0.0, |recipe| sample.worker_rate(self.direction, &recipe, workers))
     }
 
     /// What `gpu` delivers, by running batches: small ones to compile what is needed, then larger ones until one takes
-    /// [`LONG_ENOUGH`]. `None` if it does not do this work.
-    pub(crate) fn measure_device(&self, gpu: &Gpu) -> Option<DeviceStatistics> {
-        let device = gpu.pool().ok()?;
-        let recipe = self.recipe_of_sample().ok()?;
+    /// [`LONG_ENOUGH`].
+    ///
+    /// # Errors
+    /// Why it does not do this work.
+    pub(crate) fn measure_device(
+        &self,
+        gpu: &Gpu,
+        sample: Option<&Sample>,
+    ) -> Result<Measured, String> {
+        let device = gpu.pool().map_err(ToString::to_string)?;
         let pipeline = self.options.chosen_pipeline();
+        let made_up;
+        let (sample, recipe) = match sample.filter(|sample| !sample.is_empty()) {
+            Some(sample) => (sample, self.options.recipe()),
+            None => {
+                made_up = Sample::made_up(self.block_size as usize);
+                (&made_up, self.recipe_of_made_up())
+            }
+        };
+        let recipe = recipe.map_err(|error| error.to_string())?;
         let (work, of_sample) = match self.direction {
             // What it is encoded to, the device will say.
             Direction::Encode => (Work::Encode { recipe, verify: true }, Recipe::Store),
             Direction::Decode => (Work::Decode(pipeline), recipe),
         };
+        let encoded = sample.encoded(&of_sample, self.direction);
+        let encoded = encoded.ok_or("the blocks do not shrink, and are only copied")?;
         let block_len = self.block_size as u32;
-        let host_blocks = u64::from(u32::MAX);
-        let mut accelerator = Accelerator {
-            gpu: gpu.clone(),
-            work,
-            block_len,
-            host_blocks,
-            alone: None,
-            afterwards: Share { workers: 1, in_flight: 1 },
-            most_slots: MOST_SLOTS,
-            blocks: None,
-            statistics: None,
-        };
-        let found = accelerator.batches(device.limits())?;
-        // What does not compile is declined when it is used.
+        let mut accelerator = Accelerator::alone(gpu.clone(), work, block_len);
+        let found = accelerator.on_device(device.limits())?;
+        let begun = Instant::now();
+        // A kernel that does not compile makes the batch fail, and the batch says why.
         let _ = device.prepare(&work.plans(device.limits(), Shape::new(1, block_len)));
+        let preparing = begun.elapsed();
         let most = (DEVICE_SAMPLE / self.block_size).clamp(1, found.batch.into()) as usize;
-        let sample = Sample::new(self.block_size as usize, &of_sample)?;
         let mut blocks = 1;
         loop {
             let statistics = Statistics::new();
@@ -239,39 +250,40 @@ impl Load {
             let run = || {
                 let begun = Instant::now();
                 let done = match self.direction {
-                    Direction::Encode => sample.encode(&engine, &recipe, blocks),
-                    Direction::Decode => sample.decode(&engine, blocks),
+                    Direction::Encode => encoded.encode(&engine, &recipe, blocks),
+                    Direction::Decode => encoded.decode(&engine, blocks),
                 };
-                let bytes = done as u64 * self.block_size;
+                let bytes = encoded.bytes(blocks);
                 statistics.device_batch(begun, done as u64, bytes, device.high_water());
-                let found = statistics.device().filter(|_| done == blocks)?;
-                Some((begun.elapsed(), found))
+                let found = statistics.device().ok_or("it takes no part")?;
+                if done == blocks {
+                    Ok((begun.elapsed(), found))
+                } else {
+                    let why = found.notes.last().cloned();
+                    Err(why.unwrap_or_else(|| "it leaves blocks to the CPU".into()))
+                }
             };
             // The first batch takes memory, and may compile.
             let (_, before) = run()?;
             let (time, found) = run()?;
             if time >= LONG_ENOUGH || blocks == most {
-                return Some(found.since(&before));
+                return Ok(Measured { found: found.since(&before), preparing });
             }
             let factor = LONG_ENOUGH.div_duration_f64(time).clamp(2.0, 16.0);
             blocks = ((blocks as f64 * factor) as usize).min(most);
         }
     }
 
-    /// How the sample is encoded that is to be decoded: what the slow searches find decodes like what others do.
-    fn options_of_sample(&self) -> Options {
+    /// How made-up contents are encoded: what slow searches find decodes like what the quick ones find.
+    fn recipe_of_made_up(&self) -> Result<Recipe, Error> {
         match self.direction {
-            Direction::Encode => self.options.clone(),
+            Direction::Encode => self.options.recipe(),
             Direction::Decode => {
                 let pipeline = self.options.chosen_pipeline();
                 let level = self.options.level.min(Level::DEFAULT);
-                Options::new().level(level).pipeline(pipeline).block_size(self.block_size)
+                Options::new().level(level).pipeline(pipeline).block_size(self.block_size).recipe()
             }
         }
-    }
-
-    fn recipe_of_sample(&self) -> Result<Recipe, Error> {
-        self.options_of_sample().recipe()
     }
 
     /// The rates of a device for the parts of this work.
@@ -319,94 +331,4 @@ fn steady_rate(found: &DeviceStatistics) -> f64 {
     let seconds = alone.max(together);
     let seconds = if seconds > 0.0 { seconds } else { found.span.as_secs_f64() };
     found.done.bytes as f64 / seconds
-}
-
-/// The time of the fastest of some runs: the first touches memory that is new. One that takes long stays alone.
-fn fastest(run: impl Fn() -> usize) -> Duration {
-    let begun = Instant::now();
-    let mut best = Duration::MAX;
-    while best == Duration::MAX || begun.elapsed() < CPU_TIME {
-        let start = Instant::now();
-        std::hint::black_box(run());
-        best = best.min(start.elapsed());
-    }
-    best
-}
-
-/// A block that is encoded or decoded over and over again.
-struct Sample {
-    contents: Vec<u8>,
-    payload: Vec<u8>,
-    coded: Coded,
-}
-
-impl Sample {
-    fn new(len: usize, recipe: &Recipe) -> Option<Self> {
-        let contents = sample(len);
-        let mut payload = Vec::new();
-        let mut job = EncodeJob::new(&contents, &mut payload);
-        CpuEngine::new().encode(recipe, std::slice::from_mut(&mut job));
-        let coded = job.coded?;
-        Some(Self { contents, payload, coded })
-    }
-
-    fn header(&self) -> BlockHeader {
-        BlockHeader {
-            method: self.coded.method,
-            block_log: 0,
-            number: 0,
-            content_len: self.contents.len() as u32,
-            payload_len: self.payload.len() as u32,
-            payload_crc: self.coded.payload_crc,
-            content_crc: self.coded.content_crc,
-        }
-    }
-
-    /// Encodes it so many times; gives how often that was done.
-    fn encode(&self, engine: &dyn Engine, recipe: &Recipe, times: usize) -> usize {
-        let mut payloads = vec![Vec::with_capacity(self.payload.len()); times];
-        let job = |payload| EncodeJob::new(&self.contents, payload);
-        let mut jobs: Vec<_> = payloads.iter_mut().map(job).collect();
-        engine.encode(recipe, &mut jobs);
-        jobs.iter().filter(|job| job.coded.is_some()).count()
-    }
-
-    /// Decodes it so many times; gives how often that was done.
-    fn decode(&self, engine: &dyn Engine, times: usize) -> usize {
-        let mut all = vec![0; times * self.contents.len()];
-        let job = |contents| {
-            let (header, payload) = (self.header(), Some(&self.payload[..]));
-            DecodeJob { header, payload, contents, outcome: None }
-        };
-        let mut jobs: Vec<_> = all.chunks_mut(self.contents.len()).map(job).collect();
-        engine.decode(&mut jobs);
-        jobs.iter().filter(|job| matches!(job.outcome, Some(Ok(())))).count()
-    }
-}
-
-/// Contents to measure with: lines of words, some of which come often, that shrink to about a third.
-fn sample(len: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let words: Vec<Vec<u8>> = (0..2048)
-        .map(|_| {
-            let bits = random();
-            (0..2 + bits % 9).map(|i| b'a' + ((bits >> (8 + 5 * i)) % 26) as u8).collect()
-        })
-        .collect();
-    let mut bytes = Vec::with_capacity(len + 64);
-    while bytes.len() < len {
-        let bits = random();
-        // Small numbers more often than large ones.
-        let word = ((bits & 2047) * (bits >> 11 & 2047) * (bits >> 22 & 2047)) >> 22;
-        bytes.extend_from_slice(&words[word as usize]);
-        bytes.push(if bits >> 40 & 15 == 0 { b'\n' } else { b' ' });
-    }
-    bytes.truncate(len);
-    bytes
 }

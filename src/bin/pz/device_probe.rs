@@ -12,7 +12,7 @@ use crate::device::Device;
 
 /// Whether a device is there, as far as another process has said.
 #[derive(Default)]
-pub struct Elsewhere(RefCell<State>);
+pub struct DeviceProbe(RefCell<State>);
 
 #[derive(Default)]
 enum State {
@@ -22,7 +22,7 @@ enum State {
     Known(bool),
 }
 
-impl Elsewhere {
+impl DeviceProbe {
     /// Asks, if nobody has, and if it is not known from another run of the program.
     pub fn ask(&self, device: Device) {
         let mut state = self.0.borrow_mut();

@@ -1,0 +1,96 @@
+//! Mode, times and owner of an output.
+//!
+//! Some file systems (FAT, CIFS, FUSE) refuse some of them. The contents are whole all the same, so a refusal is
+//! something to tell the user and no failure.
+
+use std::fs::{File, FileTimes, Metadata};
+use std::io;
+
+/// What the file system did not let us set, and why.
+#[derive(Debug, Default)]
+pub struct Refused(Vec<(&'static str, io::Error)>);
+
+impl Refused {
+    fn note(&mut self, what: &'static str, outcome: io::Result<()>) {
+        if let Err(error) = outcome {
+            self.0.push((what, error));
+        }
+    }
+
+    /// What was refused, such as "mode and times", and the first reason; `None` if nothing was.
+    pub fn first(&self) -> Option<(String, &io::Error)> {
+        let names: Vec<&str> = self.0.iter().map(|(what, _)| *what).collect();
+        self.0.first().map(|(_, error)| (names.join(" and "), error))
+    }
+}
+
+/// Gives `file` the owner, mode and times of the file that it was made from.
+pub fn imitate(file: &File, like: &Metadata) -> Refused {
+    let mut refused = Refused::default();
+    #[cfg(unix)]
+    imitate_owner_and_mode(file, like, &mut refused);
+    refused.note("times", set_times(file, like));
+    refused
+}
+
+#[cfg(unix)]
+fn imitate_owner_and_mode(file: &File, like: &Metadata, refused: &mut Refused) {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+
+    // Only root may give files away; the output of anybody else stays its maker's.
+    let is_root = rustix::process::geteuid().is_root();
+    let own = match file.metadata() {
+        Ok(own) => own,
+        Err(error) => return refused.note("owner and mode", Err(error)),
+    };
+    let mut mode = like.mode() & 0o777;
+    if own.uid() != like.uid() {
+        let given = fchown(file, Some(like.uid()), None);
+        refused.note("owner", given.or_else(|error| if is_root { Err(error) } else { Ok(()) }));
+    }
+    if own.gid() != like.gid()
+        && let Err(error) = fchown(file, None, Some(like.gid()))
+    {
+        // The mode's group bits were meant for another group: grant no more than to everybody.
+        mode &= 0o707 | (mode & 0o007) << 3;
+        if is_root {
+            refused.note("group", Err(error));
+        }
+    }
+    refused.note("mode", file.set_permissions(Permissions::from_mode(mode)));
+}
+
+fn set_times(file: &File, like: &Metadata) -> io::Result<()> {
+    let mut times = FileTimes::new();
+    if let Ok(accessed) = like.accessed() {
+        times = times.set_accessed(accessed);
+    }
+    if let Ok(modified) = like.modified() {
+        times = times.set_modified(modified);
+    }
+    file.set_times(times)
+}
+
+/// Gives `file` the mode of any new file: what the process's umask leaves of reading and writing for all.
+pub fn give_default_mode(file: &File) -> Refused {
+    let mut refused = Refused::default();
+    #[cfg(unix)]
+    {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt;
+
+        use rustix::fs::Mode;
+        use rustix::process::umask;
+
+        // The umask can only be read by setting it. No other thread makes files meanwhile.
+        let mask = umask(Mode::from_raw_mode(0o077));
+        umask(mask);
+        let mode = (Mode::from_raw_mode(0o666) - mask).as_raw_mode();
+        #[allow(clippy::unnecessary_cast, reason = "its type depends on the system")]
+        refused.note("mode", file.set_permissions(Permissions::from_mode(mode as u32)));
+    }
+    #[cfg(not(unix))]
+    let _ = (file, &mut refused);
+    refused
+}

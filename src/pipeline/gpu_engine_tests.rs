@@ -1,0 +1,38 @@
+//! Batches are halved where memory is short, and a device that fails is retired.
+
+use super::*;
+use crate::gpu::pool_tests::Ledger;
+use crate::pipeline::level::Level;
+
+/// What an engine knows after it was given 8 blocks on a device that has memory for `blocks` of them, and no queue.
+fn after(blocks: u64) -> (Vec<u32>, bool, bool) {
+    let recipe = Level::MIN.recipe(Pipeline::Lzh);
+    let most = Shape::new(8, 1 << 16);
+    let unlimited = Ledger::new(u64::MAX);
+    let one = pipelines::encode(unlimited.limits(), &recipe, Shape { blocks: 1, ..most }).unwrap();
+    let device = Ledger::new(blocks * one.memory());
+    let engine = GpuEngine::new(&device, most, false, None);
+    let contents: Vec<u8> = (0..1u32 << 16).map(|i| ((i * i) >> 7) as u8).collect();
+    let mut payloads = vec![Vec::new(); 8];
+    let mut jobs: Vec<_> =
+        payloads.iter_mut().map(|payload| EncodeJob::new(&contents, payload)).collect();
+    engine.encode(&recipe, &mut jobs);
+    assert!(jobs.iter().all(|job| job.coded.is_none()));
+    assert_eq!(device.taken(), 0);
+    let state = engine.lock();
+    let limited = state.limits.iter().map(|limit| limit.blocks).collect();
+    let is_broken = state.broken.is_some();
+    drop(state);
+    (limited, is_broken, engine.is_disabled())
+}
+
+#[test]
+fn short_memory_halves_batches_and_a_lost_device_is_retired() {
+    // No memory for one block: it is not broken, and gets nothing more of this kind.
+    assert_eq!(after(0), (vec![0], false, true));
+    // Halved until they fit; then the device is found to be lost.
+    assert_eq!(after(1), (vec![1], true, true));
+    assert_eq!(after(3), (vec![2], true, true));
+    assert_eq!(after(7), (vec![4], true, true));
+    assert_eq!(after(8), (vec![], true, true));
+}

@@ -1,0 +1,29 @@
+//! What runs beside a device stays within the host's memory.
+
+use super::*;
+use crate::pipeline::memory::{Cost, Share};
+
+type Open = fn() -> Result<Arc<dyn Device>, DeviceError>;
+
+#[test]
+fn staging_and_driver_count_in_the_memory_of_the_host() {
+    const MIB: u64 = 1 << 20;
+    let cost = Cost { fixed: 0, worker: MIB, block: MIB };
+    for limit in [40 * MIB, 100 * MIB, 200 * MIB, 300 * MIB, 1000 * MIB, 4000 * MIB] {
+        // Nothing is known of the device yet: it gets all that is left.
+        let gpu = Gpu::finding(|| Err::<(Limits, Open), _>(DeviceError::Lost));
+        let mut share = Share { workers: 2, in_flight: 4 };
+        let given = (&cost, &mut share, limit);
+        let work = Work::Decode(Pipeline::Lzh);
+        let accelerator = Accelerator::new(Some(&gpu), work, 1 << 20, given, None).unwrap();
+        // Batches at once: at most six, and a quarter of the memory for what they are copied through.
+        let slots = (limit / 4 / (24 * MIB)).clamp(1, 6);
+        assert_eq!(accelerator.most_slots, slots, "{limit}");
+        let apart = (64 * MIB).min(limit / 2) + slots * 24 * MIB;
+        let blocks = share.workers as u64 * MIB + share.in_flight as u64 * MIB;
+        let left = limit.saturating_sub(apart);
+        assert!(blocks <= left.max(4 * MIB), "{limit}: {share:?}");
+        assert!(limit < 200 * MIB || blocks + 2 * MIB > left, "{limit}: {share:?}");
+        assert_eq!(accelerator.host_blocks + 4, share.in_flight as u64 + 2 - share.workers as u64);
+    }
+}

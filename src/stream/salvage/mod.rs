@@ -1,0 +1,223 @@
+//! Finds what is left of the structure of a damaged file, in bounded memory and in time that grows with its length.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `walk` | goes from structure to structure; searches where there is none |
+//! | `frame` | tells whether a frame is as a decoder accepts it |
+//! | `scout` | looks ahead for the index of a frame that is damaged |
+//! | `layout` | says which contents each block holds and which are missing |
+//!
+//! [`Salvage`] puts them together. A frame is walked block by block. At the first thing that does not belong there, the
+//! scout looks for the frame's index; from then on the index says where the blocks lie, so that a compressed file that
+//! lies in the payload of a damaged block is not mistaken for a part of this one. Without an index, all that is found
+//! counts.
+
+mod frame;
+mod layout;
+mod scout;
+mod walk;
+
+use std::io::{Read, Seek};
+use std::ops::Range;
+
+use super::window::WINDOW;
+use crate::error::Error;
+use crate::format::{BlockHeader, Footer, FrameHeader, Single, least_full_block_len};
+use frame::Tracker;
+use layout::Layout;
+use scout::{Indexed, Scout};
+use walk::Walk;
+
+/// A structure, or the bytes between two.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    start: u64,
+    end: u64,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Frame(FrameHeader),
+    /// A whole frame of a single block, or of none. The header agrees with its check; the rest has not been checked.
+    Single {
+        header: FrameHeader,
+        single: Single,
+        /// Length of the frame if nothing is missing.
+        len: u64,
+    },
+    /// The header agrees with its checksum; the payload has not been checked.
+    Block(BlockHeader),
+    /// Index and footer.
+    End(Footer),
+    Damage,
+}
+
+/// A part of a damaged file, and the contents that it holds.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Block {
+        frame: u64,
+        source: Range<u64>,
+        header: BlockHeader,
+        /// The header of its frame if that is of a single block: then the block's checksums follow from the frame's end.
+        single: Option<FrameHeader>,
+        range: Range<u64>,
+    },
+    Lost {
+        frame: u64,
+        source: Range<u64>,
+        range: Option<Range<u64>>,
+    },
+}
+
+/// Goes through a file, damaged or not, from its start to its end.
+pub(super) struct Salvage {
+    walk: Walk,
+    tracker: Tracker,
+    /// Made when it is first needed: a sound file needs none.
+    scout: Option<Scout>,
+    /// Where the blocks of the current frame lie, if it is damaged and its index is not.
+    indexed: Option<Indexed>,
+    /// Whether the index of the current frame has been looked for.
+    has_looked: bool,
+    layout: Layout,
+    /// Damage at the start of the file, which was passed to find the first structure.
+    pending: Option<Item>,
+    is_at_end: bool,
+    max_memory: u64,
+    /// Base-2 logarithm of the largest block size so far.
+    max_block_log: Option<u8>,
+}
+
+impl Salvage {
+    /// Finds the first structure; `None` if there is none.
+    pub(super) fn new(
+        reader: &mut (impl Read + Seek),
+        max_memory: u64,
+    ) -> Result<Option<Self>, Error> {
+        let len = reader.seek(std::io::SeekFrom::End(0))?;
+        let mut walk = Walk::new(len);
+        let pending = walk.next(reader)?;
+        match pending {
+            Some(Item { what: What::Damage, end, .. }) if end == len => return Ok(None),
+            None => return Ok(None),
+            Some(_) => {}
+        }
+        Ok(Some(Self {
+            walk,
+            tracker: Tracker::default(),
+            scout: None,
+            indexed: None,
+            has_looked: false,
+            layout: Layout::default(),
+            pending,
+            is_at_end: false,
+            max_memory,
+            max_block_log: None,
+        }))
+    }
+
+    /// The next part, `None` at the end of the file.
+    pub(super) fn next(&mut self, reader: &mut (impl Read + Seek)) -> Result<Option<Step>, Error> {
+        loop {
+            if let Some(step) = self.layout.take() {
+                return Ok(Some(step));
+            }
+            if self.is_at_end {
+                return Ok(None);
+            }
+            match self.next_item(reader)? {
+                Some((item, is_regular)) => self.layout.add(&item, is_regular)?,
+                None => {
+                    self.layout.finish(self.walk.file_len())?;
+                    self.is_at_end = true;
+                }
+            }
+        }
+    }
+
+    /// The next structure, and whether a decoder accepts it there.
+    fn next_item(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<Option<(Item, bool)>, Error> {
+        if let (Some(indexed), Some(scout)) = (&mut self.indexed, &mut self.scout) {
+            let item = indexed.next(&mut self.walk, scout, reader)?;
+            let mut is_regular = true;
+            if matches!(item.what, What::End(_)) {
+                self.indexed = None;
+                self.tracker = Tracker::default();
+                self.walk.restart(item.end);
+                // Then a block whose payload could not be checked may have been the reason to look for the index.
+                is_regular = self.walk.has_budget();
+            }
+            return Ok(Some((item, is_regular)));
+        }
+        let item = match self.pending.take() {
+            Some(item) => item,
+            None => match self.walk.next(reader)? {
+                Some(item) => item,
+                None => return Ok(None),
+            },
+        };
+        let log = match item.what {
+            What::Frame(header) | What::Single { header, .. } => Some(header.block_log),
+            What::Block(header) => Some(header.block_log),
+            What::End(_) | What::Damage => None,
+        };
+        self.max_block_log = self.max_block_log.max(log);
+        let open = self.tracker.open_frame();
+        let is_regular = self.tracker.observe(&item, &mut self.walk, reader)?;
+        if matches!(item.what, What::Frame(_)) && open.is_none() {
+            self.has_looked = false;
+        } else if !is_regular
+            && let Some(open) = open
+            && !self.has_looked
+        {
+            self.has_looked = true;
+            let len = self.walk.file_len();
+            let scout = self.scout.get_or_insert_with(|| Scout::new(len));
+            let claim = scout.claim_of(open.start, self.max_memory / 4, reader)?;
+            if let Some(claim) = claim
+                && let Some(indexed) = claim.resume(open.blocks, item.start, scout, reader)?
+            {
+                self.indexed = Some(indexed);
+                return self.next_item(reader);
+            }
+        }
+        if matches!(item.what, What::Frame(_)) {
+            self.has_looked = false;
+        }
+        Ok(Some((item, is_regular)))
+    }
+
+    /// Whether the end of a frame is missing, as far as the file has been gone through.
+    pub(super) fn end_unknown(&self) -> bool {
+        self.layout.end_unknown()
+    }
+
+    /// Length of the contents so far, those that are lost included.
+    pub(super) fn content_len(&self) -> u64 {
+        self.layout.content_len()
+    }
+
+    /// Length of the contents that a file of this length could hold besides those that were found in it: as many full
+    /// blocks as would fit in it.
+    pub(super) fn plausible_loss(&self) -> u64 {
+        self.max_block_log.map_or(0, |log| {
+            let blocks = self.walk.file_len() / least_full_block_len(log);
+            blocks.saturating_mul(1 << log)
+        })
+    }
+
+    /// Bytes `start..start + len` of the file, if they are in memory.
+    pub(super) fn held(&self, start: u64, len: usize) -> Option<&[u8]> {
+        self.walk.window.held(start, len)
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn memory(&self) -> u64 {
+        2 * WINDOW as u64 + self.scout.as_ref().map_or(0, Scout::memory)
+    }
+}

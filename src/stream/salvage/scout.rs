@@ -1,0 +1,230 @@
+//! Looks ahead for the index of a damaged frame, and walks the frame by it.
+
+use std::collections::VecDeque;
+use std::io::{Read, Seek};
+
+use super::frame::Tracker;
+use super::walk::Walk;
+use super::{Item, What};
+use crate::error::Error;
+use crate::format::{BlockHeader, CODED_LEN, Fault, Footer, FrameHeader, INDEX_MARKER};
+use crate::stream::window::WINDOW;
+
+/// Walks ahead, once through the file however often it is asked.
+pub(super) struct Scout {
+    walk: Walk,
+    tracker: Tracker,
+    /// Damaged frames that end ahead, in order; of two that overlap, the one that begins first.
+    claims: VecDeque<Claim>,
+}
+
+/// What the end of a damaged frame says of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim {
+    start: u64,
+    index_start: u64,
+    end: u64,
+}
+
+impl Scout {
+    pub(super) fn new(file_len: u64) -> Self {
+        Self { walk: Walk::new(file_len), tracker: Tracker::default(), claims: VecDeque::new() }
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn memory(&self) -> u64 {
+        (WINDOW + self.claims.capacity() * size_of::<Claim>()) as u64
+    }
+
+    /// The end of the frame that begins at `start`, if one is found. Frames are asked for in order.
+    ///
+    /// # Errors
+    /// [`Error::LimitMemory`] if there are more damaged frames on the way than `max_memory` can hold.
+    pub(super) fn claim_of(
+        &mut self,
+        start: u64,
+        max_memory: u64,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<Option<Claim>, Error> {
+        while self.claims.front().is_some_and(|claim| claim.start < start) {
+            self.claims.pop_front();
+        }
+        if let Some(&claim) = self.claims.front().filter(|claim| claim.start == start) {
+            return Ok(Some(claim));
+        }
+        if self.walk.position() < start {
+            self.walk.restart(start);
+            self.tracker = Tracker::default();
+        }
+        while let Some(item) = self.walk.next(reader)? {
+            let is_regular = self.tracker.observe(&item, &mut self.walk, reader)?;
+            let What::End(footer) = item.what else { continue };
+            if is_regular {
+                continue;
+            }
+            let Some(claim) = Claim::of(&item, &footer).filter(|claim| claim.start >= start) else {
+                continue;
+            };
+            if claim.rows(footer, &mut self.walk, reader)?.is_none() {
+                continue;
+            }
+            // What lies within the frame is part of a block's payload.
+            while self.claims.back().is_some_and(|last| last.start >= claim.start) {
+                self.claims.pop_back();
+            }
+            if self.claims.len() == self.claims.capacity() {
+                let more = self.claims.len().max(64);
+                let needed = ((self.claims.len() + more) * size_of::<Claim>()) as u64;
+                if needed > max_memory {
+                    return Err(Error::LimitMemory {
+                        needed: needed.saturating_mul(4),
+                        limit: max_memory.saturating_mul(4),
+                    });
+                }
+                self.claims.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed })?;
+            }
+            self.claims.push_back(claim);
+            if claim.start == start {
+                return Ok(Some(claim));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The frame that an index is of.
+struct Rows {
+    header: FrameHeader,
+    header_end: u64,
+    footer: Footer,
+    /// Number of blocks.
+    count: u64,
+}
+
+impl Claim {
+    fn of(end: &Item, footer: &Footer) -> Option<Self> {
+        let start = end.end.checked_sub(footer.frame_len)?;
+        Some(Self { start, index_start: end.start, end: end.end })
+    }
+
+    /// The frame that begins where the footer says, if index and footer may be its.
+    fn rows(
+        &self,
+        footer: Footer,
+        walk: &mut Walk,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<Option<Rows>, Error> {
+        let Some((header, header_end)) = walk.frame_header(reader, self.start)? else {
+            return Ok(None);
+        };
+        let count = header.block_count(footer.content_size);
+        let rows = Rows { header, header_end, footer, count };
+        let is_length_declared = header.content_size.is_none_or(|size| size == footer.content_size);
+        let entries = (self.end - self.index_start) - crate::format::Index::len_with_footer(0);
+        if !is_length_declared || entries != 4 * count.saturating_sub(1) {
+            return Ok(None);
+        }
+        let last = self.block_start(&rows, count.saturating_sub(1), walk, reader)?;
+        let adds_up = match count {
+            0 => last == self.index_start,
+            _ => last < self.index_start,
+        };
+        Ok(adds_up.then_some(rows))
+    }
+
+    /// Where block `number` begins.
+    fn block_start(
+        &self,
+        rows: &Rows,
+        number: u64,
+        walk: &mut Walk,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<u64, Error> {
+        let mut start = rows.header_end;
+        for before in 0..number {
+            start += entry(self.index_start, before, walk, reader)?;
+        }
+        Ok(start)
+    }
+
+    /// Goes on by the index from byte `offset`, which `blocks` blocks have been found before; `None` if the index says
+    /// otherwise.
+    pub(super) fn resume(
+        self,
+        blocks: u64,
+        offset: u64,
+        scout: &mut Scout,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<Option<Indexed>, Error> {
+        let walk = &mut scout.walk;
+        let at = self.end - crate::format::FOOTER_LEN as u64;
+        let Some(bytes) = walk.window.at(reader, at, crate::format::FOOTER_LEN)?.first_chunk()
+        else {
+            return Ok(None);
+        };
+        let (footer, _) = Footer::parse_unchecked(bytes);
+        let Some(rows) = self.rows(footer, walk, reader)? else { return Ok(None) };
+        // After the last block there is nothing that the index could help to find.
+        if blocks >= rows.count {
+            return Ok(None);
+        }
+        let agrees = offset == self.block_start(&rows, blocks, walk, reader)?;
+        Ok(agrees.then_some(Indexed { claim: self, rows, number: blocks, at: offset }))
+    }
+}
+
+/// The length of block `number`, which is not the last one, from the index at `index_start`.
+fn entry(
+    index_start: u64,
+    number: u64,
+    walk: &mut Walk,
+    reader: &mut (impl Read + Seek),
+) -> Result<u64, Error> {
+    let at = index_start + INDEX_MARKER.len() as u64 + 4 * number;
+    let bytes = walk.window.at(reader, at, 4)?.first_chunk();
+    let bytes = bytes.ok_or(Error::Io(std::io::ErrorKind::UnexpectedEof.into()))?;
+    Ok(u32::from_le_bytes(*bytes).into())
+}
+
+/// The rest of a damaged frame, by its index.
+pub(super) struct Indexed {
+    claim: Claim,
+    rows: Rows,
+    /// Number of the next block.
+    number: u64,
+    /// Where it begins.
+    at: u64,
+}
+
+impl Indexed {
+    /// The next block, or the damaged bytes in its place; at last the frame's end.
+    pub(super) fn next(
+        &mut self,
+        walk: &mut Walk,
+        scout: &mut Scout,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<Item, Error> {
+        let Rows { header: frame, footer, count, .. } = &self.rows;
+        if self.number >= *count {
+            let (start, end) = (self.claim.index_start, self.claim.end);
+            return Ok(Item { start, end, what: What::End(*footer) });
+        }
+        let start = self.at;
+        self.at = match self.number + 1 == *count {
+            true => self.claim.index_start,
+            false => start + entry(self.claim.index_start, self.number, &mut scout.walk, reader)?,
+        };
+        let content_start = self.number << frame.block_log;
+        let content_len = (footer.content_size - content_start).min(frame.block_size() as u64);
+        let header = BlockHeader::parse(walk.window.at(reader, start, CODED_LEN)?);
+        let header = header.and_then(|header| {
+            header.check(frame, self.number)?;
+            let is_listed = start + u64::from(header.block_len()) == self.at
+                && u64::from(header.content_len) == content_len;
+            is_listed.then_some(header).ok_or(Fault::Corrupt("the block is not the one listed"))
+        });
+        self.number += 1;
+        let what = header.map_or(What::Damage, What::Block);
+        Ok(Item { start, end: self.at, what })
+    }
+}

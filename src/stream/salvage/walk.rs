@@ -1,0 +1,272 @@
+//! From structure to structure. Frame headers, block headers and indices all begin with a marker and carry a checksum.
+
+use std::io::{Read, Seek};
+use std::ops::Range;
+
+use crc32c::{crc32c, crc32c_append};
+
+use super::{Item, What};
+use crate::error::Error;
+use crate::format::{
+    BLOCK_MARKER, BlockHeader, CHECKSUM_LEN, CODED_LEN, FOOTER_LEN, Footer, FrameHeader,
+    INDEX_MARKER, MAGIC, MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Method, Pipeline, Single,
+};
+use crate::stream::window::Window;
+
+/// No frame header is longer.
+const MAX_FRAME_HEADER_LEN: usize = 1024;
+/// Base-2 logarithm of the largest block size.
+const MAX_BLOCK_LOG: u8 = Pipeline::Bwt.max_block_log();
+/// Lengths that a block may have, header included.
+const BLOCK_LENGTHS: Range<u32> = 20..(1 << MAX_BLOCK_LOG) + 28;
+
+/// Finds the structures of a file, in order, without a gap.
+pub(super) struct Walk {
+    pub(super) window: Window,
+    /// Where the next item begins.
+    at: u64,
+    /// The structure that begins there, once it has been looked for.
+    ahead: Option<Option<Item>>,
+    /// Bytes that may still be read to confirm what was found. Ordinary damage takes about as many as the file has;
+    /// a hostile file, in which structures overlap, would take as many for each of them.
+    budget: u64,
+}
+
+impl Walk {
+    pub(super) fn new(file_len: u64) -> Self {
+        let budget = file_len.saturating_mul(8).saturating_add(16 << 20);
+        Self { window: Window::new(file_len), at: 0, ahead: None, budget }
+    }
+
+    pub(super) fn file_len(&self) -> u64 {
+        self.window.file_len
+    }
+
+    /// Where the next item begins.
+    pub(super) fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// Goes on from `offset`.
+    pub(super) fn restart(&mut self, offset: u64) {
+        (self.at, self.ahead) = (offset, None);
+    }
+
+    /// The next structure, or the damaged bytes before it; `None` at the end of the file.
+    pub(super) fn next(&mut self, reader: &mut (impl Read + Seek)) -> Result<Option<Item>, Error> {
+        let at = self.at;
+        if at >= self.file_len() {
+            return Ok(None);
+        }
+        let found = match self.ahead.take() {
+            Some(found) => found,
+            None => self.structure(reader, at)?,
+        };
+        let Some(mut item) = found else {
+            let (end, found) = self.search(reader, at + 1)?;
+            (self.at, self.ahead) = (end, Some(found));
+            return Ok(Some(Item { start: at, end, what: What::Damage }));
+        };
+        let mut next = self.structure(reader, item.end)?;
+        if let What::Block(header) = item.what
+            && next.is_none()
+            && item.end != self.file_len()
+            && !self.payload_is_sound(reader, &item, &header)?
+        {
+            // Bytes were lost or put in: the next structure may begin before this one's end.
+            (item.end, next) = self.search(reader, item.start + header.len() as u64)?;
+        }
+        if let What::Single { single, .. } = item.what
+            && next.is_none()
+            && item.end != self.file_len()
+            && !self.is_sound_stored(reader, &item, &single)?
+        {
+            // Likewise; but if there is none, only what follows the frame may be damaged.
+            let payload = item.end.saturating_sub(single.tail_len());
+            let (end, found) = self.search(reader, payload)?;
+            if end < item.end {
+                (item.end, next) = (end, found);
+            }
+        }
+        (self.at, self.ahead) = (item.end, Some(next));
+        Ok(Some(item))
+    }
+
+    /// Whether all that was to be confirmed could be.
+    pub(super) fn has_budget(&self) -> bool {
+        self.budget > 0
+    }
+
+    /// Takes `n` bytes off the budget; false if it was too small.
+    fn spend(&mut self, n: usize) -> bool {
+        let left = self.budget.checked_sub(n as u64);
+        self.budget = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// The structure that begins at `start`, if one does.
+    fn structure(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        start: u64,
+    ) -> Result<Option<Item>, Error> {
+        let head = self.window.at(reader, start, CODED_LEN)?;
+        if head.starts_with(&BLOCK_MARKER) {
+            let Ok(header) = BlockHeader::parse(head) else { return Ok(None) };
+            let end = start + u64::from(header.block_len());
+            let is_known = u64::from(header.number) < MAX_BLOCKS;
+            return Ok(is_known.then_some(Item { start, end, what: What::Block(header) }));
+        }
+        if head.starts_with(&INDEX_MARKER) {
+            return self.index(reader, start);
+        }
+        if head.starts_with(&MAGIC) {
+            let header = self.frame_header(reader, start)?;
+            return Ok(header.map(|(header, end)| match header.single {
+                None => Item { start, end, what: What::Frame(header) },
+                Some(single) => {
+                    let end = end + single.tail_len();
+                    let len = end - start;
+                    Item { start, end, what: What::Single { header, single, len } }
+                }
+            }));
+        }
+        Ok(None)
+    }
+
+    /// The frame header at `start`, and where it ends.
+    pub(super) fn frame_header(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        start: u64,
+    ) -> Result<Option<(FrameHeader, u64)>, Error> {
+        let mut bytes = self.window.at(reader, start, MAX_FRAME_HEADER_LEN)?;
+        match FrameHeader::read(&mut bytes) {
+            Ok(Some((header, len))) => Ok(Some((header, start + len as u64))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The index and footer that begin at `start`. How many blocks there were is not known: the footer is where its
+    /// checksum agrees.
+    fn index(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        start: u64,
+    ) -> Result<Option<Item>, Error> {
+        let mut checksum = crc32c(&INDEX_MARKER);
+        // Length of the blocks in the entries so far.
+        let mut blocks_len = 0;
+        for entries in 0..MAX_BLOCKS {
+            let len = INDEX_MARKER.len() as u64 + 4 * entries;
+            let Some(&bytes) = self.window.at(reader, start + len, FOOTER_LEN)?.first_chunk()
+            else {
+                return Ok(None);
+            };
+            if !self.spend(4) {
+                return Ok(None);
+            }
+            let (footer, expected) = Footer::parse_unchecked(&bytes);
+            let len = len + FOOTER_LEN as u64;
+            // Cheap to ask before the checksum, and seldom true by chance.
+            let is_likely = match footer.content_size {
+                0 => entries == 0,
+                size => (entries << MIN_BLOCK_LOG..=(entries + 1) << MAX_BLOCK_LOG).contains(&size),
+            };
+            if is_likely
+                && footer.frame_len >= MIN_FRAME_HEADER_LEN as u64 + blocks_len + len
+                && crc32c_append(checksum, &bytes[..FOOTER_LEN - 4]) == expected
+            {
+                return Ok(Some(Item { start, end: start + len, what: What::End(footer) }));
+            }
+            let entry = [bytes[0], bytes[1], bytes[2], bytes[3]];
+            let block_len = u32::from_le_bytes(entry);
+            if !BLOCK_LENGTHS.contains(&block_len) {
+                return Ok(None);
+            }
+            blocks_len += u64::from(block_len);
+            checksum = crc32c_append(checksum, &entry);
+        }
+        Ok(None)
+    }
+
+    /// Where the next structure begins, `from` or later, and which it is; or the end of the file.
+    fn search(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        mut from: u64,
+    ) -> Result<(u64, Option<Item>), Error> {
+        while from < self.file_len() {
+            let bytes = self.window.from(reader, from, 2)?;
+            // Two bytes tell most chances apart.
+            let candidate = bytes.array_windows().position(|pair: &[u8; 2]| {
+                *pair == BLOCK_MARKER || *pair == INDEX_MARKER || pair[..] == MAGIC[..2]
+            });
+            from += match candidate {
+                Some(at) => {
+                    let at = at as u64;
+                    if let Some(item) = self.structure(reader, from + at)? {
+                        return Ok((from + at, Some(item)));
+                    }
+                    at + 1
+                }
+                None if bytes.len() < 2 => break,
+                // The last byte may be the first of a marker.
+                None => bytes.len() as u64 - 1,
+            };
+        }
+        Ok((self.file_len(), None))
+    }
+
+    fn payload_is_sound(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        item: &Item,
+        header: &BlockHeader,
+    ) -> Result<bool, Error> {
+        let payload = item.start + header.len() as u64..item.end;
+        Ok(self.checksum_of(reader, payload, 0)? == Some(header.payload_crc))
+    }
+
+    /// Whether a frame of a single block is stored and its checksum agrees: then what looks like structures within it is
+    /// its contents.
+    fn is_sound_stored(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        item: &Item,
+        single: &Single,
+    ) -> Result<bool, Error> {
+        if single.method != Method::Store || item.end > self.file_len() {
+            return Ok(false);
+        }
+        let payload = item.end - single.tail_len()..item.end - CHECKSUM_LEN as u64;
+        let expected = self.window.at(reader, payload.end, CHECKSUM_LEN)?.first_chunk();
+        let expected = expected.map(|bytes| u32::from_le_bytes(*bytes));
+        let checksum = self.checksum_of(reader, payload, single.header_crc)?;
+        Ok(checksum.is_some() && checksum == expected)
+    }
+
+    /// The CRC-32C of a part of the file, appended to `checksum`; `None` if it is not all there, or more than may still
+    /// be read to confirm what was found.
+    fn checksum_of(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        part: Range<u64>,
+        mut checksum: u32,
+    ) -> Result<Option<u32>, Error> {
+        if part.end > self.file_len() {
+            return Ok(None);
+        }
+        let mut at = part.start;
+        while at < part.end {
+            let bytes = self.window.from(reader, at, 1)?;
+            let n = bytes.len().min((part.end - at) as usize);
+            checksum = crc32c_append(checksum, &bytes[..n]);
+            if n == 0 || !self.spend(n) {
+                return Ok(None);
+            }
+            at += n as u64;
+        }
+        Ok(Some(checksum))
+    }
+}
