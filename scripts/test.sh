@@ -24,6 +24,13 @@ cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 ||
     die "rustfmt or clippy is missing, and rustup cannot install them"
 
 need_software_devices
+rustup target list --installed 2>/dev/null | grep -qx wasm32-unknown-unknown ||
+    rustup target add wasm32-unknown-unknown || true
+command -v node >/dev/null || install_packages nodejs || true
+if ! rustup target list --installed 2>/dev/null | grep -qx wasm32-unknown-unknown || ! command -v node >/dev/null; then
+    export PZ_TEST_NO_WASM=1
+    say "NOT TESTED: the library as WebAssembly, because its target for Rust or node is missing and cannot be installed"
+fi
 export PZ_TEST_NO_SKIP=1
 # Turn off Mesa's device-selection layer, which complains on a machine without a desktop.
 export NODEVICE_SELECT=1
@@ -42,7 +49,7 @@ step "Documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features --quiet
 
 step "Every combination of features"
-for features in "" simd cli opencl webgpu "opencl webgpu"; do
+for features in "" fast-sort simd "simd fast-sort" cli "cli fast-sort" opencl webgpu "opencl webgpu"; do
     cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
 done
 

@@ -11,6 +11,8 @@
 //! | to | use |
 //! |---|---|
 //! | compress or decompress a slice | [`compress`], [`decompress`] |
+//! | compress or decompress many slices | [`Compressor`], [`Decompressor`] |
+//! | do it in memory of one's own | [`compress_into`], [`decompress_into`], [`content_size`] |
 //! | compress what is written, or a reader | [`Encoder`] |
 //! | decompress while reading, or to a writer, or only check | [`Decoder`] |
 //! | read any part of a compressed file | [`SeekableReader`] |
@@ -26,13 +28,23 @@
 //!
 //! The format is described in [`format`](mod@format), the algorithms in [`codec`].
 //!
+//! # Stability
+//! What the root of this crate offers, and [`gpu::coder`] with the types that it takes and gives, is the interface: until
+//! version 1.0 it changes only with the second number of the version, and the change log says how. The other public items of
+//! [`gpu`], and those of [`bits`] and [`codec`], are public for this crate's own program, benchmarks and tests: **they are
+//! unstable** and may change or go with any version. Files stay readable as [`format`](mod@format) says.
+//!
 //! # Features
 //! - `simd` (default): vector instructions, chosen at run time. The output does not depend on it.
+//! - `fast-sort` (default): the Burrows-Wheeler transform sorts by a C library. Without it the crate needs no C compiler, and
+//!   builds for `wasm32-unknown-unknown`; `bwt` is encoded more slowly, to the same bytes.
 //! - `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so that one
 //!   program runs on every machine.
 //! - `cli` (default): the `pz` program.
 
+/// Unstable: see [Stability](crate#stability).
 pub mod bits;
+/// Unstable: see [Stability](crate#stability).
 pub mod codec;
 mod error;
 pub mod format;
@@ -50,8 +62,9 @@ pub use pipeline::{
     Prediction, Sample, Statistics,
 };
 pub use stream::{
-    BlockInfo, Decoder, Encoder, Extent, FrameInfo, Listing, Piece, ReadAt, Recovery,
-    RecoveryReport, SeekableReader, WriteAt, compress, decompress, list, recover,
+    AutoFinishEncoder, BlockInfo, Compressor, Decoder, Decompressor, Encoder, Extent, FrameInfo,
+    Listing, Piece, ReadAt, ReadAtCursor, Recovery, RecoveryReport, SeekableReader, WriteAt,
+    compress, compress_into, content_size, decompress, decompress_into, list, recover,
 };
 pub use user_cache::refused_cache;
 

@@ -143,11 +143,27 @@ fn lines_can_be_read() {
 fn overhead_is_small() {
     // Bytes without structure: nothing that any codec could gain.
     let noise = sample_noise(3 << 20);
-    assert!(pz::compress(b"", &Options::new()).unwrap().len() <= 40);
-    for len in [1, 100, 300, 1000] {
+    assert_eq!(pz::compress(b"", &Options::new()).unwrap().len(), 18);
+    for len in [1, 100, 300, 1000, 65_537, 1 << 20] {
         for (options, what) in levels_and_pipelines() {
             let small = pz::compress(&noise[..len], &options).unwrap();
-            assert!(small.len() <= len + 60, "{what} {len}: {}", small.len());
+            let options = options.pipeline(Pipeline::Store).block_size(1 << 20);
+            let stored = pz::compress(&noise[..len], &options).unwrap();
+            assert!(stored.len() <= len + 21, "{what} {len}: {}", stored.len());
+            if len <= 1 << 16 {
+                assert!(small.len() <= len + 20, "{what} {len}: {}", small.len());
+            }
+        }
+    }
+    // What is coded has the length of its payload too: 24 bytes in all.
+    let contents = sample(1 << 20, 3);
+    for (options, what) in levels_and_pipelines() {
+        let options = options.block_size(1 << 20);
+        for len in [100, 200, 300, 60_000, 1 << 20] {
+            let small = pz::compress(&contents[..len], &options).unwrap();
+            let listed = pz::list(&mut Cursor::new(&small), true).unwrap().remove(0);
+            let overhead = small.len() as u64 - listed.blocks[0].compressed_size;
+            assert!(overhead <= 24, "{what} {len}: {overhead}");
         }
     }
     let options = Options::new().pipeline(Pipeline::Store).block_size(1 << 20);
@@ -176,13 +192,21 @@ fn sample_noise(len: usize) -> Vec<u8> {
 #[test]
 fn the_example_of_the_format_is_right() {
     let text = include_str!("../src/format/FORMAT.md");
-    let (_, example) = text.split_once("```text\n").unwrap();
-    let (example, _) = example.split_once("```").unwrap();
-    let example: Vec<u8> =
-        example.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let examples = text.split("```text\n").skip(1).map(|example| {
+        let (example, _) = example.split_once("```").unwrap();
+        let byte = |byte| u8::from_str_radix(byte, 16).unwrap();
+        example.split_whitespace().map(byte).collect::<Vec<u8>>()
+    });
+    let [single, long] = examples.collect::<Vec<_>>().try_into().unwrap();
     let options = Options::new().pipeline(Pipeline::Store).block_size(1 << 20);
-    assert_eq!(pz::compress(b"pz", &options).unwrap(), example);
-    assert_eq!(pz::decompress(&example, &decode_options()).unwrap(), b"pz");
+    assert_eq!(pz::compress(b"pz", &options).unwrap(), single);
+    for example in [single, long] {
+        assert_eq!(pz::decompress(&example, &decode_options()).unwrap(), b"pz");
+        let mut part = Vec::new();
+        let mut reader = SeekableReader::new(Cursor::new(&example), &decode_options()).unwrap();
+        reader.copy_range(1..2, &mut part).unwrap();
+        assert_eq!(part, b"z");
+    }
 }
 
 #[test]

@@ -23,13 +23,35 @@ fn version_1() -> Vec<(String, Golden)> {
         .push(("size-in-header".into(), Golden::Part(Options::new().content_size(66_000), 66_000)));
     files.push(("fill".into(), Golden::Zeros));
     files.push(("two-frames".into(), Golden::Twice));
+    files.extend(single_frames());
+    files
+}
+
+/// The files whose frames are single frames, which came later.
+fn single_frames() -> Vec<(String, Golden)> {
+    let mut files: Vec<_> = levels_and_pipelines()
+        .into_iter()
+        .map(|(options, name)| {
+            (format!("single-{}", name.replace(' ', "-")), Golden::Part(options, 30_000))
+        })
+        .collect();
+    files.push(("single-empty".into(), Golden::Part(Options::new(), 0)));
+    files.push(("single-one-byte".into(), Golden::Part(Options::new(), 1)));
+    files.push(("single-short".into(), Golden::Part(Options::new(), 200)));
+    files.push(("single-full".into(), Golden::Part(Options::new(), 65_536)));
+    files.push(("single-fill".into(), Golden::ShortZeros));
+    files.push(("single-two-frames".into(), Golden::Twice));
+    files.push(("single-before-another".into(), Golden::Part1000ThenAll));
     files
 }
 
 enum Golden {
     Part(Options, usize),
     Zeros,
+    ShortZeros,
     Twice,
+    /// The first thousand bytes, and then all.
+    Part1000ThenAll,
 }
 
 impl Golden {
@@ -37,7 +59,9 @@ impl Golden {
         match self {
             Self::Part(_, len) => all[..all.len().min(*len)].to_vec(),
             Self::Zeros => vec![0; 100_000],
+            Self::ShortZeros => vec![0; 1000],
             Self::Twice => all[..1000].repeat(2),
+            Self::Part1000ThenAll => [&all[..1000], all].concat(),
         }
     }
 
@@ -47,10 +71,13 @@ impl Golden {
         };
         match self {
             Self::Part(options, _) => small(&self.contents(all), options),
-            Self::Zeros => small(&self.contents(all), &Options::new()),
+            Self::Zeros | Self::ShortZeros => small(&self.contents(all), &Options::new()),
             Self::Twice => {
                 let first = small(&all[..1000], &Options::new().pipeline(Pipeline::Bwt));
                 [first, small(&all[..1000], &Options::new())].concat()
+            }
+            Self::Part1000ThenAll => {
+                [small(&all[..1000], &Options::new()), small(all, &Options::new())].concat()
             }
         }
     }

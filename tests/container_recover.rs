@@ -168,6 +168,55 @@ fn frames_with_damage_between_them() {
     assert!(report.end_unknown);
 }
 
+#[test]
+fn single_frames_are_found() {
+    let inner = pz::compress(&sample(3000, 21), &Options::new()).unwrap();
+    let parts = [sample(20_000, 22), [&inner[..], &inner].concat(), vec![7; 500], sample(300, 23)];
+    let pipelines = [pz::Pipeline::Lzh, pz::Pipeline::Store, pz::Pipeline::Bwt, pz::Pipeline::Bwt];
+    let frames: Vec<_> = parts
+        .iter()
+        .zip(pipelines)
+        .map(|(part, pipeline)| pz::compress(part, &Options::new().pipeline(pipeline)).unwrap())
+        .collect();
+    let (contents, file) = (parts.concat(), frames.concat());
+    let report = recover(&file, &contents);
+    assert_eq!((report.blocks, &report.lost), (4, &vec![]));
+    assert!(report.damaged.is_empty() && !report.end_unknown);
+    let (mut start, mut at) = (0, 0);
+    for (part, frame) in parts.iter().zip(&frames) {
+        let (end, after) = (start + part.len() as u64, at + frame.len());
+        let lost = [start..end];
+        // In the payload and in the checksum.
+        for byte in [at + 24.min(frame.len() - 5), after - 1] {
+            let mut damaged = file.clone();
+            damaged[byte] ^= 0x10;
+            let report = recover(&damaged, &contents);
+            assert_eq!(report.lost, lost, "byte {byte}");
+            assert_eq!(report.damaged, [at as u64..after as u64]);
+        }
+        // What a frame stores may look like frames, once its own end is not where it should be.
+        if !part.starts_with(&inner) {
+            let mut short = file.clone();
+            short.drain(after - 4..after - 2);
+            assert_eq!(recover(&short, &contents).lost, lost);
+        }
+        // Without its header nobody knows what it held; the other frames are saved.
+        let mut gone = file.clone();
+        gone[at..at + 4].fill(0);
+        let mut others = contents.clone();
+        others.drain(start as usize..end as usize);
+        let mut saved = Vec::new();
+        pz::recover(&mut Cursor::new(&gone), &mut saved, false, &decode_options()).unwrap();
+        assert!(saved == others || part.starts_with(&inner), "{} bytes", saved.len());
+        // What follows is damaged: the frame is saved all the same.
+        let mut followed = file[..after].to_vec();
+        followed.extend(b"other things");
+        let report = recover(&followed, &contents[..end as usize]);
+        assert_eq!((report.lost.len(), report.damaged.len()), (0, 1));
+        (start, at) = (end, after);
+    }
+}
+
 /// A frame header that declares `content_size` bytes.
 fn header(pipeline: u8, block_log: u8, content_size: u64) -> Vec<u8> {
     let mut bytes = b"\x89PZF\r\n\x1A\n".to_vec();
@@ -264,7 +313,13 @@ fn what_lacks_its_header_or_its_end_is_not_sound() {
     }
 }
 
-/// A file as its parts: headers, blocks, and indices with their footers.
+/// Whether what begins with this frame header is a frame of a single block.
+fn is_single(frame: &[u8]) -> bool {
+    frame.get(12).is_some_and(|flags| flags & 8 != 0)
+}
+
+/// A file as its parts: headers, blocks, and indices with their footers; of frames of a single block, headers, payloads
+/// and checksums.
 fn parts(file: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     for frame in pz::list(&mut Cursor::new(file), true).unwrap() {
@@ -277,11 +332,11 @@ fn parts(file: &[u8]) -> Vec<Vec<u8>> {
             take(block.offset);
             take(block.offset + block.compressed_size);
         }
-        take(
-            frame.offset + frame.compressed_size
-                - 22
-                - 4 * frame.blocks.len().saturating_sub(1) as u64,
-        );
+        let tail = match is_single(&file[frame.offset as usize..]) {
+            true => 4,
+            false => 22 + 4 * frame.blocks.len().saturating_sub(1) as u64,
+        };
+        take(frame.offset + frame.compressed_size - tail);
         take(frame.offset + frame.compressed_size);
     }
     parts.retain(|part| !part.is_empty());
@@ -290,6 +345,11 @@ fn parts(file: &[u8]) -> Vec<Vec<u8>> {
 
 /// Makes a part's checksum agree with its bytes.
 fn reseal(part: &mut [u8]) {
+    if is_single(part) && part[0] == 0x89 {
+        let head = part.len() - 1;
+        part[head] = crc32c::crc32c(&part[..head]) as u8;
+        return;
+    }
     let end = match part {
         [0x89, ..] | [0xB7, 0x49, ..] => part.len(),
         [0xB7, 0x42, method, ..] => {

@@ -45,6 +45,9 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
         reserved => panic!("pipeline {reserved}"),
     };
     assert!((16..=largest).contains(&block_log));
+    if flags & 8 != 0 {
+        return single_frame(frame, methods, contents);
+    }
     assert_eq!(flags & !1, 0);
     let declared = (flags & 1 != 0).then(|| u64::from_le_bytes(take(&mut left)));
     let header_len = frame.len() - left.len();
@@ -74,16 +77,7 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
         let (payload, rest) = left.split_at(payload_len);
         left = rest;
         assert_eq!(crc(payload), payload_checksum);
-        let mut out = vec![0; content_len];
-        match method {
-            0 => out.copy_from_slice(payload),
-            1 => {
-                assert!(payload_len == 1 && content_len >= 2);
-                out.fill(payload[0]);
-            }
-            2 => lz77::Decoder::new().decode(payload, &mut out).unwrap(),
-            _ => bwt::Decoder::new().decode(payload, &mut out).unwrap(),
-        }
+        let out = block_contents(method, payload, content_len);
         assert_eq!(crc(&out), content_checksum);
         contents.extend(out);
         lengths.push((block.len() - left.len()) as u32);
@@ -107,21 +101,82 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
     left
 }
 
+/// Decodes the payload of a block.
+fn block_contents(method: u8, payload: &[u8], content_len: usize) -> Vec<u8> {
+    let mut out = vec![0; content_len];
+    match method {
+        0 => out.copy_from_slice(payload),
+        1 => {
+            assert!(payload.len() == 1 && content_len >= 2);
+            out.fill(payload[0]);
+        }
+        2 => lz77::Decoder::new().decode(payload, &mut out).unwrap(),
+        _ => bwt::Decoder::new().decode(payload, &mut out).unwrap(),
+    }
+    out
+}
+
+/// Decodes the single frame at the start of `frame` and gives what follows it.
+fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> &'a [u8] {
+    let mut left = &frame[10..];
+    let [block_log, level_and_method, flags] = take(&mut left);
+    let method = level_and_method >> 4;
+    assert!(methods.contains(&method));
+    assert_eq!(flags & 0b1100_1111, 8);
+    let w = usize::from(flags >> 4 & 3);
+    let mut number = || {
+        let mut bytes = [0; 4];
+        let (head, tail) = left.split_at(w);
+        bytes[..w].copy_from_slice(head);
+        left = tail;
+        u32::from_le_bytes(bytes) as usize
+    };
+    let content_len = if w == 0 { 0 } else { number() + 1 };
+    let payload_len = match method {
+        0 => content_len,
+        1 => 1,
+        _ => number() + 1,
+    };
+    match w {
+        0 => assert_eq!(method, 0),
+        1 => assert!((1..=256).contains(&content_len)),
+        2 => assert!((257..=65_536).contains(&content_len)),
+        _ => assert!((65_537..=1 << 24).contains(&content_len)),
+    }
+    assert!(content_len <= 1 << block_log);
+    assert!(method == 0 || payload_len < content_len);
+    let checked = frame.len() - left.len();
+    let [check] = take(&mut left);
+    assert_eq!(check, crc(&frame[..checked]) as u8);
+    let header = &frame[..checked + 1];
+    let (payload, rest) = left.split_at(payload_len);
+    left = rest;
+    let out = block_contents(method, payload, content_len);
+    let counted = [header, if method == 0 { &[] } else { payload }, &out].concat();
+    assert_eq!(u32::from_le_bytes(take(&mut left)), crc(&counted));
+    contents.extend(out);
+    left
+}
+
 #[test]
 fn what_is_written_is_what_the_text_says() {
     let mut file = Vec::new();
     let mut contents = Vec::new();
-    for len in [0, 1, 2, 500, 65_536, 65_537, 300_000] {
+    for len in [0, 1, 2, 100, 256, 257, 500, 65_536, 65_537, 100_000, 300_000] {
         for (options, _) in levels_and_pipelines() {
             let part = sample(len, len as u64);
-            let options = options.block_size(1 << 16).content_size(len as u64);
+            let options = options
+                .block_size(if len == 100_000 { 1 << 17 } else { 1 << 16 })
+                .content_size(len as u64);
             file.extend(pz::compress(&part, &options).unwrap());
             contents.extend(part);
         }
     }
     let zeros = vec![0; 200_000];
-    let options = Options::new().pipeline(Pipeline::Store).block_size(1 << 17);
-    file.extend(pz::compress(&zeros, &options).unwrap());
-    contents.extend(zeros);
+    for block_size in [1 << 17, 1 << 18] {
+        let options = Options::new().pipeline(Pipeline::Store).block_size(block_size);
+        file.extend(pz::compress(&zeros, &options).unwrap());
+        contents.extend(&zeros);
+    }
     assert!(decode(&file) == contents);
 }

@@ -119,21 +119,28 @@ impl BlockHeader {
             payload_crc: if stored { content_crc } else { word(15) },
             content_crc,
         };
-        if header.block_log > 26 {
+        header.check_lengths()?;
+        Ok(header)
+    }
+
+    /// Checks the lengths against each other and against the block size.
+    pub(crate) fn check_lengths(&self) -> Result<(), Fault> {
+        let content_len = self.content_len;
+        if self.block_log > 26 {
             return Err(Fault::Corrupt("the block size is out of range"));
         }
-        if content_len == 0 || content_len > 1 << header.block_log {
+        if content_len == 0 || content_len > 1 << self.block_log {
             return Err(Fault::Corrupt("the block's length is out of range"));
         }
-        let payload_fits = match method {
+        let payload_fits = match self.method {
             Method::Store => true,
-            Method::Fill => header.payload_len == 1 && content_len > 1,
-            Method::Lz77 | Method::Bwt => (1..content_len).contains(&header.payload_len),
+            Method::Fill => self.payload_len == 1 && content_len > 1,
+            Method::Lz77 | Method::Bwt => (1..content_len).contains(&self.payload_len),
         };
         if !payload_fits {
             return Err(Fault::Corrupt("the payload's length is out of range"));
         }
-        Ok(header)
+        Ok(())
     }
 
     /// Checks that the block may be number `number` of a frame with `frame` as its header.
@@ -240,8 +247,13 @@ mod tests {
 
     #[test]
     fn a_block_must_suit_its_frame() {
-        let frame =
-            FrameHeader { pipeline: Pipeline::Lzh, block_log: 20, level: 0, content_size: None };
+        let frame = FrameHeader {
+            pipeline: Pipeline::Lzh,
+            block_log: 20,
+            level: 0,
+            content_size: None,
+            single: None,
+        };
         let header = sample(Method::Lz77);
         assert!(header.check(&frame, 0x0102_0304).is_ok());
         assert!(header.check(&frame, 5).is_err());

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use crc32c::crc32c;
 
 use super::kinds::MIN_BLOCK_LOG;
-use super::{Fault, MAGIC, Pipeline, VERSION, read_array};
+use super::{Fault, MAGIC, MAX_BLOCKS, Method, Pipeline, Single, VERSION, read_array};
 
 /// Length of the part that every header has, without the checksum.
 const FIXED: usize = 13;
@@ -17,7 +17,11 @@ const MAX_LEN: usize = FIXED + 8 + 256 + 256 + 4;
 const HAS_CONTENT_SIZE: u8 = 1 << 0;
 const HAS_FILTERS: u8 = 1 << 1;
 const HAS_FIELDS: u8 = 1 << 2;
+const IS_SINGLE: u8 = 1 << 3;
+/// Where the width of the lengths begins in the flags of a frame of a single block.
+const WIDTH_SHIFT: u8 = 4;
 const KNOWN_FLAGS: u8 = HAS_CONTENT_SIZE | HAS_FILTERS | HAS_FIELDS;
+const KNOWN_FLAGS_OF_SINGLE: u8 = HAS_FILTERS | HAS_FIELDS | IS_SINGLE | 3 << WIDTH_SHIFT;
 
 /// From this identifier on, an optional field that is not known makes the frame unreadable.
 const FIRST_CRITICAL_FIELD: u8 = 128;
@@ -32,6 +36,8 @@ pub(crate) struct FrameHeader {
     pub(crate) level: u8,
     /// Length of the frame's contents, if it was known when the frame was begun.
     pub(crate) content_size: Option<u64>,
+    /// What the header says of the frame's only block, if it is a frame of a single block.
+    pub(crate) single: Option<Single>,
 }
 
 impl FrameHeader {
@@ -49,6 +55,14 @@ impl FrameHeader {
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MIN_LEN + 8);
         bytes.extend_from_slice(&MAGIC);
+        if let Some(single) = self.single {
+            let level = self.level | single.method.id() << 4;
+            let flags = IS_SINGLE | (single.width() as u8) << WIDTH_SHIFT;
+            bytes.extend_from_slice(&[VERSION, self.pipeline.id(), self.block_log, level, flags]);
+            single.append_to(&mut bytes);
+            bytes.push(short_check(&bytes));
+            return bytes;
+        }
         let flags = if self.content_size.is_some() { HAS_CONTENT_SIZE } else { 0 };
         bytes.extend_from_slice(&[VERSION, self.pipeline.id(), self.block_log, self.level, flags]);
         if let Some(size) = self.content_size {
@@ -78,9 +92,18 @@ impl FrameHeader {
             return Err(Fault::Unsupported("this version of the format is not known"));
         }
         bytes.extend_from_slice(&[version, pipeline, block_log, level, flags]);
-        if flags & !KNOWN_FLAGS != 0 {
+        let is_single = flags & IS_SINGLE != 0;
+        if flags & !(if is_single { KNOWN_FLAGS_OF_SINGLE } else { KNOWN_FLAGS }) != 0 {
             return Err(Fault::Unsupported("a flag of the frame header is not known"));
         }
+        let method = Method::from_id(level >> 4);
+        if is_single {
+            // An unknown method gets both lengths: a damaged one is then told by the check.
+            let width = usize::from(flags >> WIDTH_SHIFT);
+            let has_both = method.as_ref().map_or(true, |&method| Single::has_payload_len(method));
+            read_more(reader, &mut bytes, if has_both { 2 * width } else { width })?;
+        }
+        let lengths = FIXED..bytes.len();
         let mut content_size = None;
         if flags & HAS_CONTENT_SIZE != 0 {
             let size: [u8; 8] = read_array(reader)?;
@@ -89,7 +112,18 @@ impl FrameHeader {
         }
         let filters = read_list(reader, &mut bytes, flags & HAS_FILTERS != 0)?;
         let fields = read_list(reader, &mut bytes, flags & HAS_FIELDS != 0)?;
-        if crc32c(&bytes) != u32::from_le_bytes(read_array(reader)?) {
+        let agrees = if is_single {
+            let [check] = read_array(reader)?;
+            let agrees = short_check(&bytes) == check;
+            bytes.push(check);
+            agrees
+        } else {
+            let checksum = read_array(reader)?;
+            let agrees = crc32c(&bytes) == u32::from_le_bytes(checksum);
+            bytes.extend_from_slice(&checksum);
+            agrees
+        };
+        if !agrees {
             return Err(Fault::Corrupt("the frame header's checksum does not agree"));
         }
 
@@ -103,14 +137,39 @@ impl FrameHeader {
         if let Some(fields) = fields {
             check_fields(&bytes[fields])?;
         }
-        let header = Self { pipeline, block_log, level, content_size };
-        if content_size.is_some_and(|size| header.block_count(size) > super::MAX_BLOCKS) {
+        let mut header = Self { pipeline, block_log, level, content_size, single: None };
+        if content_size.is_some_and(|size| header.block_count(size) > MAX_BLOCKS) {
             return Err(Fault::Corrupt("the frame declares more blocks than a frame may hold"));
         }
-        let len = bytes.len() + 4;
-        debug_assert!(len <= MAX_LEN);
-        Ok(Some((header, len)))
+        if is_single {
+            let width = usize::from(flags >> WIDTH_SHIFT);
+            let mut single = Single::parse(method?, width, &bytes[lengths])?;
+            single.header_crc = crc32c(&bytes);
+            if single.content_len > 0 {
+                let block = single.block(&header);
+                block.check_lengths()?;
+                block.check(&header, 0)?;
+            }
+            header.level = level & 15;
+            header.content_size = Some(single.content_len.into());
+            header.single = Some(single);
+        }
+        debug_assert!(bytes.len() <= MAX_LEN);
+        Ok(Some((header, bytes.len())))
     }
+}
+
+/// The check of a header that ends with one byte: damage to the lengths is told before they are used. The checksum at the
+/// end of the frame covers the header too.
+fn short_check(bytes: &[u8]) -> u8 {
+    crc32c(bytes) as u8
+}
+
+/// Reads `len` bytes onto the end of `bytes`.
+fn read_more(reader: &mut impl Read, bytes: &mut Vec<u8>, len: usize) -> Result<(), Fault> {
+    let start = bytes.len();
+    bytes.resize(start + len, 0);
+    Ok(reader.read_exact(&mut bytes[start..])?)
 }
 
 /// Reads a list (its length in one byte, then its bytes) onto the end of `bytes` and gives where it lies.
@@ -125,8 +184,7 @@ fn read_list(
     let [len] = read_array(reader)?;
     bytes.push(len);
     let start = bytes.len();
-    bytes.resize(start + usize::from(len), 0);
-    reader.read_exact(&mut bytes[start..])?;
+    read_more(reader, bytes, len.into())?;
     Ok(Some(start..bytes.len()))
 }
 
@@ -155,7 +213,107 @@ mod tests {
     use super::*;
 
     fn sample() -> FrameHeader {
-        FrameHeader { pipeline: Pipeline::Lzh, block_log: 20, level: 3, content_size: None }
+        FrameHeader {
+            pipeline: Pipeline::Lzh,
+            block_log: 20,
+            level: 3,
+            content_size: None,
+            single: None,
+        }
+    }
+
+    /// A header of a frame of a single block, and its bytes.
+    fn sample_of_single(
+        pipeline: Pipeline,
+        method: Method,
+        content_len: u32,
+        payload_len: u32,
+    ) -> (FrameHeader, Vec<u8>) {
+        let single = Single { method, content_len, payload_len, header_crc: 0 };
+        let mut header = FrameHeader {
+            pipeline,
+            block_log: 24,
+            content_size: Some(content_len.into()),
+            single: Some(single),
+            ..sample()
+        };
+        let bytes = header.to_bytes();
+        header.single = Some(Single { header_crc: crc32c(&bytes), ..single });
+        (header, bytes)
+    }
+
+    /// The bytes of a header of a frame of a single block, with a right check.
+    fn craft_single(fixed: [u8; 5], tail: &[u8]) -> Vec<u8> {
+        let mut bytes = [&MAGIC[..], &fixed, tail].concat();
+        bytes.push(short_check(&bytes));
+        bytes
+    }
+
+    #[test]
+    fn single_blocks_round_trip_in_few_bytes() {
+        for (method, pipeline) in [
+            (Method::Store, Pipeline::Lzh),
+            (Method::Fill, Pipeline::Store),
+            (Method::Lz77, Pipeline::Fse),
+            (Method::Bwt, Pipeline::Bwt),
+        ] {
+            for (content_len, width) in
+                [(2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 3), (1 << 24, 3)]
+            {
+                let (payload_len, lengths) = match method {
+                    Method::Store => (content_len, 1),
+                    Method::Fill => (1, 1),
+                    _ => (content_len - 1, 2),
+                };
+                let (header, bytes) = sample_of_single(pipeline, method, content_len, payload_len);
+                assert_eq!(bytes.len(), FIXED + lengths * width + 1);
+                assert!(bytes.len() + super::super::CHECKSUM_LEN <= 24);
+                assert_eq!(read(&bytes).unwrap(), Some((header, bytes.len())));
+                for len in 1..bytes.len() {
+                    assert!(matches!(read(&bytes[..len]), Err(Fault::Truncated)), "{len}");
+                }
+                for bit in 0..bytes.len() * 8 {
+                    let mut damaged = bytes.clone();
+                    damaged[bit / 8] ^= 1 << (bit % 8);
+                    assert!(read(&damaged).is_err(), "{method} {content_len} bit {bit}");
+                }
+            }
+        }
+        let (header, bytes) = sample_of_single(Pipeline::Lzh, Method::Store, 0, 0);
+        assert_eq!(bytes.len() + super::super::CHECKSUM_LEN, 18);
+        assert_eq!(read(&bytes).unwrap(), Some((header, bytes.len())));
+    }
+
+    #[test]
+    fn single_blocks_that_break_a_rule_are_refused() {
+        let width = |width: u8| IS_SINGLE | width << WIDTH_SHIFT;
+        let lz77 = 3 | 2 << 4;
+        let good = craft_single([VERSION, 1, 20, lz77, width(1)], &[9, 8]);
+        assert!(read(&good).is_ok());
+        let with_field =
+            craft_single([VERSION, 1, 20, 3, width(1) | HAS_FIELDS], &[9, 5, 127, 3, 1, 2, 3]);
+        assert!(read(&with_field).is_ok());
+        let refused: [(&str, Vec<u8>); 13] = [
+            ("no gain", craft_single([VERSION, 1, 20, lz77, width(1)], &[9, 9])),
+            ("wide", craft_single([VERSION, 1, 20, 3, width(2)], &[255, 0])),
+            ("wider", craft_single([VERSION, 1, 20, 3, width(3)], &[255, 255, 0])),
+            ("no contents, coded", craft_single([VERSION, 1, 20, lz77, width(0)], &[])),
+            ("fill of 1", craft_single([VERSION, 1, 20, 3 | 1 << 4, width(1)], &[0])),
+            ("method", craft_single([VERSION, 1, 20, 3 | 4 << 4, width(1)], &[9, 8])),
+            ("bwt in lzh", craft_single([VERSION, 1, 20, 3 | 3 << 4, width(1)], &[9, 8])),
+            ("long", craft_single([VERSION, 1, 16, 3, width(3)], &[0, 0, 1])),
+            ("size", craft_single([VERSION, 1, 20, 3, width(1) | 1], &[9, 0, 0, 0, 0, 0, 0, 0, 0])),
+            ("flag", craft_single([VERSION, 1, 20, 3, width(1) | 64], &[9])),
+            ("width alone", craft([VERSION, 1, 20, 3, 1 << WIDTH_SHIFT], &[])),
+            ("field", craft_single([VERSION, 1, 20, 3, width(1) | HAS_FIELDS], &[9, 2, 128, 0])),
+            ("filter", craft_single([VERSION, 1, 20, 3, width(1) | HAS_FILTERS], &[9, 1, 0])),
+        ];
+        for (what, bytes) in refused {
+            assert!(
+                matches!(read(&bytes), Err(Fault::Corrupt(_) | Fault::Unsupported(_))),
+                "{what}"
+            );
+        }
     }
 
     fn read(mut bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Fault> {
@@ -195,7 +353,7 @@ mod tests {
             ("no field", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[0])),
             ("a filter", craft([VERSION, 1, 20, 3, HAS_FILTERS], &[2, 1, 0])),
             ("no filter", craft([VERSION, 1, 20, 3, HAS_FILTERS], &[0])),
-            ("flag", craft([VERSION, 1, 20, 3, 8], &[])),
+            ("flag", craft([VERSION, 1, 20, 3, 128], &[])),
             ("version", craft([VERSION + 1, 1, 20, 3, 0], &[])),
             ("pipeline", craft([VERSION, 5, 20, 3, 0], &[])),
             ("small block", craft([VERSION, 1, 15, 3, 0], &[])),

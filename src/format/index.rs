@@ -4,7 +4,7 @@ use std::io::Read;
 
 use crc32c::{crc32c, crc32c_append};
 
-use super::{Fault, Footer, FrameHeader, INDEX_MARKER, footer};
+use super::{Fault, Footer, FrameHeader, INDEX_MARKER, Single, footer};
 use crate::codec::{OutOfMemory, reserve};
 
 /// The index and the footer as an encoder gathers them, block by block.
@@ -178,8 +178,16 @@ impl Index {
         Ok(Self { starts })
     }
 
+    /// Where the payload of a frame of a single block lies, which has no index.
+    pub(crate) fn of_single(single: &Single, header_len: u64) -> Self {
+        let mut starts = vec![header_len];
+        if single.content_len > 0 {
+            starts.push(header_len + u64::from(single.payload_len));
+        }
+        Self { starts }
+    }
+
     /// Number of blocks.
-    #[cfg(test)]
     pub(crate) fn block_count(&self) -> u64 {
         self.starts.len() as u64 - 1
     }
@@ -196,8 +204,13 @@ mod tests {
     use super::*;
     use crate::format::Pipeline;
 
-    const FRAME: FrameHeader =
-        FrameHeader { pipeline: Pipeline::Store, block_log: 16, level: 0, content_size: None };
+    const FRAME: FrameHeader = FrameHeader {
+        pipeline: Pipeline::Store,
+        block_log: 16,
+        level: 0,
+        content_size: None,
+        single: None,
+    };
 
     fn written(blocks: &[(u32, u32)]) -> (Vec<u8>, u64) {
         let mut writer = IndexWriter::default();

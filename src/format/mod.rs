@@ -6,6 +6,7 @@ mod footer;
 mod frame_header;
 mod index;
 mod kinds;
+mod single;
 
 use std::io::{self, Read};
 
@@ -16,6 +17,10 @@ pub(crate) use frame_header::{FrameHeader, MIN_LEN as MIN_FRAME_HEADER_LEN};
 pub(crate) use index::{Index, IndexChecker, IndexWriter};
 pub(crate) use kinds::MIN_BLOCK_LOG;
 pub use kinds::{Method, Pipeline};
+pub(crate) use single::{
+    CHECKSUM_LEN, MAX_CONTENT_LEN as MAX_SINGLE_CONTENT_LEN, Single, append_crc,
+    least_full_block_len,
+};
 
 /// First bytes of every frame: a byte that is not text, the name, and line ends that a text-mode transfer spoils.
 pub(crate) const MAGIC: [u8; 8] = [0x89, b'P', b'Z', b'F', 0x0D, 0x0A, 0x1A, 0x0A];

@@ -33,7 +33,8 @@ enum Memory {
 impl Memory {
     /// `len` zero bytes, which the system gives page by page when they are first touched.
     fn zeroed(len: usize) -> Result<Self, Fault> {
-        if len < MIN_MAPPED {
+        // WebAssembly has no such mappings.
+        if len < MIN_MAPPED || cfg!(target_family = "wasm") {
             return Ok(Self::Heap(zeroed(len)?));
         }
         let map = MmapMut::map_anon(len).map_err(|_| Fault::OutOfMemory(len as u64))?;

@@ -69,7 +69,7 @@ impl Truth {
             begun = statistics.device().unwrap().begun().unwrap().checked_sub(opening).unwrap();
             statistics.on_device(|device| {
                 let bytes = happened.device_blocks * BLOCK;
-                (device.opening, device.before) = (opening, happened.before * BLOCK);
+                (device.opening, device.bytes_before) = (opening, happened.before * BLOCK);
                 (device.done.blocks, device.done.bytes) = (happened.device_blocks, bytes);
                 device.span = Duration::from_secs_f64(bytes as f64 / self.device);
             });

@@ -37,6 +37,7 @@ pub struct Options {
     pub(crate) auto: Option<Auto>,
     pub(crate) statistics: Option<Statistics>,
     pub(crate) verify: bool,
+    pub(crate) flush_ends_block: bool,
 }
 
 impl Options {
@@ -54,6 +55,7 @@ impl Options {
             auto: None,
             statistics: None,
             verify: true,
+            flush_ends_block: true,
         }
     }
 
@@ -124,6 +126,13 @@ impl Options {
     /// about as much GPU time as decoding the file.
     pub fn verify(mut self, verify: bool) -> Self {
         self.verify = verify;
+        self
+    }
+
+    /// Sets whether `flush` of an [`Encoder`](crate::Encoder) ends the current block, so that everything written so far can be
+    /// read. The default is yes. If not, flushes do not change the output.
+    pub fn flush_ends_block(mut self, ends: bool) -> Self {
+        self.flush_ends_block = ends;
         self
     }
 

@@ -172,7 +172,8 @@ impl Workload {
             Direction::Decode => {
                 let pipeline = self.options.chosen_pipeline();
                 let block_log = self.block_size.trailing_zeros() as u8;
-                let header = FrameHeader { pipeline, block_log, level: 0, content_size: None };
+                let header =
+                    FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
                 Cost::of_decoding(&engine, &header)
             }
         };

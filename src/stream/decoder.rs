@@ -8,7 +8,7 @@ use super::frame_reader::{Event, FrameReader};
 use super::places::WriteAt;
 use super::tasks::DecodeTask;
 use crate::error::Error;
-use crate::format::{CODED_LEN, FrameHeader};
+use crate::format::{FrameHeader, least_full_block_len};
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::Pool;
@@ -348,7 +348,9 @@ impl<R: Read> Decoder<R> {
                 self.promise(u64::from(header.content_len))?;
                 self.promised += u64::from(header.content_len);
                 let mut task = self.idle.pop().unwrap_or_else(|| DecodeTask::new(&self.pool));
-                self.frames.payload(&header, place, task.set_block(header, place))?;
+                let payload = task.set_block(header, place);
+                let header = self.frames.payload(&header, place, payload)?;
+                task.set_header(header);
                 let start = self.promised - u64::from(header.content_len);
                 task.set_destination(self.output.as_ref().map(|output| (output.clone(), start)));
                 if let Some(statistics) = &self.options.statistics {
@@ -385,7 +387,7 @@ impl<R: Read> Decoder<R> {
 }
 
 /// How the device that `options` name decodes a frame's blocks, for which `share` is widened.
-fn accelerator(
+pub(super) fn accelerator(
     header: &FrameHeader,
     cost: &Cost,
     share: &mut Share,
@@ -404,7 +406,7 @@ fn accelerator(
 /// The most bytes of contents that a frame like this can have in `len` bytes: its blocks are full, and each is one byte,
 /// repeated.
 fn most_contents(header: &FrameHeader, len: u64) -> u64 {
-    let blocks = len / (CODED_LEN as u64 + 1);
+    let blocks = len.div_ceil(least_full_block_len(header.block_log));
     blocks.saturating_mul(header.block_size() as u64)
 }
 

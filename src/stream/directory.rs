@@ -31,8 +31,11 @@ impl FrameEntry {
         self.header.block_count(self.footer.content_size)
     }
 
-    /// Where the index begins.
+    /// Where the index begins. A frame of a single block has none: then, where the payload ends.
     pub(super) fn index_start(&self) -> Result<u64, Fault> {
+        if let Some(single) = &self.header.single {
+            return Ok(self.offset + self.header_len + u64::from(single.payload_len));
+        }
         let len = Index::len_with_footer(self.block_count());
         // The frame's length is within the file, and the index within the frame.
         let start = (self.offset + self.footer.frame_len)
@@ -45,8 +48,11 @@ impl FrameEntry {
         Ok(start)
     }
 
-    /// Reads and checks the index.
+    /// Reads and checks the index. Of a frame of a single block, which has none, it gives where the payload lies.
     pub(crate) fn index(&self, reader: &mut (impl Read + Seek)) -> Result<Index, Fault> {
+        if let Some(single) = &self.header.single {
+            return Ok(Index::of_single(single, self.header_len));
+        }
         reader.seek(SeekFrom::Start(self.index_start()?))?;
         let mut bytes = zeroed(Index::len_with_footer(self.block_count()) as usize)?;
         reader.read_exact(&mut bytes)?;
@@ -107,31 +113,34 @@ impl FrameEntry {
 
 /// The frames of a file, in order; headers, indices and footers have been checked.
 ///
+/// Frames are found from the end of the file, by their footers. A frame of a single block has none: where there is no
+/// footer, the frames before that place are found from the start, block by block.
+///
 /// # Errors
-/// Where the end of the file gives no whole frame, the file is walked from its start, so that the error says what is
-/// damaged and where. [`Error::LimitMemory`] if there are more frames than `max_memory` can list.
+/// The first fault of the file, with its place. [`Error::LimitMemory`] if there are more frames than `max_memory` can
+/// list.
 pub(crate) fn read_directory(
     reader: &mut (impl Read + Seek),
     max_memory: u64,
 ) -> Result<Vec<FrameEntry>, Error> {
     let end = reader.seek(SeekFrom::End(0))?;
     let mut window = Window::new(end);
-    let mut frames = Vec::new();
+    let mut list = FrameList { max_memory, ..FrameList::default() };
     let mut at = end;
-    while at > 0 || frames.is_empty() {
-        let frame = frame_before(at, &mut window, reader)?;
+    while at > 0 || list.last.is_empty() {
+        let Some(frame) = frame_before(at, &mut window, reader)? else {
+            walk(at, &mut window, reader, |frame| list.push_first(frame)).map(|is_seam| {
+                if !is_seam {
+                    // What looked like frames at the end is part of those that begin before.
+                    list.last.clear();
+                }
+            })?;
+            break;
+        };
         at = frame.offset;
-        frames.try_reserve(1).map_err(|_| Error::OutOfMemory {
-            needed: 2 * (frames.len() * size_of::<FrameEntry>()) as u64,
-        })?;
-        frames.push(frame);
-        // A vector may have grown to twice what it holds.
-        let needed = 2 * (frames.len() * size_of::<FrameEntry>()) as u64;
-        if needed > max_memory {
-            return Err(Error::LimitMemory { needed, limit: max_memory });
-        }
+        list.push_last(frame)?;
     }
-    frames.reverse();
+    let mut frames = list.in_order()?;
     let mut content_start = 0_u64;
     for (number, frame) in (0..).zip(&mut frames) {
         frame.content_start = content_start;
@@ -142,24 +151,109 @@ pub(crate) fn read_directory(
     Ok(frames)
 }
 
-/// The frame that ends at offset `end`.
-///
-/// # Errors
-/// If there is none, the file is walked from its start, so that the error says what is damaged and where.
+/// Frames as they are found, within a limit of memory.
+#[derive(Default)]
+struct FrameList {
+    /// Those found from the start, in order.
+    first: Vec<FrameEntry>,
+    /// Those found from the end; the last one comes first.
+    last: Vec<FrameEntry>,
+    max_memory: u64,
+}
+
+impl FrameList {
+    fn push_first(&mut self, frame: FrameEntry) -> Result<(), Error> {
+        self.make_room()?;
+        self.first.push(frame);
+        Ok(())
+    }
+
+    fn push_last(&mut self, frame: FrameEntry) -> Result<(), Error> {
+        self.make_room()?;
+        self.last.push(frame);
+        Ok(())
+    }
+
+    /// Makes room for one frame more in either list.
+    fn make_room(&mut self) -> Result<(), Error> {
+        // A vector may grow to twice what it holds.
+        let number = self.first.len() + self.last.len() + 1;
+        let needed = 2 * (number * size_of::<FrameEntry>()) as u64;
+        if needed > self.max_memory {
+            return Err(Error::LimitMemory { needed, limit: self.max_memory });
+        }
+        let room = self.first.try_reserve(1).and_then(|()| self.last.try_reserve(1));
+        room.map_err(|_| Error::OutOfMemory { needed })
+    }
+
+    fn in_order(mut self) -> Result<Vec<FrameEntry>, Error> {
+        self.last.reverse();
+        if self.first.is_empty() {
+            return Ok(self.last);
+        }
+        let needed = (self.last.len() * size_of::<FrameEntry>()) as u64;
+        self.first.try_reserve(self.last.len()).map_err(|_| Error::OutOfMemory { needed })?;
+        self.first.append(&mut self.last);
+        Ok(self.first)
+    }
+}
+
+/// The frame that ends at offset `end`, by its footer; `None` if there is none there.
 pub(super) fn frame_before(
     end: u64,
     window: &mut Window,
     reader: &mut (impl Read + Seek),
-) -> Result<FrameEntry, Error> {
+) -> Result<Option<FrameEntry>, Error> {
     match read_last(end, window, reader) {
-        Ok(frame) => Ok(frame),
+        Ok(frame) => Ok(Some(frame)),
         Err(Fault::Io(error)) => Err(error.into()),
-        Err(fault) => {
-            walk(reader)?;
-            // Every structure is in order, and yet it is not what the footers say.
-            Err(fault.at(Place::new(0, end)))
+        Err(_) => Ok(None),
+    }
+}
+
+/// Goes through the frames from the start of the file, block by block, until one ends at `stop` or the file ends. Says
+/// whether one ended at `stop`.
+///
+/// # Errors
+/// Those of `visit`, and the first fault of the file, with its place.
+pub(super) fn walk(
+    stop: u64,
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+    mut visit: impl FnMut(FrameEntry) -> Result<(), Error>,
+) -> Result<bool, Error> {
+    let mut at = 0;
+    for number in 0.. {
+        let Some(frame) = frame_at(number, at, window, reader)? else { break };
+        at += frame.footer.frame_len;
+        visit(frame)?;
+        if at == stop {
+            return Ok(true);
         }
     }
+    Ok(false)
+}
+
+/// Frame `number`, which begins at `offset`, block by block; `None` at the end of the file.
+///
+/// # Errors
+/// The first fault of the frame, with its place.
+pub(super) fn frame_at(
+    number: u64,
+    offset: u64,
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+) -> Result<Option<FrameEntry>, Error> {
+    let mut frames = FrameReader::from(ReadFrom { window, reader, at: offset }, number, offset);
+    let Event::Frame(header) = frames.next()? else { return Ok(None) };
+    let header_len = frames.position() - offset;
+    let mut content_size = 0;
+    while let Event::Block(header, place) = frames.next()? {
+        frames.skip_payload(&header, place)?;
+        content_size += u64::from(header.content_len);
+    }
+    let footer = Footer { content_size, frame_len: frames.position() - offset };
+    Ok(Some(FrameEntry { header, header_len, offset, footer, content_start: 0 }))
 }
 
 fn read_last(
@@ -184,6 +278,9 @@ fn read_last(
         return Err(Fault::Truncated);
     };
     let header_len = header_len as u64;
+    if header.single.is_some() {
+        return Err(Fault::Corrupt("a frame of a single block has no footer"));
+    }
     if header.content_size.is_some_and(|size| size != footer.content_size) {
         return Err(Fault::Corrupt("the length of the contents is not the one recorded"));
     }
@@ -191,17 +288,4 @@ fn read_last(
     let at = frame.index_start()?;
     frame.check_index(&mut ReadFrom { window, reader, at }, at)?;
     Ok(frame)
-}
-
-/// Walks all structures from the start, to find what is wrong.
-fn walk(reader: &mut (impl Read + Seek)) -> Result<(), Error> {
-    reader.seek(SeekFrom::Start(0))?;
-    let mut frames = FrameReader::new(io::BufReader::new(reader));
-    loop {
-        match frames.next()? {
-            Event::Block(header, _) => frames.skip_payload(&header)?,
-            Event::End => return Ok(()),
-            Event::Frame(_) | Event::FrameEnd => {}
-        }
-    }
 }

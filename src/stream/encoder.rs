@@ -9,7 +9,7 @@ use super::frame_writer::FrameWriter;
 use super::places::ReadAt;
 use super::tasks::{EncodeTask, Origin};
 use crate::error::Error;
-use crate::format::FrameHeader;
+use crate::format::{FrameHeader, MAX_BLOCKS};
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
@@ -24,8 +24,12 @@ use crate::pipeline::{Gpu, Options};
 /// Compresses what is written to it onto `W`.
 ///
 /// Blocks are compressed by as many threads as the options say while the calling thread goes on writing. Nothing is
-/// complete before [`Encoder::finish`]: an encoder that is dropped leaves a truncated file behind. `flush` passes on
-/// the blocks that are finished; it does not cut the present one short.
+/// complete before [`Encoder::finish`]: an encoder that is dropped leaves a truncated file behind; see
+/// [`Encoder::auto_finish`].
+///
+/// `flush` compresses what has been written so far and passes it on, so that whoever reads the output has all of it: the
+/// present block ends short, and a frame with it. Many flushes make the output larger. Two things let it pass on whole blocks
+/// only: [`Options::flush_ends_block`], and a length of more than a block that has been declared.
 ///
 /// ```
 /// use std::io::Write;
@@ -52,9 +56,12 @@ pub struct Encoder<W: Write> {
     /// The block being filled, and how far it is.
     current: Option<EncodeTask>,
     filled: usize,
+    /// Blocks that have been submitted since a frame began at a place that the caller chose.
+    submitted: u64,
     idle: Vec<EncodeTask>,
     bytes_in: u64,
     declared: Option<u64>,
+    flush_ends_block: bool,
     failed: bool,
     statistics: Option<Statistics>,
 }
@@ -86,9 +93,12 @@ impl<W: Write> Encoder<W> {
             frames: FrameWriter::new(plan.header),
             current: None,
             filled: 0,
+            submitted: 0,
             idle: Vec::new(),
             bytes_in: 0,
             declared: options.content_size,
+            // A length in the header of a frame must hold.
+            flush_ends_block: options.flush_ends_block && plan.header.content_size.is_none(),
             failed: false,
             statistics: plan.statistics,
         }
@@ -109,6 +119,18 @@ impl<W: Write> Encoder<W> {
     pub fn read_from(&mut self, reader: &mut (impl Read + ?Sized)) -> Result<u64, Error> {
         let mut total = 0;
         loop {
+            if self.may_be_whole_frame() {
+                // Whether the block is the whole frame shows only when the input goes on.
+                let mut next = [0];
+                self.failed = true;
+                let n = fill(reader, &mut next)?;
+                self.failed = false;
+                if n == 0 {
+                    return Ok(total);
+                }
+                self.write_all(&next)?;
+                total += 1;
+            }
             self.room()?;
             self.settle()?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
@@ -160,38 +182,76 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Compresses what is left, writes index and footer, flushes, and gives back the writer.
+    /// Compresses what is left, ends the last frame, flushes, and gives back the writer.
     ///
     /// # Errors
     /// Those of writing, and [`Error::Changed`] if less came than was declared.
     pub fn finish(mut self) -> Result<W, Error> {
+        self.finish_by_ref()?;
+        Ok(self.writer)
+    }
+
+    /// An encoder that finishes when it is dropped. Errors of finishing are lost then: call
+    /// [`AutoFinishEncoder::finish`] where they matter.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// let mut compressed = Vec::new();
+    /// {
+    ///     let encoder = pz::Encoder::new(&mut compressed, &pz::Options::new())?;
+    ///     encoder.auto_finish().write_all(b"some contents")?;
+    /// }
+    /// assert_eq!(pz::decompress(&compressed, &pz::DecodeOptions::new())?, b"some contents");
+    /// # Ok::<(), pz::Error>(())
+    /// ```
+    pub fn auto_finish(self) -> AutoFinishEncoder<W> {
+        AutoFinishEncoder { encoder: Some(self) }
+    }
+
+    /// The same as [`Encoder::finish`]. After an error the encoder is of no more use.
+    pub(crate) fn finish_by_ref(&mut self) -> Result<(), Error> {
         self.check_failed()?;
         if let Some(declared) = self.declared
             && declared != self.bytes_in
         {
             return Err(Error::Changed { declared, seen: self.bytes_in });
         }
-        if let Some(mut task) = self.current.take()
-            && self.filled > 0
-        {
-            task.contents.truncate(self.filled);
-            if self.scheduler.is_some() || self.accelerator.is_some() {
-                self.scheduler().submit(task);
-            } else {
-                EncodeTask::run(std::slice::from_mut(&mut task), &*self.engine);
-                self.emit(task)?;
-            }
-        }
+        self.end_block()?;
         self.scheduler.iter_mut().for_each(Scheduler::end);
-        while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
-            self.emit(task)?;
-        }
+        self.emit_all()?;
         self.frames.finish(&mut self.writer)?;
         self.writer.flush()?;
         if let Some(job) = &self.job {
             job.learn();
         }
-        Ok(self.writer)
+        Ok(())
+    }
+
+    /// Has the present block compressed as it is: its frame ends with it.
+    fn end_block(&mut self) -> Result<(), Error> {
+        let Some(mut task) = self.current.take() else { return Ok(()) };
+        if self.filled == 0 {
+            self.idle.push(task);
+            return Ok(());
+        }
+        task.contents.truncate(self.filled);
+        task.is_last = true;
+        self.filled = 0;
+        self.submitted = 0;
+        if self.scheduler.is_some() || self.accelerator.is_some() {
+            self.scheduler().submit(task);
+            return Ok(());
+        }
+        EncodeTask::run(std::slice::from_mut(&mut task), &*self.engine);
+        self.emit(task)
+    }
+
+    /// Writes every block that has been handed to the workers.
+    fn emit_all(&mut self) -> Result<(), Error> {
+        while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
+            self.emit(task)?;
+        }
+        Ok(())
     }
 
     /// Bytes of contents taken so far.
@@ -207,6 +267,14 @@ impl<W: Write> Encoder<W> {
     /// The writer.
     pub fn get_ref(&self) -> &W {
         &self.writer
+    }
+
+    /// Whether the present block is full and would be the first of its frame: it is written in another way if it is the
+    /// last, too.
+    fn may_be_whole_frame(&self) -> bool {
+        self.filled == self.block_size
+            && self.current.is_some()
+            && self.submitted.is_multiple_of(MAX_BLOCKS)
     }
 
     /// Makes sure that `current` has room for a byte.
@@ -251,6 +319,7 @@ impl<W: Write> Encoder<W> {
 
     /// Hands a block to the workers, and what they have finished to the writer.
     fn submit(&mut self, task: EncodeTask) -> Result<(), Error> {
+        self.submitted += 1;
         self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {
             // The block that is filled next is in flight too.
@@ -270,9 +339,7 @@ impl<W: Write> Encoder<W> {
 
     /// Goes on with a GPU beside the workers.
     fn join(&mut self, gpu: &Gpu) -> Result<(), Error> {
-        while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
-            self.emit(task)?;
-        }
+        self.emit_all()?;
         self.scheduler = None;
         let work = Work::Encode { recipe: self.recipe, verify: self.verify };
         let host = (&self.cost, &mut self.share, self.memory);
@@ -292,7 +359,8 @@ impl<W: Write> Encoder<W> {
         let begun = Instant::now();
         let coded = task.coded();
         let written = coded.and_then(|coded| {
-            self.frames.block(&mut self.writer, coded, &task.contents, &task.payload)
+            let (contents, payload) = (&task.contents, &task.payload);
+            self.frames.block(&mut self.writer, coded, contents, payload, task.is_last)
         });
         if let Some(statistics) = &self.statistics {
             statistics.written_since(begun);
@@ -328,6 +396,56 @@ impl<W: Write> Encoder<W> {
     }
 }
 
+/// Reads until `buffer` is full or the input ends; gives the number of bytes.
+fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// An encoder that finishes when it is dropped; [`Encoder::auto_finish`] makes it.
+pub struct AutoFinishEncoder<W: Write> {
+    /// `None` when it has been finished.
+    encoder: Option<Encoder<W>>,
+}
+
+impl<W: Write> AutoFinishEncoder<W> {
+    /// Finishes now; gives back the writer.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::finish`].
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.encoder.take().ok_or(NO_ENCODER)?.finish()
+    }
+}
+
+impl<W: Write> Write for AutoFinishEncoder<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.encoder.as_mut().ok_or(NO_ENCODER)?.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.encoder.as_mut().ok_or(NO_ENCODER)?.flush()
+    }
+}
+
+impl<W: Write> Drop for AutoFinishEncoder<W> {
+    fn drop(&mut self) {
+        if let Some(mut encoder) = self.encoder.take() {
+            // Nobody is there to be told of an error.
+            let _ = encoder.finish_by_ref();
+        }
+    }
+}
+
+const NO_ENCODER: Error = Error::Internal { what: "the encoder has been finished" };
 const NO_BLOCK: Error = Error::Internal { what: "there is no block to fill" };
 
 impl<W: Write> Write for Encoder<W> {
@@ -347,10 +465,39 @@ impl<W: Write> Write for Encoder<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.check_failed()?;
-        while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
-            self.emit(task)?;
+        if self.flush_ends_block {
+            self.end_block()?;
         }
+        self.emit_all()?;
         self.writer.flush()
+    }
+}
+
+/// What the options lead to, whatever the input.
+pub(crate) struct Basis {
+    pub(crate) header: FrameHeader,
+    pub(crate) recipe: Recipe,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) cost: Cost,
+}
+
+impl Basis {
+    /// What the engine does is counted in `statistics`.
+    pub(crate) fn new(options: &Options, statistics: Option<&Statistics>) -> Result<Self, Error> {
+        let pipeline = options.chosen_pipeline();
+        let block_size = options.chosen_block_size()?;
+        let header = FrameHeader {
+            pipeline,
+            block_log: block_size.trailing_zeros() as u8,
+            level: options.level.get(),
+            // What fits in one block says its length anyway.
+            content_size: options.content_size.filter(|&size| size > block_size),
+            single: None,
+        };
+        let recipe = options.recipe()?;
+        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, true);
+        let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
+        Ok(Self { header, recipe, engine, cost })
     }
 }
 
@@ -369,16 +516,6 @@ pub(crate) struct Plan {
 impl Plan {
     /// For an input of `len` bytes, if that is known.
     pub(crate) fn new(options: &Options, len: Option<u64>) -> Result<Self, Error> {
-        let pipeline = options.chosen_pipeline();
-        let block_size = options.chosen_block_size()?;
-        let header = FrameHeader {
-            pipeline,
-            block_log: block_size.trailing_zeros() as u8,
-            level: options.level.get(),
-            // What fits in one block says its length anyway.
-            content_size: options.content_size.filter(|&size| size > block_size),
-        };
-        let recipe = options.recipe()?;
         let mut job = match options.auto.as_ref() {
             Some(auto) => Some(AutoSession::new(
                 auto,
@@ -390,8 +527,7 @@ impl Plan {
         };
         let of_job = job.as_ref().map(AutoSession::statistics);
         let statistics = options.statistics.as_ref().or(of_job).cloned();
-        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics.as_ref(), true);
-        let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
+        let Basis { header, recipe, engine, cost } = Basis::new(options, statistics.as_ref())?;
         let mut share = cost.share(options.threads, options.memory)?;
         if let Some(size) = options.content_size {
             share.limit_to(header.block_count(size));

@@ -1,9 +1,11 @@
 //! Frames, in order, from a reader: everything but the decoding of payloads.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek};
 
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Fault, FrameHeader, IndexChecker, Next, read_next};
+use crate::format::{
+    BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, IndexChecker, Next, Single, read_next,
+};
 use crate::pipeline::buffer::Buffer;
 
 /// What comes next.
@@ -11,9 +13,10 @@ use crate::pipeline::buffer::Buffer;
 pub(crate) enum Event {
     /// A frame begins.
     Frame(FrameHeader),
-    /// A block's header has been read; its payload is to be read or skipped before anything else.
+    /// A block's header has been read; its payload is to be read or skipped before anything else. Its checksums may
+    /// become known only then: use the header that reading the payload gives.
     Block(BlockHeader, Place),
-    /// A frame has ended; its index and footer agree with its blocks.
+    /// A frame has ended; its index and footer, if it has them, agree with its blocks.
     FrameEnd,
     /// The input has ended after a whole frame.
     End,
@@ -35,10 +38,15 @@ struct Open {
 
 impl<R: Read> FrameReader<R> {
     pub(crate) fn new(inner: R) -> Self {
-        Self { source: Counted { inner, position: 0 }, frames: 0, open: None }
+        Self::from(inner, 0, 0)
     }
 
-    /// Bytes read so far.
+    /// Begins with frame `number` of a file, to which `inner` has come at `offset`.
+    pub(crate) fn from(inner: R, number: u64, offset: u64) -> Self {
+        Self { source: Counted { inner, position: offset }, frames: number, open: None }
+    }
+
+    /// Where it is in the file: bytes read or passed over so far.
     pub(crate) fn position(&self) -> u64 {
         self.source.position
     }
@@ -61,6 +69,9 @@ impl<R: Read> FrameReader<R> {
                 None => Ok(Event::End),
             };
         };
+        if let Some(single) = open.header.single {
+            return self.next_of_single(single, place);
+        }
         let number = open.index.block_count();
         let in_block = place.in_block(number);
         match read_next(&mut self.source).map_err(|fault| fault.at(in_block))? {
@@ -85,44 +96,95 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
-    /// Reads the payload of the block that [`FrameReader::next`] gave into `buffer`.
+    /// What comes next in a frame of a single block.
+    fn next_of_single(&mut self, single: Single, place: Place) -> Result<Event, Error> {
+        let Some(open) = &mut self.open else { return Err(NO_FRAME) };
+        if single.content_len > 0 && open.index.block_count() == 0 {
+            let block = single.block(&open.header);
+            let place = place.in_block(0);
+            open.index
+                .push(block.payload_len, block.content_len, &open.header)
+                .map_err(|fault| fault.at(place))?;
+            return Ok(Event::Block(block, place));
+        }
+        // With a block, whoever took its payload has read this checksum.
+        if single.content_len == 0 && self.checksum(place)? != single.header_crc.to_le_bytes() {
+            return Err(Fault::Corrupt("the frame's checksum does not agree").at(place));
+        }
+        self.open = None;
+        self.frames += 1;
+        Ok(Event::FrameEnd)
+    }
+
+    /// The frame header if the present frame is of a single block, and what it says of that.
+    fn single(&self) -> Option<(FrameHeader, Single)> {
+        self.open.as_ref().and_then(|open| Some((open.header, open.header.single?)))
+    }
+
+    /// Reads the checksum at the end of a frame of a single block.
+    fn checksum(&mut self, place: Place) -> Result<[u8; CHECKSUM_LEN], Error> {
+        let mut checksum = [0; CHECKSUM_LEN];
+        self.source.read_exact(&mut checksum).map_err(|error| Fault::from(error).at(place))?;
+        Ok(checksum)
+    }
+
+    /// Reads the payload of the block that [`FrameReader::next`] gave into `buffer`; gives the block's header with its
+    /// checksums.
     pub(crate) fn payload(
         &mut self,
         header: &BlockHeader,
         place: Place,
         buffer: &mut Buffer,
-    ) -> Result<(), Error> {
+    ) -> Result<BlockHeader, Error> {
         buffer
             .read_exact(&mut self.source, header.payload_len as usize)
-            .map_err(|fault| fault.at(place))
+            .map_err(|fault| fault.at(place))?;
+        match self.single() {
+            Some((frame, single)) => {
+                let checksum = self.checksum(place)?;
+                Ok(single.sealed_block(&frame, buffer, checksum))
+            }
+            None => Ok(*header),
+        }
     }
 }
+
+const NO_FRAME: Error = Error::Internal { what: "no frame is open" };
 
 impl<R: Read + Seek> FrameReader<R> {
     /// Passes over the payload of the block that [`FrameReader::next`] gave. That it is all there shows when the
     /// next structure is read.
-    pub(crate) fn skip_payload(&mut self, header: &BlockHeader) -> Result<(), Error> {
+    pub(crate) fn skip_payload(&mut self, header: &BlockHeader, place: Place) -> Result<(), Error> {
         let len = i64::from(header.payload_len);
-        self.source.inner.seek(SeekFrom::Current(len))?;
+        self.source.inner.seek_relative(len)?;
         self.source.position += u64::from(header.payload_len);
+        if self.single().is_some() {
+            self.checksum(place)?;
+        }
         Ok(())
     }
 }
 
 impl<'a> FrameReader<&'a [u8]> {
-    /// The payload of the block that [`FrameReader::next`] gave, where it lies.
+    /// The payload of the block that [`FrameReader::next`] gave, where it lies, and the block's header with its checksums.
     pub(crate) fn payload_in_place(
         &mut self,
         header: &BlockHeader,
         place: Place,
-    ) -> Result<&'a [u8], Error> {
+    ) -> Result<(BlockHeader, &'a [u8]), Error> {
         let Some((payload, rest)) = self.source.inner.split_at_checked(header.payload_len as usize)
         else {
             return Err(Fault::Truncated.at(place));
         };
         self.source.inner = rest;
         self.source.position += payload.len() as u64;
-        Ok(payload)
+        match self.single() {
+            Some((frame, single)) => {
+                let checksum = self.checksum(place)?;
+                Ok((single.sealed_block(&frame, payload, checksum), payload))
+            }
+            None => Ok((*header, payload)),
+        }
     }
 }
 

@@ -4,8 +4,14 @@ use std::io::{self, IoSlice, Write};
 
 use crate::codec::OutOfMemory;
 use crate::error::Error;
-use crate::format::{BlockHeader, FrameHeader, IndexWriter, MAX_BLOCKS, Method};
+use crate::format::{
+    BlockHeader, FrameHeader, IndexWriter, MAX_BLOCKS, MAX_SINGLE_CONTENT_LEN, Method, Single,
+    append_crc,
+};
 use crate::pipeline::engine::Coded;
+
+/// A payload up to this length is copied, so that its frame is written in one call.
+const SMALL: usize = 1 << 12;
 
 /// Writes headers, blocks, indices and footers. A frame that is full is followed by another.
 #[derive(Debug)]
@@ -19,6 +25,8 @@ pub(crate) struct FrameWriter {
     /// Bytes written in all.
     written: u64,
     max_blocks: u64,
+    /// Whether the last block ended its frame, and nothing has been written since.
+    is_ended: bool,
 }
 
 impl FrameWriter {
@@ -31,6 +39,7 @@ impl FrameWriter {
             frame_len: 0,
             written: 0,
             max_blocks: MAX_BLOCKS,
+            is_ended: false,
         }
     }
 
@@ -39,16 +48,21 @@ impl FrameWriter {
         self.written
     }
 
-    /// Writes one block; `payload` is ignored for one that is stored.
+    /// Writes one block; `payload` is ignored for one that is stored. If it `is_last`, the frame ends with it: a block
+    /// that is a whole frame is written in fewer bytes.
     pub(crate) fn block(
         &mut self,
         writer: &mut impl Write,
         coded: Coded,
         contents: &[u8],
         payload: &[u8],
+        is_last: bool,
     ) -> Result<(), Error> {
         if self.index.block_count() == self.max_blocks {
-            self.finish(writer)?;
+            self.end_frame(writer)?;
+        }
+        if is_last && self.frame_len == 0 && contents.len() <= MAX_SINGLE_CONTENT_LEN {
+            return self.single(writer, coded, contents, payload);
         }
         self.begin(writer)?;
         let payload = if coded.method == Method::Store { contents } else { payload };
@@ -65,20 +79,72 @@ impl FrameWriter {
         let block_len = header.block_len();
         self.index.push(block_len, header.content_len).map_err(refused)?;
         self.count(u64::from(block_len));
+        if is_last { self.end_frame(writer) } else { Ok(()) }
+    }
+
+    /// Writes a frame of a single block.
+    fn single(
+        &mut self,
+        writer: &mut impl Write,
+        coded: Coded,
+        contents: &[u8],
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let is_stored = coded.method == Method::Store;
+        let payload = if is_stored { contents } else { payload };
+        let content_len = contents.len() as u32;
+        let single = Single {
+            method: coded.method,
+            content_len,
+            payload_len: payload.len() as u32,
+            header_crc: 0,
+        };
+        let mut bytes = FrameHeader { single: Some(single), ..self.header }.to_bytes();
+        let mut crc = crc32c::crc32c(&bytes);
+        if !is_stored {
+            crc = append_crc(crc, payload, coded.payload_crc);
+        }
+        let checksum = append_crc(crc, contents, coded.content_crc).to_le_bytes();
+        let len = bytes.len() + payload.len() + checksum.len();
+        if payload.len() <= SMALL {
+            bytes.extend_from_slice(payload);
+            bytes.extend_from_slice(&checksum);
+            writer.write_all(&bytes)?;
+        } else {
+            write_both(writer, &bytes, payload)?;
+            writer.write_all(&checksum)?;
+        }
+        self.take_declared(u64::from(content_len));
+        self.written += len as u64;
+        self.is_ended = true;
         Ok(())
     }
 
-    /// Ends the frame with index and footer.
+    /// Ends the file: the frame, unless its last block ended it. A file without contents is a frame without blocks.
     pub(crate) fn finish(&mut self, writer: &mut impl Write) -> Result<(), Error> {
-        self.begin(writer)?;
-        if let Some(declared) = &mut self.declared {
-            *declared = declared.saturating_sub(self.index.content_size());
+        if self.frame_len == 0 && !self.is_ended {
+            let nothing = Coded { method: Method::Store, payload_crc: 0, content_crc: 0 };
+            return self.single(writer, nothing, &[], &[]);
         }
+        if self.frame_len == 0 { Ok(()) } else { self.end_frame(writer) }
+    }
+
+    /// Ends the frame with index and footer.
+    fn end_frame(&mut self, writer: &mut impl Write) -> Result<(), Error> {
+        self.take_declared(self.index.content_size());
         let bytes = self.index.finish(self.frame_len).map_err(refused)?;
         writer.write_all(&bytes)?;
         self.count(bytes.len() as u64);
         self.frame_len = 0;
+        self.is_ended = true;
         Ok(())
+    }
+
+    /// Takes the contents of a frame that ends off what has been declared.
+    fn take_declared(&mut self, len: u64) {
+        if let Some(declared) = &mut self.declared {
+            *declared = declared.saturating_sub(len);
+        }
     }
 
     /// Writes the frame's header if that is still to be done.
@@ -89,6 +155,7 @@ impl FrameWriter {
             let bytes = FrameHeader { content_size, ..self.header }.to_bytes();
             writer.write_all(&bytes)?;
             self.count(bytes.len() as u64);
+            self.is_ended = false;
         }
         Ok(())
     }

@@ -2,10 +2,14 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::directory::{FrameEntry, frame_before};
+use crc32c::crc32c_append;
+
+use super::directory::{FrameEntry, frame_at, frame_before, walk};
 use super::window::{WINDOW, Window};
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, CODED_LEN, Fault, INDEX_MARKER, Method, Pipeline, VERSION};
+use crate::format::{
+    BlockHeader, CHECKSUM_LEN, CODED_LEN, Fault, INDEX_MARKER, Method, Pipeline, VERSION,
+};
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::memory::Cost;
 use crate::pipeline::{DecodeOptions, Level};
@@ -48,10 +52,15 @@ pub struct BlockInfo {
     pub number: u64,
     /// How it is coded.
     pub method: Method,
-    /// Where its header begins in the file, in bytes.
+    /// Where its header begins in the file, in bytes. A frame of a single block may have no such header: then, where its
+    /// payload begins.
     pub offset: u64,
-    /// Length of its header and payload, in bytes.
+    /// Length of its header, if it has one, and payload, in bytes.
     pub compressed_size: u64,
+    /// Where its payload begins in the file, in bytes.
+    pub payload_offset: u64,
+    /// Length of its payload, in bytes.
+    pub payload_size: u64,
     /// Where its contents begin in the frame's contents, in bytes.
     pub content_offset: u64,
     /// Length of its contents, in bytes.
@@ -62,7 +71,8 @@ pub struct BlockInfo {
     pub content_checksum: u32,
 }
 
-/// Lists the frames of a file; with `blocks`, the blocks of each too, at one short read for each.
+/// Lists the frames of a file; with `blocks`, the blocks of each too, at one short read for each. The checksums of a block
+/// that is alone in a frame without index follow from its payload, which is read then.
 ///
 /// Headers, indices and footers are checked, contents are not. The list takes memory for every frame and block: see
 /// [`Listing`] for files that are not trusted.
@@ -124,8 +134,12 @@ pub struct Listing<R> {
     index: Window,
     engine: CpuEngine,
     max_memory: u64,
-    /// Where every `stride`-th frame ends, counted from the last one, which comes first. Only footers tell where
-    /// frames begin, so that a file can be gone through backwards only; from one of these to the next is not far.
+    /// The frames before this offset are gone through forwards, block by block: those up to the last frame without a
+    /// footer. Frames of a single block have none.
+    seam: u64,
+    /// Of the frames from `seam` on, where every `stride`-th ends, counted from the last one, which comes first. Only
+    /// footers tell where these begin, so that they can be gone through backwards only; from one mark to the next is not
+    /// far.
     marks: Vec<u64>,
     stride: u64,
     /// Marks that are still ahead.
@@ -171,7 +185,7 @@ impl<R: Read + Seek> Listing<R> {
         let len = reader.seek(SeekFrom::End(0))?;
         let mut window = Window::new(len);
         let (mut marks, mut stride) = (Vec::new(), 1);
-        let (mut at, mut content_size) = (len, Some(0_u64));
+        let (mut at, mut seam, mut content_size) = (len, 0, Some(0_u64));
         for number in 0_u64.. {
             if number.is_multiple_of(stride) {
                 if marks.len() == MAX_MARKS {
@@ -185,7 +199,23 @@ impl<R: Read + Seek> Listing<R> {
                 reserve_one(&mut marks)?;
                 marks.push(at);
             }
-            let frame = frame_before(at, &mut window, &mut reader)?;
+            let Some(frame) = frame_before(at, &mut window, &mut reader)? else {
+                let mut first = Some(0_u64);
+                let is_seam = walk(at, &mut window, &mut reader, |frame| {
+                    first = first.and_then(|sum| sum.checked_add(frame.footer.content_size));
+                    Ok(())
+                })?;
+                // The frame that would end here is none of those at the end. If no frame ends here, what looked like
+                // frames at the end is part of those that begin before.
+                let is_marked = number.is_multiple_of(stride);
+                marks.truncate(if is_seam { marks.len() - usize::from(is_marked) } else { 0 });
+                seam = if is_seam { at } else { len };
+                content_size = match is_seam {
+                    true => content_size.zip(first).and_then(|(a, b)| a.checked_add(b)),
+                    false => first,
+                };
+                break;
+            };
             content_size = content_size.and_then(|sum| sum.checked_add(frame.footer.content_size));
             at = frame.offset;
             if at == 0 {
@@ -198,6 +228,7 @@ impl<R: Read + Seek> Listing<R> {
             index: Window::new(len),
             engine: CpuEngine::new(),
             max_memory,
+            seam,
             marks_ahead: marks.len(),
             marks,
             stride,
@@ -229,31 +260,13 @@ impl<R: Read + Seek> Listing<R> {
     /// memory to put them in order.
     pub fn next_frame(&mut self) -> Result<Option<FrameInfo>, Error> {
         self.blocks = None;
-        if self.ends.is_empty() {
-            let Some(next) = self.marks_ahead.checked_sub(1) else { return Ok(None) };
-            self.marks_ahead = next;
-            let mut end = self.marks[next];
-            let most = (self.max_memory - FIXED_MEMORY) / 8;
-            while end > self.at {
-                if self.ends.len() as u64 >= most.max(1) {
-                    let needed = FIXED_MEMORY + self.stride.saturating_mul(8);
-                    return Err(Error::LimitMemory { needed, limit: self.max_memory });
-                }
-                reserve_one(&mut self.ends)?;
-                self.ends.push(end);
-                if self.stride == 1 {
-                    break;
-                }
-                end = frame_before(end, &mut self.window, &mut self.reader)?.offset;
-            }
-        }
-        let Some(end) = self.ends.pop() else { return Err(changed()) };
-        // Frames that are short are read several at once.
-        self.window.from(&mut self.reader, self.at, 1)?;
-        let frame = frame_before(end, &mut self.window, &mut self.reader)?;
-        if frame.offset != self.at {
-            return Err(changed());
-        }
+        let frame = if self.at < self.seam {
+            frame_at(self.number, self.at, &mut self.window, &mut self.reader)?
+                .ok_or_else(changed)?
+        } else {
+            let Some(frame) = self.next_by_footer()? else { return Ok(None) };
+            frame
+        };
         let place = Place::new(self.number, frame.offset);
         let index_start = frame.index_start().map_err(|fault| fault.at(place))?;
         self.content_start = self
@@ -267,7 +280,7 @@ impl<R: Read + Seek> Listing<R> {
             number: 0,
             at: frame.offset + frame.header_len,
         });
-        self.at = end;
+        self.at = frame.offset + frame.footer.frame_len;
         self.number += 1;
         Ok(Some(FrameInfo {
             number: self.number - 1,
@@ -283,6 +296,41 @@ impl<R: Read + Seek> Listing<R> {
             size_in_header: frame.header.content_size.is_some(),
             blocks: Vec::new(),
         }))
+    }
+
+    /// The next of the frames that are found by their footers.
+    fn next_by_footer(&mut self) -> Result<Option<FrameEntry>, Error> {
+        if self.ends.is_empty() {
+            let Some(next) = self.marks_ahead.checked_sub(1) else { return Ok(None) };
+            self.marks_ahead = next;
+            let mut end = self.marks[next];
+            let most = (self.max_memory - FIXED_MEMORY) / 8;
+            while end > self.at {
+                if self.ends.len() as u64 >= most.max(1) {
+                    let needed = FIXED_MEMORY + self.stride.saturating_mul(8);
+                    return Err(Error::LimitMemory { needed, limit: self.max_memory });
+                }
+                reserve_one(&mut self.ends)?;
+                self.ends.push(end);
+                if self.stride == 1 {
+                    break;
+                }
+                end = self.footed(end)?.offset;
+            }
+        }
+        let Some(end) = self.ends.pop() else { return Err(changed()) };
+        // Frames that are short are read several at once.
+        self.window.from(&mut self.reader, self.at, 1)?;
+        let frame = self.footed(end)?;
+        if frame.offset != self.at {
+            return Err(changed());
+        }
+        Ok(Some(frame))
+    }
+
+    /// The frame that ends at `end`, where one has been found before.
+    fn footed(&mut self, end: u64) -> Result<FrameEntry, Error> {
+        frame_before(end, &mut self.window, &mut self.reader)?.ok_or_else(changed)
     }
 
     /// The next block of the frame that was given last, whose header is read and checked; `None` after its last one.
@@ -307,14 +355,32 @@ impl<R: Read + Seek> Listing<R> {
         let range = offset - frame.offset..end - frame.offset;
         let len = (end - offset).min(CODED_LEN as u64) as usize;
         let place = Place::new(blocks.frame_number, offset).in_block(number);
-        let header = BlockHeader::parse(self.window.at(&mut self.reader, offset, len)?)
-            .and_then(|header| frame.check_block(&header, number, &range).map(|()| header))
-            .map_err(|fault| fault.at(place))?;
+        let header = if let Some(single) = &frame.header.single {
+            // Its checksums follow from its payload.
+            let (mut crc, mut at) = (0, if single.has_own_payload() { offset } else { end });
+            while at < end {
+                let bytes = self.window.from(&mut self.reader, at, 1)?;
+                let n = bytes.len().min((end - at) as usize);
+                if n == 0 {
+                    return Err(changed());
+                }
+                crc = crc32c_append(crc, &bytes[..n]);
+                at += n as u64;
+            }
+            let checksum = self.window.at(&mut self.reader, end, CHECKSUM_LEN)?.first_chunk();
+            single.sealed_block_of_crc(&frame.header, crc, *checksum.ok_or_else(changed)?)
+        } else {
+            BlockHeader::parse(self.window.at(&mut self.reader, offset, len)?)
+                .and_then(|header| frame.check_block(&header, number, &range).map(|()| header))
+                .map_err(|fault| fault.at(place))?
+        };
         Ok(Some(BlockInfo {
             number,
             method: header.method,
             offset,
             compressed_size: end - offset,
+            payload_offset: end - u64::from(header.payload_len),
+            payload_size: header.payload_len.into(),
             content_offset: number << frame.header.block_log,
             content_size: header.content_len.into(),
             payload_checksum: header.payload_crc,

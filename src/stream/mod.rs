@@ -15,9 +15,11 @@ mod tasks;
 mod window;
 
 pub use decoder::Decoder;
-pub use encoder::Encoder;
+pub use encoder::{AutoFinishEncoder, Encoder};
 pub use list::{BlockInfo, FrameInfo, Listing, list};
-pub use oneshot::{compress, decompress};
-pub use places::{ReadAt, WriteAt};
+pub use oneshot::{
+    Compressor, Decompressor, compress, compress_into, content_size, decompress, decompress_into,
+};
+pub use places::{ReadAt, ReadAtCursor, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

@@ -1,12 +1,14 @@
-//! Whole slices at once.
+//! Whole slices at once, with what is needed for that kept from call to call.
 
 use std::io::{self, Cursor, Write};
 use std::sync::Arc;
 
+use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
 use super::decoder::Decoder;
-use super::encoder::{Encoder, Plan};
+use super::directory::read_directory;
+use super::encoder::{Basis, Encoder, Plan};
 use super::frame_reader::{Event, FrameReader};
 use super::frame_writer::FrameWriter;
 use crate::codec::{OutOfMemory, reserve};
@@ -15,14 +17,19 @@ use crate::format::{BlockHeader, FrameHeader};
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
-use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
-use crate::pipeline::memory::{Cost, payload_capacity};
+use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use crate::pipeline::memory::{Cost, Share, payload_capacity};
 use crate::pipeline::scheduler::thread_pool;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
 use crate::pipeline::{DecodeOptions, Options};
 
+/// Blocks that each worker of a [`Compressor`] is given before any is written, if memory permits.
+const BLOCKS_PER_WORKER: usize = 8;
+
 /// Compresses `input`.
+///
+/// Many calls take less time with a [`Compressor`].
 ///
 /// # Errors
 /// [`Error::InvalidBlockSize`]; [`Error::InvalidWindow`]; [`Error::LimitMemory`] if one block at a time takes more than the options permit;
@@ -35,44 +42,194 @@ use crate::pipeline::{DecodeOptions, Options};
 /// # Ok::<(), pz::Error>(())
 /// ```
 pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
-    let mut plan = Plan::new(options, Some(input.len() as u64))?;
-    if let Some(declared) = options.content_size
-        && declared != input.len() as u64
-    {
-        return Err(Error::Changed { declared, seen: input.len() as u64 });
+    let mut output = Vec::new();
+    compress_into(input, &mut output, options)?;
+    Ok(output)
+}
+
+/// Compresses `input` onto the end of `output`; gives the number of bytes that it appends.
+///
+/// # Errors
+/// Those of [`compress`]; then `output` is as it was.
+///
+/// ```
+/// let mut output = b"before".to_vec();
+/// let len = pz::compress_into(b"some contents", &mut output, &pz::Options::new())?;
+/// assert_eq!(output.len(), 6 + len);
+/// # Ok::<(), pz::Error>(())
+/// ```
+pub fn compress_into(
+    input: &[u8],
+    output: &mut Vec<u8>,
+    options: &Options,
+) -> Result<usize, Error> {
+    let mut compressor = Compressor::new(options)?;
+    // Threads that serve a single call write blocks while they encode others.
+    if input.len() > compressor.basis.header.block_size() && compressor.share()?.workers > 1 {
+        return stream_into(input, output, options);
     }
-    let block_size = plan.header.block_size();
-    let in_parallel = plan.share.workers > 1 && input.len() > block_size;
-    if in_parallel || plan.accelerator.is_some() {
-        let mut encoder = Encoder::with_plan(Growing(Vec::new()), plan, options);
-        encoder.read_from(&mut &input[..])?;
-        return Ok(encoder.finish()?.0);
-    }
-    let mut out = Growing(Vec::new());
-    let mut frames = FrameWriter::new(plan.header);
-    let mut payload = Vec::new();
-    let capacity = payload_capacity(block_size.min(input.len()));
-    reserve(&mut payload, capacity).map_err(|_| out_of_memory(capacity))?;
-    for contents in input.chunks(block_size) {
-        let mut job = EncodeJob::new(contents, &mut payload);
-        plan.engine.encode(&plan.recipe, std::slice::from_mut(&mut job));
-        if let Some(OutOfMemory { bytes }) = job.refused {
-            return Err(Error::OutOfMemory { needed: bytes });
+    compressor.compress_into(input, output)
+}
+
+/// Compresses slices one after another, and keeps threads, tables and buffers from call to call.
+///
+/// Threads are started for the first input of more than one block. What a call gives does not depend on the calls before:
+/// it is what [`compress`] gives.
+///
+/// ```
+/// let mut compressor = pz::Compressor::new(&pz::Options::new())?;
+/// let mut decompressor = pz::Decompressor::new(&pz::DecodeOptions::new());
+/// for message in ["one", "two", "three"] {
+///     let compressed = compressor.compress(message.as_bytes())?;
+///     assert_eq!(decompressor.decompress(&compressed)?, message.as_bytes());
+/// }
+/// # Ok::<(), pz::Error>(())
+/// ```
+pub struct Compressor {
+    options: Options,
+    basis: Basis,
+    share: Option<Share>,
+    pool: Option<ThreadPool>,
+    /// Payloads of the blocks that are encoded at once.
+    payloads: Vec<Vec<u8>>,
+}
+
+impl Compressor {
+    /// Prepares to compress with `options`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes more
+    /// than the options permit.
+    pub fn new(options: &Options) -> Result<Self, Error> {
+        let basis = Basis::new(options, options.statistics.as_ref())?;
+        let (needed, limit) = (basis.cost.least(), options.memory);
+        if needed > limit {
+            return Err(Error::LimitMemory { needed, limit });
         }
-        let coded = job.coded.ok_or(Error::Internal { what: "a block could not be encoded" })?;
-        frames.block(&mut out, coded, contents, &payload)?;
+        let options = options.clone();
+        Ok(Self { options, basis, share: None, pool: None, payloads: Vec::new() })
     }
-    frames.finish(&mut out)?;
-    if let Some(job) = plan.job.take() {
-        job.learn();
+
+    /// Compresses `input`.
+    ///
+    /// # Errors
+    /// Those of [`Compressor::compress_into`].
+    pub fn compress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut output = Vec::new();
+        self.compress_into(input, &mut output)?;
+        Ok(output)
     }
-    Ok(out.0)
+
+    /// Compresses `input` onto the end of `output`; gives the number of bytes that it appends.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the options declare another length than that of `input`. Then `output` is as it was.
+    pub fn compress_into(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<usize, Error> {
+        if let Some(declared) = self.options.content_size
+            && declared != input.len() as u64
+        {
+            return Err(Error::Changed { declared, seen: input.len() as u64 });
+        }
+        if self.options.gpu.is_some() || self.options.auto.is_some() {
+            return stream_into(input, output, &self.options);
+        }
+        let start = output.len();
+        let written = self.encode_blocks(input, output);
+        if written.is_err() {
+            output.truncate(start);
+        }
+        written.map(|()| output.len() - start)
+    }
+
+    fn encode_blocks(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
+        const LOST: Error = Error::Internal { what: "a block could not be encoded" };
+        let block_size = self.basis.header.block_size();
+        let at_once = if input.len() <= block_size { 1 } else { self.blocks_at_once()? };
+        if self.payloads.len() < at_once {
+            self.payloads.resize_with(at_once, Vec::new);
+        }
+        let (engine, recipe) = (&self.basis.engine, &self.basis.recipe);
+        let mut frames = FrameWriter::new(self.basis.header);
+        let mut output = Growing(output);
+        let mut left = input;
+        while !left.is_empty() {
+            let (now, later) = left.split_at(left.len().min(at_once * block_size));
+            left = later;
+            let mut jobs = Vec::with_capacity(at_once);
+            for (contents, payload) in now.chunks(block_size).zip(&mut self.payloads) {
+                let capacity = payload_capacity(contents.len());
+                reserve(payload, capacity).map_err(|_| out_of_memory(capacity))?;
+                payload.clear();
+                jobs.push(EncodeJob::new(contents, payload));
+            }
+            match &self.pool {
+                Some(pool) if jobs.len() > 1 => pool.install(|| {
+                    jobs.par_iter_mut()
+                        .for_each(|job| engine.encode(recipe, std::slice::from_mut(job)));
+                }),
+                _ => engine.encode(recipe, &mut jobs),
+            }
+            let refused = jobs.iter().find_map(|job| job.refused.filter(|_| job.coded.is_none()));
+            if let Some(OutOfMemory { bytes }) = refused {
+                return Err(Error::OutOfMemory { needed: bytes });
+            }
+            let coded: Vec<Option<Coded>> = jobs.into_iter().map(|job| job.coded).collect();
+            let count = coded.len();
+            let parts = now.chunks(block_size).zip(&self.payloads).zip(coded);
+            for (i, ((contents, payload), coded)) in parts.enumerate() {
+                let is_last = left.is_empty() && i + 1 == count;
+                frames.block(&mut output, coded.ok_or(LOST)?, contents, payload, is_last)?;
+            }
+        }
+        frames.finish(&mut output)
+    }
+
+    fn share(&mut self) -> Result<Share, Error> {
+        Ok(match self.share {
+            Some(share) => share,
+            None => *self
+                .share
+                .insert(self.basis.cost.share(self.options.threads, self.options.memory)?),
+        })
+    }
+
+    /// How many blocks are encoded before they are written. Starts the threads.
+    fn blocks_at_once(&mut self) -> Result<usize, Error> {
+        let share = self.share()?;
+        if share.workers < 2 {
+            return Ok(1);
+        }
+        if self.pool.is_none() {
+            self.pool = thread_pool(share.workers);
+        }
+        // The contents lie in the caller's memory, so that more blocks fit than a stream has in flight.
+        let Cost { fixed, worker, .. } = self.basis.cost;
+        let workers = share.workers as u64;
+        let taken = fixed.saturating_add(worker.saturating_mul(workers));
+        let left = self.options.memory.saturating_sub(taken);
+        let fit = left / payload_capacity(self.basis.header.block_size()) as u64;
+        let most = (BLOCKS_PER_WORKER * share.workers) as u64;
+        Ok(fit.min(most).max(share.in_flight as u64) as usize)
+    }
+}
+
+/// Compresses `input` onto `output` by an encoder of streams.
+fn stream_into(input: &[u8], output: &mut Vec<u8>, options: &Options) -> Result<usize, Error> {
+    let start = output.len();
+    let plan = Plan::new(options, Some(input.len() as u64))?;
+    let mut encoder = Encoder::with_plan(Growing(output), plan, options);
+    let result = encoder.read_from(&mut &input[..]).and_then(|_| encoder.finish_by_ref());
+    drop(encoder);
+    if result.is_err() {
+        output.truncate(start);
+    }
+    result.map(|()| output.len() - start)
 }
 
 /// A vector to write to that says so when the system refuses memory.
-struct Growing(Vec<u8>);
+struct Growing<'a>(&'a mut Vec<u8>);
 
-impl Write for Growing {
+impl Write for Growing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let needed = self.0.len() + bytes.len();
         self.0.try_reserve(bytes.len()).map_err(|_| out_of_memory(needed))?;
@@ -92,59 +249,186 @@ fn out_of_memory(bytes: usize) -> Error {
 /// Decompresses `input`, which is one or more frames, one after another.
 ///
 /// Headers, indices and footers of the whole input are checked before anything is allocated; then blocks are decoded
-/// in parallel, each to its place.
+/// in parallel, each to its place. Many calls take less time with a [`Decompressor`].
 ///
 /// # Errors
 /// [`Error::NotPz`], [`Error::Truncated`], [`Error::Corrupt`], [`Error::Unsupported`] say what is wrong with the
 /// input and where; [`Error::LimitOutput`] and [`Error::LimitMemory`] that it asks for more than the options permit.
 pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Error> {
-    let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
-    let Survey { header, blocks, workers } = survey(input, options, &*engine)?;
-    let total: u64 = blocks.iter().map(|block| u64::from(block.header.content_len)).sum();
-    let len = usize::try_from(total).map_err(|_| Error::OutOfMemory { needed: total })?;
-    let mut output = zeroed(len).map_err(|fault| fault.at(Place::default()))?;
-    let mut options = options.clone();
-    // The length is known here, whether the header records it or not.
-    if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), header) {
-        let mut job = AutoSession::new(
-            &auto,
-            Workload::decoding(&header),
-            options.max_memory,
-            options.statistics.as_ref(),
-        );
-        options.gpu = job.choose(None, Some(total), workers);
-    }
-    if options.gpu.is_some() {
-        // Batches go through a decoder's threads.
-        Decoder::new(input, &options)?.copy_to(&mut Cursor::new(&mut output[..]))?;
-        return Ok(output);
+    Decompressor::new(options).decompress(input)
+}
+
+/// Decompresses `input` to the beginning of `output`; gives the length of the contents.
+///
+/// # Errors
+/// Those of [`decompress`], and [`Error::LimitOutput`] if the contents are longer than `output`. Then anything may have
+/// been written to `output`.
+///
+/// ```
+/// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+/// let mut output = [0; 20];
+/// let len = pz::decompress_into(&compressed, &mut output, &pz::DecodeOptions::new())?;
+/// assert_eq!(&output[..len], b"some contents");
+/// # Ok::<(), pz::Error>(())
+/// ```
+pub fn decompress_into(
+    input: &[u8],
+    output: &mut [u8],
+    options: &DecodeOptions,
+) -> Result<usize, Error> {
+    Decompressor::new(options).decompress_into(input, output)
+}
+
+/// The length in bytes of the contents of `input`, which is one or more frames, one after another. Nothing is decoded.
+///
+/// # Errors
+/// The first fault of headers, indices and footers, with its place. Whoever allocates that many bytes for an input that is
+/// not trusted should compare them with a limit first.
+///
+/// ```
+/// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+/// assert_eq!(pz::content_size(&compressed)?, 13);
+/// # Ok::<(), pz::Error>(())
+/// ```
+pub fn content_size(input: &[u8]) -> Result<u64, Error> {
+    let frames = read_directory(&mut Cursor::new(input), u64::MAX)?;
+    Ok(frames.last().map_or(0, |last| last.content_start + last.footer.content_size))
+}
+
+/// Decompresses slices one after another, and keeps threads, tables and buffers from call to call.
+///
+/// Threads are started for the first input of more than one block. See [`Compressor`] for an example.
+pub struct Decompressor {
+    options: DecodeOptions,
+    engine: Arc<dyn Engine>,
+    /// Threads, and how many.
+    pool: Option<(usize, ThreadPool)>,
+}
+
+impl Decompressor {
+    /// Prepares to decompress with `options`.
+    pub fn new(options: &DecodeOptions) -> Self {
+        let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
+        Self { options: options.clone(), engine, pool: None }
     }
 
-    let mut rest = &mut output[..];
-    let mut jobs = Vec::new();
-    let room = blocks.len() * size_of::<(DecodeJob<'_>, Place)>();
-    reserve(&mut jobs, blocks.len()).map_err(|_| out_of_memory(room))?;
-    for block in blocks {
-        let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
-        rest = later;
-        let job = DecodeJob {
-            header: block.header,
-            payload: Some(block.payload),
-            contents,
-            outcome: None,
-        };
-        jobs.push((job, block.place));
+    /// Decompresses `input`.
+    ///
+    /// # Errors
+    /// Those of [`decompress`].
+    pub fn decompress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
+        let survey = self.survey(input, u64::MAX)?;
+        let needed = survey.total;
+        let len = usize::try_from(needed).map_err(|_| Error::OutOfMemory { needed })?;
+        let mut output = zeroed(len).map_err(|fault| fault.at(Place::default()))?;
+        self.decode(input, survey, &mut output)?;
+        Ok(output)
     }
-    match thread_pool(workers.min(jobs.len())) {
-        Some(pool) => pool.install(|| {
-            jobs.par_iter_mut().try_for_each(|(job, place)| decode_one(&*engine, job, *place))
-        })?,
-        None => {
-            jobs.iter_mut().try_for_each(|(job, place)| decode_one(&*engine, job, *place))?;
+
+    /// Decompresses `input` to the beginning of `output`; gives the length of the contents.
+    ///
+    /// # Errors
+    /// Those of [`decompress_into`].
+    pub fn decompress_into(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize, Error> {
+        let survey = self.survey(input, output.len() as u64)?;
+        let output = &mut output[..survey.total as usize];
+        self.decode(input, survey, output)?;
+        Ok(output.len())
+    }
+
+    /// Walks all structures of `input`, whose contents may take `room` bytes.
+    fn survey<'a>(&self, input: &'a [u8], room: u64) -> Result<Survey<'a>, Error> {
+        let limit = self.options.max_output.min(room);
+        let mut frames = FrameReader::new(input);
+        let mut survey = Survey { header: None, blocks: Vec::new(), total: 0, cost: NO_COST };
+        loop {
+            match frames.next()? {
+                Event::Frame(header) => {
+                    survey.header.get_or_insert(header);
+                    // Contents and payloads lie in the caller's memory.
+                    let cost = Cost { block: 0, ..Cost::of_decoding(&*self.engine, &header) };
+                    let (needed, limit) = (cost.least(), self.options.max_memory);
+                    if needed > limit {
+                        return Err(Error::LimitMemory { needed, limit });
+                    }
+                    if needed > survey.cost.least() {
+                        survey.cost = cost;
+                    }
+                }
+                Event::Block(header, place) => {
+                    survey.total = survey.total.saturating_add(u64::from(header.content_len));
+                    if survey.total > limit {
+                        return Err(Error::LimitOutput { limit });
+                    }
+                    let (header, payload) = frames.payload_in_place(&header, place)?;
+                    let room = (survey.blocks.len() + 1) * size_of::<Block<'_>>();
+                    survey.blocks.try_reserve(1).map_err(|_| out_of_memory(room))?;
+                    survey.blocks.push(Block { header, place, payload });
+                }
+                Event::FrameEnd => {}
+                Event::End => return Ok(survey),
+            }
         }
     }
-    Ok(output)
+
+    /// Decodes what `survey` found to `output`, which is as long as the contents.
+    fn decode(&mut self, input: &[u8], survey: Survey<'_>, output: &mut [u8]) -> Result<(), Error> {
+        let Survey { header, blocks, total, cost } = survey;
+        // How many cores there are takes longer to find out than a small block to decode.
+        let permitted = if blocks.len() > 1 || self.options.auto.is_some() {
+            cost.share(self.options.threads, self.options.max_memory)?.workers
+        } else {
+            1
+        };
+        if self.options.gpu.is_some() || self.options.auto.is_some() {
+            let mut options = self.options.clone();
+            // The length is known here, whether the header records it or not.
+            if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), header) {
+                let mut job = AutoSession::new(
+                    &auto,
+                    Workload::decoding(&header),
+                    options.max_memory,
+                    options.statistics.as_ref(),
+                );
+                options.gpu = job.choose(None, Some(total), permitted);
+            }
+            if options.gpu.is_some() {
+                // Batches go through a decoder's threads.
+                Decoder::new(input, &options)?.copy_to(&mut Cursor::new(output))?;
+                return Ok(());
+            }
+        }
+        let mut rest = output;
+        let mut jobs = Vec::new();
+        let room = blocks.len() * size_of::<(DecodeJob<'_>, Place)>();
+        reserve(&mut jobs, blocks.len()).map_err(|_| out_of_memory(room))?;
+        for block in blocks {
+            let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
+            rest = later;
+            let (header, payload) = (block.header, Some(block.payload));
+            jobs.push((DecodeJob { header, payload, contents, outcome: None }, block.place));
+        }
+        let engine = &*self.engine;
+        let workers = permitted.min(jobs.len());
+        // More threads than this input's blocks permit would take more memory, unless there are too few blocks for them.
+        let is_usable = |threads: usize| {
+            threads >= workers && (threads <= permitted || jobs.len() <= permitted)
+        };
+        if workers > 1 && !self.pool.as_ref().is_some_and(|(threads, _)| is_usable(*threads)) {
+            self.pool = None;
+            self.pool = thread_pool(workers).map(|pool| (workers, pool));
+        }
+        match &self.pool {
+            Some((_, pool)) if workers > 1 => pool.install(|| {
+                jobs.par_iter_mut().try_for_each(|(job, place)| decode_one(engine, job, *place))
+            }),
+            _ => jobs.iter_mut().try_for_each(|(job, place)| decode_one(engine, job, *place)),
+        }
+    }
 }
+
+/// Of an input without frames.
+const NO_COST: Cost = Cost { fixed: 0, worker: 0, block: 0 };
 
 /// A block of the input.
 struct Block<'a> {
@@ -158,43 +442,10 @@ struct Survey<'a> {
     /// That of the first frame.
     header: Option<FrameHeader>,
     blocks: Vec<Block<'a>>,
-    /// How many may decode them.
-    workers: usize,
-}
-
-/// Walks all structures of `input`.
-fn survey<'a>(
-    input: &'a [u8],
-    options: &DecodeOptions,
-    engine: &dyn Engine,
-) -> Result<Survey<'a>, Error> {
-    let mut frames = FrameReader::new(input);
-    let mut blocks = Vec::new();
-    let mut total = 0_u64;
-    let mut workers = usize::MAX;
-    let mut first = None;
-    loop {
-        match frames.next()? {
-            Event::Frame(header) => {
-                first.get_or_insert(header);
-                // Contents and payloads lie in the caller's memory.
-                let cost = Cost { block: 0, ..Cost::of_decoding(engine, &header) };
-                workers = workers.min(cost.share(options.threads, options.max_memory)?.workers);
-            }
-            Event::Block(header, place) => {
-                total = total.saturating_add(u64::from(header.content_len));
-                if total > options.max_output {
-                    return Err(Error::LimitOutput { limit: options.max_output });
-                }
-                let payload = frames.payload_in_place(&header, place)?;
-                let room = (blocks.len() + 1) * size_of::<Block<'_>>();
-                blocks.try_reserve(1).map_err(|_| out_of_memory(room))?;
-                blocks.push(Block { header, place, payload });
-            }
-            Event::FrameEnd => {}
-            Event::End => return Ok(Survey { header: first, blocks, workers }),
-        }
-    }
+    /// Length of the contents.
+    total: u64,
+    /// That of the frame whose blocks need the most memory.
+    cost: Cost,
 }
 
 fn decode_one(engine: &dyn Engine, job: &mut DecodeJob<'_>, place: Place) -> Result<(), Error> {

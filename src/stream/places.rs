@@ -1,6 +1,7 @@
 //! Inputs that several threads read from at once, and outputs that several threads write to.
 
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 /// Something of which any part can be written at any time, by several threads at once.
 ///
@@ -43,4 +44,109 @@ pub trait ReadAt: Send + Sync {
     /// # Errors
     /// Those of reading; [`io::ErrorKind::UnexpectedEof`] if there is less.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl ReadAt for [u8] {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let part = usize::try_from(offset).ok().and_then(|offset| self.get(offset..));
+        let part = part.and_then(|part| part.get(..buffer.len()));
+        buffer.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.as_slice().read_exact_at(buffer, offset)
+    }
+}
+
+/// Reads a [`ReadAt`] source from a position on, in few and large reads: the end of the source is read at once, because
+/// that is where files of frames are looked up, and kept.
+pub struct ReadAtCursor {
+    source: Arc<dyn ReadAt>,
+    len: u64,
+    position: u64,
+    /// The end of the source, when it has been read.
+    tail: Option<Part>,
+    /// What was read last of the rest.
+    recent: Option<Part>,
+}
+
+/// A part of a source.
+struct Part {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Part {
+    fn read(source: &dyn ReadAt, start: u64, end: u64) -> io::Result<Self> {
+        let mut bytes = vec![0; (end - start) as usize];
+        source.read_exact_at(&mut bytes, start)?;
+        Ok(Self { start, bytes })
+    }
+
+    /// What it holds from `position` on; empty if it does not hold that.
+    fn from(&self, position: u64) -> &[u8] {
+        let skipped = position.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
+        skipped.and_then(|skipped| self.bytes.get(skipped..)).unwrap_or_default()
+    }
+}
+
+/// The least and the most that is read of the end of a source. An index takes a few bytes for each block; the most holds any.
+const TAIL: std::ops::RangeInclusive<u64> = 1 << 16..=(1 << 20) + 64;
+/// How much is read elsewhere for a shorter read. Every frame header is shorter.
+const READ: u64 = 1 << 10;
+
+impl ReadAtCursor {
+    /// Reads `source`, which has `len` bytes, from its beginning. Nothing is read yet.
+    pub fn new(source: Arc<dyn ReadAt>, len: u64) -> Self {
+        Self { source, len, position: 0, tail: None, recent: None }
+    }
+}
+
+impl Read for ReadAtCursor {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.len.saturating_sub(self.position);
+        let wanted = left.min(buf.len() as u64);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let at = self.position;
+        let holds = |part: &&Part| !part.from(at).is_empty();
+        let held = self.tail.iter().chain(&self.recent).find(holds);
+        let part = match held {
+            Some(part) => part,
+            None => {
+                let tail = (self.len >> 12).clamp(*TAIL.start(), *TAIL.end()).min(self.len);
+                if self.tail.is_none() && left <= tail {
+                    self.tail.insert(Part::read(&*self.source, self.len - tail, self.len)?)
+                } else if wanted < READ {
+                    let end = (at + READ).min(self.len);
+                    self.recent.insert(Part::read(&*self.source, at, end)?)
+                } else {
+                    self.source.read_exact_at(&mut buf[..wanted as usize], at)?;
+                    self.position += wanted;
+                    return Ok(wanted as usize);
+                }
+            }
+        };
+        let bytes = part.from(at);
+        let n = bytes.len().min(wanted as usize);
+        buf[..n].copy_from_slice(&bytes[..n]);
+        self.position += n as u64;
+        Ok(n)
+    }
+}
+
+impl Seek for ReadAtCursor {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(position) => Some(position),
+            SeekFrom::End(offset) => self.len.checked_add_signed(offset),
+            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
+        };
+        self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
+    }
 }

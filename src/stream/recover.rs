@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::salvage::{Salvage, Step};
 use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Fault, FrameHeader, Method, Pipeline};
+use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, Method, Pipeline};
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{DecodeJob, Engine};
@@ -23,7 +23,7 @@ pub enum Piece<'a> {
         frame: u64,
         /// Its number in the frame.
         number: u64,
-        /// Where it lies in the file: header and payload.
+        /// Where it lies in the file: header and payload. Of a frame of a single block, the whole frame.
         source: Range<u64>,
         /// Where its contents belong in the contents of the whole file, as far as the frames before it are known.
         range: Range<u64>,
@@ -136,9 +136,8 @@ impl<R: Read + Seek> Recovery<R> {
         Ok(match self.salvage.next(&mut self.reader)? {
             None => None,
             Some(Step::Lost { frame, source, range }) => Some(Piece::Lost { frame, source, range }),
-            Some(Step::Block { frame, offset, header, range }) => {
-                let source = offset..offset + u64::from(header.block_len());
-                match self.decode(frame, offset, &header) {
+            Some(Step::Block { frame, source, header, single, range }) => {
+                match self.decode(frame, &source, header, single) {
                     Ok(()) => Some(Piece::Block {
                         frame,
                         number: header.number.into(),
@@ -155,8 +154,15 @@ impl<R: Read + Seek> Recovery<R> {
         })
     }
 
-    fn decode(&mut self, frame: u64, offset: u64, header: &BlockHeader) -> Result<(), Error> {
-        let place = Place::new(frame, offset).in_block(header.number.into());
+    /// Decodes the block that lies at `source`, in a frame of a single block if `single` is the header of one.
+    fn decode(
+        &mut self,
+        frame: u64,
+        source: &Range<u64>,
+        mut header: BlockHeader,
+        single: Option<FrameHeader>,
+    ) -> Result<(), Error> {
+        let place = Place::new(frame, source.start).in_block(header.number.into());
         // The frame's header may be lost; the block tells as much.
         let pipeline = match header.method {
             Method::Store | Method::Fill => Pipeline::Store,
@@ -168,35 +174,50 @@ impl<R: Read + Seek> Recovery<R> {
             return Err(Fault::Corrupt("the block size is out of range").at(place));
         }
         self.make_room(pipeline, header.block_log)?;
-        let start = offset + header.len() as u64;
         let payload_len = header.payload_len as usize;
-        let held = self.salvage.held(start, payload_len);
+        let tail = single.and_then(|frame| Some((frame, frame.single?)));
+        let tail_len = payload_len + tail.map_or(0, |_| CHECKSUM_LEN);
+        let start = source.end - tail_len as u64;
+        let mut held = self.salvage.held(start, tail_len);
+        if let (Some((frame, single)), Some(bytes)) = (&tail, held)
+            && let Some((payload, checksum)) = bytes.split_last_chunk()
+        {
+            header = single.sealed_block(frame, payload, *checksum);
+            held = Some(payload);
+        }
         if let (Pipeline::Store, Some(payload)) = (pipeline, held) {
             let contents = self.task.contents.set_len(header.content_len as usize);
             let contents = contents.map_err(|fault| fault.at(place))?;
             let payload = Some(payload);
-            let mut job = DecodeJob { header: *header, payload, contents, outcome: None };
+            let mut job = DecodeJob { header, payload, contents, outcome: None };
             CpuEngine::decode_simple(&mut job);
             let outcome = job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")));
             return outcome.map_err(|fault| fault.at(place));
         }
         self.task.release();
-        let buffer = self.task.set_block(*header, place);
-        match held {
-            Some(mut payload) => buffer.read_exact(&mut payload, payload_len),
-            None => {
-                self.reader.seek(SeekFrom::Start(start))?;
-                buffer.read_exact(&mut self.reader, payload_len)
+        let buffer = self.task.set_block(header, place);
+        let mut read = || {
+            if let Some(mut payload) = held {
+                return buffer.read_exact(&mut payload, payload_len);
             }
-        }
-        .map_err(|fault| fault.at(place))?;
+            self.reader.seek(SeekFrom::Start(start))?;
+            buffer.read_exact(&mut self.reader, payload_len)?;
+            if let Some((frame, single)) = &tail {
+                let mut checksum = [0; CHECKSUM_LEN];
+                self.reader.read_exact(&mut checksum)?;
+                header = single.sealed_block(frame, buffer, checksum);
+            }
+            Ok(())
+        };
+        read().map_err(|fault: Fault| fault.at(place))?;
+        self.task.set_header(header);
         DecodeTask::run(std::slice::from_mut(&mut self.task), &self.engine);
         self.task.finish()
     }
 
     /// Checks that a block of this kind can be decoded in the memory that the options permit.
     fn make_room(&mut self, pipeline: Pipeline, block_log: u8) -> Result<(), Error> {
-        let like = FrameHeader { pipeline, block_log, level: 0, content_size: None };
+        let like = FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
         let mut cost = Cost::of_decoding(&self.engine, &like);
         cost.fixed = cost.fixed.saturating_add(self.salvage.memory());
         cost.share(1, self.options.max_memory)?;

@@ -4,21 +4,26 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::decoder;
 use super::directory::{FrameEntry, read_directory};
+use super::places::{ReadAt, ReadAtCursor};
 use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Fault, Index};
+use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, Index};
 use crate::pipeline::DecodeOptions;
-use crate::pipeline::buffer::Pool;
+use crate::pipeline::buffer::{Buffer, Pool};
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
+use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
+use crate::pipeline::statistics::Counted;
 
 /// Reads any part of the contents of a file of frames, decoding only the blocks that hold it.
 ///
 /// `Read` and `Seek` work on the contents; the block that was read last is kept. [`SeekableReader::copy_range`]
-/// decodes a whole range in parallel.
+/// decodes a whole range in parallel, on a GPU too if the options name one, and reads blocks that lie next to each other at
+/// once. Sources for which each read takes long, such as those over a network, are opened with [`SeekableReader::open`].
 ///
 /// ```
 /// use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -43,7 +48,14 @@ pub struct SeekableReader<R: Read + Seek> {
     index: Option<(usize, Index)>,
     /// The block that was read last: where its contents begin, and they.
     block: Option<(u64, DecodeTask)>,
+    /// Blocks next to each other that have been read at once, and where they begin in the file.
+    run: (u64, Buffer),
+    /// Most bytes of such a run.
+    max_run: u64,
 }
+
+/// Most bytes that are read at once, if memory permits.
+const MAX_RUN: u64 = 8 << 20;
 
 /// Where a byte of the contents lies.
 struct Spot {
@@ -51,6 +63,30 @@ struct Spot {
     block: u64,
     /// Where the block's contents begin in the contents of the file.
     content_start: u64,
+}
+
+impl SeekableReader<ReadAtCursor> {
+    /// Reads and checks the headers, indices and footers of all frames of `source`, which has `len` bytes. A file of one
+    /// frame, as [`Encoder`](crate::Encoder) writes it, takes at most two reads of `source`; then a range takes one, if its
+    /// blocks are together no longer than 8 MiB and the options permit the memory.
+    ///
+    /// # Errors
+    /// Those of [`SeekableReader::new`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// let compressed = pz::compress(b"one two three", &pz::Options::new())?;
+    /// let len = compressed.len() as u64;
+    /// let source: Arc<dyn pz::ReadAt> = Arc::new(compressed);
+    /// let mut reader = pz::SeekableReader::open(source, len, &pz::DecodeOptions::new())?;
+    /// let mut word = Vec::new();
+    /// reader.copy_range(4..7, &mut word)?;
+    /// assert_eq!(word, b"two");
+    /// # Ok::<(), pz::Error>(())
+    /// ```
+    pub fn open(source: Arc<dyn ReadAt>, len: u64, options: &DecodeOptions) -> Result<Self, Error> {
+        Self::new(ReadAtCursor::new(source, len), options)
+    }
 }
 
 impl<R: Read + Seek> SeekableReader<R> {
@@ -68,12 +104,14 @@ impl<R: Read + Seek> SeekableReader<R> {
         let seekable = Self {
             reader,
             options: options.clone(),
-            engine: Arc::new(CpuEngine::new()),
+            engine: Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false),
             frames,
             len,
             position: 0,
             index: None,
             block: None,
+            run: (0, Buffer::default()),
+            max_run: 0,
         };
         for frame in &seekable.frames {
             seekable.cost(frame).share(1, options.max_memory)?;
@@ -118,6 +156,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         self.block = None;
         let mut share = Share { workers: 1, in_flight: 1 };
         let mut scheduler: Option<Scheduler<DecodeTask>> = None;
+        let mut accelerator: Option<Accelerator> = None;
         let mut cost = None;
         // Where the contents of each block in flight belong.
         let mut starts = std::collections::VecDeque::new();
@@ -129,25 +168,44 @@ impl<R: Read + Seek> SeekableReader<R> {
             let needed = spot.as_ref().map(|spot| self.cost(&self.frames[spot.frame]));
             // Blocks that need other memory wait until there is none of the others in flight.
             let other = needed.is_some() && needed != cost;
+            let most = scheduler
+                .as_ref()
+                .map_or(share.in_flight, |own| own.most_in_flight(share.in_flight));
             if let Some(spot) = spot
-                && starts.len() < share.in_flight
+                && starts.len() < most
                 && (!other || starts.is_empty())
             {
                 if other && let Some(needed) = needed {
-                    share = needed.share(self.options.threads, self.options.max_memory)?;
-                    share.limit_to(((end - start) >> self.frames[spot.frame].header.block_log) + 2);
+                    let limit = self.options.max_memory;
+                    self.max_run = (limit.saturating_sub(needed.least()) / 4).min(MAX_RUN);
+                    let with_run = Cost { fixed: needed.fixed + self.max_run, ..needed };
+                    share = with_run.share(self.options.threads, limit)?;
+                    let header = self.frames[spot.frame].header;
+                    share.limit_to(((end - start) >> header.block_log) + 2);
+                    accelerator =
+                        decoder::accelerator(&header, &with_run, &mut share, &self.options);
+                    if accelerator.is_some() {
+                        self.engine.release();
+                        scheduler = None;
+                    }
                     Scheduler::adapt(&mut scheduler, &mut share);
                     idle.clear();
                     pool.clear();
                     cost = Some(needed);
                 }
                 let mut task = idle.pop().unwrap_or_else(|| DecodeTask::new(&pool));
-                let content_len = self.read_block(&spot, &mut task)?;
+                let content_len = self.read_block(&spot, end, &mut task)?;
                 starts.push_back(spot.content_start);
                 next = spot.content_start + u64::from(content_len);
                 scheduler
-                    .get_or_insert_with(|| Scheduler::new(Arc::clone(&self.engine), share.workers))
+                    .get_or_insert_with(|| {
+                        let engine = Arc::clone(&self.engine);
+                        Scheduler::with_accelerator(engine, share, accelerator.as_ref())
+                    })
                     .submit(task);
+                if next >= end {
+                    scheduler.iter_mut().for_each(Scheduler::end);
+                }
                 continue;
             }
             let (Some(mut task), Some(content_start)) =
@@ -163,6 +221,7 @@ impl<R: Read + Seek> SeekableReader<R> {
             task.release();
             idle.push(task);
         }
+        self.run = (0, Buffer::default());
         Ok(())
     }
 
@@ -191,8 +250,9 @@ impl<R: Read + Seek> SeekableReader<R> {
         Ok(Spot { frame, block, content_start })
     }
 
-    /// Reads the block at `spot` into `task`; gives the length of its contents.
-    fn read_block(&mut self, spot: &Spot, task: &mut DecodeTask) -> Result<u32, Error> {
+    /// Reads the block at `spot` into `task`; gives the length of its contents. The blocks after it up to byte `end` of the
+    /// contents, which are read next, are read with it.
+    fn read_block(&mut self, spot: &Spot, end: u64, task: &mut DecodeTask) -> Result<u32, Error> {
         let entry = self.frames[spot.frame];
         let place = Place::new(spot.frame as u64, entry.offset);
         if self.index.as_ref().is_none_or(|(frame, _)| *frame != spot.frame) {
@@ -211,15 +271,62 @@ impl<R: Read + Seek> SeekableReader<R> {
         if len > entry.header.block_size() as u64 + crate::format::CODED_LEN as u64 {
             return Err(Fault::Corrupt("the block is too long").at(place));
         }
-        self.reader.seek(SeekFrom::Start(offset))?;
-        let header = task
-            .payload
-            .read_exact(&mut self.reader, len as usize)
-            .and_then(|()| BlockHeader::parse(&task.payload))
-            .and_then(|header| entry.check_block(&header, spot.block, &range).map(|()| header))
-            .map_err(|fault| fault.at(place))?;
-        task.set_whole_block(header, place);
+        let run = self.run_with(spot, end, &range);
+        let mut read = || {
+            let payload = &mut task.payload;
+            if let Some(run) = run {
+                self.run.0 = u64::MAX;
+                self.reader.seek(SeekFrom::Start(offset))?;
+                // In one read: the index bounds its length.
+                self.reader.read_exact(self.run.1.set_len(run)?)?;
+                self.run.0 = offset;
+            }
+            if let Some(bytes) = offset.checked_sub(self.run.0)
+                && let Some(mut bytes) = self.run.1.get(bytes as usize..)
+                && bytes.len() as u64 >= len
+            {
+                payload.read_exact(&mut bytes, len as usize)?;
+            } else {
+                self.reader.seek(SeekFrom::Start(offset))?;
+                self.reader.read_exact(payload.set_len(len as usize)?)?;
+            }
+            let Some(single) = entry.header.single else {
+                let header = BlockHeader::parse(payload)?;
+                entry.check_block(&header, spot.block, &range)?;
+                return Ok((header.len(), header));
+            };
+            let mut checksum = [0; CHECKSUM_LEN];
+            self.reader.read_exact(&mut checksum)?;
+            Ok((0, single.sealed_block(&entry.header, payload, checksum)))
+        };
+        let (start, header) = read().map_err(|fault: Fault| fault.at(place))?;
+        task.set_payload_at(start, header, place);
         Ok(header.content_len)
+    }
+
+    /// How many bytes to read at once from the block at `spot` on, which lies at `range` of its frame; `None` if it has been
+    /// read, or if no other block is wanted.
+    fn run_with(&self, spot: &Spot, end: u64, range: &Range<u64>) -> Option<usize> {
+        let entry = &self.frames[spot.frame];
+        let offset = entry.offset + range.start;
+        let run_end = self.run.0.saturating_add(self.run.1.len() as u64);
+        if entry.header.single.is_some()
+            || (self.run.0..run_end).contains(&(offset + (range.end - range.start) - 1))
+                && self.run.0 <= offset
+        {
+            return None;
+        }
+        let (_, index) = self.index.as_ref()?;
+        let last = (end.saturating_sub(entry.content_start + 1)) >> entry.header.block_log;
+        let mut run_end = range.end;
+        for number in spot.block + 1..=last.min(index.block_count().saturating_sub(1)) {
+            let next = index.block(number)?.end;
+            if next - range.start > self.max_run {
+                break;
+            }
+            run_end = next;
+        }
+        (run_end > range.end).then_some((run_end - range.start) as usize)
     }
 
     /// The contents from the position on to the end of its block.
@@ -230,7 +337,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         let spot = self.locate(self.position)?;
         if self.block.as_ref().is_none_or(|(start, _)| *start != spot.content_start) {
             let mut task = self.block.take().map(|(_, task)| task).unwrap_or_default();
-            self.read_block(&spot, &mut task)?;
+            self.read_block(&spot, spot.content_start, &mut task)?;
             let mut scheduler = Scheduler::new(Arc::clone(&self.engine), 1);
             scheduler.submit(task);
             let Some(mut task) = scheduler.next() else {

@@ -37,6 +37,8 @@ pub(crate) struct EncodeTask {
     pub(crate) payload: Vec<u8>,
     coded: Option<Coded>,
     is_unverified: bool,
+    /// Whether its frame ends with it.
+    pub(crate) is_last: bool,
     /// Memory that the system refused while it was encoded.
     refused: Option<OutOfMemory>,
 }
@@ -44,6 +46,7 @@ pub(crate) struct EncodeTask {
 impl EncodeTask {
     /// Forgets the block that it held.
     pub(crate) fn reset(&mut self) {
+        self.is_last = false;
         self.coded = None;
         self.is_unverified = false;
         self.refused = None;
@@ -148,6 +151,8 @@ pub(crate) struct DecodeTask {
     pub(crate) contents: Buffer,
     pool: Pool,
     block: Option<(BlockHeader, Place)>,
+    /// Whether `contents` already hold the payload, which is that of a stored block.
+    is_in_place: bool,
     outcome: Option<Result<(), Fault>>,
     /// Where the contents belong, if they are to be written there when they are decoded, and whether they have been.
     destination: Option<(Arc<dyn WriteAt>, u64)>,
@@ -166,12 +171,18 @@ impl DecodeTask {
         self.block = Some((header, place));
         self.outcome = None;
         self.payload_start = 0;
-        if header.method == Method::Store {
+        self.is_in_place = header.method == Method::Store;
+        if self.is_in_place {
             self.contents = self.pool.take();
             &mut self.contents
         } else {
             &mut self.payload
         }
+    }
+
+    /// Completes the block's header, some of which may stand behind the payload.
+    pub(crate) fn set_header(&mut self, header: BlockHeader) {
+        self.block = self.block.map(|(_, place)| (header, place));
     }
 
     /// Says where the contents are to be written when they are decoded.
@@ -194,11 +205,12 @@ impl DecodeTask {
         }
     }
 
-    /// Says which block it is that has been read into `payload`, header included.
-    pub(crate) fn set_whole_block(&mut self, header: BlockHeader, place: Place) {
+    /// Says which block it is whose payload has been read into `payload`, from `start` to its end.
+    pub(crate) fn set_payload_at(&mut self, start: usize, header: BlockHeader, place: Place) {
         self.block = Some((header, place));
         self.outcome = None;
-        self.payload_start = header.len();
+        self.is_in_place = false;
+        self.payload_start = start;
     }
 
     /// Gives the contents back for others to use.
@@ -220,9 +232,7 @@ impl Task for DecodeTask {
         let mut outcomes = Vec::with_capacity(batch.len());
         for task in &mut *batch {
             let Some((header, _)) = task.block.filter(|_| task.outcome.is_none()) else { continue };
-            // A stored block was read to where it belongs.
-            let in_place = header.method == Method::Store && task.payload_start == 0;
-            if !in_place {
+            if !task.is_in_place {
                 if task.contents.is_empty() {
                     task.contents = task.pool.take();
                 }
@@ -233,7 +243,7 @@ impl Task for DecodeTask {
             }
             jobs.push(DecodeJob {
                 header,
-                payload: (!in_place).then(|| &task.payload[task.payload_start..]),
+                payload: (!task.is_in_place).then(|| &task.payload[task.payload_start..]),
                 contents: &mut task.contents,
                 outcome: None,
             });

@@ -39,6 +39,19 @@ impl<R: Read + Seek> Read for ReadFrom<'_, R> {
     }
 }
 
+/// Seeking reads nothing; what is jumped over and not in memory is never read.
+impl<R: Read + Seek> Seek for ReadFrom<'_, R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.window.file_len.checked_add_signed(by),
+        };
+        self.at = at.ok_or(ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
 impl Window {
     pub(super) fn new(file_len: u64) -> Self {
         Self { buffer: Vec::new(), start: 0, filled: 0, step: FIRST_STEP, file_len }

@@ -16,6 +16,8 @@ mod inverse;
 mod oracle;
 mod payload;
 mod runs;
+#[cfg(any(test, not(feature = "fast-sort")))]
+mod sais;
 mod segments;
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
 mod simd;
@@ -77,9 +79,16 @@ impl Encoder {
         let len = block_len as u64;
         let segments = (len >> params.segment_log.min(13)) + 1;
         let rows = (len >> params.start_log) + 1;
-        // Two words for each run (more than the suffix sorter needs), the transform, the coded words, counts, all
+        // Two words for each run (more than libsais needs), the transform, the coded words, counts, all
         // with room to grow, and what has a fixed size.
-        8 * len + len + 3 * len + 2 * len + segments * 2 * 400 + rows * 4 + (1 << 20)
+        8 * len
+            + len
+            + 3 * len
+            + 2 * len
+            + segments * 2 * 400
+            + rows * 4
+            + (1 << 20)
+            + sort::extra_memory(block_len)
     }
 
     /// Appends the payload of `block` to `out`.

@@ -4,11 +4,10 @@
 //! block ended in a byte smaller than all others. Row `r` of the suffix at position `p` has the byte before `p`; the
 //! row of the whole block has none and is left out, so the transform is as long as the block.
 //!
-//! Sorting is libsais (Ilya Grebnov), induced sorting in linear time; its results do not depend on how it sorts.
+//! With the feature `fast-sort`, sorting is libsais (Ilya Grebnov), which is C; without it, [`super::sais`]. There is one
+//! order of the suffixes, so both give the same transform.
 
 use super::super::{OutOfMemory, reserve};
-use libsais::BwtConstruction;
-use libsais::bwt::AuxIndicesSamplingRate;
 
 /// Extra entries of scratch that let libsais keep its buckets there.
 const SCRATCH_EXTRA: usize = 6 * 256;
@@ -16,6 +15,12 @@ const SCRATCH_EXTRA: usize = 6 * 256;
 /// Length of the scratch that [`transform`] needs for a block.
 pub fn scratch_len(block_len: usize) -> usize {
     block_len + SCRATCH_EXTRA
+}
+
+/// Bytes of memory that [`transform`] takes for a block besides its scratch: nearly none with libsais; otherwise types and
+/// buckets of the text and of the texts of names.
+pub fn extra_memory(block_len: usize) -> u64 {
+    if cfg!(feature = "fast-sort") { 0 } else { 5 * block_len as u64 + (4 << 10) }
 }
 
 /// Writes the transform of a block (1 byte to 2 GiB) to `bwt`, and the rows of the suffixes at the multiples of
@@ -35,13 +40,73 @@ pub fn transform(
     reserve(rows, row_count)?;
     rows.clear();
     rows.resize(row_count, 0);
-    BwtConstruction::for_text(block)
+    #[cfg(feature = "fast-sort")]
+    libsais::BwtConstruction::for_text(block)
         .in_borrowed_buffer(bwt)
         .with_borrowed_temporary_array_buffer(&mut scratch[..scratch_len(len)])
         .single_threaded()
-        .with_aux_indices_in_buffer(AuxIndicesSamplingRate::from(1 << start_log), rows)
+        .with_aux_indices_in_buffer(
+            libsais::bwt::AuxIndicesSamplingRate::from(1 << start_log),
+            rows,
+        )
         .run()
         // With arguments in range, it fails only for want of memory. It does not say how much.
-        .map(drop)
-        .map_err(|_| OutOfMemory { bytes: len as u64 })
+        .map_err(|_| OutOfMemory { bytes: len as u64 })?;
+    #[cfg(not(feature = "fast-sort"))]
+    transform_portably(block, start_log, bwt, rows, &mut scratch[..len])?;
+    Ok(())
+}
+
+/// The same in plain Rust; `rows` has its length.
+#[cfg(any(test, not(feature = "fast-sort")))]
+fn transform_portably(
+    block: &[u8],
+    start_log: u32,
+    bwt: &mut [u8],
+    rows: &mut [i32],
+    order: &mut [i32],
+) -> Result<(), OutOfMemory> {
+    super::sais::sort(block, order)?;
+    // Row 0 is the empty suffix.
+    bwt[0] = block[block.len() - 1];
+    let mut filled = 1;
+    for (row, &at) in (1..).zip(&*order) {
+        let at = at as usize;
+        if at.is_multiple_of(1 << start_log) {
+            rows[at >> start_log] = row;
+        }
+        if at > 0 {
+            bwt[filled] = block[at - 1];
+            filled += 1;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(all(test, feature = "fast-sort"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sorters_give_the_same_transform() {
+        let mut noise = 7_u32;
+        let noise = std::iter::repeat_with(|| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (noise >> 24) as u8
+        });
+        let noise: Vec<u8> = noise.take(30_000).collect();
+        let text = b"she sells sea shells by the sea shore; ".repeat(800);
+        for block in [&b"a"[..], b"ab", b"aaaa", b"banana", &[9; 70_000], &text, &noise] {
+            for start_log in [8, 14] {
+                let len = block.len();
+                let mut scratch = vec![0; scratch_len(len)];
+                let (mut bwt, mut rows) = (vec![0; len], Vec::new());
+                transform(block, start_log, &mut bwt, &mut rows, &mut scratch).unwrap();
+                let (mut other, mut other_rows) = (vec![0; len], vec![0; rows.len()]);
+                let order = &mut scratch[..len];
+                transform_portably(block, start_log, &mut other, &mut other_rows, order).unwrap();
+                assert!(bwt == other && rows == other_rows, "{len} bytes");
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 use super::walk::Walk;
 use super::{Item, What};
 use crate::error::Error;
-use crate::format::{Fault, FrameHeader, INDEX_MARKER, IndexChecker};
+use crate::format::{CHECKSUM_LEN, Fault, FrameHeader, INDEX_MARKER, IndexChecker};
 use crate::stream::window::ReadFrom;
 
 /// Holds each structure to the rules that a decoder holds it to, with the decoder's own code.
@@ -49,6 +49,17 @@ impl Tracker {
                 let index = IndexChecker::new();
                 *open = Some(Tracked { start: item.start, header, index, is_regular: true });
                 Ok(is_regular)
+            }
+            (What::Single { single, len, .. }, open) => {
+                let is_between = open.take().is_none();
+                let is_whole = item.end - item.start == len;
+                if !is_whole || single.content_len > 0 {
+                    // The block is checked when it is decoded.
+                    return Ok(is_between && is_whole);
+                }
+                let at = item.end - CHECKSUM_LEN as u64;
+                let checksum = walk.window.at(reader, at, CHECKSUM_LEN)?;
+                Ok(is_between && checksum == single.header_crc.to_le_bytes())
             }
             (What::Block(header), Some(open)) if open.is_regular => {
                 let number = open.index.block_count();

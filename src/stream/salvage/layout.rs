@@ -81,7 +81,21 @@ impl Layout {
                     ..Open::default()
                 });
             }
-            What::Block(header) => self.add_block(item, header)?,
+            What::Single { header, single, len } => {
+                self.close(None, item.start)?;
+                self.flush_damage(None);
+                self.open = Some(Open::default());
+                if single.content_len > 0 {
+                    self.add_block(item, single.block(&header), len, Some(header))?;
+                }
+                self.close(Some(single.content_len.into()), item.end)?;
+                if !is_regular && !self.last_is_reported {
+                    self.report(item.start..item.end, None);
+                }
+            }
+            What::Block(header) => {
+                self.add_block(item, header, u64::from(header.block_len()), None)?;
+            }
             What::End(footer) => {
                 if self.open.is_none() {
                     self.open_without_header(item.start);
@@ -102,7 +116,14 @@ impl Layout {
         Ok(())
     }
 
-    fn add_block(&mut self, item: &Item, header: BlockHeader) -> Result<(), Error> {
+    /// Adds a block that takes `len` bytes of the file if nothing is missing.
+    fn add_block(
+        &mut self,
+        item: &Item,
+        header: BlockHeader,
+        len: u64,
+        single: Option<FrameHeader>,
+    ) -> Result<(), Error> {
         if self.open.as_ref().is_none_or(|open| !open.fits(&header)) {
             // The header of its frame is lost, and perhaps the end of the one before.
             self.close(None, item.start)?;
@@ -120,9 +141,9 @@ impl Layout {
             Some(missing) => self.lose(missing, item.start),
             None => self.flush_damage(None),
         }
-        if item.end - item.start == u64::from(header.block_len()) {
-            let (frame, offset) = (self.frames, item.start);
-            self.steps.push_back(Step::Block { frame, offset, header, range });
+        if item.end - item.start == len {
+            let (frame, source) = (self.frames, item.start..item.end);
+            self.steps.push_back(Step::Block { frame, source, header, single, range });
         } else {
             self.report(item.start..item.end, Some(range));
         }

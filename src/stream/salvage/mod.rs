@@ -22,14 +22,11 @@ use std::ops::Range;
 
 use super::window::WINDOW;
 use crate::error::Error;
-use crate::format::{BlockHeader, CODED_LEN, Footer, FrameHeader};
+use crate::format::{BlockHeader, Footer, FrameHeader, Single, least_full_block_len};
 use frame::Tracker;
 use layout::Layout;
 use scout::{Indexed, Scout};
 use walk::Walk;
-
-/// Bytes that a full block takes at least: a coded block with a payload of one byte.
-const MIN_FULL_BLOCK_LEN: u64 = CODED_LEN as u64 + 1;
 
 /// A structure, or the bytes between two.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +39,13 @@ struct Item {
 #[derive(Debug, Clone, Copy)]
 enum What {
     Frame(FrameHeader),
+    /// A whole frame of a single block, or of none. The header agrees with its check; the rest has not been checked.
+    Single {
+        header: FrameHeader,
+        single: Single,
+        /// Length of the frame if nothing is missing.
+        len: u64,
+    },
     /// The header agrees with its checksum; the payload has not been checked.
     Block(BlockHeader),
     /// Index and footer.
@@ -52,8 +56,19 @@ enum What {
 /// A part of a damaged file, and the contents that it holds.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    Block { frame: u64, offset: u64, header: BlockHeader, range: Range<u64> },
-    Lost { frame: u64, source: Range<u64>, range: Option<Range<u64>> },
+    Block {
+        frame: u64,
+        source: Range<u64>,
+        header: BlockHeader,
+        /// The header of its frame if that is of a single block: then the block's checksums follow from the frame's end.
+        single: Option<FrameHeader>,
+        range: Range<u64>,
+    },
+    Lost {
+        frame: u64,
+        source: Range<u64>,
+        range: Option<Range<u64>>,
+    },
 }
 
 /// Goes through a file, damaged or not, from its start to its end.
@@ -147,7 +162,7 @@ impl Salvage {
             },
         };
         let log = match item.what {
-            What::Frame(header) => Some(header.block_log),
+            What::Frame(header) | What::Single { header, .. } => Some(header.block_log),
             What::Block(header) => Some(header.block_log),
             What::End(_) | What::Damage => None,
         };
@@ -190,8 +205,10 @@ impl Salvage {
     /// Length of the contents that a file of this length could hold besides those that were found in it: as many full
     /// blocks as would fit in it.
     pub(super) fn plausible_loss(&self) -> u64 {
-        let blocks = self.walk.file_len() / MIN_FULL_BLOCK_LEN;
-        self.max_block_log.map_or(0, |log| blocks.saturating_mul(1 << log))
+        self.max_block_log.map_or(0, |log| {
+            let blocks = self.walk.file_len() / least_full_block_len(log);
+            blocks.saturating_mul(1 << log)
+        })
     }
 
     /// Bytes `start..start + len` of the file, if they are in memory.

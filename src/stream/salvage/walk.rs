@@ -8,8 +8,8 @@ use crc32c::{crc32c, crc32c_append};
 use super::{Item, What};
 use crate::error::Error;
 use crate::format::{
-    BLOCK_MARKER, BlockHeader, CODED_LEN, FOOTER_LEN, Footer, FrameHeader, INDEX_MARKER, MAGIC,
-    MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Pipeline,
+    BLOCK_MARKER, BlockHeader, CHECKSUM_LEN, CODED_LEN, FOOTER_LEN, Footer, FrameHeader,
+    INDEX_MARKER, MAGIC, MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Method, Pipeline, Single,
 };
 use crate::stream::window::Window;
 
@@ -76,6 +76,18 @@ impl Walk {
             // Bytes were lost or put in: the next structure may begin before this one's end.
             (item.end, next) = self.search(reader, item.start + header.len() as u64)?;
         }
+        if let What::Single { single, .. } = item.what
+            && next.is_none()
+            && item.end != self.file_len()
+            && !self.is_sound_stored(reader, &item, &single)?
+        {
+            // Likewise; but if there is none, only what follows the frame may be damaged.
+            let payload = item.end.saturating_sub(single.tail_len());
+            let (end, found) = self.search(reader, payload)?;
+            if end < item.end {
+                (item.end, next) = (end, found);
+            }
+        }
         (self.at, self.ahead) = (item.end, Some(next));
         Ok(Some(item))
     }
@@ -110,7 +122,14 @@ impl Walk {
         }
         if head.starts_with(&MAGIC) {
             let header = self.frame_header(reader, start)?;
-            return Ok(header.map(|(header, end)| Item { start, end, what: What::Frame(header) }));
+            return Ok(header.map(|(header, end)| match header.single {
+                None => Item { start, end, what: What::Frame(header) },
+                Some(single) => {
+                    let end = end + single.tail_len();
+                    let len = end - start;
+                    Item { start, end, what: What::Single { header, single, len } }
+                }
+            }));
         }
         Ok(None)
     }
@@ -205,20 +224,49 @@ impl Walk {
         item: &Item,
         header: &BlockHeader,
     ) -> Result<bool, Error> {
-        if item.end > self.file_len() {
+        let payload = item.start + header.len() as u64..item.end;
+        Ok(self.checksum_of(reader, payload, 0)? == Some(header.payload_crc))
+    }
+
+    /// Whether a frame of a single block is stored and its checksum agrees: then what looks like structures within it is
+    /// its contents.
+    fn is_sound_stored(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        item: &Item,
+        single: &Single,
+    ) -> Result<bool, Error> {
+        if single.method != Method::Store || item.end > self.file_len() {
             return Ok(false);
         }
-        let mut checksum = 0;
-        let mut at = item.start + header.len() as u64;
-        while at < item.end {
+        let payload = item.end - single.tail_len()..item.end - CHECKSUM_LEN as u64;
+        let expected = self.window.at(reader, payload.end, CHECKSUM_LEN)?.first_chunk();
+        let expected = expected.map(|bytes| u32::from_le_bytes(*bytes));
+        let checksum = self.checksum_of(reader, payload, single.header_crc)?;
+        Ok(checksum.is_some() && checksum == expected)
+    }
+
+    /// The CRC-32C of a part of the file, appended to `checksum`; `None` if it is not all there, or more than may still
+    /// be read to confirm what was found.
+    fn checksum_of(
+        &mut self,
+        reader: &mut (impl Read + Seek),
+        part: Range<u64>,
+        mut checksum: u32,
+    ) -> Result<Option<u32>, Error> {
+        if part.end > self.file_len() {
+            return Ok(None);
+        }
+        let mut at = part.start;
+        while at < part.end {
             let bytes = self.window.from(reader, at, 1)?;
-            let n = bytes.len().min((item.end - at) as usize);
+            let n = bytes.len().min((part.end - at) as usize);
             checksum = crc32c_append(checksum, &bytes[..n]);
             if n == 0 || !self.spend(n) {
-                return Ok(false);
+                return Ok(None);
             }
             at += n as u64;
         }
-        Ok(checksum == header.payload_crc)
+        Ok(Some(checksum))
     }
 }

@@ -8,6 +8,10 @@ const MAGIC: &[u8] = b"\x89PZF\r\n\x1a\n";
 /// every header, payload, index and footer. Contents keep the checksum that they claim, except stored ones, which
 /// are their own payload.
 pub fn reseal(file: &mut [u8]) {
+    if file.starts_with(MAGIC) && file.get(12).is_some_and(|flags| flags & 8 != 0) {
+        single(file);
+        return;
+    }
     if let Some(at) = frame_header(file) {
         let mut at = at;
         while let Some(next) = block(file, at) {
@@ -25,6 +29,39 @@ fn seal(file: &mut [u8], from: usize, to: usize) -> Option<usize> {
     let checksum = crc32c(file.get(from..to)?);
     file.get_mut(to..to + 4)?.copy_from_slice(&checksum.to_le_bytes());
     Some(to + 4)
+}
+
+/// Seals a single frame: its check, and the checksum of one that is stored or filled, whose contents are known.
+fn single(file: &mut [u8]) -> Option<()> {
+    let (method, flags) = (*file.get(11)? >> 4, *file.get(12)?);
+    let width = usize::from(flags >> 4 & 3);
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, &byte| n << 8 | usize::from(byte));
+    let lengths = 13..13 + if method < 2 { width } else { 2 * width };
+    let content_len = match width {
+        0 => 0,
+        _ => number(file.get(13..13 + width)?) + 1,
+    };
+    let mut header = lengths.end;
+    for bit in [2, 4] {
+        if flags & bit != 0 {
+            header += 1 + usize::from(*file.get(header)?);
+        }
+    }
+    let check = crc32c(file.get(..header)?) as u8;
+    *file.get_mut(header)? = check;
+    let start = header + 1;
+    let counted = match method {
+        0 => file.get(..start.checked_add(content_len)?)?.to_vec(),
+        1 => {
+            let mut counted = file.get(..start + 1)?.to_vec();
+            counted.resize(start + 1 + content_len, *file.get(start)?);
+            counted
+        }
+        _ => return None,
+    };
+    let end = start + if method == 0 { content_len } else { 1 };
+    file.get_mut(end..end + 4)?.copy_from_slice(&crc32c(&counted).to_le_bytes());
+    Some(())
 }
 
 fn frame_header(file: &mut [u8]) -> Option<usize> {

@@ -1,0 +1,209 @@
+//! A frame of a single block: the lengths stand in the frame header, and one checksum at the end covers everything.
+
+use crc32c::{crc32c, crc32c_append, crc32c_combine};
+
+use super::{BlockHeader, CODED_LEN, Fault, FrameHeader, MIN_FRAME_HEADER_LEN, Method};
+
+/// Length of the checksum at the end of the frame.
+pub(crate) const CHECKSUM_LEN: usize = 4;
+/// The longest contents that such a frame holds: their length, less 1, takes at most three bytes.
+pub(crate) const MAX_CONTENT_LEN: usize = 1 << 24;
+
+/// What the header of such a frame says of its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Single {
+    pub(crate) method: Method,
+    /// Length of the contents; 0 if the frame has no block.
+    pub(crate) content_len: u32,
+    /// Length of the payload.
+    pub(crate) payload_len: u32,
+    /// CRC-32C of all bytes of the frame header. [`FrameHeader::read`] sets it; a writer leaves it 0.
+    pub(crate) header_crc: u32,
+}
+
+/// Bytes that a full block takes at least, in whichever form its frame is written: a byte that is repeated.
+pub(crate) const fn least_full_block_len(block_log: u8) -> u64 {
+    let content_len = 1 << block_log;
+    let single = Single { method: Method::Fill, content_len, payload_len: 1, header_crc: 0 };
+    if content_len as usize > MAX_CONTENT_LEN {
+        CODED_LEN as u64 + 1
+    } else {
+        // The checksum of a frame header takes four bytes; here, the check takes one.
+        MIN_FRAME_HEADER_LEN as u64 - 3 + single.width() as u64 + single.tail_len()
+    }
+}
+
+impl Single {
+    /// Bytes that each length takes: as few as hold the length of the contents, less 1.
+    pub(crate) const fn width(&self) -> usize {
+        match self.content_len {
+            0 => 0,
+            len => match len - 1 {
+                0..=0xFF => 1,
+                0x100..=0xFFFF => 2,
+                _ => 3,
+            },
+        }
+    }
+
+    /// Whether the header holds the payload's length; for other methods it follows from the contents' length.
+    pub(crate) const fn has_payload_len(method: Method) -> bool {
+        !matches!(method, Method::Store | Method::Fill)
+    }
+
+    /// Reads the lengths that follow `flags`, `width` bytes each.
+    pub(crate) fn parse(method: Method, width: usize, lengths: &[u8]) -> Result<Self, Fault> {
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b));
+        let (content, payload) = lengths.split_at(width);
+        let content_len = if width == 0 { 0 } else { number(content) + 1 };
+        let payload_len = match method {
+            Method::Store => content_len,
+            Method::Fill => 1,
+            Method::Lz77 | Method::Bwt => number(payload) + 1,
+        };
+        let single = Self { method, content_len, payload_len, header_crc: 0 };
+        if single.width() != width || (width == 0 && method != Method::Store) {
+            return Err(Fault::Corrupt("the block's length is not written as it must be"));
+        }
+        Ok(single)
+    }
+
+    /// Appends the lengths.
+    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>) {
+        let width = self.width();
+        bytes.extend_from_slice(&self.content_len.wrapping_sub(1).to_le_bytes()[..width]);
+        if Self::has_payload_len(self.method) {
+            bytes.extend_from_slice(&(self.payload_len - 1).to_le_bytes()[..width]);
+        }
+    }
+
+    /// What follows the frame header in the file: payload and checksum.
+    pub(crate) const fn tail_len(&self) -> u64 {
+        self.payload_len as u64 + CHECKSUM_LEN as u64
+    }
+
+    /// The block's header without its checksums, which only the payload and the end of the frame tell.
+    pub(crate) fn block(&self, frame: &FrameHeader) -> BlockHeader {
+        BlockHeader {
+            method: self.method,
+            block_log: frame.block_log,
+            number: 0,
+            content_len: self.content_len,
+            payload_len: self.payload_len,
+            payload_crc: 0,
+            content_crc: 0,
+        }
+    }
+
+    /// The block's header with its checksums, from the payload and the checksum at the end of the frame.
+    pub(crate) fn sealed_block(
+        &self,
+        frame: &FrameHeader,
+        payload: &[u8],
+        checksum: [u8; CHECKSUM_LEN],
+    ) -> BlockHeader {
+        let covered = self.has_own_payload().then(|| {
+            let crc = crc32c(payload);
+            (crc, append_crc(self.header_crc, payload, crc))
+        });
+        self.seal(frame, covered, checksum)
+    }
+
+    /// The same where the CRC-32C of the payload is known. That of a stored block is of no account.
+    pub(crate) fn sealed_block_of_crc(
+        &self,
+        frame: &FrameHeader,
+        payload_crc: u32,
+        checksum: [u8; CHECKSUM_LEN],
+    ) -> BlockHeader {
+        let covered = self.has_own_payload().then(|| {
+            let before = crc32c_combine(self.header_crc, payload_crc, self.payload_len as usize);
+            (payload_crc, before)
+        });
+        self.seal(frame, covered, checksum)
+    }
+
+    /// Whether the payload is something else than the contents.
+    pub(crate) const fn has_own_payload(&self) -> bool {
+        !matches!(self.method, Method::Store)
+    }
+
+    /// `covered` is the CRC-32C of the payload, and of header and payload; `None` if the contents are the payload.
+    fn seal(
+        &self,
+        frame: &FrameHeader,
+        covered: Option<(u32, u32)>,
+        checksum: [u8; CHECKSUM_LEN],
+    ) -> BlockHeader {
+        let payload_crc = covered.map(|(payload_crc, _)| payload_crc);
+        let before = covered.map_or(self.header_crc, |(_, before)| before);
+        // What is left of the checksum when everything before the contents is taken out of it.
+        let content_crc = u32::from_le_bytes(checksum) ^ shift(before, self.content_len as usize);
+        BlockHeader {
+            payload_crc: payload_crc.unwrap_or(content_crc),
+            content_crc,
+            ..self.block(frame)
+        }
+    }
+}
+
+/// Appends `part`, whose CRC-32C is `part_crc`, to what `crc` covers.
+pub(crate) fn append_crc(crc: u32, part: &[u8], part_crc: u32) -> u32 {
+    if part.len() <= ZEROS.len() {
+        crc32c_append(crc, part)
+    } else {
+        crc32c_combine(crc, part_crc, part.len())
+    }
+}
+
+/// What `crc` contributes to a checksum that goes on for `len` bytes.
+fn shift(crc: u32, len: usize) -> u32 {
+    match ZEROS.get(..len) {
+        Some(zeros) => crc32c_append(crc, zeros) ^ crc32c(zeros),
+        None => crc32c_combine(crc, 0, len),
+    }
+}
+
+/// Up to this length, reading the bytes again takes less time than combining checksums.
+static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Pipeline;
+
+    #[test]
+    fn the_block_has_the_checksums_of_its_parts() {
+        let contents: Vec<u8> = (0..70_000_u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+        for (method, content_len, payload_len) in [
+            (Method::Store, 70_000, 70_000),
+            (Method::Lz77, 70_000, 40_000),
+            (Method::Store, 300, 300),
+            (Method::Lz77, 16_384, 200),
+            (Method::Lz77, 16_385, 16_384),
+        ] {
+            let contents = &contents[..content_len as usize];
+            let payload = &contents[..payload_len as usize];
+            let single = Single { method, content_len, payload_len, header_crc: 0x1234 };
+            let frame = FrameHeader {
+                pipeline: Pipeline::Lzh,
+                block_log: 20,
+                level: 3,
+                content_size: Some(content_len.into()),
+                single: Some(single),
+            };
+            let before = match method {
+                Method::Store => single.header_crc,
+                _ => append_crc(single.header_crc, payload, crc32c(payload)),
+            };
+            let checksum = append_crc(before, contents, crc32c(contents));
+            assert_eq!(checksum, crc32c_append(before, contents));
+            let block = single.sealed_block(&frame, payload, checksum.to_le_bytes());
+            assert_eq!(block.content_crc, crc32c(contents));
+            assert_eq!(block.payload_crc, crc32c(payload));
+            let payload_crc = crc32c(payload);
+            let again = single.sealed_block_of_crc(&frame, payload_crc, checksum.to_le_bytes());
+            assert_eq!(again, block);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+// node run.mjs MODULE CONTENTS LEVEL=FILE...: decodes each file and compares it with the contents, and compresses the
+// contents at the level and compares that with the file.
+import { readFileSync } from "node:fs";
+
+const [module, contentsPath, ...files] = process.argv.slice(2);
+const { instance } = await WebAssembly.instantiate(readFileSync(module), {});
+const pz = instance.exports;
+
+function call(work, bytes) {
+  new Uint8Array(pz.memory.buffer, pz.input(bytes.length), bytes.length).set(bytes);
+  const len = work();
+  if (len < 0) throw new Error("it is refused");
+  return Buffer.from(pz.memory.buffer, pz.output(), len);
+}
+
+const contents = readFileSync(contentsPath);
+for (const argument of files) {
+  const [level, path] = argument.split("=", 2);
+  const file = readFileSync(path);
+  if (!call(pz.decompress, file).equals(contents)) throw new Error(`${path}: other contents`);
+  if (!call(() => pz.compress(Number(level)), contents).equals(file))
+    throw new Error(`${path}: other bytes`);
+  console.log(`level ${level}: ${contents.length} bytes in ${file.length}`);
+}
