@@ -50,6 +50,7 @@ mod error;
 pub mod format;
 pub mod gpu;
 mod pipeline;
+pub mod resident;
 mod stream;
 #[cfg(test)]
 mod test_data;

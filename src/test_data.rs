@@ -14,7 +14,7 @@ pub(crate) fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
 
 /// Text whose parts come again at many distances, and some noise.
 pub(crate) fn mixture(len: usize) -> Vec<u8> {
-    let text = include_bytes!("codec/lz77/decode.rs");
+    let text = include_bytes!("codec/lz77/stream/decode.rs");
     let picks = noise(1, len / 8 + 8, 256);
     let mut out = Vec::new();
     for pick in picks.chunks_exact(4) {

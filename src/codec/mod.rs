@@ -17,6 +17,9 @@ pub(crate) mod lanes;
 mod length_code;
 pub mod log2;
 pub mod lz77;
+mod recipe;
+
+pub(crate) use recipe::Recipe;
 
 /// Why a payload cannot be decoded: the first rule of the format that it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

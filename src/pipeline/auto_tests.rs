@@ -1,11 +1,11 @@
 use super::*;
+use crate::codec::Recipe;
+use crate::gpu::device::discovery;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Kind, Limits, Queue};
-use crate::gpu::discovery;
-use crate::gpu::testing::{Nothing, made_up};
+use crate::gpu::tests::testing::{Nothing, made_up};
 use crate::pipeline::auto_session::FIRST_LOOK;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
 use crate::pipeline::knowledge::cpu as cpu_subject;
-use crate::pipeline::level::Recipe;
 use crate::pipeline::statistics::Statistics;
 use crate::{DecodeOptions, Decoder, Encoder, Level, Options, Pipeline};
 use std::io::{Read, Write};

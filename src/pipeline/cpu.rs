@@ -7,7 +7,7 @@ use crc32c::crc32c;
 
 use super::buffer::zeroed;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
-use super::level::Recipe;
+use crate::codec::Recipe;
 use crate::codec::{OutOfMemory, bwt, lz77};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Pipeline;
-use crate::gpu::budget::{batches, budget};
+use crate::gpu::coder::Work;
+use crate::gpu::device::discovery;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, MemorySource, Queue};
-use crate::gpu::discovery;
-use crate::gpu::faulty::{Fault, Faulty};
-use crate::gpu::plan::Shape;
+use crate::gpu::model::budget::{batches, budget};
+use crate::gpu::model::plan::Shape;
+use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::pipeline::engine::{EncodeJob, Engine};
-use crate::pipeline::gpu::Work;
 use crate::pipeline::gpu_engine::GpuEngine;
 use crate::{DecodeOptions, Gpu, Level, Options, Statistics, compress, decompress};
 

@@ -8,7 +8,7 @@ use rayon::ThreadPool;
 use crate::codec::OutOfMemory;
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
-use super::level::Recipe;
+use crate::codec::Recipe;
 
 /// How the contents of a block were coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,14 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::level::Recipe;
-use crate::format::Pipeline;
-use crate::gpu::budget::BlockCost;
+use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Device, DeviceError, Limits};
-use crate::gpu::lz77_decode::Needs;
-use crate::gpu::pipelines;
-use crate::gpu::plan::{Plan, PlanError, Shape};
-use crate::gpu::pool::Pool;
 
 pub(crate) use accelerator::Accelerator;
 pub(in crate::pipeline) use accelerator::MIN_HOST_MEMORY;
@@ -263,64 +257,6 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         BUSY.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// What a device does with blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// Encodes them, and decodes them again if `verify` is set.
-    Encode { recipe: Recipe, verify: bool },
-    /// Decodes them.
-    Decode(Pipeline),
-}
-
-impl Work {
-    /// The device memory for a block of `block_len` bytes.
-    pub(crate) fn cost(&self, limits: &Limits, block_len: u32) -> Result<BlockCost, PlanError> {
-        match self {
-            Self::Decode(pipeline) => BlockCost::of(
-                |shape| pipelines::decode(limits, *pipeline, shape, Needs::default()),
-                block_len,
-            ),
-            Self::Encode { recipe, verify } => {
-                let cost =
-                    BlockCost::of(|shape| pipelines::encode(limits, recipe, shape), block_len)?;
-                let checked = (*verify).then(|| {
-                    let plan = |shape| pipelines::check(limits, recipe, shape);
-                    BlockCost::of(plan, block_len).ok()
-                });
-                Ok(checked.flatten().map_or(cost, |checker| cost.and(&checker)))
-            }
-        }
-    }
-
-    /// The plans for batches of `shape`.
-    pub(crate) fn plans(&self, limits: &Limits, shape: Shape) -> Vec<Plan> {
-        let plans = match self {
-            Self::Decode(pipeline) => {
-                // Payloads with FSE-coded streams need other variants of the kernels.
-                let of = |needs| pipelines::decode(limits, *pipeline, shape, needs);
-                let fse = match pipeline {
-                    Pipeline::Fse => Needs::literals(),
-                    _ => Needs::any(shape.slot, true),
-                };
-                vec![of(Needs::default()), of(fse)]
-            }
-            Self::Encode { recipe, verify } => {
-                let mut plans = vec![pipelines::encode(limits, recipe, shape)];
-                if *verify {
-                    plans.extend(
-                        Self::Decode(pipelines::decoding(recipe))
-                            .plans(limits, shape)
-                            .into_iter()
-                            .map(Ok),
-                    );
-                }
-                plans
-            }
-        };
-        plans.into_iter().flatten().collect()
     }
 }
 

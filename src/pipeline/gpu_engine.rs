@@ -13,15 +13,15 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::cpu::CpuEngine;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
-use super::gpu::Work;
-use super::level::Recipe;
 use super::statistics::{DeviceStatistics, Statistics};
+use crate::codec::Recipe;
 use crate::format::{BlockHeader, Method, Pipeline};
+use crate::gpu::coder::Work;
 use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, PayloadPlace};
 use crate::gpu::device::{Device, DeviceError};
-use crate::gpu::lz77_decode::Needs;
-use crate::gpu::pipelines;
-use crate::gpu::plan::{PlanError, Shape};
+use crate::gpu::model::plan::{PlanError, Shape};
+use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::pipelines;
 
 /// Runs one batch at a time on a device, and keeps the batch's device memory for the next one. Each slot of the device
 /// has its own engine.
@@ -257,8 +257,7 @@ impl<'d> GpuEngine<'d> {
                     blocks / 2
                 }
                 (
-                    CoderError::Options(_)
-                    | CoderError::Plan(_)
+                    CoderError::Plan(_)
                     | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }),
                     _,
                 ) => {
@@ -454,7 +453,7 @@ impl<'d> GpuEngine<'d> {
                 && (block.payload_crc, block.contents_crc) == (payload_crc, content_crc)
             {
                 ranges.push((number, job.contents.len()));
-                copies.push(Copied { job: &mut **job, len: 0, crc: 0 });
+                copies.push(Copied { job, len: 0, crc: 0 });
             }
         }
         decoder.read_all(&ranges, |i, piece| {

@@ -1,7 +1,7 @@
 //! The engine halves batches when memory is short, and retires a device that fails.
 
 use super::*;
-use crate::gpu::pool_tests::Ledger;
+use crate::gpu::tests::pool::Ledger;
 use crate::pipeline::level::Level;
 
 /// Gives an engine 8 blocks on a device that has memory for `blocks` of them but no queue. Returns the batch limits,

@@ -1,6 +1,8 @@
 //! The blocks of workers and device stay within the host memory.
 
 use super::*;
+use crate::format::Pipeline;
+use crate::gpu::coder::Work;
 use crate::pipeline::memory::{Cost, Share};
 
 type Open = fn() -> Result<Arc<dyn Device>, DeviceError>;

@@ -1,7 +1,7 @@
 //! One run of a kind teaches how long others take: predictions are held to machines that are made up and simulated block by block.
 
 use super::*;
-use crate::gpu::testing::made_up;
+use crate::gpu::tests::testing::made_up;
 use crate::{Level, Options};
 
 const BLOCK: u64 = 1 << 20;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::codec::bwt;
 use crate::codec::lz77::{self, Effort, MIN_CHUNK_LOG, Search};
+use crate::codec::{Recipe, bwt};
 use crate::error::Error;
 use crate::format::Pipeline;
 
@@ -18,18 +18,6 @@ use crate::format::Pipeline;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
-
-/// How each block is encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Recipe {
-    /// It is stored.
-    #[default]
-    Store,
-    /// By [`lz77`], for the pipelines `lzh`, `lzf` and `fse`.
-    Lz77(lz77::Params),
-    /// By [`bwt`].
-    Bwt(bwt::Params),
-}
 
 /// The parameters of a level.
 struct Row {

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use super::buffer::Buffer;
 use super::engine::Engine;
-use super::level::Recipe;
+use crate::codec::Recipe;
 use crate::error::Error;
 use crate::format::{FrameHeader, MAX_BLOCKS};
 

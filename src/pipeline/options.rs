@@ -3,11 +3,12 @@
 use super::Level;
 use super::auto::Auto;
 use super::gpu::Gpu;
-use super::level::Recipe;
 use super::statistics::Statistics;
+use crate::codec::Recipe;
 use crate::codec::lz77::{MAX_BLOCK, MIN_CHUNK_LOG};
 use crate::error::Error;
 use crate::format::Pipeline;
+use crate::gpu::coder::Encoding;
 
 /// The default limit on host memory for compression: 2 GiB.
 const DEFAULT_ENCODE_MEMORY: u64 = 2 << 30;
@@ -165,6 +166,15 @@ impl Options {
             Some(size) if size.is_power_of_two() && permitted.contains(&size) => Ok(size),
             Some(size) => Err(Error::InvalidBlockSize { size, pipeline }),
         }
+    }
+
+    /// How blocks are encoded with these options, for a device's [`coder`](crate::gpu::coder).
+    ///
+    /// # Errors
+    /// Fails if the options are invalid.
+    pub fn encoding(&self) -> Result<Encoding, Error> {
+        let block_len = u32::try_from(self.chosen_block_size()?).unwrap_or(u32::MAX);
+        Ok(Encoding { recipe: self.recipe()?, block_len, verify: self.verify })
     }
 
     /// How these options encode each block.

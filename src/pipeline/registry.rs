@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::gpu::device::discovery::{self, Found};
 use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
-use crate::gpu::discovery::{self, Found};
 
 /// A source of devices to choose from.
 pub(crate) trait Registry: Send + Sync {

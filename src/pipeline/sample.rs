@@ -9,8 +9,8 @@ use rayon::prelude::*;
 
 use super::cpu::CpuEngine;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
-use super::level::Recipe;
 use super::workload::Direction;
+use crate::codec::Recipe;
 use crate::format::{BlockHeader, Method};
 
 /// Blocks spread over a file, from which [`Auto::predict`](crate::Auto::predict) makes predictions.

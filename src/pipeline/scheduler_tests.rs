@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::format::Pipeline;
+use crate::gpu::coder::Work;
 use crate::gpu::device::{Device, DeviceError, Kind, Limits, MemorySource};
-use crate::gpu::testing::{Nothing, made_up};
+use crate::gpu::tests::testing::{Nothing, made_up};
 use crate::pipeline::Gpu;
 use crate::pipeline::cpu::CpuEngine;
-use crate::pipeline::gpu::Work;
 
 #[derive(Debug, PartialEq)]
 struct Number {

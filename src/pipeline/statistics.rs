@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::engine::{DecodeJob, EncodeJob, Engine};
-use super::level::Recipe;
+use crate::codec::Recipe;
 use crate::format::Pipeline;
 use crate::gpu::coder::StageTime;
 use crate::gpu::device::{Api, Limits};
@@ -405,7 +405,7 @@ mod tests {
     /// The peak of the device memory in use is what the kernels' costs predict, and the counts cover all blocks.
     #[test]
     fn devices_take_the_predicted_memory() {
-        use crate::gpu::discovery::devices;
+        use crate::gpu::device::discovery::devices;
         let contents: Vec<u8> = (0..3_u32 << 18).map(|i| (i.wrapping_mul(i) >> 17) as u8).collect();
         // Other tests check that there are devices.
         let all = [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok());

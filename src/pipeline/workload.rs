@@ -3,21 +3,22 @@
 use std::time::{Duration, Instant};
 
 use super::cpu::CpuEngine;
-use super::gpu::{Accelerator, Work};
+use super::gpu::Accelerator;
 use super::gpu_engine::GpuEngine;
-use super::level::Recipe;
 use super::memory::Cost;
 use super::rate_cache::Rates;
 use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
 use super::{Gpu, Level, Options};
+use crate::codec::Recipe;
 use crate::error::Error;
 use crate::format::{FrameHeader, Pipeline};
+use crate::gpu::coder::Work;
 use crate::gpu::device::{Device, Limits};
-use crate::gpu::lz77_decode::Needs;
-use crate::gpu::pipelines;
-use crate::gpu::plan::Shape;
-use crate::gpu::predict::{Figures, StageWork, pair};
+use crate::gpu::model::plan::Shape;
+use crate::gpu::model::predict::{Figures, StageWork, pair};
+use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::pipelines;
 
 /// A kind of work: encoding or decoding blocks of one kind and size.
 #[derive(Debug, Clone, PartialEq, Eq)]

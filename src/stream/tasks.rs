@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use super::places::{ReadAt, WriteAt};
+use crate::codec::Recipe;
 use crate::codec::{OutOfMemory, reserve};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method};
 use crate::pipeline::buffer::{Buffer, Pool};
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
-use crate::pipeline::level::Recipe;
 use crate::pipeline::memory::payload_capacity;
 use crate::pipeline::scheduler::Task;
 use crate::pipeline::statistics::Statistics;

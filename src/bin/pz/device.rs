@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pz::Gpu;
+use pz::gpu::device::discovery::{self, Found};
 use pz::gpu::device::{Api, DeviceError, Kind, Limits};
-use pz::gpu::discovery::{self, Found};
 
 use crate::cleanup;
 use crate::failure::Failure;

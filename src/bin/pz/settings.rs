@@ -77,7 +77,7 @@ pub fn check_gpu(device: Device, gpu: &Gpu, options: &Options) -> Result<(), Fai
 
 /// Checks that a device with these limits can do this work.
 fn check_limits(device: Device, limits: &Limits, options: &Options) -> Result<(), Failure> {
-    match pz::gpu::coder::Encoder::memory_for(limits, options, 1) {
+    match pz::gpu::coder::Encoder::memory_for(limits, &options.encoding()?, 1) {
         Ok(_) => Ok(()),
         Err(why) => Err(Failure::environment(format!("device {device}: {why}"))),
     }

@@ -8,48 +8,26 @@
 #[doc = include_str!("../../format/lz77.md")]
 pub mod format {}
 
-mod buckets;
-mod candidate_lists;
-mod candidates;
-mod decode;
-mod deep;
-pub(crate) mod directory;
-mod encode;
-mod execute;
-mod greedy;
-mod lazy;
-mod models;
-mod optimal;
 #[cfg(test)]
 mod oracle;
-mod parse;
-mod prices;
-mod probe;
-#[cfg(all(feature = "simd", target_arch = "x86_64"))]
-mod probe_avx512;
-mod rows;
-mod scalar_rows;
-mod segments;
-mod sequences;
-pub(crate) mod spec;
-mod tagged;
+pub(crate) mod search;
+pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
-mod vector_rows;
 
 /// What other implementations are compared with.
 #[cfg(test)]
 pub(crate) mod testing {
-    pub(crate) use super::lazy::Match;
-    pub(crate) use super::parse::Parser;
-    pub(crate) use super::parse::tests::{parse, samples};
-    pub(crate) use super::probe::Backend;
+    pub(crate) use super::search::lazy::Match;
+    pub(crate) use super::search::parse::Parser;
+    pub(crate) use super::search::parse::tests::{parse, samples};
+    pub(crate) use super::search::probe::Backend;
 }
 
-pub use decode::Decoder;
-pub use encode::Encoder;
-pub use optimal::Effort;
-pub use parse::Search;
+pub use search::optimal::Effort;
+pub use search::parse::Search;
+pub use stream::decode::Decoder;
+pub use stream::encode::Encoder;
 
 /// The longest block, in bytes.
 pub const MAX_BLOCK: usize = 1 << 24;

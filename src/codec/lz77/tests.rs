@@ -1,8 +1,8 @@
 use super::*;
 use crate::codec::Malformed;
+use crate::codec::Recipe;
 use crate::format::Pipeline;
 use crate::pipeline::Level;
-use crate::pipeline::level::Recipe;
 use crate::test_data::{mixture, noise};
 use proptest::prelude::*;
 

@@ -1,22 +1,12 @@
 //! The device memory of a batch, and the copies to and from it.
 
-use std::time::Duration;
-
 use super::CoderError;
+use crate::gpu::device::run::{Memory, submit};
 use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
-use crate::gpu::job::{Job, JobResult};
-use crate::gpu::lz77_decode::Needs;
-use crate::gpu::plan::{Plan, PlanError, Shape};
-use crate::gpu::run::{Memory, submit};
-
-/// The time that a stage took on the device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StageTime {
-    /// Its name.
-    pub stage: &'static str,
-    /// The sum of its dispatches.
-    pub time: Duration,
-}
+use crate::gpu::model::plan::{Plan, PlanError, Shape};
+use crate::gpu::model::predict::StageTime;
+use crate::gpu::stages::job::{Job, JobResult};
+use crate::gpu::stages::lz77_decode::Needs;
 
 /// Makes plans for batches of any size up to the first plan's.
 pub(super) type Planner<'d> = dyn Fn(&Limits, Shape, Needs) -> Result<Plan, PlanError> + Send + 'd;

@@ -1,15 +1,16 @@
 //! Decodes batches of payloads.
 
-use super::batch::{Batch, StageTime};
+use super::StageTime;
+use super::Work;
+use super::batch::Batch;
 use super::{BufferBytes, Buffers, CoderError};
 use crate::format::Pipeline;
-use crate::gpu::budget::BlockCost;
 use crate::gpu::device::{BufferId, Device, Limits};
-use crate::gpu::job::{Job, JobResult};
-use crate::gpu::lz77_decode::Needs;
-use crate::gpu::pipelines;
-use crate::gpu::plan::Shape;
-use crate::pipeline::gpu::Work;
+use crate::gpu::model::budget::BlockCost;
+use crate::gpu::model::plan::Shape;
+use crate::gpu::stages::job::{Job, JobResult};
+use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::pipelines;
 
 /// Decodes batches on a device.
 pub struct Decoder<'d> {

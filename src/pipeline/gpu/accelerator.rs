@@ -1,8 +1,9 @@
 //! How a device takes part in one job.
 
-use super::{Gpu, Work};
-use crate::gpu::budget::{Batches, MAX_SLOTS, batches, budget, budget_now};
-use crate::gpu::device::{Limits, STAGING};
+use super::Gpu;
+use crate::gpu::coder::Work;
+use crate::gpu::device::{Limits, STAGING, budget_now};
+use crate::gpu::model::budget::{Batches, MAX_SLOTS, batches, budget};
 use crate::pipeline::auto::Auto;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::statistics::Statistics;

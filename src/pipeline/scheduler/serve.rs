@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPool;
 
 use super::{Shared, State, Task};
+use crate::gpu::coder::Work;
 use crate::gpu::device::Device;
-use crate::gpu::plan::Shape;
-use crate::gpu::pool::Pool;
+use crate::gpu::device::pool::Pool;
+use crate::gpu::model::plan::Shape;
 use crate::pipeline::batch_sizing::{Next, Situation};
-use crate::pipeline::gpu::{Accelerator, Busy, Work};
+use crate::pipeline::gpu::{Accelerator, Busy};
 use crate::pipeline::gpu_engine::GpuEngine;
 use crate::pipeline::statistics::Statistics;
 use crate::pipeline::throughput::{Throughput, WithDevice};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use pz::Pipeline;
 use pz::codec::{bwt, lz77};
 use pz::gpu::coder::{Buffers, Decoder};
+use pz::gpu::device::discovery;
 use pz::gpu::device::{Api, Device};
-use pz::gpu::discovery;
 
 /// The longest block that is asked of a decoder, in bytes.
 const MAX_BLOCK: usize = 1 << 18;

@@ -55,7 +55,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         }),
         "container" | "stream" | "seekable" | "recover" => files(),
         "cost" => {
-            let all = pz::gpu::kernel::ALL.iter();
+            let all = pz::gpu::model::kernel::ALL.iter();
             let texts = all.map(|kernel| kernel.text(pz::gpu::device::Api::OpenCl).into_owned());
             // Up to the code: mutations are to hit the block.
             let heads = texts.map(|text| text.lines().take(40).collect::<Vec<_>>().join("\n"));

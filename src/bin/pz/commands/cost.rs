@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use pz::gpu::budget::{BlockCost, batches, budget};
-use pz::gpu::coder::{CoderError, Decoder, Encoder};
+use pz::gpu::coder::{Decoder, Encoder};
+use pz::gpu::device::discovery::{self, Found};
 use pz::gpu::device::{Api, Kind, Limits};
-use pz::gpu::discovery::{self, Found};
-use pz::gpu::kernel;
+use pz::gpu::model::budget::{BlockCost, batches, budget};
+use pz::gpu::model::kernel;
 use pz::{Auto, ComputeRate, Level, Options, Pipeline};
 use serde::Serialize;
 
@@ -149,7 +149,7 @@ fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
         })
     });
     // The costs are compiled in, so an error in them is a bug.
-    costs.collect::<Result<_, pz::gpu::cost::CostError>>().map_err(Failure::bug)
+    costs.collect::<Result<_, pz::gpu::model::cost::CostError>>().map_err(Failure::bug)
 }
 
 impl DeviceCost {
@@ -158,14 +158,17 @@ impl DeviceCost {
         let budget = budget(limits, memory);
         let encoders = Level::all().map(|level| {
             let options = Options::new().level(level).block_size(block_len.into());
-            let cost = Encoder::cost_of_block(limits, &options);
+            let cost = options.encoding().map_err(|error| error.to_string()).and_then(|encoding| {
+                Encoder::cost_of_block(limits, &encoding).map_err(|error| error.to_string())
+            });
             let rate = auto.encode_rate(limits, &options).ok().flatten();
             (level.pipeline(), Some(level.get()), cost, rate)
         });
         let decoders =
             Pipeline::ALL.into_iter().filter(|p| *p != Pipeline::Store).map(|pipeline| {
                 let rate = auto.decode_rate(limits, (pipeline, 0, block_len.into()));
-                (pipeline, None, Decoder::cost_of_block(limits, pipeline, block_len), rate)
+                let cost = Decoder::cost_of_block(limits, pipeline, block_len);
+                (pipeline, None, cost.map_err(|error| error.to_string()), rate)
             });
         let pipelines = encoders.chain(decoders).map(|(pipeline, level, cost, rate)| {
             let pipeline = pipeline.to_string();
@@ -183,13 +186,13 @@ impl DeviceCost {
 fn outcome(
     limits: &Limits,
     budget: u64,
-    cost: Result<BlockCost, CoderError>,
+    cost: Result<BlockCost, String>,
     rate: Option<ComputeRate>,
 ) -> Outcome {
     let declined = |why: String| Outcome::Declined { declined: why };
     let block = match cost {
         Ok(block) => block,
-        Err(error) => return declined(error.to_string()),
+        Err(why) => return declined(why),
     };
     let Some(found) = batches(limits, budget, &block) else {
         return declined(format!(

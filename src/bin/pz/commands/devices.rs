@@ -1,7 +1,7 @@
 //! `pz devices`
 
+use pz::gpu::device::discovery;
 use pz::gpu::device::{Api, Kind, Limits, MemorySource, Teams};
-use pz::gpu::discovery;
 use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pz::gpu::discovery::Found;
+use pz::gpu::device::discovery::Found;
 use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Prediction, Sample, SeekableReader};
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pz::gpu::coder::CoderError;
 use pz::gpu::device::Device;
-use pz::gpu::resident::{Measurement, Subject};
+use pz::resident::{Measurement, Subject};
 use pz::{Level, Options};
 use serde::Serialize;
 
@@ -55,7 +55,7 @@ pub fn measure(
     let permitted = args.gpu_memory.map(|Size(bytes)| bytes);
     for &level in levels {
         let options = settings::encode_with(&args.encoding, level, 0, args.memory)?;
-        let subject = Subject::new(data, &options, total).map_err(|e| failure(&e))?;
+        let subject = Subject::new(data, &options, total)?;
         for direction in ["encode", "decode"] {
             let measured = match direction {
                 "encode" => subject.encode(&**device, permitted, RUNS),

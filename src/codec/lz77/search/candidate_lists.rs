@@ -1,0 +1,239 @@
+//! All matches worth considering at each position of a chunk, for the optimal parse.
+//!
+//! A position's candidates are those of several tables with hashes of different lengths: short hashes find what is
+//! near, long ones what is far. Of the matches they lead to, those remain that are longer than every one at a smaller
+//! offset.
+
+use super::buckets::Finder;
+use super::candidates::{LOOKAHEAD, Table, common_length, read64};
+use crate::codec::lz77::stream::spec::MIN_MATCH;
+use crate::codec::{OutOfMemory, reserve};
+use core::ops::Range;
+
+/// A match that a position could take, of its length or any shorter one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub offset: u32,
+    pub length: u32,
+}
+
+/// Finders whose candidates are taken together: of 3 bytes, and of a short and a long hash.
+#[derive(Default)]
+pub(crate) struct Finders<S, L> {
+    three: Table<1, 3, 14>,
+    short: S,
+    long: L,
+}
+
+impl<S: Finder, L: Finder> Finders<S, L> {
+    /// Their size in bytes.
+    pub(crate) const MEMORY: u64 = Table::<1, 3, 14>::MEMORY + S::MEMORY + L::MEMORY;
+
+    /// Makes room for what they keep.
+    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.three.reserve()?;
+        self.short.reserve()?;
+        self.long.reserve()
+    }
+
+    /// Gets ready for a block of `len` bytes.
+    pub(crate) fn start(&mut self, len: usize) {
+        self.three.start(len);
+        self.short.start(len);
+        self.long.start(len);
+    }
+
+    /// Enters `pos`, where `bytes` stand, and appends the distances back to its candidates.
+    #[inline(always)]
+    fn exchange(&mut self, bytes: u64, pos: usize, out: &mut Vec<u32>) -> usize {
+        out.extend_from_slice(&self.three.exchange(bytes, pos));
+        out.extend_from_slice(self.short.candidates(bytes, pos).as_ref());
+        let near = out.len();
+        out.extend_from_slice(self.long.candidates(bytes, pos).as_ref());
+        near
+    }
+
+    /// Brings what will be read for these bytes into the cache.
+    #[inline(always)]
+    fn touch(&self, bytes: u64) -> u32 {
+        self.short.touch(bytes) ^ self.long.touch(bytes)
+    }
+
+    /// Enters positions that are not looked at.
+    #[inline(always)]
+    fn enter(&mut self, data: &[u8], from: usize, to: usize) {
+        self.three.enter(data, from, to);
+        self.short.enter(data, from, to);
+        self.long.enter(data, from, to);
+    }
+
+    /// Ends a block of `len` bytes.
+    pub(crate) fn finish(&mut self, len: usize) {
+        self.three.finish(len);
+        self.short.finish(len);
+        self.long.finish(len);
+    }
+}
+
+/// The most candidates that a position keeps: the nearest, and instead of the last of these the longest.
+pub(crate) const MAX_LIST: usize = 8;
+
+/// Matches count as no longer than this: what is left of a longer one comes as further ones at its offset, which become
+/// one match again. So a candidate fits a word, and what a parse knows ahead of a position a GPU's workgroup memory.
+pub(crate) const LONGEST: u32 = 256;
+
+/// Beyond this offset a match of three bytes costs more than three literals.
+const SHORT_REACH: u32 = 1 << 12;
+
+/// Positions looked at together: each step is done for all of them, so that their loads, most of them cache misses, go
+/// on at the same time.
+const BATCH: usize = 32;
+
+/// The candidates of each position of a chunk.
+#[derive(Default)]
+pub(crate) struct CandidateLists {
+    /// Where each position's list ends.
+    ends: Vec<u32>,
+    candidates: Vec<Candidate>,
+    /// Of the positions looked at together: the distances to their candidates, and the bits in which these differ in
+    /// their first eight bytes.
+    distances: Vec<u32>,
+    differences: Vec<u64>,
+}
+
+impl CandidateLists {
+    /// Makes room for a chunk of `len` bytes.
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<(), OutOfMemory> {
+        reserve(&mut self.ends, len)?;
+        reserve(&mut self.candidates, len * MAX_LIST)
+    }
+
+    /// Finds the candidates of `chunk`, whose chunks come in order.
+    #[inline(never)]
+    pub(crate) fn find<S: Finder, L: Finder>(
+        &mut self,
+        finders: &mut Finders<S, L>,
+        data: &[u8],
+        chunk: Range<usize>,
+        window_start: usize,
+        nice_length: u32,
+    ) {
+        self.ends.clear();
+        self.candidates.clear();
+        let last = chunk.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
+        let mut ends = [(0, 0); BATCH];
+        for start in (chunk.start..last).step_by(BATCH) {
+            let stop = last.min(start + BATCH);
+            if self.inherit(start, stop, nice_length) {
+                finders.enter(data, start, stop);
+                continue;
+            }
+            let touched = (start..stop).fold(0, |t, pos| t ^ finders.touch(read64(data, pos)));
+            core::hint::black_box(touched);
+            self.distances.clear();
+            self.differences.clear();
+            for (pos, end) in (start..stop).zip(&mut ends) {
+                let near = finders.exchange(read64(data, pos), pos, &mut self.distances);
+                *end = (near, self.distances.len());
+            }
+            let mut first = 0;
+            for (pos, &(_, end)) in (start..stop).zip(&ends) {
+                let bytes = read64(data, pos);
+                let reach = (pos - window_start) as u32;
+                self.differences.extend(self.distances[first..end].iter().map(|&distance| {
+                    let valid = distance.wrapping_sub(1) < reach;
+                    let from = if valid { pos - distance as usize } else { pos };
+                    let unequal = if valid { 0 } else { u64::MAX };
+                    read64(data, from) ^ bytes | unequal
+                }));
+                first = end;
+            }
+            let mut first = 0;
+            for (pos, &(near, end)) in (start..stop).zip(&ends) {
+                self.list(data, pos, chunk.end, first..near, near..end);
+                first = end;
+            }
+        }
+        self.ends.resize(chunk.len(), self.candidates.len() as u32);
+    }
+
+    /// Where the longest candidate of the position before goes on for `nice_length` beyond `stop`, makes what is left of
+    /// it the only candidate of each position from `start` on.
+    #[inline(always)]
+    fn inherit(&mut self, start: usize, stop: usize, nice_length: u32) -> bool {
+        let Some(&Candidate { offset, length }) = self.candidates.last() else { return false };
+        let is_of_last =
+            self.ends.len() >= 2 && self.ends[self.ends.len() - 2] < self.ends[self.ends.len() - 1];
+        let len = (stop - start) as u32;
+        if !is_of_last || length < len + nice_length {
+            return false;
+        }
+        for i in 1..=len {
+            self.candidates.push(Candidate { offset, length: length - i });
+            self.ends.push(self.candidates.len() as u32);
+        }
+        true
+    }
+
+    /// Makes the list of the next position of its candidates, in two runs by increasing distance.
+    #[inline(always)]
+    fn list(
+        &mut self,
+        data: &[u8],
+        pos: usize,
+        chunk_end: usize,
+        mut near: Range<usize>,
+        mut far: Range<usize>,
+    ) {
+        let previous = self.ends.len().checked_sub(2).map_or(0, |i| self.ends[i] as usize);
+        let first = self.candidates.len();
+        let end = chunk_end.min(pos + LONGEST as usize);
+        let mut longest = MIN_MATCH - 1;
+        // Each must be longer than all that are nearer.
+        loop {
+            let nearer = match (near.is_empty(), far.is_empty()) {
+                (true, true) => break,
+                (empty, false)
+                    if empty || self.distances[far.start] < self.distances[near.start] =>
+                {
+                    &mut far
+                }
+                _ => &mut near,
+            };
+            let i = nearer.start;
+            nearer.start += 1;
+            let (offset, difference) = (self.distances[i], self.differences[i]);
+            let length = if difference != 0 || end - pos <= 8 {
+                (difference.trailing_zeros() / 8).min((end - pos) as u32)
+            } else {
+                let probe = pos + (longest as usize).saturating_sub(7);
+                if probe + 8 > end || read64(data, probe) != read64(data, probe - offset as usize) {
+                    continue;
+                }
+                // A match goes on as it did a position before, and so without being compared again.
+                let known = self.candidates[previous..first].iter().find(|c| c.offset == offset);
+                let equal = known.map_or(8, |c| c.length as usize - 1).max(8).min(end - pos);
+                let from = pos + equal;
+                (equal + common_length(data, from - offset as usize, from, end)) as u32
+            };
+            if length > longest && (length > MIN_MATCH || offset <= SHORT_REACH) {
+                if self.candidates.len() - first == MAX_LIST {
+                    self.candidates.pop();
+                }
+                self.candidates.push(Candidate { offset, length });
+                longest = length;
+                if pos + length as usize >= end {
+                    break;
+                }
+            }
+        }
+        self.ends.push(self.candidates.len() as u32);
+    }
+
+    /// The candidates of the chunk's `i`-th position, by increasing offset and length.
+    #[inline(always)]
+    pub(crate) fn get(&self, i: usize) -> &[Candidate] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };
+        &self.candidates[start..self.ends[i] as usize]
+    }
+}

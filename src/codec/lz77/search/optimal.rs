@@ -1,0 +1,266 @@
+//! The optimal parse: the cheapest way through a segment, by the prices of its symbols.
+//!
+//! A forward dynamic programme: each position knows the cheapest way found so far to reach it, with the offsets that
+//! are recent on that way and the literals since its last match. From each position, in order, it tries the literal,
+//! the recent offsets and the candidates, and so reaches later positions. After the last pass the way to the end of
+//! the segment is the parse. The first pass works with expected prices, later ones with those of the pass before.
+//!
+//! A GPU follows the same rule: all prices are integers, a pass parses each segment by itself, and what passes tell each
+//! other are sums over the segments of a chunk.
+
+use super::buckets::Finder;
+use super::candidate_lists::{Candidate, CandidateLists, Finders, LONGEST, MAX_LIST};
+use super::candidates::{LOOKAHEAD, common_length, read32};
+use super::lazy::Match;
+use super::prices::{Counts, Prices};
+use crate::codec::lz77::Params;
+use crate::codec::lz77::stream::spec::{self, MAX_LITERALS, MIN_MATCH, RECENT, Recent};
+use crate::codec::{OutOfMemory, reserve};
+use core::ops::Range;
+
+/// How thoroughly to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// Times that a chunk is parsed, 1 or more.
+    pub passes: u32,
+    /// A match of this length is taken without looking for a better way.
+    pub nice_length: u32,
+    /// Up to this length, and then at each candidate's own, shorter matches are tried too.
+    pub every_length: u32,
+}
+
+/// The last step of the cheapest way found to a position.
+#[derive(Clone, Copy)]
+struct Arrival {
+    price: u32,
+    /// Length of the match that ends here, 0 for a literal.
+    length: u32,
+    offset: u32,
+}
+
+const UNREACHED: Arrival = Arrival { price: u32::MAX, length: 0, offset: 0 };
+
+/// What the rest of that way says of a position, once it is final.
+#[derive(Clone, Copy)]
+struct State {
+    recent: Recent,
+    /// Literals since the last match.
+    run: u32,
+}
+
+/// Working memory of the parse.
+#[derive(Default)]
+pub(crate) struct Optimal<S, L> {
+    finders: Finders<S, L>,
+    lists: CandidateLists,
+    arrivals: Vec<Arrival>,
+    states: Vec<State>,
+}
+
+impl<S: Finder, L: Finder> Optimal<S, L> {
+    /// Bytes that a search keeps.
+    pub(crate) fn memory(params: &Params) -> u64 {
+        let (chunk, segment) = (1u64 << params.chunk_log, 1u64 << params.segment_log);
+        let lists = chunk * (4 + (MAX_LIST * size_of::<Candidate>()) as u64);
+        let ways = segment * (size_of::<Arrival>() + size_of::<State>()) as u64;
+        // Lists grow to twice what they hold.
+        Finders::<S, L>::MEMORY + 2 * lists + ways
+    }
+
+    /// Makes room for chunks and segments of these lengths.
+    pub(crate) fn reserve(&mut self, chunk: usize, segment: usize) -> Result<(), OutOfMemory> {
+        self.finders.reserve()?;
+        self.lists.reserve(chunk)?;
+        reserve(&mut self.arrivals, segment + 1)?;
+        reserve(&mut self.states, segment + 1)
+    }
+
+    pub(crate) fn start(&mut self, len: usize) {
+        self.finders.start(len);
+    }
+
+    pub(crate) fn finish(&mut self, len: usize) {
+        self.finders.finish(len);
+    }
+
+    /// Appends the matches of a chunk.
+    pub(crate) fn parse(
+        &mut self,
+        effort: Effort,
+        segment_log: u8,
+        data: &[u8],
+        chunk: Range<usize>,
+        window_start: usize,
+        out: &mut Vec<Match>,
+    ) {
+        self.lists.find(&mut self.finders, data, chunk.clone(), window_start, effort.nice_length);
+        let first = out.len();
+        let mut prices = Counts::expected(&data[chunk.clone()]).prices();
+        for pass in 1..=effort.passes {
+            out.truncate(first);
+            let mut counts = Counts::none();
+            for start in chunk.clone().step_by(1 << segment_log) {
+                let end = (start + (1 << segment_log)).min(chunk.end);
+                let segment = Segment { data, chunk_start: chunk.start, window_start, start, end };
+                let before = out.len();
+                self.parse_segment(&segment, effort, &prices, out);
+                if pass < effort.passes {
+                    self.count(&segment, &out[before..], &mut counts);
+                }
+            }
+            if pass < effort.passes {
+                prices = counts.prices();
+            }
+        }
+    }
+
+    /// Counts the symbols of the parse of a segment, as that knows them: a run of literals does not begin in the segment
+    /// before, nor do offsets that are recent there count.
+    fn count(&self, segment: &Segment<'_>, matches: &[Match], counts: &mut Counts) {
+        let mut pos = segment.start;
+        for m in matches {
+            let start = m.start as usize;
+            let mut recent = self.states[start - segment.start].recent;
+            let run = counts.add_literals(&segment.data[pos..start]);
+            counts.add_match(run, m.length, recent.code(m.offset));
+            pos = start + m.length as usize;
+        }
+        counts.add_literals(&segment.data[pos..segment.end]);
+    }
+
+    #[inline(never)]
+    fn parse_segment(
+        &mut self,
+        segment: &Segment<'_>,
+        effort: Effort,
+        prices: &Prices,
+        out: &mut Vec<Match>,
+    ) {
+        let Segment { data, chunk_start, window_start, start, end } = *segment;
+        let len = end - start;
+        let arrivals = &mut self.arrivals;
+        arrivals.clear();
+        arrivals.resize(len + 1, UNREACHED);
+        let recent = if start == chunk_start { Recent::START } else { Recent([0; RECENT]) };
+        self.states.clear();
+        self.states.resize(len + 1, State { recent, run: 0 });
+        arrivals[0].price = prices.run(0);
+        let last = end.min((data.len() + 1).saturating_sub(LOOKAHEAD)).max(start) - start;
+        let mut i = 0;
+        while i < len {
+            let arrival = arrivals[i];
+            if arrival.price == u32::MAX {
+                i += 1;
+                continue;
+            }
+            let here = if i == 0 { self.states[0] } else { arrival.state(&self.states, i) };
+            self.states[i] = here;
+            let pos = start + i;
+            // The price of a run of literals is part of a way's price, and gives way to its token's.
+            let base = arrival.price - prices.run(here.run);
+            let literal = base + prices.literals[usize::from(data[pos])] + prices.run(here.run + 1);
+            if literal < arrivals[i + 1].price {
+                arrivals[i + 1] = Arrival { price: literal, length: 0, offset: 0 };
+            }
+            if i >= last {
+                i += 1;
+                continue;
+            }
+            let base = base + prices.run(0);
+            let lengths = &prices.lengths[spec::token(here.run.min(MAX_LITERALS), 0).symbol() >> 5];
+            let base = base + prices.run_extra(here.run);
+            // Shorter matches at an offset that costs more are not worth trying.
+            let mut tried = MIN_MATCH - 1;
+            let bytes = read32(data, pos);
+            let limit = end.min(pos + LONGEST as usize);
+            for (slot, &offset) in here.recent.0.iter().enumerate() {
+                if offset == 0 || offset as usize > pos - window_start {
+                    continue;
+                }
+                let from = pos - offset as usize;
+                if (read32(data, from) ^ bytes) << 8 != 0 {
+                    continue;
+                }
+                let length = common_length(data, from, pos, limit) as u32;
+                if length > tried {
+                    let base = base + prices.offsets[slot];
+                    reach(&mut arrivals[i..], tried + 1, length, offset, base, lengths, effort);
+                    tried = length;
+                }
+            }
+            for candidate in self.lists.get(pos - chunk_start) {
+                let (offset, length) = (candidate.offset, candidate.length.min((len - i) as u32));
+                if length > tried {
+                    let base = base + prices.offsets[spec::offset(offset).symbol()];
+                    reach(&mut arrivals[i..], tried + 1, length, offset, base, lengths, effort);
+                    tried = length;
+                }
+            }
+            i += if tried >= effort.nice_length { tried as usize } else { 1 };
+        }
+        // Backward along the cheapest way, which then stands in reverse.
+        let first = out.len();
+        let mut i = len;
+        while i > 0 {
+            let Arrival { length, offset, .. } = arrivals[i];
+            i -= length.max(1) as usize;
+            if length > 0 {
+                out.push(Match { start: (start + i) as u32, length, offset });
+            }
+        }
+        out[first..].reverse();
+    }
+}
+
+struct Segment<'a> {
+    data: &'a [u8],
+    chunk_start: usize,
+    window_start: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Arrival {
+    /// The state at `i`, where this is how it is arrived at.
+    #[inline(always)]
+    fn state(&self, states: &[State], i: usize) -> State {
+        if self.length == 0 {
+            let before = states[i - 1];
+            State { run: before.run + 1, ..before }
+        } else {
+            let mut recent = states[i - self.length as usize].recent;
+            if !recent.0.contains(&self.offset) {
+                recent.push(self.offset);
+            }
+            State { recent, run: 0 }
+        }
+    }
+}
+
+/// Tries matches of `shortest` to `longest`, where the way to the first of the arrivals costs `base`.
+#[inline(always)]
+fn reach(
+    arrivals: &mut [Arrival],
+    shortest: u32,
+    longest: u32,
+    offset: u32,
+    base: u32,
+    prices: &[u32; LONGEST as usize + 1],
+    effort: Effort,
+) {
+    let mut from = shortest;
+    if longest >= effort.nice_length {
+        from = longest;
+    }
+    let mut attempt = |length: u32| {
+        let price = base + prices[length as usize];
+        let there = &mut arrivals[length as usize];
+        if price < there.price {
+            *there = Arrival { price, length, offset };
+        }
+    };
+    for length in from..longest.min(effort.every_length + 1) {
+        attempt(length);
+    }
+    attempt(longest);
+}

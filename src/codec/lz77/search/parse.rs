@@ -1,0 +1,301 @@
+//! The parses of the levels.
+
+use super::buckets::{Buckets, Finder};
+use super::deep;
+use super::greedy::Greedy;
+use super::lazy::{Lazy, Match};
+use super::optimal::{Effort, Optimal};
+use super::probe::Backend;
+use super::segments::{Chunk, Segments};
+use super::tagged::{Candidates, Double4, Tagged};
+use crate::codec::lz77::Params;
+use crate::codec::lz77::stream::spec::MIN_MATCH;
+use crate::codec::{OutOfMemory, reserve};
+use core::ops::Range;
+
+/// How matches are searched for and chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Search {
+    /// Not at all: every byte is a literal. For data whose structure is in its byte frequencies.
+    None,
+    /// Takes the first match found; one hash, its most recent position.
+    Greedy,
+    /// Likewise, with a larger table.
+    GreedyLarge,
+    /// Lazy by one position; one hash, its two most recent positions.
+    Double,
+    /// Lazy by two positions; one hash, its four most recent positions.
+    Lazy4,
+    /// Lazy by three positions; two hashes, the four most recent positions of each.
+    Lazy8,
+    /// Lazy by two positions; one hash, its 16 most recent positions.
+    Lazy16,
+    /// Lazy by two positions; one hash, its 64 most recent positions.
+    Lazy64,
+    /// Optimal by price; three hashes, the 1, 16 and 32 most recent positions of each.
+    Optimal(Effort),
+}
+
+type GreedyTable = Tagged<1, 6, 15>;
+type GreedyLargeTable = Tagged<1, 6, 16>;
+type DoubleTable = Tagged<2, 6, 16>;
+type Lazy4Table = Tagged<4, 5, 17>;
+type Lazy8Table = Double4<8, 5, 16>;
+type Lazy16Table = Buckets<2, 16, 5, 16>;
+type Lazy64Table = Buckets<8, 64, 5, 16>;
+type OptimalTables = Optimal<Buckets<2, 16, 4, 16>, Buckets<4, 32, 7, 16>>;
+
+/// Finds the matches of blocks.
+pub(crate) struct Parser {
+    backend: Backend,
+    /// The matches of every other segment.
+    scratch: Vec<Match>,
+    greedy: Option<Candidates<1, GreedyTable>>,
+    greedy_large: Option<Candidates<1, GreedyLargeTable>>,
+    double: Option<Candidates<2, DoubleTable>>,
+    lazy4: Option<Candidates<4, Lazy4Table>>,
+    lazy8: Option<Candidates<8, Lazy8Table>>,
+    lazy16: Option<Lazy16Table>,
+    lazy64: Option<Lazy64Table>,
+    optimal: Option<OptimalTables>,
+}
+
+impl Parser {
+    pub(crate) fn new(backend: Backend) -> Self {
+        Self {
+            backend,
+            scratch: Vec::new(),
+            greedy: None,
+            greedy_large: None,
+            double: None,
+            lazy4: None,
+            lazy8: None,
+            lazy16: None,
+            lazy64: None,
+            optimal: None,
+        }
+    }
+
+    /// Makes room for a block of `len` bytes.
+    pub(crate) fn reserve(&mut self, params: &Params, len: usize) -> Result<(), OutOfMemory> {
+        let (chunk, segment) = (len.min(1 << params.chunk_log), len.min(1 << params.segment_log));
+        reserve(&mut self.scratch, segment / MIN_MATCH as usize + 1)?;
+        let positions = len.min(2 * segment);
+        match params.search {
+            Search::None => Ok(()),
+            Search::Greedy => self.greedy.get_or_insert_default().reserve(positions),
+            Search::GreedyLarge => self.greedy_large.get_or_insert_default().reserve(positions),
+            Search::Double => self.double.get_or_insert_default().reserve(positions),
+            Search::Lazy4 => self.lazy4.get_or_insert_default().reserve(positions),
+            Search::Lazy8 => self.lazy8.get_or_insert_default().reserve(positions),
+            Search::Lazy16 => self.lazy16.get_or_insert_default().reserve(),
+            Search::Lazy64 => self.lazy64.get_or_insert_default().reserve(),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().reserve(chunk, segment),
+        }
+    }
+
+    /// Gets ready for a block of `len` bytes.
+    pub(crate) fn start(&mut self, params: &Params, len: usize) {
+        match params.search {
+            Search::None => {}
+            Search::Greedy => self.greedy.get_or_insert_default().start(),
+            Search::GreedyLarge => self.greedy_large.get_or_insert_default().start(),
+            Search::Double => self.double.get_or_insert_default().start(),
+            Search::Lazy4 => self.lazy4.get_or_insert_default().start(),
+            Search::Lazy8 => self.lazy8.get_or_insert_default().start(),
+            Search::Lazy16 => self.lazy16.get_or_insert_default().start(len),
+            Search::Lazy64 => self.lazy64.get_or_insert_default().start(len),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().start(len),
+        }
+    }
+
+    /// Appends the matches of a chunk of the block, whose chunks come in order.
+    pub(crate) fn parse(
+        &mut self,
+        params: &Params,
+        block: &[u8],
+        chunk: Range<usize>,
+        window_start: usize,
+        out: &mut Vec<Match>,
+    ) {
+        let segment = 1 << params.segment_log;
+        let scratch = &mut self.scratch;
+        let part = Chunk { block, chunk: chunk.clone(), segment, window_start, out, scratch };
+        match params.search {
+            Search::None => {}
+            Search::Greedy => {
+                let candidates = self.greedy.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Greedy>::new(part, candidates));
+            }
+            Search::GreedyLarge => {
+                let candidates = self.greedy_large.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Greedy>::new(part, candidates));
+            }
+            Search::Double => {
+                let candidates = self.double.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Lazy<1>>::new(part, candidates));
+            }
+            Search::Lazy4 => {
+                let candidates = self.lazy4.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Lazy<2>>::new(part, candidates));
+            }
+            Search::Lazy8 => {
+                let candidates = self.lazy8.get_or_insert_default();
+                self.backend.run(Segments::<_, _, Lazy<3>>::new(part, candidates));
+            }
+            Search::Lazy16 => parse_deep(part, self.lazy16.get_or_insert_default()),
+            Search::Lazy64 => parse_deep(part, self.lazy64.get_or_insert_default()),
+            Search::Optimal(effort) => {
+                let optimal = self.optimal.get_or_insert_default();
+                optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
+            }
+        }
+    }
+
+    /// Ends the block.
+    pub(crate) fn finish(&mut self, params: &Params, len: usize) {
+        match params.search {
+            Search::Lazy16 => self.lazy16.get_or_insert_default().finish(len),
+            Search::Lazy64 => self.lazy64.get_or_insert_default().finish(len),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().finish(len),
+            _ => {}
+        }
+    }
+
+    /// Bytes that a search keeps.
+    pub(crate) fn memory(params: &Params) -> u64 {
+        let segment = 1 << params.segment_log;
+        // A match every four bytes at worst; vectors grow to twice what they hold.
+        let scratch = 2 * (segment / 4) * size_of::<Match>() as u64;
+        let tables = match params.search {
+            Search::None => 0,
+            Search::Greedy => Candidates::<1, GreedyTable>::memory(segment),
+            Search::GreedyLarge => Candidates::<1, GreedyLargeTable>::memory(segment),
+            Search::Double => Candidates::<2, DoubleTable>::memory(segment),
+            Search::Lazy4 => Candidates::<4, Lazy4Table>::memory(segment),
+            Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
+            Search::Lazy16 => Lazy16Table::MEMORY,
+            Search::Lazy64 => Lazy64Table::MEMORY,
+            Search::Optimal(_) => OptimalTables::memory(params),
+        };
+        tables + scratch
+    }
+}
+
+/// Parses with many candidates a position, lazily by two positions.
+fn parse_deep(part: Chunk<'_>, finder: &mut impl Finder) {
+    for segment in part.segments() {
+        deep::parse::<_, 2>(finder, part.block, segment, part.window_start, part.out);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Data with which parses may go wrong: short, runs, periods, noise, texts of few words, repetitions far apart.
+    pub(crate) fn samples() -> Vec<Vec<u8>> {
+        let mut x = 1u32;
+        let mut random = move |n: u32| {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (x >> 8) % n
+        };
+        let mut samples: Vec<Vec<u8>> = (0..24).map(|n| vec![7; n]).collect();
+        for len in [31, 32, 33, 63, 64, 65, 66, 67, 68, 71, 72, 100, 1023, 1024, 1025, 5000, 70_000]
+        {
+            samples.push(vec![0; len]);
+            for period in [2, 3, 5, 7, 8, 31, 33, 64, 1000] {
+                samples.push((0..len).map(|i| (i % period) as u8).collect());
+            }
+            samples.push((0..len).map(|_| random(256) as u8).collect());
+            samples.push((0..len).map(|_| random(2) as u8).collect());
+            let words: Vec<Vec<u8>> = (0..20)
+                .map(|_| (0..3 + random(40)).map(|_| random(26) as u8 + b'a').collect())
+                .collect();
+            let mut text = Vec::new();
+            while text.len() < len {
+                text.extend_from_slice(&words[random(20) as usize]);
+                if random(4) == 0 {
+                    text.push(random(256) as u8);
+                }
+            }
+            text.truncate(len);
+            samples.push(text);
+        }
+        // Noise, and again what came before it.
+        let noise: Vec<u8> = (0..40_000).map(|_| random(256) as u8).collect();
+        samples.push([&noise[..], &noise[..], &noise[10_000..12_000]].concat());
+        samples
+    }
+
+    const EFFORT: Effort = Effort { passes: 2, nice_length: 64, every_length: 32 };
+
+    const SEARCHES: [Search; 8] = [
+        Search::Greedy,
+        Search::GreedyLarge,
+        Search::Double,
+        Search::Lazy4,
+        Search::Lazy8,
+        Search::Lazy16,
+        Search::Lazy64,
+        Search::Optimal(EFFORT),
+    ];
+
+    fn params(search: Search, chunk_log: u8, window_log: u8, segment_log: u8) -> Params {
+        Params { chunk_log, window_log, group_log: 0, segment_log, search, fse: false }
+    }
+
+    /// All matches of a block.
+    pub(crate) fn parse(parser: &mut Parser, params: &Params, block: &[u8]) -> Vec<Match> {
+        let mut out = Vec::new();
+        parser.start(params, block.len());
+        for start in (0..block.len()).step_by(1 << params.chunk_log) {
+            let chunk = start..block.len().min(start + (1 << params.chunk_log));
+            let window_start = start >> params.window_log << params.window_log;
+            parser.parse(params, block, chunk, window_start, &mut out);
+        }
+        parser.finish(params, block.len());
+        out
+    }
+
+    #[test]
+    fn matches_are_repetitions_inside_segment_and_window() {
+        let mut parser = Parser::new(Backend::detect());
+        let mut portable = Parser::new(Backend::PORTABLE);
+        for search in SEARCHES {
+            for (chunk, window, segment) in [(16, 17, 16), (16, 16, 12), (16, 18, 9)] {
+                let params = params(search, chunk, window, segment);
+                for block in samples() {
+                    let matches = parse(&mut parser, &params, &block);
+                    assert_eq!(matches, parse(&mut portable, &params, &block));
+                    let mut end = 0;
+                    for m in matches {
+                        let (start, length) = (m.start as usize, m.length as usize);
+                        let offset = m.offset as usize;
+                        assert!(start >= end && length >= 3 && offset > 0);
+                        assert_eq!(start >> segment, (start + length - 1) >> segment);
+                        assert!(start - offset >= start >> window << window);
+                        let repeats =
+                            (start..start + length).all(|i| block[i] == block[i - offset]);
+                        assert!(repeats);
+                        end = start + length;
+                    }
+                    assert!(end <= block.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn repetitions_are_found() {
+        let mut parser = Parser::new(Backend::detect());
+        for search in SEARCHES {
+            let params = params(search, 16, 18, 14);
+            for block in [vec![0; 50_000], b"something else, ".repeat(3000)] {
+                let covered: u32 =
+                    parse(&mut parser, &params, &block).iter().map(|m| m.length).sum();
+                assert!(covered as usize > block.len() - 40);
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Where a position's matches may come from, for a whole segment at a time.
+//!
+//! The candidates of a position are the K most recent earlier positions of its window with the same hash of the bytes
+//! that follow, and of them those that have the same *tag*, eight more bits of the hash: most that do not match are
+//! told from the table alone, and their bytes need not be fetched. As every position is entered, whatever a parse does
+//! with it, candidates depend on the data alone: a GPU finds the same ones by sorting positions by (hash, position).
+//!
+//! A position that has fewer than [`LOOKAHEAD`] bytes of the block from itself on has no candidates and is not one.
+
+use super::candidates::{LOOKAHEAD, product};
+use crate::codec::{OutOfMemory, reserve};
+
+/// What finds the candidates of positions: `N` at most of each.
+pub(crate) trait Lookup<const N: usize>: Default {
+    /// Its size in bytes.
+    const MEMORY: u64;
+    /// Makes room for what it keeps.
+    fn reserve(&mut self) -> Result<(), OutOfMemory>;
+    /// Gets ready for a block.
+    fn start(&mut self);
+    /// Finds the candidates of the positions from `from` on, one for each of `found`, as distances back from them:
+    /// those that are larger than the position has bytes before it in its window are no candidates.
+    fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; N]]);
+}
+
+/// The `K` most recent positions of each hash of `BYTES` bytes in `BITS` bits.
+#[derive(Default)]
+pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
+    /// The most recent first: the tag in the upper eight bits, to which is added the position in the block plus one.
+    /// 0 for none.
+    slots: Vec<[u32; K]>,
+}
+
+impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
+    const MEMORY: u64 = (4 * K as u64) << BITS;
+
+    fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        reserve(&mut self.slots, 1 << BITS)
+    }
+
+    fn start(&mut self) {
+        self.slots.clear();
+        self.slots.resize(1 << BITS, [0; K]);
+    }
+
+    /// Enters a position, given as itself plus one, where `bytes` stand, and returns its candidates.
+    #[inline(always)]
+    fn exchange(slots: &mut [[u32; K]], bytes: &[u8; LOOKAHEAD], pos: u32) -> [u32; K] {
+        let hash = (product::<BYTES>(u64::from_le_bytes(*bytes)) >> 32) as u32;
+        let entry = (hash << 24).wrapping_add(pos);
+        let slot = &mut slots[(hash >> (32 - BITS)) as usize];
+        let before = *slot;
+        *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
+        // Equal tags cancel out. Others leave more than a block's length.
+        before.map(|before| entry.wrapping_sub(before))
+    }
+}
+
+/// For each position from `from` on that has a place in `found`: that, the bytes there, and the position plus one.
+#[inline(always)]
+fn places<'a, const N: usize>(
+    data: &'a [u8],
+    from: usize,
+    found: &'a mut [[u32; N]],
+) -> impl Iterator<Item = ((&'a mut [u32; N], &'a [u8; LOOKAHEAD]), u32)> {
+    let bytes = data[from..][..found.len() + LOOKAHEAD - 1].array_windows();
+    found.iter_mut().zip(bytes).zip(from as u32 + 1..)
+}
+
+impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, BYTES, BITS> {
+    const MEMORY: u64 = Self::MEMORY;
+
+    fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.reserve()
+    }
+
+    fn start(&mut self) {
+        self.start();
+    }
+
+    #[inline(never)]
+    fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; K]]) {
+        let slots = &mut self.slots[..1 << BITS];
+        for ((found, bytes), pos) in places(data, from, found) {
+            *found = Self::exchange(slots, bytes, pos);
+        }
+    }
+}
+
+/// Two hashes, of `A` and of `B` bytes, and the four most recent positions of each.
+#[derive(Default)]
+pub(crate) struct Double4<const A: u32, const B: u32, const BITS: u32> {
+    long: Tagged<4, A, BITS>,
+    short: Tagged<4, B, BITS>,
+}
+
+impl<const A: u32, const B: u32, const BITS: u32> Lookup<8> for Double4<A, B, BITS> {
+    const MEMORY: u64 = Tagged::<4, A, BITS>::MEMORY + Tagged::<4, B, BITS>::MEMORY;
+
+    fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.long.reserve()?;
+        self.short.reserve()
+    }
+
+    fn start(&mut self) {
+        self.long.start();
+        self.short.start();
+    }
+
+    #[inline(never)]
+    fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; 8]]) {
+        let long = &mut self.long.slots[..1 << BITS];
+        let short = &mut self.short.slots[..1 << BITS];
+        for ((found, bytes), pos) in places(data, from, found) {
+            let [a, b, c, d] = Tagged::<4, A, BITS>::exchange(long, bytes, pos);
+            let [e, f, g, h] = Tagged::<4, B, BITS>::exchange(short, bytes, pos);
+            *found = [a, b, c, d, e, f, g, h];
+        }
+    }
+}
+
+/// The candidates of the positions of two segments.
+pub(crate) struct Candidates<const N: usize, L> {
+    lookup: L,
+    found: Vec<[u32; N]>,
+}
+
+impl<const N: usize, L: Lookup<N>> Default for Candidates<N, L> {
+    fn default() -> Self {
+        Self { lookup: L::default(), found: Vec::new() }
+    }
+}
+
+impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
+    /// Bytes that it keeps, for segments of `segment_len` bytes.
+    pub(crate) fn memory(segment_len: u64) -> u64 {
+        L::MEMORY + 4 * (2 * N as u64 * segment_len + PADDING as u64)
+    }
+
+    /// Makes room for the candidates of `positions` positions at a time.
+    pub(crate) fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
+        reserve(&mut self.found, positions + PADDING.div_ceil(N))?;
+        self.lookup.reserve()
+    }
+
+    /// Gets ready for a block.
+    pub(crate) fn start(&mut self) {
+        self.lookup.start();
+    }
+
+    /// Finds the candidates of the positions from `from` to `to`. Behind them come [`PADDING`] distances of none.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, data: &[u8], from: usize, to: usize) -> &[[u32; N]] {
+        let n = to - from;
+        self.found.resize(n + PADDING.div_ceil(N), [u32::MAX; N]);
+        let (found, rest) = self.found.split_at_mut(n);
+        self.lookup.find(data, from, found);
+        rest.fill([u32::MAX; N]);
+        &self.found
+    }
+}
+
+/// Distances that may be read behind those of a segment.
+pub(crate) const PADDING: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::lz77::search::candidates::read64;
+    use crate::codec::lz77::search::parse::tests::samples;
+
+    /// The entries that a position finds by hash of `BYTES` bytes, by looking at all positions before it.
+    fn by_search<const BYTES: u32, const BITS: u32>(data: &[u8], pos: usize, k: usize) -> Vec<u32> {
+        let hash = |p| (product::<BYTES>(read64(data, p)) >> 32) as u32;
+        let slot = |p| hash(p) >> (32 - BITS);
+        let same_slot = (0..pos).rev().filter(|&p| slot(p) == slot(pos)).take(k);
+        let same_tag = same_slot.filter(|&p| hash(p) & 255 == hash(pos) & 255);
+        same_tag.map(|p| (pos - p) as u32).collect()
+    }
+
+    fn agrees<const N: usize, L: Lookup<N>>(expected: impl Fn(&[u8], usize) -> Vec<u32>) {
+        let mut candidates = Candidates::<N, L>::default();
+        for data in samples() {
+            let data = &data[..data.len().min(3000)];
+            let last = (data.len() + 1).saturating_sub(LOOKAHEAD);
+            candidates.start();
+            for from in (0..last).step_by(1000) {
+                let to = last.min(from + 1000);
+                let found = candidates.find(data, from, to);
+                for pos in from..to {
+                    let row = found[pos - from].iter().copied();
+                    let valid: Vec<_> = row.filter(|&d| d as usize <= pos).collect();
+                    assert_eq!(valid, expected(data, pos));
+                }
+                let rest = &found[to - from..];
+                assert!(rest.as_flattened().len() >= PADDING);
+                assert!(rest.as_flattened().iter().all(|&d| d == u32::MAX));
+            }
+        }
+    }
+
+    #[test]
+    fn candidates_are_the_most_recent_positions_of_the_same_hash() {
+        agrees::<1, Tagged<1, 6, 9>>(|data, pos| by_search::<6, 9>(data, pos, 1));
+        agrees::<2, Tagged<2, 6, 8>>(|data, pos| by_search::<6, 8>(data, pos, 2));
+        agrees::<4, Tagged<4, 5, 8>>(|data, pos| by_search::<5, 8>(data, pos, 4));
+        agrees::<8, Double4<8, 5, 8>>(|data, pos| {
+            [by_search::<8, 8>(data, pos, 4), by_search::<5, 8>(data, pos, 4)].concat()
+        });
+    }
+}

@@ -1,0 +1,176 @@
+//! From a block to its payload.
+
+use super::directory::{Entry, Header};
+use super::models::{Models, Streams};
+use super::sequences::{self, Sequence};
+use super::spec::MIN_MATCH;
+use super::spec::{self, BATCH, Recent};
+use crate::codec::lanes::{Backend, LANES};
+use crate::codec::lz77::search::lazy::Match;
+use crate::codec::lz77::search::parse::Parser;
+use crate::codec::lz77::search::probe;
+use crate::codec::lz77::search::rows::{ChunkStreams, FseRows, WriteChunk};
+use crate::codec::lz77::{MAX_BLOCK, Params};
+use crate::codec::{OutOfMemory, reserve};
+
+/// Encodes blocks. It keeps its working memory: use one for many blocks.
+pub struct Encoder {
+    backend: Backend,
+    parser: Parser,
+    matches: Vec<Match>,
+    streams: Streams,
+    chunks: Vec<Chunk>,
+    fse: FseRows,
+    words: Vec<u32>,
+}
+
+/// A chunk of the group at hand.
+struct Chunk {
+    /// Where its literals end in the group's.
+    literals: usize,
+    /// Number of its sequences.
+    sequences: usize,
+    /// Bytes of the block.
+    len: usize,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Encoder {
+    /// An encoder that has no working memory yet.
+    pub fn new() -> Self {
+        Self {
+            parser: Parser::new(probe::Backend::detect()),
+            ..Self::with_backend(Backend::detect())
+        }
+    }
+
+    /// An encoder on each of the backends that this processor has, to compare them.
+    #[doc(hidden)]
+    pub fn each_backend() -> impl Iterator<Item = Self> {
+        Backend::all().map(Self::with_backend)
+    }
+
+    /// An encoder on portable code alone, to compare with.
+    #[doc(hidden)]
+    pub fn portable() -> Self {
+        Self::with_backend(Backend::PORTABLE)
+    }
+
+    fn with_backend(backend: Backend) -> Self {
+        Self {
+            backend,
+            parser: Parser::new(probe::Backend::PORTABLE),
+            matches: Vec::new(),
+            streams: Streams::default(),
+            chunks: Vec::new(),
+            fse: FseRows::default(),
+            words: Vec::new(),
+        }
+    }
+
+    /// Bytes of working memory for a block of `block_len` bytes.
+    pub fn memory(params: &Params, block_len: usize) -> u64 {
+        let group = Header::new(params, block_len).group_len().min(block_len) as u64;
+        // At worst a match or a literal run every three bytes, of 12 bytes here and 16 in rows, and every literal with
+        // a code of its own; vectors grow to twice what they hold.
+        2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params)
+    }
+
+    /// Makes room for all that encoding a block of `block_len` bytes takes, but for payloads that are longer than it.
+    pub(crate) fn reserve(&mut self, params: &Params, block_len: usize) -> Result<(), OutOfMemory> {
+        let header = Header::new(params, block_len);
+        let group = header.group_len().min(block_len);
+        let chunk = block_len.min(1 << header.chunk_log);
+        self.parser.reserve(params, block_len)?;
+        // At worst each sequence has a match of the least length, but for the last and those of long runs of literals.
+        let sequences = chunk / MIN_MATCH as usize + 2;
+        reserve(&mut self.matches, sequences)?;
+        // Short runs of literals are copied with some bytes behind them.
+        reserve(&mut self.streams.literals, group + 16)?;
+        let rows = group.div_ceil(1 << header.chunk_log) * sequences.div_ceil(BATCH);
+        reserve(&mut self.streams.tokens.rows, rows)?;
+        reserve(&mut self.streams.offsets.rows, rows)?;
+        if params.fse {
+            self.fse.reserve(chunk, sequences)?;
+        }
+        reserve(&mut self.words, chunk / 2 + 64 * LANES)
+    }
+
+    /// Appends the payload of `block` to `out`.
+    ///
+    /// # Panics
+    /// If the block is longer than [`MAX_BLOCK`].
+    pub fn encode(&mut self, params: &Params, block: &[u8], out: &mut Vec<u8>) {
+        assert!(block.len() <= MAX_BLOCK);
+        let header = Header::new(params, block.len());
+        let mut entry = header.write(block.len(), out);
+        self.parser.start(params, block.len());
+        for group in header.groups(block.len()) {
+            self.streams.clear();
+            self.chunks.clear();
+            for chunk in header.chunks(group) {
+                self.matches.clear();
+                let window_start = header.window_start(chunk.start);
+                self.parser.parse(params, block, chunk.clone(), window_start, &mut self.matches);
+                self.collect(block, chunk.start, chunk.end);
+            }
+            entry = self.write_group(params, entry, out);
+        }
+        self.parser.finish(params, block.len());
+    }
+
+    /// Adds a chunk's literals and coded sequences to the group's.
+    #[inline(never)]
+    fn collect(&mut self, block: &[u8], start: usize, end: usize) {
+        let Streams { literals, tokens, offsets } = &mut self.streams;
+        let mut recent = Recent::START;
+        let mut count = 0;
+        sequences::cut(block, start..end, &self.matches, literals, |s: Sequence| {
+            tokens.push(count, spec::token(s.literals, s.length));
+            let offset = if s.length > 0 { recent.code(s.offset) } else { spec::NO_OFFSET };
+            offsets.push(count, offset);
+            count += 1;
+        });
+        self.chunks.push(Chunk { literals: literals.len(), sequences: count, len: end - start });
+    }
+
+    /// Writes the group's tables and its chunks' words, and returns where the next directory entry goes.
+    fn write_group(&mut self, params: &Params, mut entry: usize, out: &mut Vec<u8>) -> usize {
+        let mut record = out.len();
+        let models = Models::choose(&self.streams, self.chunks.len(), params.fse);
+        models.write(out);
+        out.resize(record + (out.len() - record).next_multiple_of(4), 0);
+        let (mut literals, mut row) = (0, 0);
+        for chunk in &self.chunks {
+            self.words.clear();
+            let streams = ChunkStreams {
+                literals: &self.streams.literals[literals..chunk.literals],
+                tokens: &self.streams.tokens.rows[row..],
+                offsets: &self.streams.offsets.rows[row..],
+                sequences: chunk.sequences,
+                len: chunk.len,
+            };
+            self.fse.code(&models, &streams);
+            let (fse, words) = (&self.fse, &mut self.words);
+            self.backend.run(WriteChunk { models: &models, fse, streams, words });
+            self.words.iter_mut().for_each(|w| *w = w.to_le());
+            out.extend_from_slice(bytemuck::cast_slice(&self.words));
+            let e = Entry {
+                words: (out.len() - record) / 4,
+                literals: chunk.literals - literals,
+                sequences: chunk.sequences,
+            };
+            out[entry..][..Entry::BYTES].copy_from_slice(&e.pack().to_le_bytes());
+            entry += Entry::BYTES;
+            record = out.len();
+            literals = chunk.literals;
+            row += chunk.sequences.div_ceil(BATCH);
+        }
+        entry
+    }
+}

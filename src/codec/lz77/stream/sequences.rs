@@ -1,0 +1,68 @@
+//! From the matches of a parse to the sequences of a chunk.
+
+use super::spec::{MAX_LITERALS, MAX_MATCH, MIN_MATCH};
+use crate::codec::lz77::search::lazy::Match;
+use core::ops::Range;
+
+/// A run of literals and the match behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sequence {
+    pub literals: u32,
+    /// Length of the match; 0 for none.
+    pub length: u32,
+    pub offset: u32,
+}
+
+/// Cuts a chunk into sequences within the limits of the format, and appends its literals.
+///
+/// Matches that continue each other, as at the seam of two segments, become one again.
+pub(crate) fn cut(
+    block: &[u8],
+    chunk: Range<usize>,
+    matches: &[Match],
+    literals: &mut Vec<u8>,
+    mut emit: impl FnMut(Sequence),
+) {
+    let mut pos = chunk.start;
+    let mut rest = matches.iter().copied().peekable();
+    while let Some(mut m) = rest.next() {
+        while let Some(next) =
+            rest.next_if(|next| next.offset == m.offset && next.start == m.start + m.length)
+        {
+            m.length += next.length;
+        }
+        let start = m.start as usize;
+        let run = &block[pos..start];
+        // A fixed-size copy where there is room for one: most runs are short.
+        match block.get(pos..pos + 16) {
+            Some(chunk) if run.len() <= 16 => {
+                literals.extend_from_slice(chunk);
+                literals.truncate(literals.len() - 16 + run.len());
+            }
+            _ => literals.extend_from_slice(run),
+        }
+        limited(run.len() as u32, m.length, m.offset, &mut emit);
+        pos = start + m.length as usize;
+    }
+    if pos < chunk.end {
+        literals.extend_from_slice(&block[pos..chunk.end]);
+        limited((chunk.end - pos) as u32, 0, 0, &mut emit);
+    }
+}
+
+/// Emits one sequence as several where a length exceeds its limit.
+#[inline(always)]
+fn limited(mut literals: u32, mut length: u32, offset: u32, emit: &mut impl FnMut(Sequence)) {
+    while literals > MAX_LITERALS {
+        emit(Sequence { literals: MAX_LITERALS, length: 0, offset: 0 });
+        literals -= MAX_LITERALS;
+    }
+    while length > MAX_MATCH {
+        let rest = length - MAX_MATCH;
+        let part = if rest < MIN_MATCH { MAX_MATCH - MIN_MATCH } else { MAX_MATCH };
+        emit(Sequence { literals, length: part, offset });
+        literals = 0;
+        length -= part;
+    }
+    emit(Sequence { literals, length, offset });
+}

@@ -1,0 +1,305 @@
+//! Whole batches on a device: from contents to payloads and back. Nothing returns to the host in between.
+//!
+//! An [`Encoder`] or a [`Decoder`] owns a queue and the device memory of one batch. The input either comes from the host
+//! ([`Encoder::write`]) or is on the device already: the caller can write it to [`Encoder::contents`] there, or supply
+//! its own buffers. [`Encoder::memory_for`] tells in advance how much memory an encoder takes.
+
+mod batch;
+mod decoder;
+mod work;
+
+use std::fmt;
+
+pub use super::model::predict::StageTime;
+pub use decoder::{DecodedBlock, Decoder, PayloadPlace};
+pub use work::Encoding;
+pub(crate) use work::Work;
+
+use batch::Batch;
+
+use super::device::{BufferId, Device, DeviceError, Limits};
+use super::model::budget::BlockCost;
+use super::model::cost::CostError;
+use super::model::plan::{Plan, PlanError, Shape};
+use super::stages::job::{Job, JobResult};
+use super::stages::lz77_decode::Needs;
+use super::stages::pipelines;
+use crate::codec::Recipe;
+use crate::format::Pipeline;
+
+/// Why a batch failed.
+#[derive(Debug)]
+pub enum CoderError {
+    /// The device has no plan for this work.
+    Plan(PlanError),
+    /// The device failed.
+    Device(DeviceError),
+}
+
+impl fmt::Display for CoderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plan(error) => error.fmt(f),
+            Self::Device(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CoderError {}
+
+impl From<PlanError> for CoderError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+impl From<CostError> for CoderError {
+    fn from(error: CostError) -> Self {
+        Self::Plan(PlanError::Cost(error))
+    }
+}
+
+impl From<DeviceError> for CoderError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+/// The caller's own buffers, used instead of those that a coder would allocate. Each must belong to the device and be at
+/// least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Buffers {
+    /// The contents of the blocks, slot after slot.
+    pub contents: Option<BufferId>,
+    /// Encoding: the payloads, one directly after another. Decoding: the payloads.
+    pub payloads: Option<BufferId>,
+}
+
+impl Buffers {
+    fn named(&self, payloads: &'static str) -> Vec<(&'static str, BufferId)> {
+        let contents = self.contents.map(|id| ("contents", id));
+        contents.into_iter().chain(self.payloads.map(|id| (payloads, id))).collect()
+    }
+}
+
+/// Sizes of the buffers that a caller can supply, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferBytes {
+    /// See [`Buffers::contents`].
+    pub contents: u64,
+    /// See [`Buffers::payloads`].
+    pub payloads: u64,
+}
+
+impl BufferBytes {
+    fn of(plan: &Plan, payloads: &str) -> Self {
+        let bytes = |name| {
+            let buffer = plan.buffers.iter().find(|buffer| buffer.name == name);
+            buffer.map_or(0, |buffer| buffer.bytes)
+        };
+        Self { contents: bytes("contents"), payloads: bytes(payloads) }
+    }
+}
+
+/// Encodes batches on a device.
+pub struct Encoder<'d> {
+    batch: Batch<'d>,
+}
+
+/// The result of encoding a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncodedBlock {
+    /// Offset of its payload among the batch's payloads, and its length in bytes. `None` if the payload would not be smaller
+    /// than the contents: the caller should store the block.
+    pub payload: Option<(u64, u32)>,
+    /// CRC-32C of the payload.
+    pub payload_crc: u32,
+    /// CRC-32C of the contents.
+    pub contents_crc: u32,
+}
+
+impl<'d> Encoder<'d> {
+    /// Makes an encoder for up to `blocks` blocks at once, each of up to `encoding`'s block size.
+    ///
+    /// # Errors
+    /// Fails if the device does not support such an encoding, or has too little memory.
+    pub fn new(
+        device: &'d dyn Device,
+        encoding: &Encoding,
+        blocks: u32,
+        own: Buffers,
+    ) -> Result<Self, CoderError> {
+        let Encoding { recipe, block_len, .. } = *encoding;
+        Self::with_recipe(device, recipe, Shape::new(blocks, block_len), own)
+    }
+
+    pub(crate) fn with_recipe(
+        device: &'d dyn Device,
+        recipe: Recipe,
+        most: Shape,
+        own: Buffers,
+    ) -> Result<Self, CoderError> {
+        let planner =
+            Box::new(move |limits: &Limits, shape, _| pipelines::encode(limits, &recipe, shape));
+        Ok(Self { batch: Batch::new(device, most, &own.named("packed"), planner)? })
+    }
+
+    /// Bytes of device memory that such an encoder takes, including the caller's buffers.
+    ///
+    /// # Errors
+    /// Fails like [`Self::new`], except for errors of the device.
+    pub fn memory_for(
+        limits: &Limits,
+        encoding: &Encoding,
+        blocks: u32,
+    ) -> Result<u64, CoderError> {
+        let Encoding { recipe, block_len, .. } = *encoding;
+        Ok(pipelines::encode(limits, &recipe, Shape::new(blocks, block_len))?.memory())
+    }
+
+    /// How large the caller's buffers must be for such an encoder.
+    ///
+    /// # Errors
+    /// Fails like [`Self::new`], except for errors of the device.
+    pub fn buffer_bytes(
+        limits: &Limits,
+        encoding: &Encoding,
+        blocks: u32,
+    ) -> Result<BufferBytes, CoderError> {
+        let Encoding { recipe, block_len, .. } = *encoding;
+        let plan = pipelines::encode(limits, &recipe, Shape::new(blocks, block_len))?;
+        Ok(BufferBytes::of(&plan, "packed"))
+    }
+
+    /// The cost of encoding one block, including verification if the encoding includes it. Batches are sized by it.
+    ///
+    /// # Errors
+    /// Fails like [`Self::new`], except for errors of the device.
+    pub fn cost_of_block(limits: &Limits, encoding: &Encoding) -> Result<BlockCost, CoderError> {
+        let Encoding { recipe, block_len, verify } = *encoding;
+        Ok(Work::Encode { recipe, verify }.cost(limits, block_len)?)
+    }
+
+    /// Bytes of device memory that this encoder takes, including the caller's buffers.
+    pub fn memory(&self) -> u64 {
+        self.batch.memory.bytes()
+    }
+
+    /// The buffer for the contents. Block b begins at byte b · [`Self::slot`].
+    pub fn contents(&self) -> BufferId {
+        self.batch.memory.named("contents")
+    }
+
+    /// The buffer that holds the payloads after [`Self::encode`].
+    pub fn payloads(&self) -> BufferId {
+        self.batch.memory.named("packed")
+    }
+
+    /// Distance in bytes between the beginnings of two blocks' contents.
+    pub fn slot(&self) -> u32 {
+        self.batch.most.slot
+    }
+
+    /// Writes the contents of block `block` from the host.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn write(&mut self, block: u32, contents: &[u8]) -> Result<(), CoderError> {
+        let offset = u64::from(block) * u64::from(self.slot());
+        Ok(self.batch.write("contents", [(offset, contents)])?)
+    }
+
+    /// Writes the contents of several blocks, beginning with block 0.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn write_all<'c>(
+        &mut self,
+        contents: impl IntoIterator<Item = &'c [u8]>,
+    ) -> Result<(), CoderError> {
+        let slot = u64::from(self.slot());
+        let parts = (0..).zip(contents).map(|(block, contents)| (block * slot, contents));
+        Ok(self.batch.write("contents", parts)?)
+    }
+
+    /// Encodes one block for each entry of `lens`, the length of its contents in bytes (at least 1).
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn encode(&mut self, lens: &[u32]) -> Result<Vec<EncodedBlock>, CoderError> {
+        self.encode_while(lens, || ())
+    }
+
+    /// Like [`Self::encode`], and runs `meanwhile` while the device works.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn encode_while(
+        &mut self,
+        lens: &[u32],
+        meanwhile: impl FnOnce(),
+    ) -> Result<Vec<EncodedBlock>, CoderError> {
+        let job = |&contents_len: &u32| Job { contents_len, ..Job::default() };
+        let jobs: Vec<_> = lens.iter().map(job).collect();
+        let results = self.batch.run(&jobs, Needs::default(), meanwhile)?;
+        let mut start = 0;
+        let block = |(result, &len): (&JobResult, &u32)| {
+            let is_smaller = result.status == 0 && result.payload_len < len;
+            let payload = is_smaller.then_some((start, result.payload_len));
+            if result.status == 0 {
+                start += u64::from(result.payload_len).next_multiple_of(16);
+            }
+            let (payload_crc, contents_crc) = (result.payload_crc, result.contents_crc);
+            EncodedBlock { payload, payload_crc, contents_crc }
+        };
+        Ok(results.iter().zip(lens).map(block).collect())
+    }
+
+    /// Copies from the payloads to the host.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn read(&mut self, start: u64, into: &mut [u8]) -> Result<(), CoderError> {
+        Ok(self.batch.read_range("packed", start, into)?)
+    }
+
+    /// Copies `ranges` of the payloads to the host. A range is a start and a length; they ascend. Calls `take` with the
+    /// number of a range and one piece of it after another.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn read_all(
+        &mut self,
+        ranges: &[(u64, usize)],
+        take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), CoderError> {
+        Ok(self.batch.read("packed", ranges, take)?)
+    }
+
+    /// Makes a decoder that reads this encoder's payloads in place. It writes the contents to memory that the encoder has
+    /// finished with, so each payload must be read or decoded before the next batch is encoded.
+    ///
+    /// # Errors
+    /// Fails if the device cannot run the decoder or has too little memory.
+    pub(crate) fn checker(&self, pipeline: Pipeline) -> Result<Decoder<'d>, CoderError> {
+        let own = Buffers {
+            contents: Some(self.batch.memory.named("payload")),
+            payloads: Some(self.payloads()),
+        };
+        let Shape { blocks, slot } = self.batch.most;
+        Decoder::new(self.batch.device, pipeline, slot, blocks, own)
+    }
+
+    /// Turns the timing of stages on or off.
+    pub fn set_timing(&mut self, on: bool) {
+        self.batch.queue.set_timing(on);
+    }
+
+    /// How long each stage of the last batch took on the device; empty if the device cannot measure it.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn take_times(&mut self) -> Result<Vec<StageTime>, CoderError> {
+        self.batch.take_times()
+    }
+}

@@ -1,0 +1,208 @@
+//! Lists the devices, and explains why an expected device is missing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::seen::Seen;
+use super::{Api, Device, DeviceError, Kind, Limits};
+use crate::gpu::model::kernel::{self, Kernel};
+
+/// A device that was found and has not been opened.
+pub struct Found {
+    number: usize,
+    backend: Backend,
+}
+
+enum Backend {
+    #[cfg(feature = "opencl")]
+    OpenCl(super::opencl::Found),
+    #[cfg(feature = "webgpu")]
+    WebGpu(super::webgpu::Found),
+}
+
+/// Why an interface has no device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absence {
+    /// The interface.
+    pub api: Api,
+    /// What is missing.
+    pub why: String,
+    /// What a user can do about it.
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.why, self.remedy)
+    }
+}
+
+impl std::error::Error for Absence {}
+
+impl Found {
+    /// The interface.
+    pub fn api(&self) -> Api {
+        self.limits().api
+    }
+
+    /// The device's number among those of its interface, from 0.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The properties and limits of the device.
+    pub fn limits(&self) -> &Limits {
+        self.backend.limits()
+    }
+
+    /// Opens the device. This takes time, and on some devices memory.
+    ///
+    /// # Errors
+    /// Fails if the driver does, if the device lacks something that kernels need, or if a kernel file does not state its
+    /// cost: then the error names file, line and column.
+    pub fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
+        self.open_for(kernel::ALL)
+    }
+
+    /// Opens the device to run `kernels`.
+    fn open_for(&self, kernels: &[&Kernel]) -> Result<Arc<dyn Device>, DeviceError> {
+        for kernel in kernels {
+            kernel.cost().map_err(|error| DeviceError::Failed(error.to_string()))?;
+        }
+        match self.backend {
+            #[cfg(feature = "opencl")]
+            Backend::OpenCl(ref found) => Ok(Arc::new(found.open()?)),
+            #[cfg(feature = "webgpu")]
+            Backend::WebGpu(ref found) => Ok(Arc::new(found.open()?)),
+        }
+    }
+}
+
+impl Backend {
+    fn limits(&self) -> &Limits {
+        match *self {
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(ref found) => found.limits(),
+            #[cfg(feature = "webgpu")]
+            Self::WebGpu(ref found) => found.limits(),
+        }
+    }
+}
+
+/// Moves software devices to the end, so that number 0 is a GPU wherever there is one. The order is otherwise kept.
+fn software_last<T>(devices: &mut [T], kind: impl Fn(&T) -> Kind) {
+    devices.sort_by_key(|device| kind(device) == Kind::Software);
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Found")
+            .field("number", &self.number)
+            .field("limits", self.limits())
+            .finish()
+    }
+}
+
+/// Lists the devices of an interface in the driver's order, with software devices last. The list is not empty.
+///
+/// # Errors
+/// Says why if there is no device.
+pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
+    let seen = Seen::of_user();
+    let (found, remedy) = match api {
+        Api::OpenCl => opencl(),
+        Api::WebGpu => webgpu(),
+    };
+    let mut backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
+    software_last(&mut backends, |backend| backend.limits().kind);
+    seen.note(api, backends.len());
+    let number = |(number, backend)| Found { number, backend };
+    Ok(backends.into_iter().enumerate().map(number).collect())
+}
+
+/// How many devices of an interface this user saw when they were last listed, since the system started and with the same
+/// environment settings; 0 if they were never listed. This reads a note and does not ask the drivers, so it is quick.
+pub fn seen(api: Api) -> usize {
+    Seen::of_user().count(api)
+}
+
+type Backends = (Result<Vec<Backend>, DeviceError>, &'static str);
+
+#[cfg(feature = "opencl")]
+fn opencl() -> Backends {
+    let found = super::opencl::devices();
+    (found.map(|found| found.into_iter().map(Backend::OpenCl).collect()), super::opencl::REMEDY)
+}
+
+#[cfg(feature = "webgpu")]
+fn webgpu() -> Backends {
+    let found = super::webgpu::devices();
+    (found.map(|found| found.into_iter().map(Backend::WebGpu).collect()), super::webgpu::REMEDY)
+}
+
+#[cfg(not(feature = "opencl"))]
+fn opencl() -> Backends {
+    (not_in_this_build(), "install a build with the feature 'opencl'")
+}
+
+#[cfg(not(feature = "webgpu"))]
+fn webgpu() -> Backends {
+    (not_in_this_build(), "install a build with the feature 'webgpu'")
+}
+
+#[cfg(not(all(feature = "opencl", feature = "webgpu")))]
+fn not_in_this_build() -> Result<Vec<Backend>, DeviceError> {
+    Err(DeviceError::Absent("not in this build".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::model::kernel::{TEST_DEVICE, TEST_MALFORMED, TEST_MISSING};
+
+    #[test]
+    fn no_device_is_opened_for_a_kernel_without_a_cost() {
+        for found in [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok()) {
+            assert!(found[0].open_for(&[&TEST_DEVICE]).is_ok());
+            for (kernel, what) in [
+                (
+                    &TEST_MALFORMED,
+                    "kernels/test/malformed.cl:4:17: '1x' is not an integer of 64 bits",
+                ),
+                (&TEST_MISSING, "kernels/test/missing.cl:1:1: there is no cost block"),
+            ] {
+                let error = found[0].open_for(&[&TEST_DEVICE, kernel]).err().unwrap();
+                assert_eq!(error.to_string(), what);
+            }
+        }
+    }
+
+    #[test]
+    fn software_comes_last() {
+        use Kind::{Discrete, Integrated, Other, Software};
+        let mut kinds = [(0, Software), (1, Integrated), (2, Software), (3, Other), (4, Discrete)];
+        software_last(&mut kinds, |(_, kind)| *kind);
+        assert_eq!(kinds.map(|(number, _)| number), [1, 3, 4, 0, 2]);
+    }
+
+    #[test]
+    fn there_are_devices_or_there_is_a_reason() {
+        for api in [Api::OpenCl, Api::WebGpu] {
+            match devices(api) {
+                Ok(found) => {
+                    assert!(!found.is_empty());
+                    for (number, found) in found.iter().enumerate() {
+                        assert_eq!((found.api(), found.number()), (api, number));
+                        let opened = found.open().unwrap();
+                        assert_eq!(opened.limits().name, found.limits().name);
+                    }
+                }
+                Err(absence) => {
+                    assert_eq!(absence.api, api);
+                    assert!(!absence.why.is_empty() && !absence.remedy.is_empty());
+                    assert!(!absence.why.contains(absence.remedy), "{absence}");
+                }
+            }
+        }
+    }
+}

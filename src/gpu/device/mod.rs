@@ -1,0 +1,287 @@
+//! The seam between plans and what they run on.
+//!
+//! A [`Device`] has limits, memory, and queues. A [`Queue`] takes uploads, dispatches and downloads in order. Two
+//! queues of one device overlap where the device can. No call blocks the thread longer than its documentation says.
+//! A device is never trusted: every call may fail, and a call that does not end is abandoned at a deadline.
+//!
+//! | module | |
+//! |---|---|
+//! | [`pool`] | a device whose buffers are used again, and counted |
+//! | [`run`] | runs a plan on a device |
+//! | `deadline` | when a device that does not answer is given up |
+//! | [`discovery`] | which devices there are, and why others are not there |
+//! | `seen` | how many devices the last look found |
+//! | `program`, `program_cache` | what the backends share of programs; compiled ones, kept from run to run |
+//! | `opencl`, `webgpu` | the backends |
+
+#[cfg(any(feature = "opencl", feature = "webgpu", test))]
+pub(crate) mod deadline;
+pub mod discovery;
+#[cfg(feature = "opencl")]
+pub mod opencl;
+pub mod pool;
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+mod program;
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+mod program_cache;
+pub mod run;
+mod seen;
+#[cfg(feature = "webgpu")]
+pub mod webgpu;
+
+use std::fmt;
+use std::time::Duration;
+
+use super::model::budget::{budget, budget_of};
+use super::model::kernel::Kernel;
+pub(crate) use super::model::limits::STAGING;
+pub use super::model::limits::{Api, Kind, Limits, MemorySource, Teams};
+use super::model::plan::Plan;
+
+/// The default deadline of a queue: longer than any batch takes on a device that works.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Why a call to a device failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceError {
+    /// The system library, the driver or the device is missing.
+    Absent(String),
+    /// There is not enough memory for a buffer of this size.
+    OutOfMemory {
+        /// The size requested; 0 if the driver reports the failure only after it has accepted the work.
+        bytes: u64,
+    },
+    /// A kernel does not compile on this device.
+    Build {
+        /// The kernel's stem.
+        kernel: &'static str,
+        /// The compiler's messages.
+        log: String,
+    },
+    /// The device cannot run this at all. The text says what it lacks.
+    Unsupported(String),
+    /// The device is gone.
+    Lost,
+    /// Work did not end in time. The queue can no longer be used.
+    TimedOut,
+    /// Another failure: the name of the call and what it returned.
+    Failed(String),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(what) | Self::Unsupported(what) | Self::Failed(what) => f.write_str(what),
+            Self::OutOfMemory { bytes: 0 } => f.write_str("the device ran out of memory"),
+            Self::OutOfMemory { bytes } => write!(f, "no device memory for {bytes} bytes"),
+            Self::Build { kernel, log } => write!(f, "kernel {kernel} does not compile: {log}"),
+            Self::Lost => f.write_str("the device is gone"),
+            Self::TimedOut => f.write_str("the device did not finish in time"),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+/// A buffer of a device, valid until [`Device::free`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BufferId(pub u64);
+
+/// One launch of a kernel.
+#[derive(Debug, Clone)]
+pub struct Dispatch<'a> {
+    /// The kernel file.
+    pub kernel: &'static Kernel,
+    /// The entry point.
+    pub entry: &'static str,
+    /// Constants to compile the kernel with, besides the device's own.
+    pub defines: &'a [(&'static str, u32)],
+    /// The kernel's buffers, in the order in which it declares them.
+    pub buffers: &'a [BufferId],
+    /// The kernel's arguments, in the order in which it declares them.
+    pub args: &'a [u32],
+    /// Number of workgroups. The backend may launch a few more; the kernel must do nothing in those.
+    pub groups: u32,
+    /// Work items per workgroup; `THREADS` in the kernel.
+    pub threads: u32,
+}
+
+/// Host memory that a device can copy quickly: see [`Device::host_memory`].
+///
+/// After a call has [timed out](DeviceError::TimedOut), its copy may still happen later and change this memory.
+pub struct HostMemory(pub(crate) Box<dyn HostBytes>);
+
+/// The backend's part of [`HostMemory`].
+pub(crate) trait HostBytes: Send + Sync {
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+impl HostBytes for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl std::ops::Deref for HostMemory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl std::ops::DerefMut for HostMemory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostMemory({} bytes)", self.len())
+    }
+}
+
+/// A device that runs kernels.
+pub trait Device: Send + Sync {
+    /// The properties and limits of the device.
+    fn limits(&self) -> &Limits;
+
+    /// Allocates a buffer of `bytes` bytes (a multiple of 4, not 0). Its contents are unspecified.
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError>;
+
+    /// Bytes of device memory that are free now; `None` if the device cannot tell.
+    fn free_memory(&self) -> Option<u64> {
+        None
+    }
+
+    /// Frees a buffer. All work that uses it must have ended or been abandoned.
+    fn free(&self, buffer: BufferId);
+
+    /// Makes a new queue.
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
+
+    /// Allocates `bytes` bytes of zeroed host memory, pinned where the device supports it. A queue of this device
+    /// copies from and to such memory directly, without staging.
+    fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
+        Ok(HostMemory(Box::new(vec![0; bytes])))
+    }
+
+    /// Compiles the kernels of `plans` that are not compiled yet, so that their first use does not wait.
+    fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+        let _ = plans;
+        Ok(())
+    }
+}
+
+macro_rules! device_through {
+    ($($pointer:ty),*) => {$(
+        impl<D: Device + ?Sized> Device for $pointer {
+            fn limits(&self) -> &Limits {
+                (**self).limits()
+            }
+
+            fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+                (**self).allocate(bytes)
+            }
+
+            fn free_memory(&self) -> Option<u64> {
+                (**self).free_memory()
+            }
+
+            fn free(&self, buffer: BufferId) {
+                (**self).free(buffer);
+            }
+
+            fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+                (**self).queue()
+            }
+
+            fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
+                (**self).host_memory(bytes)
+            }
+
+            fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+                (**self).prepare(plans)
+            }
+        }
+    )*};
+}
+
+// Lets wrappers take a device by reference, in a `Box` or in an `Arc`.
+device_through!(&D, Box<D>, std::sync::Arc<D>);
+
+/// An in-order queue of work for a device.
+pub trait Queue: Send {
+    /// Copies `parts`, one directly after another, to a buffer from byte `offset` on, in as few copies as the device
+    /// permits. `offset` and the total length are multiples of 4. The caller may change `parts` once this returns.
+    fn write_parts(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError>;
+
+    /// Copies `data` to a buffer from byte `offset` on; the offset and the length are multiples of 4. The caller may change
+    /// `data` once this returns.
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        self.write_parts(buffer, offset, &[data])
+    }
+
+    /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both numbers are multiples of 4.
+    fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError>;
+
+    /// Launches a kernel.
+    fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError>;
+
+    /// Starts the work queued so far, without waiting for it.
+    fn flush(&mut self) -> Result<(), DeviceError>;
+
+    /// Waits for all earlier work, until the deadline at most, and copies `bytes` bytes of a buffer from byte `offset` on;
+    /// both numbers are multiples of 4. Calls `take` with one piece after another while the next one is being copied.
+    fn read_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DeviceError>;
+
+    /// Waits for all earlier work, until the deadline at most, and copies from a buffer; `offset` and the length are
+    /// multiples of 4.
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let mut done = 0;
+        self.read_with(buffer, offset, into.len() as u64, &mut |piece| {
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })
+    }
+
+    /// Waits for all earlier work, until the deadline at most.
+    fn finish(&mut self) -> Result<(), DeviceError>;
+
+    /// Sets how long [`Self::read`] and [`Self::finish`] wait.
+    fn set_deadline(&mut self, deadline: Duration);
+
+    /// Turns the timing of later dispatches on or off.
+    fn set_timing(&mut self, on: bool);
+
+    /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or unsupported.
+    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError>;
+}
+
+/// Like [`budget`](super::model::budget::budget), for an open device, which may report how much memory is free now.
+pub fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {
+    let limits = device.limits();
+    match device.free_memory() {
+        Some(free) if limits.memory_source.is_free() => {
+            budget_of(free, limits.memory_source, permitted)
+        }
+        _ => budget(limits, permitted),
+    }
+}

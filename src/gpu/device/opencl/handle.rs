@@ -1,0 +1,104 @@
+//! References to OpenCL objects, and waiting for events.
+
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+use opencl3::event::{self, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS};
+
+use super::failure_for;
+use crate::gpu::device::DeviceError;
+use crate::gpu::device::deadline::Deadline;
+
+/// An OpenCL object: all its types are such pointers.
+pub(super) type Raw = *mut c_void;
+
+/// A reference to an object, released when dropped.
+///
+/// Errors on release are ignored: they happen only when the object or its whole context is already gone.
+#[derive(Debug)]
+pub(super) struct Handle {
+    raw: Raw,
+    release: unsafe fn(Raw) -> Result<(), i32>,
+}
+
+// SAFETY: several threads may use an OpenCL object at once (OpenCL 1.2, A.2), except a kernel while its arguments are
+// being set. A kernel is reached only through the `&mut` of one queue.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    /// Takes ownership of a reference.
+    ///
+    /// # Safety
+    /// `raw` is a valid object, the caller owns one reference to it, and `release` releases that reference.
+    pub unsafe fn owning(raw: Raw, release: unsafe fn(Raw) -> Result<(), i32>) -> Self {
+        Self { raw, release }
+    }
+
+    /// Takes ownership of an event that a call has just made.
+    ///
+    /// # Safety
+    /// `raw` is a valid event, and the caller owns one reference to it.
+    pub unsafe fn event(raw: Raw) -> Self {
+        // SAFETY: the caller promises exactly this.
+        unsafe { Self::owning(raw, event::release_event) }
+    }
+
+    /// The object, valid while `self` lives.
+    pub fn raw(&self) -> Raw {
+        self.raw
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the object is valid, and we own the reference that this releases.
+        let _ = unsafe { (self.release)(self.raw) };
+    }
+}
+
+/// Whether the command of `event` has ended.
+///
+/// # Errors
+/// Fails if the command has failed. A driver that reserves memory on first use reports a lack of memory here, and does
+/// not say for how many bytes.
+pub(super) fn has_ended(event: &Handle) -> Result<bool, DeviceError> {
+    let status = event::get_event_info(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS)
+        .map_err(|code| failure_for("clGetEventInfo", code, 0))?
+        .to_int();
+    ended(status)
+}
+
+/// Interprets the status of a command's event.
+pub(super) fn ended(status: i32) -> Result<bool, DeviceError> {
+    if status < 0 {
+        return Err(failure_for("a command on the device", status, 0));
+    }
+    Ok(status == CL_COMPLETE)
+}
+
+/// Waits for the command of `event`.
+///
+/// This polls instead of calling `clWaitForEvents`, which has no timeout. The command must have been flushed.
+///
+/// # Errors
+/// [`DeviceError::TimedOut`], or the error of the command.
+pub(super) fn wait(event: &Handle, until: Deadline) -> Result<(), DeviceError> {
+    /// A sleeping thread wakes about this much too late, so shorter waits spin.
+    const AWAKE: Duration = Duration::from_micros(60);
+    let start = Instant::now();
+    while !has_ended(event)? {
+        if until.has_passed() {
+            return Err(DeviceError::TimedOut);
+        }
+        let waited = start.elapsed();
+        if waited < AWAKE {
+            std::thread::yield_now();
+        } else {
+            let nap = (waited / 8).clamp(Duration::from_micros(20), Duration::from_millis(1));
+            std::thread::sleep(nap);
+        }
+    }
+    Ok(())
+}

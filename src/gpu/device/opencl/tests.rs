@@ -1,0 +1,229 @@
+use std::time::Duration;
+
+use opencl3::memory::{
+    CL_MEM_COPY_HOST_PTR, CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, create_buffer,
+    get_mem_object_info, release_mem_object,
+};
+
+use super::*;
+use crate::gpu::device::program_cache::Cache;
+use crate::gpu::device::{BufferId, Device, Dispatch, Queue};
+use crate::gpu::model::kernel::TEST_TURNS;
+use crate::gpu::tests::testing::files_in;
+
+fn opened() -> Vec<OpenClDevice> {
+    let found = devices().unwrap_or_default();
+    if found.is_empty() {
+        assert!(std::env::var_os("PZ_TEST_NO_SKIP").is_none(), "there is no device");
+        eprintln!("\n*** SKIPPED: there is no device for OpenCL ***\n");
+    }
+    found.iter().map(|found| found.open().unwrap()).collect()
+}
+
+fn turns(queue: &mut dyn Queue, buffer: BufferId, args: [u32; 2]) {
+    let work = Dispatch {
+        kernel: &TEST_TURNS,
+        entry: "turns",
+        defines: &[],
+        buffers: &[buffer],
+        args: &args,
+        groups: args[1].div_ceil(32),
+        threads: 32,
+    };
+    queue.dispatch(&work).unwrap();
+}
+
+#[test]
+fn copies_are_longer_than_what_they_go_through() {
+    for device in opened() {
+        let mut queue = device.queue().unwrap();
+        let piece = staging::PIECE;
+        for len in [piece - 4, piece, piece + 4, (staging::PIECES + 1) * piece + 12] {
+            let data: Vec<u8> =
+                (0..len as u32).map(|i| (i.wrapping_mul(40503) >> 9) as u8).collect();
+            let buffer = device.allocate(len as u64).unwrap();
+            // Write in two parts, so that the second begins in the middle of a piece.
+            queue.write(buffer, 0, &data[..20]).unwrap();
+            queue.write(buffer, 20, &data[20..]).unwrap();
+            let mut back = vec![0; len];
+            queue.read(buffer, 0, &mut back).unwrap();
+            assert!(back == data, "{len} bytes");
+            device.free(buffer);
+        }
+    }
+}
+
+#[test]
+fn many_small_copies_keep_their_order() {
+    for device in opened() {
+        let mut queue = device.queue().unwrap();
+        let buffer = device.allocate(4096).unwrap();
+        for i in 0..3000u32 {
+            queue.write(buffer, u64::from(i % 1024) * 4, &i.to_ne_bytes()).unwrap();
+        }
+        let mut back = vec![0u32; 1024];
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+        let newest = |i: u32| i + (2999 - i) / 1024 * 1024;
+        assert_eq!(back, (0..1024).map(newest).collect::<Vec<_>>());
+        device.free(buffer);
+    }
+}
+
+#[test]
+fn a_device_is_of_use_after_work_was_given_up() {
+    for device in opened() {
+        let count = 1 << 15;
+        let buffer = device.allocate(u64::from(count) * 4).unwrap();
+        let mut queue = device.queue().unwrap();
+        turns(&mut *queue, buffer, [0, count]);
+        queue.finish().unwrap();
+        (0..2).for_each(|_| turns(&mut *queue, buffer, [30_000, count]));
+        queue.set_deadline(Duration::ZERO);
+        assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
+        assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
+        drop(queue);
+        device.free(buffer);
+        let buffer = device.allocate(128).unwrap();
+        let mut queue = device.queue().unwrap();
+        queue.clear(buffer, 0, 128).unwrap();
+        turns(&mut *queue, buffer, [1, 32]);
+        let mut back = [0u32; 32];
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+        assert_eq!(back, [1013904223; 32]);
+        device.free(buffer);
+    }
+}
+
+#[test]
+fn what_the_caller_has_made_is_used_in_place() {
+    for theirs in opened() {
+        let (context, id) = (theirs.shared.context.raw(), theirs.shared.device.id());
+        // SAFETY: both are valid while `theirs` lives.
+        let ours = unsafe { OpenClDevice::from_context(context, id) }.unwrap();
+        let mut contents = [0u32; 32];
+        // SAFETY: the context is valid, and the pointer is to that many bytes.
+        let memory = unsafe {
+            let flags = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
+            create_buffer(context, flags, 128, contents.as_mut_ptr().cast()).unwrap()
+        };
+        let references = || get_mem_object_info(memory, CL_MEM_REFERENCE_COUNT).unwrap().to_uint();
+        let before = references();
+        // SAFETY: it is a buffer of that context.
+        let buffer = unsafe { ours.import(memory) }.unwrap();
+        assert_eq!(ours.exported(buffer), Some(memory));
+        let mut queue = ours.queue().unwrap();
+        turns(&mut *queue, buffer, [1, 32]);
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut contents)).unwrap();
+        assert_eq!(contents, [1013904223; 32]);
+        assert!(queue.read(buffer, 128, &mut [0; 4]).is_err());
+        drop(queue);
+        ours.free(buffer);
+        assert_eq!(ours.exported(buffer), None);
+        assert_eq!(references(), before);
+        // SAFETY: we own the reference.
+        unsafe { release_mem_object(memory) }.unwrap();
+    }
+}
+
+#[test]
+fn a_place_on_the_bus_is_named_as_nvml_names_it() {
+    let place = PciPlace::from_slot(None, 0x18, 0);
+    assert_eq!(place.to_string(), "00000000:18:00.0");
+    let place = PciPlace::from_slot(Some(1), 0xaf, 0x1f << 3 | 5);
+    assert_eq!(place.to_string(), "00000001:af:1f.5");
+}
+
+#[test]
+fn an_identity_is_written_as_nvml_writes_it() {
+    let bytes = std::array::from_fn(|i| (i * 17) as u8);
+    assert_eq!(Uuid(bytes).to_string(), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+}
+
+#[test]
+fn a_compiler_that_is_wrong_is_refused() {
+    let pocl = "Portable Computing Language 5.0+debian";
+    assert!(miscompiles(pocl, None) && miscompiles(pocl, Some("loopvec".into())));
+    assert!(!miscompiles(pocl, Some("cbs".into())));
+    assert!(!miscompiles("Portable Computing Language 3.1+debian", None));
+    assert!(!miscompiles("NVIDIA CUDA 550.54", None));
+}
+
+/// After a failure, a new queue does the housekeeping.
+#[test]
+fn housekeeping_goes_on_after_a_failure() {
+    for device in opened() {
+        let failed = device.shared.housekeeping();
+        device.shared.renew_housekeeping(&failed);
+        let next = device.shared.housekeeping();
+        assert_ne!(next.raw(), failed.raw());
+        // If another thread fails in the old queue, nothing changes.
+        device.shared.renew_housekeeping(&failed);
+        assert_eq!(device.shared.housekeeping().raw(), next.raw());
+        let buffer = device.allocate(4096).unwrap();
+        device.free(buffer);
+    }
+}
+
+#[test]
+fn limits_make_sense() {
+    for device in opened() {
+        let limits = device.limits();
+        assert!(limits.memory >= limits.max_buffer && limits.max_buffer > 1 << 20, "{limits:?}");
+        assert!(limits.max_workgroup >= 32 && limits.local_memory >= 16 << 10, "{limits:?}");
+        assert!(limits.name.trim() == limits.name && !limits.name.is_empty(), "{limits:?}");
+    }
+}
+
+#[test]
+fn codes_tell_what_is_the_matter() {
+    let out_of_memory = DeviceError::OutOfMemory { bytes: 7 };
+    assert_eq!(failure_for("clCreateBuffer", CL_MEM_OBJECT_ALLOCATION_FAILURE, 7), out_of_memory);
+    assert_eq!(failure_for("clCreateBuffer", CL_OUT_OF_RESOURCES, 7), out_of_memory);
+    assert_eq!(failure("clFinish", NVIDIA_ILLEGAL_ACCESS), DeviceError::Lost);
+    // NVIDIA reserves memory on first use. It reports a lack of memory on that event and on all later ones.
+    let late = DeviceError::OutOfMemory { bytes: 0 };
+    for code in [
+        CL_MEM_OBJECT_ALLOCATION_FAILURE,
+        CL_OUT_OF_RESOURCES,
+        CL_OUT_OF_HOST_MEMORY,
+        CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+    ] {
+        assert_eq!(handle::ended(code), Err(late.clone()));
+    }
+    assert_eq!(failure_for("clEnqueueReadBuffer", CL_INVALID_COMMAND_QUEUE, 7), out_of_memory);
+    assert_eq!(late.to_string(), "the device ran out of memory");
+    assert_eq!(handle::ended(NVIDIA_ILLEGAL_ACCESS), Err(DeviceError::Lost));
+    assert_eq!((handle::ended(0), handle::ended(1)), (Ok(true), Ok(false)));
+    let text = failure("clFinish", CL_OUT_OF_RESOURCES).to_string();
+    assert_eq!(text, "clFinish: CL_OUT_OF_RESOURCES (-5)");
+}
+
+#[test]
+fn programs_are_kept() {
+    let folder = std::env::temp_dir().join(format!("pz-test-cache-{}", std::process::id()));
+    let files = || files_in(&folder);
+    let run = |found: &Found| {
+        let device = OpenClDevice::open_with(found, Cache::in_folder(folder.clone())).unwrap();
+        let buffer = device.allocate(128).unwrap();
+        let mut queue = device.queue().unwrap();
+        queue.clear(buffer, 0, 128).unwrap();
+        turns(&mut *queue, buffer, [1, 32]);
+        let mut back = [0u32; 32];
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+        assert_eq!(back, [1013904223; 32]);
+    };
+    for found in &devices().unwrap_or_default() {
+        run(found);
+        let [file] = &files()[..] else { panic!("{:?}", files()) };
+        let kept = std::fs::read(file).unwrap();
+        run(found);
+        assert_eq!(std::fs::read(file).unwrap(), kept);
+        // An invalid binary in the cache is compiled anew.
+        let nonsense = b"no program";
+        let crc = crc32c::crc32c(nonsense).to_le_bytes();
+        std::fs::write(file, [&kept[..32], &crc, nonsense].concat()).unwrap();
+        run(found);
+        assert!(std::fs::read(file).unwrap().len() > 64);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,287 @@
+//! A device that reuses buffers.
+//!
+//! Allocating a buffer takes far longer than using it, and one batch needs the same sizes as the next. So the pool keeps
+//! each freed buffer for the next request of that size. It also counts the bytes in use now and their maximum, which tests
+//! compare with what plans predict.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, Queue};
+use crate::gpu::model::plan::Plan;
+
+/// A device that reuses buffers.
+#[derive(Debug)]
+pub struct Pool<D: Device> {
+    device: D,
+    buffers: Mutex<Buffers>,
+    fill: Option<u8>,
+    /// Abandoned work may still use freed buffers, so the pool does not reuse any.
+    is_suspended: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Buffers {
+    /// Sizes of the buffers in use.
+    live: HashMap<BufferId, u64>,
+    /// Free buffers by size.
+    free: HashMap<u64, Vec<BufferId>>,
+    live_bytes: u64,
+    free_bytes: u64,
+    /// The highest total size of buffers in use.
+    max_live: u64,
+    /// The highest total size of buffers in use when a queue was given work.
+    high_water: u64,
+}
+
+impl Buffers {
+    fn take(&mut self, bytes: u64) -> Option<BufferId> {
+        let id = self.free.get_mut(&bytes)?.pop()?;
+        self.free_bytes -= bytes;
+        self.enter(id, bytes);
+        Some(id)
+    }
+
+    fn enter(&mut self, id: BufferId, bytes: u64) {
+        self.live.insert(id, bytes);
+        self.live_bytes += bytes;
+        self.max_live = self.max_live.max(self.live_bytes);
+    }
+}
+
+impl<D: Device> Pool<D> {
+    /// An empty pool over `device`.
+    pub fn new(device: D) -> Self {
+        Self { device, buffers: Mutex::default(), fill: None, is_suspended: AtomicBool::new(false) }
+    }
+
+    /// Fills each buffer with `byte` when it is allocated, so that tests find code that relies on a buffer's earlier
+    /// contents. Slow.
+    #[must_use]
+    pub fn filled_with(mut self, byte: u8) -> Self {
+        self.fill = Some(byte);
+        self
+    }
+
+    /// Total size of the buffers in use, in bytes.
+    pub fn live(&self) -> u64 {
+        self.buffers().live_bytes
+    }
+
+    /// The highest total size, in bytes, of the buffers in use when a queue was given work. A batch that could not allocate
+    /// all its buffers does not count, because nothing used them.
+    pub fn high_water(&self) -> u64 {
+        self.buffers().high_water
+    }
+
+    /// Bytes reserved on the device: by buffers in use and by free ones.
+    pub fn reserved(&self) -> u64 {
+        let buffers = self.buffers();
+        buffers.live_bytes + buffers.free_bytes
+    }
+
+    /// Returns all free buffers to the device.
+    pub fn trim(&self) {
+        let mut buffers = self.buffers();
+        buffers.free_bytes = 0;
+        let free = std::mem::take(&mut buffers.free);
+        drop(buffers);
+        free.into_values().flatten().for_each(|id| self.device.free(id));
+    }
+
+    /// Keeps the reserved memory below its highest use: frees buffers of sizes that are no longer requested before a new
+    /// buffer is allocated.
+    fn make_room(&self, bytes: u64) {
+        let buffers = self.buffers();
+        let reserved = buffers.live_bytes + buffers.free_bytes;
+        let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.max_live;
+        drop(buffers);
+        if is_too_much {
+            self.trim();
+        }
+    }
+
+    fn buffers(&self) -> MutexGuard<'_, Buffers> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn suspend(&self) {
+        self.is_suspended.store(true, Ordering::Release);
+        self.trim();
+    }
+
+    fn fill(&self, id: BufferId, bytes: u64, byte: u8) -> Result<(), DeviceError> {
+        let mut queue = self.device.queue()?;
+        let filling = vec![byte; bytes.min(1 << 20) as usize];
+        let mut at = 0;
+        while at < bytes {
+            let len = (bytes - at).min(filling.len() as u64);
+            queue.write(id, at, &filling[..len as usize])?;
+            at += len;
+        }
+        queue.finish()
+    }
+}
+
+impl<D: Device> Device for Pool<D> {
+    fn limits(&self) -> &Limits {
+        self.device.limits()
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        let again = self.buffers().take(bytes);
+        let id = match again {
+            Some(id) => id,
+            None => {
+                self.make_room(bytes);
+                let id = match self.device.allocate(bytes) {
+                    Err(DeviceError::OutOfMemory { .. }) if self.buffers().free_bytes > 0 => {
+                        self.trim();
+                        self.device.allocate(bytes)?
+                    }
+                    result => result?,
+                };
+                self.buffers().enter(id, bytes);
+                id
+            }
+        };
+        if let Some(byte) = self.fill
+            && let Err(error) = self.fill(id, bytes, byte)
+        {
+            self.free(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        // The pool's free buffers count as free memory: the next request reuses or replaces them.
+        Some(self.device.free_memory()?.saturating_add(self.buffers().free_bytes))
+    }
+
+    fn free(&self, buffer: BufferId) {
+        let mut buffers = self.buffers();
+        let Some(bytes) = buffers.live.remove(&buffer) else { return };
+        buffers.live_bytes -= bytes;
+        if self.is_suspended.load(Ordering::Acquire) {
+            drop(buffers);
+            self.device.free(buffer);
+        } else {
+            buffers.free.entry(bytes).or_default().push(buffer);
+            buffers.free_bytes += bytes;
+        }
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        let queue = self.device.queue()?;
+        Ok(Box::new(PoolQueue { pool: self, queue, is_idle: true }))
+    }
+
+    fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
+        self.device.host_memory(bytes)
+    }
+
+    fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+        self.device.prepare(plans)
+    }
+}
+
+impl<D: Device> Drop for Pool<D> {
+    fn drop(&mut self) {
+        self.trim();
+        let live = std::mem::take(&mut self.buffers().live);
+        live.into_keys().for_each(|id| self.device.free(id));
+    }
+}
+
+/// A queue that tells its pool when it leaves unfinished work behind.
+struct PoolQueue<'p, D: Device> {
+    pool: &'p Pool<D>,
+    queue: Box<dyn Queue + 'p>,
+    /// Whether all work given to it has ended.
+    is_idle: bool,
+}
+
+impl<D: Device> PoolQueue<'_, D> {
+    /// Notes that unfinished work was queued.
+    fn works(&mut self) {
+        self.is_idle = false;
+        let mut buffers = self.pool.buffers();
+        buffers.high_water = buffers.high_water.max(buffers.live_bytes);
+    }
+
+    /// Handles the `result` of a call that waits for all work.
+    fn waited<T>(&mut self, result: Result<T, DeviceError>) -> Result<T, DeviceError> {
+        self.is_idle = result.is_ok();
+        result
+    }
+}
+
+impl<D: Device> Drop for PoolQueue<'_, D> {
+    fn drop(&mut self) {
+        if !self.is_idle {
+            self.pool.suspend();
+        }
+    }
+}
+
+impl<D: Device> Queue for PoolQueue<'_, D> {
+    fn write_parts(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
+        self.works();
+        self.queue.write_parts(buffer, offset, parts)
+    }
+
+    fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.works();
+        self.queue.clear(buffer, offset, bytes)
+    }
+
+    fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
+        self.works();
+        self.queue.dispatch(work)
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.queue.flush()
+    }
+
+    fn read_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DeviceError> {
+        let result = self.queue.read_with(buffer, offset, bytes, take);
+        self.waited(result)
+    }
+
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let result = self.queue.read(buffer, offset, into);
+        self.waited(result)
+    }
+
+    fn finish(&mut self) -> Result<(), DeviceError> {
+        let result = self.queue.finish();
+        self.waited(result)
+    }
+
+    fn set_deadline(&mut self, deadline: Duration) {
+        self.queue.set_deadline(deadline);
+    }
+
+    fn set_timing(&mut self, on: bool) {
+        self.queue.set_timing(on);
+    }
+
+    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
+        self.queue.take_times()
+    }
+}

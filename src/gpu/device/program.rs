@@ -1,0 +1,116 @@
+//! What the backends share for compiling kernels: each kernel file is compiled for a device with a set of constants.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::{DeviceError, Kind, Limits};
+use crate::gpu::model::kernel::Kernel;
+use crate::gpu::model::plan::{Plan, Run};
+
+/// How many programs are compiled at a time.
+const COMPILERS: usize = 4;
+
+/// The inputs of a program's compilation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::gpu) struct ProgramKey {
+    stem: &'static str,
+    threads: u32,
+    defines: Vec<(&'static str, u32)>,
+}
+
+impl ProgramKey {
+    pub fn new(kernel: &Kernel, threads: u32, defines: &[(&'static str, u32)]) -> Self {
+        Self { stem: kernel.stem, threads, defines: defines.to_vec() }
+    }
+
+    pub fn of_run(run: &Run) -> Self {
+        Self::new(run.kernel, run.threads, &run.defines)
+    }
+}
+
+/// Checks that `limits` permit workgroups of `threads` work items for `kernel`.
+///
+/// # Errors
+/// Fails if they do not.
+pub(in crate::gpu) fn check_workgroup(
+    limits: &Limits,
+    kernel: &Kernel,
+    threads: u32,
+) -> Result<(), DeviceError> {
+    if threads <= limits.max_workgroup {
+        return Ok(());
+    }
+    Err(DeviceError::Unsupported(format!(
+        "kernel {} has workgroups of {threads} work items, and {} has at most {}",
+        kernel.stem, limits.name, limits.max_workgroup,
+    )))
+}
+
+/// Calls `compile` for the runs of `plans`, several at a time, and once for all runs with the same `key`.
+///
+/// # Errors
+/// One of the errors of `compile`. The other programs are compiled all the same.
+pub(in crate::gpu) fn prepare<K: PartialEq>(
+    limits: &Limits,
+    plans: &[Plan],
+    key: impl Fn(&Run) -> K,
+    compile: impl Fn(&Run) -> Result<(), DeviceError> + Sync,
+) -> Result<(), DeviceError> {
+    let (mut keys, mut runs) = (Vec::new(), Vec::new());
+    for run in plans.iter().flat_map(Plan::runs) {
+        let key = key(run);
+        if !keys.contains(&key) {
+            keys.push(key);
+            runs.push(run);
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let failure = Mutex::new(None);
+    let work = || {
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = compile(run) {
+                *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+        }
+    };
+    // Compilers of software devices already use the whole processor, and not all of them can run side by side.
+    let threads = if limits.kind == Kind::Software { 1 } else { COMPILERS };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(runs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failure.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::model::plan::{Shape, Step};
+    use crate::gpu::tests::testing::{counting, made_up};
+
+    #[test]
+    fn each_program_is_compiled_once_and_a_failure_is_told() {
+        let mut plan = Plan::new(Shape::new(1, 1));
+        plan.steps.extend((0..30).map(|i| Step::Run(counting(i % 10))));
+        for kind in [Kind::Discrete, Kind::Software] {
+            let limits = Limits { kind, ..made_up() };
+            let compiled = Mutex::new(Vec::new());
+            let compile = |run: &Run| {
+                compiled.lock().unwrap().push(run.threads);
+                if run.threads == 3 { Err(DeviceError::Lost) } else { Ok(()) }
+            };
+            let plans = [plan.clone(), plan.clone()];
+            let prepared = prepare(&limits, &plans, ProgramKey::of_run, compile);
+            assert_eq!(prepared, Err(DeviceError::Lost));
+            let mut compiled = compiled.into_inner().unwrap();
+            compiled.sort_unstable();
+            assert_eq!(compiled, (0..10).collect::<Vec<_>>());
+            assert_eq!(prepare(&limits, &plans, ProgramKey::of_run, |_| Ok(())), Ok(()));
+        }
+        assert_eq!(prepare(&made_up(), &[], ProgramKey::of_run, |_| panic!()), Ok(()));
+    }
+}

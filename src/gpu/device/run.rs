@@ -1,0 +1,102 @@
+//! Runs plans: allocates the buffers that a plan names, and gives its steps to a queue.
+
+use super::{BufferId, Device, DeviceError, Dispatch, Queue};
+use crate::gpu::model::plan::{Buffer, Plan, Step};
+
+/// The buffers of a plan on a device, freed when dropped. A plan may run many times on them.
+pub struct Memory<'d> {
+    device: &'d dyn Device,
+    names: Vec<&'static str>,
+    buffers: Vec<BufferId>,
+    bytes: u64,
+    /// The caller's buffers, which are not freed.
+    borrowed: Vec<BufferId>,
+}
+
+impl<'d> Memory<'d> {
+    /// Allocates all buffers that `plan` needs, or none.
+    ///
+    /// # Errors
+    /// Fails if [`Device::allocate`] does.
+    pub fn allocate(device: &'d dyn Device, plan: &Plan) -> Result<Self, DeviceError> {
+        Self::allocate_but(device, plan, &[])
+    }
+
+    /// Allocates the buffers that `plan` needs, except those in `borrowed`: these are used as they are and not freed.
+    ///
+    /// # Errors
+    /// Fails if [`Device::allocate`] does.
+    pub fn allocate_but(
+        device: &'d dyn Device,
+        plan: &Plan,
+        borrowed: &[(&'static str, BufferId)],
+    ) -> Result<Self, DeviceError> {
+        let mut memory = Self {
+            device,
+            names: Vec::new(),
+            buffers: Vec::new(),
+            bytes: plan.memory(),
+            borrowed: borrowed.iter().map(|(_, id)| *id).collect(),
+        };
+        for buffer in &plan.buffers {
+            let given = borrowed.iter().find(|(name, _)| *name == buffer.name);
+            let id = given.map_or_else(|| device.allocate(buffer.bytes), |(_, id)| Ok(*id))?;
+            memory.buffers.push(id);
+            memory.names.push(buffer.name);
+        }
+        Ok(memory)
+    }
+
+    /// Size of all buffers in bytes, including borrowed ones.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The buffer named `name`.
+    ///
+    /// # Panics
+    /// If the plan has no such buffer.
+    pub fn named(&self, name: &str) -> BufferId {
+        let at = self.names.iter().position(|other| *other == name);
+        self.buffers[at.unwrap_or_else(|| panic!("the plan has no buffer '{name}'"))]
+    }
+
+    fn get(&self, buffer: Buffer) -> BufferId {
+        self.buffers[buffer.0]
+    }
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        for &buffer in self.buffers.iter().filter(|buffer| !self.borrowed.contains(buffer)) {
+            self.device.free(buffer);
+        }
+    }
+}
+
+/// Queues the steps of `plan` on `queue`, without waiting for them.
+///
+/// # Errors
+/// Fails if [`Queue::dispatch`] or [`Queue::clear`] does.
+pub fn submit(plan: &Plan, memory: &Memory<'_>, queue: &mut dyn Queue) -> Result<(), DeviceError> {
+    for step in &plan.steps {
+        match step {
+            Step::Clear(buffer) => {
+                queue.clear(memory.get(*buffer), 0, plan.buffers[buffer.0].bytes)?;
+            }
+            Step::Run(run) => {
+                let buffers: Vec<_> = run.buffers.iter().map(|b| memory.get(*b)).collect();
+                queue.dispatch(&Dispatch {
+                    kernel: run.kernel,
+                    entry: run.entry,
+                    defines: &run.defines,
+                    buffers: &buffers,
+                    args: &run.args,
+                    groups: run.groups,
+                    threads: run.threads,
+                })?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! The kernel files.
+//!
+//! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. [`Kernel::source`]
+//! turns a file into what a backend compiles: it adds constants at the top and replaces each line
+//! `// @pz_import NAME` by the file `kernels/common/NAME` of the same language. WGSL has no conditional compilation, so
+//! the lines from `// @pz_if CONSTANT` to `// @pz_end` are kept only if that constant is set and not 0; the lines from
+//! `// @pz_else` to `// @pz_end` are kept otherwise.
+//!
+//! The constants (`#define` in OpenCL C, `const … : u32` in WGSL) are, in this order: `THREADS`, the size of a workgroup;
+//! `TEAMS`, the number of teams in it; `TEAM_PTX`, `TEAM_SUBGROUP` and `TEAM_LOCAL`, one of them 1 and the others 0; then
+//! the constants of the dispatch.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use super::cost::{CostError, KernelCost};
+use super::limits::{Api, Limits, Teams};
+
+/// A kernel file in both languages.
+#[derive(Debug)]
+pub struct Kernel {
+    /// The file name without its extension.
+    pub stem: &'static str,
+    opencl: &'static str,
+    wgsl: &'static str,
+    cost: OnceLock<KernelCost>,
+}
+
+/// A file that kernel files import.
+pub(crate) struct Common {
+    pub(crate) name: &'static str,
+    opencl: &'static str,
+    wgsl: &'static str,
+}
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $name:ident = $stem:literal;)*) => {
+        $(
+            $(#[$doc])*
+            pub static $name: Kernel = Kernel {
+                stem: $stem,
+                opencl: include_str!(concat!("../../../kernels/", $stem, ".cl")),
+                wgsl: include_str!(concat!("../../../kernels/", $stem, ".wgsl")),
+                cost: OnceLock::new(),
+            };
+        )*
+        /// Every kernel file.
+        pub static ALL: &[&Kernel] = &[$(&$name),*];
+    };
+}
+
+macro_rules! common {
+    ($($name:literal),* $(,)?) => {
+        pub(crate) static COMMON: &[Common] = &[$(Common {
+            name: $name,
+            opencl: include_str!(concat!("../../../kernels/common/", $name, ".cl")),
+            wgsl: include_str!(concat!("../../../kernels/common/", $name, ".wgsl")),
+        }),*];
+    };
+}
+
+kernels! {
+    /// LZ77, decoding: finds each chunk's record.
+    LZ77_LAYOUT = "lz77_layout";
+    /// LZ77, decoding: builds the tables of each group of chunks.
+    LZ77_TABLES = "lz77_tables";
+    /// LZ77, decoding: sorts chunks by cost.
+    LZ77_ORDER = "lz77_order";
+    /// LZ77, decoding: decodes the contents of each chunk.
+    LZ77_DECODE = "lz77_decode";
+    /// LZ77, decoding: decodes chunks that hold only literals.
+    LZ77_LITERALS = "lz77_literals";
+    /// LZ77, decoding: writes the contents of windows from recorded sequences.
+    LZ77_WINDOWS = "lz77_windows";
+    /// Sorts positions by hash, to find candidates for LZ77 matches.
+    LZ77_FIND = "lz77_find";
+    /// Sorts positions by one digit of their hashes.
+    LZ77_PLACES = "lz77_places";
+    /// Finds the latest candidate of each position.
+    LZ77_LATEST = "lz77_latest";
+    /// Finds the latest two candidates of each position.
+    LZ77_LATEST_TWO = "lz77_latest_two";
+    /// Finds the latest four candidates of each position.
+    LZ77_LATEST_FOUR = "lz77_latest_four";
+    /// Finds where each position's candidates are in the sorted order.
+    LZ77_LINK = "lz77_link";
+    /// The greedy parse of LZ77. As in all parses but the optimal one, a team parses each segment.
+    LZ77_PARSE = "lz77_parse";
+    /// The lazy parse with two candidates per position.
+    LZ77_PARSE_DOUBLE = "lz77_parse_double";
+    /// The lazy parse with four candidates per position.
+    LZ77_PARSE_LAZY = "lz77_parse_lazy";
+    /// A parse with the candidates of two hashes.
+    LZ77_PARSE_TWO = "lz77_parse_two";
+    /// A parse with many candidates per position.
+    LZ77_DEEP = "lz77_deep";
+    /// Lists the candidates of each position for the optimal parse.
+    LZ77_CANDIDATES = "lz77_candidates";
+    /// Computes the prices of symbols for the optimal parse.
+    LZ77_PRICES = "lz77_prices";
+    /// The optimal parse.
+    LZ77_OPTIMAL = "lz77_optimal";
+    /// Chooses the tables of the BWT encoder.
+    BWT_ENCODE_CHOOSE = "bwt_encode_choose";
+    /// Assigns contexts and counts symbols for the BWT encoder.
+    BWT_ENCODE_CONTEXTS = "bwt_encode_contexts";
+    /// Computes the ranks of the BWT encoder.
+    BWT_ENCODE_RANKS = "bwt_encode_ranks";
+    /// Finds the runs and segments of the BWT encoder.
+    BWT_ENCODE_RUNS = "bwt_encode_runs";
+    /// Codes the words of the BWT encoder.
+    BWT_ENCODE_CODE = "bwt_encode_code";
+    /// Describes the directory and tables of the BWT encoder.
+    BWT_ENCODE_DESCRIBE = "bwt_encode_describe";
+    /// Writes the payloads of the BWT encoder.
+    BWT_ENCODE_WRITE = "bwt_encode_write";
+    /// The radix sort of the forward BWT.
+    BWT_SORT = "bwt_sort";
+    /// The last step of the forward BWT.
+    BWT_SORT_FINISH = "bwt_sort_finish";
+    /// Gathers the keys for a round of prefix doubling in the forward BWT.
+    BWT_SORT_GATHER = "bwt_sort_gather";
+    /// The prefix doubling of the forward BWT.
+    BWT_SORT_REFINE = "bwt_sort_refine";
+    /// CRC-32C of contents and payloads.
+    CRC32C = "crc32c";
+    /// Payloads one behind the other.
+    COMPACT = "compact";
+    /// BWT payloads: fixed fields and rows.
+    BWT_HEADER = "bwt_header";
+    /// BWT payloads: directory and descriptions of tables.
+    BWT_DESCRIBE = "bwt_describe";
+    /// BWT payloads: tables.
+    BWT_TABLES = "bwt_tables";
+    /// BWT payloads: the second stage.
+    BWT_SEGMENTS = "bwt_segments";
+    /// BWT payloads: from decoded segments to the transform.
+    BWT_EXPAND = "bwt_expand";
+    /// The inverse of the Burrows-Wheeler transform.
+    BWT_INVERSE = "bwt_inverse";
+    /// Turns matches into sequences and literals.
+    LZ77_SEQUENCES = "lz77_sequences";
+    /// Counts literals.
+    LZ77_COUNTS = "lz77_counts";
+    /// Builds the models of groups.
+    LZ77_MODELS = "lz77_models";
+    /// Builds the FSE models of groups.
+    LZ77_NORMS = "lz77_norms";
+    /// Codes symbols with FSE.
+    LZ77_STATES = "lz77_states";
+    /// Writes the words of chunks.
+    LZ77_ROWS = "lz77_rows";
+    /// Writes payloads.
+    LZ77_PACK = "lz77_pack";
+}
+
+/// The kernels that device tests run.
+#[cfg(test)]
+pub(crate) static TEST_DEVICE: Kernel = Kernel {
+    stem: "test/device",
+    opencl: include_str!("../../../kernels/test/device.cl"),
+    wgsl: include_str!("../../../kernels/test/device.wgsl"),
+    cost: OnceLock::new(),
+};
+
+/// A kernel that does not compile.
+#[cfg(test)]
+pub(crate) static TEST_BROKEN: Kernel = Kernel {
+    stem: "test/broken",
+    opencl: include_str!("../../../kernels/test/broken.cl"),
+    wgsl: include_str!("../../../kernels/test/broken.wgsl"),
+    cost: OnceLock::new(),
+};
+
+/// A kernel file whose cost block has a mistake.
+#[cfg(test)]
+pub(crate) static TEST_MALFORMED: Kernel = Kernel {
+    stem: "test/malformed",
+    opencl: "// @pz_cost {\n//   threads: N\n//   passes: 1\n//   buffers: a=1x\n//   local_mem: 0\n// }\n",
+    wgsl: "",
+    cost: OnceLock::new(),
+};
+
+/// A kernel file without a cost block.
+#[cfg(test)]
+pub(crate) static TEST_MISSING: Kernel =
+    Kernel { stem: "test/missing", opencl: "void f() {}\n", wgsl: "", cost: OnceLock::new() };
+
+common![
+    "binary",
+    "bwt",
+    "bwt_encode",
+    "bwt_sort_state",
+    "crc",
+    "lanes",
+    "length_code",
+    "log2",
+    "lz77_chunk_prices",
+    "lz77_chunks",
+    "lz77_code",
+    "lz77_common_length",
+    "lz77_group",
+    "lz77_lazy",
+    "lz77_long_length",
+    "lz77_parts",
+    "lz77_price_table",
+    "lz77_records",
+    "lz77_segment",
+    "lz77_sort",
+    "lz77_symbols",
+    "lz77_table",
+    "lz77_words",
+    "team",
+];
+
+/// Calls every team function, to test backends.
+#[cfg(test)]
+pub(crate) static TEST_TEAM: Kernel = Kernel {
+    stem: "test/team",
+    opencl: include_str!("../../../kernels/test/team.cl"),
+    wgsl: include_str!("../../../kernels/test/team.wgsl"),
+    cost: OnceLock::new(),
+};
+
+/// A loop of any length, to test backends.
+#[cfg(test)]
+pub(crate) static TEST_TURNS: Kernel = Kernel {
+    stem: "test/turns",
+    opencl: include_str!("../../../kernels/test/turns.cl"),
+    wgsl: include_str!("../../../kernels/test/turns.wgsl"),
+    cost: OnceLock::new(),
+};
+
+/// Makes each entry point in OpenCL C state the size of its workgroups, as WGSL always does. Without it, a compiler may
+/// give each work item so many registers that the largest workgroups do not run. A compiler that knows the size ignores
+/// MAX_REGISTERS, so the size of the workgroup must then limit the registers well enough.
+const WORKGROUPS: &str =
+    "#define __kernel kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))\n";
+
+impl Kernel {
+    /// The cost that the file states.
+    ///
+    /// # Errors
+    /// Fails if the cost block is malformed, or the two languages state different costs.
+    pub fn cost(&self) -> Result<&KernelCost, CostError> {
+        if let Some(cost) = self.cost.get() {
+            return Ok(cost);
+        }
+        let cost = self.parse(|api| self.text(api))?;
+        Ok(self.cost.get_or_init(|| cost))
+    }
+
+    /// Parses the cost blocks of both texts.
+    pub(in crate::gpu) fn parse(
+        &self,
+        text: impl Fn(Api) -> Cow<'static, str>,
+    ) -> Result<KernelCost, CostError> {
+        let parse = |api, extension| {
+            KernelCost::parse(&format!("kernels/{}.{extension}", self.stem), &text(api))
+        };
+        let (cost, other) = (parse(Api::OpenCl, "cl")?, parse(Api::WebGpu, "wgsl")?);
+        match cost.difference(&other) {
+            Some(key) => Err(CostError::differs(self.stem, key)),
+            None => Ok(cost),
+        }
+    }
+
+    /// The file's text.
+    pub fn text(&self, api: Api) -> Cow<'static, str> {
+        let (text, extension) = match api {
+            Api::OpenCl => (self.opencl, "cl"),
+            Api::WebGpu => (self.wgsl, "wgsl"),
+        };
+        newest(&format!("{}.{extension}", self.stem), text)
+    }
+
+    /// The source that a backend compiles: see the module's documentation.
+    pub fn source(&self, limits: &Limits, threads: u32, defines: &[(&'static str, u32)]) -> String {
+        let team = |teams| u32::from(limits.teams == teams);
+        let own = [
+            ("THREADS", threads),
+            ("TEAMS", threads / 32),
+            ("TEAM_PTX", team(Teams::Ptx)),
+            ("TEAM_SUBGROUP", team(Teams::Subgroup)),
+            ("TEAM_LOCAL", team(Teams::Local)),
+        ];
+        let mut source = String::new();
+        for (name, value) in own.iter().chain(defines) {
+            source += &match limits.api {
+                Api::OpenCl => format!("#define {name} {value}u\n"),
+                Api::WebGpu => format!("const {name}: u32 = {value}u;\n"),
+            };
+        }
+        let is_limited = defines.iter().any(|(name, _)| *name == "MAX_REGISTERS");
+        if limits.api == Api::OpenCl && !(is_limited && threads <= 256) {
+            source += WORKGROUPS;
+        }
+        let is_set = |name: &str| own.iter().chain(defines).any(|(n, v)| *n == name && *v != 0);
+        resolve(&self.text(limits.api), limits.api, &is_set, &mut Vec::new(), &mut source);
+        source
+    }
+}
+
+/// Appends `text`. Expands each import once, and drops the lines that the constants disable.
+fn resolve(
+    text: &str,
+    api: Api,
+    is_set: &dyn Fn(&str) -> bool,
+    imported: &mut Vec<&'static str>,
+    source: &mut String,
+) {
+    let mut kept = Vec::new();
+    for line in text.lines() {
+        if let Some(constant) = line.strip_prefix("// @pz_if ") {
+            kept.push(is_set(constant.trim()));
+        } else if line == "// @pz_else" {
+            if let Some(innermost) = kept.last_mut() {
+                *innermost = !*innermost;
+            }
+        } else if line == "// @pz_end" {
+            kept.pop();
+        } else if kept.contains(&false) {
+        } else if let Some(name) = line.strip_prefix("// @pz_import ") {
+            let common = COMMON.iter().find(|common| common.name == name.trim());
+            let common = common.unwrap_or_else(|| panic!("no kernels/common/{name}"));
+            if imported.contains(&common.name) {
+                continue;
+            }
+            imported.push(common.name);
+            let (text, extension) = match api {
+                Api::OpenCl => (common.opencl, "cl"),
+                Api::WebGpu => (common.wgsl, "wgsl"),
+            };
+            let text = newest(&format!("common/{}.{extension}", common.name), text);
+            resolve(&text, api, is_set, imported, source);
+        } else {
+            *source += line;
+            source.push('\n');
+        }
+    }
+}
+
+/// In tests, the current text of the file in the folder named by `PZ_KERNELS`, so that kernels can be edited without
+/// recompiling the library. Otherwise the text that was compiled in.
+fn newest(file: &str, compiled: &'static str) -> Cow<'static, str> {
+    #[cfg(test)]
+    if let Some(folder) = std::env::var_os("PZ_KERNELS") {
+        let path = std::path::Path::new(&folder).join(file);
+        return std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}")).into();
+    }
+    let _ = file;
+    compiled.into()
+}

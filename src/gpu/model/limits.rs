@@ -1,0 +1,117 @@
+//! What a device is and what it has, as its driver says.
+
+use std::fmt;
+
+/// The most host memory that a queue copies through, in bytes.
+pub(crate) const STAGING: u64 = 24 << 20;
+
+/// The programming interface that drives a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// OpenCL 1.2 or later.
+    OpenCl,
+    /// WebGPU on Vulkan, Metal or Direct3D 12.
+    WebGpu,
+}
+
+impl Api {
+    /// The name used in arguments and file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenCl => "opencl",
+            Self::WebGpu => "webgpu",
+        }
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OpenCl => "OpenCL",
+            Self::WebGpu => "WebGPU",
+        })
+    }
+}
+
+/// The kind of processor a device has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A GPU with its own memory.
+    Discrete,
+    /// A GPU that shares the processor's memory.
+    Integrated,
+    /// A driver that runs kernels on the processor. Good for tests; never used unless the user names it.
+    Software,
+    /// The driver does not say.
+    Other,
+}
+
+/// Where the figure for a device's memory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemorySource {
+    /// The driver reports the memory that is free now.
+    Free,
+    /// NVIDIA's management library (NVML) reports the memory that is free now.
+    Nvml,
+    /// Vulkan's `VK_EXT_memory_budget` reports the memory that is free now for this process.
+    VulkanBudget,
+    /// The driver reports the total memory.
+    Total,
+    /// The driver reports nothing; this assumes half of the largest buffer.
+    Assumed,
+}
+
+impl MemorySource {
+    /// Whether the figure is free memory rather than total memory.
+    pub fn is_free(self) -> bool {
+        matches!(self, Self::Free | Self::Nvml | Self::VulkanBudget)
+    }
+}
+
+/// How the 32 work items of a team exchange values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Teams {
+    /// NVIDIA's warps, through inline PTX in OpenCL C.
+    Ptx,
+    /// Subgroups of exactly 32.
+    Subgroup,
+    /// Workgroup memory and barriers. Each workgroup is then exactly one team.
+    Local,
+}
+
+/// The properties and limits of a device.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The interface.
+    pub api: Api,
+    /// The name that the driver reports.
+    pub name: String,
+    /// The driver and its version.
+    pub driver: String,
+    /// The kind of processor.
+    pub kind: Kind,
+    /// Device memory in bytes.
+    pub memory: u64,
+    /// Where [`Self::memory`] comes from.
+    pub memory_source: MemorySource,
+    /// The largest buffer that a kernel can use, in bytes.
+    pub max_buffer: u64,
+    /// Workgroup memory in bytes.
+    pub local_memory: u32,
+    /// The largest workgroup, in work items.
+    pub max_workgroup: u32,
+    /// How teams exchange values.
+    pub teams: Teams,
+    /// Compute units: how much work it takes to fill the device.
+    pub compute_units: u32,
+    /// Whether the device can time dispatches.
+    pub timing: bool,
+}
+
+impl Limits {
+    /// Whether the device silently stops an invocation's loops after about 65,535 iterations in all, as Vulkan's software
+    /// drivers do. Work that needs more iterations has to be divided, or done on the CPU.
+    pub(crate) fn ends_long_loops(&self) -> bool {
+        self.kind == Kind::Software && self.api == Api::WebGpu
+    }
+}

@@ -1,0 +1,210 @@
+//! Plans for the optimal parse of LZ77: it finds the same matches as the CPU's.
+//!
+//! The first steps list the candidates of each position, by three hashes. Then each pass computes the prices of each
+//! chunk's symbols and parses its segments with them, one work item per segment. Every parse but the last also counts
+//! symbols for the next prices.
+
+use super::lz77_find::{Hash, Sort, same_of_bucket};
+use crate::codec::lz77::{Effort, Params};
+use crate::gpu::device::{Api, Limits, Teams};
+use crate::gpu::model::kernel::{Kernel, LZ77_CANDIDATES, LZ77_LATEST, LZ77_OPTIMAL, LZ77_PRICES};
+use crate::gpu::model::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
+
+/// Supported segment lengths, as base-2 logarithms of bytes: the kernel's words can hold a path, and the buffer its
+/// states.
+const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 12..=14;
+
+/// The most chunks that a workgroup's segments may come from: its memory holds a price table for each.
+const MAX_CHUNKS: u32 = 2;
+
+/// The longest chunk, as a base-2 logarithm of bytes, that a team can process in as many steps as every driver allows.
+const MAX_CHUNK_LOG: u8 = 19;
+
+/// The most lengths that the kernel tries for a match too short to be taken at once.
+const MAX_LENGTHS: u32 = 66;
+
+/// The longest length from which a match is taken at once, and how far it may exceed the longest length that is tried.
+/// These bounds keep the difference of any two compared prices within the kernel's words.
+const MAX_NICE: u32 = 128;
+const MAX_BETWEEN: u32 = 65;
+
+/// Positions of a segment per dispatch on a device that [ends long loops](Limits::ends_long_loops).
+const LIMITED_POSITIONS: u32 = 256;
+
+/// Bytes per workgroup that counts.
+const PIECE: u32 = 1 << 15;
+
+/// Work items per workgroup that is not made of teams.
+const GROUP_THREADS: u32 = 256;
+
+/// Appends to `plan` the steps from `jobs` and `contents` to `matches` and `match_counts`.
+///
+/// # Errors
+/// [`PlanError::Declined`] if the kernels do not support such long segments or searches.
+pub(in crate::gpu) fn append(
+    plan: &mut Plan,
+    limits: &Limits,
+    params: &Params,
+    effort: Effort,
+) -> Result<(), PlanError> {
+    let nice = effort.nice_length;
+    let segments_log = params.chunk_log.saturating_sub(params.segment_log);
+    let lanes = lanes(limits).min(MAX_CHUNKS << segments_log.min(5));
+    let chunks_of_group = (lanes >> segments_log.min(5)).max(1);
+    if !SEGMENT_LOGS.contains(&params.segment_log)
+        || !(params.segment_log..=MAX_CHUNK_LOG).contains(&params.chunk_log)
+        || chunks_of_group > MAX_CHUNKS
+        || effort.every_length > MAX_LENGTHS
+        || !(3..=MAX_NICE.min(effort.every_length + MAX_BETWEEN)).contains(&nice)
+    {
+        return Err(PlanError::Declined("segments or searches that are too large".into()));
+    }
+    let Shape { slot, blocks } = plan.shape;
+    let jobs = plan.buffer(&LZ77_CANDIDATES, "jobs")?;
+    let contents = plan.buffer(&LZ77_CANDIDATES, "contents")?;
+    let entries = plan.buffer(&LZ77_CANDIDATES, "entries")?;
+    let low = plan.buffer(&LZ77_CANDIDATES, "lz77_low")?;
+    let high = plan.buffer(&LZ77_CANDIDATES, "lz77_high")?;
+    let states = plan.buffer(&LZ77_OPTIMAL, "lz77_states")?;
+    let symbols = plan.buffer(&LZ77_PRICES, "lz77_symbols")?;
+    let matches = plan.buffer(&LZ77_OPTIMAL, "matches")?;
+    let match_counts = plan.buffer(&LZ77_OPTIMAL, "match_counts")?;
+    let (window_log, chunk_log) = (u32::from(params.window_log), u32::from(params.chunk_log));
+
+    // The candidates by each hash; the hash of three bytes gives only one.
+    let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
+    let (three, near, far) = (hash(3, 14, 1), hash(4, 16, 16), hash(7, 16, 32));
+    let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
+    let positions = plan.buffer(&LZ77_CANDIDATES, "sorted_positions")?;
+    let marks = plan.buffer(&LZ77_CANDIDATES, "sorted_marks")?;
+    let sorted_places = plan.buffer(&LZ77_CANDIDATES, "sorted_places")?;
+    let rows = plan.buffer(&LZ77_LATEST, "rows_one")?;
+    let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
+    let chunks = slot.div_ceil(1 << chunk_log);
+    let nice = ("NICE_LENGTH", nice);
+    let defines =
+        |hash: Hash| vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash)), nice];
+    let places = blocks * slot.div_ceil(GROUP_THREADS);
+    Sort { plan, limits, window_log }.append_latest(three, found, rows)?;
+    for (is_far, hash) in [(0, near), (1, far)] {
+        Sort { plan, limits, window_log }.append_entries(hash, entries)?;
+        let mut steps = Steps { plan, team_threads };
+        let what = ("candidates", &LZ77_CANDIDATES, "mark");
+        let buffers = vec![jobs, entries, positions, marks, sorted_places];
+        let args = vec![slot, blocks, window_log, is_far];
+        steps.of_groups(what, places, defines(hash), buffers, args);
+    }
+    let mut steps = Steps { plan, team_threads };
+    let args = vec![slot, blocks, window_log, chunk_log];
+    let what = ("candidates", &LZ77_CANDIDATES, "list");
+    let sources = vec![jobs, contents, found, positions, marks, sorted_places, low, high];
+    steps.of_groups(what, places, defines(near), sources, args);
+    let what = ("candidates", &LZ77_CANDIDATES, "inherit");
+    let args = vec![slot, chunks, blocks, chunk_log];
+    steps.of_teams(what, blocks * chunks, defines(near), vec![jobs, low, high], args);
+
+    steps.plan.steps.push(Step::Clear(symbols));
+    let stride = (steps.plan.buffers[symbols.0].bytes / u64::from(blocks) / 4) as u32;
+    let pieces = slot.div_ceil(PIECE);
+    let what = ("prices", &LZ77_PRICES, "count_bytes");
+    let args = vec![slot, chunk_log, pieces, blocks, stride];
+    let first = |is_first: bool| vec![("FIRST", u32::from(is_first))];
+    steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
+    let segments = slot.div_ceil(1 << params.segment_log);
+    let groups = blocks * segments.div_ceil(lanes);
+    // The parse also visits the end of a segment.
+    let positions = (1 << params.segment_log) + 1;
+    let part = if limits.ends_long_loops() { LIMITED_POSITIONS } else { positions };
+    let state_stride = (steps.plan.buffers[states.0].bytes / u64::from(blocks) / 16) as u32;
+    for pass in 1..=effort.passes {
+        let what = ("prices", &LZ77_PRICES, "prices");
+        let args = vec![slot, chunk_log, chunks, blocks, stride];
+        steps.of_teams(what, blocks * chunks, first(pass == 1), vec![jobs, symbols], args);
+        let defines = vec![
+            ("SEGMENT_LOG", params.segment_log.into()),
+            ("CHUNKS", chunks_of_group),
+            nice,
+            ("EVERY_LENGTH", effort.every_length),
+            ("COUNT", u32::from(pass < effort.passes)),
+        ];
+        for begin in (0..positions).step_by(part as usize) {
+            let buffers = vec![jobs, contents, low, high, symbols, entries, states, match_counts];
+            let size = vec![slot, segments, blocks, window_log, chunk_log, stride];
+            let args = [size, vec![state_stride, begin, part]].concat();
+            let what = ("parse", &LZ77_OPTIMAL, "parse");
+            steps.push(what, (groups, lanes), defines.clone(), buffers, args);
+        }
+        let mut buffers = vec![jobs, entries, matches, match_counts];
+        if pass < effort.passes {
+            buffers.extend([contents, symbols]);
+        }
+        let args = vec![slot, segments, blocks, chunk_log, stride];
+        let what = ("parse", &LZ77_OPTIMAL, "trace");
+        steps.push(what, (groups, lanes), defines, buffers, args);
+    }
+    Ok(())
+}
+
+/// Work items per parsing workgroup, each with its own segment. They wait for each other and for memory. Many small
+/// workgroups wait less, and through WebGPU there are few segments at once.
+fn lanes(limits: &Limits) -> u32 {
+    #[cfg(test)]
+    if let Some(lanes) = crate::gpu::tests::lz77_find::measured_optimal_lanes() {
+        return lanes;
+    }
+    match limits.api {
+        Api::OpenCl => 16,
+        Api::WebGpu => 8,
+    }
+}
+
+/// Stage, kernel and entry point.
+type What = (&'static str, &'static Kernel, &'static str);
+
+type Defines = Vec<(&'static str, u32)>;
+
+/// Appends steps to a plan.
+struct Steps<'p> {
+    plan: &'p mut Plan,
+    /// Work items per workgroup of teams.
+    team_threads: u32,
+}
+
+impl Steps<'_> {
+    /// Appends a step with `teams` teams.
+    fn of_teams(
+        &mut self,
+        what: What,
+        teams: u32,
+        defines: Defines,
+        buffers: Vec<Buffer>,
+        args: Vec<u32>,
+    ) {
+        let groups = teams.div_ceil(self.team_threads / 32);
+        self.push(what, (groups, self.team_threads), defines, buffers, args);
+    }
+
+    /// Appends a step with `groups` workgroups.
+    fn of_groups(
+        &mut self,
+        what: What,
+        groups: u32,
+        defines: Defines,
+        buffers: Vec<Buffer>,
+        args: Vec<u32>,
+    ) {
+        self.push(what, (groups, GROUP_THREADS), defines, buffers, args);
+    }
+
+    fn push(
+        &mut self,
+        (stage, kernel, entry): What,
+        (groups, threads): (u32, u32),
+        defines: Defines,
+        buffers: Vec<Buffer>,
+        args: Vec<u32>,
+    ) {
+        let run = Run { stage, kernel, entry, defines, buffers, args, groups, threads };
+        self.plan.steps.push(Step::Run(run));
+    }
+}

@@ -1,0 +1,23 @@
+//! One plan builder for each stage, written once for every backend.
+//!
+//! | module | |
+//! |---|---|
+//! | [`job`] | what kernels read and write about each block |
+//! | [`lz77_find`] | finds the matches of LZ77 |
+//! | `lz77_optimal` | finds those of the optimal parse |
+//! | [`lz77_code`] | codes matches into LZ77 payloads |
+//! | [`lz77_decode`] | decodes LZ77 payloads |
+//! | [`bwt_encode`] | encodes with the BWT codec |
+//! | [`bwt_decode`] | decodes BWT payloads |
+//! | [`checksum`] | computes checksums, and packs payloads |
+//! | `pipelines` | chains stages into whole pipelines |
+
+pub mod bwt_decode;
+pub mod bwt_encode;
+pub mod checksum;
+pub mod job;
+pub mod lz77_code;
+pub mod lz77_decode;
+pub mod lz77_find;
+mod lz77_optimal;
+pub(crate) mod pipelines;

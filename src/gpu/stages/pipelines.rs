@@ -1,0 +1,83 @@
+//! Plans of whole pipelines, chained from stages: from a raw batch to finished blocks, and back.
+
+use super::checksum::{Direction, add_checksums, add_packing};
+use super::lz77_decode::Needs;
+use super::{bwt_decode, bwt_encode, lz77_code, lz77_decode, lz77_find};
+use crate::codec::Recipe;
+use crate::codec::lz77::Search;
+use crate::format::Pipeline;
+use crate::gpu::device::Limits;
+use crate::gpu::model::plan::{Plan, PlanError, Shape};
+
+fn declined<T>(what: &str) -> Result<T, PlanError> {
+    Err(PlanError::Declined(what.into()))
+}
+
+/// Returns `plan` if the device can run its workgroups.
+fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
+    for run in plan.runs() {
+        let (stem, entry, name) = (run.kernel.stem, run.entry, &limits.name);
+        if run.threads > limits.max_workgroup {
+            let (threads, most) = (run.threads, limits.max_workgroup);
+            return declined(&format!(
+                "kernel {stem} ({entry}) has workgroups of {threads} work items, and {name} runs at most {most}"
+            ));
+        }
+    }
+    Ok(plan)
+}
+
+/// Makes the plan from `contents` to `packed`, with a result for each block.
+pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
+    let mut plan = Plan::new(shape);
+    match recipe {
+        Recipe::Store => return declined("stored blocks are not encoded"),
+        Recipe::Lz77(params) => {
+            if params.search != Search::None {
+                lz77_find::append(&mut plan, limits, params)?;
+            }
+            lz77_code::append(&mut plan, limits, params)?;
+        }
+        Recipe::Bwt(params) => plan = bwt_encode::plan(limits, shape, params)?,
+    }
+    add_checksums(&mut plan, limits, Direction::Encode)?;
+    add_packing(&mut plan)?;
+    runnable(plan, limits)
+}
+
+/// The pipeline that decodes payloads of `recipe`.
+pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
+    match recipe {
+        Recipe::Store => Pipeline::Store,
+        Recipe::Lz77(_) => Pipeline::Lzf,
+        Recipe::Bwt(_) => Pipeline::Bwt,
+    }
+}
+
+/// Makes the plan that decodes what [`encode`] made, to verify it. Counts only the memory beyond that of [`encode`]: the
+/// two plans share `contents` and `payload`.
+pub(crate) fn check(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
+    let mut plan = decode(limits, decoding(recipe), shape, Needs::default())?;
+    for buffer in &mut plan.buffers {
+        if matches!(buffer.name, "contents" | "payload") {
+            buffer.bytes = 0;
+        }
+    }
+    Ok(plan)
+}
+
+/// Makes the plan from `payload` to `contents`, with a result for each block, for payloads that need at most `needs`.
+pub(crate) fn decode(
+    limits: &Limits,
+    pipeline: Pipeline,
+    shape: Shape,
+    needs: Needs,
+) -> Result<Plan, PlanError> {
+    let mut plan = match pipeline {
+        Pipeline::Store => return declined("stored blocks are not decoded"),
+        Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77_decode::plan(limits, shape, needs)?,
+        Pipeline::Bwt => bwt_decode::plan(limits, shape)?,
+    };
+    add_checksums(&mut plan, limits, Direction::Decode)?;
+    runnable(plan, limits)
+}

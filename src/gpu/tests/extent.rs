@@ -1,0 +1,341 @@
+//! How far kernels write in each buffer, against the formula that states its size.
+//!
+//! Plans run in buffers with room behind their end, so that a kernel that writes too far is seen to. A buffer's end is the
+//! last byte that differs from what filled it: no formula may be smaller, and some plan must come within 2% of each.
+//! Batches of many tiny blocks show constants, and blocks of megabytes what grows with N.
+//!
+//! This needs a device whose kernels are told how many blocks there are. Kernels in WGSL derive it from the lengths of
+//! buffers, and what they write too far is dropped, so that their results are wrong.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::testing::each_device;
+use crate::codec::Recipe;
+use crate::codec::bwt;
+use crate::codec::lz77::{self, Params};
+use crate::format::Pipeline;
+use crate::gpu::device::run::{Memory, submit};
+use crate::gpu::device::{Api, Device, Kind, Limits};
+use crate::gpu::model::cost::{CostError, Formula, KernelCost};
+use crate::gpu::model::kernel::{ALL, Kernel};
+use crate::gpu::model::plan::{Plan, Shape, Step};
+use crate::gpu::stages::job::Job;
+use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::pipelines;
+use crate::pipeline::Level;
+use crate::test_data::{mixture, noise};
+
+/// What buffers hold before a plan runs. No byte that a kernel writes equals both.
+const FILLS: [u8; 2] = [0xa5, 0x5a];
+
+/// A buffer that no plan fills: it has room for a place of each stored row, and only those rows are kept that are further
+/// apart than one dispatch walks.
+const SPARSE: &str = "bwt_walks";
+
+/// Bytes behind the end of a buffer of so many.
+fn guard(bytes: u64) -> u64 {
+    bytes + 4096
+}
+
+/// The last byte that a plan wrote in a buffer, and one more.
+#[derive(Debug, Clone)]
+struct Extent {
+    shape: Shape,
+    end: u64,
+    by: String,
+}
+
+#[derive(Default)]
+struct Extents(BTreeMap<&'static str, Vec<Extent>>);
+
+impl Extents {
+    /// Runs `plan` on `inputs` twice, in buffers that hold different bytes.
+    fn run(&mut self, device: &dyn Device, by: &str, plan: &Plan, inputs: &[(&str, &[u8])]) {
+        let mut padded = plan.clone();
+        padded.buffers.iter_mut().for_each(|buffer| buffer.bytes += guard(buffer.bytes));
+        let memory = Memory::allocate(device, &padded).unwrap();
+        let mut ends = vec![0; plan.buffers.len()];
+        for fill in FILLS {
+            let mut queue = device.queue().unwrap();
+            queue.set_deadline(Duration::from_secs(600));
+            let mut held = Vec::new();
+            for buffer in &padded.buffers {
+                let mut bytes = vec![fill; buffer.bytes as usize];
+                if let Some((_, input)) = inputs.iter().find(|(name, _)| *name == buffer.name) {
+                    bytes[..input.len()].copy_from_slice(input);
+                }
+                queue.write(memory.named(buffer.name), 0, &bytes).unwrap();
+                // Inputs are written by the host.
+                held.push((fill, 0));
+            }
+            let end_of = |bytes: &[u8], (fill, own): (u8, usize)| {
+                let differs = |&(at, byte): &(usize, &u8)| *byte != if at < own { 0 } else { fill };
+                let last = bytes.iter().enumerate().rev().find(differs);
+                last.map_or(0, |(at, _)| at as u64 + 1)
+            };
+            // Kernels reset what they counted: buffers that are cleared are looked at after each step.
+            for step in &plan.steps {
+                let one = Plan { steps: vec![step.clone()], ..plan.clone() };
+                submit(&one, &memory, &mut *queue).unwrap();
+                match step {
+                    Step::Clear(buffer) => {
+                        held[buffer.0].1 = plan.buffers[buffer.0].bytes as usize;
+                    }
+                    Step::Run(run) => {
+                        for buffer in run.buffers.iter().filter(|buffer| held[buffer.0].1 > 0) {
+                            let mut bytes = vec![0; padded.buffers[buffer.0].bytes as usize];
+                            let name = padded.buffers[buffer.0].name;
+                            queue.read(memory.named(name), 0, &mut bytes).unwrap();
+                            ends[buffer.0] = end_of(&bytes, held[buffer.0]).max(ends[buffer.0]);
+                        }
+                    }
+                }
+            }
+            for (at, buffer) in padded.buffers.iter().enumerate() {
+                let mut bytes = vec![0; buffer.bytes as usize];
+                queue.read(memory.named(buffer.name), 0, &mut bytes).unwrap();
+                ends[at] = end_of(&bytes, held[at]).max(ends[at]);
+            }
+        }
+        for (buffer, end) in plan.buffers.iter().zip(ends) {
+            let extent = Extent { shape: plan.shape, end, by: by.into() };
+            self.0.entry(buffer.name).or_default().push(extent);
+        }
+    }
+
+    /// Encodes `blocks` copies of `contents`.
+    fn encode(
+        &mut self,
+        (device, limits): (&dyn Device, &Limits),
+        name: &str,
+        recipe: &Recipe,
+        (contents, blocks): (&[u8], u32),
+    ) {
+        let len = contents.len() as u32;
+        let shape = Shape::new(blocks, len);
+        let plan = pipelines::encode(limits, recipe, shape).unwrap();
+        let jobs = vec![Job { contents_len: len, ..Job::default() }; blocks as usize];
+        let contents = slots(contents, shape);
+        let inputs = [("jobs", bytemuck::cast_slice(&jobs)), ("contents", &contents[..])];
+        self.run(device, &format!("encode {name}"), &plan, &inputs);
+    }
+
+    /// Decodes `blocks` copies of what the CPU makes of `contents`, by a plan for what they need and for `more`.
+    fn decode(
+        &mut self,
+        (device, limits): (&dyn Device, &Limits),
+        name: &str,
+        (recipe, more): (&Recipe, Needs),
+        (contents, blocks): (&[u8], u32),
+    ) {
+        let len = contents.len() as u32;
+        let mut payload = Vec::new();
+        match recipe {
+            Recipe::Lz77(params) => {
+                lz77::Encoder::new().encode(params, contents, &mut payload);
+            }
+            Recipe::Bwt(params) => {
+                bwt::Encoder::new().encode(params, contents, &mut payload);
+            }
+            Recipe::Store => unreachable!(),
+        }
+        let shape = Shape::new(blocks, len);
+        assert!(payload.len() <= shape.slot as usize, "{name}: {} bytes", payload.len());
+        let needs = Needs::of(&payload, contents.len()).and(more);
+        let plan = pipelines::decode(limits, pipelines::decoding(recipe), shape, needs).unwrap();
+        let room = payload.len().next_multiple_of(16);
+        let job = |b: u32| Job {
+            contents_len: len,
+            payload_len: payload.len() as u32,
+            payload_start: b * room as u32 / 16,
+            ..Job::default()
+        };
+        let jobs: Vec<_> = (0..blocks).map(job).collect();
+        let mut all = payload.clone();
+        all.resize(room, 0);
+        let all = all.repeat(blocks as usize);
+        let inputs = [("jobs", bytemuck::cast_slice(&jobs)), ("payload", &all[..])];
+        self.run(device, &format!("decode {name}"), &plan, &inputs);
+    }
+
+    /// What is wrong with the formulas of `costs`.
+    fn complaints(&self, costs: &[(&str, KernelCost)]) -> Vec<String> {
+        let mut formulas: BTreeMap<&str, (Vec<&str>, Vec<&Formula>)> = BTreeMap::new();
+        for (stem, cost) in costs {
+            for (name, formula) in &cost.buffers {
+                let (stems, all) = formulas.entry(name).or_default();
+                stems.push(stem);
+                all.push(formula);
+            }
+        }
+        let mut complaints = Vec::new();
+        for (name, (stems, all)) in formulas {
+            let stems = stems.join(", ");
+            let mut say =
+                |what: String| complaints.push(format!("buffer {name} of {stems}: {what}"));
+            let formula = all[0];
+            if all.iter().any(|other| *other != formula) {
+                say("its formulas differ".into());
+                continue;
+            }
+            let mut closest = None;
+            for Extent { shape, end, by } in self.0.get(name).into_iter().flatten() {
+                let stated = formula.eval(shape.slot.into()).unwrap() * u64::from(shape.blocks);
+                let (blocks, slot) = (shape.blocks, shape.slot);
+                let what = format!(
+                    "{formula} gives {stated} bytes for {blocks} blocks of {slot}, and '{by}' touches {end}"
+                );
+                let part = *end as f64 / stated as f64;
+                if closest.as_ref().is_none_or(|(most, _)| part > *most) {
+                    closest = Some((part, what));
+                }
+            }
+            match closest {
+                None => say("no plan uses it".into()),
+                Some((part, what)) if part > 1.0 => say(format!("too small: {what}")),
+                Some((part, what)) if part < 0.98 && name != SPARSE => {
+                    say(format!("too large: {what}"))
+                }
+                Some(_) => {}
+            }
+        }
+        complaints
+    }
+}
+
+/// Copies of `contents`, each in its slot.
+fn slots(contents: &[u8], shape: Shape) -> Vec<u8> {
+    let mut slot = contents.to_vec();
+    slot.resize(shape.slot as usize, 0);
+    slot.repeat(shape.blocks as usize)
+}
+
+fn lz77(level: u32, change: impl Fn(Params) -> Params) -> Recipe {
+    match Level::new(level).unwrap().recipe(Pipeline::Lzf) {
+        Recipe::Lz77(params) => Recipe::Lz77(change(params)),
+        _ => unreachable!("the pipeline is LZ77"),
+    }
+}
+
+/// Everything that plans write, at the sizes where most of each buffer is used.
+fn measured(device: &dyn Device) -> Extents {
+    let mut extents = Extents::default();
+    let own = device.limits();
+    let with = (device, own);
+    let (tiny, mid, large) = (1024, 1 << 18, 1 << 22);
+    let text = |len| {
+        let mut text = mixture(len);
+        text.resize(len, b'.');
+        text
+    };
+    // As long a payload as can be: hardly any symbol is missing.
+    let dense = |len| noise(3, len, 240);
+    // Many short matches.
+    let short = |len| noise(5, len, 2);
+    let none = Needs::default();
+
+    for level in 1..=7 {
+        extents.encode(with, &format!("level {level}"), &lz77(level, |p| p), (&short(mid), 1));
+    }
+    let fine = |p: Params| Params { chunk_log: 16, window_log: 16, group_log: 0, ..p };
+    let segments = lz77(3, |p| Params { segment_log: 8, ..fine(p) });
+    extents.encode(with, "short segments", &segments, (&short(mid), 1));
+    let greedy = lz77(1, fine);
+    for (name, contents) in [("text", text(large)), ("noise", dense(large)), ("bits", short(large))]
+    {
+        extents.encode(with, &format!("chunks of {name}"), &greedy, (&contents, 1));
+    }
+    // As where a dispatch is bounded, and with as few compute units as make chunks be decoded in order.
+    let bounded =
+        Limits { api: Api::WebGpu, kind: Kind::Software, compute_units: 0, ..own.clone() };
+    let bounded = (device, &bounded);
+    let optimal = lz77(8, |p| Params { segment_log: 12, ..fine(p) });
+    extents.encode(bounded, "an optimal parse", &optimal, (&text(mid), 1));
+    extents.decode(bounded, "chunks of text", (&greedy, none), (&text(large), 1));
+    let fse = Level::DEFAULT.recipe(Pipeline::Fse);
+    extents.encode(with, "literals", &fse, (&text(large), 1));
+    extents.encode(with, "dense literals", &fse, (&dense(large), 1));
+    let long = Needs::of_long_windows(true);
+    extents.decode(with, "tiny blocks", (&greedy, long), (&short(tiny), 64));
+
+    let recipe = |segment_log, start_log| Recipe::Bwt(bwt::Params { segment_log, start_log });
+    extents.encode(with, "tiny blocks by the BWT", &recipe(13, 8), (&text(tiny), 64));
+    extents.encode(with, "the BWT", &recipe(13, 8), (&noise(3, 1 << 20, 256), 1));
+    extents.decode(with, "tiny blocks of the BWT", (&recipe(10, 8), none), (&short(tiny), 64));
+    extents.decode(bounded, "the BWT", (&recipe(10, 8), none), (&short(1 << 19), 1));
+    extents
+}
+
+/// The text with the formula of `buffer` in its cost block changed.
+fn planted(text: &str, buffer: &str, change: &str) -> String {
+    let block = text.find("@pz_cost").unwrap();
+    let begin =
+        [" ", ","].iter().find_map(|before| text[block..].find(&format!("{before}{buffer}=")));
+    let begin = block + begin.unwrap() + buffer.len() + 2;
+    let mut depth = 0;
+    let len = text[begin..].find(|c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == '\n' || c == ',' && depth == 0
+    });
+    let end = begin + len.unwrap();
+    format!("{}({}){change}{}", &text[..begin], &text[begin..end], &text[end..])
+}
+
+/// The costs of all kernels; those that have `buffer` with `change`, in both languages.
+fn costs(
+    is_changed: impl Fn(&Kernel) -> bool,
+    buffer: &str,
+    change: &str,
+) -> Result<Vec<(&'static str, KernelCost)>, CostError> {
+    let cost = |kernel: &&'static Kernel| {
+        let text = |api| match is_changed(kernel) {
+            true => planted(&kernel.text(api), buffer, change).into(),
+            false => kernel.text(api),
+        };
+        Ok((kernel.stem, kernel.parse(text)?))
+    };
+    ALL.iter().map(cost).collect()
+}
+
+#[test]
+fn formulas_are_what_kernels_write_and_planted_faults_are_found() {
+    let has = |kernel: &Kernel, name: &str| kernel.cost().unwrap().buffer(name).is_ok();
+    let tested = Mutex::new(0);
+    each_device(|device| {
+        if device.limits().api != Api::OpenCl {
+            return;
+        }
+        let extents = measured(device);
+        let complaints = extents.complaints(&costs(|_| false, "", "").unwrap());
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+        // In all kernels that have the buffer, and in one of them.
+        for kernel in ALL {
+            let buffers = &kernel.cost().unwrap().buffers;
+            for (name, _) in buffers.iter().filter(|(name, _)| name != SPARSE) {
+                for change in ["*2", "/2", "*103/100"] {
+                    for alone in [false, true] {
+                        let is_changed = |other: &Kernel| {
+                            has(other, name) && (!alone || other.stem == kernel.stem)
+                        };
+                        let complaints =
+                            extents.complaints(&costs(is_changed, name, change).unwrap());
+                        let wanted = format!("buffer {name} of ");
+                        assert!(
+                            complaints.len() == 1 && complaints[0].starts_with(&wanted),
+                            "{name}{change} in {}: {complaints:?}",
+                            kernel.stem
+                        );
+                        *tested.lock().unwrap() += 1;
+                    }
+                }
+            }
+        }
+    });
+    println!("{} planted faults", tested.into_inner().unwrap());
+}

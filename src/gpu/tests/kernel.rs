@@ -1,0 +1,103 @@
+//! The kernel files match the registry, and both languages state the same cost.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::gpu::device::Api;
+use crate::gpu::model::cost::{Formula, KernelCost};
+use crate::gpu::model::kernel::{ALL, COMMON, TEST_DEVICE};
+use crate::gpu::model::plan::Shape;
+
+/// The stems of the files with this extension in a folder under `kernels`.
+fn on_disk(folder: &str, extension: &str) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(folder);
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|other| other == extension))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_string())
+        .collect()
+}
+
+#[test]
+fn files_and_registry_are_the_same_set() {
+    let registered: BTreeSet<_> = ALL.iter().map(|kernel| kernel.stem.to_string()).collect();
+    let common: BTreeSet<_> = COMMON.iter().map(|common| common.name.to_string()).collect();
+    assert_eq!((registered.len(), common.len()), (ALL.len(), COMMON.len()), "a stem is repeated");
+    for extension in ["cl", "wgsl"] {
+        assert_eq!(on_disk("", extension), registered, "kernels/*.{extension}");
+        assert_eq!(on_disk("common", extension), common, "kernels/common/*.{extension}");
+    }
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+    for entry in std::fs::read_dir(top).unwrap() {
+        let path = entry.unwrap().path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        assert!(path.is_dir() || matches!(extension, Some("cl" | "wgsl")), "{path:?}");
+    }
+}
+
+#[test]
+fn both_languages_state_the_same_cost() {
+    for kernel in ALL.iter().copied().chain([&TEST_DEVICE]) {
+        if let Err(error) = kernel.cost() {
+            panic!("{error}");
+        }
+    }
+}
+
+#[test]
+fn files_that_state_other_costs_are_found() {
+    let wgsl = "// @pz_cost {\n// threads: 1\n// passes: 1\n// buffers: a=N\n// local_mem: 0\n// }";
+    let cost = |opencl: &'static str| {
+        let text = |api| if api == Api::OpenCl { opencl.into() } else { wgsl.into() };
+        TEST_DEVICE.parse(text).map(|_| ())
+    };
+    assert_eq!(cost(wgsl), Ok(()));
+    let other =
+        "// @pz_cost {\n// threads: 1\n// passes: 1\n// buffers: a=N+1\n// local_mem: 0\n// }";
+    let error = cost(other).unwrap_err().to_string();
+    assert_eq!(error, "test/device: its files in OpenCL C and in WGSL differ in 'buffers'");
+    let error = cost("// no cost").unwrap_err().to_string();
+    assert_eq!(error, "kernels/test/device.cl:1:1: there is no cost block");
+}
+
+/// A name means one buffer everywhere: every kernel file that uses it states the same formula.
+#[test]
+fn a_name_has_one_formula() {
+    let mut all: Vec<(&str, &Formula, &str)> = Vec::new();
+    for kernel in ALL {
+        for (name, formula) in &kernel.cost().unwrap().buffers {
+            match all.iter().find(|(other, ..)| other == name) {
+                Some((_, other, stem)) => {
+                    assert_eq!(*other, formula, "{name} in {stem} and in {}", kernel.stem);
+                }
+                None => all.push((name, formula, kernel.stem)),
+            }
+        }
+    }
+}
+
+#[test]
+fn imports_and_conditions_are_resolved() {
+    for kernel in ALL {
+        for api in [Api::OpenCl, Api::WebGpu] {
+            let text = kernel.text(api);
+            for line in text.lines().filter(|line| line.contains("@pz_import")) {
+                let name = line.strip_prefix("// @pz_import ").expect("an import stands alone");
+                assert!(COMMON.iter().any(|common| common.name == name), "{line}");
+            }
+            let count = |what: &str| text.lines().filter(|line| line.starts_with(what)).count();
+            assert_eq!(count("// @pz_if "), count("// @pz_end"), "{}", kernel.stem);
+        }
+    }
+}
+
+#[test]
+fn batches_that_cannot_be_counted_are_refused() {
+    let cost = KernelCost::parse("f", "// @pz_cost {\n// threads: 1\n// passes: 1\n// buffers: a=N*4294967296+18446744069414584320\n// local_mem: 0\n// }").unwrap();
+    assert!(Shape { blocks: 1, slot: 0 }.bytes(&cost, "a").is_ok());
+    assert!(Shape { blocks: 1, slot: 256 }.bytes(&cost, "a").is_err());
+    assert!(Shape { blocks: 2, slot: 0 }.bytes(&cost, "a").is_err());
+    assert_eq!(Shape::new(1, 0).slot, 256);
+    assert_eq!(Shape::new(1, 256).slot, 256);
+    assert_eq!(Shape::new(1, 257).slot, 512);
+}

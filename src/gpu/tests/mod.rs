@@ -1,0 +1,18 @@
+//! Tests of kernels, plans and devices, and the devices that only tests have.
+
+mod bwt_decode;
+mod coder;
+mod conformance;
+mod cost;
+mod extent;
+mod fault;
+pub(crate) mod faulty;
+mod kernel;
+mod launch;
+mod lz77_code;
+mod lz77_decode;
+pub(crate) mod lz77_find;
+mod plan;
+pub(crate) mod pool;
+mod team;
+pub(crate) mod testing;

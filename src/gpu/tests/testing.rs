@@ -1,0 +1,205 @@
+//! What tests of kernels and backends share: the devices, and a way to run a plan from inputs to outputs.
+//!
+//! | environment | |
+//! |---|---|
+//! | `PZ_TEST_DEVICE` | use only devices whose interface (`opencl`, `webgpu`) or name contains this |
+//! | `PZ_TEST_NO_SKIP=1` | fail a test that finds no device of an interface |
+
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::gpu::device::pool::Pool;
+use crate::gpu::device::run::{Memory, submit};
+use crate::gpu::device::{
+    Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams,
+};
+use crate::gpu::model::kernel::Kernel;
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+use crate::gpu::model::kernel::TEST_DEVICE;
+use crate::gpu::model::plan::Plan;
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+use crate::gpu::model::plan::Run;
+
+/// Every buffer is filled with this byte first, so that tests notice code that relies on old contents.
+pub(crate) const GARBAGE: u8 = 0xa5;
+
+type Opened = Result<Vec<Box<dyn Device>>, DeviceError>;
+
+/// The devices of an interface. They are opened only once, so that each kernel is compiled once.
+fn devices(api: Api) -> &'static Opened {
+    static OPENCL: OnceLock<Opened> = OnceLock::new();
+    static WEBGPU: OnceLock<Opened> = OnceLock::new();
+    match api {
+        Api::OpenCl => OPENCL.get_or_init(|| open(api)),
+        Api::WebGpu => WEBGPU.get_or_init(|| open(api)),
+    }
+}
+
+fn open(api: Api) -> Opened {
+    match api {
+        Api::OpenCl => opencl(),
+        Api::WebGpu => webgpu(),
+    }
+}
+
+#[cfg(feature = "opencl")]
+fn opencl() -> Opened {
+    let open = |found: &crate::gpu::device::opencl::Found| {
+        found.open().map(|d| Box::new(d) as Box<dyn Device>)
+    };
+    crate::gpu::device::opencl::devices()?.iter().map(open).collect()
+}
+
+#[cfg(not(feature = "opencl"))]
+fn opencl() -> Opened {
+    Err(DeviceError::Absent("this build is without the feature".into()))
+}
+
+#[cfg(feature = "webgpu")]
+fn webgpu() -> Opened {
+    let open = |found: &crate::gpu::device::webgpu::Found| {
+        found.open().map(|d| Box::new(d) as Box<dyn Device>)
+    };
+    crate::gpu::device::webgpu::devices()?.iter().map(open).collect()
+}
+
+#[cfg(not(feature = "webgpu"))]
+fn webgpu() -> Opened {
+    Err(DeviceError::Absent("this build is without the feature".into()))
+}
+
+/// Runs `test` on every device of both interfaces, including software devices.
+///
+/// # Panics
+/// If `test` panics, or if skipping is forbidden and an interface of this build has no device.
+pub(crate) fn each_device(test: impl Fn(&dyn Device)) {
+    each_of(|api, run| run(devices(api)), test);
+}
+
+/// Like [`each_device`], on newly opened devices, which `test` may leave in any state.
+pub(crate) fn each_new_device(test: impl Fn(&dyn Device)) {
+    each_of(|api, run| run(&open(api)), test);
+}
+
+fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
+    let wanted = std::env::var("PZ_TEST_DEVICE").ok().map(|wanted| wanted.to_lowercase());
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
+    let no_skip = std::env::var_os("PZ_TEST_NO_SKIP").is_some_and(|value| value == "1");
+    let apis = [(Api::OpenCl, cfg!(feature = "opencl")), (Api::WebGpu, cfg!(feature = "webgpu"))];
+    for (api, is_built) in apis {
+        let api_name = api.to_string().to_lowercase();
+        let run = |opened: &Opened| {
+            let mut tested = 0;
+            for device in opened.iter().flatten() {
+                let limits = device.limits();
+                if is_wanted(&api_name) || is_wanted(&limits.name.to_lowercase()) {
+                    println!("on {api}: {} ({})", limits.name, limits.driver);
+                    test(&**device);
+                    tested += 1;
+                }
+            }
+            if tested == 0 && is_built && is_wanted(&api_name) {
+                let why = opened.as_ref().err().map_or("no device".into(), ToString::to_string);
+                eprintln!("\n*** SKIPPED on {api}: {why} ***\n");
+                assert!(!no_skip, "a test was to run on {api}, and cannot: {why}");
+            }
+        };
+        opened(api, &run);
+    }
+}
+
+/// The limits of an imaginary device. Tests change the fields that matter to them.
+pub(crate) fn made_up() -> Limits {
+    Limits {
+        api: Api::OpenCl,
+        name: String::new(),
+        driver: String::new(),
+        kind: Kind::Discrete,
+        memory: 8 << 30,
+        memory_source: MemorySource::Total,
+        max_buffer: 2 << 30,
+        local_memory: 48 << 10,
+        max_workgroup: 1024,
+        teams: Teams::Local,
+        compute_units: 100,
+        timing: false,
+    }
+}
+
+/// A device that fails every call, so the CPU must do all its work in the end.
+pub(crate) struct Nothing(pub(crate) Limits);
+
+impl Device for Nothing {
+    fn limits(&self) -> &Limits {
+        &self.0
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        Err(DeviceError::OutOfMemory { bytes })
+    }
+
+    fn free(&self, _: BufferId) {}
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        Err(DeviceError::Lost)
+    }
+}
+
+/// A dispatch of a kernel that counts up.
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+pub(crate) fn counting(threads: u32) -> Run {
+    Run {
+        stage: "count",
+        kernel: &TEST_DEVICE,
+        entry: "count_up",
+        defines: Vec::new(),
+        buffers: Vec::new(),
+        args: Vec::new(),
+        groups: 1,
+        threads,
+    }
+}
+
+/// The sorted contents of a folder; empty if there is none.
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// Runs `plan` on `device`. Fills its buffers with [`GARBAGE`], writes `inputs` to the beginnings of the buffers with
+/// these names, and returns the whole contents of the buffers named in `outputs`.
+///
+/// # Panics
+/// If the plan takes more or less memory than the costs of its kernels state.
+pub(crate) fn run_plan(
+    device: &dyn Device,
+    plan: &Plan,
+    inputs: &[(&str, &[u8])],
+    outputs: &[&str],
+) -> Result<Vec<Vec<u8>>, DeviceError> {
+    let pool = Pool::new(device).filled_with(GARBAGE);
+    let memory = Memory::allocate(&pool, plan)?;
+    let mut queue = pool.queue()?;
+    // A software device may take a minute to compile a kernel while other tests run.
+    queue.set_deadline(std::time::Duration::from_secs(600));
+    for (name, bytes) in inputs {
+        let mut padded = bytes.to_vec();
+        padded.resize(bytes.len().next_multiple_of(4), GARBAGE);
+        queue.write(memory.named(name), 0, &padded)?;
+    }
+    submit(plan, &memory, &mut *queue)?;
+    let read = |name: &&str| {
+        let buffer = plan.buffers.iter().find(|buffer| buffer.name == *name);
+        let mut bytes = vec![0; buffer.map_or(0, |buffer| buffer.bytes as usize)];
+        queue.read(memory.named(name), 0, &mut bytes)?;
+        Ok(bytes)
+    };
+    let outputs = outputs.iter().map(read).collect();
+    let kernels: Vec<&Kernel> = plan.runs().map(|run| run.kernel).collect();
+    assert_eq!(pool.high_water(), plan.shape.memory(&kernels).unwrap(), "memory of the plan");
+    outputs
+}
