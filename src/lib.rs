@@ -42,9 +42,7 @@
 //!   program runs on every machine.
 //! - `cli` (default): the `pz` program.
 
-/// Unstable: see [Stability](crate#stability).
 pub mod bits;
-/// Unstable: see [Stability](crate#stability).
 pub mod codec;
 mod error;
 pub mod format;

@@ -1,5 +1,7 @@
 //! Algorithms on plain slices: one block in, one payload out, and back.
 //!
+//! Unstable: see [Stability](crate#stability).
+//!
 //! Nothing here knows of files, threads or devices. Each codec is a *rule* that a CPU and a GPU can both follow
 //! exactly, so the bytes it makes depend on the input and its parameters alone. A payload says nothing of its own
 //! length or its block's: the container carries both, and a decoder is handed an output slice of exactly the block's

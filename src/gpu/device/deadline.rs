@@ -39,6 +39,7 @@ impl Deadline {
     }
 
     /// Whether it has passed.
+    #[cfg(any(feature = "opencl", feature = "webgpu"))]
     pub(crate) fn has_passed(&self) -> bool {
         self.has_passed_at(Instant::now(), processor_time)
     }

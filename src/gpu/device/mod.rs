@@ -275,7 +275,7 @@ pub trait Queue: Send {
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError>;
 }
 
-/// Like [`budget`](super::model::budget::budget), for an open device, which may report how much memory is free now.
+/// Like [`budget`], for an open device, which may report how much memory is free now.
 pub fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {
     let limits = device.limits();
     match device.free_memory() {

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 
 use super::plan::{KINDS, builders, limits};
 #[cfg(all(feature = "opencl", feature = "webgpu"))]
-use crate::gpu::device::{Api, Limits};
+use crate::gpu::device::Api;
+use crate::gpu::device::Limits;
 use crate::gpu::model::cost::KernelCost;
 use crate::gpu::model::kernel::{ALL, Kernel};
 #[cfg(all(feature = "opencl", feature = "webgpu"))]
-use crate::gpu::model::plan::{Plan, PlanError, Run, Shape};
+use crate::gpu::model::plan::Run;
+use crate::gpu::model::plan::{Plan, PlanError, Shape};
 
 /// Lengths of blocks at which costs are exact.
 const LENS: [u32; 7] = [1 << 16, 1 << 17, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24];

@@ -142,7 +142,7 @@ impl OpenClDevice {
     }
 
     /// Bytes of workgroup memory that the driver's compiler reserves for each of these entry points of `source`.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "webgpu"))]
     pub(crate) fn workgroup_memory(
         &self,
         source: &str,

@@ -163,7 +163,7 @@ fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
 }
 
 /// Bytes of workgroup memory that the driver's compiler reserves for each of these entry points of `source`.
-#[cfg(test)]
+#[cfg(all(test, feature = "webgpu"))]
 pub(super) fn workgroup_memory(
     shared: &Shared,
     source: &str,
