@@ -151,8 +151,11 @@ fn memory_stays_under_its_limit() {
     let (code, least) = peak_memory(&folder, &["recover", "-f", "one.pz"]);
     assert_eq!(code, 0);
     // Small blocks with a byte between them; damaged frames one after another; frames that nobody damaged.
-    let file = pz::compress(b"cc", &pz::Options::new().pipeline(pz::Pipeline::Store)).unwrap();
-    let block = &file[17..file.len() - 22];
+    let options = pz::Options::new().pipeline(pz::Pipeline::Store).block_size(1 << 16);
+    let contents: Vec<u8> = (0..(1u32 << 16) + 2).map(|i| (i % 251) as u8).collect();
+    let file = pz::compress(&contents, &options).unwrap();
+    // The second block: a header of 19 bytes and two bytes of contents.
+    let block = &file[17 + 19 + (1 << 16)..][..21];
     let empty = pz::compress(&[], &pz::Options::new()).unwrap();
     let cases = [
         [block, b"!"].concat().repeat(200_000),

@@ -7,7 +7,9 @@ const { instance } = await WebAssembly.instantiate(readFileSync(module), {});
 const pz = instance.exports;
 
 function call(work, bytes) {
-  new Uint8Array(pz.memory.buffer, pz.input(bytes.length), bytes.length).set(bytes);
+  // The memory may grow, and then its buffer is another.
+  const at = pz.input(bytes.length);
+  new Uint8Array(pz.memory.buffer, at, bytes.length).set(bytes);
   const len = work();
   if (len < 0) throw new Error("it is refused");
   return Buffer.from(pz.memory.buffer, pz.output(), len);
