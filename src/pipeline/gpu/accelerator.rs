@@ -102,6 +102,10 @@ impl Accelerator {
     /// Sets the number of bytes in the job, if known.
     pub(crate) fn of_bytes(mut self, bytes: Option<u64>) -> Self {
         self.blocks = bytes.map(|bytes| bytes.div_ceil(self.block_len.into()));
+        if self.blocks.is_none() && matches!(self.work, Work::Encode { .. }) {
+            // The device is sure to be opened, and an owner that waits for input could not make room for it.
+            self.alone = None;
+        }
         self
     }
 
