@@ -90,11 +90,8 @@ impl Accelerator {
         };
         accelerator.afterwards =
             cost.share(share.workers, limit).unwrap_or(Share { workers: 1, in_flight: 1 });
-        accelerator.alone = match work {
-            Work::Decode(_) => accelerator.gpu.is_unsought().then_some(*share),
-            // Encoding mostly takes long: drivers are asked at once, and their memory counts from the beginning.
-            Work::Encode { .. } => accelerator.gpu.is_closed().then_some(accelerator.afterwards),
-        };
+        let waits = matches!(work, Work::Decode(_)) && accelerator.gpu.is_unsought();
+        accelerator.alone = waits.then_some(*share);
         accelerator.host_blocks = cost.widen(share, wanted, limit);
         Some(accelerator)
     }
@@ -102,9 +99,11 @@ impl Accelerator {
     /// Sets the number of bytes in the job, if known.
     pub(crate) fn of_bytes(mut self, bytes: Option<u64>) -> Self {
         self.blocks = bytes.map(|bytes| bytes.div_ceil(self.block_len.into()));
-        if self.blocks.is_none() && matches!(self.work, Work::Encode { .. }) {
-            // The device is sure to be opened, and an owner that waits for input could not make room for it.
-            self.alone = None;
+        if self.blocks.is_some() && matches!(self.work, Work::Encode { .. }) && self.gpu.is_closed()
+        {
+            // It may stay closed. Drivers are asked at once, so their memory counts from the start. Where the length is unknown the
+            // device is sure to be opened, and an owner that waits for input could not make room for it.
+            self.alone = Some(self.afterwards);
         }
         self
     }
