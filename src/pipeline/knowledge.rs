@@ -11,7 +11,7 @@ use super::memory::cores;
 use super::rate_cache::{Rates, Store};
 use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
-use super::throughput::{Throughput, WithDevice};
+use super::throughput::{Throughput, WithDevice, closing};
 use super::workload::Workload;
 use crate::gpu::device::{Api, Limits};
 
@@ -94,13 +94,17 @@ impl Knowledge {
         cpu: &Throughput,
     ) -> Option<WithDevice> {
         let rates = self.rates(subject);
-        let whole = rates.get(&workload.name_with(cpu.workers));
-        let measured = || Some(cpu.expected_with(rates.get(&workload.name())?));
-        let rate = whole.or_else(measured)?;
-        let opening = self.opening(subject)
-            + rates.get(&preparing(workload)).unwrap_or(0.0)
-            + rates.get(&waiting(workload, cpu.workers)).unwrap_or(0.0);
-        Some(WithDevice { opening, rate: Some(rate) })
+        let opening = self.opening(subject);
+        let of_runs = |what| rates.get(&name_with(workload, cpu.workers, what));
+        let Some(whole) = of_runs(TOGETHER) else {
+            // Only measured, in memory. Short work is not worth trying it.
+            let rate = Some(cpu.expected_with(rates.get(&workload.name())?));
+            let unknown = WithDevice::unknown(api_of(subject));
+            return Some(WithDevice { opening: opening.max(unknown.opening), rate, ..unknown });
+        };
+        let preparing = rates.get(&preparing(workload)).unwrap_or(0.0);
+        let starting = preparing + of_runs(WAITING).unwrap_or(0.0);
+        Some(WithDevice { opening, starting, rate: Some(whole) })
     }
 
     /// The seconds that finding and opening a device is expected to take.
@@ -115,7 +119,7 @@ impl Knowledge {
     /// for ever.
     pub(super) fn fade(&self, workload: &Workload, limits: &Limits, workers: usize) {
         let mut rates = self.rates(&subject(limits));
-        let name = workload.name_with(workers);
+        let name = name_with(workload, workers, TOGETHER);
         if let Some(rate) = rates.get(&name) {
             rates.set(name, rate * FADE_FACTOR);
             self.keep(&subject(limits), rates);
@@ -207,7 +211,7 @@ impl Knowledge {
         let compute = Throughput { workers: *workers, worker, overhead: 0.0, block }.alone(bytes);
         let overhead = (run.wall.as_secs_f64() - compute) / bytes;
         let mut rates = self.rates(&cpu());
-        let name = overhead_name(workload, *workers);
+        let name = name_with(workload, *workers, OVERHEAD);
         // So far the rate is that of synthetic contents.
         if rates.get(&name).is_none() {
             rates.set(workload.name(), worker);
@@ -236,15 +240,17 @@ impl Knowledge {
         if let Some(begun) = device.begun() {
             let joined = begun.saturating_duration_since(run.begun).as_secs_f64();
             if opening > 0.0 {
-                rates.learn(&waiting(workload, *workers), (joined - opening - prepared).max(0.0));
+                let waited = (joined - opening - prepared).max(0.0);
+                rates.learn(&name_with(workload, *workers, WAITING), waited);
             }
             let wall = run.wall.as_secs_f64();
-            let together = wall - joined;
+            let together = wall - joined - closing(opening);
             let bytes = (device.done.bytes + run.statistics.cpu().bytes) - device.bytes_before;
             // A run that ended soon after the device began says nothing about other runs.
             if together >= MIN_SECONDS.max(wall * MIN_PART_TOGETHER) && device.done.bytes > 0 {
                 workload.set_device_rates(&mut rates, None, device, true);
-                rates.learn(&workload.name_with(*workers), bytes as f64 / together);
+                let name = name_with(workload, *workers, TOGETHER);
+                rates.learn(&name, bytes as f64 / together);
             }
         }
         self.keep(&subject, rates);
@@ -309,16 +315,27 @@ const FADE_FACTOR: f64 = 1.03;
 /// Seconds for each byte if no overhead shows. Not 0, because rates must be positive.
 const MIN_OVERHEAD: f64 = 1e-14;
 
-fn overhead_name(workload: &Workload, workers: usize) -> String {
-    format!("{} overhead", workload.name_with(workers))
+/// Seconds of overhead for each byte.
+const OVERHEAD: &str = "overhead";
+
+/// Bytes a second of device and workers together.
+const TOGETHER: &str = "together";
+
+/// Seconds until a device's first batch, besides opening and preparing it.
+const WAITING: &str = "waiting";
+
+/// The name of what whole runs on `workers` workers show: [`OVERHEAD`], [`TOGETHER`] or [`WAITING`].
+fn name_with(workload: &Workload, workers: usize, what: &str) -> String {
+    format!("{} -T{workers} {what}", workload.name())
 }
 
 /// The overhead of runs on `workers` workers, or on the nearest known number of them.
 fn overhead(rates: &Rates, workload: &Workload, workers: usize) -> Option<f64> {
     let prefix = format!("{} -T", workload.name());
     let of = |(name, rate): (&str, f64)| {
-        let number = name.strip_prefix(&prefix)?.strip_suffix(" overhead")?;
-        Some((number.parse::<usize>().ok()?.abs_diff(workers), rate))
+        let (number, what) = name.strip_prefix(&prefix)?.split_once(' ')?;
+        let number: usize = number.parse().ok().filter(|_| what == OVERHEAD)?;
+        Some((number.abs_diff(workers), rate))
     };
     rates.iter().filter_map(of).min_by_key(|(distance, _)| *distance).map(|(_, rate)| rate)
 }
@@ -328,11 +345,6 @@ fn preparing(workload: &Workload) -> String {
     format!("{} preparing", workload.name())
 }
 
-/// The name of the seconds until a device's first batch, besides opening and preparing.
-fn waiting(workload: &Workload, workers: usize) -> String {
-    format!("{} waiting", workload.name_with(workers))
-}
-
 /// The subject under which a device's rates are kept.
 pub(super) fn subject(limits: &Limits) -> String {
     subject_of(limits.api, &limits.name, &limits.driver)
@@ -340,6 +352,11 @@ pub(super) fn subject(limits: &Limits) -> String {
 
 fn subject_of(api: Api, name: &str, driver: &str) -> String {
     format!("{api} {name} {driver}")
+}
+
+/// The interface to the device with that subject.
+fn api_of(subject: &str) -> Option<Api> {
+    [Api::OpenCl, Api::WebGpu].into_iter().find(|api| subject.starts_with(&format!("{api} ")))
 }
 
 /// The subject under which the CPU's rates are kept.

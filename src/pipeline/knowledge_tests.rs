@@ -144,7 +144,7 @@ fn a_rate_that_is_wrong_by_three_is_found() {
     for truth in truths() {
         for factor in [3.0, 1.0 / 3.0] {
             let of_worker = (cpu(), workload().name());
-            let of_both = (subject(&made_up()), workload().name_with(truth.workers));
+            let of_both = (subject(&made_up()), name_with(&workload(), truth.workers, TOGETHER));
             for (subject, name) in [of_worker, of_both] {
                 let knowledge = taught(&truth);
                 let known = knowledge.get(&subject, &name).unwrap();

@@ -65,7 +65,8 @@ impl Cost {
         self.of(Share { workers: 1, in_flight: 1 })
     }
 
-    fn of(&self, share: Share) -> u64 {
+    /// The memory for the workers and blocks of `share`.
+    pub(crate) fn of(&self, share: Share) -> u64 {
         let workers = self.worker.saturating_mul(share.workers as u64);
         let blocks = self.block.saturating_mul(share.in_flight as u64);
         self.fixed.saturating_add(workers).saturating_add(blocks)

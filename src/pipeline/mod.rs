@@ -53,7 +53,7 @@ pub use auto::Auto;
 pub use gpu::Gpu;
 pub use level::Level;
 pub use options::{DecodeOptions, Options};
-pub use prediction::Prediction;
+pub use prediction::{FrameKind, Prediction};
 pub use sample::Sample;
 pub use statistics::{DeviceStatistics, EngineStatistics, Statistics};
 pub use workload::ComputeRate;

@@ -1,15 +1,26 @@
 //! Predicts how long a job takes with a device and without, for `pz cost`.
 
-use super::Gpu;
 use super::auto::Auto;
-use super::memory::cores;
-use super::options::Options;
+use super::memory::Share;
+use super::options::{DecodeOptions, Options};
 use super::sample::Sample;
 use super::throughput::{Throughput, WithDevice};
-use super::workload::{ComputeRate, Direction, Workload};
+use super::workload::{ComputeRate, Direction, HostLimits, Workload};
+use super::{Gpu, Level};
 use crate::error::Error;
 use crate::format::Pipeline;
 use crate::gpu::device::Limits;
+
+/// The kind of a frame: how its blocks are coded, and how long they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameKind {
+    /// How its blocks are coded.
+    pub pipeline: Pipeline,
+    /// The level that it was encoded at, if known.
+    pub level: Option<Level>,
+    /// Bytes of a block.
+    pub block_size: u64,
+}
 
 /// A prediction of how long a job takes.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,11 +48,11 @@ pub struct Prediction {
 }
 
 impl Auto {
-    /// Predicts how long `gpu` and the CPU take to compress `bytes` bytes with `options`. `sample` holds some of the
-    /// blocks. Measures unknown rates, which takes a moment, and keeps them.
+    /// Predicts how long a job with `options` takes to compress `bytes` bytes on `gpu` and the CPU. `sample` holds some
+    /// of the blocks. Measures unknown rates, which takes a moment, and keeps them.
     ///
     /// # Errors
-    /// If the options are invalid.
+    /// If the options are invalid, or permit too little memory.
     pub fn predict(
         &self,
         gpu: Option<&Gpu>,
@@ -49,22 +60,25 @@ impl Auto {
         bytes: u64,
         sample: Option<&Sample>,
     ) -> Result<Prediction, Error> {
-        let workload = Workload::encoding(options)?;
-        Ok(self.predict_workload(gpu, &workload, bytes, options.threads, sample))
+        let limits = HostLimits { threads: options.threads, memory: options.memory };
+        self.predict_workload(gpu, &Workload::encoding(options)?, bytes, &limits, sample)
     }
 
-    /// Predicts the same for decompression on `threads` threads, of blocks of `block_size` bytes of a pipeline at
-    /// `level` (0 if unknown). The sample is of the contents, not the payloads.
+    /// Predicts the same for decompressing frames of a kind to `bytes` bytes. The sample is of the contents, not the
+    /// payloads.
+    ///
+    /// # Errors
+    /// If the options permit too little memory.
     pub fn predict_decoding(
         &self,
         gpu: Option<&Gpu>,
-        (pipeline, level, block_size): (Pipeline, u8, u64),
+        kind: FrameKind,
+        options: &DecodeOptions,
         bytes: u64,
-        threads: usize,
         sample: Option<&Sample>,
-    ) -> Prediction {
-        let workload = Workload::decoding_of(pipeline, level, block_size);
-        self.predict_workload(gpu, &workload, bytes, threads, sample)
+    ) -> Result<Prediction, Error> {
+        let limits = HostLimits { threads: options.threads, memory: options.max_memory };
+        self.predict_workload(gpu, &Workload::decoding_of(kind), bytes, &limits, sample)
     }
 
     /// How fast a device with these limits encodes with `options`, from its memory to its memory. `None` if it does not
@@ -82,12 +96,8 @@ impl Auto {
     }
 
     /// How fast a device decodes, as [`Self::encode_rate`] for encoding.
-    pub fn decode_rate(
-        &self,
-        limits: &Limits,
-        (pipeline, level, block_size): (Pipeline, u8, u64),
-    ) -> Option<ComputeRate> {
-        let workload = Workload::decoding_of(pipeline, level, block_size);
+    pub fn decode_rate(&self, limits: &Limits, kind: FrameKind) -> Option<ComputeRate> {
+        let workload = Workload::decoding_of(kind);
         workload.compute_rate(limits, &self.knowledge().of_device(limits))
     }
 
@@ -96,13 +106,10 @@ impl Auto {
         gpu: Option<&Gpu>,
         workload: &Workload,
         bytes: u64,
-        threads: usize,
+        limits: &HostLimits,
         sample: Option<&Sample>,
-    ) -> Prediction {
-        let threads = if threads == 0 { cores() } else { threads };
-        // Threads without a block to do are not started.
-        let blocks = bytes.div_ceil(workload.block_size()).max(1);
-        let workers = threads.min(usize::try_from(blocks).unwrap_or(usize::MAX));
+    ) -> Result<Prediction, Error> {
+        let (Share { workers, .. }, cpu_memory) = workload.host_share(bytes, limits)?;
         let cpu = match sample {
             Some(sample) => self.knowledge().cpu_with(workload, workers, sample),
             None => self.knowledge().cpu(workload, workers),
@@ -115,14 +122,14 @@ impl Auto {
             opening: 0.0,
             seconds: cpu_seconds,
             takes_part: false,
-            cpu_memory: workload.cpu_memory(workers),
+            cpu_memory,
             device_memory: None,
             stages: Vec::new(),
         };
         if let Some(gpu) = gpu {
             self.predict_device(&mut prediction, gpu, workload, bytes, cpu, sample);
         }
-        prediction
+        Ok(prediction)
     }
 
     fn predict_device(
@@ -138,15 +145,13 @@ impl Auto {
         let Some(limits) = gpu.limits() else { return };
         prediction.device_memory = workload.device_memory(gpu, limits);
         let Some(device) = self.knowledge().device(workload, limits, &cpu) else { return };
-        prediction.opening = device.opening;
-        // To decode, a job does not even look for a device until it knows that some device would be worth it.
-        let first = match workload.direction() {
-            Direction::Encode => None,
-            Direction::Decode => Some(WithDevice::unknown(None)),
-        };
+        prediction.opening = device.joins_after();
         let bytes = bytes as f64;
-        let pays = |device: &WithDevice| cpu.pays(bytes, device);
-        prediction.takes_part = pays(&device) && first.as_ref().is_none_or(pays);
+        // To decode, a job does not even look for a device unless the work takes long enough for an unknown one. It
+        // learns the overhead only by then.
+        let is_sought = workload.direction() == Direction::Encode
+            || Throughput { overhead: 0.0, ..cpu }.pays(bytes, &WithDevice::unknown(None));
+        prediction.takes_part = is_sought && cpu.pays(bytes, &device);
         if prediction.takes_part {
             prediction.seconds = cpu.with_device(bytes, &device);
         }

@@ -12,7 +12,7 @@ use crc32c::crc32c;
 use crate::user_cache::UserCache;
 
 /// The first line of each file.
-const HEAD: &str = "pz rates 2";
+const HEAD: &str = "pz rates 3";
 
 /// The last line.
 const END: &str = "end";

@@ -5,8 +5,8 @@
 //!
 //! The CPU has a rate for each worker and an overhead: the seconds of a whole run that remain when the workers' own
 //! time is taken away. These are reading, writing and waiting, as far as they did not overlap with the work. A device
-//! has the time until its first batch, and the rate of device and workers together from then on. Both overlaps are
-//! measured in whole runs, never assumed.
+//! has the time until its first batch, the rate of device and workers together from then on, and the time to close it.
+//! Both overlaps are measured in whole runs, never assumed.
 
 use crate::gpu::device::Api;
 
@@ -25,8 +25,10 @@ pub(crate) struct Throughput {
 /// When a device joins the CPU, and how fast both are then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct WithDevice {
-    /// Seconds until its first batch begins.
+    /// Seconds to find and open it.
     pub(crate) opening: f64,
+    /// Seconds from then until its first batch begins.
+    pub(crate) starting: f64,
     /// Bytes a second of device and workers together from then on; `None` if unknown.
     pub(crate) rate: Option<f64>,
 }
@@ -43,8 +45,18 @@ impl WithDevice {
     /// which sets up a graphics driver and translates the kernels, a second and a half.
     pub(crate) fn unknown(api: Option<Api>) -> Self {
         let opening = if api == Some(Api::WebGpu) { 1.05 } else { 0.7 };
-        Self { opening, rate: None }
+        Self { opening, starting: 0.0, rate: None }
     }
+
+    /// Seconds until its first batch begins.
+    pub(crate) fn joins_after(&self) -> f64 {
+        self.opening + self.starting
+    }
+}
+
+/// Seconds to close a device that took `opening` seconds to open.
+pub(crate) fn closing(opening: f64) -> f64 {
+    CLOSING * opening
 }
 
 impl Throughput {
@@ -65,13 +77,13 @@ impl Throughput {
     /// Seconds with a device beside the CPU. The CPU begins alone, and may have done everything before the device is
     /// open.
     pub(crate) fn with_device(&self, bytes: f64, device: &WithDevice) -> f64 {
-        let alone = self.alone(bytes);
-        if alone <= device.opening {
+        let (alone, joined) = (self.alone(bytes), device.joins_after());
+        if alone <= joined {
             return alone;
         }
-        let before = bytes * device.opening / alone;
+        let before = bytes * joined / alone;
         let rate = device.rate.unwrap_or_else(|| self.max_with_device());
-        device.opening * (1.0 + CLOSING) + (bytes - before) / rate
+        joined + (bytes - before) / rate + closing(device.opening)
     }
 
     /// Whether a device clearly pays for `bytes` bytes that are left to do.
@@ -126,13 +138,13 @@ mod tests {
 
     #[test]
     fn a_device_joins_when_it_is_open() {
-        let device = WithDevice { opening: 0.5, rate: Some(4e7) };
+        let device = WithDevice { opening: 0.4, starting: 0.1, rate: Some(4e7) };
         // The job ends before the device is open.
         near(cpu(0.0).with_device(4e6, &device), 0.4);
         // Half of the job is done by then.
-        near(cpu(0.0).with_device(1e7, &device), 0.65 + 5e6 / 4e7);
+        near(cpu(0.0).with_device(1e7, &device), 0.62 + 5e6 / 4e7);
         // An unknown device might do the rest in no time, except for the overhead.
-        let unknown = WithDevice { opening: 0.5, rate: None };
+        let unknown = WithDevice { opening: 0.5, starting: 0.0, rate: None };
         near(cpu(0.0).with_device(1e7, &unknown), 0.65);
         let left = 1e7 * (1.0 - 0.5 / 1.1);
         near(cpu(1e-8).with_device(1e7, &unknown), 0.65 + left * 2e-8);
@@ -143,8 +155,8 @@ mod tests {
     #[test]
     fn a_device_pays_if_it_clearly_saves_time() {
         let unknown = WithDevice::unknown(None);
-        let slow = WithDevice { opening: 0.1, rate: Some(1.05e7) };
-        let fast = WithDevice { opening: 0.1, rate: Some(4e7) };
+        let slow = WithDevice { opening: 0.1, starting: 0.0, rate: Some(1.05e7) };
+        let fast = WithDevice { opening: 0.1, starting: 0.0, rate: Some(4e7) };
         for (bytes, overhead, device, pays) in [
             // The CPU takes a tenth of a second for each million bytes.
             (5e6, 0.0, unknown, false),

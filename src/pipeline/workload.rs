@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 use super::cpu::CpuEngine;
 use super::gpu::Accelerator;
 use super::gpu_engine::GpuEngine;
-use super::memory::Cost;
+use super::memory::{Cost, Share};
+use super::prediction::FrameKind;
 use super::rate_cache::Rates;
 use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
 use super::{Gpu, Level, Options};
 use crate::codec::Recipe;
 use crate::error::Error;
-use crate::format::{FrameHeader, Pipeline};
+use crate::format::FrameHeader;
 use crate::gpu::coder::Work;
 use crate::gpu::device::{Device, Limits};
 use crate::gpu::model::plan::Shape;
@@ -27,6 +28,15 @@ pub(crate) struct Workload {
     block_size: u64,
     /// How such blocks are encoded. For decoding, only pipeline and level are known.
     options: Options,
+}
+
+/// What limits the host's part of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HostLimits {
+    /// The number of workers; 0 means one for each core.
+    pub(crate) threads: usize,
+    /// Bytes of memory.
+    pub(crate) memory: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,12 +99,15 @@ impl Workload {
 
     /// Decoding a frame.
     pub(crate) fn decoding(header: &FrameHeader) -> Self {
-        Self::decoding_of(header.pipeline, header.level, header.block_size() as u64)
+        let (pipeline, block_size) = (header.pipeline, header.block_size() as u64);
+        let level = Level::new(header.level.into()).ok();
+        Self::decoding_of(FrameKind { pipeline, level, block_size })
     }
 
-    /// Decoding blocks of `block_size` bytes of `pipeline`. `level` is 0 if it is unknown.
-    pub(crate) fn decoding_of(pipeline: Pipeline, level: u8, block_size: u64) -> Self {
-        let level = Level::new(level.into()).unwrap_or_default();
+    /// Decoding frames of a kind.
+    pub(crate) fn decoding_of(kind: FrameKind) -> Self {
+        let FrameKind { pipeline, level, block_size } = kind;
+        let level = level.unwrap_or_default();
         let options = Options::new().level(level).pipeline(pipeline).block_size(block_size);
         Self { direction: Direction::Decode, block_size, options }
     }
@@ -122,11 +135,6 @@ impl Workload {
             options.level,
             self.block_size
         )
-    }
-
-    /// The name under which the rates of whole runs on `workers` threads are kept, with reading and writing.
-    pub(crate) fn name_with(&self, workers: usize) -> String {
-        format!("{} -T{workers}", self.name())
     }
 
     /// The stages of the plan for one block; none if the device declines it.
@@ -162,14 +170,15 @@ impl Workload {
             .then(|| ComputeRate { rate: self.block_size as f64 / seconds, is_measured: false })
     }
 
-    /// Bytes of host memory that `workers` workers take, with their blocks.
-    pub(crate) fn cpu_memory(&self, workers: usize) -> u64 {
+    /// The workers and blocks of a job of `bytes` bytes with `limits`, and the bytes of host memory that they take.
+    pub(crate) fn host_share(
+        &self,
+        bytes: u64,
+        limits: &HostLimits,
+    ) -> Result<(Share, u64), Error> {
         let (engine, size) = (CpuEngine::new(), self.block_size as usize);
         let cost = match self.direction {
-            Direction::Encode => match self.options.recipe() {
-                Ok(recipe) => Cost::of_encoding(&engine, &recipe, size),
-                Err(_) => return 0,
-            },
+            Direction::Encode => Cost::of_encoding(&engine, &self.options.recipe()?, size),
             Direction::Decode => {
                 let pipeline = self.options.chosen_pipeline();
                 let block_log = self.block_size.trailing_zeros() as u8;
@@ -178,8 +187,9 @@ impl Workload {
                 Cost::of_decoding(&engine, &header)
             }
         };
-        let Ok(share) = cost.share(workers, u64::MAX) else { return 0 };
-        cost.fixed + cost.worker * share.workers as u64 + cost.block * share.in_flight as u64
+        let mut share = cost.share(limits.threads, limits.memory)?;
+        share.limit_to(bytes.div_ceil(self.block_size));
+        Ok((share, cost.of(share)))
     }
 
     /// The most bytes of its own memory that the device gets to use; `None` if it does not do this work.

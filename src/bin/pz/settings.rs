@@ -201,6 +201,12 @@ const DECODE_MEMORY: u64 = 1 << 30;
 /// inverting a Burrows-Wheeler transform takes half as long again.
 const DECODE_MEMORY_WITH_GPU: u64 = 2 << 30;
 
+/// The library's options for decompression on `threads` threads, with a GPU that the user named or without.
+pub fn decoding_on(threads: usize, has_gpu: bool) -> DecodeOptions {
+    let memory = if has_gpu { DECODE_MEMORY_WITH_GPU } else { DECODE_MEMORY };
+    DecodeOptions::new().threads(threads).max_memory(memory)
+}
+
 /// The library's options for decompression, and the limits for the formats of other programs.
 pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings, Failure> {
     let device = device(machine.device)?;
@@ -219,6 +225,6 @@ pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings
 pub fn decode_quietly(machine: &Machine) -> Result<DecodeSettings, Failure> {
     let threads = threads(machine)?;
     let memory = machine.memory.map_or(DECODE_MEMORY, |Size(bytes)| bytes);
-    let options = DecodeOptions::new().threads(threads).max_memory(memory);
+    let options = decoding_on(threads, false).max_memory(memory);
     Ok(DecodeSettings { options, memory })
 }

@@ -7,7 +7,7 @@ use pz::gpu::device::discovery::{self, Found};
 use pz::gpu::device::{Api, Kind, Limits};
 use pz::gpu::model::budget::{BlockCost, batches, budget};
 use pz::gpu::model::kernel;
-use pz::{Auto, ComputeRate, Level, Options, Pipeline};
+use pz::{Auto, ComputeRate, FrameKind, Level, Options, Pipeline};
 use serde::Serialize;
 
 use super::predict::{self, Forecast};
@@ -166,7 +166,8 @@ impl DeviceCost {
         });
         let decoders =
             Pipeline::ALL.into_iter().filter(|p| *p != Pipeline::Store).map(|pipeline| {
-                let rate = auto.decode_rate(limits, (pipeline, 0, block_len.into()));
+                let kind = FrameKind { pipeline, level: None, block_size: block_len.into() };
+                let rate = auto.decode_rate(limits, kind);
                 let cost = Decoder::cost_of_block(limits, pipeline, block_len);
                 (pipeline, None, cost.map_err(|error| error.to_string()), rate)
             });

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pz::gpu::device::discovery::Found;
-use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Prediction, Sample, SeekableReader};
+use pz::{Auto, DecodeOptions, FrameKind, Gpu, Level, Options, Prediction, Sample, SeekableReader};
 use serde::Serialize;
 
 use crate::args::Cost;
@@ -79,7 +79,7 @@ struct Job<'a> {
 /// The work to predict: encoding, or decoding with the pipeline, level and block size of the file.
 enum Subject {
     Encode(Options),
-    Decode(Pipeline, u8, u64),
+    Decode(FrameKind),
 }
 
 /// Predicts the work on the file or size that `args` names; `None` if it names neither.
@@ -134,8 +134,9 @@ fn of_file(path: &Path, args: &Cost) -> Result<(u64, Vec<Subject>), Failure> {
         let frames = pz::list(&mut file, false).map_err(|error| of(path, error.into()))?;
         let bytes = frames.iter().map(|frame| frame.content_size).sum();
         let Some(frame) = frames.first() else { return Ok((0, Vec::new())) };
-        let level = frame.level.map_or(0, Level::get);
-        return Ok((bytes, vec![Subject::Decode(frame.pipeline, level, frame.block_size)]));
+        let (pipeline, block_size) = (frame.pipeline, frame.block_size);
+        let kind = FrameKind { pipeline, level: frame.level, block_size };
+        return Ok((bytes, vec![Subject::Decode(kind)]));
     }
     let bytes = file.metadata().map_err(|error| of(path, error.into()))?.len();
     Ok((bytes, both_ways(args)?))
@@ -161,9 +162,10 @@ fn both_ways(args: &Cost) -> Result<Vec<Subject>, Failure> {
         if let Some(Size(block)) = args.block_size {
             options = options.block_size(block);
         }
-        let block = options.chosen_block_size()?;
-        let decode = Subject::Decode(options.chosen_pipeline(), level.get(), block);
-        subjects.extend([Subject::Encode(options), decode]);
+        let block_size = options.chosen_block_size()?;
+        let kind =
+            FrameKind { pipeline: options.chosen_pipeline(), level: Some(level), block_size };
+        subjects.extend([Subject::Encode(options), Subject::Decode(kind)]);
     }
     Ok(subjects)
 }
@@ -189,33 +191,30 @@ impl Subject {
     fn predict(&self, auto: &Auto, opened: &[Opened], job: &Job<'_>) -> Result<Work, Failure> {
         let (direction, pipeline, level, block) = match self {
             Subject::Encode(options) => {
-                let level = options.chosen_level().get();
+                let level = Some(options.chosen_level());
                 ("compress", options.chosen_pipeline(), level, options.chosen_block_size()?)
             }
-            Subject::Decode(pipeline, level, block) => ("decompress", *pipeline, *level, *block),
+            Subject::Decode(FrameKind { pipeline, level, block_size }) => {
+                ("decompress", *pipeline, *level, *block_size)
+            }
         };
         let sample = job.sample(block)?;
         let Job { bytes, threads, .. } = *job;
         let predict = |gpu: Option<&Gpu>| match self {
-            Subject::Encode(options) => Ok(auto.predict(gpu, options, bytes, sample.as_ref())?),
-            Subject::Decode(pipeline, level, block) => {
-                let kind = (*pipeline, *level, *block);
-                let sample = sample.as_ref();
-                Ok::<_, Failure>(auto.predict_decoding(gpu, kind, bytes, threads, sample))
+            Subject::Encode(options) => {
+                Ok::<_, Failure>(auto.predict(gpu, options, bytes, sample.as_ref())?)
+            }
+            Subject::Decode(kind) => {
+                let options = settings::decoding_on(threads, gpu.is_some());
+                Ok(auto.predict_decoding(gpu, *kind, &options, bytes, sample.as_ref())?)
             }
         };
-        let mut engines = Vec::new();
-        if opened.is_empty() {
-            engines.push(Engine::cpu(threads, &predict(None)?));
-        }
+        // The CPU alone has other limits on memory than beside a device.
+        let mut engines = vec![Engine::cpu(threads, &predict(None)?)];
         for Opened { device, gpu } in opened {
-            let prediction = predict(Some(gpu))?;
-            if engines.is_empty() {
-                engines.push(Engine::cpu(threads, &prediction));
-            }
-            engines.push(Engine::device(device, gpu, prediction));
+            engines.push(Engine::device(device, gpu, predict(Some(gpu))?));
         }
-        let (pipeline, level) = (pipeline.to_string(), (level > 0).then_some(level));
+        let (pipeline, level) = (pipeline.to_string(), level.map(Level::get));
         Ok(Work { direction, pipeline, level, block, engines })
     }
 }
