@@ -139,7 +139,7 @@ impl Auto {
                 "the CPU: {alone:.2} s predicted, less than it takes to open a device"
             ));
         }
-        let could_pay = cpu.pays(bytes as f64, &WithDevice { opening, starting: 0.0, rate: None });
+        let could_pay = cpu.pays(bytes as f64, &WithDevice::known(opening, None));
         let best = if could_pay { self.best(workload, bytes as f64, &cpu) } else { None };
         let Some(Best { seconds, name, device }) = best else {
             return on_cpu(format!(
@@ -197,7 +197,7 @@ impl Auto {
                     }
                     // The device is open now.
                     let rate = Some(cpu.expected_with(rate));
-                    (WithDevice { opening: 0.0, starting: 0.0, rate }, Chosen::Open(gpu))
+                    (WithDevice::known(0.0, rate), Chosen::Open(gpu))
                 }
                 None => continue,
             };

@@ -19,6 +19,8 @@ pub(crate) struct AutoSession {
     /// Bytes of host memory that the job may take.
     memory: u64,
     begun: Instant,
+    /// The device that the user named or that [`Auto`] chose.
+    gpu: Option<Gpu>,
     /// The length at which to choose again; `None` if the choice is final.
     next_look: Option<u64>,
 }
@@ -33,7 +35,7 @@ impl AutoSession {
     ) -> Self {
         let statistics = statistics.cloned().unwrap_or_else(Statistics::without_stages);
         let (auto, begun) = (auto.clone(), Instant::now());
-        Self { auto, workload, statistics, workers: 1, memory, begun, next_look: None }
+        Self { auto, workload, statistics, workers: 1, memory, begun, gpu: None, next_look: None }
     }
 
     /// The counts of this job.
@@ -50,7 +52,7 @@ impl AutoSession {
         workers: usize,
     ) -> Option<Gpu> {
         self.workers = workers;
-        match bytes {
+        self.gpu = match bytes {
             _ if named.is_some() || !self.auto.chooses() => named.cloned(),
             Some(bytes) => self.take(bytes),
             None => {
@@ -58,7 +60,8 @@ impl AutoSession {
                 self.next_look = Some(FIRST_LOOK);
                 None
             }
-        }
+        };
+        self.gpu.clone()
     }
 
     /// Chooses again for a stream that is now `bytes` bytes long, expecting as much again.
@@ -67,9 +70,9 @@ impl AutoSession {
             return None;
         }
         self.next_look = Some(bytes.saturating_mul(2));
-        let gpu = self.take(bytes)?;
+        self.gpu = Some(self.take(bytes)?);
         self.next_look = None;
-        Some(gpu)
+        self.gpu.clone()
     }
 
     fn take(&self, bytes: u64) -> Option<Gpu> {
@@ -90,6 +93,7 @@ impl AutoSession {
             statistics: self.statistics.clone(),
             workers: self.workers,
             begun: self.begun,
+            opened_device: self.gpu.as_ref().is_some_and(|gpu| !gpu.is_closed()),
             wall: self.begun.elapsed(),
         });
     }

@@ -315,17 +315,17 @@ fn predictions_follow_whole_runs() {
         |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.02, "{found}");
     let gpu = gpu_named("fast");
     auto.opened(&gpu, Duration::from_millis(500));
-    // Only rates are known: 50 s on the CPU, and a device that takes 0.91 s to open and close, as unknown ones do.
+    // Only rates are known: 50 s on the CPU, and a device that takes 0.65 s to open and close.
     let before = predict(Some(&gpu), 100_000_000);
     near(before.cpu_rate, 2e6);
     near(before.cpu_seconds, 50.0);
-    near(before.seconds, 0.91 + 49.3 / 5.0);
+    near(before.seconds, 0.65 + 49.5 / 5.0);
     assert!(before.takes_part && before.device_rate == Some(Ok(8e6)), "{before:?}");
 
     // The threads were busy for a second in all, and the run took 0.7 s instead of half a second.
     let run = |statistics, begun: Instant, wall| {
         let (workload, workers) = (Workload::encoding(&options()).unwrap(), 2);
-        auto.learn(Run { workload, statistics, workers, begun, wall });
+        auto.learn(Run { workload, statistics, workers, begun, opened_device: false, wall });
     };
     let statistics = counted(None);
     let busy = statistics.cpu().busy.as_secs_f64();
@@ -366,7 +366,14 @@ fn short_runs_teach_nothing() {
     let auto = auto(&registry(&[]), &options(), 1e6, &[]);
     let statistics = counted(None);
     let workload = Workload::encoding(&options()).unwrap();
-    let run = Run { workload, statistics, workers: 2, begun: Instant::now(), wall: Duration::ZERO };
+    let run = Run {
+        workload,
+        statistics,
+        workers: 2,
+        begun: Instant::now(),
+        opened_device: false,
+        wall: Duration::ZERO,
+    };
     auto.learn(run.clone());
     // A run whose caller has not said how long it took teaches nothing either.
     let timed = auto.clone().timed_by_caller();

@@ -30,6 +30,8 @@ pub(crate) struct Run {
     /// The number of workers without a device.
     pub(crate) workers: usize,
     pub(crate) begun: Instant,
+    /// Whether the run began to open a device.
+    pub(crate) opened_device: bool,
     /// Time that the run took.
     pub(crate) wall: Duration,
 }
@@ -62,6 +64,14 @@ impl Knowledge {
         });
         let overhead = overhead(&rates, workload, workers).unwrap_or(0.0);
         Throughput { workers, worker, overhead, block: workload.block_size() as f64 }
+    }
+
+    /// The same if earlier runs have shown it.
+    pub(super) fn known_cpu(&self, workload: &Workload, workers: usize) -> Option<Throughput> {
+        let rates = self.rates(&cpu());
+        let worker = rates.get(&workload.name())?;
+        let overhead = overhead(&rates, workload, workers)?;
+        Some(Throughput { workers, worker, overhead, block: workload.block_size() as f64 })
     }
 
     /// The same, measured on `sample`.
@@ -97,14 +107,13 @@ impl Knowledge {
         let opening = self.opening(subject);
         let of_runs = |what| rates.get(&name_with(workload, cpu.workers, what));
         let Some(whole) = of_runs(TOGETHER) else {
-            // Only measured, in memory. Short work is not worth trying it.
+            // Only measured, in memory.
             let rate = Some(cpu.expected_with(rates.get(&workload.name())?));
-            let unknown = WithDevice::unknown(api_of(subject));
-            return Some(WithDevice { opening: opening.max(unknown.opening), rate, ..unknown });
+            return Some(WithDevice { opening, rate, ..WithDevice::unknown(api_of(subject)) });
         };
         let preparing = rates.get(&preparing(workload)).unwrap_or(0.0);
         let starting = preparing + of_runs(WAITING).unwrap_or(0.0);
-        Some(WithDevice { opening, starting, rate: Some(whole) })
+        Some(WithDevice { starting, ..WithDevice::known(opening, Some(whole)) })
     }
 
     /// The seconds that finding and opening a device is expected to take.
@@ -196,6 +205,8 @@ impl Knowledge {
         }
         match run.statistics.device() {
             Some(device) => self.learn_device(run, &device),
+            // Workers made way for a device that came too late.
+            None if run.opened_device => {}
             None => self.learn_cpu(run),
         }
     }

@@ -76,7 +76,7 @@ impl Truth {
         }
         let (workload, workers) = (workload(), self.workers);
         let wall = Duration::from_secs_f64(happened.wall);
-        knowledge.learn(&Run { workload, statistics, workers, begun, wall });
+        knowledge.learn(&Run { workload, statistics, workers, begun, opened_device: false, wall });
     }
 
     /// Predictions that are wrong by more than a quarter.

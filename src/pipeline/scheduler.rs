@@ -205,7 +205,7 @@ impl<T: Task> Scheduler<T> {
     }
 
     /// The most tasks to have in flight now, where `most` is the limit without a device.
-    pub(crate) fn most_in_flight(&self, most: usize) -> usize {
+    pub(crate) fn max_in_flight(&self, most: usize) -> usize {
         if !self.has_device {
             return most;
         }
@@ -213,15 +213,17 @@ impl<T: Task> Scheduler<T> {
         state.memory.blocks(state.device.threads > 0)
     }
 
-    /// The number of blocks, idle ones included, to which the owner should cut down; `None` if nothing waits for that.
-    /// The device waits for it before it opens, and the workers after it has stopped.
-    pub(crate) fn awaited_room(&self) -> Option<usize> {
+    /// How many idle blocks the owner should keep at most, if another part of the job waits for its memory: the device
+    /// before it opens, or the workers after it has stopped. `None` if nothing waits, or if too many blocks are in
+    /// flight. When it has dropped the other blocks, the owner calls [`Self::gave_back`].
+    pub(crate) fn idle_to_keep(&self) -> Option<usize> {
         self.device.as_ref()?;
-        self.shared.lock().memory.awaited_blocks()
+        let blocks = self.shared.lock().memory.awaited_blocks()?;
+        blocks.checked_sub(self.in_flight())
     }
 
-    /// Says that the owner now has at most [`Self::awaited_room`] blocks.
-    pub(crate) fn make_room(&self) {
+    /// Says that the owner has dropped the idle blocks that [`Self::idle_to_keep`] does not let it keep.
+    pub(crate) fn gave_back(&self) {
         let mut state = self.shared.lock();
         state.memory.owner_has_made_room();
         let waiting = state.queue.len().min(state.memory.workers(false));

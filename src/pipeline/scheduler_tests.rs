@@ -151,6 +151,8 @@ fn long_jobs_open_a_device() {
 /// A task that counts how many tasks run at once.
 struct Counting {
     running: Arc<AtomicUsize>,
+    /// It goes on until so many run at once.
+    awaited: usize,
     /// How many ran when this one began, itself included.
     most: usize,
 }
@@ -159,7 +161,10 @@ impl Task for Counting {
     fn run(batch: &mut [Self], _: &dyn Engine) {
         for task in batch {
             task.most = task.running.fetch_add(1, Ordering::SeqCst) + 1;
-            std::thread::sleep(Duration::from_millis(1));
+            let is_awaited = |_: &i32| task.running.load(Ordering::SeqCst) < task.awaited;
+            let wait = |_| std::thread::sleep(Duration::from_millis(1));
+            wait(0);
+            (0..10_000).take_while(is_awaited).for_each(wait);
             task.running.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -205,18 +210,18 @@ fn workers_make_room_for_a_device_while_it_takes_part() {
         let mut idle: Vec<Counting> = Vec::new();
         let (mut most_alone, mut when_found, mut after, mut most_after) = (0, None, 0, 0);
         while after < 100 {
-            if let Some(room) = scheduler.awaited_room()
-                && scheduler.in_flight() <= room
-            {
-                idle.truncate(room - scheduler.in_flight());
+            if let Some(keep) = scheduler.idle_to_keep() {
+                idle.truncate(keep);
                 held.store(scheduler.in_flight() + idle.len(), Ordering::SeqCst);
-                scheduler.make_room();
+                scheduler.gave_back();
             }
-            if scheduler.in_flight() < scheduler.most_in_flight(beside.in_flight) {
-                let new = || Counting { running: running.clone(), most: 0 };
+            if scheduler.in_flight() < scheduler.max_in_flight(beside.in_flight) {
+                let new = || Counting { running: running.clone(), awaited: 0, most: 0 };
                 let task = idle.pop().unwrap_or_else(new);
+                // The device comes when the first tasks are done. Until then more workers than beside it are at work.
+                let awaited = if scheduler.submitted <= beside.workers as u64 { 3 } else { 0 };
                 held.fetch_max(scheduler.in_flight() + 1 + idle.len(), Ordering::SeqCst);
-                scheduler.submit(Counting { most: 0, ..task });
+                scheduler.submit(Counting { awaited, most: 0, ..task });
                 continue;
             }
             let task = scheduler.next().unwrap();
@@ -247,7 +252,8 @@ fn more_workers_may_do_what_a_device_leaves() {
     for is_left in [true, false] {
         let mut scheduler = Scheduler::new(Arc::new(CpuEngine::new()), 6);
         let running = Arc::new(AtomicUsize::new(0));
-        let tasks = (0..60).map(|number| (number, Counting { running: running.clone(), most: 0 }));
+        let task = || Counting { running: running.clone(), awaited: 0, most: 0 };
+        let tasks = (0..60).map(|number| (number, task()));
         let mut state = scheduler.shared.lock();
         // A device with three threads, fast enough that one worker beside it suffices.
         state.memory.device_begins(3, 6);

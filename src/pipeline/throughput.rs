@@ -27,6 +27,9 @@ pub(crate) struct Throughput {
 pub(crate) struct WithDevice {
     /// Seconds to find and open it.
     pub(crate) opening: f64,
+    /// To decide, count at least this many seconds for opening it. A device that no whole run has used is worth trying
+    /// only for longer work.
+    pub(crate) min_opening: f64,
     /// Seconds from then until its first batch begins.
     pub(crate) starting: f64,
     /// Bytes a second of device and workers together from then on; `None` if unknown.
@@ -45,7 +48,12 @@ impl WithDevice {
     /// which sets up a graphics driver and translates the kernels, a second and a half.
     pub(crate) fn unknown(api: Option<Api>) -> Self {
         let opening = if api == Some(Api::WebGpu) { 1.05 } else { 0.7 };
-        Self { opening, starting: 0.0, rate: None }
+        Self { opening, min_opening: opening, starting: 0.0, rate: None }
+    }
+
+    /// A device that is open in `opening` seconds, if the rate of device and workers together is known.
+    pub(crate) fn known(opening: f64, rate: Option<f64>) -> Self {
+        Self { opening, min_opening: 0.0, starting: 0.0, rate }
     }
 
     /// Seconds until its first batch begins.
@@ -88,7 +96,8 @@ impl Throughput {
 
     /// Whether a device clearly pays for `bytes` bytes that are left to do.
     pub(crate) fn pays(&self, bytes: f64, device: &WithDevice) -> bool {
-        self.with_device(bytes, device) < MAX_TIME_RATIO * self.alone(bytes)
+        let device = WithDevice { opening: device.opening.max(device.min_opening), ..*device };
+        self.with_device(bytes, &device) < MAX_TIME_RATIO * self.alone(bytes)
     }
 
     /// Whether `device`, in bytes a second, is at least the rate of the `displaced` workers.
@@ -138,13 +147,13 @@ mod tests {
 
     #[test]
     fn a_device_joins_when_it_is_open() {
-        let device = WithDevice { opening: 0.4, starting: 0.1, rate: Some(4e7) };
+        let device = WithDevice { starting: 0.1, ..WithDevice::known(0.4, Some(4e7)) };
         // The job ends before the device is open.
         near(cpu(0.0).with_device(4e6, &device), 0.4);
         // Half of the job is done by then.
         near(cpu(0.0).with_device(1e7, &device), 0.62 + 5e6 / 4e7);
         // An unknown device might do the rest in no time, except for the overhead.
-        let unknown = WithDevice { opening: 0.5, starting: 0.0, rate: None };
+        let unknown = WithDevice::known(0.5, None);
         near(cpu(0.0).with_device(1e7, &unknown), 0.65);
         let left = 1e7 * (1.0 - 0.5 / 1.1);
         near(cpu(1e-8).with_device(1e7, &unknown), 0.65 + left * 2e-8);
@@ -155,8 +164,8 @@ mod tests {
     #[test]
     fn a_device_pays_if_it_clearly_saves_time() {
         let unknown = WithDevice::unknown(None);
-        let slow = WithDevice { opening: 0.1, starting: 0.0, rate: Some(1.05e7) };
-        let fast = WithDevice { opening: 0.1, starting: 0.0, rate: Some(4e7) };
+        let slow = WithDevice::known(0.1, Some(1.05e7));
+        let fast = WithDevice::known(0.1, Some(4e7));
         for (bytes, overhead, device, pays) in [
             // The CPU takes a tenth of a second for each million bytes.
             (5e6, 0.0, unknown, false),

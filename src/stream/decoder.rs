@@ -288,18 +288,17 @@ impl<R: Read> Decoder<R> {
     /// Reads blocks until as many are in flight as may be.
     fn read_ahead(&mut self) {
         if let Some(scheduler) = &self.scheduler
-            && let Some(room) = scheduler.awaited_room()
-            && scheduler.in_flight() <= room
+            && let Some(keep) = scheduler.idle_to_keep()
         {
-            self.idle.truncate(room - scheduler.in_flight());
+            self.idle.truncate(keep);
             self.pool.clear();
-            scheduler.make_room();
+            scheduler.gave_back();
         }
         while matches!(self.input, Input::Open) {
             let in_flight = self.scheduler.as_ref().map_or(0, Scheduler::in_flight);
             let is_waiting = self.waiting.is_some() || self.is_joining;
             let most = self.share.in_flight;
-            let most = self.scheduler.as_ref().map_or(most, |own| own.most_in_flight(most));
+            let most = self.scheduler.as_ref().map_or(most, |own| own.max_in_flight(most));
             if in_flight >= most || (is_waiting && in_flight > 0) {
                 return;
             }

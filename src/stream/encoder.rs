@@ -324,7 +324,7 @@ impl<W: Write> Encoder<W> {
         self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {
             // The block that is filled next is in flight too.
-            let most = scheduler.most_in_flight(self.share.in_flight);
+            let most = scheduler.max_in_flight(self.share.in_flight);
             let full = scheduler.in_flight() >= most;
             let finished = if full { scheduler.next() } else { scheduler.try_next() };
             match finished {
@@ -368,11 +368,12 @@ impl<W: Write> Encoder<W> {
         }
         self.idle.push(task);
         if let Some(scheduler) = &self.scheduler
-            && let Some(room) = scheduler.awaited_room()
-            && scheduler.in_flight() < room
+            && let Some(keep) = scheduler.idle_to_keep()
+            // One of them is filled next.
+            && keep > 0
         {
-            self.idle.truncate(room - scheduler.in_flight());
-            scheduler.make_room();
+            self.idle.truncate(keep);
+            scheduler.gave_back();
         }
         self.failed |= written.is_err();
         written

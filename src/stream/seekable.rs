@@ -170,7 +170,7 @@ impl<R: Read + Seek> SeekableReader<R> {
             let other = needed.is_some() && needed != cost;
             let most = scheduler
                 .as_ref()
-                .map_or(share.in_flight, |own| own.most_in_flight(share.in_flight));
+                .map_or(share.in_flight, |own| own.max_in_flight(share.in_flight));
             if let Some(spot) = spot
                 && starts.len() < most
                 && (!other || starts.is_empty())
@@ -220,6 +220,13 @@ impl<R: Read + Seek> SeekableReader<R> {
             writer.write_all(&part[from..to])?;
             task.release();
             idle.push(task);
+            if let Some(scheduler) = &scheduler
+                && let Some(keep) = scheduler.idle_to_keep()
+            {
+                idle.truncate(keep);
+                pool.clear();
+                scheduler.gave_back();
+            }
         }
         self.run = (0, Buffer::default());
         Ok(())

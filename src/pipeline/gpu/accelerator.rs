@@ -114,6 +114,14 @@ impl Accelerator {
         self
     }
 
+    /// Whether the job pays for looking for the device, as far as earlier runs tell; `None` if they do not.
+    pub(crate) fn is_known_to_pay(&self) -> Option<bool> {
+        let (auto, workload) = self.learned.as_ref()?;
+        let bytes = self.blocks? as f64 * f64::from(self.block_len);
+        let cpu = auto.knowledge().known_cpu(workload, self.workers)?;
+        Some(cpu.pays(bytes, &self.with_device(&cpu)))
+    }
+
     /// What the device is expected to add to `cpu`.
     pub(crate) fn with_device(&self, cpu: &Throughput) -> WithDevice {
         let limits = self.gpu.limits();

@@ -77,14 +77,18 @@ impl<T: Task> Shared<T> {
         pool: Option<&Arc<ThreadPool>>,
         busy: Busy,
     ) {
-        // Encoding mostly takes long enough that asking the drivers at once pays. For decoding, ask them only when some
-        // device would be worth it, and then check whether this one is.
-        let asks_at_once = matches!(accelerator.work, Work::Encode { .. });
-        let is_closed = accelerator.gpu.is_closed();
-        if is_closed && !asks_at_once && !(self.is_worth_opening(accelerator) && self.make_room()) {
-            return;
-        }
-        if is_closed {
+        if accelerator.gpu.is_closed() {
+            // Ask the drivers only when some device would be worth it, and then check whether this one is. If earlier
+            // runs do not tell, encoding mostly takes long enough to ask at once.
+            let encodes = matches!(accelerator.work, Work::Encode { .. });
+            let asks_at_once = accelerator.is_known_to_pay().unwrap_or(encodes);
+            if !asks_at_once && !self.is_worth_opening(accelerator) {
+                return;
+            }
+            // For encoding, the drivers' memory counts from the start.
+            if !encodes && !self.make_room() {
+                return;
+            }
             if let Err(error) = accelerator.gpu.found() {
                 return accelerator.is_idle(&error.to_string());
             }
