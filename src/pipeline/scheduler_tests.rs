@@ -151,8 +151,10 @@ fn long_jobs_open_a_device() {
 /// A task that counts how many tasks run at once.
 struct Counting {
     running: Arc<AtomicUsize>,
-    /// It goes on until so many run at once.
+    /// It goes on until so many have run at once.
     awaited: usize,
+    /// The most that have run at once.
+    peak: Arc<AtomicUsize>,
     /// How many ran when this one began, itself included.
     most: usize,
 }
@@ -161,7 +163,8 @@ impl Task for Counting {
     fn run(batch: &mut [Self], _: &dyn Engine) {
         for task in batch {
             task.most = task.running.fetch_add(1, Ordering::SeqCst) + 1;
-            let is_awaited = |_: &i32| task.running.load(Ordering::SeqCst) < task.awaited;
+            task.peak.fetch_max(task.most, Ordering::SeqCst);
+            let is_awaited = |_: &i32| task.peak.load(Ordering::SeqCst) < task.awaited;
             let wait = |_| std::thread::sleep(Duration::from_millis(1));
             wait(0);
             (0..10_000).take_while(is_awaited).for_each(wait);
@@ -191,6 +194,7 @@ fn workers_make_room_for_a_device_while_it_takes_part() {
     // With few blocks the workers have stopped when no blocks are left; with many they have not.
     for narrow in [4, 12] {
         let (running, held) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let peak = Arc::new(AtomicUsize::new(0));
         let (send, found) = std::sync::mpsc::channel();
         let counts = [Arc::clone(&running), Arc::clone(&held)];
         let gpu = Gpu::finding::<fn() -> Result<Arc<dyn Device>, DeviceError>>(move || {
@@ -216,7 +220,12 @@ fn workers_make_room_for_a_device_while_it_takes_part() {
                 scheduler.gave_back();
             }
             if scheduler.in_flight() < scheduler.max_in_flight(beside.in_flight) {
-                let new = || Counting { running: running.clone(), awaited: 0, most: 0 };
+                let new = || Counting {
+                    running: running.clone(),
+                    awaited: 0,
+                    peak: peak.clone(),
+                    most: 0,
+                };
                 let task = idle.pop().unwrap_or_else(new);
                 // The device comes when the first tasks are done. Until then more workers than beside it are at work.
                 let awaited = if scheduler.submitted <= beside.workers as u64 { 3 } else { 0 };
@@ -251,8 +260,9 @@ fn workers_make_room_for_a_device_while_it_takes_part() {
 fn more_workers_may_do_what_a_device_leaves() {
     for is_left in [true, false] {
         let mut scheduler = Scheduler::new(Arc::new(CpuEngine::new()), 6);
-        let running = Arc::new(AtomicUsize::new(0));
-        let task = || Counting { running: running.clone(), awaited: 0, most: 0 };
+        let [running, peak] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let task =
+            || Counting { running: running.clone(), awaited: 0, peak: peak.clone(), most: 0 };
         let tasks = (0..60).map(|number| (number, task()));
         let mut state = scheduler.shared.lock();
         // A device with three threads, fast enough that one worker beside it suffices.
