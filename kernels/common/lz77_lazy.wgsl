@@ -3,8 +3,8 @@
 // then one lane each continues those of 16 bytes and more; then all lanes of the segment continue those of LANE_BYTES
 // and more.
 //
-// With two candidates, `found` comes from lz77_latest_two: a row of distances for each position. With four,
-// lz77_latest_four fills both buffers: `rows` with the distances, and `found` with the index of a position's row and,
+// With two candidates, `found` comes from lz77/latest_two: a row of distances for each position. With four,
+// lz77/latest_four fills both buffers: `rows` with the distances, and `found` with the index of a position's row and,
 // if the row is not empty, bit 24.
 //
 // Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether it is 4; TWO, whether there are two hashes of four

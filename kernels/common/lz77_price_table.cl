@@ -1,5 +1,5 @@
 // The prices of a chunk's symbols for the optimal parse, as stored in workgroup memory and as added in its rings: see
-// lz77_optimal.
+// lz77/optimal.
 // @pz_import lz77_chunk_prices
 
 // Of words in rings.

@@ -1,5 +1,5 @@
 // The prices of a chunk's symbols for the optimal parse, as stored in workgroup memory and as added in its rings: see
-// lz77_optimal. A file that imports this binds `symbols`, has the tables in `tables`, and in `table` the index of the
+// lz77/optimal. A file that imports this binds `symbols`, has the tables in `tables`, and in `table` the index of the
 // lane's table.
 // @pz_import lz77_chunk_prices
 

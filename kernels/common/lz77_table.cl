@@ -1,6 +1,6 @@
 // Finds LZ77 candidates: for each position, the CANDIDATES latest earlier positions of its window with the same hash.
 //
-// One pass of lz77_find has ordered the entries of a block by a digit, which is the upper bits of the hash, and then
+// One pass of lz77/find has ordered the entries of a block by a digit, which is the upper bits of the hash, and then
 // by position. A team handles the entries of one digit in one window. It visits them in order, 32 at a time, with a
 // table of the latest entries for each value of the hash's other bits, as a CPU would. Lanes that match each other
 // show which of the 32 are candidates of one another.

@@ -1,5 +1,8 @@
 //! The kernel files.
 //!
+//! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `batch/` the kernels that any batch needs,
+//! `common/` what kernel files import, and `test/` the kernels that only tests run.
+//!
 //! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. [`Kernel::source`]
 //! turns a file into what a backend compiles: it adds constants at the top and replaces each line
 //! `// @pz_import NAME` by the file `kernels/common/NAME` of the same language. WGSL has no conditional compilation, so
@@ -19,7 +22,7 @@ use super::limits::{Api, Limits, Teams};
 /// A kernel file in both languages.
 #[derive(Debug)]
 pub struct Kernel {
-    /// The file name without its extension.
+    /// The file's path under `kernels/`, without its extension.
     pub stem: &'static str,
     opencl: &'static str,
     wgsl: &'static str,
@@ -61,97 +64,97 @@ macro_rules! common {
 
 kernels! {
     /// LZ77, decoding: finds each chunk's record.
-    LZ77_LAYOUT = "lz77_layout";
+    LZ77_LAYOUT = "lz77/layout";
     /// LZ77, decoding: builds the tables of each group of chunks.
-    LZ77_TABLES = "lz77_tables";
+    LZ77_TABLES = "lz77/tables";
     /// LZ77, decoding: sorts chunks by cost.
-    LZ77_ORDER = "lz77_order";
+    LZ77_ORDER = "lz77/order";
     /// LZ77, decoding: decodes the contents of each chunk.
-    LZ77_DECODE = "lz77_decode";
+    LZ77_DECODE = "lz77/decode";
     /// LZ77, decoding: decodes chunks that hold only literals.
-    LZ77_LITERALS = "lz77_literals";
+    LZ77_LITERALS = "lz77/literals";
     /// LZ77, decoding: writes the contents of windows from recorded sequences.
-    LZ77_WINDOWS = "lz77_windows";
+    LZ77_WINDOWS = "lz77/windows";
     /// Sorts positions by hash, to find candidates for LZ77 matches.
-    LZ77_FIND = "lz77_find";
+    LZ77_FIND = "lz77/find";
     /// Sorts positions by one digit of their hashes.
-    LZ77_PLACES = "lz77_places";
+    LZ77_PLACES = "lz77/places";
     /// Finds the latest candidate of each position.
-    LZ77_LATEST = "lz77_latest";
+    LZ77_LATEST = "lz77/latest";
     /// Finds the latest two candidates of each position.
-    LZ77_LATEST_TWO = "lz77_latest_two";
+    LZ77_LATEST_TWO = "lz77/latest_two";
     /// Finds the latest four candidates of each position.
-    LZ77_LATEST_FOUR = "lz77_latest_four";
+    LZ77_LATEST_FOUR = "lz77/latest_four";
     /// Finds where each position's candidates are in the sorted order.
-    LZ77_LINK = "lz77_link";
+    LZ77_LINK = "lz77/link";
     /// The greedy parse of LZ77. As in all parses but the optimal one, a team parses each segment.
-    LZ77_PARSE = "lz77_parse";
+    LZ77_PARSE = "lz77/parse";
     /// The lazy parse with two candidates per position.
-    LZ77_PARSE_DOUBLE = "lz77_parse_double";
+    LZ77_PARSE_DOUBLE = "lz77/parse_double";
     /// The lazy parse with four candidates per position.
-    LZ77_PARSE_LAZY = "lz77_parse_lazy";
+    LZ77_PARSE_LAZY = "lz77/parse_lazy";
     /// A parse with the candidates of two hashes.
-    LZ77_PARSE_TWO = "lz77_parse_two";
+    LZ77_PARSE_TWO = "lz77/parse_two";
     /// A parse with many candidates per position.
-    LZ77_DEEP = "lz77_deep";
+    LZ77_DEEP = "lz77/deep";
     /// Lists the candidates of each position for the optimal parse.
-    LZ77_CANDIDATES = "lz77_candidates";
+    LZ77_CANDIDATES = "lz77/candidates";
     /// Computes the prices of symbols for the optimal parse.
-    LZ77_PRICES = "lz77_prices";
+    LZ77_PRICES = "lz77/prices";
     /// The optimal parse.
-    LZ77_OPTIMAL = "lz77_optimal";
+    LZ77_OPTIMAL = "lz77/optimal";
     /// Chooses the tables of the BWT encoder.
-    BWT_ENCODE_CHOOSE = "bwt_encode_choose";
+    BWT_ENCODE_CHOOSE = "bwt/encode_choose";
     /// Assigns contexts and counts symbols for the BWT encoder.
-    BWT_ENCODE_CONTEXTS = "bwt_encode_contexts";
+    BWT_ENCODE_CONTEXTS = "bwt/encode_contexts";
     /// Computes the ranks of the BWT encoder.
-    BWT_ENCODE_RANKS = "bwt_encode_ranks";
+    BWT_ENCODE_RANKS = "bwt/encode_ranks";
     /// Finds the runs and segments of the BWT encoder.
-    BWT_ENCODE_RUNS = "bwt_encode_runs";
+    BWT_ENCODE_RUNS = "bwt/encode_runs";
     /// Codes the words of the BWT encoder.
-    BWT_ENCODE_CODE = "bwt_encode_code";
+    BWT_ENCODE_CODE = "bwt/encode_code";
     /// Describes the directory and tables of the BWT encoder.
-    BWT_ENCODE_DESCRIBE = "bwt_encode_describe";
+    BWT_ENCODE_DESCRIBE = "bwt/encode_describe";
     /// Writes the payloads of the BWT encoder.
-    BWT_ENCODE_WRITE = "bwt_encode_write";
+    BWT_ENCODE_WRITE = "bwt/encode_write";
     /// The radix sort of the forward BWT.
-    BWT_SORT = "bwt_sort";
+    BWT_SORT = "bwt/sort";
     /// The last step of the forward BWT.
-    BWT_SORT_FINISH = "bwt_sort_finish";
+    BWT_SORT_FINISH = "bwt/sort_finish";
     /// Gathers the keys for a round of prefix doubling in the forward BWT.
-    BWT_SORT_GATHER = "bwt_sort_gather";
+    BWT_SORT_GATHER = "bwt/sort_gather";
     /// The prefix doubling of the forward BWT.
-    BWT_SORT_REFINE = "bwt_sort_refine";
+    BWT_SORT_REFINE = "bwt/sort_refine";
     /// CRC-32C of contents and payloads.
-    CRC32C = "crc32c";
+    CRC32C = "batch/crc32c";
     /// Payloads one behind the other.
-    COMPACT = "compact";
+    COMPACT = "batch/compact";
     /// BWT payloads: fixed fields and rows.
-    BWT_HEADER = "bwt_header";
+    BWT_HEADER = "bwt/header";
     /// BWT payloads: directory and descriptions of tables.
-    BWT_DESCRIBE = "bwt_describe";
+    BWT_DESCRIBE = "bwt/describe";
     /// BWT payloads: tables.
-    BWT_TABLES = "bwt_tables";
+    BWT_TABLES = "bwt/tables";
     /// BWT payloads: the second stage.
-    BWT_SEGMENTS = "bwt_segments";
+    BWT_SEGMENTS = "bwt/segments";
     /// BWT payloads: from decoded segments to the transform.
-    BWT_EXPAND = "bwt_expand";
+    BWT_EXPAND = "bwt/expand";
     /// The inverse of the Burrows-Wheeler transform.
-    BWT_INVERSE = "bwt_inverse";
+    BWT_INVERSE = "bwt/inverse";
     /// Turns matches into sequences and literals.
-    LZ77_SEQUENCES = "lz77_sequences";
+    LZ77_SEQUENCES = "lz77/sequences";
     /// Counts literals.
-    LZ77_COUNTS = "lz77_counts";
+    LZ77_COUNTS = "lz77/counts";
     /// Builds the models of groups.
-    LZ77_MODELS = "lz77_models";
+    LZ77_MODELS = "lz77/models";
     /// Builds the FSE models of groups.
-    LZ77_NORMS = "lz77_norms";
+    LZ77_NORMS = "lz77/norms";
     /// Codes symbols with FSE.
-    LZ77_STATES = "lz77_states";
+    LZ77_STATES = "lz77/states";
     /// Writes the words of chunks.
-    LZ77_ROWS = "lz77_rows";
+    LZ77_ROWS = "lz77/rows";
     /// Writes payloads.
-    LZ77_PACK = "lz77_pack";
+    LZ77_PACK = "lz77/pack";
 }
 
 /// The kernels that device tests run.

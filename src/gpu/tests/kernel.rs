@@ -24,14 +24,25 @@ fn files_and_registry_are_the_same_set() {
     let common: BTreeSet<_> = COMMON.iter().map(|common| common.name.to_string()).collect();
     assert_eq!((registered.len(), common.len()), (ALL.len(), COMMON.len()), "a stem is repeated");
     for extension in ["cl", "wgsl"] {
-        assert_eq!(on_disk("", extension), registered, "kernels/*.{extension}");
+        let kernels: BTreeSet<_> = ["batch", "bwt", "lz77"]
+            .iter()
+            .flat_map(|folder| {
+                on_disk(folder, extension).into_iter().map(move |stem| format!("{folder}/{stem}"))
+            })
+            .collect();
+        assert_eq!(kernels, registered, "*.{extension}");
         assert_eq!(on_disk("common", extension), common, "kernels/common/*.{extension}");
     }
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
-    for entry in std::fs::read_dir(top).unwrap() {
-        let path = entry.unwrap().path();
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        assert!(path.is_dir() || matches!(extension, Some("cl" | "wgsl")), "{path:?}");
+    let entries = std::fs::read_dir(&top).unwrap().map(|entry| entry.unwrap().file_name());
+    let folders: BTreeSet<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    assert_eq!(folders, ["batch", "bwt", "common", "lz77", "test"].map(String::from).into());
+    for folder in folders {
+        for entry in std::fs::read_dir(top.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            assert!(matches!(extension, Some("cl" | "wgsl")), "{path:?}");
+        }
     }
 }
 

@@ -244,7 +244,7 @@ fn payloads_of_long_blocks() {
 #[test]
 fn costs_agree_and_predict_the_plan() {
     for kernel in
-        ALL.iter().filter(|k| k.stem.starts_with("bwt_sort") || k.stem.starts_with("bwt_encode"))
+        ALL.iter().filter(|k| k.stem.starts_with("bwt/sort") || k.stem.starts_with("bwt/encode"))
     {
         let parse = |api| KernelCost::parse(kernel.stem, &kernel.text(api)).expect("a cost");
         assert_eq!(parse(Api::OpenCl), parse(Api::WebGpu));

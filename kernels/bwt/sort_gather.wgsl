@@ -1,4 +1,4 @@
-// Gathers the keys for a round of prefix doubling (`bwt_sort_refine`). An element's key is 1 plus the rank of the
+// Gathers the keys for a round of prefix doubling (bwt/sort_refine). An element's key is 1 plus the rank of the
 // suffix `depth` bytes on, or 0 if that is the empty suffix.
 //
 // @pz_cost {

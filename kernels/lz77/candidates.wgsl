@@ -3,7 +3,7 @@
 // `entries` holds the sorted entries of a four-byte hash, and later those of a seven-byte hash. Three things are kept
 // of each hash's entries: their positions; their marks, with a bit for each earlier entry that is a candidate, the
 // nearest in bit 0; and the sorted index of each position. Each has its own array of words, because they are stored
-// in random order and so stay in a cache. `found` comes from lz77_latest, for a three-byte hash.
+// in random order and so stay in a cache. `found` comes from lz77/latest, for a three-byte hash.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length, padded with zeros.
 // Four are in `lz77_low` and four in `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A

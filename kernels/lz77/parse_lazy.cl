@@ -1,4 +1,4 @@
-// The lazy parse of LZ77 with four candidates per position, from lz77_latest_four.
+// The lazy parse of LZ77 with four candidates per position, from lz77/latest_four.
 //
 // @pz_cost {
 //   threads: N/65536*128

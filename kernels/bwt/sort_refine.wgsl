@@ -12,7 +12,7 @@
 // by key, and so doubles the depth. All elements of a group are at least `depth` long.
 //
 // A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. Large groups
-// go through the radix sort of `bwt_sort` by (high, low): `high` is the group's rank, whose low bits the sort can
+// go through the radix sort of bwt/sort by (high, low): `high` is the group's rank, whose low bits the sort can
 // leave out. Each tile of either list reserves room in the lists of the next round with an atomic addition. The order
 // of groups in a list is unspecified and irrelevant.
 //

@@ -1,5 +1,5 @@
 // The greedy parse of LZ77: takes the first match found in a segment, by the rules of the module codec::lz77::greedy.
-// `found` comes from lz77_latest; this kernel verifies the candidates. The lanes of a segment check as many positions
+// `found` comes from lz77/latest; this kernel verifies the candidates. The lanes of a segment check as many positions
 // at once for a possible match. Then they compare its bytes, most of them forward and the rest backward.
 //
 // @pz_cost {

@@ -1,5 +1,5 @@
 // The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
-// rule is that of the module codec::lz77::deep; `entries` and `found` come from lz77_find. First each lane checks one
+// rule is that of the module codec::lz77::deep; `entries` and `found` come from lz77/find. First each lane checks one
 // candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it if so. Then
 // all lanes continue matches of LANE_BYTES and more.
 //

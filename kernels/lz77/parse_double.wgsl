@@ -1,4 +1,4 @@
-// The lazy parse of LZ77 with two candidates per position, from lz77_latest_two.
+// The lazy parse of LZ77 with two candidates per position, from lz77/latest_two.
 //
 // @pz_cost {
 //   threads: N/262144*128

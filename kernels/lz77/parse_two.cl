@@ -1,5 +1,5 @@
 // The lazy parse of LZ77 with four candidates by each of two hashes. Of equally good matches, one by the longer hash
-// comes first. lz77_latest_four makes `found` and `rows_four` from the longer hash, `found_second` and
+// comes first. lz77/latest_four makes `found` and `rows_four` from the longer hash, `found_second` and
 // `rows_four_second` from the shorter one.
 //
 // @pz_cost {

@@ -4,7 +4,7 @@
 // another.
 //
 // Each block has its own list. Element e of a list is at index slot - 1 - e of the block's part of the arrays, so
-// that the small lists of `bwt_sort_refine` can grow from the other end. Before the first pass, the suffixes are
+// that the small lists of bwt/sort_refine can grow from the other end. Before the first pass, the suffixes are
 // ordered by length. So a suffix that the block's end cuts off, padded with zeros, comes before longer suffixes with
 // the same key.
 //
