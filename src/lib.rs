@@ -43,6 +43,7 @@
 //! - `cli` (default): the `pz` program.
 
 pub mod bits;
+mod clock;
 pub mod codec;
 mod error;
 pub mod format;

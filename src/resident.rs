@@ -1,9 +1,10 @@
 //! Measures how fast a device works on data in its own memory, stage by stage, after verifying every byte.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::format::{Method, Pipeline};
 use crate::gpu::coder::{

@@ -60,7 +60,7 @@ fn a_web_assembly_module_reads_and_writes_the_same_files() {
             ["CC", "CXX", "TARGET_CC", "CC_wasm32_unknown_unknown"]
                 .map(|name| (name, "/bin/false")),
         )
-        .env_remove("RUSTFLAGS")
+        .env("RUSTFLAGS", "-Dwarnings")
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));

@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 /// What each room of the library may open, lowest first. The `cfg(test)` room `test_data` is left out.
 const LIBRARY: &[(&str, &[&str])] = &[
     ("bits", &[]),
+    ("clock", &[]),
     ("user_cache", &[]),
     ("codec", &["bits"]),
     // They know each other: an error names a pipeline, and a fault in a file becomes an error.
     ("error", &["format"]),
     ("format", &["codec", "error"]),
     ("gpu", &["codec", "format", "user_cache"]),
-    ("pipeline", &["codec", "error", "format", "gpu", "user_cache"]),
-    ("resident", &["error", "format", "gpu", "pipeline"]),
-    ("stream", &["codec", "error", "format", "gpu", "pipeline"]),
+    ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
+    ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
+    ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
 ];
 
 /// What each room of `src/gpu` may open, lowest first.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Gpu;
 use super::knowledge::{Knowledge, Run, subject};
@@ -11,6 +11,7 @@ use super::rate_cache::Store;
 use super::registry::{Candidate, Machine, Registry, is_eligible};
 use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
+use crate::clock::Instant;
 
 /// Chooses for each job whether to use a GPU beside the CPU's threads. It takes the GPU with the shortest predicted
 /// time, if that is clearly shorter than the CPU's alone. The output is the same either way.

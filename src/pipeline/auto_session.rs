@@ -1,13 +1,12 @@
 //! One job of [`Auto`]: chooses its device and learns from it.
 
-use std::time::Instant;
-
 use super::Gpu;
 use super::auto::{Auto, Choice};
 use super::gpu::MIN_HOST_MEMORY;
 use super::knowledge::Run;
 use super::statistics::Statistics;
 use super::workload::Workload;
+use crate::clock::Instant;
 
 /// A job for which [`Auto`] may choose a device, and from which it learns.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 //! device, and a failing device never fails the job.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use crc32c::{crc32c, crc32c_append};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -14,6 +13,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::cpu::CpuEngine;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::statistics::{DeviceStatistics, Statistics};
+use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::Work;

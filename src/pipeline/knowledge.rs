@@ -4,7 +4,7 @@
 //! device joined, and what device and workers delivered together from then on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Gpu;
 use super::memory::cores;
@@ -13,6 +13,7 @@ use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
 use super::throughput::{Throughput, WithDevice, closing};
 use super::workload::Workload;
+use crate::clock::Instant;
 use crate::gpu::device::{Api, Limits};
 
 /// Learned rates, in memory and in the cache.

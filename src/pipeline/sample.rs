@@ -3,13 +3,14 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::prelude::*;
 
 use super::cpu::CpuEngine;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::workload::Direction;
+use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::format::{BlockHeader, Method};
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -26,6 +26,7 @@ use super::engine::Engine;
 use super::gpu::Accelerator;
 use super::host_memory::{HostMemory, Limits};
 use super::memory::Share;
+use crate::clock::Instant;
 
 /// A block to code, with the memory that it needs.
 pub(crate) trait Task: Send + Sized + 'static {

@@ -1,9 +1,10 @@
 //! What a run did: how many blocks each engine did, where the time went, and how much device memory it took.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::engine::{DecodeJob, EncodeJob, Engine};
+use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::format::Pipeline;
 use crate::gpu::coder::StageTime;

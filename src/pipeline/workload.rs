@@ -1,6 +1,6 @@
 //! A kind of work, and how fast the CPU and devices do it when measured.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::cpu::CpuEngine;
 use super::gpu::Accelerator;
@@ -11,6 +11,7 @@ use super::rate_cache::Rates;
 use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
 use super::{Gpu, Level, Options};
+use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::error::Error;
 use crate::format::FrameHeader;

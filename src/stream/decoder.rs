@@ -2,11 +2,11 @@
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::frame_reader::{Event, FrameReader};
 use super::places::WriteAt;
 use super::tasks::DecodeTask;
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::format::{FrameHeader, least_full_block_len};
 use crate::gpu::coder::Work;

@@ -3,11 +3,11 @@
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::frame_writer::FrameWriter;
 use super::places::ReadAt;
 use super::tasks::{EncodeTask, Origin};
+use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::error::Error;
 use crate::format::{FrameHeader, MAX_BLOCKS};

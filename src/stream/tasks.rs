@@ -3,11 +3,12 @@
 use std::io;
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::prelude::*;
 
 use super::places::{ReadAt, WriteAt};
+use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::codec::{OutOfMemory, reserve};
 use crate::error::{Error, Place};

@@ -1,5 +1,5 @@
 // node run.mjs MODULE CONTENTS LEVEL=FILE...: decodes each file and compares it with the contents, and compresses the
-// contents at the level and compares that with the file.
+// contents at the level and compares that with the file. Does both with whole slices and with streams.
 import { readFileSync } from "node:fs";
 
 const [module, contentsPath, ...files] = process.argv.slice(2);
@@ -19,8 +19,10 @@ const contents = readFileSync(contentsPath);
 for (const argument of files) {
   const [level, path] = argument.split("=", 2);
   const file = readFileSync(path);
-  if (!call(pz.decompress, file).equals(contents)) throw new Error(`${path}: other contents`);
-  if (!call(() => pz.compress(Number(level)), contents).equals(file))
-    throw new Error(`${path}: other bytes`);
+  for (const decode of [pz.decompress, pz.read_stream])
+    if (!call(decode, file).equals(contents)) throw new Error(`${path}: other contents`);
+  for (const encode of [pz.compress, pz.write_stream])
+    if (!call(() => encode(Number(level)), contents).equals(file))
+      throw new Error(`${path}: other bytes`);
   console.log(`level ${level}: ${contents.length} bytes in ${file.length}`);
 }

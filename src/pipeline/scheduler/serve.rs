@@ -3,11 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::ThreadPool;
 
 use super::{Shared, State, Task};
+use crate::clock::Instant;
 use crate::gpu::coder::Work;
 use crate::gpu::device::Device;
 use crate::gpu::device::pool::Pool;

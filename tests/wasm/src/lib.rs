@@ -3,6 +3,7 @@
 //! The caller writes an input to the memory that [`input`] gives, and reads the result from where [`output`] says.
 
 use std::cell::RefCell;
+use std::io::{self, Read, Write};
 
 thread_local! {
     static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -35,6 +36,45 @@ pub extern "C" fn decompress() -> isize {
 #[unsafe(no_mangle)]
 pub extern "C" fn compress(level: u32) -> isize {
     run(|input| pz::compress(input, &pz::Options::new().level(pz::Level::new(level)?)))
+}
+
+/// Compresses the input at a level as a stream that is written in small parts; gives the length of the result, or -1.
+#[unsafe(no_mangle)]
+pub extern "C" fn write_stream(level: u32) -> isize {
+    run(|input| {
+        let statistics = pz::Statistics::new();
+        let options = pz::Options::new().level(pz::Level::new(level)?);
+        let options = options.statistics(&statistics).auto(&pz::Auto::new());
+        let mut encoder = pz::Encoder::new(Vec::new(), &options)?;
+        input.chunks(10_000).try_for_each(|part| encoder.write_all(part))?;
+        let result = encoder.finish()?;
+        counted(&statistics, input.len()).map(|()| result)
+    })
+}
+
+/// Decompresses the input as a stream that is read in small parts; gives the length of the result, or -1.
+#[unsafe(no_mangle)]
+pub extern "C" fn read_stream() -> isize {
+    run(|input| {
+        let statistics = pz::Statistics::new();
+        let options = pz::DecodeOptions::new().statistics(&statistics).auto(&pz::Auto::new());
+        let mut decoder = pz::Decoder::new(input, &options)?;
+        let (mut result, mut part) = (Vec::new(), [0; 10_000]);
+        loop {
+            match decoder.read(&mut part)? {
+                0 => return counted(&statistics, result.len()).map(|()| result),
+                n => result.extend_from_slice(&part[..n]),
+            }
+        }
+    })
+}
+
+/// Checks that the statistics of a run count all of its bytes.
+fn counted(statistics: &pz::Statistics, len: usize) -> Result<(), pz::Error> {
+    if statistics.cpu().bytes == len as u64 {
+        return Ok(());
+    }
+    Err(io::Error::other("the statistics do not count every byte").into())
 }
 
 fn run(work: impl FnOnce(&[u8]) -> Result<Vec<u8>, pz::Error>) -> isize {
