@@ -82,7 +82,7 @@ impl<'a> Subject<'a> {
         sums.0 as f64 / (sums.1 as f64).max(1.0)
     }
 
-    /// Repeats the blocks up to the wanted total, or up to what fits in the memory of `device`.
+    /// Repeats the blocks until they reach the wanted total, or fill the memory of `device`.
     fn batch(
         &self,
         device: &dyn Device,
@@ -210,7 +210,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Runs until the device, which may have been idle, has reached its clock rate.
+/// Keeps the device busy until it has reached its clock rate, because it may have been idle.
 fn warm_up(mut run: impl FnMut() -> Result<(), CoderError>) -> Result<(), CoderError> {
     let begun = Instant::now();
     while begun.elapsed() < WARM_UP {

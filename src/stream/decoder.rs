@@ -158,9 +158,9 @@ impl<R: Read> Decoder<R> {
         })
     }
 
-    /// Writes all that is left to `output`, each part at its place from the beginning of the contents on: the threads that
-    /// decode blocks also write them. `given` is told the number of bytes of each part, in order, when it has been written.
-    /// Gives the number of all of them.
+    /// Writes all that is left to `output`, each part at its place from the beginning of the contents on: the threads
+    /// that decode blocks also write them. `given` is told the number of bytes of each part, in order, when it has been
+    /// written. Gives the number of all of them.
     ///
     /// # Errors
     /// Those of decoding and writing. Then anything may have been written.
@@ -404,8 +404,8 @@ pub(super) fn accelerator(
     Some(accelerator.learned_by(options.auto.as_ref(), Workload::decoding(header)))
 }
 
-/// The most bytes of contents that a frame like this can have in `len` bytes: its blocks are full, and each is one byte,
-/// repeated.
+/// The most bytes of contents that a frame like this can have in `len` bytes: its blocks are full, and each is one
+/// byte, repeated.
 fn most_contents(header: &FrameHeader, len: u64) -> u64 {
     let blocks = len.div_ceil(least_full_block_len(header.block_log));
     blocks.saturating_mul(header.block_size() as u64)

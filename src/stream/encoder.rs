@@ -29,8 +29,8 @@ use crate::pipeline::{Gpu, Options};
 /// [`Encoder::auto_finish`].
 ///
 /// `flush` compresses what has been written so far and passes it on, so that whoever reads the output has all of it: the
-/// present block ends short, and a frame with it. Many flushes make the output larger. Two things let it pass on whole blocks
-/// only: [`Options::flush_ends_block`], and a length of more than a block that has been declared.
+/// present block ends short, and a frame with it. Many flushes make the output larger. Two things let it pass on whole
+/// blocks only: [`Options::flush_ends_block`], and a length of more than a block that has been declared.
 ///
 /// ```
 /// use std::io::Write;
@@ -71,8 +71,8 @@ impl<W: Write> Encoder<W> {
     /// Prepares to write to `writer`; nothing is written yet.
     ///
     /// # Errors
-    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes more than the options
-    /// permit.
+    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes
+    /// more than the options permit.
     pub fn new(writer: W, options: &Options) -> Result<Self, Error> {
         let plan = Plan::new(options, options.content_size)?;
         Ok(Self::with_plan(writer, plan, options))
@@ -156,8 +156,8 @@ impl<W: Write> Encoder<W> {
     /// Compresses `range` of `input`, whose blocks are read by the threads that compress them.
     ///
     /// # Errors
-    /// Those of reading and writing, and [`Error::Changed`] if more comes than was declared. That a part cannot be read may
-    /// show later. After any of them the encoder is of no more use.
+    /// Those of reading and writing, and [`Error::Changed`] if more comes than was declared. That a part cannot be read
+    /// may show later. After any of them the encoder is of no more use.
     pub fn read_range(&mut self, input: &Arc<dyn ReadAt>, range: Range<u64>) -> Result<(), Error> {
         let Range { start: mut offset, end } = range;
         while offset < end {

@@ -166,7 +166,8 @@ impl<R: Read + Seek> FrameReader<R> {
 }
 
 impl<'a> FrameReader<&'a [u8]> {
-    /// The payload of the block that [`FrameReader::next`] gave, where it lies, and the block's header with its checksums.
+    /// The payload of the block that [`FrameReader::next`] gave, where it lies, and the block's header with its
+    /// checksums.
     pub(crate) fn payload_in_place(
         &mut self,
         header: &BlockHeader,

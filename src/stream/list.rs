@@ -52,8 +52,8 @@ pub struct BlockInfo {
     pub number: u64,
     /// How it is coded.
     pub method: Method,
-    /// Where its header begins in the file, in bytes. A frame of a single block may have no such header: then, where its
-    /// payload begins.
+    /// Where its header begins in the file, in bytes. A frame of a single block may have no such header: then, where
+    /// its payload begins.
     pub offset: u64,
     /// Length of its header, if it has one, and payload, in bytes.
     pub compressed_size: u64,
@@ -71,8 +71,8 @@ pub struct BlockInfo {
     pub content_checksum: u32,
 }
 
-/// Lists the frames of a file; with `blocks`, the blocks of each too, at one short read for each. The checksums of a block
-/// that is alone in a frame without index follow from its payload, which is read then.
+/// Lists the frames of a file; with `blocks`, the blocks of each too, at one short read for each. The checksums of a
+/// block that is alone in a frame without index follow from its payload, which is read then.
 ///
 /// Headers, indices and footers are checked, contents are not. The list takes memory for every frame and block: see
 /// [`Listing`] for files that are not trusted.
@@ -138,8 +138,8 @@ pub struct Listing<R> {
     /// footer. Frames of a single block have none.
     seam: u64,
     /// Of the frames from `seam` on, where every `stride`-th ends, counted from the last one, which comes first. Only
-    /// footers tell where these begin, so that they can be gone through backwards only; from one mark to the next is not
-    /// far.
+    /// footers tell where these begin, so that they can be gone through backwards only; from one mark to the next is
+    /// not far.
     marks: Vec<u64>,
     stride: u64,
     /// Marks that are still ahead.

@@ -32,8 +32,8 @@ const BLOCKS_PER_WORKER: usize = 8;
 /// Many calls take less time with a [`Compressor`].
 ///
 /// # Errors
-/// [`Error::InvalidBlockSize`]; [`Error::InvalidWindow`]; [`Error::LimitMemory`] if one block at a time takes more than the options permit;
-/// [`Error::Changed`] if the options declare another length than that of `input`.
+/// [`Error::InvalidBlockSize`]; [`Error::InvalidWindow`]; [`Error::LimitMemory`] if one block at a time takes more than
+/// the options permit; [`Error::Changed`] if the options declare another length than that of `input`.
 ///
 /// ```
 /// let input = b"to be or not to be, that is the question".repeat(100);
@@ -73,8 +73,8 @@ pub fn compress_into(
 
 /// Compresses slices one after another, and keeps threads, tables and buffers from call to call.
 ///
-/// Threads are started for the first input of more than one block. What a call gives does not depend on the calls before:
-/// it is what [`compress`] gives.
+/// Threads are started for the first input of more than one block. What a call gives does not depend on the calls
+/// before: it is what [`compress`] gives.
 ///
 /// ```
 /// let mut compressor = pz::Compressor::new(&pz::Options::new())?;
@@ -98,8 +98,8 @@ impl Compressor {
     /// Prepares to compress with `options`.
     ///
     /// # Errors
-    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes more
-    /// than the options permit.
+    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes
+    /// more than the options permit.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let basis = Basis::new(options, options.statistics.as_ref())?;
         let (needed, limit) = (basis.cost.least(), options.memory);
@@ -282,8 +282,8 @@ pub fn decompress_into(
 /// The length in bytes of the contents of `input`, which is one or more frames, one after another. Nothing is decoded.
 ///
 /// # Errors
-/// The first fault of headers, indices and footers, with its place. Whoever allocates that many bytes for an input that is
-/// not trusted should compare them with a limit first.
+/// The first fault of headers, indices and footers, with its place. Whoever allocates that many bytes for an input that
+/// is not trusted should compare them with a limit first.
 ///
 /// ```
 /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
@@ -410,7 +410,8 @@ impl Decompressor {
         }
         let engine = &*self.engine;
         let workers = permitted.min(jobs.len());
-        // More threads than this input's blocks permit would take more memory, unless there are too few blocks for them.
+        // More threads than this input's blocks permit would take more memory, unless there are too few blocks for
+        // them.
         let is_usable = |threads: usize| {
             threads >= workers && (threads <= permitted || jobs.len() <= permitted)
         };

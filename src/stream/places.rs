@@ -93,7 +93,8 @@ impl Part {
     }
 }
 
-/// The least and the most that is read of the end of a source. An index takes a few bytes for each block; the most holds any.
+/// The least and the most that is read of the end of a source. An index takes a few bytes for each block; the most
+/// holds any.
 const TAIL: std::ops::RangeInclusive<u64> = 1 << 16..=(1 << 20) + 64;
 /// How much is read elsewhere for a shorter read. Every frame header is shorter.
 const READ: u64 = 1 << 10;

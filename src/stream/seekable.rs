@@ -22,8 +22,9 @@ use crate::pipeline::statistics::Counted;
 /// Reads any part of the contents of a file of frames, decoding only the blocks that hold it.
 ///
 /// `Read` and `Seek` work on the contents; the block that was read last is kept. [`SeekableReader::copy_range`]
-/// decodes a whole range in parallel, on a GPU too if the options name one, and reads blocks that lie next to each other at
-/// once. Sources for which each read takes long, such as those over a network, are opened with [`SeekableReader::open`].
+/// decodes a whole range in parallel, on a GPU too if the options name one, and reads blocks that lie next to each
+/// other at once. Sources for which each read takes long, such as those over a network, are opened with
+/// [`SeekableReader::open`].
 ///
 /// ```
 /// use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -66,9 +67,9 @@ struct Spot {
 }
 
 impl SeekableReader<ReadAtCursor> {
-    /// Reads and checks the headers, indices and footers of all frames of `source`, which has `len` bytes. A file of one
-    /// frame, as [`Encoder`](crate::Encoder) writes it, takes at most two reads of `source`; then a range takes one, if its
-    /// blocks are together no longer than 8 MiB and the options permit the memory.
+    /// Reads and checks the headers, indices and footers of all frames of `source`, which has `len` bytes. A file of
+    /// one frame, as [`Encoder`](crate::Encoder) writes it, takes at most two reads of `source`; then a range takes
+    /// one, if its blocks are together no longer than 8 MiB and the options permit the memory.
     ///
     /// # Errors
     /// Those of [`SeekableReader::new`].
@@ -250,8 +251,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         Ok(Spot { frame, block, content_start })
     }
 
-    /// Reads the block at `spot` into `task`; gives the length of its contents. The blocks after it up to byte `end` of the
-    /// contents, which are read next, are read with it.
+    /// Reads the block at `spot` into `task`; gives the length of its contents. The blocks after it up to byte `end` of
+    /// the contents, which are read next, are read with it.
     fn read_block(&mut self, spot: &Spot, end: u64, task: &mut DecodeTask) -> Result<u32, Error> {
         let entry = self.frames[spot.frame];
         let place = Place::new(spot.frame as u64, entry.offset);
@@ -304,8 +305,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         Ok(header.content_len)
     }
 
-    /// How many bytes to read at once from the block at `spot` on, which lies at `range` of its frame; `None` if it has been
-    /// read, or if no other block is wanted.
+    /// How many bytes to read at once from the block at `spot` on, which lies at `range` of its frame; `None` if it has
+    /// been read, or if no other block is wanted.
     fn run_with(&self, spot: &Spot, end: u64, range: &Range<u64>) -> Option<usize> {
         let entry = &self.frames[spot.frame];
         let offset = entry.offset + range.start;

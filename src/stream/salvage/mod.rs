@@ -60,7 +60,8 @@ pub(super) enum Step {
         frame: u64,
         source: Range<u64>,
         header: BlockHeader,
-        /// The header of its frame if that is of a single block: then the block's checksums follow from the frame's end.
+        /// The header of its frame if that is of a single block: then the block's checksums follow from the frame's
+        /// end.
         single: Option<FrameHeader>,
         range: Range<u64>,
     },

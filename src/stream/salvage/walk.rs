@@ -228,8 +228,8 @@ impl Walk {
         Ok(self.checksum_of(reader, payload, 0)? == Some(header.payload_crc))
     }
 
-    /// Whether a frame of a single block is stored and its checksum agrees: then what looks like structures within it is
-    /// its contents.
+    /// Whether a frame of a single block is stored and its checksum agrees: then what looks like structures within it
+    /// is its contents.
     fn is_sound_stored(
         &mut self,
         reader: &mut (impl Read + Seek),
