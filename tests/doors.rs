@@ -1,4 +1,4 @@
-//! The library's doors: contexts that are used again, memory of the caller's own, few reads, flushes.
+//! The library's entry points beyond single calls: contexts, the caller's own buffers, few reads, flushes.
 
 mod common;
 
@@ -57,7 +57,7 @@ fn contents_fit_the_callers_memory_or_are_refused() {
     assert!(pz::content_size(b"").is_err());
 }
 
-/// Counts the reads.
+/// A source that counts its reads.
 struct Counting {
     bytes: Vec<u8>,
     reads: AtomicUsize,
@@ -154,7 +154,7 @@ fn what_is_flushed_can_be_read() {
         reader.copy_range(50..200_000, &mut part).unwrap();
         assert!(part == contents[50..200_000]);
 
-        // Two ways to have flushes pass on whole blocks only.
+        // Two ways to make flushes write only full blocks.
         let whole = options.clone().flush_ends_block(false);
         let declared = options.clone().content_size(300_000);
         for options in [whole, declared] {

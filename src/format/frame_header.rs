@@ -76,15 +76,8 @@ impl FrameHeader {
     /// Reads a header, and returns it with its length in bytes; `None` if the input ends before its first byte.
     pub(crate) fn read(reader: &mut impl Read) -> Result<Option<(Self, usize)>, Fault> {
         let mut bytes = Vec::with_capacity(MIN_LEN + 8);
-        reader.by_ref().take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
-        if bytes.is_empty() {
+        if !read_magic(reader, &mut bytes)? {
             return Ok(None);
-        }
-        if !MAGIC.starts_with(&bytes) {
-            return Err(Fault::NotPz);
-        }
-        if bytes.len() < MAGIC.len() {
-            return Err(Fault::Truncated);
         }
         let [version, pipeline, block_log, level, flags] = read_array(reader)?;
         // Another version may have another layout, even of its checksum.
@@ -157,6 +150,21 @@ impl FrameHeader {
         debug_assert!(bytes.len() <= MAX_LEN);
         Ok(Some((header, bytes.len())))
     }
+}
+
+/// Reads the magic and appends it to `bytes`. Returns false if the input ends before its first byte.
+fn read_magic(reader: &mut impl Read, bytes: &mut Vec<u8>) -> Result<bool, Fault> {
+    reader.by_ref().take(MAGIC.len() as u64).read_to_end(bytes)?;
+    if bytes.is_empty() {
+        return Ok(false);
+    }
+    if !MAGIC.starts_with(bytes) {
+        return Err(Fault::NotPz);
+    }
+    if bytes.len() < MAGIC.len() {
+        return Err(Fault::Truncated);
+    }
+    Ok(true)
 }
 
 /// The one-byte check of a single frame's header: it reveals damage to the lengths before they are used. The checksum
