@@ -166,16 +166,16 @@ const fn header_len(method: Method) -> usize {
 }
 
 /// Whatever comes after a frame header or a block.
-pub(crate) enum Next {
+pub(crate) enum NextStructure {
     Block(BlockHeader),
     Index,
 }
 
 /// Reads a marker and, if it is a block's, the block header.
-pub(crate) fn read_next(reader: &mut impl Read) -> Result<Next, Fault> {
+pub(crate) fn read_next(reader: &mut impl Read) -> Result<NextStructure, Fault> {
     match read_array(reader)? {
-        BLOCK_MARKER => BlockHeader::read_after_marker(reader).map(Next::Block),
-        super::INDEX_MARKER => Ok(Next::Index),
+        BLOCK_MARKER => BlockHeader::read_after_marker(reader).map(NextStructure::Block),
+        super::INDEX_MARKER => Ok(NextStructure::Index),
         _ => Err(Fault::Corrupt("neither a block nor the index is here")),
     }
 }
@@ -208,7 +208,7 @@ mod tests {
             let header = sample(method);
             let bytes = header.to_bytes();
             assert_eq!(BlockHeader::parse(&bytes).unwrap(), header);
-            let Ok(Next::Block(streamed)) = read_next(&mut &bytes[..]) else { panic!() };
+            let Ok(NextStructure::Block(streamed)) = read_next(&mut &bytes[..]) else { panic!() };
             assert_eq!(streamed, header);
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = [0xA5; 64];

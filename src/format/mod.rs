@@ -1,3 +1,7 @@
+// The text links to its companions by file. Here these links lead to their modules instead, because the first definition
+// of a link counts.
+//! [lz77]: crate::codec::lz77::format
+//! [bwt]: crate::codec::bwt::format
 #![doc = include_str!("FORMAT.md")]
 
 mod block_header;
@@ -10,7 +14,7 @@ mod single;
 
 use std::io::{self, Read};
 
-pub(crate) use block_header::{BlockHeader, CODED_LEN, Next, read_next};
+pub(crate) use block_header::{BlockHeader, CODED_LEN, NextStructure, read_next};
 pub(crate) use fault::Fault;
 pub(crate) use footer::{Footer, LEN as FOOTER_LEN};
 pub(crate) use frame_header::{FrameHeader, MIN_LEN as MIN_FRAME_HEADER_LEN};
