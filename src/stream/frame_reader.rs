@@ -4,7 +4,7 @@ use std::io::{self, Read, Seek};
 
 use crate::error::{Error, Place};
 use crate::format::{
-    BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, IndexChecker, Next, Single, read_next,
+    BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, IndexChecker, NextStructure, Single, read_next,
 };
 use crate::pipeline::buffer::Buffer;
 
@@ -24,13 +24,13 @@ pub(crate) enum Event {
 
 /// Goes from structure to structure, and checks each against what came before.
 pub(crate) struct FrameReader<R> {
-    source: Counted<R>,
+    source: CountingReader<R>,
     /// Frames that have ended.
     frames: u64,
-    open: Option<Open>,
+    open: Option<CurrentFrame>,
 }
 
-struct Open {
+struct CurrentFrame {
     header: FrameHeader,
     start: u64,
     index: IndexChecker,
@@ -43,7 +43,7 @@ impl<R: Read> FrameReader<R> {
 
     /// Starts with frame `number` of a file. `inner` is at `offset`, where that frame begins.
     pub(crate) fn from(inner: R, number: u64, offset: u64) -> Self {
-        Self { source: Counted { inner, position: offset }, frames: number, open: None }
+        Self { source: CountingReader { inner, position: offset }, frames: number, open: None }
     }
 
     /// The position in the file: bytes read or skipped so far.
@@ -61,8 +61,11 @@ impl<R: Read> FrameReader<R> {
         let Some(open) = &mut self.open else {
             return match FrameHeader::read(&mut self.source).map_err(|fault| fault.at(place))? {
                 Some((header, _)) => {
-                    self.open =
-                        Some(Open { header, start: place.offset, index: IndexChecker::new() });
+                    self.open = Some(CurrentFrame {
+                        header,
+                        start: place.offset,
+                        index: IndexChecker::new(),
+                    });
                     Ok(Event::Frame(header))
                 }
                 None if self.frames == 0 => Err(Error::Truncated { place }),
@@ -75,7 +78,7 @@ impl<R: Read> FrameReader<R> {
         let number = open.index.block_count();
         let in_block = place.in_block(number);
         match read_next(&mut self.source).map_err(|fault| fault.at(in_block))? {
-            Next::Block(header) => {
+            NextStructure::Block(header) => {
                 header
                     .check(&open.header, number)
                     .and_then(|()| {
@@ -84,7 +87,7 @@ impl<R: Read> FrameReader<R> {
                     .map_err(|fault| fault.at(in_block))?;
                 Ok(Event::Block(header, in_block))
             }
-            Next::Index => {
+            NextStructure::Index => {
                 let before = place.offset - open.start;
                 open.index
                     .finish(&mut self.source, &open.header, before)
@@ -190,12 +193,12 @@ impl<'a> FrameReader<&'a [u8]> {
 }
 
 /// A reader that counts its position.
-struct Counted<R> {
+struct CountingReader<R> {
     inner: R,
     position: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.position += n as u64;

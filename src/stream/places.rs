@@ -67,18 +67,18 @@ pub struct ReadAtCursor {
     len: u64,
     position: u64,
     /// The end of the source, once it has been read.
-    tail: Option<Part>,
+    tail: Option<SourcePart>,
     /// The last part read from elsewhere.
-    recent: Option<Part>,
+    recent: Option<SourcePart>,
 }
 
 /// A part of a source.
-struct Part {
+struct SourcePart {
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Part {
+impl SourcePart {
     fn read(source: &dyn ReadAt, start: u64, end: u64) -> io::Result<Self> {
         let mut bytes = vec![0; (end - start) as usize];
         source.read_exact_at(&mut bytes, start)?;
@@ -113,17 +113,17 @@ impl Read for ReadAtCursor {
             return Ok(0);
         }
         let at = self.position;
-        let holds = |part: &&Part| !part.from(at).is_empty();
+        let holds = |part: &&SourcePart| !part.from(at).is_empty();
         let held = self.tail.iter().chain(&self.recent).find(holds);
         let part = match held {
             Some(part) => part,
             None => {
                 let tail = (self.len >> 12).clamp(*TAIL.start(), *TAIL.end()).min(self.len);
                 if self.tail.is_none() && left <= tail {
-                    self.tail.insert(Part::read(&*self.source, self.len - tail, self.len)?)
+                    self.tail.insert(SourcePart::read(&*self.source, self.len - tail, self.len)?)
                 } else if wanted < READ {
                     let end = (at + READ).min(self.len);
-                    self.recent.insert(Part::read(&*self.source, at, end)?)
+                    self.recent.insert(SourcePart::read(&*self.source, at, end)?)
                 } else {
                     self.source.read_exact_at(&mut buf[..wanted as usize], at)?;
                     self.position += wanted;

@@ -130,14 +130,14 @@ mod tests {
     }
 
     /// A batch with known contents and payloads.
-    struct Batch {
+    struct KnownBatch {
         shape: Shape,
         contents: Vec<Vec<u8>>,
         payloads: Vec<Vec<u8>>,
         status: Vec<u32>,
     }
 
-    impl Batch {
+    impl KnownBatch {
         /// Makes blocks whose contents and payloads have these lengths.
         fn new(lens: &[(usize, usize)]) -> Self {
             let longest = lens.iter().map(|(contents, _)| *contents).max().unwrap();
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn checksums_of_all_small_lengths() {
         let lens: Vec<_> = (1..=300).map(|len| (len, (len * 7) % 311)).collect();
-        let mut batch = Batch::new(&lens);
+        let mut batch = KnownBatch::new(&lens);
         batch.status[17] = 3;
         each_device(|device| {
             for direction in BOTH {
@@ -241,7 +241,7 @@ mod tests {
         let sizes =
             [1 << 20, (1 << 20) - 1, 700_001, 133_120, 133_121, 20_481, 20_480, 20_479, 5120, 5121];
         let lens: Vec<_> = sizes.iter().map(|&len| (len, len.min(1 << 20) - len / 5)).collect();
-        let batch = Batch::new(&lens);
+        let batch = KnownBatch::new(&lens);
         each_device(|device| {
             for (direction, piece_units) in BOTH.into_iter().zip([4, 26]) {
                 let results = batch.checksums(device, direction, piece_units);
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_flipped_bit_is_found() {
         each_device(|device| {
-            let mut batch = Batch::new(&[(70_000, 300), (5, 2), (300, 40_000)]);
+            let mut batch = KnownBatch::new(&[(70_000, 300), (5, 2), (300, 40_000)]);
             let results = batch.checksums(device, Direction::Encode, 4);
             batch.contents[0][69_999] ^= 128;
             batch.payloads[2][0] ^= 1;
@@ -297,7 +297,9 @@ mod tests {
         let mut lens: Vec<_> = (0..700).map(|i| (1000, (i * 37) % 1257)).collect();
         lens.extend([(1000, 1256), (1000, 0), (1000, 16), (1000, 17)]);
         let large = [(1 << 18, 1 << 18), (1, 1), (1 << 18, (1 << 18) + 256), (9, 200_003)];
-        for mut batch in [Batch::new(&lens), Batch::new(&large), Batch::new(&[(1, 1)])] {
+        for mut batch in
+            [KnownBatch::new(&lens), KnownBatch::new(&large), KnownBatch::new(&[(1, 1)])]
+        {
             for (b, status) in batch.status.iter_mut().enumerate() {
                 *status = u32::from(b % 5 == 1) * 7;
             }

@@ -17,7 +17,7 @@ pub(super) struct Layout {
     frames: u64,
     /// Length of the contents of the frames before the current one.
     base: u64,
-    open: Option<Open>,
+    open: Option<PartialFrame>,
     /// Damaged bytes not reported yet.
     damage: Option<Range<u64>>,
     /// Whether anything of the last finished frame has been reported.
@@ -26,7 +26,7 @@ pub(super) struct Layout {
 
 /// The current frame.
 #[derive(Default)]
-struct Open {
+struct PartialFrame {
     /// `None` if the header is lost.
     header: Option<FrameHeader>,
     block_log: Option<u8>,
@@ -38,7 +38,7 @@ struct Open {
     is_reported: bool,
 }
 
-impl Open {
+impl PartialFrame {
     /// Whether this block may be the frame's next.
     fn fits(&self, header: &BlockHeader) -> bool {
         self.block_log.is_none_or(|log| log == header.block_log)
@@ -75,16 +75,16 @@ impl Layout {
             What::Frame(header) => {
                 self.close(None, item.start)?;
                 self.flush_damage(None);
-                self.open = Some(Open {
+                self.open = Some(PartialFrame {
                     header: Some(header),
                     block_log: Some(header.block_log),
-                    ..Open::default()
+                    ..PartialFrame::default()
                 });
             }
             What::Single { header, single, len } => {
                 self.close(None, item.start)?;
                 self.flush_damage(None);
-                self.open = Some(Open::default());
+                self.open = Some(PartialFrame::default());
                 if single.content_len > 0 {
                     self.add_block(item, single.block(&header), len, Some(header))?;
                 }
@@ -152,7 +152,7 @@ impl Layout {
 
     /// Begins a frame whose header is lost.
     fn open_without_header(&mut self, offset: u64) {
-        self.open = Some(Open::default());
+        self.open = Some(PartialFrame::default());
         // Report the damage even if no bytes are left of the header.
         self.damage.get_or_insert(offset..offset);
     }
