@@ -101,7 +101,7 @@ impl<R: Read> Decoder<R> {
             share.limit_to(header.block_count(size));
         }
         if let Some(job) = &mut job {
-            // Do not look for a device because an unverified header declares a lot.
+            // A large length in an unverified header is no reason to look for a device.
             let size = header.content_size.zip(options.input_size);
             let size = size.map(|(declared, len)| declared.min(most_contents(&header, len)));
             options.gpu = job.choose(options.gpu.as_ref(), size, share.workers);

@@ -170,7 +170,7 @@ mod tests {
             for (b, job) in jobs.iter_mut().enumerate() {
                 let (own, coded) = (&self.contents[b], &self.payloads[b]);
                 contents[b * slot..][..own.len()].copy_from_slice(own);
-                job.contents_len = own.len() as u32;
+                job.content_len = own.len() as u32;
                 results[b].status = self.status[b];
                 let start = match direction {
                     Direction::Encode => {
@@ -213,7 +213,7 @@ mod tests {
                 let has_payload = direction == Direction::Decode || self.status[*b] == 0;
                 let payload = if has_payload { &self.payloads[*b][..] } else { &[] };
                 let expected = (crc32c::crc32c(&self.contents[*b]), crc32c::crc32c(payload));
-                (results[*b].contents_crc, results[*b].payload_crc) != expected
+                (results[*b].content_crc, results[*b].payload_crc) != expected
             };
             (0..results.len()).filter(is_wrong).collect()
         }
@@ -268,12 +268,12 @@ mod tests {
             let mut plan = Plan::new(shape);
             add_checksums_by(&mut plan, Direction::Decode, 4).unwrap();
             let hostile = Job {
-                contents_len: u32::MAX,
+                content_len: u32::MAX,
                 payload_len: u32::MAX,
                 payload_start: u32::MAX,
                 ..Job::default()
             };
-            let fine = Job { contents_len: 4096, payload_len: 100, ..Job::default() };
+            let fine = Job { content_len: 4096, payload_len: 100, ..Job::default() };
             let contents = noise(3 * 4096, 1);
             let payload = noise(3 * 4352, 2);
             let jobs = [fine, hostile, fine];
@@ -286,7 +286,7 @@ mod tests {
             let results: &[JobResult] = bytemuck::cast_slice(&results[0]);
             for (b, start, len) in [(0, 0, 100), (1, 2 * 4352, 4352), (2, 0, 100)] {
                 let own = &contents[b * 4096..][..4096];
-                assert_eq!(results[b].contents_crc, crc32c::crc32c(own));
+                assert_eq!(results[b].content_crc, crc32c::crc32c(own));
                 assert_eq!(results[b].payload_crc, crc32c::crc32c(&payload[start..][..len]));
             }
         });

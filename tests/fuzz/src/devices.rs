@@ -122,6 +122,6 @@ fn check(kept: &Kept, cases: &[(&[u8], usize)], expected: &[Option<Vec<u8>>]) {
         let mut contents = vec![0x5A; expected.len()];
         decoder.read(i as u32, &mut contents).expect("a device that works");
         assert!(contents == *expected, "{} gives other contents, case {i}", kept.name);
-        assert_eq!(block.contents_crc, crc32c::crc32c(&contents), "{}, case {i}", kept.name);
+        assert_eq!(block.content_crc, crc32c::crc32c(&contents), "{}, case {i}", kept.name);
     }
 }
