@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn restores_what_was_written(values in prop::collection::vec((any::<u32>(), 0u32..=32), 0..100)) {
+        fn reader_restores_written_values(values in prop::collection::vec((any::<u32>(), 0u32..=32), 0..100)) {
             let values: Vec<_> = values
                 .into_iter()
                 .map(|(value, count)| ((u64::from(value) & ((1 << count) - 1)) as u32, count))

@@ -87,7 +87,7 @@ fn every_block_size_restores() {
 }
 
 #[test]
-fn frames_one_after_another_are_one_content() {
+fn contents_of_frames_follow_each_other() {
     let mut file = Vec::new();
     let mut contents = Vec::new();
     for (i, (options, _)) in levels_and_pipelines().into_iter().enumerate() {

@@ -111,7 +111,7 @@ fn damage_outside_of_blocks_loses_nothing() {
         assert!(report.damaged[0].contains(&(at as u64)));
         assert_eq!(report.end_unknown, at >= blocks[5].end);
     }
-    // No header, no end, or within other bytes.
+    // A file without its header, without its end, or in the middle of other bytes.
     for (range, end_unknown) in [
         (blocks[0].start..file.len(), false),
         (0..blocks[5].end, true),
@@ -125,7 +125,7 @@ fn damage_outside_of_blocks_loses_nothing() {
 }
 
 #[test]
-fn a_truncated_file_gives_what_is_whole() {
+fn a_truncated_file_gives_its_whole_blocks() {
     let Case { contents, file, blocks } = case();
     for block in &blocks {
         for len in [block.start, block.start + 10, block.start + 200] {
@@ -298,7 +298,7 @@ fn stored_blocks_of_the_largest_size_are_saved() {
 }
 
 #[test]
-fn what_lacks_its_header_or_its_end_is_not_sound() {
+fn a_file_without_header_or_end_is_not_sound() {
     let Case { contents, blocks, .. } = case();
     let options = Options::new().block_size(BLOCK).content_size(contents.len() as u64);
     let file = pz::compress(&contents, &options).unwrap();
@@ -368,7 +368,7 @@ fn reseal(part: &mut [u8]) {
 }
 
 #[test]
-fn what_recovery_calls_sound_a_decoder_accepts() {
+fn a_decoder_accepts_whatever_recovery_calls_sound() {
     let small = Options::new().block_size(BLOCK);
     let stored = small.clone().pipeline(pz::Pipeline::Store);
     let contents = sample(2 * BLOCK as usize + 500, 5);

@@ -159,7 +159,7 @@ fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> 
 }
 
 #[test]
-fn what_is_written_is_what_the_text_says() {
+fn files_follow_the_text_of_the_format() {
     let mut file = Vec::new();
     let mut contents = Vec::new();
     for len in [0, 1, 2, 100, 256, 257, 500, 65_536, 65_537, 100_000, 300_000] {

@@ -10,7 +10,7 @@ use common::{decode_options, levels_and_pipelines, sample};
 use pz::{Compressor, Decoder, Decompressor, Encoder, Error, Options, ReadAt, SeekableReader};
 
 #[test]
-fn contexts_give_what_single_calls_give() {
+fn contexts_give_the_results_of_single_calls() {
     for threads in [1, 3] {
         let decode = decode_options().threads(threads);
         let mut decompressor = Decompressor::new(&decode);
@@ -131,7 +131,7 @@ fn blocks_say_where_their_payloads_lie() {
 }
 
 #[test]
-fn what_is_flushed_can_be_read() {
+fn flushed_input_can_be_read() {
     let contents = sample(300_000, 34);
     for threads in [1, 3] {
         let options = Options::new().block_size(1 << 16).threads(threads);

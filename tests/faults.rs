@@ -387,7 +387,7 @@ fn errors_say_where() {
 }
 
 #[test]
-fn what_comes_before_the_damage_is_given() {
+fn contents_before_the_damage_are_read() {
     let contents = sample(300_000, 10);
     let mut file = pz::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
     let blocks = pz::list(&mut Cursor::new(&file), true).unwrap().remove(0).blocks;

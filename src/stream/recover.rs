@@ -70,7 +70,7 @@ pub struct Recovery<R: Read + Seek> {
     engine: CpuEngine,
     salvage: Salvage,
     task: DecodeTask,
-    /// Pipeline and block size for which enough memory is known to be permitted.
+    /// Pipeline and block size of the last block decoded. The options permit the memory for these.
     kind: Option<(Pipeline, u8)>,
 }
 

@@ -97,7 +97,7 @@ fn only_regular_files_are_read() {
 }
 
 #[test]
-fn what_others_may_write_is_not_used() {
+fn files_that_others_may_write_are_not_used() {
     let place = Place::new("modes");
     let (cache, folder) = place.cache();
     cache.save("a", b"contents");

@@ -128,7 +128,7 @@ impl Encoder {
         if self.scratch.len() < 2 * run_count {
             fit(&mut self.scratch, 2 * run_count)?;
         }
-        // Both are as long as this on data that does not shrink; they rarely need more.
+        // Enough even for data that does not shrink, with rare exceptions.
         reserve(&mut self.words, len / 4 + len / 32)?;
         reserve(&mut self.segments, (len >> params.segment_log) + 1)?;
         let runs: &mut [runs::Run] = bytemuck::cast_slice_mut(&mut self.scratch[..2 * run_count]);

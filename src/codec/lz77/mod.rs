@@ -41,7 +41,7 @@ pub const MAX_CHUNK_LOG: u8 = 20;
 pub struct Params {
     /// Length of a chunk, as a base-2 logarithm of bytes: [`MIN_CHUNK_LOG`] to [`MAX_CHUNK_LOG`].
     pub chunk_log: u8,
-    /// Length of a window, likewise: a chunk's to [`MAX_BLOCK`].
+    /// Length of a window, as a base-2 logarithm of bytes: from a chunk's length to [`MAX_BLOCK`].
     pub window_log: u8,
     /// Number of chunks that share tables, as a base-2 logarithm of 0 to 4.
     pub group_log: u8,

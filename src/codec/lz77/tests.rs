@@ -103,7 +103,7 @@ fn round_trips_of_all_parameters() {
 }
 
 #[test]
-fn the_text_says_what_the_codec_does() {
+fn the_text_describes_the_codec() {
     let noisy = noise(6, 70_000, 256);
     for (block, search, fse) in [
         (&mixture(200_000), Search::Double, true),

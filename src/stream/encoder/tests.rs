@@ -15,7 +15,7 @@ impl ReadAt for Bytes {
 }
 
 #[test]
-fn ranges_and_what_is_written_follow_each_other() {
+fn ranges_and_writes_follow_each_other() {
     let contents: Vec<u8> = (0..900_000_u32).map(|i| (i / 999 * i) as u8).collect();
     let input: Arc<dyn ReadAt> = Arc::new(Bytes(contents.clone()));
     for threads in [1, 2, 6] {

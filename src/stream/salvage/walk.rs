@@ -14,7 +14,7 @@ use crate::format::{
 };
 use crate::stream::window::Window;
 
-/// Frame headers are shorter.
+/// Longer than any frame header.
 const MAX_FRAME_HEADER_LEN: usize = 1024;
 /// Base-2 logarithm of the largest block size.
 const MAX_BLOCK_LOG: u8 = Pipeline::Bwt.max_block_log();
