@@ -211,7 +211,7 @@ impl fmt::Display for Error {
             }
             Self::InvalidLevel { level } => write!(f, "level {level} is not between 1 and 9"),
             Self::InvalidPipeline { name } => {
-                write!(f, "no pipeline is called {name:?} (there are lzh, lzf, bwt, fse and store)")
+                write!(f, "there is no pipeline {name:?} (there are lzh, lzf, bwt, fse and store)")
             }
             Self::InvalidWindow { size } => {
                 write!(f, "window {size} is not a power of two between 65536 and 16777216")

@@ -146,7 +146,7 @@ impl BlockHeader {
     /// Checks that the block may be number `number` of a frame with `frame` as its header.
     pub(crate) fn check(&self, frame: &FrameHeader, number: u64) -> Result<(), Fault> {
         if self.block_log != frame.block_log {
-            return Err(Fault::Corrupt("the block's size is not its frame's"));
+            return Err(Fault::Corrupt("the block's size class is not that of its frame"));
         }
         if u64::from(self.number) != number {
             return Err(Fault::Corrupt("the block is not the next one of its frame"));
@@ -176,7 +176,7 @@ pub(crate) fn read_next(reader: &mut impl Read) -> Result<NextStructure, Fault> 
     match read_array(reader)? {
         BLOCK_MARKER => BlockHeader::read_after_marker(reader).map(NextStructure::Block),
         super::INDEX_MARKER => Ok(NextStructure::Index),
-        _ => Err(Fault::Corrupt("neither a block nor the index is here")),
+        _ => Err(Fault::Corrupt("there is neither a block nor an index here")),
     }
 }
 

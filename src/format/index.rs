@@ -114,12 +114,12 @@ impl IndexChecker {
             left -= part.len() as u64;
         }
         if checksum != self.checksum {
-            return Err(Fault::Corrupt("the index is not that of the blocks"));
+            return Err(Fault::Corrupt("the index does not match the blocks"));
         }
         let footer = Footer::read(reader, checksum)?;
         let frame_len = frame_len + index_len + footer::LEN as u64;
         if footer.frame_len != frame_len {
-            return Err(Fault::Corrupt("the frame's length is not the one recorded"));
+            return Err(Fault::Corrupt("the frame's length does not match its footer"));
         }
         if footer.content_size != self.content_size
             || frame.content_size.is_some_and(|size| size != self.content_size)

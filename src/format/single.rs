@@ -64,7 +64,7 @@ impl Single {
         };
         let single = Self { method, content_len, payload_len, header_crc: 0 };
         if single.width() != width || (width == 0 && method != Method::Store) {
-            return Err(Fault::Corrupt("the block's length is not written as it must be"));
+            return Err(Fault::Corrupt("the block's length is not in its shortest form"));
         }
         Ok(single)
     }

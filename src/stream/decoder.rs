@@ -272,7 +272,7 @@ impl<R: Read> Decoder<R> {
             },
             None => match &mut self.input {
                 Input::Failed(error) => {
-                    let again = || Error::Io(io::Error::other("decoding has failed before"));
+                    let again = || Error::Io(io::Error::other("decoding failed earlier"));
                     Err(error.take().unwrap_or_else(again))
                 }
                 Input::Open | Input::Ended => {

@@ -402,7 +402,9 @@ impl<W: Write> Encoder<W> {
 
     fn check_failed(&self) -> Result<(), Error> {
         match self.failed {
-            true => Err(Error::Io(io::Error::other("the output is not whole: writing it failed"))),
+            true => Err(Error::Io(io::Error::other(
+                "the output is incomplete, because writing it failed",
+            ))),
             false => Ok(()),
         }
     }

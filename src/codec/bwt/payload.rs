@@ -265,7 +265,7 @@ fn read_directory(
             return Err(Malformed("segment has too many words"));
         }
         if usize::from(entry.set) >= sets {
-            return Err(Malformed("segment uses a set of tables that is not there"));
+            return Err(Malformed("segment uses a set of tables that does not exist"));
         }
         rest -= entry.len;
         words += entry.words;

@@ -286,7 +286,7 @@ pub fn read_on<M: Machine>(
             return if x == 1 && next == words.len() {
                 Ok(())
             } else {
-                Err(Malformed("segment does not end with its words"))
+                Err(Malformed("segment ends before or after its words"))
             };
         }
     }
