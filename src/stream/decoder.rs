@@ -77,7 +77,7 @@ impl<R: Read> Decoder<R> {
     /// Reads and checks the first frame's header.
     ///
     /// # Errors
-    /// Errors of reading; [`Error::NotPz`] and the like if there is no valid header; [`Error::LimitMemory`] if the
+    /// The errors of reading; [`Error::NotPz`] and the like if there is no valid header; [`Error::LimitMemory`] if the
     /// frame's blocks need more than the options permit.
     pub fn new(reader: R, options: &DecodeOptions) -> Result<Self, Error> {
         let mut frames = FrameReader::new(reader);
@@ -136,7 +136,7 @@ impl<R: Read> Decoder<R> {
     /// the number of bytes.
     ///
     /// # Errors
-    /// Errors of decoding and writing.
+    /// The errors of decoding and writing.
     ///
     /// ```
     /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
@@ -163,7 +163,7 @@ impl<R: Read> Decoder<R> {
     /// total length.
     ///
     /// # Errors
-    /// Errors of decoding and writing. `output` may then contain anything.
+    /// The errors of decoding and writing. `output` may then contain anything.
     pub fn copy_to_places(
         &mut self,
         output: &Arc<dyn WriteAt>,
@@ -192,7 +192,7 @@ impl<R: Read> Decoder<R> {
     /// Decodes and checks the rest without keeping it. Returns the number of bytes.
     ///
     /// # Errors
-    /// Errors of decoding.
+    /// The errors of decoding.
     ///
     /// ```
     /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;

@@ -215,7 +215,7 @@ pub(super) fn frame_before(
 /// whether one ended at `stop`.
 ///
 /// # Errors
-/// Errors of `visit`, and the first fault of the file, with its place.
+/// The errors of `visit`, and the first fault of the file, with its place.
 pub(super) fn walk(
     stop: u64,
     window: &mut Window,

@@ -119,8 +119,8 @@ impl<W: Write> Encoder<W> {
     /// Compresses all of `reader`, which is read straight into the blocks' buffers. Returns the number of bytes.
     ///
     /// # Errors
-    /// Errors of reading and writing, and [`Error::Changed`] if the input exceeds its declared length. After an error
-    /// the encoder is unusable.
+    /// The errors of reading and writing, and [`Error::Changed`] if the input exceeds its declared length. After an
+    /// error the encoder is unusable.
     ///
     /// ```
     /// let mut encoder = pz::Encoder::new(Vec::new(), &pz::Options::new())?;
@@ -167,8 +167,8 @@ impl<W: Write> Encoder<W> {
     /// Compresses `range` of `input`. The threads that compress its blocks also read them.
     ///
     /// # Errors
-    /// Errors of reading and writing, and [`Error::Changed`] if the input exceeds its declared length. Later calls may
-    /// return errors of reading this range. After an error the encoder is unusable.
+    /// The errors of reading and writing, and [`Error::Changed`] if the input exceeds its declared length. Later calls
+    /// may return errors of reading this range. After an error the encoder is unusable.
     pub fn read_range(&mut self, input: &Arc<dyn ReadAt>, range: Range<u64>) -> Result<(), Error> {
         let Range { start: mut offset, end } = range;
         while offset < end {
@@ -197,7 +197,7 @@ impl<W: Write> Encoder<W> {
     /// Compresses the remaining input, ends the last frame, flushes, and returns the writer.
     ///
     /// # Errors
-    /// Errors of writing, and [`Error::Changed`] if the input is shorter than its declared length.
+    /// The errors of writing, and [`Error::Changed`] if the input is shorter than its declared length.
     pub fn finish(mut self) -> Result<W, Error> {
         self.finish_by_ref()?;
         Ok(self.writer)

@@ -78,7 +78,7 @@ pub struct BlockInfo {
 /// untrusted files use [`Listing`].
 ///
 /// # Errors
-/// Errors of reading, and the first fault of the file, with its place.
+/// The errors of reading, and the first fault of the file, with its place.
 ///
 /// ```
 /// use std::io::Cursor;
@@ -175,7 +175,7 @@ impl<R: Read + Seek> Listing<R> {
     /// Checks the headers, indices and footers of all frames.
     ///
     /// # Errors
-    /// Errors of reading; the first fault of the file, with its place; [`Error::LimitMemory`] if the options permit
+    /// The errors of reading; the first fault of the file, with its place; [`Error::LimitMemory`] if the options permit
     /// less than 256 KiB.
     pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
         let max_memory = options.max_memory;
@@ -205,8 +205,8 @@ impl<R: Read + Seek> Listing<R> {
                     first = first.and_then(|sum| sum.checked_add(frame.footer.content_size));
                     Ok(())
                 })?;
-                // The frame that would end here is not one of those at the end. If no frame ends here, the supposed
-                // frames at the end are part of earlier ones.
+                // If a frame ends here, it is not one of those at the end, so its mark goes. If no frame ends here, the
+                // supposed frames at the end are part of earlier ones, so all marks go.
                 let is_marked = number.is_multiple_of(stride);
                 marks.truncate(if is_seam { marks.len() - usize::from(is_marked) } else { 0 });
                 seam = if is_seam { at } else { len };
@@ -256,7 +256,7 @@ impl<R: Read + Seek> Listing<R> {
     /// The next frame, without its blocks; `None` after the last one.
     ///
     /// # Errors
-    /// Errors of reading; [`Error::LimitMemory`] if there are so many frames that putting them in order takes more
+    /// The errors of reading; [`Error::LimitMemory`] if there are so many frames that putting them in order takes more
     /// memory than the options permit.
     pub fn next_frame(&mut self) -> Result<Option<FrameInfo>, Error> {
         self.blocks = None;
@@ -336,7 +336,7 @@ impl<R: Read + Seek> Listing<R> {
     /// The next block of the last frame returned, after reading and checking its header; `None` after its last block.
     ///
     /// # Errors
-    /// Errors of reading, and a fault of the block's header, with its place.
+    /// The errors of reading, and a fault of the block's header, with its place.
     pub fn next_block(&mut self) -> Result<Option<BlockInfo>, Error> {
         let Some(blocks) = &mut self.blocks else { return Ok(None) };
         let (frame, number, offset) = (&blocks.frame, blocks.number, blocks.at);

@@ -50,7 +50,7 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
 /// Compresses `input` and appends the result to `output`. Returns the number of bytes appended.
 ///
 /// # Errors
-/// Errors of [`compress`]; then `output` is unchanged.
+/// The errors of [`compress`]; then `output` is unchanged.
 ///
 /// ```
 /// let mut output = b"before".to_vec();
@@ -113,7 +113,7 @@ impl Compressor {
     /// Compresses `input`.
     ///
     /// # Errors
-    /// Errors of [`Compressor::compress_into`].
+    /// The errors of [`Compressor::compress_into`].
     pub fn compress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
         let mut output = Vec::new();
         self.compress_into(input, &mut output)?;
@@ -261,7 +261,7 @@ pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Erro
 /// Decompresses `input` to the beginning of `output`. Returns the length of the contents.
 ///
 /// # Errors
-/// Errors of [`decompress`], and [`Error::LimitOutput`] if the contents are longer than `output`. `output` may then
+/// The errors of [`decompress`], and [`Error::LimitOutput`] if the contents are longer than `output`. `output` may then
 /// contain anything.
 ///
 /// ```
@@ -315,7 +315,7 @@ impl Decompressor {
     /// Decompresses `input`.
     ///
     /// # Errors
-    /// Errors of [`decompress`].
+    /// The errors of [`decompress`].
     pub fn decompress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
         let survey = self.survey(input, u64::MAX)?;
         let needed = survey.total;
@@ -328,7 +328,7 @@ impl Decompressor {
     /// Decompresses `input` to the beginning of `output`. Returns the length of the contents.
     ///
     /// # Errors
-    /// Errors of [`decompress_into`].
+    /// The errors of [`decompress_into`].
     pub fn decompress_into(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize, Error> {
         let survey = self.survey(input, output.len() as u64)?;
         let output = &mut output[..survey.total as usize];

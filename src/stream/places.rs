@@ -20,7 +20,7 @@ pub trait WriteAt: Send + Sync {
     /// Writes all of `bytes` from byte `offset` on, which may be past the end. Concurrent calls write different bytes.
     ///
     /// # Errors
-    /// Errors of writing.
+    /// The errors of writing.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 
@@ -41,7 +41,7 @@ pub trait ReadAt: Send + Sync {
     /// Fills all of `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// Errors of reading; [`io::ErrorKind::UnexpectedEof`] if the input is too short.
+    /// The errors of reading; [`io::ErrorKind::UnexpectedEof`] if the input is too short.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 

@@ -89,7 +89,7 @@ impl<R: Read + Seek> Recovery<R> {
     /// Finds the first structure that the file still has.
     ///
     /// # Errors
-    /// Errors of reading, and [`Error::NotPz`] if nothing in the file belongs to a `.pz` file.
+    /// The errors of reading, and [`Error::NotPz`] if nothing in the file belongs to a `.pz` file.
     pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
         let salvage = Salvage::new(&mut reader, options.max_memory)?;
         let salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
@@ -107,7 +107,7 @@ impl<R: Read + Seek> Recovery<R> {
     /// Does not affect the next piece.
     ///
     /// # Errors
-    /// Errors of reading and, as in [`next_piece`](Self::next_piece), of structures.
+    /// The errors of reading and, as in [`next_piece`](Self::next_piece), of structures.
     pub fn extent(&mut self) -> Result<Extent, Error> {
         let salvage = Salvage::new(&mut self.reader, self.options.max_memory)?;
         let mut salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
@@ -130,8 +130,8 @@ impl<R: Read + Seek> Recovery<R> {
     /// The next part of the file; `None` at its end.
     ///
     /// # Errors
-    /// Errors of reading; [`Error::LimitMemory`] if a block needs more than the options permit; [`Error::Corrupt`] if
-    /// the contents are longer than any file.
+    /// The errors of reading; [`Error::LimitMemory`] if a block needs more than the options permit; [`Error::Corrupt`]
+    /// if the contents are longer than any file.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, Error> {
         Ok(match self.salvage.next(&mut self.reader)? {
             None => None,
@@ -257,7 +257,7 @@ pub struct RecoveryReport {
 /// a file of this length [could hold](Extent::plausible).
 ///
 /// # Errors
-/// Errors of [`Recovery`] and of writing; [`Error::LimitOutput`] if the output would be too long;
+/// The errors of [`Recovery`] and of writing; [`Error::LimitOutput`] if the output would be too long;
 /// [`Error::LimitMemory`] if the report would take more than half of the permitted memory.
 ///
 /// ```

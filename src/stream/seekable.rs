@@ -114,7 +114,7 @@ impl SeekableReader<ReadAtCursor> {
     /// takes one read, if its blocks together have at most 8 MiB and the options permit the memory.
     ///
     /// # Errors
-    /// Errors of [`SeekableReader::new`].
+    /// The errors of [`SeekableReader::new`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -136,8 +136,8 @@ impl<R: Read + Seek> SeekableReader<R> {
     /// Reads and checks the headers, indices and footers of all frames.
     ///
     /// # Errors
-    /// Errors of reading; the first fault of the file, with its place; [`Error::LimitMemory`] if a frame's blocks need
-    /// more than the options permit; [`Error::LimitOutput`] if the contents are longer than they permit.
+    /// The errors of reading; the first fault of the file, with its place; [`Error::LimitMemory`] if a frame's blocks
+    /// need more than the options permit; [`Error::LimitOutput`] if the contents are longer than they permit.
     pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
         let frames = read_directory(&mut reader, options.max_memory)?;
         let len = frames.last().map_or(0, |last| last.content_start + last.footer.content_size);

@@ -66,9 +66,9 @@ pub type Tables = [Starts; CONTEXTS];
 
 /// Turns exponents into frequencies, and sums these up.
 ///
-/// Scales the weights to the sum, rounds them, and raises them to at least 1. The most frequent token, the first of
-/// several, takes the difference that is left. In a context without tokens, which no valid stream uses, token 0 gets
-/// everything.
+/// Scales the weights so that they add up to `1 << FREQ_BITS`, rounds them, and raises them to at least 1. The most
+/// frequent token, the first of several, takes the difference that is left. In a context without tokens, which no valid
+/// stream uses, token 0 gets everything.
 pub fn starts(exponents: &Exponents) -> Starts {
     let weight = |q: u8| match q {
         0 => 0,

@@ -15,7 +15,7 @@ pub(crate) fn is_available() -> bool {
 /// Runs a kernel compiled for these instructions.
 ///
 /// # Safety
-/// Where [`is_available`] only.
+/// Call this only where [`is_available`] returns true.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx2>()

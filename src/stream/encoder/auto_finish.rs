@@ -17,7 +17,7 @@ impl<W: Write> AutoFinishEncoder<W> {
     /// Finishes now, and returns the writer.
     ///
     /// # Errors
-    /// Errors of [`Encoder::finish`].
+    /// The errors of [`Encoder::finish`].
     pub fn finish(mut self) -> Result<W, Error> {
         self.encoder.take().ok_or(NO_ENCODER)?.finish()
     }

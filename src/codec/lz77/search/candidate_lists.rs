@@ -79,7 +79,7 @@ impl<S: Finder, L: Finder> Finders<S, L> {
 pub(crate) const MAX_LIST: usize = 8;
 
 /// Matches count as no longer than this. The rest of a longer match becomes further matches at the same offset, which
-/// are joined later. Thus a candidate fits a word, and the parse's lookahead a GPU workgroup's memory.
+/// are joined later. Thus a candidate fits in a word, and a parse's lookahead fits in the memory of a GPU's workgroup.
 pub(crate) const LONGEST: u32 = 256;
 
 /// Beyond this offset a match of three bytes costs more than three literals.

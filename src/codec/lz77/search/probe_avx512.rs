@@ -20,7 +20,7 @@ pub(crate) fn is_available() -> bool {
 /// Runs a task compiled for these instructions.
 ///
 /// # Safety
-/// Where [`is_available`] only.
+/// Call this only where [`is_available`] returns true.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) unsafe fn run(task: impl Task) {
     task.run::<Avx512>();

@@ -91,7 +91,7 @@ impl FseRows {
 /// The symbols of one chunk.
 pub(crate) struct ChunkStreams<'a> {
     pub literals: &'a [u8],
-    /// The chunk's tokens: the first rows here.
+    /// Rows of tokens. Those of the chunk come first.
     pub tokens: &'a [[[Coded; LANES]; 2]],
     pub offsets: &'a [[[Coded; LANES]; 2]],
     pub sequences: usize,
@@ -143,7 +143,7 @@ impl Kernel for WriteChunk<'_> {
 /// Where the code of a symbol comes from.
 struct Codes<'a> {
     table: &'a [u32; 256],
-    /// For FSE: the codes computed from the end, a row for each turn of the lanes.
+    /// For FSE, whose codes are computed from last to first: a row for each turn in which every lane codes a symbol.
     rows: Option<&'a [[u32; LANES]]>,
 }
 

@@ -87,8 +87,8 @@ impl Encoder {
         let group = header.group_len().min(block_len);
         let chunk = block_len.min(1 << header.chunk_log);
         self.parser.reserve(params, block_len)?;
-        // At worst each sequence has a match of the least length. Exceptions are the last one, and those of long
-        // literal runs.
+        // At worst every sequence has a match of the least length, except the last sequence, and those that cut a long
+        // run of literals.
         let sequences = chunk / MIN_MATCH as usize + 2;
         reserve(&mut self.matches, sequences)?;
         // Copying a short run of literals also writes some bytes after it.
