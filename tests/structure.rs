@@ -68,7 +68,8 @@ fn code_of(file: &Path) -> String {
     let mut code = String::new();
     let mut is_for_tests = false;
     for line in text[..end].lines() {
-        // Leave out the item that `#[cfg(test)]` applies to. It ends with a `;` or `,`, or with a `}` on a line of its own.
+        // Leave out the item that `#[cfg(test)]` applies to. It ends with a `;` or `,`, or with a `}` on a line of its
+        // own.
         if line.trim() == "#[cfg(test)]" {
             is_for_tests = true;
         } else if is_for_tests {

@@ -1,5 +1,5 @@
-// The text links to its companions by file. Here these links lead to their modules instead, because the first definition
-// of a link counts.
+// The text links to its companions by file. Here these links lead to their modules instead, because the first
+// definition of a link counts.
 //! [lz77]: crate::codec::lz77::format
 //! [bwt]: crate::codec::bwt::format
 #![doc = include_str!("FORMAT.md")]
