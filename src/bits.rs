@@ -1,11 +1,11 @@
-//! Bits in bytes, most significant bit first: what descriptions of entropy codes are written in.
+//! Reads and writes bits, most significant first. The descriptions of entropy codes are written this way.
 //!
 //! Unstable: see [Stability](crate#stability).
 //!
-//! The first bit of a stream is the top bit of its first byte, and a value's top bit comes first, so
-//! that a canonical prefix code can be looked up by the next bits as they stand. The streams coded
-//! over many lanes have layouts of their own; this one is for the few dozen bytes in front of them,
-//! which one lane reads. Every read is checked, so that no input can make a reader go on for ever.
+//! The first bit of a stream is the top bit of its first byte, and a value's top bit comes first, so the next bits, as
+//! they are, look up a canonical prefix code. The streams coded over many lanes have layouts of their own; this one is
+//! for the few dozen bytes in front of them, which one lane reads. Every read is checked, so no input can make a reader
+//! run forever.
 
 /// Appends bits to a byte vector.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl<'a> BitWriter<'a> {
     }
 }
 
-/// Takes bits from a byte slice; `None` says that the slice has too few.
+/// Takes bits from a byte slice. `None` means that too few are left.
 #[derive(Debug, Clone)]
 pub struct BitReader<'a> {
     bytes: &'a [u8],
@@ -71,11 +71,11 @@ impl<'a> BitReader<'a> {
             }
         };
         let window = u64::from_be_bytes(window) << (self.position % 8);
-        // In two steps, because a shift by 64 is not defined.
+        // Two shifts, because a single shift by 64 would overflow.
         ((window >> 1) >> (63 - count)) as u32
     }
 
-    /// Takes `count` bits that were looked at before.
+    /// Skips `count` bits.
     #[inline]
     pub fn skip(&mut self, count: u32) -> Option<()> {
         let end = self.position.checked_add(count as usize)?;
@@ -93,8 +93,8 @@ impl<'a> BitReader<'a> {
         self.skip(count).map(|()| value)
     }
 
-    /// Takes the zero bits that fill the last byte, and gives the number of whole bytes taken since
-    /// the beginning. `None` if one of these bits is set.
+    /// Skips the zero bits that pad the last byte, and returns how many bytes have been read in all. `None` if a
+    /// padding bit is set.
     pub fn finish(mut self) -> Option<usize> {
         let padding = (self.position as u32).wrapping_neg() % 8;
         (self.read(padding)? == 0).then_some(self.position / 8)
@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn restores_what_was_written(values in prop::collection::vec((any::<u32>(), 0u32..=32), 0..100)) {
+        fn reader_restores_written_values(values in prop::collection::vec((any::<u32>(), 0u32..=32), 0..100)) {
             let values: Vec<_> = values
                 .into_iter()
                 .map(|(value, count)| ((u64::from(value) & ((1 << count) - 1)) as u32, count))

@@ -5,7 +5,7 @@ use std::io;
 
 use crate::format::Pipeline;
 
-/// Where in a compressed file something was found.
+/// A place in a compressed file.
 ///
 /// `Display` gives it in words: `frame 0, block 3, byte 98304`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,9 +13,9 @@ use crate::format::Pipeline;
 pub struct Place {
     /// Number of the frame, from 0, counted from the start of the file.
     pub frame: u64,
-    /// Number of the block in its frame, from 0; `None` when it is a header, an index or a footer.
+    /// Number of the block in its frame, from 0; `None` if the place is in a header, an index or a footer.
     pub block: Option<u64>,
-    /// Byte offset in the compressed file of the structure concerned.
+    /// Byte offset of the structure concerned.
     pub offset: u64,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Place {
 
 /// What went wrong.
 ///
-/// Every variant belongs to one [`ErrorClass`], which is what an exit code is made of.
+/// Every variant belongs to one [`ErrorClass`], from which the program derives its exit code.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// The input breaks a rule of the format, or a checksum does not agree.
     Corrupt {
-        /// The first rule that is broken.
+        /// The first broken rule.
         what: &'static str,
         /// Where.
         place: Place,
@@ -68,7 +68,7 @@ pub enum Error {
     },
     /// The input is well formed, but uses a part of the format that this version does not know.
     Unsupported {
-        /// The part that is not known.
+        /// The unknown part.
         what: &'static str,
         /// Where.
         place: Place,
@@ -91,17 +91,17 @@ pub enum Error {
         /// Bytes asked for.
         needed: u64,
     },
-    /// A level outside of 1 to 9.
+    /// A level that is not 1 to 9.
     InvalidLevel {
         /// The value given.
         level: u32,
     },
-    /// A pipeline name that does not exist.
+    /// There is no pipeline of that name.
     InvalidPipeline {
         /// The name given.
         name: String,
     },
-    /// A block size that is not a power of two or that the pipeline does not permit.
+    /// A block size that is not a power of two, or not one that the pipeline permits.
     InvalidBlockSize {
         /// The size given, in bytes.
         size: u64,
@@ -121,7 +121,7 @@ pub enum Error {
         /// Bytes seen, at least.
         seen: u64,
     },
-    /// An asked-for range begins or ends outside of the contents.
+    /// The range asked for begins or ends outside the contents.
     InvalidRange {
         /// First byte asked for.
         start: u64,
@@ -130,9 +130,9 @@ pub enum Error {
         /// Length of the contents.
         len: u64,
     },
-    /// A fault of this library: something that cannot happen happened.
+    /// A bug in this library.
     Internal {
-        /// What.
+        /// What happened.
         what: &'static str,
     },
 }
@@ -143,7 +143,7 @@ pub enum Error {
 pub enum ErrorClass {
     /// The machine or the request: files, permissions, space, memory, limits, options.
     Environment,
-    /// The compressed input: damaged, cut short, or of a kind not known.
+    /// The compressed input: damaged, cut short, or of an unknown kind.
     Input,
     /// This library.
     Bug,
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// Where in the compressed input it was found, for the variants that are about the input.
+    /// Where in the compressed input the fault lies, for the variants that are about the input.
     pub fn place(&self) -> Option<Place> {
         match self {
             Self::NotPz { place }
@@ -195,7 +195,7 @@ impl fmt::Display for Error {
             Self::Io(error) => error.fmt(f),
             Self::NotPz { place } if place.offset == 0 => f.write_str("not in pz format"),
             Self::NotPz { place } => {
-                write!(f, "corrupt: what follows the last frame is not in pz format ({place})")
+                write!(f, "corrupt: the bytes after the last frame are not in pz format ({place})")
             }
             Self::Corrupt { what, place } => write!(f, "corrupt: {what} ({place})"),
             Self::Truncated { place } => write!(f, "truncated ({place})"),
@@ -211,7 +211,7 @@ impl fmt::Display for Error {
             }
             Self::InvalidLevel { level } => write!(f, "level {level} is not between 1 and 9"),
             Self::InvalidPipeline { name } => {
-                write!(f, "no pipeline is called {name:?} (there are lzh, lzf, bwt, fse and store)")
+                write!(f, "there is no pipeline {name:?} (there are lzh, lzf, bwt, fse and store)")
             }
             Self::InvalidWindow { size } => {
                 write!(f, "window {size} is not a power of two between 65536 and 16777216")
@@ -245,7 +245,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Gives back the `Error` that an [`io::Error`] was made of, if it was.
+/// Unwraps the `Error` inside an [`io::Error`], if there is one.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.downcast::<Self>() {
@@ -255,7 +255,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// For `Read`, `Write` and `Seek`: [`Error::Io`] is unwrapped, any other error is wrapped as the source.
+/// For `Read`, `Write` and `Seek`: unwraps [`Error::Io`], and wraps any other error as the source.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error {

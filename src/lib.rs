@@ -12,34 +12,34 @@
 //! |---|---|
 //! | compress or decompress a slice | [`compress`], [`decompress`] |
 //! | compress or decompress many slices | [`Compressor`], [`Decompressor`] |
-//! | do it in memory of one's own | [`compress_into`], [`decompress_into`], [`content_size`] |
-//! | compress what is written, or a reader | [`Encoder`] |
-//! | decompress while reading, or to a writer, or only check | [`Decoder`] |
+//! | use buffers of your own | [`compress_into`], [`decompress_into`], [`content_size`] |
+//! | compress a stream, by writing or from a reader | [`Encoder`] |
+//! | decompress a stream, or only check it | [`Decoder`] |
 //! | read any part of a compressed file | [`SeekableReader`] |
 //! | see what a compressed file holds | [`list`]; frame by frame: [`Listing`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
-//! | use a GPU where that is faster | [`Auto`]; a certain one: [`Gpu`] |
-//! | know where the time went, and on what | [`Statistics`] |
+//! | use a GPU where that is faster | [`Auto`]; always a particular one: [`Gpu`] |
+//! | know which engine did what, and where the time went | [`Statistics`] |
 //!
-//! [`Options`] choose a [`Level`] (1, fastest, to 9, smallest), or a [`Pipeline`] and a block size, and how many threads
-//! and how much memory the work may take; [`DecodeOptions`] say what a decoder may spend on a file that it does not
-//! trust. The same input and options give the same bytes on any number of threads. Any bytes may be given to a decoder:
-//! it ends with the right contents or with an [`Error`], in bounded time and memory.
+//! [`Options`] choose a [`Level`] (1, fastest, to 9, smallest), or a [`Pipeline`] and a block size, and how many
+//! threads and how much memory the work may take; [`DecodeOptions`] limit what a decoder may spend on an untrusted
+//! file. The same input and options give the same bytes on any number of threads. A decoder may be given any bytes: it
+//! ends with the right contents or with an [`Error`], in bounded time and memory.
 //!
-//! The format is described in [`format`](mod@format), the algorithms in [`codec`].
+//! [`format`](mod@format) describes the format, [`codec`] the algorithms.
 //!
 //! # Stability
-//! What the root of this crate offers, and [`gpu::coder`] with the types that it takes and gives, is the interface: until
-//! version 1.0 it changes only with the second number of the version, and the change log says how. The other public items of
-//! [`gpu`], and those of [`bits`] and [`codec`], are public for this crate's own program, benchmarks and tests: **they are
-//! unstable** and may change or go with any version. Files stay readable as [`format`](mod@format) says.
+//! The interface is the root of this crate, and [`gpu::coder`] with the types that it takes and returns. Until version
+//! 1.0 it changes only with the second number of the version, and the change log says how. The other public items of
+//! [`gpu`], and those of [`bits`] and [`codec`], are public for this crate's own program, benchmarks and tests: **they
+//! are unstable**, and any version may change or remove them. Files stay readable as [`format`](mod@format) says.
 //!
 //! # Features
-//! - `simd` (default): vector instructions, chosen at run time. The output does not depend on it.
-//! - `fast-sort` (default): the Burrows-Wheeler transform sorts by a C library. Without it the crate needs no C compiler, and
-//!   builds for `wasm32-unknown-unknown`; `bwt` is encoded more slowly, to the same bytes.
-//! - `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so that one
-//!   program runs on every machine.
+//! - `simd` (default): vector instructions, chosen at run time. They do not change the output.
+//! - `fast-sort` (default): a C library does the sorting of `bwt`. Without it the crate needs no C compiler
+//!   and builds for `wasm32-unknown-unknown`; `bwt` takes longer to encode, to the same bytes.
+//! - `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so one program
+//!   runs on every machine.
 //! - `cli` (default): the `pz` program.
 
 pub mod bits;
@@ -68,7 +68,7 @@ pub use stream::{
 };
 pub use user_cache::refused_cache;
 
-/// The example in the README runs as written.
+/// A documentation test runs the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -83,7 +83,7 @@ impl<'a> Subject<'a> {
         sums.0 as f64 / (sums.1 as f64).max(1.0)
     }
 
-    /// Repeats the blocks up to the wanted total, or up to what fits in the memory of `device`.
+    /// Repeats the blocks until they reach the wanted total, or fill the memory of `device`.
     fn batch(
         &self,
         device: &dyn Device,
@@ -131,9 +131,9 @@ impl<'a> Subject<'a> {
             let (contents, coded, _) = &self.blocks[b];
             let bytes = &mut bytes[..contents.len()];
             decoder.read(number, bytes)?;
-            let DecodedBlock { is_decoded, payload_crc, contents_crc } = *block;
+            let DecodedBlock { is_decoded, payload_crc, content_crc } = *block;
             let is_right = is_decoded
-                && (payload_crc, contents_crc) == (coded.payload_crc, coded.content_crc)
+                && (payload_crc, content_crc) == (coded.payload_crc, coded.content_crc)
                 && bytes == *contents;
             if !is_right {
                 return Err(wrong("a block is decoded wrongly"));
@@ -148,7 +148,7 @@ impl<'a> Subject<'a> {
         let sum = |f: fn(&PayloadPlace) -> u32| places.iter().map(|p| u64::from(f(p))).sum();
         Ok(all.measurement(
             places.len(),
-            sum(|p| p.contents_len),
+            sum(|p| p.content_len),
             sum(|p| p.payload_len),
             decoder.memory(),
         ))
@@ -182,7 +182,7 @@ impl<'a> Subject<'a> {
         let mut bytes = vec![0; self.longest() as usize];
         for (&b, block) in batch.iter().zip(&encoded) {
             let (_, coded, payload) = &self.blocks[b];
-            let EncodedBlock { payload: place, contents_crc, payload_crc } = *block;
+            let EncodedBlock { payload: place, content_crc, payload_crc } = *block;
             let is_right = match place {
                 Some((start, len)) => {
                     let bytes = &mut bytes[..len as usize];
@@ -192,7 +192,7 @@ impl<'a> Subject<'a> {
                 }
                 None => coded.method == Method::Store,
             };
-            if !is_right || contents_crc != coded.content_crc {
+            if !is_right || content_crc != coded.content_crc {
                 return Err(wrong("a block is not encoded as the CPU encodes it"));
             }
         }
@@ -211,7 +211,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Runs until the device, which may have been idle, has reached its clock rate.
+/// Keeps the device busy until it has reached its clock rate, because it may have been idle.
 fn warm_up(mut run: impl FnMut() -> Result<(), CoderError>) -> Result<(), CoderError> {
     let begun = Instant::now();
     while begun.elapsed() < WARM_UP {

@@ -1,4 +1,4 @@
-//! Contents that tests of several modules work on: the same ones each time.
+//! Test data for several modules: the same bytes each time.
 
 /// Bytes of a fixed pseudo-random sequence, each below `symbols` (Marsaglia's xorshift32).
 pub(crate) fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
@@ -12,7 +12,7 @@ pub(crate) fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Text whose parts come again at many distances, and some noise.
+/// Text with repetitions at many distances, and some noise.
 pub(crate) fn mixture(len: usize) -> Vec<u8> {
     let text = include_bytes!("codec/lz77/stream/decode.rs");
     let picks = noise(1, len / 8 + 8, 256);

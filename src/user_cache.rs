@@ -1,8 +1,8 @@
-//! Small files in the user's cache folder, from one run to the next.
+//! Small files that the user's cache folder keeps from one run to the next.
 //!
-//! It is a cache: a missing file is no error, and a file that cannot be written is not written. Its readers check that a
-//! file is whole and theirs. This module checks that nobody but the user can have written it, because devices run the
-//! compiled kernels that are kept here.
+//! Losing one costs only time, so a missing file is no error, and neither is a failed write. Callers check that a file
+//! is complete and theirs. This module checks that no other user can have written it, because devices run the compiled
+//! kernels that are kept here.
 //!
 //! | module | what |
 //! |---|---|
@@ -27,16 +27,16 @@ use folder::Folder;
 /// A folder of files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UserCache {
-    /// `None`: nothing is kept.
+    /// `None`: no file is kept.
     folder: Option<PathBuf>,
 }
 
 /// Why a file was not read or written.
 #[derive(Debug)]
 enum Unusable {
-    /// It is not there, or the system refuses. Nobody needs to know.
+    /// It is missing, or the system refuses. Not worth telling the user.
     Absent,
-    /// Using it would not be safe; the user is told why.
+    /// Using it would be unsafe. The user is told why.
     Unsafe(String),
 }
 
@@ -50,7 +50,8 @@ impl From<io::Error> for Unusable {
 static REFUSAL: Mutex<Option<String>> = Mutex::new(None);
 
 impl UserCache {
-    /// The user's: `pz` in `$XDG_CACHE_HOME`, or where the system has such things. None if that is another user's.
+    /// The user's cache: `pz` in `$XDG_CACHE_HOME`, or in the system's usual place. Keeps nothing if that place belongs
+    /// to another user.
     pub(crate) fn of_user() -> Self {
         let Some(base) = user_folder() else { return Self::default() };
         let folder = base.join("pz");
@@ -63,25 +64,25 @@ impl UserCache {
         }
     }
 
-    /// A folder of the caller's choice, or none.
+    /// A cache in `folder`; with `None`, one that keeps nothing.
     pub(crate) fn in_folder(folder: Option<PathBuf>) -> Self {
         Self { folder }
     }
 
-    /// Whether anything is kept.
+    /// Whether files are kept at all.
     #[cfg(any(feature = "opencl", feature = "webgpu"))]
     pub(crate) fn is_there(&self) -> bool {
         self.folder.is_some()
     }
 
-    /// The file of that name, if it is there, safe to use, and at most `most` bytes long.
+    /// The contents of the file called `name`, if it exists, is safe to use, and has at most `most` bytes.
     pub(crate) fn load(&self, name: &str, most: u64) -> Option<Vec<u8>> {
         let path = self.folder.as_ref()?;
         let loaded = Folder::open(path).and_then(|folder| folder.load(name, most));
         loaded.map_err(|unusable| unusable.note(path)).ok()
     }
 
-    /// Keeps a file, if possible. Whoever reads it meanwhile gets the old one or the new one.
+    /// Keeps a file if possible. A concurrent reader gets either the old contents or the new.
     pub(crate) fn save(&self, name: &str, bytes: &[u8]) {
         let Some(path) = &self.folder else { return };
         let saved = Folder::create(path).and_then(|folder| folder.save(name, bytes));
@@ -90,7 +91,7 @@ impl UserCache {
         }
     }
 
-    /// Where the file of that name is.
+    /// The path of the file called `name`.
     #[cfg(test)]
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         Some(self.folder.as_ref()?.join(name))
@@ -110,8 +111,8 @@ impl Unusable {
     }
 }
 
-/// Why this process does not use the user's cache folder, or a file in it: somebody else could have written it. `None` if
-/// nothing of the kind has been seen so far. What would have been read from it is measured or compiled again.
+/// Why this process does not use the user's cache folder, or a file in it: another user could have written it. `None`
+/// if no such thing has been seen so far. Whatever the file held is measured or compiled again.
 pub fn refused_cache() -> Option<String> {
     REFUSAL.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -119,13 +120,13 @@ pub fn refused_cache() -> Option<String> {
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 fn user_folder() -> Option<PathBuf> {
     use etcetera::BaseStrategy;
-    // Also on systems that have other customs, if the user has set it.
+    // Honour the variable on every system, even where the custom is another folder.
     let set =
         std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     set.or_else(|| Some(etcetera::choose_base_strategy().ok()?.cache_dir()))
 }
 
-/// Without devices nothing is kept.
+/// Without devices there is nothing to keep.
 #[cfg(not(any(feature = "opencl", feature = "webgpu")))]
 fn user_folder() -> Option<PathBuf> {
     None

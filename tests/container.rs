@@ -1,4 +1,4 @@
-//! Round trips through every entry point, over thread counts, block sizes and ways to read.
+//! Round trips through every entry point, with various numbers of threads, block sizes and ways to read.
 
 mod common;
 
@@ -87,7 +87,7 @@ fn every_block_size_restores() {
 }
 
 #[test]
-fn frames_one_after_another_are_one_content() {
+fn contents_of_frames_follow_each_other() {
     let mut file = Vec::new();
     let mut contents = Vec::new();
     for (i, (options, _)) in levels_and_pipelines().into_iter().enumerate() {
@@ -141,7 +141,7 @@ fn lines_can_be_read() {
 
 #[test]
 fn overhead_is_small() {
-    // Bytes without structure: nothing that any codec could gain.
+    // Noise, which no codec can compress.
     let noise = sample_noise(3 << 20);
     assert_eq!(pz::compress(b"", &Options::new()).unwrap().len(), 18);
     for len in [1, 100, 300, 1000, 65_537, 1 << 20] {
@@ -155,7 +155,7 @@ fn overhead_is_small() {
             }
         }
     }
-    // What is coded has the length of its payload too: 24 bytes in all.
+    // A coded block also records the length of its payload: 24 bytes in all.
     let contents = sample(1 << 20, 3);
     for (options, what) in levels_and_pipelines() {
         let options = options.block_size(1 << 20);

@@ -1,5 +1,5 @@
-//! Files written by each version of the format, kept for ever: what could be read once can be read. They are never
-//! written again; a new version of the format, or a new part of it, gets files of its own.
+//! Files written by each version of the format, kept forever: later versions must still read them. They are never
+//! rewritten; a new version or a new part of the format gets files of its own.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use common::{decode_options, levels_and_pipelines};
 use pz::{Decoder, Options, Pipeline, SeekableReader};
 
-/// What each file of version 1 holds: a number of bytes from the start of `contents`, or 100,000 zeros.
+/// The contents of each file of version 1: a number of bytes from the start of `contents`, or 100,000 zeros.
 fn version_1() -> Vec<(String, Golden)> {
     let mut files: Vec<_> = levels_and_pipelines()
         .into_iter()
@@ -27,7 +27,7 @@ fn version_1() -> Vec<(String, Golden)> {
     files
 }
 
-/// The files whose frames are single frames, which came later.
+/// The files with single frames, which the format got later.
 fn single_frames() -> Vec<(String, Golden)> {
     let mut files: Vec<_> = levels_and_pipelines()
         .into_iter()
@@ -50,7 +50,7 @@ enum Golden {
     Zeros,
     ShortZeros,
     Twice,
-    /// The first thousand bytes, and then all.
+    /// The first thousand bytes, then all.
     Part1000ThenAll,
 }
 
@@ -107,11 +107,11 @@ fn every_golden_file_is_read() {
         reader.copy_range(0..contents.len() as u64, &mut out).unwrap();
         assert!(out == contents, "{name}");
     }
-    // No file is left out, and none is missing.
+    // The folder has exactly these files.
     assert_eq!(fs::read_dir(folder().join("v1")).unwrap().count(), files.len());
 }
 
-/// Writes the files that are missing, and leaves alone those that are there.
+/// Writes the missing files, and leaves existing ones alone.
 #[test]
 #[ignore = "writes into the source tree: for a new part of the format only"]
 fn write_missing_golden_files() {

@@ -1,6 +1,6 @@
-//! Memory stays under what the options permit, whatever the input's length and whatever a file claims.
+//! Memory stays below the permitted limit, whatever the input's length, and whatever a file claims.
 //!
-//! One test, because the figure is the whole process's.
+//! This is a single test, because memory is measured for the whole process.
 
 mod common;
 
@@ -13,10 +13,10 @@ use pz::{DecodeOptions, Decoder, Encoder, Error, Level, Options, Pipeline};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// What the standard library, the pool's threads and the measuring itself may take.
+/// Allowance for the standard library, the pool's threads and the measuring itself.
 const OTHER: usize = 256 << 10;
 
-/// Gives the result of `work` and the memory that was in use at once beyond what was before.
+/// Returns the result of `work`, and the peak of allocated memory above what was allocated before.
 fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -24,7 +24,8 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, ALLOCATOR.peak_usage() - before)
 }
 
-/// The same for all memory that the system has given the process, which is more than was allocated: it counts what is mapped.
+/// The same for all memory that the system has given the process. That is more than was allocated, and includes mapped
+/// memory.
 #[cfg(target_os = "linux")]
 fn peak_of_process<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let kilobytes = |key: &str| -> usize {
@@ -33,13 +34,13 @@ fn peak_of_process<T>(work: impl FnOnce() -> T) -> (T, usize) {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
     let before = kilobytes("VmRSS:");
-    // Forgets the peak so far.
+    // Resets the peak.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let result = work();
     (result, (kilobytes("VmHWM:") - before) << 10)
 }
 
-/// `len` bytes with some structure, without memory.
+/// A source of `len` bytes with some structure, made on the fly.
 struct Source {
     len: u64,
     at: u64,
@@ -101,7 +102,7 @@ fn memory_is_bounded() {
     #[cfg(target_os = "linux")]
     long_blocks_are_bounded();
 
-    // Frames of different kinds, one after another: what one needed is not kept for the next.
+    // Frames of different kinds in a row: memory for one is not kept for the next.
     let kinds =
         [(Pipeline::Bwt, 20), (Pipeline::Store, 16), (Pipeline::Lzh, 20), (Pipeline::Bwt, 19)];
     let frames = kinds.map(|(pipeline, log)| {
@@ -122,7 +123,7 @@ fn memory_is_bounded() {
         }
     }
 
-    // Small files that claim to be large ones.
+    // Small files that claim to be large.
     let options = DecodeOptions::new().threads(1).max_memory(1 << 20).max_output(1 << 30);
     let bwt = compressed(&Options::new().pipeline(Pipeline::Bwt).block_size(1 << 26), 100_000);
     let (refused, used) = peak(|| Decoder::new(&bwt[..], &options).map(drop));
@@ -149,10 +150,10 @@ fn memory_is_bounded() {
     assert!(used < OTHER, "{used}");
 }
 
-/// Buffers of long blocks are mapped.
+/// The buffers of long blocks are mapped, so allocations alone do not show them.
 #[cfg(target_os = "linux")]
 fn long_blocks_are_bounded() {
-    /// Threads, and what the allocator keeps.
+    /// Allowance for threads, and for what the allocator keeps.
     const OTHER: usize = 4 << 20;
     let len = 30 << 20;
     for (pipeline, threads) in [(Pipeline::Lzh, 1), (Pipeline::Lzh, 2), (Pipeline::Bwt, 2)] {

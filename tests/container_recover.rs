@@ -1,4 +1,4 @@
-//! Recovery: every undamaged block is saved, and what is lost is named exactly.
+//! Recovery saves every undamaged block, and names exactly what is lost.
 // Lists of ranges, not ranges of lists.
 #![allow(clippy::single_range_in_vec_init)]
 
@@ -15,7 +15,7 @@ const BLOCK: u64 = 1 << 16;
 struct Case {
     contents: Vec<u8>,
     file: Vec<u8>,
-    /// Of each block: where it lies in the file.
+    /// Where each block lies in the file.
     blocks: Vec<Range<usize>>,
 }
 
@@ -28,7 +28,7 @@ fn case() -> Case {
     Case { contents, file, blocks }
 }
 
-/// Recovers `file` and checks what is saved against `contents`.
+/// Recovers `file`, and compares what is saved with `contents`.
 fn recover(file: &[u8], contents: &[u8]) -> RecoveryReport {
     let mut saved = Vec::new();
     let report = pz::recover(&mut Cursor::new(file), &mut saved, false, &decode_options()).unwrap();
@@ -68,7 +68,7 @@ fn damage_costs_the_blocks_that_it_hits() {
     let whole = |number: u64| number * BLOCK..((number + 1) * BLOCK).min(end);
     for (number, block) in blocks.iter().enumerate() {
         let lost = [whole(number as u64)];
-        // In the payload, in the header, in both markers' places.
+        // Damage in the payload, in the header, and in both markers.
         for at in [block.start, block.start + 5, block.start + 20, block.start + 100, block.end - 1]
         {
             let mut damaged = file.clone();
@@ -77,7 +77,7 @@ fn damage_costs_the_blocks_that_it_hits() {
             assert_eq!(report.lost, lost, "byte {at} of {block:?}");
             assert!(report.damaged[0].contains(&(at as u64)) && !report.end_unknown);
         }
-        // Bytes missing, bytes too many, all of it gone.
+        // Missing bytes, extra bytes, a missing block.
         let mut short = file.clone();
         short.drain(block.start + 50..block.start + 60);
         assert_eq!(recover(&short, &contents).lost, lost, "cut {block:?}");
@@ -90,7 +90,7 @@ fn damage_costs_the_blocks_that_it_hits() {
         let mut zeroed = file.clone();
         zeroed[block.clone()].fill(0);
         assert_eq!(recover(&zeroed, &contents).lost, lost, "zeroed {block:?}");
-        // Over the seam to the next one.
+        // Damage across the border to the next block.
         if number + 1 < blocks.len() {
             let mut damaged = file.clone();
             damaged[block.end - 20..block.end + 20].fill(0xEE);
@@ -111,7 +111,7 @@ fn damage_outside_of_blocks_loses_nothing() {
         assert!(report.damaged[0].contains(&(at as u64)));
         assert_eq!(report.end_unknown, at >= blocks[5].end);
     }
-    // Headerless, endless, in the middle of other files.
+    // A file without its header, without its end, or in the middle of other bytes.
     for (range, end_unknown) in [
         (blocks[0].start..file.len(), false),
         (0..blocks[5].end, true),
@@ -125,7 +125,7 @@ fn damage_outside_of_blocks_loses_nothing() {
 }
 
 #[test]
-fn a_truncated_file_gives_what_is_whole() {
+fn a_truncated_file_gives_its_whole_blocks() {
     let Case { contents, file, blocks } = case();
     for block in &blocks {
         for len in [block.start, block.start + 10, block.start + 200] {
@@ -134,7 +134,7 @@ fn a_truncated_file_gives_what_is_whole() {
             assert_eq!(report.blocks, blocks.iter().filter(|b| b.end <= len).count() as u64);
         }
     }
-    // With the length in the header the end is known.
+    // With the length in its header, the frame's end is known.
     let options = Options::new().block_size(BLOCK).content_size(contents.len() as u64);
     let file = pz::compress(&contents, &options).unwrap();
     let report = recover(&file[..blocks[3].start + 8], &contents);
@@ -186,7 +186,7 @@ fn single_frames_are_found() {
     for (part, frame) in parts.iter().zip(&frames) {
         let (end, after) = (start + part.len() as u64, at + frame.len());
         let lost = [start..end];
-        // In the payload and in the checksum.
+        // Damage in the payload and in the checksum.
         for byte in [at + 24.min(frame.len() - 5), after - 1] {
             let mut damaged = file.clone();
             damaged[byte] ^= 0x10;
@@ -194,13 +194,13 @@ fn single_frames_are_found() {
             assert_eq!(report.lost, lost, "byte {byte}");
             assert_eq!(report.damaged, [at as u64..after as u64]);
         }
-        // What a frame stores may look like frames, once its own end is not where it should be.
+        // Stored contents may look like frames once the frame's own end is not where it should be.
         if !part.starts_with(&inner) {
             let mut short = file.clone();
             short.drain(after - 4..after - 2);
             assert_eq!(recover(&short, &contents).lost, lost);
         }
-        // Without its header nobody knows what it held; the other frames are saved.
+        // Without its header, a frame's length is unknown. The other frames are saved.
         let mut gone = file.clone();
         gone[at..at + 4].fill(0);
         let mut others = contents.clone();
@@ -208,7 +208,7 @@ fn single_frames_are_found() {
         let mut saved = Vec::new();
         pz::recover(&mut Cursor::new(&gone), &mut saved, false, &decode_options()).unwrap();
         assert!(saved == others || part.starts_with(&inner), "{} bytes", saved.len());
-        // What follows is damaged: the frame is saved all the same.
+        // Bytes after the frame are damaged. The frame is saved all the same.
         let mut followed = file[..after].to_vec();
         followed.extend(b"other things");
         let report = recover(&followed, &contents[..end as usize]);
@@ -242,7 +242,7 @@ fn stored(block_log: u8, number: u32, contents: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Recovers with holes filled; gives the outcome and what was written.
+/// Recovers with `fill`. Returns the outcome, and what was written.
 fn fill(file: &[u8], options: &DecodeOptions) -> (Result<RecoveryReport, Error>, Vec<u8>) {
     let mut saved = Vec::new();
     (pz::recover(&mut Cursor::new(file), &mut saved, true, options), saved)
@@ -251,7 +251,7 @@ fn fill(file: &[u8], options: &DecodeOptions) -> (Result<RecoveryReport, Error>,
 #[test]
 fn a_forged_length_is_refused_before_anything_is_written() {
     let options = DecodeOptions::new();
-    // 16 TiB in 25 bytes, and in a file that holds a block, too.
+    // 16 TiB declared in 25 bytes, alone and with a block.
     let file = header(4, 26, 1 << 44);
     let with_block = [&file[..], &stored(26, 0, b"contents")].concat();
     for file in [file, with_block] {
@@ -259,14 +259,14 @@ fn a_forged_length_is_refused_before_anything_is_written() {
         assert!(matches!(refused, Err(Error::LimitOutput { .. })), "{refused:?}");
         assert!(saved.is_empty());
     }
-    // What is permitted is written, to the byte.
+    // Permitted lengths are written in full.
     let file = header(0, 16, 100_000);
     let (refused, saved) = fill(&file, &options.clone().max_output(99_999));
     assert!(matches!(refused, Err(Error::LimitOutput { limit: 99_999 })) && saved.is_empty());
     let (report, saved) = fill(&file, &options.max_output(100_000));
     assert_eq!(report.unwrap().lost, [0..100_000]);
     assert_eq!(saved, vec![0; 100_000]);
-    // Without holes there is nothing to refuse.
+    // Without filling there is nothing to refuse.
     let report = pz::recover(&mut Cursor::new(&file), &mut Vec::new(), false, &decode_options());
     assert_eq!(report.unwrap().lost, [0..100_000]);
 }
@@ -298,7 +298,7 @@ fn stored_blocks_of_the_largest_size_are_saved() {
 }
 
 #[test]
-fn what_lacks_its_header_or_its_end_is_not_sound() {
+fn a_file_without_header_or_end_is_not_sound() {
     let Case { contents, blocks, .. } = case();
     let options = Options::new().block_size(BLOCK).content_size(contents.len() as u64);
     let file = pz::compress(&contents, &options).unwrap();
@@ -313,13 +313,13 @@ fn what_lacks_its_header_or_its_end_is_not_sound() {
     }
 }
 
-/// Whether what begins with this frame header is a frame of a single block.
+/// Whether the bytes from this frame header on are a single frame.
 fn is_single(frame: &[u8]) -> bool {
     frame.get(12).is_some_and(|flags| flags & 8 != 0)
 }
 
-/// A file as its parts: headers, blocks, and indices with their footers; of frames of a single block, headers, payloads
-/// and checksums.
+/// Splits a file into its parts: headers, blocks, and indices with their footers; a single frame into header, payload
+/// and checksum.
 fn parts(file: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     for frame in pz::list(&mut Cursor::new(file), true).unwrap() {
@@ -343,7 +343,7 @@ fn parts(file: &[u8]) -> Vec<Vec<u8>> {
     parts
 }
 
-/// Makes a part's checksum agree with its bytes.
+/// Makes a part's checksum right again.
 fn reseal(part: &mut [u8]) {
     if is_single(part) && part[0] == 0x89 {
         let head = part.len() - 1;
@@ -368,7 +368,7 @@ fn reseal(part: &mut [u8]) {
 }
 
 #[test]
-fn what_recovery_calls_sound_a_decoder_accepts() {
+fn a_decoder_accepts_whatever_recovery_calls_sound() {
     let small = Options::new().block_size(BLOCK);
     let stored = small.clone().pipeline(pz::Pipeline::Store);
     let contents = sample(2 * BLOCK as usize + 500, 5);
@@ -405,7 +405,7 @@ fn what_recovery_calls_sound_a_decoder_accepts() {
                     parts.swap(at, other);
                 }
                 _ => {
-                    // A field of a header, an index or a footer, under a right checksum.
+                    // Damage a field of a header, index or footer, and make the checksum right again.
                     let part = &mut parts[at];
                     let n = match part.first_chunk() {
                         Some([0xB7, 0x42]) => part.len().min(27),

@@ -1,5 +1,5 @@
-//! A decoder written from `src/format/FORMAT.md` alone, in its order and its words, without a thought for speed. What
-//! the library writes must be what the text says.
+//! A decoder written from `src/format/FORMAT.md` alone, in its order and its words, for clarity rather than speed.
+//! Whatever the library writes must follow that text.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn decode(file: &[u8]) -> Vec<u8> {
     contents
 }
 
-/// Decodes the frame at the start of `frame` and gives what follows it.
+/// Decodes the frame at the start of `frame`. Returns the bytes after it.
 fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
     let mut left = frame;
     let start = contents.len();
@@ -116,7 +116,7 @@ fn block_contents(method: u8, payload: &[u8], content_len: usize) -> Vec<u8> {
     out
 }
 
-/// Decodes the single frame at the start of `frame` and gives what follows it.
+/// Decodes the single frame at the start of `frame`. Returns the bytes after it.
 fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> &'a [u8] {
     let mut left = &frame[10..];
     let [block_log, level_and_method, flags] = take(&mut left);
@@ -159,7 +159,7 @@ fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> 
 }
 
 #[test]
-fn what_is_written_is_what_the_text_says() {
+fn files_follow_the_text_of_the_format() {
     let mut file = Vec::new();
     let mut contents = Vec::new();
     for len in [0, 1, 2, 100, 256, 257, 500, 65_536, 65_537, 100_000, 300_000] {

@@ -1,4 +1,4 @@
-//! The library's doors: contexts that are used again, memory of the caller's own, few reads, flushes.
+//! The library's entry points beyond single calls: contexts, the caller's own buffers, few reads, flushes.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{decode_options, levels_and_pipelines, sample};
 use pz::{Compressor, Decoder, Decompressor, Encoder, Error, Options, ReadAt, SeekableReader};
 
 #[test]
-fn contexts_give_what_single_calls_give() {
+fn contexts_give_the_results_of_single_calls() {
     for threads in [1, 3] {
         let decode = decode_options().threads(threads);
         let mut decompressor = Decompressor::new(&decode);
@@ -57,7 +57,7 @@ fn contents_fit_the_callers_memory_or_are_refused() {
     assert!(pz::content_size(b"").is_err());
 }
 
-/// Counts the reads.
+/// A source that counts its reads.
 struct Counting {
     bytes: Vec<u8>,
     reads: AtomicUsize,
@@ -131,7 +131,7 @@ fn blocks_say_where_their_payloads_lie() {
 }
 
 #[test]
-fn what_is_flushed_can_be_read() {
+fn flushed_input_can_be_read() {
     let contents = sample(300_000, 34);
     for threads in [1, 3] {
         let options = Options::new().block_size(1 << 16).threads(threads);
@@ -154,7 +154,7 @@ fn what_is_flushed_can_be_read() {
         reader.copy_range(50..200_000, &mut part).unwrap();
         assert!(part == contents[50..200_000]);
 
-        // Two ways to have flushes pass on whole blocks only.
+        // Two ways to make flushes write only full blocks.
         let whole = options.clone().flush_ends_block(false);
         let declared = options.clone().content_size(300_000);
         for options in [whole, declared] {

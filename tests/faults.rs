@@ -1,4 +1,4 @@
-//! Damaged and hostile files: the right contents or an error, in bounded time and memory.
+//! Damaged and hostile files give the right contents or an error, in bounded time and memory.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{decode_options, levels_and_pipelines, sample};
 use proptest::prelude::*;
 use pz::{DecodeOptions, Decoder, Error, ErrorClass, Options, Pipeline, SeekableReader};
 
-/// Gives `file` to every decoder: each must restore `contents` or report what is wrong with the input.
+/// Gives `file` to every decoder. Each must restore `contents`, or report what is wrong with the input.
 fn check(file: &[u8], contents: &[u8], what: &dyn std::fmt::Display) {
     let verdict = |result: Result<Vec<u8>, Error>, by: &str| match result {
         Ok(out) => {
@@ -26,7 +26,7 @@ fn check(file: &[u8], contents: &[u8], what: &dyn std::fmt::Display) {
     let streamed = Decoder::new(file, &options).and_then(|mut d| d.copy_to(&mut out));
     let streamed = verdict(streamed.map(|_| out), "Decoder");
     assert_eq!(whole, streamed, "{what}: the decoders disagree");
-    // Random access sees less: it may only be more lenient.
+    // Random access reads less of the file, so it may miss faults that others report, but nothing else.
     let mut out = Vec::new();
     let ranged = SeekableReader::new(Cursor::new(file), &options)
         .and_then(|mut reader| reader.copy_range(0..reader.len(), &mut out));
@@ -34,7 +34,7 @@ fn check(file: &[u8], contents: &[u8], what: &dyn std::fmt::Display) {
     assert!(ranged || !whole, "{what}: random access refuses a sound file");
 }
 
-/// Small files of every pipeline, with and without optional parts, each with what it holds.
+/// Small files of every pipeline, with and without optional parts, and their contents.
 fn small_files() -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let mut files = Vec::new();
     for pipeline in Pipeline::ALL {
@@ -107,7 +107,7 @@ proptest! {
         let end = (at + removed).min(file.len());
         file.splice(at..end, run);
         check(&file, &contents, &name);
-        // Whatever is saved is right and where it says.
+        // Saved contents are right, and belong where the piece says.
         let options = DecodeOptions::new();
         let Ok(mut recovery) = pz::Recovery::new(Cursor::new(&file), &options) else {
             return Ok(());
@@ -123,7 +123,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Payloads that are damaged under checksums that agree: what a codec is given by an enemy.
+    /// Damaged payloads under right checksums, as an attacker can give them to a codec.
     #[test]
     fn damage_under_right_checksums(
         which in 0..14_usize,
@@ -173,7 +173,7 @@ fn noise_is_not_a_file() {
     assert!(matches!(pz::decompress(b"", &decode_options()), Err(Error::Truncated { .. })));
 }
 
-/// Structures made by hand, with right checksums and wrong fields.
+/// Handmade structures with right checksums and wrong fields.
 mod craft {
     use crc32c::crc32c;
 
@@ -242,7 +242,7 @@ fn crafted_files_are_refused() {
     let two = [header.clone(), store(16, 0, &full), store(16, 1, b"tail")].concat();
     let first_len = 19 + (1 << 16);
     let good_len = two.len() as u64 + 26;
-    // The crafting itself is right.
+    // Check that crafting works.
     let good = [two.clone(), end(&[first_len], (1 << 16) + 4, good_len)].concat();
     assert_eq!(pz::decompress(&good, &decode_options()).unwrap().len(), (1 << 16) + 4);
     assert!(SeekableReader::new(Cursor::new(&good), &decode_options()).is_ok());
@@ -250,7 +250,7 @@ fn crafted_files_are_refused() {
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     let mut add = |what: String, parts: &[&[u8]]| files.push((what, parts.concat()));
     for edge in EDGES {
-        // Every length, one at a time.
+        // Each length in turn.
         add(format!("content size {edge}"), &[&two, &end(&[first_len], edge, good_len)]);
         add(format!("frame length {edge}"), &[&two, &end(&[first_len], (1 << 16) + 4, edge)]);
         add(format!("both {edge}"), &[&two, &end(&[first_len], edge, edge)]);
@@ -332,13 +332,14 @@ fn crafted_files_are_refused() {
 #[test]
 fn recovery_takes_time_in_proportion() {
     use craft::*;
-    // Other programs may have most of the processor; other tests of this process have their part, too.
+    // Count processor time, because other programs may use most of the processor. Other tests of this process count
+    // too.
     let start = processor_time();
     let mut files = vec![b"\xB7\x49\0\0".repeat(300_000), b"\xB7\x42".repeat(300_000)];
     // Blocks whose payloads are the blocks after them.
     let header = coded(3, 26, 1, 1 << 26, b"", 1_000_000);
     files.push(header.repeat(1_500_000 / header.len()));
-    // Ends, each of which says that it ends the one frame.
+    // Many ends, each of which claims the only frame.
     let mut ends = frame_header(0, 16, None);
     for _ in 0..50_000 {
         let len = ends.len() as u64 + 22;
@@ -386,7 +387,7 @@ fn errors_say_where() {
 }
 
 #[test]
-fn what_comes_before_the_damage_is_given() {
+fn contents_before_the_damage_are_read() {
     let contents = sample(300_000, 10);
     let mut file = pz::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
     let blocks = pz::list(&mut Cursor::new(&file), true).unwrap().remove(0).blocks;

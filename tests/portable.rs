@@ -1,16 +1,16 @@
-//! The library without default features needs no C compiler, builds for WebAssembly, and gives the same bytes there.
+//! The library without default features needs no C compiler, and as WebAssembly it gives the same bytes.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether this test must run: `PZ_TEST_NO_SKIP` says so, unless the script that sets it could not install what is needed
-/// and says so by `PZ_TEST_NO_WASM`.
+/// Whether this test must run. `PZ_TEST_NO_SKIP` says so. `PZ_TEST_NO_WASM` is the exception: the script that sets both
+/// says that it could not install the tools.
 fn must_run() -> bool {
     std::env::var_os("PZ_TEST_NO_SKIP").is_some() && std::env::var_os("PZ_TEST_NO_WASM").is_none()
 }
 
-/// Whether what this test needs is there. If the test must run, it must be.
+/// Whether a tool is there. Fails if the test must run and the tool is missing.
 fn is_there(what: &str, command: &mut Command, expected: &str) -> bool {
     let output = command.output().ok().filter(|output| output.status.success());
     let found = output.is_some_and(|output| {
@@ -49,13 +49,13 @@ fn a_web_assembly_module_reads_and_writes_the_same_files() {
         .args(["build", "--locked", "--release", "-p", "pz-wasm", "--target-dir"])
         .arg(&scratch)
         .args(target)
-        // Without these, the build takes most of the test's time.
+        // Otherwise the build would take most of the test's time.
         .args(["--config", "profile.release.opt-level=1"])
         .args(["--config", "profile.release.lto=false"])
         .args(["--config", "profile.release.codegen-units=16"])
         .args(["--config", "profile.release.debug=false"])
         .current_dir(root)
-        // No C compiler may be called.
+        // Make sure that no C compiler is called.
         .envs(
             ["CC", "CXX", "TARGET_CC", "CC_wasm32_unknown_unknown"]
                 .map(|name| (name, "/bin/false")),

@@ -1,19 +1,20 @@
-//! Imports point down: the rooms of the source tree may open only the rooms that are named here.
+//! Imports point down: a room of the source tree may only open the rooms listed for it here.
 //!
-//! A room is a file or folder directly below `src` or below `src/gpu`. Tests are left out: they may open any room. The program's own
-//! files are checked in `tests/cli/imports.rs`.
+//! A room is a file or folder directly below `src` or below `src/gpu`. Tests may open any room, so they are not
+//! checked. `tests/cli/imports.rs` checks the program's own files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each room of the library may open, lowest first. The `cfg(test)` room `test_data` is left out.
+/// The rooms that each room of the library may open, lowest room first. `test_data`, which is for tests only, is left
+/// out.
 const LIBRARY: &[(&str, &[&str])] = &[
     ("bits", &[]),
     ("clock", &[]),
     ("user_cache", &[]),
     ("codec", &["bits"]),
-    // They know each other: an error names a pipeline, and a fault in a file becomes an error.
+    // These two know each other: an error names a pipeline, and a fault in a file becomes an error.
     ("error", &["format"]),
     ("format", &["codec", "error"]),
     ("gpu", &["codec", "format", "user_cache"]),
@@ -22,7 +23,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
 ];
 
-/// What each room of `src/gpu` may open, lowest first.
+/// The rooms that each room of `src/gpu` may open, lowest room first.
 const GPU: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("device", &["model"]),
@@ -52,7 +53,7 @@ fn room(folder: &Path, file: &Path) -> String {
     first.trim_end_matches(".rs").to_string()
 }
 
-/// Whether a file holds nothing but tests.
+/// Whether a file only holds tests.
 fn is_test(file: &Path) -> bool {
     file.components().any(|part| {
         let name = part.as_os_str().to_str().unwrap().trim_end_matches(".rs");
@@ -60,7 +61,7 @@ fn is_test(file: &Path) -> bool {
     })
 }
 
-/// The text of a file without comments, and without what follows its first `#[cfg(test)]` module that has a body.
+/// The text of a file, without comments and without everything from its first inline test module on.
 fn code_of(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let tests = ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub(crate) mod tests {"];
@@ -68,7 +69,8 @@ fn code_of(file: &Path) -> String {
     let mut code = String::new();
     let mut is_for_tests = false;
     for line in text[..end].lines() {
-        // What `#[cfg(test)]` applies to is left out up to its end, which is indented as its beginning is.
+        // Leave out the item that `#[cfg(test)]` applies to. It ends with a `;` or `,`, or with a `}` on a line of its
+        // own.
         if line.trim() == "#[cfg(test)]" {
             is_for_tests = true;
         } else if is_for_tests {
@@ -115,7 +117,7 @@ fn names_after(code: &str, prefix: &str) -> BTreeSet<String> {
     names
 }
 
-/// Checks that the rooms of `folder`, named in paths after `prefix`, open just what `allowed` says.
+/// Checks that the rooms of `folder`, which paths name after `prefix`, open exactly what `allowed` lists.
 fn check(folder: &str, prefix: &str, allowed: &[(&str, &[&str])]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -126,7 +128,7 @@ fn check(folder: &str, prefix: &str, allowed: &[(&str, &[&str])]) {
         }
         let code = code_of(&file);
         let mut opened = names_after(&code, prefix);
-        // The same rooms seen from the file's own module.
+        // Paths of the room's own root name the same rooms.
         let depth = file.strip_prefix(&folder).unwrap().components().count();
         let is_root = file.ends_with("mod.rs");
         opened.extend(names_after(&code, &"super::".repeat(depth - usize::from(is_root))));

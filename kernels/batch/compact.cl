@@ -9,7 +9,7 @@
 // }
 
 typedef struct {
-    uint status, payload_len, contents_crc, payload_crc, reserved[4];
+    uint status, payload_len, content_crc, payload_crc, reserved[4];
 } Result;
 
 // Units of 16 bytes of a block's payload. What is not complete takes nothing.

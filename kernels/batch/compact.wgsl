@@ -11,7 +11,7 @@
 struct Result {
     status: u32,
     payload_len: u32,
-    contents_crc: u32,
+    content_crc: u32,
     payload_crc: u32,
     reserved: array<u32, 4>,
 }

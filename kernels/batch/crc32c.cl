@@ -26,11 +26,11 @@
 #define PIECE_WORDS (PIECE_UNITS * UNIT_WORDS)
 
 typedef struct {
-    uint contents_len, payload_len, payload_start, reserved[5];
+    uint content_len, payload_len, payload_start, reserved[5];
 } Job;
 
 typedef struct {
-    uint status, payload_len, contents_crc, payload_crc, reserved[4];
+    uint status, payload_len, content_crc, payload_crc, reserved[4];
 } Result;
 
 // Words that are loaded together.
@@ -90,7 +90,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     uint len;
     if (piece < contents_count) {
         data = contents + (ulong)block * (slot / 4);
-        len = min(jobs[block].contents_len, slot);
+        len = min(jobs[block].content_len, slot);
     } else {
         piece -= contents_count;
         data = payload + payload_start(jobs, block, blocks, slot, decoding);
@@ -186,7 +186,7 @@ __kernel void sum_pieces(__global const Job *jobs, __global const uint *crc_piec
     bool of_payload = lane >= THREADS / 2;
     __global const uint *pieces =
         crc_pieces + (ulong)block * (contents_count + payload_count) + (of_payload ? contents_count : 0u);
-    uint len = of_payload ? payload_len(jobs, results, block, slot, decoding) : min(jobs[block].contents_len, slot);
+    uint len = of_payload ? payload_len(jobs, results, block, slot, decoding) : min(jobs[block].content_len, slot);
     uint count = (len + 4 * PIECE_WORDS - 1) / (4 * PIECE_WORDS);
     uint sum = 0;
     for (uint p = lane % (THREADS / 2); p <= count; p += THREADS / 2) {
@@ -200,6 +200,6 @@ __kernel void sum_pieces(__global const Job *jobs, __global const uint *crc_piec
         sum = 0xffffffffu;
         for (uint j = 0; j < THREADS / 2; j++) sum ^= sums[lane + j];
         if (of_payload) results[block].payload_crc = sum;
-        else results[block].contents_crc = sum;
+        else results[block].content_crc = sum;
     }
 }

@@ -26,7 +26,7 @@ const UNIT_WORDS = UNIT * COLUMNS;
 const PIECE_WORDS = PIECE_UNITS * UNIT_WORDS;
 
 struct Job {
-    contents_len: u32,
+    content_len: u32,
     payload_len: u32,
     payload_start: u32,
     reserved: array<u32, 5>,
@@ -35,7 +35,7 @@ struct Job {
 struct Result {
     status: u32,
     payload_len: u32,
-    contents_crc: u32,
+    content_crc: u32,
     payload_crc: u32,
     reserved: array<u32, 4>,
 }
@@ -303,7 +303,7 @@ fn reduce_pieces(
 
     let is_payload = piece >= args.contents_count;
     var data = block * (args.slot / 4u);
-    var len = min(jobs[block].contents_len, args.slot);
+    var len = min(jobs[block].content_len, args.slot);
     if is_payload {
         piece -= args.contents_count;
         data = payload_start(jobs[block].payload_start, block);
@@ -440,7 +440,7 @@ fn sum_pieces(
     }
     let of_payload = lane >= THREADS / 2u;
     let pieces = block * (args.contents_count + args.payload_count) + select(0u, args.contents_count, of_payload);
-    var len = min(jobs[block].contents_len, args.slot);
+    var len = min(jobs[block].content_len, args.slot);
     if of_payload {
         len = payload_len(jobs[block].payload_len, summed[block].status, summed[block].payload_len);
     }
@@ -466,7 +466,7 @@ fn sum_pieces(
         if of_payload {
             summed[block].payload_crc = sum;
         } else {
-            summed[block].contents_crc = sum;
+            summed[block].content_crc = sum;
         }
     }
 }

@@ -18,13 +18,13 @@ __kernel void lz77_layout(__global const uint *jobs, __global const uint *payloa
     TEAM_START(t);
     uint block = team_uniform(t, (uint)get_group_id(0) * TEAMS + t.index);
     if (block >= blocks) return;
-    uint contents_len = jobs[8u * block];
+    uint content_len = jobs[8u * block];
     uint payload_len = jobs[8u * block + 1u];
     uint first = jobs[8u * block + 2u];
     __global uint *out = lz77_chunks + CHUNK_WORDS * ((ulong)block * (max_chunks + 1u));
 
     uint status = 0u;
-    if (contents_len == 0u || contents_len > slot || payload_len < 4u || payload_len % 4u != 0u
+    if (content_len == 0u || content_len > slot || payload_len < 4u || payload_len % 4u != 0u
         || first > payload_units || (payload_len + 15u) / 16u > payload_units - first) {
         status = 1u;
     }
@@ -41,7 +41,7 @@ __kernel void lz77_layout(__global const uint *jobs, __global const uint *payloa
     uint count = 0u;
     uint left = 0u; // words of records
     if (status == 0u) {
-        count = ((contents_len - 1u) >> chunk_log) + 1u;
+        count = ((content_len - 1u) >> chunk_log) + 1u;
         if (count > max_chunks || payload_len / 4u < 1u + 2u * count) {
             status = 3u;
             count = 0u;
@@ -64,7 +64,7 @@ __kernel void lz77_layout(__global const uint *jobs, __global const uint *payloa
             record = low & 0x3fffffu;
             literals = low >> 22 | (high & 0x7ffu) << 10;
             sequences = high >> 11;
-            uint chunk_len = min(1u << chunk_log, contents_len - (c << chunk_log));
+            uint chunk_len = min(1u << chunk_log, content_len - (c << chunk_log));
             bad |= literals > chunk_len || sequences > chunk_len;
         }
         uint end = team_scan(t, record);
@@ -83,7 +83,7 @@ __kernel void lz77_layout(__global const uint *jobs, __global const uint *payloa
         // With no chunks, nothing is decoded.
         out[BLOCK_CHUNKS] = status == 0u ? count : 0u;
         out[BLOCK_LOGS] = header;
-        out[BLOCK_LEN] = contents_len;
+        out[BLOCK_LEN] = content_len;
         results[8u * block] = status;
     }
 }

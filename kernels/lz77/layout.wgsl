@@ -34,13 +34,13 @@ fn lz77_layout(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     // Teams without a block go along, so that all are in uniform control flow.
     let is_block = team < args.blocks;
     let block = select(0u, team, is_block);
-    let contents_len = jobs[8u * block];
+    let content_len = jobs[8u * block];
     let payload_len = jobs[8u * block + 1u];
     let first = jobs[8u * block + 2u];
     let out = CHUNK_WORDS * block * (args.max_chunks + 1u);
 
     var status = 0u;
-    if contents_len == 0u || contents_len > args.slot || payload_len < 4u || payload_len % 4u != 0u
+    if content_len == 0u || content_len > args.slot || payload_len < 4u || payload_len % 4u != 0u
         || first > args.payload_units || (payload_len + 15u) / 16u > args.payload_units - first {
         status = 1u;
     }
@@ -59,7 +59,7 @@ fn lz77_layout(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     var count = 0u;
     var left = 0u; // words of records
     if status == 0u {
-        count = ((contents_len - 1u) >> chunk_log) + 1u;
+        count = ((content_len - 1u) >> chunk_log) + 1u;
         if count > args.max_chunks || payload_len / 4u < 1u + 2u * count {
             status = 3u;
             count = 0u;
@@ -83,7 +83,7 @@ fn lz77_layout(@builtin(local_invocation_index) local_index: u32, @builtin(workg
             record = low & 0x3fffffu;
             literals = low >> 22u | (high & 0x7ffu) << 10u;
             sequences = high >> 11u;
-            let chunk_len = min(1u << chunk_log, contents_len - (c << chunk_log));
+            let chunk_len = min(1u << chunk_log, content_len - (c << chunk_log));
             bad = bad || literals > chunk_len || sequences > chunk_len;
         }
         let end = team_scan(record);
@@ -106,7 +106,7 @@ fn lz77_layout(@builtin(local_invocation_index) local_index: u32, @builtin(workg
         // With no chunks, nothing is decoded.
         lz77_chunks[out + BLOCK_CHUNKS] = select(0u, count, status == 0u);
         lz77_chunks[out + BLOCK_LOGS] = header;
-        lz77_chunks[out + BLOCK_LEN] = contents_len;
+        lz77_chunks[out + BLOCK_LEN] = content_len;
         results[8u * block] = status;
     }
 }

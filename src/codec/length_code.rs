@@ -1,9 +1,9 @@
-//! How code lengths are written: the common part of the descriptions of Huffman codes and of FSE norms.
+//! Code lengths on disk: the common part of the descriptions of Huffman codes and of FSE norms.
 //!
-//! Neighbours in an alphabet have similar frequencies: letters stand together, and so do small
-//! numbers. So each length is coded in view of the two before it, by one of 25 fixed prefix codes
-//! that were made from the lengths of literals, lengths and offsets of many kinds of files. Nothing
-//! has to be sent to set them up, and reading a length is one lookup, on a CPU as on a lane of a GPU.
+//! Neighbours in an alphabet have similar frequencies: letters stand together, and so do small numbers. So the two
+//! lengths before a length choose one of 25 fixed prefix codes for it. These were made from the lengths of literals,
+//! match lengths and offsets of many kinds of files. They need no set-up data, and reading a length is one lookup, for
+//! a CPU and for a lane of a GPU.
 //!
 //! - After two lengths of zero, and at the beginning, comes the number of further zeros, plus one,
 //!   as an Elias gamma code: as many zero bits as the number has bits after its first, then the number.
@@ -20,11 +20,11 @@ pub(super) const MAX_LEN: u8 = 12;
 
 const SYMBOLS: usize = MAX_LEN as usize + 1;
 
-/// The longest of the fixed codes.
+/// The longest word of the fixed codes, in bits.
 const CODE_BITS: u32 = 7;
 
-/// For each of the fixed codes, the bits that it uses for each length. The codes are canonical: shorter
-/// ones first, among equals by the length that they say.
+/// For each fixed code, the bits that it uses for each length. The codes are canonical: shorter words come first, and
+/// words of equal size are in the order of the lengths they stand for.
 const CODES: [[u8; SYMBOLS]; 25] = [
     [0, 6, 6, 5, 4, 5, 4, 5, 4, 4, 2, 2, 3],
     [1, 7, 6, 7, 6, 5, 6, 5, 5, 5, 3, 3, 4],
@@ -53,7 +53,7 @@ const CODES: [[u8; SYMBOLS]; 25] = [
     [2, 7, 7, 7, 7, 6, 6, 6, 6, 5, 4, 4, 1],
 ];
 
-/// The fixed codes as bits, for writing.
+/// The words of the fixed codes, for writing.
 const CODE_WORDS: [[u8; SYMBOLS]; 25] = {
     let mut words = [[0; SYMBOLS]; 25];
     let mut code = 0;
@@ -78,7 +78,7 @@ const CODE_WORDS: [[u8; SYMBOLS]; 25] = {
     words
 };
 
-/// The fixed codes for reading: at the next seven bits, the length and the bits to take, `len << 3 | bits`.
+/// The fixed codes for reading: indexed by the next seven bits, the length and the bits to skip, as `len << 3 | bits`.
 static DECODING: [[u8; 1 << CODE_BITS]; 25] = {
     let mut tables = [[0; 1 << CODE_BITS]; 25];
     let mut code = 0;
@@ -102,7 +102,7 @@ static DECODING: [[u8; 1 << CODE_BITS]; 25] = {
     tables
 };
 
-/// The two lengths before the one at hand, the nearer one first.
+/// The two previous lengths, the nearer one first.
 #[derive(Clone, Copy)]
 struct Context(u8, u8);
 
@@ -128,8 +128,8 @@ impl Context {
     }
 }
 
-/// Codes lengths up to the last that is not zero, as calls of `emit(value, bits, done)`, where `done` is the
-/// place of such a length when its code is complete.
+/// Codes lengths up to the last that is not zero, by calls of `emit(value, bits, done)`. `done` is the position of a
+/// nonzero length once its code is complete.
 #[inline(always)]
 fn code(lengths: &[u8], mut emit: impl FnMut(u32, u32, Option<usize>)) {
     let end = lengths.iter().rposition(|&len| len > 0).map_or(0, |last| last + 1);
@@ -152,8 +152,8 @@ fn code(lengths: &[u8], mut emit: impl FnMut(u32, u32, Option<usize>)) {
     }
 }
 
-/// Writes lengths up to the last that is not zero. What `detail` writes for such a length, given its
-/// place, follows it.
+/// Writes lengths up to the last that is not zero. After each nonzero length, `detail` may write more; it gets the
+/// length's position.
 pub(super) fn write(
     lengths: &[u8],
     out: &mut BitWriter<'_>,
@@ -174,8 +174,8 @@ pub(super) fn size(lengths: &[u8]) -> u64 {
     sum
 }
 
-/// Reads what [`write()`] wrote for an alphabet of `size` symbols. `take` gets each length that is not zero
-/// with its place, reads what follows it, and says whether there are more.
+/// Reads what [`write()`] wrote for an alphabet of `size` symbols. `take` gets each nonzero length and its position,
+/// reads what `detail` wrote, and returns whether more lengths follow.
 pub(super) fn read(
     input: &mut BitReader<'_>,
     size: usize,

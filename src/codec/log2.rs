@@ -1,7 +1,7 @@
-//! Base 2 logarithms in fixed point, by integers alone.
+//! Base-2 logarithms in fixed point, with integers only.
 //!
-//! Prices decide what an encoder writes, so they must be the same on every machine and device:
-//! floating-point logarithms are not.
+//! Prices decide what an encoder writes, so they must be the same on every machine and device. Floating-point
+//! logarithms are not.
 
 /// Bits of fraction in [`log2`]'s results.
 pub const FRACTION_BITS: u32 = 16;
@@ -51,7 +51,7 @@ pub fn log2(x: u32) -> u32 {
 /// The order-0 entropy of a message with these symbol counts, in bits, rounded up.
 pub fn entropy_bits(freqs: &[u32]) -> u64 {
     let total: u64 = freqs.iter().map(|&freq| u64::from(freq)).sum();
-    // Counts that do not fit in 32 bits together lose low bits: the figure is a price, not a size.
+    // Counts whose sum exceeds 32 bits lose low bits, which is good enough for a price.
     let scale = (64 - total.leading_zeros()).saturating_sub(32);
     let log_total = u64::from(log2((total >> scale) as u32)) + (u64::from(scale) << FRACTION_BITS);
     let bits: u64 = freqs

@@ -3,9 +3,8 @@
 //! Unstable: see [Stability](crate#stability).
 //!
 //! Nothing here knows of files, threads or devices. Each codec is a *rule* that a CPU and a GPU can both follow
-//! exactly, so the bytes it makes depend on the input and its parameters alone. A payload says nothing of its own
-//! length or its block's: the container carries both, and a decoder is handed an output slice of exactly the block's
-//! length.
+//! exactly, so its bytes depend on the input and the codec's parameters alone. A payload does not state its own length
+//! or that of its block: the container records both, and a decoder gets an output slice of exactly the block's length.
 //!
 //! | module | payload |
 //! |---|---|
@@ -41,7 +40,7 @@ pub(crate) struct OutOfMemory {
     pub(crate) bytes: u64,
 }
 
-/// Makes room for `len` elements. What the vector holds is kept only if it has that room already.
+/// Makes room for `len` elements. Drops the vector's contents if it must grow.
 pub(crate) fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
     if vec.capacity() < len {
         *vec = Vec::new();
@@ -51,8 +50,8 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory
     Ok(())
 }
 
-/// The vector instructions that the codecs use on this machine, by the name that users know them by; `portable` if
-/// none. They decide the speed, never the bytes.
+/// The vector instructions that the codecs use on this machine, by their usual name; `portable` if none. They change
+/// the speed, never the bytes.
 pub fn vector_instructions() -> &'static str {
     lanes::Backend::detect().name()
 }

@@ -5,7 +5,7 @@ use super::{bwt, lz77};
 /// How each block is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Recipe {
-    /// It is stored.
+    /// Blocks are stored.
     #[default]
     Store,
     /// By [`lz77`], for the pipelines `lzh`, `lzf` and `fse`.

@@ -1,4 +1,4 @@
-//! The block header: enough to decode the block alone, and to find it in a damaged file.
+//! The block header. It suffices to decode the block alone, and to find it in a damaged file.
 
 use std::io::Read;
 
@@ -14,7 +14,7 @@ pub(crate) const STORE_LEN: usize = COMMON + 8;
 /// Length of the header of a block of any other method.
 pub(crate) const CODED_LEN: usize = COMMON + 16;
 
-/// A block header that has been checked by itself; [`BlockHeader::check`] checks it against its frame.
+/// A block header that is valid by itself; [`BlockHeader::check`] compares it with its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
     pub(crate) method: Method,
@@ -55,7 +55,7 @@ impl BlockHeader {
 
     /// Length of header and payload in bytes: what the index records.
     pub(crate) fn block_len(&self) -> u32 {
-        // At most 27 + 2^26, because `read` and the encoder bound the payload by the contents.
+        // At most 27 + 2^26: `read` and the encoder keep payloads no longer than their contents.
         self.len() as u32 + self.payload_len
     }
 
@@ -77,19 +77,19 @@ impl BlockHeader {
         HeaderBytes { bytes, len }
     }
 
-    /// Reads what follows the marker of a block.
+    /// Reads the rest of a block header, after its marker.
     pub(crate) fn read_after_marker(reader: &mut impl Read) -> Result<Self, Fault> {
         let mut bytes = [0; CODED_LEN];
         bytes[..2].copy_from_slice(&BLOCK_MARKER);
         reader.read_exact(&mut bytes[2..STORE_LEN])?;
         let method = Method::from_id(bytes[2] & 15);
-        // An unknown method gets the benefit of the longer header: a damaged one is then told by its checksum.
+        // If the method is unknown, take the longer header: its checksum then tells whether it is damaged.
         let len = method.as_ref().map_or(CODED_LEN, |&method| header_len(method));
         reader.read_exact(&mut bytes[STORE_LEN..len.max(STORE_LEN)])?;
         Self::parse(&bytes[..len])
     }
 
-    /// Reads a header, marker included, from the start of `bytes`.
+    /// Parses a header, marker included, at the start of `bytes`.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         if bytes.len() < STORE_LEN {
             return Err(Fault::Truncated);
@@ -123,7 +123,7 @@ impl BlockHeader {
         Ok(header)
     }
 
-    /// Checks the lengths against each other and against the block size.
+    /// Compares the lengths with each other and with the block size.
     pub(crate) fn check_lengths(&self) -> Result<(), Fault> {
         let content_len = self.content_len;
         if self.block_log > 26 {
@@ -146,7 +146,7 @@ impl BlockHeader {
     /// Checks that the block may be number `number` of a frame with `frame` as its header.
     pub(crate) fn check(&self, frame: &FrameHeader, number: u64) -> Result<(), Fault> {
         if self.block_log != frame.block_log {
-            return Err(Fault::Corrupt("the block's size is not its frame's"));
+            return Err(Fault::Corrupt("the block's size class is not that of its frame"));
         }
         if u64::from(self.number) != number {
             return Err(Fault::Corrupt("the block is not the next one of its frame"));
@@ -165,18 +165,18 @@ const fn header_len(method: Method) -> usize {
     }
 }
 
-/// What follows a frame header or a block.
-pub(crate) enum Next {
+/// Whatever comes after a frame header or a block.
+pub(crate) enum NextStructure {
     Block(BlockHeader),
     Index,
 }
 
 /// Reads a marker and, if it is a block's, the block header.
-pub(crate) fn read_next(reader: &mut impl Read) -> Result<Next, Fault> {
+pub(crate) fn read_next(reader: &mut impl Read) -> Result<NextStructure, Fault> {
     match read_array(reader)? {
-        BLOCK_MARKER => BlockHeader::read_after_marker(reader).map(Next::Block),
-        super::INDEX_MARKER => Ok(Next::Index),
-        _ => Err(Fault::Corrupt("neither a block nor the index is here")),
+        BLOCK_MARKER => BlockHeader::read_after_marker(reader).map(NextStructure::Block),
+        super::INDEX_MARKER => Ok(NextStructure::Index),
+        _ => Err(Fault::Corrupt("there is neither a block nor an index here")),
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
             let header = sample(method);
             let bytes = header.to_bytes();
             assert_eq!(BlockHeader::parse(&bytes).unwrap(), header);
-            let Ok(Next::Block(streamed)) = read_next(&mut &bytes[..]) else { panic!() };
+            let Ok(NextStructure::Block(streamed)) = read_next(&mut &bytes[..]) else { panic!() };
             assert_eq!(streamed, header);
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = [0xA5; 64];

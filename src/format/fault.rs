@@ -1,26 +1,26 @@
-//! Why a structure on disk cannot be used, before anybody says where it is.
+//! Why a structure on disk cannot be used, for code that does not know where in the file it is.
 
 use std::io;
 
 use crate::codec::{Malformed, OutOfMemory};
 use crate::error::{Error, Place};
 
-/// Why a structure cannot be used. [`Fault::at`] adds the place and makes an [`Error`] of it.
+/// Why a structure cannot be used. [`Fault::at`] adds the place and turns it into an [`Error`].
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The magic is not there.
+    /// There is no magic here.
     NotPz,
-    /// The input ends inside of the structure.
+    /// The input ends inside the structure.
     Truncated,
-    /// A rule of the format is broken.
+    /// The structure breaks a rule of the format.
     Corrupt(&'static str),
-    /// It is of a kind that this version does not know.
+    /// The structure is of a kind that this version does not know.
     Unsupported(&'static str),
     /// Reading failed.
     Io(io::Error),
-    /// The system refused that many bytes of memory.
+    /// The system refused this many bytes of memory.
     OutOfMemory(u64),
-    /// A fault of this library.
+    /// A bug in this library.
     Internal(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! The footer: the lengths of a frame, at its very end, so that a reader that can seek finds frame and index.
+//! The footer: the lengths of a frame, at its very end. From them a reader that can seek finds the frame and its index.
 
 use std::io::Read;
 
@@ -9,17 +9,17 @@ use super::{Fault, read_array};
 /// Length in bytes.
 pub(crate) const LEN: usize = 20;
 
-/// What the footer records.
+/// The fields of the footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
     /// Length of the frame's contents.
     pub(crate) content_size: u64,
-    /// Length of the frame: from the first byte of its magic to the last byte of the footer.
+    /// Length of the frame, from the first byte of its magic to the last byte of the footer.
     pub(crate) frame_len: u64,
 }
 
 impl Footer {
-    /// Appends the footer to `bytes`, which hold the index from its marker on.
+    /// Appends the footer to `bytes`, which already hold the index, marker included.
     pub(crate) fn append_to(self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.content_size.to_le_bytes());
         bytes.extend_from_slice(&self.frame_len.to_le_bytes());
@@ -27,7 +27,7 @@ impl Footer {
         bytes.extend_from_slice(&checksum.to_le_bytes());
     }
 
-    /// Reads the footer and checks it; `index_crc` is the CRC-32C of the index from its marker on.
+    /// Reads and checks the footer. `index_crc` is the CRC-32C of the index, marker included.
     pub(crate) fn read(reader: &mut impl Read, index_crc: u32) -> Result<Self, Fault> {
         let bytes: [u8; LEN] = read_array(reader)?;
         let (footer, checksum) = Self::parse_unchecked(&bytes);
@@ -37,7 +37,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// The fields and the checksum, which only the index before it can confirm.
+    /// Returns the fields and the checksum. Only the index before the footer can confirm them.
     pub(crate) fn parse_unchecked(bytes: &[u8; LEN]) -> (Self, u32) {
         let word = |at: usize| {
             let mut word = [0; 8];

@@ -1,4 +1,4 @@
-//! The frame header: what a decoder must know before the first block.
+//! The frame header: all that a decoder must know before the first block.
 
 use std::io::{self, Read};
 
@@ -7,7 +7,7 @@ use crc32c::crc32c;
 use super::kinds::MIN_BLOCK_LOG;
 use super::{Fault, MAGIC, MAX_BLOCKS, Method, Pipeline, Single, VERSION, read_array};
 
-/// Length of the part that every header has, without the checksum.
+/// Length of the part that all headers have, without the checksum.
 const FIXED: usize = 13;
 /// Length of the shortest header.
 pub(crate) const MIN_LEN: usize = FIXED + 4;
@@ -18,25 +18,25 @@ const HAS_CONTENT_SIZE: u8 = 1 << 0;
 const HAS_FILTERS: u8 = 1 << 1;
 const HAS_FIELDS: u8 = 1 << 2;
 const IS_SINGLE: u8 = 1 << 3;
-/// Where the width of the lengths begins in the flags of a frame of a single block.
+/// Which bit of a single frame's flags is the first of the lengths' width.
 const WIDTH_SHIFT: u8 = 4;
 const KNOWN_FLAGS: u8 = HAS_CONTENT_SIZE | HAS_FILTERS | HAS_FIELDS;
 const KNOWN_FLAGS_OF_SINGLE: u8 = HAS_FILTERS | HAS_FIELDS | IS_SINGLE | 3 << WIDTH_SHIFT;
 
-/// From this identifier on, an optional field that is not known makes the frame unreadable.
+/// An unknown optional field makes the frame unreadable if its identifier is this or higher.
 const FIRST_CRITICAL_FIELD: u8 = 128;
 
-/// A frame header that has been checked.
+/// A valid frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) pipeline: Pipeline,
     /// Base-2 logarithm of the block size.
     pub(crate) block_log: u8,
-    /// The level that the frame was made with; for people only, 0 if not recorded.
+    /// The level that the writer was asked for, 0 if not recorded. Only people use it.
     pub(crate) level: u8,
-    /// Length of the frame's contents, if it was known when the frame was begun.
+    /// Length of the frame's contents, if the writer knew it when it began the frame.
     pub(crate) content_size: Option<u64>,
-    /// What the header says of the frame's only block, if it is a frame of a single block.
+    /// For a single frame, what its header says about its only block.
     pub(crate) single: Option<Single>,
 }
 
@@ -73,21 +73,14 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads a header and gives it with its length in bytes; `None` if the input ends before its first byte.
+    /// Reads a header, and returns it with its length in bytes; `None` if the input ends before its first byte.
     pub(crate) fn read(reader: &mut impl Read) -> Result<Option<(Self, usize)>, Fault> {
         let mut bytes = Vec::with_capacity(MIN_LEN + 8);
-        reader.by_ref().take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
-        if bytes.is_empty() {
+        if !read_magic(reader, &mut bytes)? {
             return Ok(None);
         }
-        if !MAGIC.starts_with(&bytes) {
-            return Err(Fault::NotPz);
-        }
-        if bytes.len() < MAGIC.len() {
-            return Err(Fault::Truncated);
-        }
         let [version, pipeline, block_log, level, flags] = read_array(reader)?;
-        // Another version may be laid out in another way, checksum included.
+        // Another version may have another layout, even of its checksum.
         if version != VERSION {
             return Err(Fault::Unsupported("this version of the format is not known"));
         }
@@ -98,7 +91,7 @@ impl FrameHeader {
         }
         let method = Method::from_id(level >> 4);
         if is_single {
-            // An unknown method gets both lengths: a damaged one is then told by the check.
+            // If the method is unknown, read both lengths: the check then tells whether the header is damaged.
             let width = usize::from(flags >> WIDTH_SHIFT);
             let has_both = method.as_ref().map_or(true, |&method| Single::has_payload_len(method));
             read_more(reader, &mut bytes, if has_both { 2 * width } else { width })?;
@@ -159,20 +152,35 @@ impl FrameHeader {
     }
 }
 
-/// The check of a header that ends with one byte: damage to the lengths is told before they are used. The checksum at the
-/// end of the frame covers the header too.
+/// Reads the magic and appends it to `bytes`. Returns false if the input ends before its first byte.
+fn read_magic(reader: &mut impl Read, bytes: &mut Vec<u8>) -> Result<bool, Fault> {
+    reader.by_ref().take(MAGIC.len() as u64).read_to_end(bytes)?;
+    if bytes.is_empty() {
+        return Ok(false);
+    }
+    if !MAGIC.starts_with(bytes) {
+        return Err(Fault::NotPz);
+    }
+    if bytes.len() < MAGIC.len() {
+        return Err(Fault::Truncated);
+    }
+    Ok(true)
+}
+
+/// The one-byte check of a single frame's header: it reveals damage to the lengths before they are used. The checksum
+/// at the end of the frame covers the header again.
 fn short_check(bytes: &[u8]) -> u8 {
     crc32c(bytes) as u8
 }
 
-/// Reads `len` bytes onto the end of `bytes`.
+/// Reads `len` bytes and appends them to `bytes`.
 fn read_more(reader: &mut impl Read, bytes: &mut Vec<u8>, len: usize) -> Result<(), Fault> {
     let start = bytes.len();
     bytes.resize(start + len, 0);
     Ok(reader.read_exact(&mut bytes[start..])?)
 }
 
-/// Reads a list (its length in one byte, then its bytes) onto the end of `bytes` and gives where it lies.
+/// Reads a list (its length in one byte, then its bytes), appends it to `bytes`, and returns where the list lies there.
 fn read_list(
     reader: &mut impl Read,
     bytes: &mut Vec<u8>,
@@ -188,7 +196,7 @@ fn read_list(
     Ok(Some(start..bytes.len()))
 }
 
-/// Walks the optional fields: each is an identifier, a length and that many bytes. None is known yet.
+/// Checks the optional fields: each is an identifier, a length and that many bytes. No identifier is defined yet.
 fn check_fields(mut fields: &[u8]) -> Result<(), Fault> {
     if fields.is_empty() {
         return Err(Fault::Corrupt("the list of optional fields is empty"));
@@ -222,7 +230,7 @@ mod tests {
         }
     }
 
-    /// A header of a frame of a single block, and its bytes.
+    /// The header of a single frame, and its bytes.
     fn sample_of_single(
         pipeline: Pipeline,
         method: Method,
@@ -242,7 +250,7 @@ mod tests {
         (header, bytes)
     }
 
-    /// The bytes of a header of a frame of a single block, with a right check.
+    /// The bytes of a single frame's header, with the right check.
     fn craft_single(fixed: [u8; 5], tail: &[u8]) -> Vec<u8> {
         let mut bytes = [&MAGIC[..], &fixed, tail].concat();
         bytes.push(short_check(&bytes));
@@ -320,7 +328,7 @@ mod tests {
         FrameHeader::read(&mut bytes)
     }
 
-    /// The bytes of a header with the given parts and a right checksum.
+    /// The bytes of a header with the given parts and the right checksum.
     fn craft(fixed: [u8; 5], tail: &[u8]) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&fixed);

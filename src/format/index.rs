@@ -7,7 +7,7 @@ use crc32c::{crc32c, crc32c_append};
 use super::{Fault, Footer, FrameHeader, INDEX_MARKER, Single, footer};
 use crate::codec::{OutOfMemory, reserve};
 
-/// The index and the footer as an encoder gathers them, block by block.
+/// Collects the index and the footer for an encoder, block by block.
 #[derive(Debug, Default)]
 pub(crate) struct IndexWriter {
     /// Little-endian lengths of the blocks so far.
@@ -29,7 +29,7 @@ impl IndexWriter {
 
     /// Adds a block of `block_len` bytes, header included, and `content_len` bytes of contents.
     pub(crate) fn push(&mut self, block_len: u32, content_len: u32) -> Result<(), OutOfMemory> {
-        // As many again as there are, so that pushing takes constant time.
+        // Doubles the capacity when full, so that pushing takes constant time on average.
         let bytes = self.entries.len() as u64 + 4;
         self.entries.try_reserve(4).map_err(|_| OutOfMemory { bytes })?;
         self.entries.extend_from_slice(&block_len.to_le_bytes());
@@ -37,7 +37,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Index and footer as bytes, for a frame whose header and blocks take `frame_len` bytes, and begins anew.
+    /// Returns index and footer as bytes, for a frame whose header and blocks take `frame_len` bytes, and starts over.
     pub(crate) fn finish(&mut self, frame_len: u64) -> Result<Vec<u8>, OutOfMemory> {
         let mut bytes = Vec::new();
         reserve(&mut bytes, INDEX_MARKER.len() + self.entries.len() + footer::LEN)?;
@@ -52,8 +52,8 @@ impl IndexWriter {
     }
 }
 
-/// What a reader that goes from block to block knows of the index before it gets there: enough to check it without
-/// keeping it.
+/// Checks the index for a reader that goes from block to block, from what it knows about the blocks before it gets
+/// there, without keeping the index in memory.
 #[derive(Debug)]
 pub(crate) struct IndexChecker {
     /// CRC-32C of the marker and of every entry that the index must hold.
@@ -73,8 +73,8 @@ impl IndexChecker {
         self.block_count
     }
 
-    /// Adds a block of `block_len` bytes, header included, and `content_len` bytes of contents. Refuses one that
-    /// follows a shorter one than `block_size`, or that is one too many.
+    /// Adds a block of `block_len` bytes, header included, and `content_len` bytes of contents. Refuses a block after
+    /// one that is not full, and one block too many.
     pub(crate) fn push(
         &mut self,
         block_len: u32,
@@ -95,8 +95,8 @@ impl IndexChecker {
         Ok(())
     }
 
-    /// Reads what follows the index's marker, footer included, and checks all of it against the blocks seen.
-    /// `frame_len` is the length of header and blocks.
+    /// Reads all that follows the index's marker, footer included, and compares it with the blocks seen. `frame_len` is
+    /// the length of header and blocks.
     pub(crate) fn finish(
         &self,
         reader: &mut impl Read,
@@ -114,12 +114,12 @@ impl IndexChecker {
             left -= part.len() as u64;
         }
         if checksum != self.checksum {
-            return Err(Fault::Corrupt("the index is not that of the blocks"));
+            return Err(Fault::Corrupt("the index does not match the blocks"));
         }
         let footer = Footer::read(reader, checksum)?;
         let frame_len = frame_len + index_len + footer::LEN as u64;
         if footer.frame_len != frame_len {
-            return Err(Fault::Corrupt("the frame's length is not the one recorded"));
+            return Err(Fault::Corrupt("the frame's length does not match its footer"));
         }
         if footer.content_size != self.content_size
             || frame.content_size.is_some_and(|size| size != self.content_size)
@@ -133,7 +133,7 @@ impl IndexChecker {
 /// The index of a frame, in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Index {
-    /// Offset of each block from the start of the frame, and of the index.
+    /// Offset from the start of the frame of each block, and then of the index.
     starts: Vec<u64>,
 }
 
@@ -143,8 +143,8 @@ impl Index {
         INDEX_MARKER.len() as u64 + 4 * block_count.saturating_sub(1) + footer::LEN as u64
     }
 
-    /// Parses index and footer from `bytes`, which are the end of a frame with a header of `header_len` bytes. The
-    /// caller has read `footer` from its last bytes to know how many they are.
+    /// Parses index and footer from `bytes`, the end of a frame with a header of `header_len` bytes. The caller has
+    /// read `footer` from its last bytes to know how long they are.
     pub(crate) fn parse(bytes: &[u8], footer: Footer, header_len: u64) -> Result<Self, Fault> {
         let Some(index_len) = bytes.len().checked_sub(footer::LEN) else {
             return Err(Fault::Truncated);
@@ -178,7 +178,7 @@ impl Index {
         Ok(Self { starts })
     }
 
-    /// Where the payload of a frame of a single block lies, which has no index.
+    /// The payload's place in a single frame, which has no index.
     pub(crate) fn of_single(single: &Single, header_len: u64) -> Self {
         let mut starts = vec![header_len];
         if single.content_len > 0 {
@@ -192,7 +192,7 @@ impl Index {
         self.starts.len() as u64 - 1
     }
 
-    /// Where block `number` lies, in bytes from the start of the frame.
+    /// The range of block `number`, header included, in bytes from the start of the frame.
     pub(crate) fn block(&self, number: u64) -> Option<std::ops::Range<u64>> {
         let number = usize::try_from(number).ok()?;
         Some(*self.starts.get(number)?..*self.starts.get(number + 1)?)
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn an_index_that_does_not_add_up_is_refused() {
-        // Right checksum, wrong sums: entries that reach beyond the frame.
+        // The checksum is right, the sums are not: entries reach beyond the frame.
         let mut bytes = INDEX_MARKER.to_vec();
         bytes.extend_from_slice(&u32::MAX.to_le_bytes());
         let footer = Footer { content_size: 1 << 17, frame_len: 500 };

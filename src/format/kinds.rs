@@ -1,4 +1,4 @@
-//! The numbers on the wire that name pipelines and methods.
+//! Pipelines and methods, and their numbers in the format.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use crate::error::Error;
 /// Base-2 logarithm of the smallest block size.
 pub(crate) const MIN_BLOCK_LOG: u8 = 16;
 
-/// Which stages a block goes through.
+/// The stages that a block goes through.
 ///
 /// ```
 /// use pz::Pipeline;
@@ -28,7 +28,7 @@ pub enum Pipeline {
     Lzf,
     /// Burrows-Wheeler transform and its second stage.
     Bwt,
-    /// Entropy coding alone, for data whose structure is only in its byte frequencies.
+    /// Entropy coding alone, for data without repetitions whose bytes differ in frequency.
     Fse,
     /// No compression: blocks are framed and checked.
     Store,
@@ -49,7 +49,7 @@ impl Pipeline {
         }
     }
 
-    /// The block sizes that it permits, in bytes; each is a power of two.
+    /// The block sizes that this pipeline permits, in bytes; all are powers of two.
     pub const fn block_sizes(self) -> RangeInclusive<u64> {
         (1 << MIN_BLOCK_LOG)..=(1 << self.max_block_log())
     }
@@ -105,7 +105,7 @@ impl FromStr for Pipeline {
     }
 }
 
-/// How one block is coded.
+/// How a block is coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Method {

@@ -1,3 +1,7 @@
+// The text links to its companions by file. Here these links lead to their modules instead, because the first
+// definition of a link counts.
+//! [lz77]: crate::codec::lz77::format
+//! [bwt]: crate::codec::bwt::format
 #![doc = include_str!("FORMAT.md")]
 
 mod block_header;
@@ -10,7 +14,7 @@ mod single;
 
 use std::io::{self, Read};
 
-pub(crate) use block_header::{BlockHeader, CODED_LEN, Next, read_next};
+pub(crate) use block_header::{BlockHeader, CODED_LEN, NextStructure, read_next};
 pub(crate) use fault::Fault;
 pub(crate) use footer::{Footer, LEN as FOOTER_LEN};
 pub(crate) use frame_header::{FrameHeader, MIN_LEN as MIN_FRAME_HEADER_LEN};
@@ -22,15 +26,16 @@ pub(crate) use single::{
     least_full_block_len,
 };
 
-/// First bytes of every frame: a byte that is not text, the name, and line ends that a text-mode transfer spoils.
+/// First bytes of every frame: a byte that no text has, the name, and line ends that a transfer in text mode would
+/// spoil.
 pub(crate) const MAGIC: [u8; 8] = [0x89, b'P', b'Z', b'F', 0x0D, 0x0A, 0x1A, 0x0A];
-/// Version of the format that is written and read.
+/// Version of the format that this library writes and reads.
 pub(crate) const VERSION: u8 = 1;
 /// First bytes of every block.
 pub(crate) const BLOCK_MARKER: [u8; 2] = [0xB7, 0x42];
 /// First bytes of every index.
 pub(crate) const INDEX_MARKER: [u8; 2] = [0xB7, 0x49];
-/// Blocks that a frame may hold, so that its index fits in 1 MiB. What is longer takes several frames.
+/// The most blocks in a frame, so that its index fits in 1 MiB. Longer contents take several frames.
 pub(crate) const MAX_BLOCKS: u64 = 1 << 18;
 
 fn read_array<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {

@@ -1,4 +1,5 @@
-//! A frame of a single block: the lengths stand in the frame header, and one checksum at the end covers everything.
+//! The single frame, a frame of at most one block: its header holds the lengths, and one checksum at the end covers
+//! everything.
 
 use crc32c::{crc32c, crc32c_append, crc32c_combine};
 
@@ -6,10 +7,10 @@ use super::{BlockHeader, CODED_LEN, Fault, FrameHeader, MIN_FRAME_HEADER_LEN, Me
 
 /// Length of the checksum at the end of the frame.
 pub(crate) const CHECKSUM_LEN: usize = 4;
-/// The longest contents that such a frame holds: their length, less 1, takes at most three bytes.
+/// The longest contents of a single frame: their length, less 1, takes at most three bytes.
 pub(crate) const MAX_CONTENT_LEN: usize = 1 << 24;
 
-/// What the header of such a frame says of its block.
+/// What the header of a single frame says about its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Single {
     pub(crate) method: Method,
@@ -21,20 +22,20 @@ pub(crate) struct Single {
     pub(crate) header_crc: u32,
 }
 
-/// Bytes that a full block takes at least, in whichever form its frame is written: a byte that is repeated.
+/// The fewest bytes that a full block can take, in whichever form its frame is written: it repeats one byte.
 pub(crate) const fn least_full_block_len(block_log: u8) -> u64 {
     let content_len = 1 << block_log;
     let single = Single { method: Method::Fill, content_len, payload_len: 1, header_crc: 0 };
     if content_len as usize > MAX_CONTENT_LEN {
         CODED_LEN as u64 + 1
     } else {
-        // The checksum of a frame header takes four bytes; here, the check takes one.
+        // A frame header's checksum takes four bytes, the check of a single frame's header one.
         MIN_FRAME_HEADER_LEN as u64 - 3 + single.width() as u64 + single.tail_len()
     }
 }
 
 impl Single {
-    /// Bytes that each length takes: as few as hold the length of the contents, less 1.
+    /// Bytes of each length: as few as can hold the length of the contents, less 1.
     pub(crate) const fn width(&self) -> usize {
         match self.content_len {
             0 => 0,
@@ -46,7 +47,7 @@ impl Single {
         }
     }
 
-    /// Whether the header holds the payload's length; for other methods it follows from the contents' length.
+    /// Whether the header holds the payload's length. For other methods the length follows from that of the contents.
     pub(crate) const fn has_payload_len(method: Method) -> bool {
         !matches!(method, Method::Store | Method::Fill)
     }
@@ -63,7 +64,7 @@ impl Single {
         };
         let single = Self { method, content_len, payload_len, header_crc: 0 };
         if single.width() != width || (width == 0 && method != Method::Store) {
-            return Err(Fault::Corrupt("the block's length is not written as it must be"));
+            return Err(Fault::Corrupt("the block's length is not in its shortest form"));
         }
         Ok(single)
     }
@@ -77,12 +78,12 @@ impl Single {
         }
     }
 
-    /// What follows the frame header in the file: payload and checksum.
+    /// Length of the file's rest after the frame header: payload and checksum.
     pub(crate) const fn tail_len(&self) -> u64 {
         self.payload_len as u64 + CHECKSUM_LEN as u64
     }
 
-    /// The block's header without its checksums, which only the payload and the end of the frame tell.
+    /// The block's header without its checksums, which only the payload and the end of the frame can give.
     pub(crate) fn block(&self, frame: &FrameHeader) -> BlockHeader {
         BlockHeader {
             method: self.method,
@@ -95,7 +96,7 @@ impl Single {
         }
     }
 
-    /// The block's header with its checksums, from the payload and the checksum at the end of the frame.
+    /// The block's header with its checksums, computed from the payload and the checksum at the end of the frame.
     pub(crate) fn sealed_block(
         &self,
         frame: &FrameHeader,
@@ -109,7 +110,7 @@ impl Single {
         self.seal(frame, covered, checksum)
     }
 
-    /// The same where the CRC-32C of the payload is known. That of a stored block is of no account.
+    /// Like [`sealed_block`](Self::sealed_block), for a payload whose CRC-32C is known. A stored block's is ignored.
     pub(crate) fn sealed_block_of_crc(
         &self,
         frame: &FrameHeader,
@@ -123,12 +124,12 @@ impl Single {
         self.seal(frame, covered, checksum)
     }
 
-    /// Whether the payload is something else than the contents.
+    /// Whether the payload differs from the contents.
     pub(crate) const fn has_own_payload(&self) -> bool {
         !matches!(self.method, Method::Store)
     }
 
-    /// `covered` is the CRC-32C of the payload, and of header and payload; `None` if the contents are the payload.
+    /// `covered` is the CRC-32C of the payload, then that of header and payload; `None` if the payload is the contents.
     fn seal(
         &self,
         frame: &FrameHeader,
@@ -137,7 +138,7 @@ impl Single {
     ) -> BlockHeader {
         let payload_crc = covered.map(|(payload_crc, _)| payload_crc);
         let before = covered.map_or(self.header_crc, |(_, before)| before);
-        // What is left of the checksum when everything before the contents is taken out of it.
+        // Remove from the checksum what the bytes before the contents contribute.
         let content_crc = u32::from_le_bytes(checksum) ^ shift(before, self.content_len as usize);
         BlockHeader {
             payload_crc: payload_crc.unwrap_or(content_crc),
@@ -147,7 +148,7 @@ impl Single {
     }
 }
 
-/// Appends `part`, whose CRC-32C is `part_crc`, to what `crc` covers.
+/// Extends `crc` by `part`, whose own CRC-32C is `part_crc`.
 pub(crate) fn append_crc(crc: u32, part: &[u8], part_crc: u32) -> u32 {
     if part.len() <= ZEROS.len() {
         crc32c_append(crc, part)
@@ -156,7 +157,7 @@ pub(crate) fn append_crc(crc: u32, part: &[u8], part_crc: u32) -> u32 {
     }
 }
 
-/// What `crc` contributes to a checksum that goes on for `len` bytes.
+/// What `crc` contributes to the checksum of a text that goes on for `len` bytes.
 fn shift(crc: u32, len: usize) -> u32 {
     match ZEROS.get(..len) {
         Some(zeros) => crc32c_append(crc, zeros) ^ crc32c(zeros),
@@ -164,7 +165,7 @@ fn shift(crc: u32, len: usize) -> u32 {
     }
 }
 
-/// Up to this length, reading the bytes again takes less time than combining checksums.
+/// Up to this length, reading the bytes again is faster than combining checksums.
 static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 
 #[cfg(test)]

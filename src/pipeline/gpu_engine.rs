@@ -348,7 +348,7 @@ impl<'d> GpuEngine<'d> {
         let mut places = Vec::with_capacity(jobs.len());
         let mut is_wrong = false;
         for ((job, block), content_crc) in jobs.iter_mut().zip(blocks).zip(crcs) {
-            if block.contents_crc != content_crc {
+            if block.content_crc != content_crc {
                 // The device received other bytes than the host sent.
                 is_wrong = true;
                 continue;
@@ -362,8 +362,8 @@ impl<'d> GpuEngine<'d> {
                 Recipe::Bwt(_) => Method::Bwt,
                 _ => Method::Lz77,
             };
-            let contents_len = job.contents.len() as u32;
-            places.push(PayloadPlace { start, payload_len, contents_len });
+            let content_len = job.contents.len() as u32;
+            places.push(PayloadPlace { start, payload_len, content_len });
             sent.push((job, Coded { method, payload_crc: block.payload_crc, content_crc }));
         }
         let ranges: Vec<_> =
@@ -395,7 +395,7 @@ impl<'d> GpuEngine<'d> {
                 for ((sound, block), (_, coded)) in is_sound.iter_mut().zip(decoded).zip(&sent) {
                     *sound &= block.is_decoded
                         && block.payload_crc == coded.payload_crc
-                        && block.contents_crc == coded.content_crc;
+                        && block.content_crc == coded.content_crc;
                 }
             }
         }
@@ -450,7 +450,7 @@ impl<'d> GpuEngine<'d> {
             let BlockHeader { payload_crc, content_crc, .. } = job.header;
             // The CPU decodes the remaining blocks again and reports what is wrong with them.
             if block.is_decoded
-                && (block.payload_crc, block.contents_crc) == (payload_crc, content_crc)
+                && (block.payload_crc, block.content_crc) == (payload_crc, content_crc)
             {
                 ranges.push((number, job.contents.len()));
                 copies.push(Copied { job, len: 0, crc: 0 });

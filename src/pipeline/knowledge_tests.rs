@@ -1,4 +1,5 @@
-//! One run of a kind teaches how long others take: predictions are held to machines that are made up and simulated block by block.
+//! One run of a kind of work teaches how long later runs take. These tests compare predictions with made-up machines,
+//! which are simulated block by block.
 
 use super::*;
 use crate::gpu::tests::testing::made_up;

@@ -55,7 +55,7 @@ pub(crate) struct Measured {
     pub(crate) preparing: Duration,
 }
 
-/// Bytes of contents a second that a device computes, without copies.
+/// How many bytes of contents a device processes per second, not counting copies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ComputeRate {

@@ -1,4 +1,4 @@
-//! Decompression of a stream.
+//! Decompresses a stream.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
 
-/// Decompresses the frames that it reads from `R`, to the end of the input.
+/// Decompresses all frames that it reads from `R`, up to the end of the input.
 ///
-/// It reads ahead, and blocks are decoded by as many threads as the options say while the calling thread reads and
-/// uses what is finished. Everything is checked: each block before its contents are given, index, footer and length
-/// at the end of each frame. So contents are to be trusted only when the end has been reached without an error.
-/// Errors of `Read` wrap an [`Error`].
+/// A decoder reads ahead: as many threads as the options permit decode blocks, while the calling thread reads, and uses
+/// finished blocks. Everything is checked: each block before its contents are passed on; index, footer and length at
+/// the end of each frame. So do not trust the contents before the end has been reached without an error. Errors of
+/// `Read` wrap an [`Error`].
 ///
 /// ```
 /// use std::io::Read;
@@ -41,35 +41,35 @@ pub struct Decoder<R: Read> {
     frames: FrameReader<R>,
     options: DecodeOptions,
     engine: Arc<dyn Engine>,
-    /// Header of the frame being read, and what its blocks' decoding is given.
+    /// Header of the current frame, and what decoding its blocks needs.
     header: FrameHeader,
     cost: Cost,
     share: Share,
     accelerator: Option<Accelerator>,
     job: Option<AutoSession>,
-    /// Whether a GPU that has been chosen meanwhile waits until no block is in flight.
+    /// Whether a GPU has been chosen and waits until no block is in flight.
     is_joining: bool,
     scheduler: Option<Scheduler<DecodeTask>>,
-    /// A frame that waits until no block of the one before is in flight, because its blocks need other memory.
+    /// A frame that waits until no block of the frame before is in flight, because its blocks need other memory.
     waiting: Option<FrameHeader>,
-    /// The block being given, and how much of it has been.
+    /// The block that the caller is reading, and how much of it the caller has got.
     current: Option<DecodeTask>,
     given: usize,
     idle: Vec<DecodeTask>,
     pool: Pool,
-    /// Contents of all blocks read so far.
+    /// Length of the contents of all blocks read so far.
     promised: u64,
     bytes_out: u64,
-    /// Where threads write what they have decoded.
+    /// Where threads write the blocks that they decode.
     output: Option<Arc<dyn WriteAt>>,
     input: Input,
 }
 
-/// How far the input is.
+/// The state of the input.
 enum Input {
     Open,
     Ended,
-    /// It cannot be read on; the error is given when what came before has been.
+    /// Reading failed. The caller gets the error after the contents before it.
     Failed(Option<Error>),
 }
 
@@ -77,7 +77,7 @@ impl<R: Read> Decoder<R> {
     /// Reads and checks the first frame's header.
     ///
     /// # Errors
-    /// Those of reading; [`Error::NotPz`] and its like if there is no such header; [`Error::LimitMemory`] if the
+    /// The errors of reading; [`Error::NotPz`] and the like if there is no valid header; [`Error::LimitMemory`] if the
     /// frame's blocks need more than the options permit.
     pub fn new(reader: R, options: &DecodeOptions) -> Result<Self, Error> {
         let mut frames = FrameReader::new(reader);
@@ -101,7 +101,7 @@ impl<R: Read> Decoder<R> {
             share.limit_to(header.block_count(size));
         }
         if let Some(job) = &mut job {
-            // What a header alone declares is no reason to look for a device.
+            // A large length in an unverified header is no reason to look for a device.
             let size = header.content_size.zip(options.input_size);
             let size = size.map(|(declared, len)| declared.min(most_contents(&header, len)));
             options.gpu = job.choose(options.gpu.as_ref(), size, share.workers);
@@ -132,11 +132,11 @@ impl<R: Read> Decoder<R> {
         Ok(decoder)
     }
 
-    /// Writes all that is left to `writer`, straight from the buffers into which it was decoded; gives the number of
-    /// bytes.
+    /// Writes the rest of the contents to `writer`, straight from the buffers into which blocks were decoded. Returns
+    /// the number of bytes.
     ///
     /// # Errors
-    /// Those of decoding and writing.
+    /// The errors of decoding and writing.
     ///
     /// ```
     /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
@@ -158,12 +158,12 @@ impl<R: Read> Decoder<R> {
         })
     }
 
-    /// Writes all that is left to `output`, each part at its place from the beginning of the contents on: the threads that
-    /// decode blocks also write them. `given` is told the number of bytes of each part, in order, when it has been written.
-    /// Gives the number of all of them.
+    /// Writes the rest of the contents to `output`, each part at its offset in the contents. The threads that decode
+    /// blocks also write them. Calls `given` with the length of each part that has been written, in order. Returns the
+    /// total length.
     ///
     /// # Errors
-    /// Those of decoding and writing. Then anything may have been written.
+    /// The errors of decoding and writing. `output` may then contain anything.
     pub fn copy_to_places(
         &mut self,
         output: &Arc<dyn WriteAt>,
@@ -179,7 +179,7 @@ impl<R: Read> Decoder<R> {
             let Some(task) = &mut self.current else { return Ok(total) };
             match task.take_written() {
                 Some(written) => written?,
-                // It had been read before that was asked for.
+                // This block was read before writing by threads was asked for.
                 None => output.write_all_at(&task.contents[self.given..], at)?,
             }
             let n = task.contents.len() - self.given;
@@ -189,10 +189,10 @@ impl<R: Read> Decoder<R> {
         }
     }
 
-    /// Decodes and checks all that is left and keeps none of it; gives the number of bytes.
+    /// Decodes and checks the rest without keeping it. Returns the number of bytes.
     ///
     /// # Errors
-    /// Those of decoding.
+    /// The errors of decoding.
     ///
     /// ```
     /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
@@ -209,22 +209,22 @@ impl<R: Read> Decoder<R> {
         self.frames.position()
     }
 
-    /// Bytes of contents given so far.
+    /// Bytes of contents passed on so far.
     pub fn bytes_out(&self) -> u64 {
         self.bytes_out
     }
 
-    /// The length in bytes of the contents of the frame being read, if its header records it.
+    /// The length in bytes of the current frame's contents, if its header records it.
     pub fn content_size(&self) -> Option<u64> {
         self.header.content_size
     }
 
-    /// Gives back the reader, which may have been read ahead of what was given.
+    /// Returns the reader, which may be ahead of the contents passed on.
     pub fn into_inner(self) -> R {
         self.frames.into_inner()
     }
 
-    /// Hands each part of what is left to `sink`, in order.
+    /// Calls `sink` with each part of the remaining contents, in order.
     fn for_each_part(
         &mut self,
         mut sink: impl FnMut(&[u8]) -> Result<(), Error>,
@@ -239,7 +239,7 @@ impl<R: Read> Decoder<R> {
         Ok(total)
     }
 
-    /// What has been decoded and not been given; `None` at the end.
+    /// Decoded contents that have not been passed on; `None` at the end.
     fn part(&mut self) -> Result<Option<&[u8]>, Error> {
         if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
             if let Some(mut task) = self.current.take() {
@@ -264,7 +264,7 @@ impl<R: Read> Decoder<R> {
             Some(mut task) => match task.finish() {
                 Ok(()) => Ok(Some(task)),
                 Err(error) => {
-                    // Nothing after it is given.
+                    // Pass on nothing after the faulty block.
                     self.scheduler = None;
                     self.input = Input::Failed(None);
                     Err(error)
@@ -272,7 +272,7 @@ impl<R: Read> Decoder<R> {
             },
             None => match &mut self.input {
                 Input::Failed(error) => {
-                    let again = || Error::Io(io::Error::other("decoding has failed before"));
+                    let again = || Error::Io(io::Error::other("decoding failed earlier"));
                     Err(error.take().unwrap_or_else(again))
                 }
                 Input::Open | Input::Ended => {
@@ -285,7 +285,7 @@ impl<R: Read> Decoder<R> {
         }
     }
 
-    /// Reads blocks until as many are in flight as may be.
+    /// Reads blocks until the permitted number is in flight.
     fn read_ahead(&mut self) {
         if let Some(scheduler) = &self.scheduler
             && let Some(keep) = scheduler.idle_to_keep()
@@ -370,13 +370,13 @@ impl<R: Read> Decoder<R> {
         Ok(())
     }
 
-    /// Takes note of a frame whose blocks are next.
+    /// Prepares for the blocks of a new frame.
     fn begin(&mut self, header: FrameHeader) -> Result<(), Error> {
         self.header = header;
         self.promise(header.content_size.unwrap_or(0))
     }
 
-    /// Refuses `more` bytes of contents if they are too many.
+    /// Refuses `more` bytes of contents if that makes them too many.
     fn promise(&self, more: u64) -> Result<(), Error> {
         let limit = self.options.max_output;
         match self.promised.checked_add(more) {
@@ -386,7 +386,7 @@ impl<R: Read> Decoder<R> {
     }
 }
 
-/// How the device that `options` name decodes a frame's blocks, for which `share` is widened.
+/// The accelerator that decodes a frame's blocks on the device that `options` name. Widens `share` for it.
 pub(super) fn accelerator(
     header: &FrameHeader,
     cost: &Cost,
@@ -403,8 +403,8 @@ pub(super) fn accelerator(
     Some(accelerator.learned_by(options.auto.as_ref(), Workload::decoding(header)))
 }
 
-/// The most bytes of contents that a frame like this can have in `len` bytes: its blocks are full, and each is one byte,
-/// repeated.
+/// The most bytes of contents that such a frame can hold in `len` bytes: all of its blocks are full and repeat one
+/// byte.
 fn most_contents(header: &FrameHeader, len: u64) -> u64 {
     let blocks = len.div_ceil(least_full_block_len(header.block_log));
     blocks.saturating_mul(header.block_size() as u64)

@@ -1,4 +1,4 @@
-//! Where the frames of a file lie, found from its end.
+//! Finds the frames of a file from its end.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::pipeline::buffer::zeroed;
 pub(crate) struct FrameEntry {
     pub(crate) header: FrameHeader,
     pub(crate) header_len: u64,
-    /// Where it begins in the file.
+    /// Offset of the frame in the file.
     pub(crate) offset: u64,
     pub(crate) footer: Footer,
-    /// Where its contents begin in the contents of the file.
+    /// Offset of the frame's contents in the contents of the file.
     pub(crate) content_start: u64,
 }
 
@@ -31,13 +31,13 @@ impl FrameEntry {
         self.header.block_count(self.footer.content_size)
     }
 
-    /// Where the index begins. A frame of a single block has none: then, where the payload ends.
+    /// Where the index begins. A single frame has none: then, where the payload ends.
     pub(super) fn index_start(&self) -> Result<u64, Fault> {
         if let Some(single) = &self.header.single {
             return Ok(self.offset + self.header_len + u64::from(single.payload_len));
         }
         let len = Index::len_with_footer(self.block_count());
-        // The frame's length is within the file, and the index within the frame.
+        // The frame's length is known to lie within the file. Check that the index lies within the frame.
         let start = (self.offset + self.footer.frame_len)
             .checked_sub(len)
             .filter(|_| self.block_count() <= MAX_BLOCKS)
@@ -48,7 +48,7 @@ impl FrameEntry {
         Ok(start)
     }
 
-    /// Reads and checks the index. Of a frame of a single block, which has none, it gives where the payload lies.
+    /// Reads and checks the index. For a single frame, which has none, returns the place of its payload.
     pub(crate) fn index(&self, reader: &mut (impl Read + Seek)) -> Result<Index, Fault> {
         if let Some(single) = &self.header.single {
             return Ok(Index::of_single(single, self.header_len));
@@ -91,7 +91,7 @@ impl FrameEntry {
             .ok_or(Fault::Corrupt("the index does not add up to the frame's length"))
     }
 
-    /// Checks that `header` may be that of block `number`, which the index says lies at `range`.
+    /// Checks that `header` may be that of block `number`. The index says that the block lies at `range`.
     pub(crate) fn check_block(
         &self,
         header: &BlockHeader,
@@ -111,14 +111,14 @@ impl FrameEntry {
     }
 }
 
-/// The frames of a file, in order; headers, indices and footers have been checked.
+/// The frames of a file, in order, after checking all headers, indices and footers.
 ///
-/// Frames are found from the end of the file, by their footers. A frame of a single block has none: where there is no
-/// footer, the frames before that place are found from the start, block by block.
+/// Frames are found from the end of the file by their footers. A single frame has none: where there is no footer, the
+/// remaining frames are found from the start, block by block.
 ///
 /// # Errors
-/// The first fault of the file, with its place. [`Error::LimitMemory`] if there are more frames than `max_memory` can
-/// list.
+/// The first fault of the file, with its place; [`Error::LimitMemory`] if listing the frames takes more than
+/// `max_memory`.
 pub(crate) fn read_directory(
     reader: &mut (impl Read + Seek),
     max_memory: u64,
@@ -131,7 +131,7 @@ pub(crate) fn read_directory(
         let Some(frame) = frame_before(at, &mut window, reader)? else {
             walk(at, &mut window, reader, |frame| list.push_first(frame)).map(|is_seam| {
                 if !is_seam {
-                    // What looked like frames at the end is part of those that begin before.
+                    // The supposed frames at the end turn out to be part of earlier frames.
                     list.last.clear();
                 }
             })?;
@@ -151,12 +151,12 @@ pub(crate) fn read_directory(
     Ok(frames)
 }
 
-/// Frames as they are found, within a limit of memory.
+/// Frames in the order in which they are found, within a memory limit.
 #[derive(Default)]
 struct FrameList {
-    /// Those found from the start, in order.
+    /// Frames found from the start, in order.
     first: Vec<FrameEntry>,
-    /// Those found from the end; the last one comes first.
+    /// Frames found from the end; the file's last frame comes first.
     last: Vec<FrameEntry>,
     max_memory: u64,
 }
@@ -174,9 +174,9 @@ impl FrameList {
         Ok(())
     }
 
-    /// Makes room for one frame more in either list.
+    /// Makes room for one more frame in either list.
     fn make_room(&mut self) -> Result<(), Error> {
-        // A vector may grow to twice what it holds.
+        // A vector may grow to twice its contents.
         let number = self.first.len() + self.last.len() + 1;
         let needed = 2 * (number * size_of::<FrameEntry>()) as u64;
         if needed > self.max_memory {
@@ -198,7 +198,7 @@ impl FrameList {
     }
 }
 
-/// The frame that ends at offset `end`, by its footer; `None` if there is none there.
+/// The frame that ends at offset `end`, found by its footer; `None` if no frame ends there.
 pub(super) fn frame_before(
     end: u64,
     window: &mut Window,
@@ -211,11 +211,11 @@ pub(super) fn frame_before(
     }
 }
 
-/// Goes through the frames from the start of the file, block by block, until one ends at `stop` or the file ends. Says
+/// Visits the frames from the start of the file, block by block, until one ends at `stop` or the file ends. Returns
 /// whether one ended at `stop`.
 ///
 /// # Errors
-/// Those of `visit`, and the first fault of the file, with its place.
+/// The errors of `visit`, and the first fault of the file, with its place.
 pub(super) fn walk(
     stop: u64,
     window: &mut Window,
@@ -234,7 +234,7 @@ pub(super) fn walk(
     Ok(false)
 }
 
-/// Frame `number`, which begins at `offset`, block by block; `None` at the end of the file.
+/// Reads frame `number`, which begins at `offset`, block by block; `None` at the end of the file.
 ///
 /// # Errors
 /// The first fault of the frame, with its place.

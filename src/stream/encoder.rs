@@ -1,4 +1,14 @@
-//! Compression of a stream.
+//! Compresses a stream.
+//!
+//! | module | what |
+//! |---|---|
+//! | `plan` | what follows from the options, before anything is encoded |
+//! | `auto_finish` | an encoder that finishes when it is dropped |
+
+mod auto_finish;
+mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -10,27 +20,28 @@ use super::tasks::{EncodeTask, Origin};
 use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::error::Error;
-use crate::format::{FrameHeader, MAX_BLOCKS};
+use crate::format::MAX_BLOCKS;
 use crate::gpu::coder::Work;
 use crate::pipeline::auto_session::AutoSession;
-use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::{Scheduler, Task};
-use crate::pipeline::statistics::{Counted, Statistics};
-use crate::pipeline::workload::Workload;
+use crate::pipeline::statistics::Statistics;
 use crate::pipeline::{Gpu, Options};
 
-/// Compresses what is written to it onto `W`.
+pub use auto_finish::AutoFinishEncoder;
+pub(super) use plan::{EncodeBasis, EncodePlan};
+
+/// Compresses all that is written to it, and writes the result to `W`.
 ///
-/// Blocks are compressed by as many threads as the options say while the calling thread goes on writing. Nothing is
-/// complete before [`Encoder::finish`]: an encoder that is dropped leaves a truncated file behind; see
+/// As many threads as the options permit compress blocks, while the calling thread goes on writing. The output is only
+/// complete after [`Encoder::finish`]: dropping an encoder leaves a truncated file behind; see
 /// [`Encoder::auto_finish`].
 ///
-/// `flush` compresses what has been written so far and passes it on, so that whoever reads the output has all of it: the
-/// present block ends short, and a frame with it. Many flushes make the output larger. Two things let it pass on whole blocks
-/// only: [`Options::flush_ends_block`], and a length of more than a block that has been declared.
+/// `flush` compresses and writes all input so far, so that a reader of the output can have all of it. To that end the
+/// current block ends short, and its frame with it. Many flushes make the output larger. `flush` writes only full
+/// blocks if [`Options::flush_ends_block`] is off, or if a length of more than a block was declared.
 ///
 /// ```
 /// use std::io::Write;
@@ -51,13 +62,13 @@ pub struct Encoder<W: Write> {
     engine: Arc<dyn Engine>,
     accelerator: Option<Accelerator>,
     job: Option<AutoSession>,
-    /// Made when a second block shows that there is work for it.
+    /// Created when a second block shows that there is work for it.
     scheduler: Option<Scheduler<EncodeTask>>,
     frames: FrameWriter,
-    /// The block being filled, and how far it is.
+    /// The block being filled, and its length so far.
     current: Option<EncodeTask>,
     filled: usize,
-    /// Blocks that have been submitted since a frame began at a place that the caller chose.
+    /// Blocks submitted since the start, or since the last flush that ended a frame.
     submitted: u64,
     idle: Vec<EncodeTask>,
     bytes_in: u64,
@@ -68,17 +79,17 @@ pub struct Encoder<W: Write> {
 }
 
 impl<W: Write> Encoder<W> {
-    /// Prepares to write to `writer`; nothing is written yet.
+    /// Prepares to write to `writer`. Nothing is written yet.
     ///
     /// # Errors
-    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes more than the options
-    /// permit.
+    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time needs
+    /// more memory than the options permit.
     pub fn new(writer: W, options: &Options) -> Result<Self, Error> {
-        let plan = Plan::new(options, options.content_size)?;
+        let plan = EncodePlan::new(options, options.content_size)?;
         Ok(Self::with_plan(writer, plan, options))
     }
 
-    pub(crate) fn with_plan(writer: W, plan: Plan, options: &Options) -> Self {
+    pub(crate) fn with_plan(writer: W, plan: EncodePlan, options: &Options) -> Self {
         Self {
             writer,
             recipe: plan.recipe,
@@ -98,18 +109,18 @@ impl<W: Write> Encoder<W> {
             idle: Vec::new(),
             bytes_in: 0,
             declared: options.content_size,
-            // A length in the header of a frame must hold.
+            // A frame must have the length that its header declares.
             flush_ends_block: options.flush_ends_block && plan.header.content_size.is_none(),
             failed: false,
             statistics: plan.statistics,
         }
     }
 
-    /// Compresses all of `reader`, read straight into the blocks' buffers; gives the number of bytes.
+    /// Compresses all of `reader`, which is read straight into the blocks' buffers. Returns the number of bytes.
     ///
     /// # Errors
-    /// Those of reading and writing, and [`Error::Changed`] if more comes than was declared. After any of them the
-    /// encoder is of no more use.
+    /// The errors of reading and writing, and [`Error::Changed`] if the input exceeds its declared length. After an
+    /// error the encoder is unusable.
     ///
     /// ```
     /// let mut encoder = pz::Encoder::new(Vec::new(), &pz::Options::new())?;
@@ -121,7 +132,7 @@ impl<W: Write> Encoder<W> {
         let mut total = 0;
         loop {
             if self.may_be_whole_frame() {
-                // Whether the block is the whole frame shows only when the input goes on.
+                // Only more input shows that the block is not the whole frame.
                 let mut next = [0];
                 self.failed = true;
                 let n = fill(reader, &mut next)?;
@@ -136,7 +147,7 @@ impl<W: Write> Encoder<W> {
             self.settle()?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
-            // A part of the input must not pass for the whole.
+            // If reading fails, the part read so far must not pass for the whole input.
             self.failed = true;
             let begun = Instant::now();
             self.filled = task.contents.fill_from(reader, from)?;
@@ -153,15 +164,15 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// Compresses `range` of `input`, whose blocks are read by the threads that compress them.
+    /// Compresses `range` of `input`. The threads that compress its blocks also read them.
     ///
     /// # Errors
-    /// Those of reading and writing, and [`Error::Changed`] if more comes than was declared. That a part cannot be read may
-    /// show later. After any of them the encoder is of no more use.
+    /// The errors of reading and writing, and [`Error::Changed`] if the input exceeds its declared length. Later calls
+    /// may return errors of reading this range. After an error the encoder is unusable.
     pub fn read_range(&mut self, input: &Arc<dyn ReadAt>, range: Range<u64>) -> Result<(), Error> {
         let Range { start: mut offset, end } = range;
         while offset < end {
-            // A short range takes no more memory than it needs; `settle` makes room for what may follow it.
+            // A short range takes no more memory than it needs. `settle` makes room for input after it.
             self.room_for((end - offset).min(self.block_size as u64) as usize)?;
             self.settle()?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
@@ -183,16 +194,16 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Compresses what is left, ends the last frame, flushes, and gives back the writer.
+    /// Compresses the remaining input, ends the last frame, flushes, and returns the writer.
     ///
     /// # Errors
-    /// Those of writing, and [`Error::Changed`] if less came than was declared.
+    /// The errors of writing, and [`Error::Changed`] if the input is shorter than its declared length.
     pub fn finish(mut self) -> Result<W, Error> {
         self.finish_by_ref()?;
         Ok(self.writer)
     }
 
-    /// An encoder that finishes when it is dropped. Errors of finishing are lost then: call
+    /// Turns this into an encoder that finishes when it is dropped. Dropping loses errors: call
     /// [`AutoFinishEncoder::finish`] where they matter.
     ///
     /// ```
@@ -209,7 +220,7 @@ impl<W: Write> Encoder<W> {
         AutoFinishEncoder { encoder: Some(self) }
     }
 
-    /// The same as [`Encoder::finish`]. After an error the encoder is of no more use.
+    /// Like [`Encoder::finish`]. After an error the encoder is unusable.
     pub(crate) fn finish_by_ref(&mut self) -> Result<(), Error> {
         self.check_failed()?;
         if let Some(declared) = self.declared
@@ -228,7 +239,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Has the present block compressed as it is: its frame ends with it.
+    /// Submits the current block as it is. Its frame ends with it.
     fn end_block(&mut self) -> Result<(), Error> {
         let Some(mut task) = self.current.take() else { return Ok(()) };
         if self.filled == 0 {
@@ -247,7 +258,7 @@ impl<W: Write> Encoder<W> {
         self.emit(task)
     }
 
-    /// Writes every block that has been handed to the workers.
+    /// Writes all blocks that have been submitted.
     fn emit_all(&mut self) -> Result<(), Error> {
         while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
             self.emit(task)?;
@@ -255,12 +266,12 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Bytes of contents taken so far.
+    /// Bytes of contents received so far.
     pub fn bytes_in(&self) -> u64 {
         self.bytes_in
     }
 
-    /// Compressed bytes given to the writer so far.
+    /// Compressed bytes written so far.
     pub fn bytes_out(&self) -> u64 {
         self.frames.written()
     }
@@ -270,20 +281,19 @@ impl<W: Write> Encoder<W> {
         &self.writer
     }
 
-    /// Whether the present block is full and would be the first of its frame: it is written in another way if it is the
-    /// last, too.
+    /// Whether the current block is full and may turn out to be its whole frame, which is written in another form.
     fn may_be_whole_frame(&self) -> bool {
         self.filled == self.block_size
             && self.current.is_some()
             && self.submitted.is_multiple_of(MAX_BLOCKS)
     }
 
-    /// Makes sure that `current` has room for a byte.
+    /// Makes sure that `current` has room for at least one byte.
     fn room(&mut self) -> Result<(), Error> {
         self.room_for(self.block_size)
     }
 
-    /// Makes sure that `current` has room for a byte, and a new block for `len` bytes.
+    /// Makes sure that `current` has room for at least one byte. A new block gets room for `len` bytes.
     fn room_for(&mut self, len: usize) -> Result<(), Error> {
         self.check_failed()?;
         if self.filled == self.block_size
@@ -302,13 +312,14 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Reads what there is of the present block, if its contents are still to be read, so that more can follow.
+    /// If the current block's contents have not been read yet, reads the known part of them, so that more input can
+    /// follow.
     fn settle(&mut self) -> Result<(), Error> {
         let Some(task) = self.current.as_mut().filter(|task| task.origin.is_some()) else {
             return Ok(());
         };
         self.failed = true;
-        // Growing loses what a buffer holds: it grows before it is read into.
+        // Growing a buffer loses its contents, so grow it before reading into it.
         task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
         task.contents.truncate(self.filled);
         task.read();
@@ -318,12 +329,12 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Hands a block to the workers, and what they have finished to the writer.
+    /// Submits a block to the workers, and writes blocks that they have finished.
     fn submit(&mut self, task: EncodeTask) -> Result<(), Error> {
         self.submitted += 1;
         self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {
-            // The block that is filled next is in flight too.
+            // The block that the caller fills next counts as in flight.
             let most = scheduler.max_in_flight(self.share.in_flight);
             let full = scheduler.in_flight() >= most;
             let finished = if full { scheduler.next() } else { scheduler.try_next() };
@@ -392,13 +403,15 @@ impl<W: Write> Encoder<W> {
 
     fn check_failed(&self) -> Result<(), Error> {
         match self.failed {
-            true => Err(Error::Io(io::Error::other("the output is not whole: writing it failed"))),
+            true => Err(Error::Io(io::Error::other(
+                "the output is incomplete, because writing it failed",
+            ))),
             false => Ok(()),
         }
     }
 }
 
-/// Reads until `buffer` is full or the input ends; gives the number of bytes.
+/// Reads until `buffer` is full or the input ends. Returns the number of bytes read.
 fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -412,42 +425,6 @@ fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> io::Result<usiz
     Ok(filled)
 }
 
-/// An encoder that finishes when it is dropped; [`Encoder::auto_finish`] makes it.
-pub struct AutoFinishEncoder<W: Write> {
-    /// `None` when it has been finished.
-    encoder: Option<Encoder<W>>,
-}
-
-impl<W: Write> AutoFinishEncoder<W> {
-    /// Finishes now; gives back the writer.
-    ///
-    /// # Errors
-    /// Those of [`Encoder::finish`].
-    pub fn finish(mut self) -> Result<W, Error> {
-        self.encoder.take().ok_or(NO_ENCODER)?.finish()
-    }
-}
-
-impl<W: Write> Write for AutoFinishEncoder<W> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.encoder.as_mut().ok_or(NO_ENCODER)?.write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.encoder.as_mut().ok_or(NO_ENCODER)?.flush()
-    }
-}
-
-impl<W: Write> Drop for AutoFinishEncoder<W> {
-    fn drop(&mut self) {
-        if let Some(mut encoder) = self.encoder.take() {
-            // Nobody is there to be told of an error.
-            let _ = encoder.finish_by_ref();
-        }
-    }
-}
-
-const NO_ENCODER: Error = Error::Internal { what: "the encoder has been finished" };
 const NO_BLOCK: Error = Error::Internal { what: "there is no block to fill" };
 
 impl<W: Write> Write for Encoder<W> {
@@ -472,149 +449,5 @@ impl<W: Write> Write for Encoder<W> {
         }
         self.emit_all()?;
         self.writer.flush()
-    }
-}
-
-/// What the options lead to, whatever the input.
-pub(crate) struct Basis {
-    pub(crate) header: FrameHeader,
-    pub(crate) recipe: Recipe,
-    pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) cost: Cost,
-}
-
-impl Basis {
-    /// What the engine does is counted in `statistics`.
-    pub(crate) fn new(options: &Options, statistics: Option<&Statistics>) -> Result<Self, Error> {
-        let pipeline = options.chosen_pipeline();
-        let block_size = options.chosen_block_size()?;
-        let header = FrameHeader {
-            pipeline,
-            block_log: block_size.trailing_zeros() as u8,
-            level: options.level.get(),
-            // What fits in one block says its length anyway.
-            content_size: options.content_size.filter(|&size| size > block_size),
-            single: None,
-        };
-        let recipe = options.recipe()?;
-        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, true);
-        let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
-        Ok(Self { header, recipe, engine, cost })
-    }
-}
-
-/// What the options lead to.
-pub(crate) struct Plan {
-    pub(crate) header: FrameHeader,
-    pub(crate) recipe: Recipe,
-    pub(crate) cost: Cost,
-    pub(crate) share: Share,
-    pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) accelerator: Option<Accelerator>,
-    pub(crate) job: Option<AutoSession>,
-    pub(crate) statistics: Option<Statistics>,
-}
-
-impl Plan {
-    /// For an input of `len` bytes, if that is known.
-    pub(crate) fn new(options: &Options, len: Option<u64>) -> Result<Self, Error> {
-        let mut job = match options.auto.as_ref() {
-            Some(auto) => Some(AutoSession::new(
-                auto,
-                Workload::encoding(options)?,
-                options.memory,
-                options.statistics.as_ref(),
-            )),
-            None => None,
-        };
-        let of_job = job.as_ref().map(AutoSession::statistics);
-        let statistics = options.statistics.as_ref().or(of_job).cloned();
-        let Basis { header, recipe, engine, cost } = Basis::new(options, statistics.as_ref())?;
-        let mut share = cost.share(options.threads, options.memory)?;
-        if let Some(size) = options.content_size {
-            share.limit_to(header.block_count(size));
-        }
-        let named = options.gpu.as_ref();
-        let gpu = match &mut job {
-            Some(job) => job.choose(named, len, share.workers),
-            None => named.cloned(),
-        };
-        let work = Work::Encode { recipe, verify: options.verify };
-        let size = header.block_size();
-        let host = (&cost, &mut share, options.memory);
-        let accelerator = Accelerator::new(gpu.as_ref(), work, size, host, statistics.as_ref())
-            .map(|accelerator| accelerator.of_bytes(len));
-        let learned = Workload::encoding(options)?;
-        let accelerator =
-            accelerator.map(|accelerator| accelerator.learned_by(options.auto.as_ref(), learned));
-        Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{DecodeOptions, SeekableReader, decompress, list};
-    use std::io::Cursor;
-
-    /// Bytes that several threads read; behind their end there is nothing.
-    struct Bytes(Vec<u8>);
-
-    impl ReadAt for Bytes {
-        fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-            let part = self.0.get(offset as usize..).unwrap_or_default();
-            let part = part.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-            buffer.copy_from_slice(part);
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn ranges_and_what_is_written_follow_each_other() {
-        let contents: Vec<u8> = (0..900_000_u32).map(|i| (i / 999 * i) as u8).collect();
-        let input: Arc<dyn ReadAt> = Arc::new(Bytes(contents.clone()));
-        for threads in [1, 2, 6] {
-            let options = Options::new().block_size(1 << 16).threads(threads);
-            let whole = crate::compress(&contents, &options).unwrap();
-            for cuts in [[0, 900_000], [131_072, 500_000], [77_777, 77_778], [100_000, 420_000]] {
-                let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
-                encoder.read_range(&input, 0..cuts[0]).unwrap();
-                let (from, to) = (cuts[0] as usize, cuts[1] as usize);
-                encoder.write_all(&contents[from..to]).unwrap();
-                encoder.read_range(&input, cuts[1]..900_000).unwrap();
-                assert_eq!(encoder.bytes_in(), 900_000);
-                let file = encoder.finish().unwrap();
-                assert!(decompress(&file, &DecodeOptions::new()).unwrap() == contents);
-                assert_eq!(file.len().abs_diff(whole.len()) / 64, 0, "{cuts:?}");
-            }
-            let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
-            let read = encoder.read_range(&input, 0..900_001);
-            let error = read.and_then(|()| encoder.finish().map(drop)).unwrap_err();
-            assert!(matches!(error, Error::Io(e) if e.kind() == io::ErrorKind::UnexpectedEof));
-        }
-    }
-
-    #[test]
-    fn a_full_frame_is_followed_by_another() {
-        let contents: Vec<u8> = (0..500_000_u32).map(|i| (i / 999) as u8).collect();
-        for declared in [None, Some(contents.len() as u64)] {
-            let mut options = Options::new().block_size(1 << 16);
-            options.content_size = declared;
-            let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
-            encoder.frames.set_max_blocks(3);
-            encoder.write_all(&contents).unwrap();
-            assert_eq!(encoder.bytes_in(), contents.len() as u64);
-            let file = encoder.finish().unwrap();
-            assert!(decompress(&file, &DecodeOptions::new()).unwrap() == contents);
-            let frames = list(&mut Cursor::new(&file), true).unwrap();
-            assert_eq!(frames.len(), 3);
-            assert_eq!(frames[2].content_size, contents.len() as u64 - (6 << 16));
-            assert!(frames.iter().all(|f| f.size_in_header == declared.is_some()));
-            let mut reader =
-                SeekableReader::new(Cursor::new(&file), &DecodeOptions::new()).unwrap();
-            let mut part = Vec::new();
-            reader.copy_range(190_000..400_000, &mut part).unwrap();
-            assert!(part == contents[190_000..400_000]);
-        }
     }
 }

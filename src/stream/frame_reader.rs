@@ -1,36 +1,36 @@
-//! Frames, in order, from a reader: everything but the decoding of payloads.
+//! Reads frames in order, everything except the decoding of payloads.
 
 use std::io::{self, Read, Seek};
 
 use crate::error::{Error, Place};
 use crate::format::{
-    BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, IndexChecker, Next, Single, read_next,
+    BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, IndexChecker, NextStructure, Single, read_next,
 };
 use crate::pipeline::buffer::Buffer;
 
-/// What comes next.
+/// The next structure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
     /// A frame begins.
     Frame(FrameHeader),
-    /// A block's header has been read; its payload is to be read or skipped before anything else. Its checksums may
-    /// become known only then: use the header that reading the payload gives.
+    /// A block's header has been read. Read or skip its payload before anything else. The header's checksums may only
+    /// become known then: use the header that reading the payload returns.
     Block(BlockHeader, Place),
-    /// A frame has ended; its index and footer, if it has them, agree with its blocks.
+    /// A frame has ended. Its index and footer, if it has them, agree with its blocks.
     FrameEnd,
-    /// The input has ended after a whole frame.
+    /// The input has ended, after a whole frame.
     End,
 }
 
-/// Walks frames, checking every structure against what came before it.
+/// Goes from structure to structure, and checks each against what came before.
 pub(crate) struct FrameReader<R> {
-    source: Counted<R>,
+    source: CountingReader<R>,
     /// Frames that have ended.
     frames: u64,
-    open: Option<Open>,
+    open: Option<CurrentFrame>,
 }
 
-struct Open {
+struct CurrentFrame {
     header: FrameHeader,
     start: u64,
     index: IndexChecker,
@@ -41,12 +41,12 @@ impl<R: Read> FrameReader<R> {
         Self::from(inner, 0, 0)
     }
 
-    /// Begins with frame `number` of a file, to which `inner` has come at `offset`.
+    /// Starts with frame `number` of a file. `inner` is at `offset`, where that frame begins.
     pub(crate) fn from(inner: R, number: u64, offset: u64) -> Self {
-        Self { source: Counted { inner, position: offset }, frames: number, open: None }
+        Self { source: CountingReader { inner, position: offset }, frames: number, open: None }
     }
 
-    /// Where it is in the file: bytes read or passed over so far.
+    /// The position in the file: bytes read or skipped so far.
     pub(crate) fn position(&self) -> u64 {
         self.source.position
     }
@@ -61,8 +61,11 @@ impl<R: Read> FrameReader<R> {
         let Some(open) = &mut self.open else {
             return match FrameHeader::read(&mut self.source).map_err(|fault| fault.at(place))? {
                 Some((header, _)) => {
-                    self.open =
-                        Some(Open { header, start: place.offset, index: IndexChecker::new() });
+                    self.open = Some(CurrentFrame {
+                        header,
+                        start: place.offset,
+                        index: IndexChecker::new(),
+                    });
                     Ok(Event::Frame(header))
                 }
                 None if self.frames == 0 => Err(Error::Truncated { place }),
@@ -75,7 +78,7 @@ impl<R: Read> FrameReader<R> {
         let number = open.index.block_count();
         let in_block = place.in_block(number);
         match read_next(&mut self.source).map_err(|fault| fault.at(in_block))? {
-            Next::Block(header) => {
+            NextStructure::Block(header) => {
                 header
                     .check(&open.header, number)
                     .and_then(|()| {
@@ -84,7 +87,7 @@ impl<R: Read> FrameReader<R> {
                     .map_err(|fault| fault.at(in_block))?;
                 Ok(Event::Block(header, in_block))
             }
-            Next::Index => {
+            NextStructure::Index => {
                 let before = place.offset - open.start;
                 open.index
                     .finish(&mut self.source, &open.header, before)
@@ -96,7 +99,7 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
-    /// What comes next in a frame of a single block.
+    /// The next event in a single frame.
     fn next_of_single(&mut self, single: Single, place: Place) -> Result<Event, Error> {
         let Some(open) = &mut self.open else { return Err(NO_FRAME) };
         if single.content_len > 0 && open.index.block_count() == 0 {
@@ -107,7 +110,7 @@ impl<R: Read> FrameReader<R> {
                 .map_err(|fault| fault.at(place))?;
             return Ok(Event::Block(block, place));
         }
-        // With a block, whoever took its payload has read this checksum.
+        // If there is a block, reading its payload has also read this checksum.
         if single.content_len == 0 && self.checksum(place)? != single.header_crc.to_le_bytes() {
             return Err(Fault::Corrupt("the frame's checksum does not agree").at(place));
         }
@@ -116,20 +119,20 @@ impl<R: Read> FrameReader<R> {
         Ok(Event::FrameEnd)
     }
 
-    /// The frame header if the present frame is of a single block, and what it says of that.
+    /// If the current frame is a single frame, its header, and what that says about the block.
     fn single(&self) -> Option<(FrameHeader, Single)> {
         self.open.as_ref().and_then(|open| Some((open.header, open.header.single?)))
     }
 
-    /// Reads the checksum at the end of a frame of a single block.
+    /// Reads the checksum at the end of a single frame.
     fn checksum(&mut self, place: Place) -> Result<[u8; CHECKSUM_LEN], Error> {
         let mut checksum = [0; CHECKSUM_LEN];
         self.source.read_exact(&mut checksum).map_err(|error| Fault::from(error).at(place))?;
         Ok(checksum)
     }
 
-    /// Reads the payload of the block that [`FrameReader::next`] gave into `buffer`; gives the block's header with its
-    /// checksums.
+    /// Reads into `buffer` the payload of the block that [`FrameReader::next`] returned. Returns the block's header
+    /// with its checksums.
     pub(crate) fn payload(
         &mut self,
         header: &BlockHeader,
@@ -152,8 +155,8 @@ impl<R: Read> FrameReader<R> {
 const NO_FRAME: Error = Error::Internal { what: "no frame is open" };
 
 impl<R: Read + Seek> FrameReader<R> {
-    /// Passes over the payload of the block that [`FrameReader::next`] gave. That it is all there shows when the
-    /// next structure is read.
+    /// Skips the payload of the block that [`FrameReader::next`] returned. Whether all of it exists shows when the next
+    /// structure is read.
     pub(crate) fn skip_payload(&mut self, header: &BlockHeader, place: Place) -> Result<(), Error> {
         let len = i64::from(header.payload_len);
         self.source.inner.seek_relative(len)?;
@@ -166,7 +169,8 @@ impl<R: Read + Seek> FrameReader<R> {
 }
 
 impl<'a> FrameReader<&'a [u8]> {
-    /// The payload of the block that [`FrameReader::next`] gave, where it lies, and the block's header with its checksums.
+    /// Returns the payload of the block that [`FrameReader::next`] returned, without copying it, and the block's header
+    /// with its checksums.
     pub(crate) fn payload_in_place(
         &mut self,
         header: &BlockHeader,
@@ -188,13 +192,13 @@ impl<'a> FrameReader<&'a [u8]> {
     }
 }
 
-/// A reader that knows how far it is.
-struct Counted<R> {
+/// A reader that counts its position.
+struct CountingReader<R> {
     inner: R,
     position: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.position += n as u64;

@@ -1,4 +1,4 @@
-//! Frames, in order, onto a writer.
+//! Writes frames in order.
 
 use std::io::{self, IoSlice, Write};
 
@@ -10,17 +10,17 @@ use crate::format::{
 };
 use crate::pipeline::engine::Coded;
 
-/// A payload up to this length is copied, so that its frame is written in one call.
+/// A payload up to this length is copied, so that its frame takes a single write.
 const SMALL: usize = 1 << 12;
 
-/// Writes headers, blocks, indices and footers. A frame that is full is followed by another.
+/// Writes headers, blocks, indices and footers. When a frame is full, another begins.
 #[derive(Debug)]
 pub(crate) struct FrameWriter {
     header: FrameHeader,
-    /// Contents of this frame and the ones after it, if known.
+    /// Length of the contents of this frame and all after it, if known.
     declared: Option<u64>,
     index: IndexWriter,
-    /// Bytes written of this frame; 0 before its header.
+    /// Bytes written of this frame; 0 before its header has been written.
     frame_len: u64,
     /// Bytes written in all.
     written: u64,
@@ -30,7 +30,7 @@ pub(crate) struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Frames like `header`, whose `content_size` is that of all of them together.
+    /// Writes frames like `header`, whose `content_size` is that of all of them together.
     pub(crate) fn new(header: FrameHeader) -> Self {
         Self {
             header,
@@ -48,8 +48,8 @@ impl FrameWriter {
         self.written
     }
 
-    /// Writes one block; `payload` is ignored for one that is stored. If it `is_last`, the frame ends with it: a block
-    /// that is a whole frame is written in fewer bytes.
+    /// Writes a block. `payload` is ignored if the block is stored. If the block `is_last`, its frame ends with it; if
+    /// it is also the first, the frame is written as a single frame, in fewer bytes.
     pub(crate) fn block(
         &mut self,
         writer: &mut impl Write,
@@ -82,7 +82,7 @@ impl FrameWriter {
         if is_last { self.end_frame(writer) } else { Ok(()) }
     }
 
-    /// Writes a frame of a single block.
+    /// Writes a single frame.
     fn single(
         &mut self,
         writer: &mut impl Write,
@@ -120,7 +120,8 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Ends the file: the frame, unless its last block ended it. A file without contents is a frame without blocks.
+    /// Ends the file: ends the current frame, unless its last block did. A file without contents has one frame without
+    /// blocks.
     pub(crate) fn finish(&mut self, writer: &mut impl Write) -> Result<(), Error> {
         if self.frame_len == 0 && !self.is_ended {
             let nothing = Coded { method: Method::Store, payload_crc: 0, content_crc: 0 };
@@ -140,14 +141,14 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Takes the contents of a frame that ends off what has been declared.
+    /// Subtracts the contents of a frame that ends from the declared length.
     fn take_declared(&mut self, len: u64) {
         if let Some(declared) = &mut self.declared {
             *declared = declared.saturating_sub(len);
         }
     }
 
-    /// Writes the frame's header if that is still to be done.
+    /// Writes the frame's header if it has not been written.
     fn begin(&mut self, writer: &mut impl Write) -> Result<(), Error> {
         if self.frame_len == 0 {
             let most = self.max_blocks << self.header.block_log;
@@ -175,7 +176,7 @@ fn refused(OutOfMemory { bytes }: OutOfMemory) -> Error {
     Error::OutOfMemory { needed: bytes }
 }
 
-/// Writes `head` and `tail`, in one call if the writer takes it.
+/// Writes `head` and `tail`, with a single call if the writer accepts all of it.
 fn write_both(writer: &mut impl Write, mut head: &[u8], mut tail: &[u8]) -> io::Result<()> {
     while !head.is_empty() {
         match writer.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {

@@ -1,4 +1,4 @@
-//! What a file of frames holds, without decoding it.
+//! Lists what a file of frames holds, without decoding it.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -20,27 +20,27 @@ use crate::pipeline::{DecodeOptions, Level};
 pub struct FrameInfo {
     /// Number of the frame in the file, from 0.
     pub number: u64,
-    /// Where it begins in the file, in bytes.
+    /// Offset of the frame in the file, in bytes.
     pub offset: u64,
-    /// Its length in the file, in bytes: header, blocks, index and footer.
+    /// Length of the frame in the file, in bytes: header, blocks, index and footer.
     pub compressed_size: u64,
-    /// Length of its contents, in bytes.
+    /// Length of the frame's contents, in bytes.
     pub content_size: u64,
     /// Version of the format.
     pub version: u8,
-    /// The stages that its blocks went through.
+    /// The stages that the blocks went through.
     pub pipeline: Pipeline,
-    /// The level that it was made with, if recorded.
+    /// The level that the frame was made with, if recorded.
     pub level: Option<Level>,
     /// Length of every block's contents but the last's, in bytes.
     pub block_size: u64,
     /// Number of blocks.
     pub block_count: u64,
-    /// Host memory that decoding one block at a time takes, in bytes.
+    /// Host memory for decoding one block at a time, in bytes.
     pub decode_memory: u64,
     /// Whether the header records the length of the contents.
     pub size_in_header: bool,
-    /// Its blocks, in order; empty unless asked for.
+    /// The frame's blocks, in order; empty unless asked for.
     pub blocks: Vec<BlockInfo>,
 }
 
@@ -50,35 +50,35 @@ pub struct FrameInfo {
 pub struct BlockInfo {
     /// Number of the block in its frame, from 0.
     pub number: u64,
-    /// How it is coded.
+    /// How the block is coded.
     pub method: Method,
-    /// Where its header begins in the file, in bytes. A frame of a single block may have no such header: then, where its
-    /// payload begins.
+    /// Offset of the block's header in the file, in bytes. In a single frame, whose block has no header, the offset of
+    /// its payload.
     pub offset: u64,
-    /// Length of its header, if it has one, and payload, in bytes.
+    /// Length of the block's header, if it has one, and its payload, in bytes.
     pub compressed_size: u64,
-    /// Where its payload begins in the file, in bytes.
+    /// Offset of the payload in the file, in bytes.
     pub payload_offset: u64,
-    /// Length of its payload, in bytes.
+    /// Length of the payload, in bytes.
     pub payload_size: u64,
-    /// Where its contents begin in the frame's contents, in bytes.
+    /// Offset of the block's contents in the frame's contents, in bytes.
     pub content_offset: u64,
-    /// Length of its contents, in bytes.
+    /// Length of the block's contents, in bytes.
     pub content_size: u64,
-    /// CRC-32C of its payload.
+    /// CRC-32C of the payload.
     pub payload_checksum: u32,
-    /// CRC-32C of its contents.
+    /// CRC-32C of the contents.
     pub content_checksum: u32,
 }
 
-/// Lists the frames of a file; with `blocks`, the blocks of each too, at one short read for each. The checksums of a block
-/// that is alone in a frame without index follow from its payload, which is read then.
+/// Lists the frames of a file. With `blocks`, also lists each frame's blocks, with one short read per block. The
+/// checksums of a single frame's block follow from its payload, which is read for them.
 ///
-/// Headers, indices and footers are checked, contents are not. The list takes memory for every frame and block: see
-/// [`Listing`] for files that are not trusted.
+/// Checks headers, indices and footers, but not contents. The list takes memory for every frame and block: for
+/// untrusted files use [`Listing`].
 ///
 /// # Errors
-/// Those of reading, and the first fault of the file, with its place.
+/// The errors of reading, and the first fault of the file, with its place.
 ///
 /// ```
 /// use std::io::Cursor;
@@ -104,7 +104,7 @@ pub fn list(reader: &mut (impl Read + Seek), blocks: bool) -> Result<Vec<FrameIn
     Ok(infos)
 }
 
-/// Makes room for one more, and when that takes a larger piece of memory, for as many as there are.
+/// Makes room for one more item, and doubles the capacity when full.
 fn reserve_one<T>(items: &mut Vec<T>) -> Result<(), Error> {
     let needed = (2 * items.len().max(4) * size_of::<T>()) as u64;
     items.try_reserve(1).map_err(|_| Error::OutOfMemory { needed })
@@ -130,52 +130,52 @@ fn reserve_one<T>(items: &mut Vec<T>) -> Result<(), Error> {
 pub struct Listing<R> {
     reader: R,
     window: Window,
-    /// A second place of the file in memory: the index, while the window is at the blocks.
+    /// A second window on the file, for the index, while the first is at the blocks.
     index: Window,
     engine: CpuEngine,
     max_memory: u64,
-    /// The frames before this offset are gone through forwards, block by block: those up to the last frame without a
-    /// footer. Frames of a single block have none.
+    /// Frames before this offset are walked forward, block by block. It is the end of the last frame without a footer,
+    /// which is a single frame.
     seam: u64,
-    /// Of the frames from `seam` on, where every `stride`-th ends, counted from the last one, which comes first. Only
-    /// footers tell where these begin, so that they can be gone through backwards only; from one mark to the next is not
-    /// far.
+    /// For the frames from `seam` on, the end of every `stride`-th, counted from the file's last frame, which comes
+    /// first. Only footers tell where these frames begin, so they can only be found backward; marks keep each such walk
+    /// short.
     marks: Vec<u64>,
     stride: u64,
-    /// Marks that are still ahead.
+    /// Marks still ahead.
     marks_ahead: usize,
-    /// Where the frames up to the next mark end; the next frame comes last.
+    /// Ends of the frames up to the next mark; that of the next frame comes last.
     ends: Vec<u64>,
     /// Number of the next frame.
     number: u64,
-    /// Where it begins.
+    /// Offset of the next frame.
     at: u64,
-    /// Its contents begin here.
+    /// Offset of the next frame's contents.
     content_start: u64,
     blocks: Option<Blocks>,
 }
 
-/// The blocks of a frame that have not been given yet.
+/// The blocks of a frame that have not been listed yet.
 struct Blocks {
     frame_number: u64,
     frame: FrameEntry,
     index_start: u64,
     /// Number of the next block.
     number: u64,
-    /// Where it begins.
+    /// Offset of the next block.
     at: u64,
 }
 
-/// Marks that are kept at most.
+/// The most marks to keep.
 const MAX_MARKS: usize = 1 << 13;
-/// Bytes that a listing takes whatever it lists.
+/// Bytes that every listing takes.
 const FIXED_MEMORY: u64 = 2 * WINDOW as u64 + 2 * 8 * MAX_MARKS as u64;
 
 impl<R: Read + Seek> Listing<R> {
     /// Checks the headers, indices and footers of all frames.
     ///
     /// # Errors
-    /// Those of reading, the first fault of the file, with its place, and [`Error::LimitMemory`] if the options permit
+    /// The errors of reading; the first fault of the file, with its place; [`Error::LimitMemory`] if the options permit
     /// less than 256 KiB.
     pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
         let max_memory = options.max_memory;
@@ -205,8 +205,8 @@ impl<R: Read + Seek> Listing<R> {
                     first = first.and_then(|sum| sum.checked_add(frame.footer.content_size));
                     Ok(())
                 })?;
-                // The frame that would end here is none of those at the end. If no frame ends here, what looked like
-                // frames at the end is part of those that begin before.
+                // If a frame ends here, it is not one of those at the end, so its mark goes. If no frame ends here, the
+                // supposed frames at the end are part of earlier ones, so all marks go.
                 let is_marked = number.is_multiple_of(stride);
                 marks.truncate(if is_seam { marks.len() - usize::from(is_marked) } else { 0 });
                 seam = if is_seam { at } else { len };
@@ -239,13 +239,13 @@ impl<R: Read + Seek> Listing<R> {
             blocks: None,
         };
         if content_size.is_none() {
-            // Forwards, so that the error says which frame is one too many.
+            // Walk forward, so that the error names the frame that is one too many.
             while listing.next_frame()?.is_some() {}
         }
         Ok(listing)
     }
 
-    /// Begins anew with the first frame.
+    /// Starts again from the first frame.
     pub fn rewind(&mut self) {
         self.marks_ahead = self.marks.len();
         self.ends.clear();
@@ -256,8 +256,8 @@ impl<R: Read + Seek> Listing<R> {
     /// The next frame, without its blocks; `None` after the last one.
     ///
     /// # Errors
-    /// Those of reading; [`Error::LimitMemory`] if there are so many frames that the options do not permit enough
-    /// memory to put them in order.
+    /// The errors of reading; [`Error::LimitMemory`] if there are so many frames that putting them in order takes more
+    /// memory than the options permit.
     pub fn next_frame(&mut self) -> Result<Option<FrameInfo>, Error> {
         self.blocks = None;
         let frame = if self.at < self.seam {
@@ -298,7 +298,7 @@ impl<R: Read + Seek> Listing<R> {
         }))
     }
 
-    /// The next of the frames that are found by their footers.
+    /// The next frame, from those found by their footers.
     fn next_by_footer(&mut self) -> Result<Option<FrameEntry>, Error> {
         if self.ends.is_empty() {
             let Some(next) = self.marks_ahead.checked_sub(1) else { return Ok(None) };
@@ -319,7 +319,7 @@ impl<R: Read + Seek> Listing<R> {
             }
         }
         let Some(end) = self.ends.pop() else { return Err(changed()) };
-        // Frames that are short are read several at once.
+        // Reads several short frames at once.
         self.window.from(&mut self.reader, self.at, 1)?;
         let frame = self.footed(end)?;
         if frame.offset != self.at {
@@ -328,15 +328,15 @@ impl<R: Read + Seek> Listing<R> {
         Ok(Some(frame))
     }
 
-    /// The frame that ends at `end`, where one has been found before.
+    /// The frame that ends at `end`, where one was found before.
     fn footed(&mut self, end: u64) -> Result<FrameEntry, Error> {
         frame_before(end, &mut self.window, &mut self.reader)?.ok_or_else(changed)
     }
 
-    /// The next block of the frame that was given last, whose header is read and checked; `None` after its last one.
+    /// The next block of the last frame returned, after reading and checking its header; `None` after its last block.
     ///
     /// # Errors
-    /// Those of reading, and a fault of the block's header, with its place.
+    /// The errors of reading, and a fault of the block's header, with its place.
     pub fn next_block(&mut self) -> Result<Option<BlockInfo>, Error> {
         let Some(blocks) = &mut self.blocks else { return Ok(None) };
         let (frame, number, offset) = (&blocks.frame, blocks.number, blocks.at);
@@ -356,7 +356,7 @@ impl<R: Read + Seek> Listing<R> {
         let len = (end - offset).min(CODED_LEN as u64) as usize;
         let place = Place::new(blocks.frame_number, offset).in_block(number);
         let header = if let Some(single) = &frame.header.single {
-            // Its checksums follow from its payload.
+            // The block's checksums follow from its payload.
             let (mut crc, mut at) = (0, if single.has_own_payload() { offset } else { end });
             while at < end {
                 let bytes = self.window.from(&mut self.reader, at, 1)?;
@@ -388,13 +388,13 @@ impl<R: Read + Seek> Listing<R> {
         }))
     }
 
-    /// Gives back the reader.
+    /// Returns the reader.
     pub fn into_inner(self) -> R {
         self.reader
     }
 }
 
-/// What was checked a moment ago is not so any more.
+/// The file no longer has what was found in it a moment ago.
 fn changed() -> Error {
     Error::Io(io::Error::other("the file changed while it was read"))
 }

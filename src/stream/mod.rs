@@ -1,4 +1,4 @@
-//! Whole inputs, streams, ranges, listing and recovery.
+//! Compresses and decompresses whole slices, streams and ranges; lists and recovers files.
 
 mod decoder;
 mod directory;

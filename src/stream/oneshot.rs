@@ -1,4 +1,4 @@
-//! Whole slices at once, with what is needed for that kept from call to call.
+//! Works on whole slices, and can keep its threads, tables and buffers from call to call.
 
 use std::io::{self, Cursor, Write};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
 use super::decoder::Decoder;
 use super::directory::read_directory;
-use super::encoder::{Basis, Encoder, Plan};
+use super::encoder::{EncodeBasis, EncodePlan, Encoder};
 use super::frame_reader::{Event, FrameReader};
 use super::frame_writer::FrameWriter;
 use crate::codec::{OutOfMemory, reserve};
@@ -24,16 +24,16 @@ use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
 use crate::pipeline::{DecodeOptions, Options};
 
-/// Blocks that each worker of a [`Compressor`] is given before any is written, if memory permits.
+/// Blocks that each worker of a [`Compressor`] gets before any is written, if memory permits.
 const BLOCKS_PER_WORKER: usize = 8;
 
 /// Compresses `input`.
 ///
-/// Many calls take less time with a [`Compressor`].
+/// Many calls are faster with a [`Compressor`].
 ///
 /// # Errors
-/// [`Error::InvalidBlockSize`]; [`Error::InvalidWindow`]; [`Error::LimitMemory`] if one block at a time takes more than the options permit;
-/// [`Error::Changed`] if the options declare another length than that of `input`.
+/// [`Error::InvalidBlockSize`]; [`Error::InvalidWindow`]; [`Error::LimitMemory`] if one block at a time needs more than
+/// the options permit; [`Error::Changed`] if the options declare a length that is not that of `input`.
 ///
 /// ```
 /// let input = b"to be or not to be, that is the question".repeat(100);
@@ -47,10 +47,10 @@ pub fn compress(input: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
     Ok(output)
 }
 
-/// Compresses `input` onto the end of `output`; gives the number of bytes that it appends.
+/// Compresses `input` and appends the result to `output`. Returns the number of bytes appended.
 ///
 /// # Errors
-/// Those of [`compress`]; then `output` is as it was.
+/// The errors of [`compress`]; then `output` is unchanged.
 ///
 /// ```
 /// let mut output = b"before".to_vec();
@@ -64,17 +64,17 @@ pub fn compress_into(
     options: &Options,
 ) -> Result<usize, Error> {
     let mut compressor = Compressor::new(options)?;
-    // Threads that serve a single call write blocks while they encode others.
+    // For a single call, an encoder with threads of its own is faster: it writes blocks while it encodes others.
     if input.len() > compressor.basis.header.block_size() && compressor.share()?.workers > 1 {
         return stream_into(input, output, options);
     }
     compressor.compress_into(input, output)
 }
 
-/// Compresses slices one after another, and keeps threads, tables and buffers from call to call.
+/// Compresses one slice after another, and keeps threads, tables and buffers from call to call.
 ///
-/// Threads are started for the first input of more than one block. What a call gives does not depend on the calls before:
-/// it is what [`compress`] gives.
+/// The first input of more than one block starts the threads. Results do not depend on earlier calls: they equal those
+/// of [`compress`].
 ///
 /// ```
 /// let mut compressor = pz::Compressor::new(&pz::Options::new())?;
@@ -87,7 +87,7 @@ pub fn compress_into(
 /// ```
 pub struct Compressor {
     options: Options,
-    basis: Basis,
+    basis: EncodeBasis,
     share: Option<Share>,
     pool: Option<ThreadPool>,
     /// Payloads of the blocks that are encoded at once.
@@ -98,10 +98,10 @@ impl Compressor {
     /// Prepares to compress with `options`.
     ///
     /// # Errors
-    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time takes more
-    /// than the options permit.
+    /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time needs
+    /// more than the options permit.
     pub fn new(options: &Options) -> Result<Self, Error> {
-        let basis = Basis::new(options, options.statistics.as_ref())?;
+        let basis = EncodeBasis::new(options, options.statistics.as_ref())?;
         let (needed, limit) = (basis.cost.least(), options.memory);
         if needed > limit {
             return Err(Error::LimitMemory { needed, limit });
@@ -113,17 +113,17 @@ impl Compressor {
     /// Compresses `input`.
     ///
     /// # Errors
-    /// Those of [`Compressor::compress_into`].
+    /// The errors of [`Compressor::compress_into`].
     pub fn compress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
         let mut output = Vec::new();
         self.compress_into(input, &mut output)?;
         Ok(output)
     }
 
-    /// Compresses `input` onto the end of `output`; gives the number of bytes that it appends.
+    /// Compresses `input` and appends the result to `output`. Returns the number of bytes appended.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the options declare another length than that of `input`. Then `output` is as it was.
+    /// [`Error::Changed`] if the options declare a length that is not that of `input`. Then `output` is unchanged.
     pub fn compress_into(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<usize, Error> {
         if let Some(declared) = self.options.content_size
             && declared != input.len() as u64
@@ -193,7 +193,7 @@ impl Compressor {
         })
     }
 
-    /// How many blocks are encoded before they are written. Starts the threads.
+    /// The number of blocks to encode before writing them. Starts the threads.
     fn blocks_at_once(&mut self) -> Result<usize, Error> {
         let share = self.share()?;
         if share.workers < 2 {
@@ -202,7 +202,7 @@ impl Compressor {
         if self.pool.is_none() {
             self.pool = thread_pool(share.workers);
         }
-        // The contents lie in the caller's memory, so that more blocks fit than a stream has in flight.
+        // Contents lie in the caller's memory, so more blocks fit than a stream has in flight.
         let Cost { fixed, worker, .. } = self.basis.cost;
         let workers = share.workers as u64;
         let taken = fixed.saturating_add(worker.saturating_mul(workers));
@@ -213,10 +213,10 @@ impl Compressor {
     }
 }
 
-/// Compresses `input` onto `output` by an encoder of streams.
+/// Compresses `input` with a stream encoder, and appends the result to `output`.
 fn stream_into(input: &[u8], output: &mut Vec<u8>, options: &Options) -> Result<usize, Error> {
     let start = output.len();
-    let plan = Plan::new(options, Some(input.len() as u64))?;
+    let plan = EncodePlan::new(options, Some(input.len() as u64))?;
     let mut encoder = Encoder::with_plan(Growing(output), plan, options);
     let result = encoder.read_from(&mut &input[..]).and_then(|_| encoder.finish_by_ref());
     drop(encoder);
@@ -226,7 +226,7 @@ fn stream_into(input: &[u8], output: &mut Vec<u8>, options: &Options) -> Result<
     result.map(|()| output.len() - start)
 }
 
-/// A vector to write to that says so when the system refuses memory.
+/// A vector to write to. A write returns an error when the system refuses memory.
 struct Growing<'a>(&'a mut Vec<u8>);
 
 impl Write for Growing<'_> {
@@ -246,23 +246,23 @@ fn out_of_memory(bytes: usize) -> Error {
     Error::OutOfMemory { needed: bytes as u64 }
 }
 
-/// Decompresses `input`, which is one or more frames, one after another.
+/// Decompresses `input`, which is one or more frames in a row.
 ///
-/// Headers, indices and footers of the whole input are checked before anything is allocated; then blocks are decoded
-/// in parallel, each to its place. Many calls take less time with a [`Decompressor`].
+/// Checks headers, indices and footers of the whole input before it allocates anything; then decodes blocks in
+/// parallel, each to its place. Many calls are faster with a [`Decompressor`].
 ///
 /// # Errors
-/// [`Error::NotPz`], [`Error::Truncated`], [`Error::Corrupt`], [`Error::Unsupported`] say what is wrong with the
-/// input and where; [`Error::LimitOutput`] and [`Error::LimitMemory`] that it asks for more than the options permit.
+/// [`Error::NotPz`], [`Error::Truncated`], [`Error::Corrupt`] and [`Error::Unsupported`] say what is wrong with the
+/// input, and where. [`Error::LimitOutput`] and [`Error::LimitMemory`] say that it needs more than the options permit.
 pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Error> {
     Decompressor::new(options).decompress(input)
 }
 
-/// Decompresses `input` to the beginning of `output`; gives the length of the contents.
+/// Decompresses `input` to the beginning of `output`. Returns the length of the contents.
 ///
 /// # Errors
-/// Those of [`decompress`], and [`Error::LimitOutput`] if the contents are longer than `output`. Then anything may have
-/// been written to `output`.
+/// The errors of [`decompress`], and [`Error::LimitOutput`] if the contents are longer than `output`. `output` may then
+/// contain anything.
 ///
 /// ```
 /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
@@ -279,11 +279,11 @@ pub fn decompress_into(
     Decompressor::new(options).decompress_into(input, output)
 }
 
-/// The length in bytes of the contents of `input`, which is one or more frames, one after another. Nothing is decoded.
+/// The length in bytes of the contents of `input`, which is one or more frames in a row. Nothing is decoded.
 ///
 /// # Errors
-/// The first fault of headers, indices and footers, with its place. Whoever allocates that many bytes for an input that is
-/// not trusted should compare them with a limit first.
+/// The first fault of headers, indices and footers, with its place. If the input is untrusted, compare the result with
+/// a limit before you allocate that many bytes.
 ///
 /// ```
 /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
@@ -295,13 +295,13 @@ pub fn content_size(input: &[u8]) -> Result<u64, Error> {
     Ok(frames.last().map_or(0, |last| last.content_start + last.footer.content_size))
 }
 
-/// Decompresses slices one after another, and keeps threads, tables and buffers from call to call.
+/// Decompresses one slice after another, and keeps threads, tables and buffers from call to call.
 ///
-/// Threads are started for the first input of more than one block. See [`Compressor`] for an example.
+/// The first input of more than one block starts the threads. See [`Compressor`] for an example.
 pub struct Decompressor {
     options: DecodeOptions,
     engine: Arc<dyn Engine>,
-    /// Threads, and how many.
+    /// The threads, and their number.
     pool: Option<(usize, ThreadPool)>,
 }
 
@@ -315,7 +315,7 @@ impl Decompressor {
     /// Decompresses `input`.
     ///
     /// # Errors
-    /// Those of [`decompress`].
+    /// The errors of [`decompress`].
     pub fn decompress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
         let survey = self.survey(input, u64::MAX)?;
         let needed = survey.total;
@@ -325,10 +325,10 @@ impl Decompressor {
         Ok(output)
     }
 
-    /// Decompresses `input` to the beginning of `output`; gives the length of the contents.
+    /// Decompresses `input` to the beginning of `output`. Returns the length of the contents.
     ///
     /// # Errors
-    /// Those of [`decompress_into`].
+    /// The errors of [`decompress_into`].
     pub fn decompress_into(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize, Error> {
         let survey = self.survey(input, output.len() as u64)?;
         let output = &mut output[..survey.total as usize];
@@ -336,7 +336,7 @@ impl Decompressor {
         Ok(output.len())
     }
 
-    /// Walks all structures of `input`, whose contents may take `room` bytes.
+    /// Goes through all structures of `input`, whose contents may take `room` bytes.
     fn survey<'a>(&self, input: &'a [u8], room: u64) -> Result<Survey<'a>, Error> {
         let limit = self.options.max_output.min(room);
         let mut frames = FrameReader::new(input);
@@ -371,10 +371,10 @@ impl Decompressor {
         }
     }
 
-    /// Decodes what `survey` found to `output`, which is as long as the contents.
+    /// Decodes the surveyed blocks to `output`, which has the length of the contents.
     fn decode(&mut self, input: &[u8], survey: Survey<'_>, output: &mut [u8]) -> Result<(), Error> {
         let Survey { header, blocks, total, cost } = survey;
-        // How many cores there are takes longer to find out than a small block to decode.
+        // Counting the cores takes longer than decoding a small block.
         let permitted = if blocks.len() > 1 || self.options.auto.is_some() {
             cost.share(self.options.threads, self.options.max_memory)?.workers
         } else {
@@ -382,7 +382,7 @@ impl Decompressor {
         };
         if self.options.gpu.is_some() || self.options.auto.is_some() {
             let mut options = self.options.clone();
-            // The length is known here, whether the header records it or not.
+            // The length is known here, even if no header records it.
             if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), header) {
                 let mut job = AutoSession::new(
                     &auto,
@@ -393,7 +393,7 @@ impl Decompressor {
                 options.gpu = job.choose(None, Some(total), permitted);
             }
             if options.gpu.is_some() {
-                // Batches go through a decoder's threads.
+                // A decoder's threads can hand batches to a device.
                 Decoder::new(input, &options)?.copy_to(&mut Cursor::new(output))?;
                 return Ok(());
             }
@@ -410,7 +410,8 @@ impl Decompressor {
         }
         let engine = &*self.engine;
         let workers = permitted.min(jobs.len());
-        // More threads than this input's blocks permit would take more memory, unless there are too few blocks for them.
+        // Keep the pool if it is large enough, and not larger than the input's memory permits (unless the input has too
+        // few blocks to use it).
         let is_usable = |threads: usize| {
             threads >= workers && (threads <= permitted || jobs.len() <= permitted)
         };
@@ -427,7 +428,7 @@ impl Decompressor {
     }
 }
 
-/// Of an input without frames.
+/// The cost of an input without frames.
 const NO_COST: Cost = Cost { fixed: 0, worker: 0, block: 0 };
 
 /// A block of the input.
@@ -437,14 +438,14 @@ struct Block<'a> {
     payload: &'a [u8],
 }
 
-/// What an input holds.
+/// The structures of an input.
 struct Survey<'a> {
-    /// That of the first frame.
+    /// Header of the first frame.
     header: Option<FrameHeader>,
     blocks: Vec<Block<'a>>,
     /// Length of the contents.
     total: u64,
-    /// That of the frame whose blocks need the most memory.
+    /// The cost of the frame whose blocks need the most memory.
     cost: Cost,
 }
 

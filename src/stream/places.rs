@@ -1,9 +1,9 @@
-//! Inputs that several threads read from at once, and outputs that several threads write to.
+//! Inputs that several threads read at the same time, and outputs that several threads write.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// Something of which any part can be written at any time, by several threads at once.
+/// An output that several threads can write at the same time, each at any offset.
 ///
 /// ```
 /// # #[cfg(unix)] {
@@ -17,15 +17,14 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub trait WriteAt: Send + Sync {
-    /// Writes all of `bytes` from byte `offset` on, which may be behind the end. Calls at the same time are for other
-    /// bytes.
+    /// Writes all of `bytes` from byte `offset` on, which may be past the end. Concurrent calls write different bytes.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 
-/// Something of which any part can be read at any time, by several threads at once.
+/// An input that several threads can read at the same time, each at any offset.
 ///
 /// ```
 /// # #[cfg(unix)] {
@@ -39,10 +38,10 @@ pub trait WriteAt: Send + Sync {
 /// # }
 /// ```
 pub trait ReadAt: Send + Sync {
-    /// Fills all of `buffer` with what is there from byte `offset` on.
+    /// Fills all of `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// Those of reading; [`io::ErrorKind::UnexpectedEof`] if there is less.
+    /// The errors of reading; [`io::ErrorKind::UnexpectedEof`] if the input is too short.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -61,45 +60,46 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// Reads a [`ReadAt`] source from a position on, in few and large reads: the end of the source is read at once, because
-/// that is where files of frames are looked up, and kept.
+/// Reads a [`ReadAt`] source from a position on, in few and large reads. It reads the end of the source in one piece
+/// and keeps it, because a file's frames are found from there.
 pub struct ReadAtCursor {
     source: Arc<dyn ReadAt>,
     len: u64,
     position: u64,
-    /// The end of the source, when it has been read.
-    tail: Option<Part>,
-    /// What was read last of the rest.
-    recent: Option<Part>,
+    /// The end of the source, once it has been read.
+    tail: Option<SourcePart>,
+    /// The last part read from elsewhere.
+    recent: Option<SourcePart>,
 }
 
 /// A part of a source.
-struct Part {
+struct SourcePart {
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Part {
+impl SourcePart {
     fn read(source: &dyn ReadAt, start: u64, end: u64) -> io::Result<Self> {
         let mut bytes = vec![0; (end - start) as usize];
         source.read_exact_at(&mut bytes, start)?;
         Ok(Self { start, bytes })
     }
 
-    /// What it holds from `position` on; empty if it does not hold that.
+    /// The bytes from `position` on; empty if this part does not hold them.
     fn from(&self, position: u64) -> &[u8] {
         let skipped = position.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
         skipped.and_then(|skipped| self.bytes.get(skipped..)).unwrap_or_default()
     }
 }
 
-/// The least and the most that is read of the end of a source. An index takes a few bytes for each block; the most holds any.
+/// How much of the end of a source is read, at least and at most. An index takes a few bytes per block; the largest
+/// fits.
 const TAIL: std::ops::RangeInclusive<u64> = 1 << 16..=(1 << 20) + 64;
-/// How much is read elsewhere for a shorter read. Every frame header is shorter.
+/// The least that is read elsewhere. Every frame header is shorter.
 const READ: u64 = 1 << 10;
 
 impl ReadAtCursor {
-    /// Reads `source`, which has `len` bytes, from its beginning. Nothing is read yet.
+    /// Reads `source`, which has `len` bytes, from its beginning. No read happens yet.
     pub fn new(source: Arc<dyn ReadAt>, len: u64) -> Self {
         Self { source, len, position: 0, tail: None, recent: None }
     }
@@ -113,17 +113,17 @@ impl Read for ReadAtCursor {
             return Ok(0);
         }
         let at = self.position;
-        let holds = |part: &&Part| !part.from(at).is_empty();
+        let holds = |part: &&SourcePart| !part.from(at).is_empty();
         let held = self.tail.iter().chain(&self.recent).find(holds);
         let part = match held {
             Some(part) => part,
             None => {
                 let tail = (self.len >> 12).clamp(*TAIL.start(), *TAIL.end()).min(self.len);
                 if self.tail.is_none() && left <= tail {
-                    self.tail.insert(Part::read(&*self.source, self.len - tail, self.len)?)
+                    self.tail.insert(SourcePart::read(&*self.source, self.len - tail, self.len)?)
                 } else if wanted < READ {
                     let end = (at + READ).min(self.len);
-                    self.recent.insert(Part::read(&*self.source, at, end)?)
+                    self.recent.insert(SourcePart::read(&*self.source, at, end)?)
                 } else {
                     self.source.read_exact_at(&mut buf[..wanted as usize], at)?;
                     self.position += wanted;

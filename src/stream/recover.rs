@@ -1,4 +1,4 @@
-//! Saving what a damaged file still holds.
+//! Saves what a damaged file still holds.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -19,30 +19,30 @@ use crate::pipeline::scheduler::Task;
 pub enum Piece<'a> {
     /// An undamaged block: both of its checksums agree.
     Block {
-        /// Number of its frame, as far as frames could be told apart.
+        /// Number of the block's frame, as far as frames can be told apart.
         frame: u64,
-        /// Its number in the frame.
+        /// Number of the block in its frame.
         number: u64,
-        /// Where it lies in the file: header and payload. Of a frame of a single block, the whole frame.
+        /// The block's header and payload in the file; for a single frame, the whole frame.
         source: Range<u64>,
-        /// Where its contents belong in the contents of the whole file, as far as the frames before it are known.
+        /// The place of the contents in the contents of the file, as far as the frames before are known.
         range: Range<u64>,
-        /// Its contents.
+        /// The block's contents.
         contents: &'a [u8],
     },
     /// Contents that are lost.
     Lost {
-        /// Number of the frame, as far as frames could be told apart.
+        /// Number of the frame, as far as frames can be told apart.
         frame: u64,
-        /// The bytes of the file that are damaged.
+        /// The damaged bytes of the file.
         source: Range<u64>,
-        /// The bytes of the contents that are lost; `None` when how many cannot be known, or when none are (only
-        /// headers, index or footer were hit).
+        /// The lost bytes of the contents. `None` if their number cannot be known, or if none are lost because the
+        /// damage only hit headers, index or footer.
         range: Option<Range<u64>>,
     },
 }
 
-/// Walks a file, damaged or not, block by block.
+/// Goes through a file, damaged or not, block by block.
 ///
 /// ```
 /// use std::io::Cursor;
@@ -70,26 +70,26 @@ pub struct Recovery<R: Read + Seek> {
     engine: CpuEngine,
     salvage: Salvage,
     task: DecodeTask,
-    /// Pipeline and block size for which the memory has been checked.
+    /// Pipeline and block size of the last block decoded. The options permit the memory for these.
     kind: Option<(Pipeline, u8)>,
 }
 
-/// How long the contents of a damaged file are, as far as its structures tell.
+/// The length of a damaged file's contents, as far as its structures tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extent {
-    /// Bytes of contents, those that are lost included.
+    /// Bytes of contents, lost ones included.
     pub declared: u64,
-    /// The most that a file of this length could hold: what was found in it, and for the rest as many full blocks as
-    /// would fit in the file. Only a forged file, or one of which next to nothing is left, declares more.
+    /// The most that a file of this length could hold: what was found in it, and as many full blocks as would fit in
+    /// the rest. Only a forged file, or one of which almost nothing is left, declares more.
     pub plausible: u64,
 }
 
 impl<R: Read + Seek> Recovery<R> {
-    /// Finds the first structure that is left of the file.
+    /// Finds the first structure that the file still has.
     ///
     /// # Errors
-    /// Those of reading, and [`Error::NotPz`] if there is nothing of a `.pz` file in it.
+    /// The errors of reading, and [`Error::NotPz`] if nothing in the file belongs to a `.pz` file.
     pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
         let salvage = Salvage::new(&mut reader, options.max_memory)?;
         let salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
@@ -103,11 +103,11 @@ impl<R: Read + Seek> Recovery<R> {
         })
     }
 
-    /// Goes through the structures of the whole file, without decoding a block, and says how long the contents are. The
-    /// next piece stays the same.
+    /// Goes through the structures of the whole file, without decoding blocks, and returns the length of the contents.
+    /// Does not affect the next piece.
     ///
     /// # Errors
-    /// Those of reading and, as in [`next_piece`](Self::next_piece), of structures.
+    /// The errors of reading and, as in [`next_piece`](Self::next_piece), of structures.
     pub fn extent(&mut self) -> Result<Extent, Error> {
         let salvage = Salvage::new(&mut self.reader, self.options.max_memory)?;
         let mut salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
@@ -121,17 +121,17 @@ impl<R: Read + Seek> Recovery<R> {
         Ok(Extent { declared: salvage.content_len(), plausible })
     }
 
-    /// Whether the end of a frame is missing, so that nobody knows how long it was: then contents may be lost that no
-    /// [`Piece::Lost`] tells of. Known of the whole file once there is no next piece.
+    /// Whether the end of a frame is missing, so that its length is unknown: contents may then be lost that no
+    /// [`Piece::Lost`] reports. After the last piece this holds for the whole file.
     pub fn end_unknown(&self) -> bool {
         self.salvage.end_unknown()
     }
 
-    /// The next part of the file, `None` at its end.
+    /// The next part of the file; `None` at its end.
     ///
     /// # Errors
-    /// Those of reading, [`Error::LimitMemory`] if a block needs more than the options permit, and
-    /// [`Error::Corrupt`] if the contents are longer than any file.
+    /// The errors of reading; [`Error::LimitMemory`] if a block needs more than the options permit; [`Error::Corrupt`]
+    /// if the contents are longer than any file.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, Error> {
         Ok(match self.salvage.next(&mut self.reader)? {
             None => None,
@@ -154,7 +154,7 @@ impl<R: Read + Seek> Recovery<R> {
         })
     }
 
-    /// Decodes the block that lies at `source`, in a frame of a single block if `single` is the header of one.
+    /// Decodes the block at `source`. `single` is the frame's header if the block is that of a single frame.
     fn decode(
         &mut self,
         frame: u64,
@@ -163,13 +163,13 @@ impl<R: Read + Seek> Recovery<R> {
         single: Option<FrameHeader>,
     ) -> Result<(), Error> {
         let place = Place::new(frame, source.start).in_block(header.number.into());
-        // The frame's header may be lost; the block tells as much.
+        // The frame's header may be lost; the block says enough.
         let pipeline = match header.method {
             Method::Store | Method::Fill => Pipeline::Store,
             Method::Lz77 => Pipeline::Lzh,
             Method::Bwt => Pipeline::Bwt,
         };
-        // Every pipeline has blocks that are stored, those with the largest blocks, too.
+        // Every pipeline has stored blocks, including the one with the largest blocks.
         if pipeline != Pipeline::Store && header.block_log > pipeline.max_block_log() {
             return Err(Fault::Corrupt("the block size is out of range").at(place));
         }
@@ -215,14 +215,14 @@ impl<R: Read + Seek> Recovery<R> {
         self.task.finish()
     }
 
-    /// Checks that a block of this kind can be decoded in the memory that the options permit.
+    /// Checks that the options permit enough memory to decode blocks of this kind.
     fn make_room(&mut self, pipeline: Pipeline, block_log: u8) -> Result<(), Error> {
         let like = FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
         let mut cost = Cost::of_decoding(&self.engine, &like);
         cost.fixed = cost.fixed.saturating_add(self.salvage.memory());
         cost.share(1, self.options.max_memory)?;
         if self.kind != Some((pipeline, block_log)) {
-            // What another kind needed is not kept.
+            // Release the memory for another kind of block.
             self.engine.release();
             self.task = DecodeTask::default();
             self.kind = Some((pipeline, block_log));
@@ -231,7 +231,7 @@ impl<R: Read + Seek> Recovery<R> {
     }
 }
 
-/// What [`recover`] saved and what it could not.
+/// What [`recover`] saved, and what it could not save.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -241,24 +241,24 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Ranges of the contents that are lost, in bytes, in order.
     pub lost: Vec<Range<u64>>,
-    /// Ranges of the compressed file that are damaged, in bytes, in order. An empty one is a place at which a frame's
-    /// header or its end is missing.
+    /// Ranges of the compressed file that are damaged, in bytes, in order. An empty range is a place where a frame's
+    /// header or end is missing.
     pub damaged: Vec<Range<u64>>,
-    /// Whether some contents may be lost beyond [`lost`](Self::lost): the end of a frame is missing, so that nobody
-    /// knows how long it was.
+    /// Whether more contents than [`lost`](Self::lost) may be missing: the end of a frame is missing, so its length is
+    /// unknown.
     pub end_unknown: bool,
 }
 
-/// Writes every undamaged block of `reader` to `writer`, in order, and reports what is lost. With `fill`, zeros take
-/// the place of lost contents, so that what is saved keeps its offsets.
+/// Writes every undamaged block of `reader` to `writer`, in order, and reports what is lost. With `fill`, zeros replace
+/// lost contents, so that saved bytes keep their offsets.
 ///
-/// A few bytes can declare 16 TiB of lost contents. So with `fill`, the file's structures are gone through first, and
-/// nothing is written if what would be is more than [`DecodeOptions::max_output`] permits or, where that is not set (or
-/// `u64::MAX`), more than a file of this length [could hold](Extent::plausible).
+/// A few bytes can declare 16 TiB of lost contents. So with `fill`, this first goes through the file's structures, and
+/// writes nothing if the output would exceed [`DecodeOptions::max_output`] or, if that is not set (or `u64::MAX`), what
+/// a file of this length [could hold](Extent::plausible).
 ///
 /// # Errors
-/// Those of [`Recovery`] and of writing, [`Error::LimitOutput`] if more than permitted would be written, and
-/// [`Error::LimitMemory`] if the report would take more than half of what the options permit.
+/// The errors of [`Recovery`] and of writing; [`Error::LimitOutput`] if the output would be too long;
+/// [`Error::LimitMemory`] if the report would take more than half of the permitted memory.
 ///
 /// ```
 /// use std::io::Cursor;
@@ -319,7 +319,7 @@ pub fn recover(
     Ok(report)
 }
 
-/// Appends a range, joined with the last one if they touch.
+/// Appends a range, or extends the last one if they touch.
 fn append(ranges: &mut Vec<Range<u64>>, range: Range<u64>, max_memory: u64) -> Result<(), Error> {
     if let Some(last) = ranges.last_mut()
         && last.end == range.start

@@ -1,5 +1,6 @@
-//! Random access by the index.
+//! Random access through the index.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use super::directory::{FrameEntry, read_directory};
 use super::places::{ReadAt, ReadAtCursor};
 use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, Index};
+use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, Index};
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::buffer::{Buffer, Pool};
 use crate::pipeline::cpu::CpuEngine;
@@ -19,11 +20,11 @@ use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
 
-/// Reads any part of the contents of a file of frames, decoding only the blocks that hold it.
+/// Reads any part of the contents of a file of frames. Only decodes the blocks that hold it.
 ///
-/// `Read` and `Seek` work on the contents; the block that was read last is kept. [`SeekableReader::copy_range`]
-/// decodes a whole range in parallel, on a GPU too if the options name one, and reads blocks that lie next to each other at
-/// once. Sources for which each read takes long, such as those over a network, are opened with [`SeekableReader::open`].
+/// `Read` and `Seek` work on the contents; the reader keeps the last block. [`SeekableReader::copy_range`] decodes a
+/// whole range in parallel, also on a GPU if the options name one, and reads adjacent blocks at once. Open sources with
+/// slow reads, such as those over a network, with [`SeekableReader::open`].
 ///
 /// ```
 /// use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -44,34 +45,87 @@ pub struct SeekableReader<R: Read + Seek> {
     frames: Vec<FrameEntry>,
     len: u64,
     position: u64,
-    /// The index that was used last, with the number of its frame.
+    /// The last index used, and the number of its frame.
     index: Option<(usize, Index)>,
-    /// The block that was read last: where its contents begin, and they.
+    /// The last block read: the offset of its contents, and the block.
     block: Option<(u64, DecodeTask)>,
-    /// Blocks next to each other that have been read at once, and where they begin in the file.
+    /// Adjacent blocks that were read at once, and their offset in the file.
     run: (u64, Buffer),
-    /// Most bytes of such a run.
+    /// The most bytes of such a run.
     max_run: u64,
 }
 
-/// Most bytes that are read at once, if memory permits.
+/// The most bytes to read at once, if memory permits.
 const MAX_RUN: u64 = 8 << 20;
 
-/// Where a byte of the contents lies.
+/// The place of a byte of the contents.
 struct Spot {
     frame: usize,
     block: u64,
-    /// Where the block's contents begin in the contents of the file.
+    /// Offset of the block's contents in the contents of the file.
     content_start: u64,
 }
 
+/// The blocks of a range on their way through the scheduler.
+struct RangeFlow {
+    share: Share,
+    accelerator: Option<Accelerator>,
+    scheduler: Option<Scheduler<DecodeTask>>,
+    /// What the blocks in flight need.
+    cost: Option<Cost>,
+    /// Offsets of the contents of each block in flight.
+    starts: VecDeque<u64>,
+    idle: Vec<DecodeTask>,
+    pool: Pool,
+}
+
+impl Default for RangeFlow {
+    fn default() -> Self {
+        Self {
+            share: Share { workers: 1, in_flight: 1 },
+            scheduler: None,
+            accelerator: None,
+            cost: None,
+            starts: VecDeque::new(),
+            idle: Vec::new(),
+            pool: Pool::default(),
+        }
+    }
+}
+
+impl RangeFlow {
+    fn max_in_flight(&self) -> usize {
+        let most = self.share.in_flight;
+        self.scheduler.as_ref().map_or(most, |scheduler| scheduler.max_in_flight(most))
+    }
+
+    /// Drops idle blocks if a device waits for their memory.
+    fn give_back(&mut self) {
+        if let Some(scheduler) = &self.scheduler
+            && let Some(keep) = scheduler.idle_to_keep()
+        {
+            self.idle.truncate(keep);
+            self.pool.clear();
+            scheduler.gave_back();
+        }
+    }
+
+    fn submit(&mut self, task: DecodeTask, engine: &Arc<dyn Engine>) {
+        let new = || {
+            let engine = Arc::clone(engine);
+            Scheduler::with_accelerator(engine, self.share, self.accelerator.as_ref())
+        };
+        self.scheduler.get_or_insert_with(new).submit(task);
+    }
+}
+
 impl SeekableReader<ReadAtCursor> {
-    /// Reads and checks the headers, indices and footers of all frames of `source`, which has `len` bytes. A file of one
-    /// frame, as [`Encoder`](crate::Encoder) writes it, takes at most two reads of `source`; then a range takes one, if its
-    /// blocks are together no longer than 8 MiB and the options permit the memory.
+    /// Reads and checks the headers, indices and footers of all frames of `source`, which has `len` bytes. For a file
+    /// of one frame, as [`Encoder`](crate::Encoder) writes it, that takes at most two reads of `source`. Then a range
+    /// takes one read, if its blocks together have at most 8 MiB and the options permit the memory.
     ///
     /// # Errors
-    /// Those of [`SeekableReader::new`].
+    /// The errors of [`SeekableReader::new`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -93,8 +147,8 @@ impl<R: Read + Seek> SeekableReader<R> {
     /// Reads and checks the headers, indices and footers of all frames.
     ///
     /// # Errors
-    /// Those of reading, the first fault of the file with its place, [`Error::LimitMemory`] if a frame's blocks need
-    /// more than the options permit, and [`Error::LimitOutput`] if the contents are longer than they permit.
+    /// The errors of reading; the first fault of the file, with its place; [`Error::LimitMemory`] if a frame's blocks
+    /// need more than the options permit; [`Error::LimitOutput`] if the contents are longer than they permit.
     pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
         let frames = read_directory(&mut reader, options.max_memory)?;
         let len = frames.last().map_or(0, |last| last.content_start + last.footer.content_size);
@@ -124,15 +178,15 @@ impl<R: Read + Seek> SeekableReader<R> {
         self.len
     }
 
-    /// Whether there are no contents.
+    /// Whether the contents are empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Writes bytes `range` of the contents to `writer`, decoding blocks in parallel. The position stays.
+    /// Writes bytes `range` of the contents to `writer`, decoding blocks in parallel. The position does not change.
     ///
     /// # Errors
-    /// [`Error::InvalidRange`] if the range does not lie within the contents, and those of decoding and writing.
+    /// [`Error::InvalidRange`] if the range does not lie within the contents; errors of decoding and writing.
     ///
     /// ```
     /// let compressed = pz::compress(b"one two three", &pz::Options::new())?;
@@ -152,64 +206,35 @@ impl<R: Read + Seek> SeekableReader<R> {
         if start > end || end > self.len {
             return Err(Error::InvalidRange { start, end, len: self.len });
         }
-        // Its memory is needed for the blocks in flight.
+        // The blocks in flight need its memory.
         self.block = None;
-        let mut share = Share { workers: 1, in_flight: 1 };
-        let mut scheduler: Option<Scheduler<DecodeTask>> = None;
-        let mut accelerator: Option<Accelerator> = None;
-        let mut cost = None;
-        // Where the contents of each block in flight belong.
-        let mut starts = std::collections::VecDeque::new();
-        let mut idle = Vec::new();
-        let pool = Pool::default();
+        let mut flow = RangeFlow::default();
         let mut next = start;
-        while next < end || !starts.is_empty() {
+        while next < end || !flow.starts.is_empty() {
             let spot = if next < end { Some(self.locate(next)?) } else { None };
             let needed = spot.as_ref().map(|spot| self.cost(&self.frames[spot.frame]));
-            // Blocks that need other memory wait until there is none of the others in flight.
-            let other = needed.is_some() && needed != cost;
-            let most = scheduler
-                .as_ref()
-                .map_or(share.in_flight, |own| own.max_in_flight(share.in_flight));
+            // Blocks that need other memory wait until all others are done.
+            let other = needed.is_some() && needed != flow.cost;
             if let Some(spot) = spot
-                && starts.len() < most
-                && (!other || starts.is_empty())
+                && flow.starts.len() < flow.max_in_flight()
+                && (!other || flow.starts.is_empty())
             {
                 if other && let Some(needed) = needed {
-                    let limit = self.options.max_memory;
-                    self.max_run = (limit.saturating_sub(needed.least()) / 4).min(MAX_RUN);
-                    let with_run = Cost { fixed: needed.fixed + self.max_run, ..needed };
-                    share = with_run.share(self.options.threads, limit)?;
                     let header = self.frames[spot.frame].header;
-                    share.limit_to(((end - start) >> header.block_log) + 2);
-                    accelerator =
-                        decoder::accelerator(&header, &with_run, &mut share, &self.options);
-                    if accelerator.is_some() {
-                        self.engine.release();
-                        scheduler = None;
-                    }
-                    Scheduler::adapt(&mut scheduler, &mut share);
-                    idle.clear();
-                    pool.clear();
-                    cost = Some(needed);
+                    self.adapt(&mut flow, needed, &header, end - start)?;
                 }
-                let mut task = idle.pop().unwrap_or_else(|| DecodeTask::new(&pool));
+                let mut task = flow.idle.pop().unwrap_or_else(|| DecodeTask::new(&flow.pool));
                 let content_len = self.read_block(&spot, end, &mut task)?;
-                starts.push_back(spot.content_start);
+                flow.starts.push_back(spot.content_start);
                 next = spot.content_start + u64::from(content_len);
-                scheduler
-                    .get_or_insert_with(|| {
-                        let engine = Arc::clone(&self.engine);
-                        Scheduler::with_accelerator(engine, share, accelerator.as_ref())
-                    })
-                    .submit(task);
+                flow.submit(task, &self.engine);
                 if next >= end {
-                    scheduler.iter_mut().for_each(Scheduler::end);
+                    flow.scheduler.iter_mut().for_each(Scheduler::end);
                 }
                 continue;
             }
             let (Some(mut task), Some(content_start)) =
-                (scheduler.as_mut().and_then(Scheduler::next), starts.pop_front())
+                (flow.scheduler.as_mut().and_then(Scheduler::next), flow.starts.pop_front())
             else {
                 return Err(Error::Internal { what: "a block was lost" });
             };
@@ -219,34 +244,53 @@ impl<R: Read + Seek> SeekableReader<R> {
             let to = (end - content_start).min(part.len() as u64) as usize;
             writer.write_all(&part[from..to])?;
             task.release();
-            idle.push(task);
-            if let Some(scheduler) = &scheduler
-                && let Some(keep) = scheduler.idle_to_keep()
-            {
-                idle.truncate(keep);
-                pool.clear();
-                scheduler.gave_back();
-            }
+            flow.idle.push(task);
+            flow.give_back();
         }
         self.run = (0, Buffer::default());
         Ok(())
     }
 
-    /// Gives back the reader.
+    /// Prepares `flow` for blocks of a frame with this header, which need `needed`. No block may be in flight.
+    fn adapt(
+        &mut self,
+        flow: &mut RangeFlow,
+        needed: Cost,
+        header: &FrameHeader,
+        range_len: u64,
+    ) -> Result<(), Error> {
+        let limit = self.options.max_memory;
+        self.max_run = (limit.saturating_sub(needed.least()) / 4).min(MAX_RUN);
+        let with_run = Cost { fixed: needed.fixed + self.max_run, ..needed };
+        flow.share = with_run.share(self.options.threads, limit)?;
+        flow.share.limit_to((range_len >> header.block_log) + 2);
+        flow.accelerator = decoder::accelerator(header, &with_run, &mut flow.share, &self.options);
+        if flow.accelerator.is_some() {
+            self.engine.release();
+            flow.scheduler = None;
+        }
+        Scheduler::adapt(&mut flow.scheduler, &mut flow.share);
+        flow.idle.clear();
+        flow.pool.clear();
+        flow.cost = Some(needed);
+        Ok(())
+    }
+
+    /// Returns the reader.
     pub fn into_inner(self) -> R {
         self.reader
     }
 
     fn cost(&self, frame: &FrameEntry) -> Cost {
         let frames = 2 * (self.frames.len() * size_of::<FrameEntry>()) as u64;
-        // As it is read, and in memory; in steps, so that frames that differ little cost the same.
+        // The index takes memory as read and as parsed. Round up, so that frames that differ little cost the same.
         let index = 12 * frame.block_count().next_multiple_of(1 << 12);
         Cost { fixed: frames + index, ..Cost::of_decoding(&*self.engine, &frame.header) }
     }
 
-    /// Where byte `position` of the contents lies.
+    /// Finds the place of byte `position` of the contents.
     fn locate(&self, position: u64) -> Result<Spot, Error> {
-        // Frames without contents begin where the next one does: the last of those is the one.
+        // Frames without contents begin where the next frame does: take the last of them.
         let frame = self.frames.partition_point(|frame| frame.content_start <= position);
         let Some(frame) = frame.checked_sub(1) else {
             return Err(Error::Internal { what: "a position before the first frame" });
@@ -257,8 +301,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         Ok(Spot { frame, block, content_start })
     }
 
-    /// Reads the block at `spot` into `task`; gives the length of its contents. The blocks after it up to byte `end` of the
-    /// contents, which are read next, are read with it.
+    /// Reads the block at `spot` into `task`, and returns the length of its contents. Also reads the blocks after it
+    /// that hold contents up to byte `end`, because they are needed next.
     fn read_block(&mut self, spot: &Spot, end: u64, task: &mut DecodeTask) -> Result<u32, Error> {
         let entry = self.frames[spot.frame];
         let place = Place::new(spot.frame as u64, entry.offset);
@@ -273,7 +317,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         };
         let offset = entry.offset + range.start;
         let place = Place::new(spot.frame as u64, offset).in_block(spot.block);
-        // Every block takes less than its contents and a header.
+        // Every block is shorter than its contents and a header together.
         let len = range.end - range.start;
         if len > entry.header.block_size() as u64 + crate::format::CODED_LEN as u64 {
             return Err(Fault::Corrupt("the block is too long").at(place));
@@ -284,7 +328,7 @@ impl<R: Read + Seek> SeekableReader<R> {
             if let Some(run) = run {
                 self.run.0 = u64::MAX;
                 self.reader.seek(SeekFrom::Start(offset))?;
-                // In one read: the index bounds its length.
+                // One read suffices, since the index bounds the length.
                 self.reader.read_exact(self.run.1.set_len(run)?)?;
                 self.run.0 = offset;
             }
@@ -311,8 +355,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         Ok(header.content_len)
     }
 
-    /// How many bytes to read at once from the block at `spot` on, which lies at `range` of its frame; `None` if it has been
-    /// read, or if no other block is wanted.
+    /// How many bytes to read at once from the block at `spot`, which lies at `range` of its frame. `None` if the block
+    /// has been read, or if no other block is needed.
     fn run_with(&self, spot: &Spot, end: u64, range: &Range<u64>) -> Option<usize> {
         let entry = &self.frames[spot.frame];
         let offset = entry.offset + range.start;
@@ -336,7 +380,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         (run_end > range.end).then_some((run_end - range.start) as usize)
     }
 
-    /// The contents from the position on to the end of its block.
+    /// The contents from the position to the end of its block.
     fn part(&mut self) -> Result<&[u8], Error> {
         if self.position >= self.len {
             return Ok(&[]);

@@ -19,7 +19,7 @@ use crate::pipeline::memory::payload_capacity;
 use crate::pipeline::scheduler::Task;
 use crate::pipeline::statistics::Statistics;
 
-/// Where the contents of a block are that have not been read yet.
+/// Where to read the contents of a block.
 pub(crate) struct Origin {
     pub(crate) input: Arc<dyn ReadAt>,
     pub(crate) offset: u64,
@@ -31,21 +31,21 @@ pub(crate) struct Origin {
 pub(crate) struct EncodeTask {
     pub(crate) recipe: Recipe,
     pub(crate) contents: Buffer,
-    /// Whence the contents are to be read first.
+    /// Where to read the contents, if they have not been read.
     pub(crate) origin: Option<Origin>,
-    /// What went wrong with that.
+    /// The error of reading the contents.
     unreadable: Option<io::Error>,
     pub(crate) payload: Vec<u8>,
     coded: Option<Coded>,
     is_unverified: bool,
-    /// Whether its frame ends with it.
+    /// Whether the block ends its frame.
     pub(crate) is_last: bool,
-    /// Memory that the system refused while it was encoded.
+    /// Memory that the system refused during encoding.
     refused: Option<OutOfMemory>,
 }
 
 impl EncodeTask {
-    /// Forgets the block that it held.
+    /// Prepares for another block.
     pub(crate) fn reset(&mut self) {
         self.is_last = false;
         self.coded = None;
@@ -55,7 +55,7 @@ impl EncodeTask {
         self.unreadable = None;
     }
 
-    /// What became of it.
+    /// The result of encoding.
     pub(crate) fn coded(&mut self) -> Result<Coded, Error> {
         self.take_unreadable()?;
         if let (None, Some(OutOfMemory { bytes })) = (self.coded, self.refused) {
@@ -64,7 +64,7 @@ impl EncodeTask {
         self.coded.ok_or(Error::Internal { what: "a block could not be encoded" })
     }
 
-    /// Reads the contents, if that is still to be done.
+    /// Reads the contents, if they have not been read.
     pub(crate) fn read(&mut self) {
         let Some(Origin { input, offset, statistics }) = self.origin.take() else { return };
         let begun = Instant::now();
@@ -74,7 +74,7 @@ impl EncodeTask {
         }
     }
 
-    /// Makes room for the payload; says whether the block can be encoded.
+    /// Makes room for the payload. Returns whether the block can be encoded.
     fn has_payload_room(&mut self) -> bool {
         if self.unreadable.is_none() && !self.is_unverified {
             let room = reserve(&mut self.payload, payload_capacity(self.contents.len()));
@@ -84,7 +84,7 @@ impl EncodeTask {
         self.unreadable.is_none() && self.refused.is_none()
     }
 
-    /// What went wrong with reading the contents.
+    /// Returns the error of reading the contents, if there was one.
     pub(crate) fn take_unreadable(&mut self) -> Result<(), Error> {
         self.unreadable.take().map_or(Ok(()), |error| Err(error.into()))
     }
@@ -98,7 +98,7 @@ impl Task for EncodeTask {
             None => batch.iter_mut().for_each(EncodeTask::read),
         }
         let mut by_recipe = batch;
-        // One call of the engine for each run of blocks with one recipe, which is all of them as a rule.
+        // Call the engine once for each run of blocks with the same recipe, which usually is all of them.
         while let Some(first) = by_recipe.first() {
             let recipe = first.recipe;
             let same = by_recipe.iter().take_while(|task| task.recipe == recipe).count();
@@ -146,16 +146,16 @@ impl Task for EncodeTask {
 #[derive(Default)]
 pub(crate) struct DecodeTask {
     pub(crate) payload: Buffer,
-    /// Where in `payload` it begins.
+    /// Where in `payload` the payload begins.
     pub(crate) payload_start: usize,
-    /// Taken from `pool` when the block is decoded, not before: a block that waits needs none.
+    /// Taken from `pool` when decoding begins: a waiting block needs no contents buffer.
     pub(crate) contents: Buffer,
     pool: Pool,
     block: Option<(BlockHeader, Place)>,
-    /// Whether `contents` already hold the payload, which is that of a stored block.
+    /// Whether `contents` already holds the payload, because the block is stored.
     is_in_place: bool,
     outcome: Option<Result<(), Fault>>,
-    /// Where the contents belong, if they are to be written there when they are decoded, and whether they have been.
+    /// Where to write the contents after decoding, and the result of writing.
     destination: Option<(Arc<dyn WriteAt>, u64)>,
     written: Option<io::Result<()>>,
     writing: Duration,
@@ -167,7 +167,7 @@ impl DecodeTask {
         Self { pool: pool.clone(), ..Self::default() }
     }
 
-    /// Says which block it is, and where its payload is to be read to: the payload of a stored block is its contents.
+    /// Sets the block, and returns the buffer for its payload. That of a stored block is the contents.
     pub(crate) fn set_block(&mut self, header: BlockHeader, place: Place) -> &mut Buffer {
         self.block = Some((header, place));
         self.outcome = None;
@@ -181,19 +181,19 @@ impl DecodeTask {
         }
     }
 
-    /// Completes the block's header, some of which may stand behind the payload.
+    /// Replaces the block's header by the complete one, part of which may come after the payload.
     pub(crate) fn set_header(&mut self, header: BlockHeader) {
         self.block = self.block.map(|(_, place)| (header, place));
     }
 
-    /// Says where the contents are to be written when they are decoded.
+    /// Sets where to write the contents after decoding.
     pub(crate) fn set_destination(&mut self, destination: Option<(Arc<dyn WriteAt>, u64)>) {
         self.destination = destination;
         self.written = None;
         self.writing = Duration::ZERO;
     }
 
-    /// Whether the contents have been written where they belong; `None` if nobody tried.
+    /// The result of writing the contents; `None` if they were not written.
     pub(crate) fn take_written(&mut self) -> Option<io::Result<()>> {
         self.written.take()
     }
@@ -206,7 +206,7 @@ impl DecodeTask {
         }
     }
 
-    /// Says which block it is whose payload has been read into `payload`, from `start` to its end.
+    /// Sets the block whose payload has been read to `payload`, from `start` to its end.
     pub(crate) fn set_payload_at(&mut self, start: usize, header: BlockHeader, place: Place) {
         self.block = Some((header, place));
         self.outcome = None;
@@ -214,12 +214,12 @@ impl DecodeTask {
         self.payload_start = start;
     }
 
-    /// Gives the contents back for others to use.
+    /// Returns the contents buffer to the pool.
     pub(crate) fn release(&mut self) {
         self.pool.give(mem::take(&mut self.contents));
     }
 
-    /// What became of it.
+    /// The result of decoding.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         const LOST: Error = Error::Internal { what: "a block could not be decoded" };
         let (_, place) = self.block.ok_or(LOST)?;

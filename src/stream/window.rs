@@ -1,28 +1,27 @@
-//! A part of a file in memory, for readers of headers and indices.
+//! Keeps a part of a file in memory, for readers of headers and indices.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 use crate::error::Error;
 use crate::pipeline::buffer::zeroed;
 
-/// Most bytes in memory at once.
+/// The most bytes in memory at once.
 pub(super) const WINDOW: usize = 1 << 16;
-/// Bytes read after a jump, when most of what follows will be jumped over, too.
+/// Bytes to read after a jump, when most of what follows will be skipped too.
 const FIRST_STEP: usize = 1 << 12;
 
-/// Reads a file of known length piece by piece. Each piece is longer than the one before it while the reader goes on
-/// from where it was.
+/// Reads a file of known length piece by piece. Pieces grow as long as the reader continues where it was.
 pub(super) struct Window {
     buffer: Vec<u8>,
-    /// Where in the file the buffer's bytes lie.
+    /// Offset in the file of the buffer's bytes.
     start: u64,
-    /// How many of them there are.
+    /// Number of valid bytes in the buffer.
     filled: usize,
     step: usize,
     pub(super) file_len: u64,
 }
 
-/// The file from `at` on, as a reader.
+/// A reader of the file from `at` on.
 pub(super) struct ReadFrom<'a, R> {
     pub(super) window: &'a mut Window,
     pub(super) reader: &'a mut R,
@@ -39,7 +38,7 @@ impl<R: Read + Seek> Read for ReadFrom<'_, R> {
     }
 }
 
-/// Seeking reads nothing; what is jumped over and not in memory is never read.
+/// Seeking reads nothing. Skipped bytes that are not in memory are never read.
 impl<R: Read + Seek> Seek for ReadFrom<'_, R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
@@ -57,7 +56,7 @@ impl Window {
         Self { buffer: Vec::new(), start: 0, filled: 0, step: FIRST_STEP, file_len }
     }
 
-    /// The bytes from `offset` on: at least `n`, which is at most [`WINDOW`], unless the file ends before.
+    /// The bytes from `offset` on. At least `n` of them (`n` is at most [`WINDOW`]), unless the file ends before.
     pub(super) fn from(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -78,7 +77,7 @@ impl Window {
         Ok(&self.buffer[from..self.filled])
     }
 
-    /// The `n` bytes from `offset` on, or fewer if the file ends before.
+    /// The `n` bytes from `offset` on; fewer if the file ends before.
     pub(super) fn at(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -89,7 +88,7 @@ impl Window {
         Ok(&bytes[..bytes.len().min(n)])
     }
 
-    /// Has the `n` bytes before `end` in memory, and for a reader that goes backwards more of those before them.
+    /// Loads the `n` bytes before `end`, and more of those before them, for a reader that goes backward.
     pub(super) fn load_before(
         &mut self,
         reader: &mut (impl Read + Seek),

@@ -1,6 +1,6 @@
-//! A folder that only its owner can write, open.
+//! An open folder that only its owner can write to.
 //!
-//! Everything happens relative to the open folder and is checked on open files, so it does not matter who else can rename
+//! Every operation is relative to the open folder and checks open files, so it does not matter who else can rename
 //! things above the folder.
 
 use std::fs::{self, File};
@@ -18,8 +18,8 @@ use super::Unusable;
 /// An open folder.
 pub(super) struct Folder(OwnedFd);
 
-/// Refuses to work for root below a folder of another user, as `sudo` leaves it in the environment: root's files would lie
-/// where their owner cannot remove them.
+/// Refuses another user's base folder when we are root, as `sudo` can leave it in the environment: its owner could not
+/// remove the files that root writes there.
 pub(super) fn check_base(base: &Path) -> Result<(), Unusable> {
     let user = geteuid();
     if !user.is_root() {
@@ -35,7 +35,7 @@ pub(super) fn check_base(base: &Path) -> Result<(), Unusable> {
 }
 
 impl Folder {
-    /// Opens a folder that is there.
+    /// Opens an existing folder.
     pub(super) fn open(path: &Path) -> Result<Self, Unusable> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty());
@@ -51,10 +51,10 @@ impl Folder {
         Ok(Self(folder))
     }
 
-    /// Opens a folder, which is made if it is not there.
+    /// Opens a folder, after creating it if it is missing.
     pub(super) fn create(path: &Path) -> Result<Self, Unusable> {
         if fs::symlink_metadata(path).is_err() {
-            // Whether this fails is seen when it is opened.
+            // Opening it shows whether this failed.
             let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         }
         Self::open(path)
@@ -62,7 +62,7 @@ impl Folder {
 
     /// Reads a file of at most `most` bytes.
     pub(super) fn load(&self, name: &str, most: u64) -> Result<Vec<u8>, Unusable> {
-        // A pipe is opened without waiting for its other end.
+        // Do not wait for the other end of a pipe.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&self.0, name, flags, Mode::empty());
         let file = opened.map_err(|error| match error {
@@ -86,7 +86,7 @@ impl Folder {
         if bytes.len() as u64 > most { Err(Unusable::Absent) } else { Ok(bytes) }
     }
 
-    /// Writes a file under a name of its own, then gives it `name`.
+    /// Writes a temporary file, then renames it to `name`.
     pub(super) fn save(&self, name: &str, bytes: &[u8]) -> Result<(), Unusable> {
         let random = RandomState::new().hash_one(name);
         let temporary = format!("{name}.{random:016x}.tmp");
@@ -104,7 +104,7 @@ impl Folder {
     }
 }
 
-/// Refuses what another user owns or may write.
+/// Refuses a file or folder that another user owns or may write to.
 fn check(stat: &Stat) -> Result<(), Unusable> {
     if stat.st_uid != geteuid().as_raw() {
         return Err(Unusable::because("belongs to another user"));

@@ -1,4 +1,4 @@
-//! A folder on a system whose folders of users are closed to others as they are.
+//! A folder on a system that by itself keeps other users out of a user's folders.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -15,12 +15,12 @@ pub(super) fn check_base(_base: &Path) -> Result<(), Unusable> {
 }
 
 impl Folder {
-    /// Opens a folder that is there.
+    /// Opens an existing folder.
     pub(super) fn open(path: &Path) -> Result<Self, Unusable> {
         Ok(Self(path.to_path_buf()))
     }
 
-    /// Opens a folder, which is made if it is not there.
+    /// Opens a folder, after creating it if it is missing.
     pub(super) fn create(path: &Path) -> Result<Self, Unusable> {
         fs::create_dir_all(path)?;
         Self::open(path)
@@ -37,7 +37,7 @@ impl Folder {
         if bytes.len() as u64 > most { Err(Unusable::Absent) } else { Ok(bytes) }
     }
 
-    /// Writes a file under a name of its own, then gives it `name`.
+    /// Writes a temporary file, then renames it to `name`.
     pub(super) fn save(&self, name: &str, bytes: &[u8]) -> Result<(), Unusable> {
         let random = RandomState::new().hash_one(name);
         let temporary = self.0.join(format!("{name}.{random:016x}.tmp"));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// Somebody else's number.
+/// The number of another user.
 const NOBODY: u32 = 65534;
 
 struct Place(PathBuf);
@@ -65,11 +65,11 @@ fn links_are_not_followed() {
     fs::write(&precious, "contents").unwrap();
     symlink(&precious, folder.join("a")).unwrap();
     assert_eq!(cache.load("a", 99), None);
-    // The link gives way; what it led to stays.
+    // The link is replaced; its target stays.
     cache.save("a", b"new");
     assert_eq!(fs::read(&precious).unwrap(), b"contents");
     assert_eq!(cache.load("a", 99).as_deref(), Some(&b"new"[..]));
-    // Nor is a folder used that is a link.
+    // A folder that is a link is not used either.
     let linked = place.0.join("linked");
     symlink(&folder, &linked).unwrap();
     let cache = UserCache::in_folder(Some(linked));
@@ -78,7 +78,7 @@ fn links_are_not_followed() {
     assert!(!folder.join("b").exists());
 }
 
-/// Nothing is waited for, and nothing endless is read.
+/// The cache neither waits for a pipe nor reads an endless file.
 #[test]
 fn only_regular_files_are_read() {
     let place = Place::new("special");
@@ -97,7 +97,7 @@ fn only_regular_files_are_read() {
 }
 
 #[test]
-fn what_others_may_write_is_not_used() {
+fn files_that_others_may_write_are_not_used() {
     let place = Place::new("modes");
     let (cache, folder) = place.cache();
     cache.save("a", b"contents");
@@ -107,7 +107,7 @@ fn what_others_may_write_is_not_used() {
         cache.save("b", b"contents");
         assert!(!folder.join("b").exists(), "{mode:o}");
     }
-    // Who else may read it does no harm.
+    // Other users may read it: that does no harm.
     set_mode(&folder, 0o755);
     assert_eq!(cache.load("a", 99).as_deref(), Some(&b"contents"[..]));
     for mode in [0o660, 0o606] {
@@ -128,7 +128,7 @@ fn what_others_may_write_is_not_used() {
     }
 }
 
-/// As `sudo` may leave it.
+/// `sudo` can leave such an environment.
 #[test]
 fn root_keeps_nothing_in_the_folder_of_another_user() {
     if !is_root() {

@@ -103,7 +103,7 @@ fn paths_that_lead_to_open_files_are_written_to() {
         ("pz compress -f -o /dev/stdout a > out", ""),
         ("pz compress -f -o three a 3> out", ""),
         ("pz recover -f -o one packed.pz 2> report | pz > out", ""),
-        // The file keeps what it holds.
+        // The contents that the shell wrote stay.
         ("{ printf before; pz compress -f -o one a; } > out", "before"),
         ("printf before > out; pz compress -f -o one a >> out", "before"),
         ("{ printf before >&3; pz compress -f -o three a; } 3> out", "before"),

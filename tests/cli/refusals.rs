@@ -100,7 +100,7 @@ fn requests_that_make_no_sense() {
         ),
         (
             vec!["compress", "-p", "zip", "a"],
-            "pz: invalid value 'zip' for '--pipeline <NAME>': no pipeline is called \"zip\" (there are \
+            "pz: invalid value 'zip' for '--pipeline <NAME>': there is no pipeline \"zip\" (there are \
              lzh, lzf, bwt, fse and store) (see pz compress --help)",
         ),
         (

@@ -1,11 +1,11 @@
-//! What several tests share.
+//! Helpers that several tests share.
 #![allow(dead_code)]
 
 use std::io::{self, Read};
 
 use pz::{DecodeOptions, Level, Options, Pipeline};
 
-/// Compressible bytes: words from a small vocabulary, runs, and noise, in that order of likelihood.
+/// Compressible bytes: most often words from a small vocabulary, less often runs, least often noise.
 pub fn sample(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = move || {
@@ -40,12 +40,12 @@ pub fn levels_and_pipelines() -> Vec<(Options, String)> {
     levels.chain(pipelines).collect()
 }
 
-/// One thread, so that tests that run at once do not crowd the machine.
+/// Decodes on one thread, so that concurrent tests do not crowd the machine.
 pub fn decode_options() -> DecodeOptions {
     DecodeOptions::new().threads(1)
 }
 
-/// Gives a byte at a time, and now and then is interrupted.
+/// A reader that returns one byte at a time, and sometimes reports an interruption.
 pub struct Trickle<'a>(pub &'a [u8]);
 
 impl Read for Trickle<'_> {

@@ -30,7 +30,7 @@ pub struct Waiting<T> {
 }
 
 /// Outputs that wait to be synced.
-pub struct Batch<T> {
+pub struct SyncBatch<T> {
     waiting: Vec<Waiting<T>>,
     bytes: u64,
 }
@@ -38,9 +38,9 @@ pub struct Batch<T> {
 /// An input and its result.
 pub type Ended<T> = (Input, Result<T, Failure>);
 
-impl<T> Batch<T> {
+impl<T> SyncBatch<T> {
     pub fn new() -> Self {
-        Batch { waiting: Vec::new(), bytes: 0 }
+        SyncBatch { waiting: Vec::new(), bytes: 0 }
     }
 
     /// Adds an output.

@@ -12,10 +12,10 @@ use crate::device::Device;
 
 /// Finds out through another process whether a device exists.
 #[derive(Default)]
-pub struct DeviceProbe(RefCell<State>);
+pub struct DeviceProbe(RefCell<ProbeState>);
 
 #[derive(Default)]
-enum State {
+enum ProbeState {
     #[default]
     Unasked,
     Asked(Child),
@@ -26,11 +26,11 @@ impl DeviceProbe {
     /// Starts the search, unless it has started or an earlier run already found the device.
     pub fn ask(&self, device: Device) {
         let mut state = self.0.borrow_mut();
-        if matches!(*state, State::Unasked) {
+        if matches!(*state, ProbeState::Unasked) {
             *state = if device.was_seen() {
-                State::Known(true)
+                ProbeState::Known(true)
             } else {
-                spawn(device).map_or(State::Known(false), State::Asked)
+                spawn(device).map_or(ProbeState::Known(false), ProbeState::Asked)
             };
         }
     }
@@ -38,14 +38,14 @@ impl DeviceProbe {
     /// Waits for the answer. Only `true` is certain: the search may fail for other reasons than a missing device.
     pub fn is_there(&self) -> bool {
         let mut state = self.0.borrow_mut();
-        if let State::Asked(process) = &mut *state {
+        if let ProbeState::Asked(process) = &mut *state {
             // It prints something only if it found the device. Do not wait for it to exit: that takes as long
             // again.
             let output = process.stdout.take();
             let first = output.map(|mut output| output.read(&mut [0]));
-            *state = State::Known(matches!(first, Some(Ok(1))));
+            *state = ProbeState::Known(matches!(first, Some(Ok(1))));
         }
-        matches!(*state, State::Known(true))
+        matches!(*state, ProbeState::Known(true))
     }
 }
 

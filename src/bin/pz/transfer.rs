@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pz::Statistics;
 
 use crate::args::Placement;
-use crate::batch::{Batch, Waiting};
+use crate::batch::{SyncBatch, Waiting};
 use crate::compressed;
 use crate::direction::Direction;
 use crate::failure::Failure;
@@ -63,7 +63,7 @@ pub fn each(
     if placement.output.is_some() && inputs.len() > 1 {
         return Err(Failure::environment("-o names one output, but there are several inputs"));
     }
-    let mut batch = Batch::new();
+    let mut batch = SyncBatch::new();
     // Even with `-f`, one output of a run must not overwrite another.
     let mut taken = HashSet::new();
     for input in inputs {
@@ -90,7 +90,7 @@ pub fn each(
 }
 
 /// Syncs the waiting outputs, removes their sources, and reports each file.
-fn finish(batch: &mut Batch<Done>, session: &mut Session) {
+fn finish(batch: &mut SyncBatch<Done>, session: &mut Session) {
     for (input, outcome) in batch.finish() {
         match outcome {
             Ok(done) => done.say(session, &input),
@@ -114,7 +114,7 @@ impl Job<'_> {
     fn run(
         &self,
         target: Target,
-        batch: &mut Batch<Done>,
+        batch: &mut SyncBatch<Done>,
         work: &mut impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Job { session, input, placement, direction, .. } = *self;

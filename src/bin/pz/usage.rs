@@ -128,7 +128,7 @@ mod tests {
             ("pz --frob", "unexpected argument '--frob' found"),
             ("pz bench", "the following required arguments were not provided: <FILE>"),
             ("pz -T x", "invalid value 'x' for '--threads <N>': expected a number of threads"),
-            ("pz -p zip", "invalid value 'zip' for '--pipeline <NAME>': no pipeline is called"),
+            ("pz -p zip", "invalid value 'zip' for '--pipeline <NAME>': there is no pipeline"),
             ("pz completions tcsh", "invalid value 'tcsh' for '<SHELL>'"),
             ("pz -d -t", "the argument '--decompress' cannot be used with '--test'"),
         ] {

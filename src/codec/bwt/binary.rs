@@ -1,9 +1,10 @@
-//! An adaptive binary range coder for a payload's side information: the directory and the tables.
+//! An adaptive binary range coder for the directory and the tables of a payload.
 //!
-//! A few thousand decisions a block, so size matters more than speed. The coder is the carry-propagating one of LZMA
-//! (Igor Pavlov, LZMA specification), here with 16-bit probabilities that are the mean of a fast and a slow estimate.
+//! A block has a few thousand binary decisions, so size matters more than speed. The coder propagates carries like that
+//! of LZMA (Igor Pavlov, LZMA specification); here a probability has 16 bits and is the mean of a fast and a slow
+//! estimate.
 
-/// The estimated probability of a zero bit.
+/// The estimated probability of a zero bit, as two estimates.
 #[derive(Debug, Clone, Copy)]
 pub struct Bit {
     fast: u16,
@@ -14,7 +15,7 @@ impl Bit {
     /// Even odds.
     pub const NEW: Self = Self { fast: 1 << 15, slow: 1 << 15 };
 
-    /// In 1/65536, never 0 and never 65536.
+    /// The probability in 1/65536, never 0 and never 65536.
     #[inline]
     fn zero(self) -> u32 {
         (u32::from(self.fast) + u32::from(self.slow)) >> 1
@@ -34,15 +35,16 @@ impl Bit {
 
 const TOP: u32 = 1 << 24;
 
-/// Both directions of a description: reading it returns the values that writing it was given.
+/// One interface for both directions. A description is written as code over this trait once.
 ///
-/// A description is written once, over this trait; the value passed in is ignored when reading.
+/// Reading returns the values that were given when writing, and ignores the values passed in.
 pub trait Coder {
     fn bit(&mut self, model: &mut Bit, bit: bool) -> bool;
     /// The low `count` bits of `value`, at even odds, highest first.
     fn raw(&mut self, count: u32, value: u32) -> u32;
 
-    /// A number below 2^31, by the length of `value + 1` in unary and then its bits, of which the first is modelled.
+    /// A number below 2^31: the length of `value + 1` in unary, then its bits below the top one, the first of them
+    /// modelled.
     fn number(&mut self, model: &mut NumberModel, value: u32) -> u32 {
         let target = value + 1;
         let mut length = 0;
@@ -76,7 +78,7 @@ pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     low: u64,
     range: u32,
-    /// The last byte that a carry may still change, and the number of 0xff bytes after it, plus one.
+    /// The last byte that a carry may still change, and one plus the number of 0xff bytes after it.
     cache: u8,
     pending: u64,
     first: bool,
@@ -107,9 +109,9 @@ impl<'a> Writer<'a> {
         self.low = (self.low & 0x00ff_ffff) << 8;
     }
 
-    /// Flushes the coder. Trailing zero bytes are dropped: a reader sees zeros past its end.
+    /// Flushes the coder. Drops trailing zero bytes, because a reader sees zeros past its end.
     pub fn finish(mut self) {
-        // Any value in [low, low + range) will do: take the one with the most trailing zeros.
+        // Any value in [low, low + range) will do. Take the one with the most trailing zeros.
         let high = self.low + u64::from(self.range) - 1;
         for bits in (0..32).rev() {
             let rounded = high >> bits << bits;
@@ -159,7 +161,7 @@ impl Coder for Writer<'_> {
     }
 }
 
-/// Reads a description. Past the end of its bytes it reads zeros, so reading always succeeds.
+/// Reads a description. Past its bytes it reads zeros, so reading always succeeds.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: core::slice::Iter<'a, u8>,

@@ -1,6 +1,6 @@
-//! How the encoder chooses tables: which segments share a set, and which contexts of a set share a table.
+//! The encoder's choice of tables: which segments share a set, and which contexts of a set share a table.
 //!
-//! Nothing here matters to a decoder. All of it is integer arithmetic, so that every machine chooses the same.
+//! A decoder does not depend on anything here. All of it is integer arithmetic, so every machine makes the same choice.
 
 use super::super::{OutOfMemory, reserve};
 use super::spec::{CONTEXTS, FREQ_BITS};
@@ -9,7 +9,7 @@ use super::tables::{Exponents, MAX_SETS, RANKS, ROWS, RUNS, STEPS, Set, Shape, W
 /// How often each token occurred in one context.
 pub type Counts = [u32; WIDTH];
 
-/// Mantissas of [`log2`] have this many bits.
+/// Bits of a mantissa in [`log2`].
 const LOG_BITS: u32 = 12;
 
 /// log2(1 + i / 4096) in units of 1/65536, by repeated squaring.
@@ -39,7 +39,7 @@ fn log2(x: u32) -> u64 {
     u64::from(e) << 16 | u64::from(LOG[mantissa])
 }
 
-/// Exponents nearest to the counts' proportions.
+/// The exponents nearest to the proportions of the counts.
 fn quantise(counts: &Counts) -> Exponents {
     let total: u32 = counts.iter().sum();
     counts.map(|c| match c {
@@ -51,7 +51,7 @@ fn quantise(counts: &Counts) -> Exponents {
     })
 }
 
-/// Bits, in 1/65536, to code the counted tokens with a table of their own, description included.
+/// What it costs to code the counted tokens with a table of their own, description included, in 1/65536 bit.
 fn cost(counts: &Counts) -> u64 {
     let total: u32 = counts.iter().sum();
     if total == 0 {
@@ -83,10 +83,10 @@ pub fn tables(counts: &[Counts; CONTEXTS]) -> Set {
     set
 }
 
-/// Cuts a column into ranges of rows that share a table, at the least cost.
+/// Cuts a column into ranges of rows that share a table, at the least total cost.
 fn share_rows(shape: Shape, column: usize, counts: &[Counts; CONTEXTS], set: &mut Set) {
     let at = |row: usize| shape.first + row * shape.columns + column;
-    // The least cost of the rows before each, and where the last range of those begins.
+    // For each row, the least cost of the rows before it, and the start of the last range among those.
     let mut best = [(0u64, 0usize); ROWS + 1];
     for end in 1..=ROWS {
         let mut sum = [0; WIDTH];
@@ -115,14 +115,15 @@ fn share_rows(shape: Shape, column: usize, counts: &[Counts; CONTEXTS], set: &mu
     }
 }
 
-/// Counts of every segment's tokens by context, without the zeros.
+/// Counts of every segment's tokens by context. Zero counts are left out.
 #[derive(Debug)]
 pub struct SegmentCounts {
-    /// `(context * WIDTH + token) << 16 | count`; a count is at most the most runs of a segment.
+    /// `(context * WIDTH + token) << 16 | count`. A count is at most the number of a segment's runs.
     cells: Vec<u32>,
-    /// Where each segment's cells end, and its runs per 64 KiB.
+    /// For each segment, the end of its cells and its runs per 64 KiB.
     segments: Vec<(usize, u64)>,
-    /// The most cells that are kept, and the counts of the segments that have no room there: they are in group 0.
+    /// The most cells to keep. Segments without room for their cells are in group 0; `rest` has the sum of their
+    /// counts.
     limit: usize,
     rest: Box<[Counts; CONTEXTS]>,
 }
@@ -134,23 +135,23 @@ impl Default for SegmentCounts {
     }
 }
 
-/// Groups for this many segments.
+/// Number of groups for this many segments.
 fn sets(segments: usize) -> usize {
     (segments / SEGMENTS_PER_SET).clamp(1, MAX_SETS)
 }
 
 impl SegmentCounts {
-    /// Starts a block of this length, with this many segments.
+    /// Starts a block of `block_len` bytes and `segments` segments.
     pub fn start(&mut self, segments: usize, block_len: usize) -> Result<(), OutOfMemory> {
         self.cells.clear();
         self.segments.clear();
         *self.rest = [[0; WIDTH]; CONTEXTS];
-        // A single group needs no cells. Real data makes about a tenth of a cell a byte.
+        // A single group needs no cells. Real data yields about a tenth of a cell for each byte.
         self.limit = if sets(segments) == 1 { 0 } else { block_len / 4 };
         reserve(&mut self.cells, self.limit)
     }
 
-    /// Takes the counts of the next segment, of `len` bytes, and leaves zeros in their place.
+    /// Takes the counts of the next segment, of `len` bytes, and sets them to zero.
     pub fn push(&mut self, counts: &mut [Counts; CONTEXTS], runs: usize, len: usize) {
         if self.cells.len() + CONTEXTS * WIDTH > self.limit {
             for (rest, counts) in self.rest.iter_mut().zip(counts.iter()) {
@@ -176,12 +177,12 @@ impl SegmentCounts {
         &self.cells[begin..self.segments[segment].0]
     }
 
-    /// Groups the segments by what they cost with each other's tables. Returns the sum of each group's counts, and
-    /// sets each segment's group.
+    /// Groups the segments by what each would cost with the tables of each group. Returns the sum of each group's
+    /// counts, and sets each segment's group.
     pub fn group(&self, groups: &mut Vec<u8>) -> Vec<Box<[Counts; CONTEXTS]>> {
         let segments = self.segments.len();
         let sets = sets(segments);
-        // At first by how long runs are.
+        // Start with groups of similar run lengths.
         let mut order: Vec<usize> = (0..segments).collect();
         order.sort_by_key(|&i| (self.segments[i].1, i));
         groups.clear();
@@ -226,12 +227,12 @@ impl SegmentCounts {
     }
 }
 
-/// A set of tables takes about two kilobytes, which this many segments earn.
+/// A set of tables takes about two kilobytes, which pays off for this many segments.
 const SEGMENTS_PER_SET: usize = 48;
 /// Rounds of grouping.
 const ROUNDS: usize = 5;
 
-/// What each token costs in each context, in 1/256 bit, where half a count more of each is assumed.
+/// The cost of each token in each context, in 1/256 bit. Each token counts half an occurrence more than it has.
 fn token_costs(counts: &[Counts; CONTEXTS]) -> Box<[[u16; WIDTH]; CONTEXTS]> {
     let mut costs = Box::new([[0; WIDTH]; CONTEXTS]);
     for (costs, counts) in costs.iter_mut().zip(counts) {

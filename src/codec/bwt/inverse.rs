@@ -1,46 +1,65 @@
-//! The inverse transform: many walkers, each backward from a stored row, so that their memory reads overlap.
+//! The inverse transform. Many walkers go backward from stored rows, so that their memory reads overlap.
 //!
-//! A step of a walker goes from the row of the suffix at `p` to the row of the suffix at `p - 1`, and finds the byte
-//! between. Rows are kept less one, which leaves out the empty suffix: nothing leads to it. What its row would hold,
-//! where the walker of the block's end starts, stands in the place of the whole block's row, from which no walker
-//! reads since its walk ends there.
+//! A walker's step leads from the row of the suffix at `p` to the row of the suffix at `p - 1`, and finds the byte in
+//! between. Row numbers are one less than in the format, which leaves out the empty suffix: no step leads to it. The
+//! walker of the block's end starts from the empty suffix; its link is stored in the place of the whole block's row,
+//! which no walker reads, because each walk ends there.
 //!
-//! Steps are random reads, so blocks up to 16 MiB take two steps at a time in a table of four bytes an entry: the row
-//! two steps on (24 bits) and the first of the two bytes; the second is the first byte of the row arrived at, which
-//! follows from the sorted order of the rows.
+//! Steps are random reads. So for blocks up to 16 MiB a walker takes two steps at a time, through a table of four bytes
+//! per entry: the row two steps on (24 bits), and the first of the two bytes. The second byte is the first byte of the
+//! row arrived at, which follows from the sorted order of the rows.
 
 use super::super::{OutOfMemory, reserve};
 use super::Malformed;
 
 /// Walkers that take turns on one core.
 const WALKERS: usize = 16;
-/// Bytes that a walker collects before it writes them out, since its neighbours' outputs share its cache sets.
+/// Bytes that a walker collects before it writes them, because the outputs of all walkers share cache sets.
 const LINE: usize = 64;
-/// The largest block whose rows leave room for a byte in a 32-bit entry.
+/// The longest block whose row numbers leave a byte free in a 32-bit entry.
 const MAX_PAIRED_LEN: usize = 1 << 24;
 
-/// Tables of a block's inverse; kept from one block to the next.
+/// The tables for inverting a block, kept from one block to the next.
 #[derive(Debug, Default)]
 pub struct Inverse {
     links: Vec<u32>,
     pairs: Vec<u32>,
-    /// For each range of `1 << shift` rows, the first byte of the first of them.
+    /// For each range of `1 << shift` rows, the first byte of its first row.
     first_byte: Vec<u8>,
 }
 
 /// Ranges of rows in [`Inverse::first_byte`].
 const RANGES: usize = 1 << 14;
 
-/// First bytes of rows.
+/// The first byte of each row.
 struct FirstBytes<'a> {
     ranges: &'a [u8; RANGES],
     shift: u32,
-    /// For each byte, the first row past its rows; for the last byte no row is past.
+    /// For each byte, the first row after its rows. No row comes after those of the last byte.
     end: [u32; 256],
 }
 
-impl FirstBytes<'_> {
-    /// For the few ranges in which one byte's rows end and another's begin.
+impl<'a> FirstBytes<'a> {
+    /// Finds the first bytes of `len` rows. `end` has, for each byte, the first row after its rows. `ranges` is
+    /// overwritten.
+    fn new(len: usize, mut end: [u32; 256], ranges: &'a mut Vec<u8>) -> Self {
+        end[255] = u32::MAX;
+        let shift = (usize::BITS - (len - 1).leading_zeros()).saturating_sub(RANGES.ilog2());
+        ranges.clear();
+        let mut byte = 0u8;
+        ranges.extend((0..RANGES).map(|range| {
+            while u64::from(end[usize::from(byte)]) <= (range as u64) << shift {
+                byte += 1;
+            }
+            byte
+        }));
+        let Some(ranges) = ranges.first_chunk() else {
+            unreachable!("all ranges have just been filled");
+        };
+        Self { ranges, shift, end }
+    }
+
+    /// Handles the few ranges in which one byte's rows end and another's begin.
     #[cold]
     fn search(&self, row: u32) -> u8 {
         self.end.partition_point(|&end| end <= row) as u8
@@ -55,7 +74,7 @@ impl FirstBytes<'_> {
 
 /// How often each byte occurs.
 fn histogram(bytes: &[u8]) -> [u32; 256] {
-    // Four counters a byte: a run of one byte would else wait for its own counter.
+    // Four counters for each byte: a run of one byte would otherwise wait for its own counter.
     let mut counts = [[0u32; 256]; 4];
     let (chunks, rest) = bytes.as_chunks::<4>();
     for chunk in chunks {
@@ -76,9 +95,9 @@ impl Inverse {
         if len <= MAX_PAIRED_LEN { reserve(&mut self.pairs, len) } else { Ok(()) }
     }
 
-    /// Reverses the transform of a block of at least one byte into `block`, which has the same length.
+    /// Inverts the transform of a block of at least one byte into `block`, which has the same length.
     ///
-    /// `rows[k]` is the row of the suffix at `k << start_log`, from 1 to the block's length; see [`super::sort`].
+    /// `rows[k]` is the row of the suffix at `k << start_log`, 1 to the block's length; see [`super::sort`].
     pub fn run(
         &mut self,
         bwt: &[u8],
@@ -96,27 +115,15 @@ impl Inverse {
             sum += *end;
             *end = sum;
         }
-        end[255] = u32::MAX;
-        let shift = (usize::BITS - (len - 1).leading_zeros()).saturating_sub(RANGES.ilog2());
-        self.first_byte.clear();
-        let mut byte = 0u8;
-        self.first_byte.extend((0..RANGES).map(|range| {
-            while u64::from(end[usize::from(byte)]) <= (range as u64) << shift {
-                byte += 1;
-            }
-            byte
-        }));
-        let Some(ranges) = self.first_byte.first_chunk() else {
-            unreachable!("all ranges have just been filled");
-        };
-        let first_bytes = FirstBytes { ranges, shift, end };
+        let first_bytes = FirstBytes::new(len, end, &mut self.first_byte);
 
         super::fit(&mut self.links, len).expect(super::MEMORY);
         let whole = rows[0] as usize - 1;
         let shift = if paired { 8 } else { 0 };
         link(bwt, whole, shift, begin, &mut self.links);
         if paired {
-            // A row's link leads near to where its predecessor's with the same byte does: few cache lines at a time.
+            // Neighbouring rows with the same byte lead to nearly the same place, so only few cache lines are in use at
+            // a time.
             super::fit(&mut self.pairs, len).expect(super::MEMORY);
             for (pair, &link) in self.pairs.iter_mut().zip(&self.links) {
                 let then = self.links[(link >> 8) as usize];
@@ -129,31 +136,14 @@ impl Inverse {
         let (full, ragged) = block.split_at_mut(len & !(stretch - 1));
         let starts: Vec<u32> = ends.collect();
         let table = if paired { &self.pairs } else { &self.links };
-        let mut walked = 0;
-        let mut rest = full;
-        while !rest.is_empty() {
-            let starts = &starts[walked..];
-            let goals = &rows[walked..];
-            let count = match rest.len() >> start_log {
-                WALKERS.. => WALKERS,
-                4.. => 4,
-                _ => 1,
-            };
-            let group = rest.split_off_mut(..count << start_log).unwrap_or_default();
-            let arrived = match (count, paired) {
-                (WALKERS, true) => walk::<WALKERS, true>(table, &first_bytes, starts, goals, group),
-                (WALKERS, false) => {
-                    walk::<WALKERS, false>(table, &first_bytes, starts, goals, group)
-                }
-                (4, true) => walk::<4, true>(table, &first_bytes, starts, goals, group),
-                (4, false) => walk::<4, false>(table, &first_bytes, starts, goals, group),
-                (_, true) => walk::<1, true>(table, &first_bytes, starts, goals, group),
-                (_, false) => walk::<1, false>(table, &first_bytes, starts, goals, group),
-            };
-            if !arrived {
-                return Err(WRONG_ROWS);
-            }
-            walked += count;
+        let walked = full.len() >> start_log;
+        let is_right = if paired {
+            walk_all::<true>(table, &first_bytes, &starts, rows, start_log, full)
+        } else {
+            walk_all::<false>(table, &first_bytes, &starts, rows, start_log, full)
+        };
+        if !is_right {
+            return Err(WRONG_ROWS);
         }
         if !ragged.is_empty() {
             let mut row = starts[walked];
@@ -171,9 +161,9 @@ impl Inverse {
 
 const WRONG_ROWS: Malformed = Malformed("stored rows do not belong to the transform");
 
-/// Writes each row's link: the row one step on, and if `shift` is 8, the byte between in the low bits.
+/// Writes each row's link: the row one step on and, if `shift` is 8, the byte in between in the low bits.
 ///
-/// `next[c]` is the first row of byte `c`; `whole` is the row of the whole block.
+/// `next[c]` is the first row of byte `c`. `whole` is the row of the whole block.
 fn link(bwt: &[u8], whole: usize, shift: u32, mut next: [u32; 256], links: &mut [u32]) {
     let low = (1u32 << shift) - 1;
     let mut one = |byte: u8| {
@@ -192,7 +182,39 @@ fn link(bwt: &[u8], whole: usize, shift: u32, mut next: [u32; 256], links: &mut 
     }
 }
 
-/// Fills `out`, `W` equal stretches, each backward from its start. Returns whether each ended at its goal.
+/// Fills `out`, a whole number of stretches of `1 << start_log` bytes, each backward from its start. Returns whether
+/// each walk ended at its goal.
+fn walk_all<const PAIRED: bool>(
+    table: &[u32],
+    first_bytes: &FirstBytes<'_>,
+    starts: &[u32],
+    goals: &[u32],
+    start_log: u32,
+    mut out: &mut [u8],
+) -> bool {
+    let mut walked = 0;
+    while !out.is_empty() {
+        let (starts, goals) = (&starts[walked..], &goals[walked..]);
+        let count = match out.len() >> start_log {
+            WALKERS.. => WALKERS,
+            4.. => 4,
+            _ => 1,
+        };
+        let group = out.split_off_mut(..count << start_log).unwrap_or_default();
+        let is_right = match count {
+            WALKERS => walk::<WALKERS, PAIRED>(table, first_bytes, starts, goals, group),
+            4 => walk::<4, PAIRED>(table, first_bytes, starts, goals, group),
+            _ => walk::<1, PAIRED>(table, first_bytes, starts, goals, group),
+        };
+        if !is_right {
+            return false;
+        }
+        walked += count;
+    }
+    true
+}
+
+/// Fills `out`, as `W` equal stretches, each backward from its start. Returns whether each walk ended at its goal.
 #[inline(always)]
 fn walk<const W: usize, const PAIRED: bool>(
     table: &[u32],

@@ -1,10 +1,10 @@
 //! The Burrows-Wheeler transform and its second stage.
 //!
-//! The best ratio that decodes in parallel. A block is transformed (`sort`); the transform is cut into runs and the
-//! runs into segments (`runs`); each segment is one rANS stream (`segments`) whose tables (`tables`) are the
-//! block's, chosen run by run by what the run's symbol did before in that segment (`spec`). Segments decode
-//! independently, up to a renaming of symbols, and the inverse transform (`inverse`) starts at many stored rows, so
-//! a GPU has thousands of independent lanes in both stages. The payload is described in [`format`](mod@crate::format).
+//! This gives the best ratio that still decodes in parallel. A block is transformed (`sort`); the transform is cut into
+//! runs, and the runs into segments (`runs`). Each segment is one rANS stream (`segments`). Its tables (`tables`)
+//! belong to the block; for each run, the earlier runs of its symbol in that segment choose one (`spec`). Segments
+//! decode independently, up to a renaming of symbols, and the inverse transform (`inverse`) starts at many stored rows,
+//! so a GPU has thousands of independent lanes in both stages. [`format`](mod@crate::format) describes the payload.
 
 #[doc = include_str!("../../format/bwt.md")]
 pub mod format {}
@@ -34,16 +34,16 @@ use payload::{Entry, Layout};
 use spec::CONTEXTS;
 use tables::{Set, Tables, WIDTH};
 
-/// The largest block that can be encoded, and that a decoder accepts.
+/// The longest block that can be encoded, and the longest that a decoder accepts.
 pub const MAX_BLOCK_LEN: usize = 64 << 20;
 
-/// What a level fixes.
+/// The parameters of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
-    /// A segment has at least `1 << segment_log` bytes, unless it has many runs. From 10 to 16: smaller ones are more
-    /// lanes for a GPU, larger ones compress better.
+    /// A segment has at least `1 << segment_log` bytes, unless it has many runs. 10 to 16: small segments give a GPU
+    /// more lanes, large ones compress better.
     pub segment_log: u8,
-    /// One row is stored for every `1 << start_log` bytes. From 8 to 23.
+    /// One row is stored for every `1 << start_log` bytes. 8 to 23.
     pub start_log: u8,
 }
 
@@ -53,10 +53,10 @@ impl Default for Params {
     }
 }
 
-/// Encodes blocks; keeps its memory from one to the next.
+/// Encodes blocks. It keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// First the suffix sorter's array, then two words for each run.
+    /// First the suffix sorter's array, later two words for each run.
     scratch: Vec<i32>,
     bwt: Vec<u8>,
     rows: Vec<i32>,
@@ -69,18 +69,18 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder without memory as yet.
+    /// An encoder without memory yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bytes of memory that encoding a block of this length takes at most, the block and the payload not counted.
+    /// The most memory, in bytes, that encoding a block of this length takes, not counting the block and the payload.
     pub fn memory(params: &Params, block_len: usize) -> u64 {
         let len = block_len as u64;
         let segments = (len >> params.segment_log.min(13)) + 1;
         let rows = (len >> params.start_log) + 1;
-        // Two words for each run (more than libsais needs), the transform, the coded words, counts, all
-        // with room to grow, and what has a fixed size.
+        // Two words for each run (more than libsais needs), the transform, the coded words, the counts, all with room
+        // to grow, and all that has a fixed size.
         8 * len
             + len
             + 3 * len
@@ -95,14 +95,15 @@ impl Encoder {
     ///
     /// # Panics
     ///
-    /// If the block is longer than [`MAX_BLOCK_LEN`], if a parameter is outside its range, or if the system refuses memory.
+    /// If the block is longer than [`MAX_BLOCK_LEN`], a parameter is outside its range, or the system refuses memory.
     pub fn encode(&mut self, params: &Params, block: &[u8], out: &mut Vec<u8>) {
         if let Err(OutOfMemory { bytes }) = self.try_encode(params, block, out) {
             panic!("the system refused {bytes} bytes of memory");
         }
     }
 
-    /// Appends the payload of `block` to `out`, or says that the system refuses memory; then `out` is as it was.
+    /// Appends the payload of `block` to `out`. If the system refuses memory, leaves `out` as it was and returns an
+    /// error.
     pub(crate) fn try_encode(
         &mut self,
         params: &Params,
@@ -127,7 +128,7 @@ impl Encoder {
         if self.scratch.len() < 2 * run_count {
             fit(&mut self.scratch, 2 * run_count)?;
         }
-        // Both are as long as that on data that does not shrink; more is rare.
+        // Enough even for data that does not shrink, with rare exceptions.
         reserve(&mut self.words, len / 4 + len / 32)?;
         reserve(&mut self.segments, (len >> params.segment_log) + 1)?;
         let runs: &mut [runs::Run] = bytemuck::cast_slice_mut(&mut self.scratch[..2 * run_count]);
@@ -169,17 +170,17 @@ impl Encoder {
     }
 }
 
-/// Makes a vector `len` long. It takes no more memory than that needs, and what it held is not kept.
+/// Makes a vector `len` long, with no more memory than that needs. Its contents are not kept.
 fn fit<T: Copy + Default>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
     reserve(vec, len)?;
     vec.resize(len, T::default());
     Ok(())
 }
 
-/// What a panic says that [`Decoder::reserve`] prevents.
+/// The panic message where [`Decoder::reserve`] must have made room.
 const MEMORY: &str = "the system gives the memory that a decoder needs";
 
-/// Each segment with the range of its runs and where it ends in the block.
+/// Each segment with the range of its runs and its end in the block.
 fn segments_of(
     segments: &[runs::Segment],
     run_count: usize,
@@ -189,7 +190,7 @@ fn segments_of(
     segments.iter().zip(ends).map(|(s, (last_run, end))| (s, s.first_run..last_run, end))
 }
 
-/// Decodes payloads; keeps its memory from one to the next.
+/// Decodes payloads. It keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub struct Decoder {
     bwt: Vec<u8>,
@@ -200,27 +201,27 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder without memory as yet.
+    /// A decoder without memory yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bytes of memory that decoding a block of this length takes at most, the block and the payload not counted.
+    /// The most memory, in bytes, that decoding a block of this length takes, not counting the block and the payload.
     pub fn memory(block_len: usize) -> u64 {
         let len = block_len as u64;
-        // Links and pairs, the transform, the words of a payload that is shorter than the block, rows, directory, and
-        // what has a fixed size.
+        // Links and pairs, the transform, the words of a payload (which is shorter than the block), rows, directory,
+        // and all that has a fixed size.
         8 * len + len + len + len / 64 + len / 16 + (1 << 20)
     }
 
-    /// Makes room for whatever decoding a payload of `payload_len` bytes to a block of `len` bytes takes.
+    /// Makes room for all that decoding a payload of `payload_len` bytes into a block of `len` bytes may take.
     pub(crate) fn reserve(&mut self, payload_len: usize, len: usize) -> Result<(), OutOfMemory> {
         reserve(&mut self.words, payload_len / 4)?;
         reserve(&mut self.bwt, len)?;
         self.inverse.reserve(len)
     }
 
-    /// Decodes a payload into `block`, which has exactly the block's length.
+    /// Decodes a payload into `block`, which must have the block's exact length.
     ///
     /// # Panics
     ///
@@ -228,7 +229,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// If the payload breaks a rule of the format. What `block` holds then is unspecified.
+    /// If the payload breaks a rule of the format. The contents of `block` are then unspecified.
     pub fn decode(&mut self, payload: &[u8], block: &mut [u8]) -> Result<(), Malformed> {
         let len = block.len();
         if len > MAX_BLOCK_LEN {
@@ -245,7 +246,8 @@ impl Decoder {
         self.inverse.run(&self.bwt, &self.rows, start_log, block)
     }
 
-    /// Reads everything but the block: the transform and the rows. Returns the binary logarithm of the rows' distance.
+    /// Reads everything except the block: the transform and the rows. Returns the base-2 logarithm of the distance
+    /// between stored rows.
     fn read_transform(
         &mut self,
         payload: &[u8],

@@ -1,7 +1,7 @@
-//! A decoder written from `src/format/bwt.md` alone, in its order and its words, without a thought for speed.
+//! A decoder written from `src/format/bwt.md` alone, in its order and its words, for clarity rather than speed.
 //!
-//! It shares nothing with the codec, so that it shows whether the text says what the codec does. `None` where the
-//! text says that a decoder rejects.
+//! It shares no code with the codec, so it shows whether the text describes the codec. It returns `None` where the text
+//! says that a decoder rejects.
 
 struct Bits<'a> {
     bytes: &'a [u8],
@@ -107,7 +107,7 @@ fn log_scale(v: usize) -> usize {
 
 type Table = [i64; 29];
 
-/// All sets' exponents, as `[set][column][row]`.
+/// The exponents of all sets, as `[set][column][row]`.
 fn tables(
     bytes: &[u8],
     sets: usize,
@@ -177,7 +177,7 @@ fn tables(
     Some(all)
 }
 
-/// The starts of a table's tokens, and 4096 after the last.
+/// The starts of a table's tokens, then 4096.
 fn starts(table: &Table) -> [u64; 30] {
     let weight = |q: i64| match q {
         0 => 0,
@@ -197,12 +197,12 @@ fn starts(table: &Table) -> [u64; 30] {
     starts
 }
 
-struct State<'a> {
+struct RansState<'a> {
     x: u64,
     words: &'a [[u8; 4]],
 }
 
-impl State<'_> {
+impl RansState<'_> {
     fn refill(&mut self) {
         if self.x < 1 << 32
             && let Some((word, rest)) = self.words.split_first()
@@ -227,7 +227,8 @@ impl State<'_> {
     }
 }
 
-/// Decodes a payload of a block of `n` bytes, at least 1.
+/// Decodes a payload of a block of `n` bytes, at least 1. One long function, because it follows the text from section
+/// to section, from the layout to the transform.
 pub fn decode(payload: &[u8], n: usize) -> Option<Vec<u8>> {
     let mut rest = payload;
     let mut take = |count: usize| rest.split_off(..count);
@@ -304,7 +305,7 @@ pub fn decode(payload: &[u8], n: usize) -> Option<Vec<u8>> {
             history[usize::from(c)] = (256 * log_scale(i + 1), 2048);
         }
         let (mut g, mut f) = (6144, 2560);
-        let mut state = State { x: 0, words };
+        let mut state = RansState { x: 0, words };
         state.refill();
         state.refill();
         let mut runs = 0;

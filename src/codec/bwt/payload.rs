@@ -1,4 +1,4 @@
-//! A payload's header: what stands before the segments' words. The normative text is `src/format/bwt.md`.
+//! A payload's header, which is everything before the segments' words. The normative text is `src/format/bwt.md`.
 
 use super::binary::{Bit, Coder, NumberModel, Reader, Writer};
 use super::segments::MAX_SEGMENT_WORDS;
@@ -6,7 +6,7 @@ use super::spec::MAX_SEGMENT_RUNS;
 use super::tables::{self, MAX_SETS, RANKS, RUNS, Set};
 use super::{Malformed, Params};
 
-/// A segment in the directory: bytes of the transform, words, and the set of tables.
+/// A segment in the directory: its length in bytes of the transform, its number of words, and its set of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub len: usize,
@@ -20,17 +20,17 @@ struct Models {
     more: NumberModel,
     less: NumberModel,
     words: NumberModel,
-    /// By the set before; a binary tree each.
+    /// A binary tree for each possible set of the segment before.
     set: [[Bit; MAX_SETS]; MAX_SETS],
     set_before: usize,
 }
 
-/// The least bytes that a segment has, unless it is the last.
+/// The least length of a segment, unless it is the last.
 fn least_len(segment_log: u8) -> usize {
     (1 << segment_log).min(MAX_SEGMENT_RUNS)
 }
 
-/// Writes or reads one segment of a block of which `rest` bytes are left.
+/// Writes or reads the description of one segment; `rest` bytes of the block are left.
 fn describe_entry<C: Coder>(
     coder: &mut C,
     models: &mut Models,
@@ -72,21 +72,21 @@ const fn models() -> Models {
 #[derive(Debug)]
 pub struct Layout<'a> {
     pub params: Params,
-    /// The symbols that occur, as the first segment's list has them.
+    /// The symbols that occur, in the order of the first segment's list.
     pub list: &'a [u8],
     pub rows: &'a [u32],
     pub directory: &'a [Entry],
-    /// The sets of tables that the directory names.
+    /// The sets of tables that directory entries refer to.
     pub sets: &'a mut [Set],
 }
 
-/// Bits of a row less one, in a block of `len` bytes.
+/// Bits of a stored row number, which is less than the length `len` of the block.
 fn row_bits(len: usize) -> u32 {
     usize::BITS - (len - 1).leading_zeros()
 }
 
 impl Layout<'_> {
-    /// Appends the header of a block of `len` bytes. Settles what `sets` are to a decoder.
+    /// Appends the header of a block of `len` bytes. Completes `sets` to what a decoder will see.
     pub fn write(self, len: usize, out: &mut Vec<u8>) {
         let begin = out.len();
         out.push((self.params.segment_log - 10) | (self.params.start_log - 8) << 4);
@@ -138,7 +138,7 @@ impl Layout<'_> {
     }
 }
 
-/// A header that has been read, and the words after it.
+/// A parsed header, and the words after it.
 #[derive(Debug)]
 pub struct Header<'a> {
     pub params: Params,
@@ -152,7 +152,7 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], Malformed> {
     bytes.split_off(..count).ok_or(Malformed("payload ends in its header"))
 }
 
-/// Reads the header of a block of `len` bytes, `len` at least 1.
+/// Reads the header of a block of `len` bytes; `len` is at least 1.
 pub fn read<'a>(
     payload: &'a [u8],
     len: usize,
@@ -198,7 +198,7 @@ pub fn read<'a>(
     Ok(Header { params, list, sets, words: rest })
 }
 
-/// The symbols that occur, completed by all others, ascending.
+/// The symbols that occur, followed by all others in ascending order.
 fn read_list(symbols: &[u8]) -> Result<[u8; 256], Malformed> {
     let mut used = [false; 256];
     for &c in symbols {
@@ -243,7 +243,7 @@ fn read_rows(
     Ok(())
 }
 
-/// Reads the directory of a block of `len` bytes. Returns the sum of its words.
+/// Reads the directory of a block of `len` bytes. Returns the total number of words.
 fn read_directory(
     bytes: &[u8],
     segment_log: u8,
@@ -265,7 +265,7 @@ fn read_directory(
             return Err(Malformed("segment has too many words"));
         }
         if usize::from(entry.set) >= sets {
-            return Err(Malformed("segment uses a set of tables that is not there"));
+            return Err(Malformed("segment uses a set of tables that does not exist"));
         }
         rest -= entry.len;
         words += entry.words;

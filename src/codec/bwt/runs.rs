@@ -1,26 +1,26 @@
-//! The encoder's view of a transformed block: runs, cut into segments, each run with its rank.
+//! The encoder's view of a transformed block: runs with their ranks, cut into segments.
 //!
-//! The rank of a run is how many other symbols occur before its symbol does again (queried from the right end, as in
-//! QLFC: Ghido, "QLFC: a compression algorithm using the Burrows-Wheeler transform", DCC 2005), so the decoder knows
-//! a run's symbol before its rank: it is at the front of the list.
+//! The rank of a run is the number of other symbols that occur before its symbol occurs again (from the right end, as
+//! in QLFC: Ghido, "QLFC: a compression algorithm using the Burrows-Wheeler transform", DCC 2005). So a decoder knows a
+//! run's symbol before its rank: the symbol is at the front of the list.
 
 use super::spec::MAX_SEGMENT_RUNS;
 
-/// One run: its length, then packed `symbol | rank << 8 | rank context << 16 | run context << 24`.
+/// A run: its length, then `symbol | rank << 8 | rank context << 16 | run context << 24`.
 pub type Run = [u32; 2];
 
-/// Symbol and rank of a run.
+/// The symbol and the rank of a run.
 #[inline(always)]
 pub fn symbol_and_rank(run: Run) -> (usize, u32) {
     ((run[1] & 255) as usize, run[1] >> 8 & 255)
 }
 
-/// A segment: its runs by index, and where it begins in the block.
+/// A segment: the indices of its runs, and its start in the block.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub first_run: usize,
     pub begin: usize,
-    /// The list of symbols at its start, the next to occur first.
+    /// The list of symbols at the segment's start; the next to occur comes first.
     pub list: [u8; 256],
 }
 
@@ -29,7 +29,7 @@ pub fn count(bwt: &[u8]) -> usize {
     usize::from(!bwt.is_empty()) + bwt.windows(2).filter(|w| w[0] != w[1]).count()
 }
 
-/// The symbols that occur, ascending, then all others, ascending; and how many occur.
+/// The symbols that occur, ascending, then all others, ascending; and the number that occur.
 fn initial_list(bwt: &[u8]) -> ([u8; 256], usize) {
     let mut used = [false; 256];
     for &c in bwt {
@@ -45,11 +45,11 @@ fn initial_list(bwt: &[u8]) -> ([u8; 256], usize) {
 }
 
 /// Fills `runs`, which has [`count`] entries, with lengths, symbols and ranks, and `segments` with the cuts: at the
-/// first run boundary at least `1 << segment_log` bytes on, or after [`MAX_SEGMENT_RUNS`] runs. Returns how many
+/// first run boundary after at least `1 << segment_log` bytes, or after [`MAX_SEGMENT_RUNS`] runs. Returns how many
 /// symbols occur.
 pub fn split(bwt: &[u8], segment_log: u32, runs: &mut [Run], segments: &mut Vec<Segment>) -> usize {
-    // Where each run begins. Without a branch, since the end of a run is hard to predict: the slot of the next run
-    // takes every position until one is its begin.
+    // Finds where each run begins. A run's end is hard to predict, so there is no branch: the slot of the next run
+    // takes every position until one is the run's start.
     runs[0][0] = 0;
     let mut last = 0;
     for (i, pair) in bwt.windows(2).enumerate() {
@@ -84,7 +84,7 @@ pub fn split(bwt: &[u8], segment_log: u32, runs: &mut [Run], segments: &mut Vec<
     used
 }
 
-/// Moves a symbol to the front and returns where it was.
+/// Moves a symbol to the front, and returns its previous position.
 #[inline(always)]
 fn to_front(list: &mut [u8; 256], symbol: u8) -> u8 {
     let mut carried = symbol;

@@ -1,18 +1,19 @@
 //! Suffix sorting in plain Rust: SA-IS (Nong, Zhang and Chan, 2009), in linear time.
 //!
-//! For builds without the C library; it takes about three times as long and gives the same order.
+//! For builds without the C library. It takes about three times as long, and gives the same order.
 //!
-//! A suffix is of type S if it is less than the suffix after it, otherwise of type L; the last one is of type L, as if
-//! something less than every symbol followed. A suffix of type S after one of type L is an LMS suffix. Once these are in
-//! order, the order of all others follows from it, in two passes. To order the LMS suffixes, the text is cut at them, the
-//! pieces are named by their rank, and the suffixes of that text, which is at most half as long, are sorted likewise.
+//! A suffix is of type S if it is less than the next suffix, otherwise of type L. The last suffix is of type L, as if a
+//! symbol less than all others followed. A suffix of type S after one of type L is an LMS suffix. Once the LMS suffixes
+//! are in order, two passes induce the order of all others. To sort the LMS suffixes, cut the text at them, name each
+//! piece by its rank among the pieces, and sort the suffixes of the text of names, which is at most half as long, in
+//! the same way.
 
 use super::super::{OutOfMemory, reserve};
 
 /// No suffix.
 const NONE: i32 = -1;
 
-/// A text: symbols below a limit that the caller names.
+/// A symbol of a text. The caller gives a limit for its index.
 trait Symbol: Copy + Eq {
     fn index(self) -> usize;
 }
@@ -29,7 +30,7 @@ impl Symbol for i32 {
     }
 }
 
-/// Writes the positions of the suffixes of `text` (at most 2 GiB) to `order`, the least first.
+/// Writes the positions of the suffixes of `text` (at most 2 GiB) to `order`, from the least suffix to the greatest.
 ///
 /// # Errors
 /// If the system refuses memory.
@@ -50,7 +51,7 @@ fn sort_suffixes<T: Symbol>(
     let types = Types::of(text)?;
     let mut buckets = Buckets::of(text, symbols)?;
 
-    // Sorts the pieces between LMS suffixes, from these in any order.
+    // Sort the pieces between LMS suffixes, starting with these in any order.
     order.fill(NONE);
     buckets.seek_ends();
     for at in (1..len).rev().filter(|&at| types.is_lms(at)) {
@@ -58,7 +59,7 @@ fn sort_suffixes<T: Symbol>(
     }
     induce(text, &types, &mut buckets, order);
 
-    // Names them by their rank; a piece that equals the one before has the same name.
+    // Name each piece by its rank. Equal pieces have the same name.
     let mut count = 0;
     for i in 0..len {
         let at = order[i];
@@ -67,7 +68,7 @@ fn sort_suffixes<T: Symbol>(
             count += 1;
         }
     }
-    // Two LMS suffixes are never next to each other, so that half a position tells them apart.
+    // Two LMS suffixes are never adjacent, so half a position tells them apart.
     let (sorted, names) = order.split_at_mut(count);
     names.fill(NONE);
     let mut name_count = 0;
@@ -88,7 +89,7 @@ fn sort_suffixes<T: Symbol>(
         }
     }
 
-    // Sorts the LMS suffixes by the text of names, which lies at the end of `order`.
+    // Sort the LMS suffixes by the text of names, which lies at the end of `order`.
     let (sorted, names) = order.split_at_mut(len - count);
     let sorted = &mut sorted[..count];
     if name_count < count {
@@ -105,7 +106,7 @@ fn sort_suffixes<T: Symbol>(
         *rank = names[*rank as usize];
     }
 
-    // Sorts all suffixes, from the LMS suffixes in order.
+    // Sort all suffixes, starting with the LMS suffixes in order.
     order[count..].fill(NONE);
     buckets.seek_ends();
     for i in (0..count).rev() {
@@ -124,8 +125,8 @@ fn zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, OutOfMemory> {
     Ok(zeros)
 }
 
-/// Puts all suffixes into order by the LMS suffixes, which lie at the ends of their buckets: first those of type L, each by
-/// the one after it, then likewise those of type S.
+/// Sorts all suffixes. The LMS suffixes lie in order at the ends of their buckets. First each suffix of type L gets its
+/// place from the suffix after it, then each of type S.
 fn induce<T: Symbol>(text: &[T], types: &Types, buckets: &mut Buckets, order: &mut [i32]) {
     let len = text.len();
     buckets.seek_starts();
@@ -147,12 +148,12 @@ fn induce<T: Symbol>(text: &[T], types: &Types, buckets: &mut Buckets, order: &m
     }
 }
 
-/// The position before `at`, if that is one and not the first.
+/// The position before `at`. `None` if `at` is no position or the first.
 fn before(at: i32) -> Option<usize> {
     (at > 0).then(|| at as usize - 1)
 }
 
-/// Whether the pieces from two LMS suffixes to the next ones are equal.
+/// Whether the pieces that start at two LMS suffixes are equal. A piece ends with the next LMS suffix.
 fn is_same_piece<T: Symbol>(text: &[T], types: &Types, a: usize, b: usize) -> bool {
     let last = text.len() - a.max(b);
     for i in 0..last {
@@ -163,11 +164,11 @@ fn is_same_piece<T: Symbol>(text: &[T], types: &Types, a: usize, b: usize) -> bo
             return types.is_lms(a + i) && types.is_lms(b + i);
         }
     }
-    // Nothing equals what follows the text.
+    // The end of the text equals nothing.
     false
 }
 
-/// A bit for each suffix: whether it is of type S.
+/// One bit for each suffix: whether it is of type S.
 struct Types {
     bits: Vec<u64>,
 }
@@ -193,11 +194,11 @@ impl Types {
     }
 }
 
-/// Where the suffixes that begin with each symbol lie in the order.
+/// For each symbol, the part of the order that holds the suffixes beginning with it.
 struct Buckets {
-    /// Where each symbol's suffixes begin, and where the last's end.
+    /// The start of each symbol's suffixes, then the end of the last symbol's.
     bounds: Vec<i32>,
-    /// Where the next suffix is put.
+    /// Where each symbol's next suffix goes.
     next: Vec<i32>,
 }
 

@@ -1,7 +1,8 @@
-//! The second stage: each segment's runs as one rANS stream with static tables chosen by the symbols' histories.
+//! The second stage. Each segment's runs are one rANS stream with static tables, which the symbols' histories choose.
 //!
-//! rANS (Duda, "Asymmetric numeral systems", 2013) with a 64-bit state and 32-bit words. A state starts at 1, not at
-//! the bottom of its interval, and the reader takes no word past the segment's last: that saves four bytes a segment.
+//! rANS (Duda, "Asymmetric numeral systems", 2013) with a 64-bit state and 32-bit words. A state starts at 1 rather
+//! than at the bottom of its interval, and the reader takes no word past the segment's last. That saves four bytes per
+//! segment.
 
 use core::ops::Range;
 
@@ -14,7 +15,7 @@ use super::spec::{
 };
 use super::tables::{Starts, Tables, WIDTH};
 
-/// Most words that a segment can take: no run adds more than 62 bits.
+/// The most words of a segment: no run adds more than 62 bits.
 pub const MAX_SEGMENT_WORDS: usize = 2 * MAX_SEGMENT_RUNS + 2;
 
 /// The history that each symbol of `list` has at the start of a segment.
@@ -26,7 +27,7 @@ fn histories(list: &[u8; 256]) -> [History; 256] {
     histories
 }
 
-/// Finds the contexts of a segment's runs, notes them in the runs, and counts tokens in them.
+/// Finds the contexts of a segment's runs, stores them in the runs, and counts the tokens of each context.
 pub fn count(list: &[u8; 256], runs: &mut [Run], counts: &mut [Counts; CONTEXTS]) {
     let mut histories = histories(list);
     let mut globals = Globals::at_start();
@@ -44,14 +45,14 @@ pub fn count(list: &[u8; 256], runs: &mut [Run], counts: &mut [Counts; CONTEXTS]
     }
 }
 
-/// The words of a segment while it is written, the last to be read first.
+/// The words of a segment while it is written. The reader takes the last one first.
 #[derive(Debug)]
 pub struct Stack {
     words: Box<[u32; STACK]>,
     len: usize,
 }
 
-/// A power of two that is more than [`MAX_SEGMENT_WORDS`].
+/// A power of two above [`MAX_SEGMENT_WORDS`].
 const STACK: usize = 1 << 15;
 
 impl Default for Stack {
@@ -61,8 +62,8 @@ impl Default for Stack {
 }
 
 impl Stack {
-    /// Takes a word off the state if it could not stay below 2^64 when scaled by 2^bits / freq. Whether is hard to
-    /// predict, so there is no branch.
+    /// Moves a word out of the state if scaling by 2^bits / freq would take the state to 2^64 or beyond. No branch,
+    /// because the outcome is hard to predict.
     #[inline(always)]
     fn make_room(&mut self, x: u64, freq: u64, bits: u32) -> u64 {
         let full = x >> (64 - bits) >= freq;
@@ -83,10 +84,10 @@ static RECIPROCALS: [u64; (1 << FREQ_BITS) + 1] = {
     table
 };
 
-/// Puts a token with this interval into the state.
+/// Puts the token with this interval into the state.
 #[inline(always)]
 fn put(x: u64, start: u64, freq: u64) -> u64 {
-    // The estimate of x / freq is right or one too small.
+    // The estimate of x / freq is exact or one too small.
     let reciprocal = RECIPROCALS[freq as usize];
     let mut quotient = ((u128::from(x) * u128::from(reciprocal)) >> 64) as u64;
     let mut rest = x - quotient * freq;
@@ -97,7 +98,7 @@ fn put(x: u64, start: u64, freq: u64) -> u64 {
     (quotient << FREQ_BITS) + rest + start
 }
 
-/// Writes a segment whose runs [`count`] has seen: appends its words to `words`.
+/// Writes a segment whose runs [`count`] has seen, by appending its words to `words`.
 pub fn write(runs: &[Run], tables: &Tables, words: &mut Vec<u32>, stack: &mut Stack) {
     stack.len = 0;
     let mut x = 1u64;
@@ -127,15 +128,15 @@ fn interval(starts: &Starts, token: u32) -> (u64, u64) {
     (u64::from(start), u64::from(starts[token as usize + 1] - start))
 }
 
-/// What vector instructions speed up in [`read_on`].
+/// The operations of [`read_on`] that vector instructions speed up.
 pub trait Machine: Copy {
-    /// The first symbols of a list; the list in memory has the rest.
+    /// The first symbols of a list. The rest stays in memory.
     type Front: Copy;
 
     fn load(self, list: &[u8; 256]) -> Self::Front;
     fn store(self, front: Self::Front, list: &mut [u8; 256]);
     fn first(self, front: Self::Front, list: &[u8; 256]) -> u8;
-    /// Moves the first symbol, which is `symbol`, back to the position `rank`.
+    /// Moves the first symbol, `symbol`, back to position `rank`.
     fn first_to(
         self,
         front: Self::Front,
@@ -143,7 +144,7 @@ pub trait Machine: Copy {
         symbol: u8,
         rank: u8,
     ) -> Self::Front;
-    /// How many starts are at most `v`.
+    /// The number of starts that are at most `v`.
     fn starts_to(self, starts: &Starts, v: u16) -> u32;
 }
 
@@ -175,24 +176,24 @@ impl Machine for Portable {
     }
 }
 
-/// The token whose interval holds the low bits of the state, and the state without it.
+/// The token whose interval contains the low bits of the state, and the state after it.
 #[inline(always)]
 fn token<M: Machine>(machine: M, starts: &Starts, x: u64) -> (usize, u64) {
     let v = x & ((1 << FREQ_BITS) - 1);
-    // The first start is 0, so at least one is at most `v`; the last is 1 << FREQ_BITS, which is more.
+    // The first start is 0, so at least one start is at most `v`. The last is 1 << FREQ_BITS, which exceeds `v`.
     let token = machine.starts_to(starts, v as u16).wrapping_sub(1) as usize % WIDTH;
     let start = starts[token];
     let freq = starts[(token + 1) % WIDTH].wrapping_sub(start);
     (token, (x >> FREQ_BITS) * u64::from(freq) + v - u64::from(start))
 }
 
-/// Reads one segment: its words give a range of `out`. The list goes from the segment's start to the next one's.
+/// Reads one segment: decodes its words to a range of `out`, and turns the list at its start into the list at its end.
 ///
-/// Bytes of `out` after the range may be overwritten.
+/// May overwrite bytes of `out` after the range.
 pub type Read =
     fn(&[u32], &Tables, &mut [u8; 256], out: &mut [u8], Range<usize>) -> Result<(), Malformed>;
 
-/// [`Read`] as it is fastest on this processor.
+/// The fastest [`Read`] of this processor.
 pub fn fastest() -> Read {
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     if super::simd::Avx2::detect().is_some() {
@@ -201,7 +202,7 @@ pub fn fastest() -> Read {
     read
 }
 
-/// [`Read`] on any processor.
+/// A [`Read`] for any processor.
 pub fn read(
     words: &[u32],
     tables: &Tables,
@@ -212,7 +213,7 @@ pub fn read(
     read_on(Portable, words, tables, list, out, range)
 }
 
-/// As [`read`], on a given machine.
+/// Like [`read`], with the given operations.
 #[inline(always)]
 pub fn read_on<M: Machine>(
     machine: M,
@@ -244,7 +245,7 @@ pub fn read_on<M: Machine>(
 
         let (rank_token, rest) = token(machine, rank_table, x);
         let (base, bits) = RANK_BASE[rank_token];
-        // 256 wraps to 0, by the format.
+        // 256 wraps to 0, as the format says.
         let rank = base.wrapping_add(rest as u8 & ((1u8 << bits) - 1));
         let (run_token, rest) = token(machine, run_table, rest >> bits);
         x = refill(rest);
@@ -271,7 +272,7 @@ pub fn read_on<M: Machine>(
         if length > range.end - at {
             return Err(Malformed("run longer than its segment"));
         }
-        // Most runs are short: one store of fixed length, the rest of which the next run overwrites.
+        // Most runs are short. Store a fixed length; the next run overwrites the excess.
         if length <= 32
             && let Some(chunk) = out.get_mut(at..at + 32)
         {
@@ -285,7 +286,7 @@ pub fn read_on<M: Machine>(
             return if x == 1 && next == words.len() {
                 Ok(())
             } else {
-                Err(Malformed("segment does not end with its words"))
+                Err(Malformed("segment ends before or after its words"))
             };
         }
     }
@@ -300,7 +301,7 @@ mod tests {
     fn put_divides_exactly() {
         for freq in 1..=1u64 << FREQ_BITS {
             let most = u64::MAX >> FREQ_BITS;
-            // States whose quotients are at most that, at the edges of each quotient.
+            // `most` is the largest quotient. Try states at the edges of quotients.
             for quotient in [0, 1, 2, 3, 1 << 20, most - 1, most] {
                 for rest in [0, 1, freq / 2, freq - 1].map(|rest| rest.min(freq - 1)) {
                     let Some(x) = quotient.checked_mul(freq).and_then(|x| x.checked_add(rest))

@@ -1,4 +1,4 @@
-//! AVX2 for reading segments: searching a table, and the front of the list of symbols in a register.
+//! Reads segments with AVX2: it searches tables, and keeps the front of the list of symbols in a register.
 
 use core::arch::x86_64::*;
 use core::ops::Range;
@@ -7,12 +7,12 @@ use super::Malformed;
 use super::segments::{self, Machine};
 use super::tables::{Starts, Tables};
 
-/// Proof that the processor has what [`read`] is compiled for.
+/// Proof that the processor has the features that [`read`] is compiled for.
 #[derive(Debug, Clone, Copy)]
 pub struct Avx2(());
 
 impl Avx2 {
-    /// The proof, if there is one.
+    /// The proof, if the processor has them.
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
@@ -23,7 +23,7 @@ impl Avx2 {
     }
 }
 
-/// [`segments::Read`] with AVX2, if the processor has it.
+/// [`segments::Read`] with AVX2 if the processor has it.
 pub fn read(
     words: &[u32],
     tables: &Tables,
@@ -112,7 +112,7 @@ impl Machine for Avx2 {
         let halves: [__m256i; 2] = bytemuck::cast(*starts);
         // SAFETY: AVX2 is present, since `self` exists.
         unsafe {
-            // Starts and `v` are at most 4096, so signed comparisons do.
+            // Starts and `v` are at most 4096, so signed comparisons work.
             let v = _mm256_set1_epi16(v as i16);
             let above = _mm256_packs_epi16(
                 _mm256_cmpgt_epi16(halves[0], v),

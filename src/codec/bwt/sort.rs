@@ -1,30 +1,30 @@
 //! The forward transform, by suffix sorting.
 //!
-//! The rows of the transform are the suffixes of the block in order, with the empty suffix first (row 0), as if the
-//! block ended in a byte smaller than all others. Row `r` of the suffix at position `p` has the byte before `p`; the
-//! row of the whole block has none and is left out, so the transform is as long as the block.
+//! The rows of the transform are the suffixes of the block in order. The empty suffix comes first (row 0), as if the
+//! block ended in a byte less than all others. The row of the suffix at position `p` holds the byte before `p`. The row
+//! of the whole block has none and is left out, so the transform is as long as the block.
 //!
-//! With the feature `fast-sort`, sorting is libsais (Ilya Grebnov), which is C; without it, [`super::sais`]. There is one
-//! order of the suffixes, so both give the same transform.
+//! With the feature `fast-sort`, libsais (Ilya Grebnov, in C) sorts; without it, [`super::sais`] does. The suffixes
+//! have only one order, so both give the same transform.
 
 use super::super::{OutOfMemory, reserve};
 
-/// Extra entries of scratch that let libsais keep its buckets there.
+/// Extra entries of scratch, in which libsais keeps its buckets.
 const SCRATCH_EXTRA: usize = 6 * 256;
 
-/// Length of the scratch that [`transform`] needs for a block.
+/// Length of the scratch that [`transform`] needs.
 pub fn scratch_len(block_len: usize) -> usize {
     block_len + SCRATCH_EXTRA
 }
 
-/// Bytes of memory that [`transform`] takes for a block besides its scratch: nearly none with libsais; otherwise types and
-/// buckets of the text and of the texts of names.
+/// Bytes of memory that [`transform`] takes besides its scratch. libsais takes nearly none; the sorter in Rust takes
+/// the types and buckets of the text and of its texts of names.
 pub fn extra_memory(block_len: usize) -> u64 {
     if cfg!(feature = "fast-sort") { 0 } else { 5 * block_len as u64 + (4 << 10) }
 }
 
-/// Writes the transform of a block (1 byte to 2 GiB) to `bwt`, and the rows of the suffixes at the multiples of
-/// `1 << start_log` to `rows`.
+/// Writes the transform of a block (1 byte to 2 GiB) to `bwt`, and to `rows` the rows of the suffixes at multiples of
+/// `1 << start_log`.
 ///
 /// # Errors
 /// If the system refuses memory.
@@ -50,14 +50,14 @@ pub fn transform(
             rows,
         )
         .run()
-        // With arguments in range, it fails only for want of memory. It does not say how much.
+        // With valid arguments, it only fails if it gets no memory. It does not say how much it wanted.
         .map_err(|_| OutOfMemory { bytes: len as u64 })?;
     #[cfg(not(feature = "fast-sort"))]
     transform_portably(block, start_log, bwt, rows, &mut scratch[..len])?;
     Ok(())
 }
 
-/// The same in plain Rust; `rows` has its length.
+/// Does the same in plain Rust. `rows` already has its final length.
 #[cfg(any(test, not(feature = "fast-sort")))]
 fn transform_portably(
     block: &[u8],

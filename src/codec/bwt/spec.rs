@@ -1,31 +1,31 @@
 //! The rules that encoder and decoder share: tokens, the log scale, histories and contexts.
 //!
-//! Everything is integer arithmetic on small numbers, so that a GPU lane computes the same values.
+//! All of it is integer arithmetic on small numbers, so a GPU lane computes the same values.
 
-/// The most runs that one segment may hold. It bounds a lane's work on data without runs.
+/// The most runs of a segment. It bounds a lane's work on data without runs.
 pub const MAX_SEGMENT_RUNS: usize = 8192;
 /// Contexts of a rank.
 pub const RANK_CONTEXTS: usize = 128;
 /// Contexts of a run length.
 pub const RUN_CONTEXTS: usize = 256;
-/// Contexts of both, in one numbering: ranks' first.
+/// Contexts of both in one numbering: first those of ranks, then those of run lengths.
 pub const CONTEXTS: usize = RANK_CONTEXTS + RUN_CONTEXTS;
-/// Contexts whose tables are neighbours on the scale of the global average; see [`super::tables`].
+/// Columns of rank contexts, one for each step of the global average; see [`super::tables`].
 pub const RANK_COLUMNS: usize = 4;
-/// As [`RANK_COLUMNS`], for run lengths.
+/// Columns of run-length contexts.
 pub const RUN_COLUMNS: usize = 8;
 /// Tokens of a rank.
 pub const RANK_TOKENS: usize = 28;
 /// Tokens of a run length.
 pub const RUN_TOKENS: usize = 29;
-/// The token of a run length that is written out in 32 bits.
+/// The token of a run length that follows in 32 bits.
 pub const LONG_RUN_TOKEN: usize = 28;
-/// The longest run length that has a token of its own; longer ones have [`LONG_RUN_TOKEN`].
+/// From this value on, run lengths (less one) use [`LONG_RUN_TOKEN`].
 pub const LONG_RUN: u32 = 8192;
 /// Frequencies of a table sum to `1 << FREQ_BITS`.
 pub const FREQ_BITS: u32 = 12;
 
-/// A value's token, and the bits that follow it.
+/// A value's token, and its raw bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     pub token: u32,
@@ -33,7 +33,7 @@ pub struct Token {
     pub raw: u32,
 }
 
-/// Token of a rank, 1 to 255: `v = rank - 1` is its own token below 8, from there on there are four tokens an octave.
+/// Token of a rank, 1 to 255. `v = rank - 1` is its own token below 8; from there on, each octave has four tokens.
 #[inline(always)]
 pub const fn rank_token(rank: u32) -> Token {
     let v = rank - 1;
@@ -46,8 +46,8 @@ pub const fn rank_token(rank: u32) -> Token {
     Token { token, raw_bits, raw: v & ((1 << raw_bits) - 1) }
 }
 
-/// Token of a run length, at least 1: `v = run - 1` is its own token below 8, from there on there are two tokens an
-/// octave.
+/// Token of a run length, at least 1. `v = run - 1` is its own token below 8; from there on, each octave has two
+/// tokens.
 #[inline(always)]
 pub const fn run_token(run: u32) -> Token {
     let v = run - 1;
@@ -87,7 +87,7 @@ pub const RUN_BASE: [(u16, u8); 32] = {
     table
 };
 
-/// Logarithm on a scale of 16 steps an octave, linear within one; 0 to 127, for values from 1. Index 0 is unused.
+/// Logarithms with 16 steps an octave, linear within an octave: 0 to 127, for values from 1. Index 0 is unused.
 const LOG_SCALE: [u8; 256] = {
     let mut table = [0; 256];
     let mut v = 1u32;
@@ -99,27 +99,27 @@ const LOG_SCALE: [u8; 256] = {
     table
 };
 
-/// The log scale of a rank or run length; everything from 255 is 127.
+/// The log scale of a rank or run length. From 255 on it is 127.
 #[inline(always)]
 pub fn log_scale(value: u32) -> u32 {
     u32::from(LOG_SCALE[value.min(255) as usize])
 }
 
-/// What a symbol did lately: decaying averages of its ranks (low half) and run lengths (high half) on the log scale.
+/// A symbol's recent past: decaying averages of its ranks (low half) and run lengths (high half), on the log scale.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct History(u32);
 
 impl History {
-    /// The history of the symbol at `position` of the list where a segment starts.
+    /// The history, at the start of a segment, of the symbol at `position` of the list.
     #[inline(always)]
     pub fn at_start(position: usize) -> Self {
         Self((log_scale(position as u32 + 1) << 8) | (8 << 24))
     }
 
-    /// The history after a run, given the log scales of its rank and its length.
+    /// The history after a run whose rank and length have these log scales.
     #[inline(always)]
     pub fn after(self, rank_log: u32, run_log: u32) -> Self {
-        // Neither half can borrow from or carry into the other: each stays at most 127 << 8 | 255.
+        // The halves cannot borrow from or carry into each other: each stays at most 127 << 8 | 255.
         Self(self.0 - ((self.0 >> 3) & 0x1fff_1fff) + ((rank_log << 5) | (run_log << 21)))
     }
 
@@ -134,7 +134,7 @@ impl History {
     }
 }
 
-/// The same averages over all symbols of the segment so far.
+/// The same averages over all symbols in the segment so far.
 #[derive(Debug, Clone, Copy)]
 pub struct Globals {
     rank: u32,
@@ -142,7 +142,7 @@ pub struct Globals {
 }
 
 impl Globals {
-    /// Where every segment starts.
+    /// The averages at the start of every segment.
     #[inline(always)]
     pub fn at_start() -> Self {
         Self { rank: 24 << 8, run: 10 << 8 }
@@ -158,14 +158,14 @@ impl Globals {
     }
 }
 
-/// Context of the rank of the next run, whose symbol has the history `h`.
+/// The context of the next run's rank, if its symbol has the history `h`.
 #[inline(always)]
 pub fn rank_context(h: History, g: Globals) -> usize {
     let mean = ((h.rank() * 6 + g.rank * 2) >> 13).min(31);
     (mean * 4 + (g.rank >> 13).min(3)) as usize
 }
 
-/// Context of the length of the next run, whose symbol has the history `h`.
+/// The context of the next run's length, if its symbol has the history `h`.
 #[inline(always)]
 pub fn run_context(h: History, g: Globals) -> usize {
     let mean = ((h.run() * 7 + g.run) >> 12).min(31);

@@ -1,9 +1,9 @@
-//! The static rANS tables of a block, and how they are described; [`super::choose`] has how the encoder makes them.
+//! The static rANS tables of a block, and their description. [`super::choose`] makes them for the encoder.
 //!
-//! A context's frequencies are powers of two in steps of a third of an octave, so a table is a list of small exponents.
-//! Contexts form columns (those with one value of the global average) of 32 rows (the symbol's own average); tables
-//! change slowly in both directions, so each is described by its differences from its neighbours above and to the
-//! left. Rows that are nearly alike, or rarely used, share one table.
+//! Frequencies are powers of two in steps of a third of an octave, so a context's table is a list of small exponents.
+//! Contexts form columns, one for each step of the global average, of 32 rows, one for each step of the symbol's own
+//! average. Tables change slowly in both directions, so each is described by its differences from its neighbours above
+//! and to the left. Rows that are nearly alike, or rarely used, share one table.
 
 use super::Malformed;
 use super::binary::{Bit, Coder};
@@ -11,29 +11,29 @@ use super::spec::{
     CONTEXTS, FREQ_BITS, RANK_COLUMNS, RANK_CONTEXTS, RANK_TOKENS, RUN_COLUMNS, RUN_TOKENS,
 };
 
-/// Entries of a table in memory; tokens past the last have frequency 0.
+/// Entries of a table in memory. Tokens past the last have frequency 0.
 pub const WIDTH: usize = 32;
 /// Rows of a column.
 pub const ROWS: usize = 32;
-/// Steps of a frequency's exponent to an octave.
+/// Steps of an exponent to an octave.
 pub const STEPS: u32 = 3;
-/// The largest exponent; exponent `q` stands for the weight 2^((q - 1) / STEPS), 0 for a token that does not occur.
+/// The largest exponent. Exponent `q` stands for the weight 2^((q - 1) / STEPS), and 0 for a token that does not occur.
 const MAX_EXPONENT: u8 = (FREQ_BITS * STEPS + 1) as u8;
 /// round(2^16 * 2^(i / STEPS)).
 const WEIGHTS: [u64; STEPS as usize] = [65536, 82570, 104032];
 
-/// Exponents of all tokens of one context.
+/// The exponents of all tokens of one context.
 pub type Exponents = [u8; WIDTH];
-/// `starts[t]` is the sum of the frequencies of the tokens below `t`; from the last token on, 1 << FREQ_BITS.
+/// `starts[t]` is the sum of the frequencies of all tokens below `t`; past the last token it is 1 << FREQ_BITS.
 pub type Starts = [u16; WIDTH];
 
 /// The most sets of tables that a block may have.
 pub const MAX_SETS: usize = 8;
 
-/// What a set's tables have in common: those of ranks, or those of run lengths.
+/// The shape of a set's tables of ranks, or of those of run lengths.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// The first context; the others follow, row by row.
+    /// The first context; the rest follow row by row.
     pub first: usize,
     pub tokens: usize,
     pub columns: usize,
@@ -44,7 +44,8 @@ pub const RANKS: Shape = Shape { first: 0, tokens: RANK_TOKENS, columns: RANK_CO
 /// Tables of run lengths.
 pub const RUNS: Shape = Shape { first: RANK_CONTEXTS, tokens: RUN_TOKENS, columns: RUN_COLUMNS };
 
-/// A set of tables as it is described: each context's exponents, and whether they are not just its neighbour's.
+/// A set of tables in the form of its description: each context's exponents, and whether the context has a table of its
+/// own.
 #[derive(Debug, Clone)]
 pub struct Set {
     pub exponents: [Exponents; CONTEXTS],
@@ -54,19 +55,20 @@ pub struct Set {
 impl Set {
     pub const EMPTY: Self = Self { exponents: [[0; WIDTH]; CONTEXTS], fresh: [false; CONTEXTS] };
 
-    /// The set as it is used.
+    /// The tables in the form in which coding uses them.
     pub fn tables(&self) -> Tables {
         core::array::from_fn(|context| starts(&self.exponents[context]))
     }
 }
 
-/// A set of tables as it is used.
+/// A set of tables in the form in which coding uses it.
 pub type Tables = [Starts; CONTEXTS];
 
-/// The frequencies that exponents stand for.
+/// Turns exponents into frequencies, and sums these up.
 ///
-/// Weights are scaled to the sum, rounded, raised to at least 1; what is then missing or too much goes to the most
-/// frequent token, the first of several. A context without tokens, which no valid stream uses, gives all to token 0.
+/// Scales the weights so that they add up to `1 << FREQ_BITS`, rounds them, and raises them to at least 1. The most
+/// frequent token, the first of several, takes the difference that is left. In a context without tokens, which no valid
+/// stream uses, token 0 gets everything.
 pub fn starts(exponents: &Exponents) -> Starts {
     let weight = |q: u8| match q {
         0 => 0,
@@ -83,7 +85,7 @@ pub fn starts(exponents: &Exponents) -> Starts {
             best = t;
         }
     }
-    // At most half a unit a token is missing, at most one and a half too much: less than the largest frequency.
+    // Rounding loses at most half a unit per token, and adds at most one and a half: less than the largest frequency.
     freq[best] += rest;
     let mut next = 0;
     freq.map(|f| {
@@ -102,7 +104,7 @@ struct Models {
     more: [[Bit; 6]; 15],
 }
 
-/// Writes or reads the tables of one shape, of all sets.
+/// Writes or reads the tables of one shape, for all sets.
 pub fn describe<C: Coder>(coder: &mut C, shape: Shape, sets: &mut [Set]) -> Result<(), Malformed> {
     let mut models = Models {
         fresh: [Bit::NEW; 4],

@@ -69,7 +69,7 @@ proptest! {
         round_trip(&params, &block);
     }
 
-    /// Damage of any kind gives an error or some block, in bounded time, and never a panic.
+    /// Any damage gives an error or some block, in bounded time, and never a panic.
     #[test]
     fn damage_is_survived(
         block in blocks(),
@@ -107,14 +107,14 @@ proptest! {
     }
 }
 
-/// A block larger than those that the inverse takes two steps at a time.
+/// A block too large for the inverse to take two steps at a time.
 #[test]
 fn large_blocks_round_trip() {
     let block = [noise(0, 9 << 20, 3), vec![9; 5 << 20], noise(0, (3 << 20) + 77, 200)].concat();
     round_trip(&Params::default(), &block);
 }
 
-/// Reads the transform of a payload with the portable reader and with the processor's own.
+/// The transform of a payload as read by the portable reader and by the processor's fastest.
 fn both_transforms(payload: &[u8], len: usize) -> [(Result<u32, Malformed>, Vec<u8>); 2] {
     [segments::read as segments::Read, segments::fastest()].map(|read| {
         let mut decoder = Decoder::new();
@@ -126,7 +126,7 @@ fn both_transforms(payload: &[u8], len: usize) -> [(Result<u32, Malformed>, Vec<
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
 
-    /// Valid or not, a payload means the same with vector code and without.
+    /// Valid or not, a payload means the same with and without vector code.
     #[test]
     fn readers_agree(
         block in blocks(),
@@ -149,7 +149,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
 
-    /// The codec accepts what the text of the format accepts, and makes the same of it.
+    /// The codec accepts what the format's text accepts, and decodes it to the same contents.
     #[test]
     fn codec_agrees_with_the_text(
         block in blocks(),
@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// Several sets of tables, which need many segments, by the text.
+/// Several sets of tables, which take many segments, follow the text.
 #[test]
 fn sets_of_tables_agree_with_the_text() {
     let text = include_bytes!("mod.rs");
@@ -181,7 +181,7 @@ fn sets_of_tables_agree_with_the_text() {
     assert!(oracle::decode(&payload, block.len()).as_deref() == Some(&block[..]));
 }
 
-/// The bytes of a payload are part of the format's promise: the same on every machine, with vector code or without.
+/// The bytes of a payload are part of the format's promise: the same on every machine, with and without vector code.
 #[test]
 fn payloads_do_not_change() {
     let block = [noise(0, 200_000, 5), vec![3; 70_000], noise(0, 60_000, 256)].concat();
@@ -196,6 +196,6 @@ fn payloads_do_not_change() {
     }
 }
 
-/// Length and CRC-32C of payloads, which change only with the format or with what the encoder chooses.
+/// Length and CRC-32C of payloads. They change only with the format or with the encoder's choices.
 const GOLDEN_DEFAULT: (usize, u32) = (118_992, 3_567_802_530);
 const GOLDEN_SMALL: (usize, u32) = (122840, 3048818827);

@@ -1,8 +1,8 @@
 //! The compact description of normalised counts.
 //!
-//! A norm between `2^(table_log - l)` and twice that is like a code of length `l`, and these lengths are
-//! written like those of Huffman codes. Each is followed by what tells the norm apart from the others of
-//! its length: its bits after the first.
+//! A norm from `2^(table_log - l)` up to twice that is like a code of length `l`, and these lengths are written like
+//! those of Huffman codes. After each come the bits of the norm below its top bit, which tell it apart from other norms
+//! of that length.
 
 use super::tables::check_norm;
 use super::{MAX_SYMBOLS, MAX_TABLE_LOG, MIN_TABLE_LOG};
@@ -22,8 +22,8 @@ fn lengths(norm: &[u16], table_log: u8) -> [u8; MAX_SYMBOLS] {
 /// Writes normalised counts.
 ///
 /// # Panics
-/// If fewer than two symbols have states, the norms do not add up to `1 << table_log`, that is not
-/// between [`MIN_TABLE_LOG`] and [`MAX_TABLE_LOG`], or there are more than [`MAX_SYMBOLS`].
+/// If fewer than two symbols have states, the norms do not add up to `1 << table_log`, `table_log` is not between
+/// [`MIN_TABLE_LOG`] and [`MAX_TABLE_LOG`], or there are more than [`MAX_SYMBOLS`] norms.
 pub fn write_norm(norm: &[u16], table_log: u8, out: &mut BitWriter<'_>) {
     assert!((MIN_TABLE_LOG..=MAX_TABLE_LOG).contains(&table_log) && norm.len() <= MAX_SYMBOLS);
     assert!(check_norm(norm, table_log).is_ok(), "norms fill the table");
@@ -42,7 +42,7 @@ pub fn description_bits(norm: &[u16], table_log: u8) -> u64 {
     length_code::size(&lengths(norm, table_log)[..norm.len()]) + details
 }
 
-/// Reads what [`write_norm`] wrote for the same `table_log` and size of alphabet.
+/// Reads what [`write_norm`] wrote for the same `table_log` and alphabet size.
 ///
 /// # Errors
 /// If the input ends early, or the norms do not add up to `1 << table_log`.

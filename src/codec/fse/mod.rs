@@ -1,19 +1,17 @@
 //! Finite state entropy (tabled asymmetric numeral systems): normalised counts, encoding and decoding
 //! tables and their compact description.
 //!
-//! A coder is a *state* in `0..1 << table_log`. Decoding looks the state up: the entry gives a symbol
-//! and the part of the next state that is known, to which the next bits are added. Encoding undoes
-//! these steps from the last symbol to the first. How many of the states belong to a symbol is its
-//! *norm*, its share of the message in units of `2^-table_log` (Duda, "Asymmetric numeral systems",
-//! 2013; the tables are laid out in the way of Collet's FSE).
+//! A coder is a *state* in `0..1 << table_log`. Decoding looks the state up: the entry holds a symbol and the known
+//! part of the next state, to which the next bits are added. Encoding undoes these steps from the last symbol to the
+//! first. A symbol's *norm* is the number of states it owns: its share of the message, in units of `2^-table_log`
+//! (Duda, "Asymmetric numeral systems", 2013; the tables are laid out in the way of Collet's FSE).
 //!
-//! Which states belong to which symbol is a rule that needs no serial pass. The `n` states of a symbol
-//! are to be evenly spaced, so occurrence `j` would like to be at `(j + 1/2) / n` of the table; but a
-//! symbol with a single state would like the last, because as a rule it is rarer than even that one
-//! says, and the higher a state, the more bits it takes to leave it. All occurrences, sorted by these
-//! positions and then by symbol, get the states in order. A GPU can sort them, or count, scan and
-//! place; and because a symbol's occurrences keep their order, an entry's rank within its symbol is
-//! known without looking at the other entries.
+//! A rule without a serial pass gives the states to symbols. A symbol's `n` states should be evenly spaced, so
+//! occurrence `j` prefers the place `(j + 1/2) / n` of the table. But a symbol with one state prefers the last place:
+//! it is usually rarer than even one state says, and the higher a state, the more bits it takes to leave it. All
+//! occurrences, sorted by these places and then by symbol, get the states in order. A GPU can sort them, or count, scan
+//! and place. And because a symbol's occurrences keep their order, an entry's rank within its symbol is known without a
+//! look at other entries.
 
 mod description;
 mod normalize;
@@ -25,7 +23,7 @@ pub use tables::{EncodeTable, build_decode_table, decode_entry};
 
 use crate::codec::log2::{FRACTION_BITS, log2};
 
-/// The largest table, as the base 2 logarithm of its number of states.
+/// The largest table, as the base-2 logarithm of its number of states.
 pub const MAX_TABLE_LOG: u8 = 12;
 
 /// The smallest table.
@@ -34,8 +32,7 @@ pub const MIN_TABLE_LOG: u8 = 5;
 /// The most symbols that an alphabet can have.
 pub const MAX_SYMBOLS: usize = 256;
 
-/// Each symbol's price in bits with [`FRACTION_BITS`] bits of fraction; `absent` for one that has no
-/// state.
+/// Each symbol's price in bits, with [`FRACTION_BITS`] bits of fraction; `absent` for one without a state.
 pub fn prices(norm: &[u16], table_log: u8, absent: u32, prices: &mut [u32]) {
     for (price, &n) in prices.iter_mut().zip(norm) {
         *price = match n {
@@ -45,8 +42,8 @@ pub fn prices(norm: &[u16], table_log: u8, absent: u32, prices: &mut [u32]) {
     }
 }
 
-/// The size in bits, rounded up, of a message with these symbol counts, or `None` if a symbol that
-/// occurs has no state. The coder's real size is within a fraction of a percent.
+/// The size in bits, rounded up, of a message with these symbol counts, or `None` if a symbol that occurs has no state.
+/// Real coding comes within a fraction of a percent of this.
 pub fn coded_bits(freqs: &[u32], norm: &[u16], table_log: u8) -> Option<u64> {
     let mut bits = 0;
     for (symbol, &freq) in freqs.iter().enumerate() {

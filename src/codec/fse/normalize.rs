@@ -1,11 +1,11 @@
-//! Symbol counts scaled to a table's size.
+//! Scales symbol counts to a table's size.
 
 use core::cmp::Ordering;
 
 use super::{MAX_SYMBOLS, MAX_TABLE_LOG, MIN_TABLE_LOG};
 
-/// `ln(1 + 1 / n)` in units of `2^-32`: what state number `n + 1` is worth to a symbol that has `n`, each
-/// time the symbol occurs. Falls with `n`, which differences of rounded logarithms would not do.
+/// `ln(1 + 1 / n)` in units of `2^-32`: what one more state is worth to a symbol with `n` states, each time the symbol
+/// occurs. It always falls as `n` grows; differences of rounded logarithms would not.
 const WORTH: [u32; 1 << MAX_TABLE_LOG] = {
     let mut worth = [u32::MAX; 1 << MAX_TABLE_LOG];
     let mut n = 1;
@@ -25,10 +25,10 @@ const WORTH: [u32; 1 << MAX_TABLE_LOG] = {
     worth
 };
 
-/// What a symbol would lose with its last state, and gain by one more.
+/// What a symbol would lose with its last state, and gain from one more.
 #[derive(Clone, Copy)]
 struct Margin {
-    /// The largest number there is if the last state is the only one.
+    /// `u64::MAX` if the last state is the only one.
     loss: u64,
     gain: u64,
 }
@@ -41,9 +41,9 @@ impl Margin {
     }
 }
 
-/// Shares out the `1 << table_log` states of a table among the symbols that occur, at least one each,
-/// so that the message with these counts becomes as short as possible. Without any symbol, every
-/// norm is 0; a symbol alone gets the whole table.
+/// Shares out the `1 << table_log` states of a table among the symbols that occur, at least one each, so that a message
+/// with these counts becomes as short as possible. If no symbol occurs, every norm is 0; a lone symbol gets the whole
+/// table.
 ///
 /// # Panics
 /// If `table_log` is not between [`MIN_TABLE_LOG`] and [`MAX_TABLE_LOG`], more symbols occur than
@@ -64,10 +64,15 @@ pub fn normalize(freqs: &[u32], table_log: u8, norm: &mut [u16]) {
     if count == 0 {
         return;
     }
-    let freq_of = |symbol: u8| freqs[usize::from(symbol)];
+    let sum = approximate(freqs, present, size, norm);
+    settle(freqs, present, size, sum, norm);
+}
 
-    // Rare symbols are worth less than the one state they must have; what that costs is taken from
-    // the others, so that more of them may become rare in turn.
+/// Gives each symbol its share of the states, rounded, at least one. Returns the sum.
+fn approximate(freqs: &[u32], present: &[u8], size: u64, norm: &mut [u16]) -> u64 {
+    let freq_of = |symbol: u8| freqs[usize::from(symbol)];
+    // Rare symbols deserve less than the one state they must have. The other symbols pay for the difference, which may
+    // turn more of them rare.
     let mut total: u64 = present.iter().map(|&symbol| u64::from(freq_of(symbol))).sum();
     let mut states = size;
     loop {
@@ -92,11 +97,16 @@ pub fn normalize(freqs: &[u32], table_log: u8, norm: &mut [u16]) {
             sum += u64::from(*n);
         }
     }
+    sum
+}
 
-    // A few states are over or missing, or better placed elsewhere. The size is a sum of convex
-    // functions, so once no single state is worth moving, it is the best possible.
+/// Adds, removes and moves states, one at a time, until the norms, whose sum is `sum`, add up to `size` and no move
+/// makes the message shorter. Its size is a sum of convex functions, so once moving any single state gains nothing, it
+/// is the best possible.
+fn settle(freqs: &[u32], present: &[u8], size: u64, mut sum: u64, norm: &mut [u16]) {
+    let freq_of = |symbol: u8| freqs[usize::from(symbol)];
     let mut margins = [Margin { loss: u64::MAX, gain: 0 }; MAX_SYMBOLS];
-    let margins = &mut margins[..count];
+    let margins = &mut margins[..present.len()];
     for (margin, &symbol) in margins.iter_mut().zip(present) {
         *margin = Margin::new(freq_of(symbol), norm[usize::from(symbol)]);
     }

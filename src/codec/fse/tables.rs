@@ -14,8 +14,8 @@ pub(super) fn check_norm(norm: &[u16], table_log: u8) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Where a symbol's occurrences would like to be, with 16 bits of fraction: the first place, and the distance
-/// from each to the next.
+/// The preferred places of a symbol's occurrences, with 16 bits of fraction: the first, and the distance from each to
+/// the next.
 #[inline(always)]
 fn preferred(n: u16, table_log: u8) -> (u32, u32) {
     let size = 1 << (u32::from(table_log) + 16);
@@ -26,8 +26,8 @@ fn preferred(n: u16, table_log: u8) -> (u32, u32) {
     (distance / 2, distance)
 }
 
-/// Calls `place(state, symbol, j)` for occurrence `j` of each symbol and the state that it gets, by the
-/// rule of the [module](super). The norms fill the table.
+/// Calls `place(state, symbol, j)` for each occurrence `j` of each symbol and its state, by the rule of the
+/// [module](super). The norms must fill the table.
 #[inline(always)]
 fn spread(norm: &[u16], table_log: u8, mut place: impl FnMut(usize, usize, usize)) {
     // A counting sort by whole places; symbols come in order.
@@ -60,8 +60,8 @@ fn spread(norm: &[u16], table_log: u8, mut place: impl FnMut(usize, usize, usize
 
 /// An entry of a decoding table: `symbol | bits << 8 | base << 16`.
 ///
-/// Decoding a symbol in state `s` is `let (symbol, bits, base) = decode_entry(table[s])`, after which
-/// the state is `base` plus the number that the next `bits` bits of the stream are.
+/// To decode a symbol in state `s`, take `let (symbol, bits, base) = decode_entry(table[s])`. The next state is `base`
+/// plus the number in the next `bits` bits of the stream.
 #[inline]
 pub fn decode_entry(entry: u32) -> (u8, u8, u16) {
     (entry as u8, (entry >> 8) as u8, (entry >> 16) as u16)
@@ -89,20 +89,20 @@ pub fn build_decode_table(norm: &[u16], table_log: u8, table: &mut [u32]) -> Res
     Ok(())
 }
 
-/// What encoding needs to know of a symbol.
+/// What encoding a symbol needs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Transform {
-    /// Added to a state, gives the number of bits to write in the upper half.
+    /// Added to a state, gives in its upper half the number of bits to write.
     bits_delta: u32,
-    /// Added to the state's remaining bits, gives the index of the next state.
+    /// Added to the rest of the state, gives the index of the next state.
     next_delta: i32,
 }
 
-/// An encoding table; to be built anew for each table of norms.
+/// An encoding table. Build it anew for each table of norms.
 #[derive(Debug, Clone)]
 pub struct EncodeTable {
     transforms: [Transform; MAX_SYMBOLS],
-    /// For each symbol in turn, its states in order, plus the table's size.
+    /// Each symbol's states in order, symbol after symbol, plus the table's size.
     next: [u16; MAX_STATES],
 }
 
@@ -113,7 +113,7 @@ impl Default for EncodeTable {
 }
 
 impl EncodeTable {
-    /// A table for no symbol at all.
+    /// A table without symbols.
     pub fn new() -> Self {
         Self { transforms: [Transform::default(); MAX_SYMBOLS], next: [0; MAX_STATES] }
     }
@@ -121,7 +121,7 @@ impl EncodeTable {
     /// Makes this the inverse of the decoding table with the same norms.
     ///
     /// # Panics
-    /// If the norms do not add up to `1 << table_log`, that is not between [`MIN_TABLE_LOG`] and
+    /// If the norms do not add up to `1 << table_log`, `table_log` is not between [`MIN_TABLE_LOG`] and
     /// [`MAX_TABLE_LOG`], or there are more than [`MAX_SYMBOLS`] norms.
     pub fn build(&mut self, norm: &[u16], table_log: u8) {
         assert!((MIN_TABLE_LOG..=MAX_TABLE_LOG).contains(&table_log) && norm.len() <= MAX_SYMBOLS);
@@ -132,7 +132,7 @@ impl EncodeTable {
         for (symbol, &n) in norm.iter().enumerate() {
             begins[symbol] = begin;
             if n > 0 {
-                // States from `n << bits` on lose one bit more than the others.
+                // States from `n << bits` on give up one more bit.
                 let bits = u32::from(table_log) - u32::from(n - 1).max(1).ilog2();
                 self.transforms[symbol] = Transform {
                     bits_delta: (bits << 16).wrapping_sub(u32::from(n) << bits),
@@ -147,22 +147,22 @@ impl EncodeTable {
         });
     }
 
-    /// A state from which decoding gives `symbol` first: what to begin encoding with, in place of
-    /// encoding the last symbol of a message.
+    /// A state from which decoding first gives `symbol`. Encoding a message starts here instead of encoding its last
+    /// symbol.
     ///
-    /// States of the encoder are those of the decoder plus `1 << table_log`.
+    /// An encoder's states are those of the decoder plus `1 << table_log`.
     #[inline]
     pub fn first_state(&self, symbol: u8) -> u32 {
         let transform = &self.transforms[usize::from(symbol)];
-        // The smallest state with the smaller number of bits: it leaves `n` after shifting.
+        // The smallest state that gives up the smaller number of bits: shifted, it leaves `n`.
         let bits = (transform.bits_delta + (1 << 15)) >> 16;
         let state = (bits << 16).wrapping_sub(transform.bits_delta);
         let index = (state >> bits).wrapping_add_signed(transform.next_delta);
         u32::from(self.next[index as usize % MAX_STATES])
     }
 
-    /// Encodes `symbol` from `state`: gives the bits to write, how many, and the next state. The
-    /// symbol's norm must not be 0; if it is, the result is meaningless.
+    /// Encodes `symbol` from `state`. Returns the bits to write, their number, and the next state. If the symbol's norm
+    /// is 0, the result is meaningless.
     #[inline]
     pub fn encode(&self, state: u32, symbol: u8) -> (u32, u32, u32) {
         let transform = &self.transforms[usize::from(symbol)];

@@ -3,7 +3,7 @@ use crate::bits::{BitReader, BitWriter};
 use crate::codec::Malformed;
 use proptest::prelude::*;
 
-/// The best norms there are: every state goes to the symbol that gains most from it.
+/// The best possible norms: each state goes to the symbol that gains most from it.
 fn oracle_norm(freqs: &[u32], table_log: u8) -> Vec<u16> {
     let mut norm: Vec<u16> = freqs.iter().map(|&freq| u16::from(freq > 0)).collect();
     for _ in norm.iter().map(|&n| usize::from(n)).sum::<usize>()..1 << table_log {
@@ -27,7 +27,7 @@ fn check_norm(freqs: &[u32], table_log: u8) -> Vec<u16> {
     norm
 }
 
-/// A plain coder with a single state: the bits in the order in which they are to be read.
+/// A plain coder with a single state. Returns the bits in the order of reading.
 fn encode(message: &[u8], norm: &[u16], table_log: u8) -> (u32, Vec<(u32, u32)>) {
     let mut table = EncodeTable::new();
     table.build(norm, table_log);
@@ -67,7 +67,7 @@ fn count(message: &[u8]) -> Vec<u32> {
     freqs
 }
 
-/// Counts with many shapes, at least one of them not zero.
+/// Counts of many shapes, at least one of them not zero.
 fn freqs() -> impl Strategy<Value = Vec<u32>> {
     let counts = prop_oneof![
         prop::collection::vec(0u32..4, 1..257),
@@ -116,7 +116,7 @@ fn states_are_spread_by_the_rule() {
         build_decode_table(norm, 5, &mut table).unwrap();
         table.iter().map(|&entry| b'a' + decode_entry(entry).0).collect()
     };
-    // From the rule in exact fractions: `a` would like places 1, 3, 5 and so on, `b` 2, 6, 10, `c` 2, 8, 13.
+    // By the rule in exact fractions, `a` prefers places 1, 3, 5 and so on, `b` 2, 6, 10, and `c` 2, 8, 13.
     assert_eq!(spread(&[16, 8, 6, 1, 1]), b"abcaabacabaacbaabcaabacabaacbade");
     assert_eq!(spread(&[32]), [b'a'; 32]);
     assert_eq!(spread(&[1; 32])[..3], *b"abc");
@@ -176,7 +176,7 @@ proptest! {
         }
         out.finish();
         prop_assert_eq!(decode(state, &bytes, message.len(), &norm, table_log), &message[..]);
-        // The coder is not far from what its prices promise.
+        // The coder comes close to what its prices promise.
         let promised = coded_bits(&freqs, &norm, table_log).unwrap();
         prop_assert!(bytes.len() as u64 * 8 <= promised + promised / 16 + 32);
     }

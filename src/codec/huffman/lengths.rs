@@ -1,13 +1,13 @@
 //! Optimal code lengths, with and without a limit.
 //!
-//! Most codes never reach the limit, so lengths come first from Huffman's algorithm with two queues
-//! over sorted counts (Moffat and Katajainen, "In-place calculation of minimum-redundancy codes",
-//! 1995), and only if one is too long from package-merge (Larmore and Hirschberg, "A fast algorithm
-//! for optimal length-limited Huffman codes", 1990), which is exact too.
+//! Few codes reach the limit. So Huffman's algorithm with two queues over sorted counts (Moffat and Katajainen,
+//! "In-place calculation of minimum-redundancy codes", 1995) goes first, and package-merge (Larmore and Hirschberg, "A
+//! fast algorithm for optimal length-limited Huffman codes", 1990), which is exact too, only runs if a code is too
+//! long.
 
 use super::{MAX_LEN, MAX_SYMBOLS};
 
-/// Finds the lengths of an optimal prefix code none of whose codes is longer than `max_len` bits.
+/// Finds the lengths of an optimal prefix code whose longest word has at most `max_len` bits.
 ///
 /// Among equally frequent symbols the larger ones get the shorter codes. With fewer than two symbols
 /// there is no code, and every length is 0.
@@ -40,11 +40,11 @@ pub fn code_lengths(freqs: &[u32], max_len: u8, lengths: &mut [u8]) {
     }
 }
 
-/// Huffman's algorithm; false if a code would be longer than `max_len`. Takes `count << 8 | symbol`
-/// in rising order.
+/// Huffman's algorithm. Returns false if a code would be longer than `max_len`. Takes `count << 8 | symbol` in rising
+/// order.
 fn minimum_redundancy(keys: &[u64], max_len: u8, depths: &mut [u8]) -> bool {
     let n = keys.len();
-    // The nodes inside the tree in the order in which they are made, which is that of their weights.
+    // The tree's inner nodes in the order of their creation, which is that of their weights.
     let mut weights = [0u64; MAX_SYMBOLS];
     let mut parents = [0u8; MAX_SYMBOLS];
     let (mut leaf, mut root) = (0, 0);
@@ -62,13 +62,13 @@ fn minimum_redundancy(keys: &[u64], max_len: u8, depths: &mut [u8]) -> bool {
         }
         weights[made] = weight;
     }
-    // From the root down, the depths of inner nodes fall monotonically with their weights, and so do
-    // those of the leaves: at each depth, the slots that inner nodes leave free are leaves.
+    // From the root down, the depths of inner nodes fall monotonically with their weights, and so do the depths of the
+    // leaves: at each depth, leaves take the slots that inner nodes leave free.
     let mut inner_depths = [0u8; MAX_SYMBOLS];
     for node in (0..n - 2).rev() {
         let depth = inner_depths[usize::from(parents[node])] + 1;
         inner_depths[node] = depth;
-        // A node inside the tree has a child still deeper.
+        // An inner node has a child one level deeper.
         if depth >= max_len {
             return false;
         }
@@ -97,7 +97,7 @@ fn package_merge(keys: &[u64], max_len: u8, depths: &mut [u8]) {
     /// Room for an alphabet and a sentinel at each end; a power of two, so that masked indices need no check.
     const ROOM: usize = 2 * MAX_SYMBOLS;
     let n = keys.len();
-    // Both lists stand between a sentinel that is less than every weight and one that is greater.
+    // Each list stands between a sentinel below every weight and one above.
     let mut leaves = [0u64; ROOM];
     for (leaf, &key) in leaves[1..].iter_mut().zip(keys) {
         *leaf = key >> 8;
@@ -105,13 +105,13 @@ fn package_merge(keys: &[u64], max_len: u8, depths: &mut [u8]) {
     leaves[n + 1] = u64::MAX;
     let mut packages = [0u64; ROOM];
     let mut package_count = 0;
-    // A bit per item of each level's list: set for a leaf.
+    // One bit for each item of each level's list: set for a leaf.
     let mut is_leaf = [[0u64; ROOM / 64]; MAX_LEN as usize];
     let mut items = [0u64; ROOM];
     for level in is_leaf[..usize::from(max_len)].iter_mut() {
         packages[package_count + 1] = u64::MAX;
-        // Merging is a chain of dependent steps. Doing it from both ends at once makes two of them.
-        // Among equals leaves come first.
+        // Merging is a chain of dependent steps. Merging from both ends at once makes two shorter chains. Among equals
+        // leaves come first.
         let count = n + package_count;
         let (mut leaf, mut package) = (1, 1);
         let (mut last_leaf, mut last_package) = (n, package_count);
@@ -133,14 +133,14 @@ fn package_merge(keys: &[u64], max_len: u8, depths: &mut [u8]) {
             last_leaf -= usize::from(from_leaves);
             last_package -= usize::from(!from_leaves);
         }
-        // Of the last level `2 * n - 2` items are taken, so no level needs more.
+        // The last level contributes `2 * n - 2` items, so no level needs more.
         package_count = count.min(2 * n - 2) / 2;
         for (package, pair) in packages[1..].iter_mut().zip(items.chunks_exact(2)) {
             *package = pair[0] + pair[1];
         }
     }
-    // Each leaf among the items taken at a level adds one to its symbol's length, and each package
-    // takes two items of the level below.
+    // Each leaf that a level contributes adds one to its symbol's length. Each package stands for two items of the
+    // level below.
     let mut taken = 2 * n - 2;
     depths.fill(0);
     for level in is_leaf[..usize::from(max_len)].iter().rev() {

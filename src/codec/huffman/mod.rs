@@ -1,13 +1,13 @@
 //! Length-limited canonical Huffman codes: lengths, codes, decoding tables and their compact
 //! description.
 //!
-//! A code is its lengths and nothing else: a symbol's *length* is 0 if it does not occur, shorter
-//! codes come before longer ones, and among equals the smaller symbol comes first. Codes are written
-//! top bit first, so that in a table indexed by the next bits every code owns one run of entries, and
-//! the table is the concatenation of these runs in code order: a GPU fills it with one search per entry.
+//! A code is fully determined by its lengths: a symbol's *length* is 0 if it does not occur, shorter codes come before
+//! longer ones, and among equals the smaller symbol comes first. Codes are written top bit first, so in a table indexed
+//! by the next bits every code owns one run of entries, and these runs follow each other in code order. A GPU can fill
+//! such a table with one search per entry.
 //!
-//! A message of fewer than two distinct symbols needs no code. Everything that is called a code here
-//! has at least two symbols, and its lengths fill the code space exactly.
+//! A message of fewer than two distinct symbols needs no code. So every code here has at least two symbols, and its
+//! lengths fill the code space exactly.
 
 mod description;
 mod lengths;
@@ -24,8 +24,8 @@ pub const MAX_LEN: u8 = 12;
 /// The most symbols that an alphabet can have.
 pub const MAX_SYMBOLS: usize = 256;
 
-/// Numbers of codes of each length, once `lengths` are known to fill the code space exactly with
-/// lengths of at most `max_len`.
+/// Checks that `lengths` fill the code space exactly with lengths of at most `max_len`, and counts the codes of each
+/// length.
 fn count_lengths(lengths: &[u8], max_len: u8) -> Result<[u16; MAX_LEN as usize + 1], Malformed> {
     assert!(max_len <= MAX_LEN && lengths.len() <= MAX_SYMBOLS);
     let mut counts = [0u16; MAX_LEN as usize + 1];
@@ -45,8 +45,8 @@ fn count_lengths(lengths: &[u8], max_len: u8) -> Result<[u16; MAX_LEN as usize +
     Ok(counts)
 }
 
-/// Assigns the canonical code of each symbol, right-aligned: the low `lengths[s]` bits of `codes[s]`
-/// are to be written top bit first. Symbols without a code get 0.
+/// Assigns the canonical code of each symbol, right-aligned in `codes[s]`: its low `lengths[s]` bits are the code, to
+/// be written top bit first. Symbols without a code get 0.
 ///
 /// # Panics
 /// If a length exceeds [`MAX_LEN`], or `codes` is shorter than `lengths`.
@@ -79,7 +79,8 @@ pub fn build_table(lengths: &[u8], table_log: u8, table: &mut [u16]) -> Result<(
     build_table_of(lengths, table_log, table, |symbol, len| u16::from(symbol) << 4 | u16::from(len))
 }
 
-/// Fills a decoding table like [`build_table`], with what `entry` makes of each symbol and its length.
+/// Fills a decoding table like [`build_table`], but with the entries that `entry` makes from each symbol and its
+/// length.
 ///
 /// # Errors
 /// As for [`build_table`].
@@ -94,7 +95,7 @@ pub fn build_table_of<T: Copy>(
 ) -> Result<(), Malformed> {
     let counts = count_lengths(lengths, table_log)?;
     let table = &mut table[..1 << table_log];
-    // Where the next code of each length begins.
+    // Index of the next code of each length.
     let mut next = [0usize; MAX_LEN as usize + 1];
     for len in 1..usize::from(table_log) {
         next[len + 1] = next[len] + (usize::from(counts[len]) << (usize::from(table_log) - len));
@@ -110,8 +111,8 @@ pub fn build_table_of<T: Copy>(
     Ok(())
 }
 
-/// The size in bits of a message with these symbol counts under a code, or `None` if the code lacks a
-/// symbol that occurs.
+/// The size in bits that the code gives to a message with these symbol counts, or `None` if a symbol that occurs has no
+/// code.
 pub fn coded_bits(freqs: &[u32], lengths: &[u8]) -> Option<u64> {
     let mut bits = 0;
     for (symbol, &freq) in freqs.iter().enumerate() {

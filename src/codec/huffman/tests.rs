@@ -2,7 +2,7 @@ use super::*;
 use crate::bits::{BitReader, BitWriter};
 use proptest::prelude::*;
 
-/// The size of an optimal code: package-merge as in its definition, with whole lists of symbols.
+/// The size of an optimal code, by package-merge as defined, with whole lists of symbols.
 fn oracle_bits(freqs: &[u32], max_len: u8) -> u64 {
     type Item = (u64, Vec<usize>);
     let leaves: Vec<Item> = (0..freqs.len())
@@ -32,7 +32,7 @@ fn check_code(freqs: &[u32], max_len: u8) -> Vec<u8> {
     lengths
 }
 
-/// Counts with many shapes, at least two of them not zero.
+/// Counts of many shapes, at least two of them not zero.
 fn freqs() -> impl Strategy<Value = Vec<u32>> {
     let counts = prop_oneof![
         prop::collection::vec(0u32..4, 2..257),

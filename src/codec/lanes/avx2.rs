@@ -15,7 +15,7 @@ pub(crate) fn is_available() -> bool {
 /// Runs a kernel compiled for these instructions.
 ///
 /// # Safety
-/// Where [`is_available`] only.
+/// Call this only where [`is_available`] returns true.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx2>()
@@ -23,9 +23,9 @@ pub(crate) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 
 /// 32 lanes in four registers.
 ///
-/// Its operations are for code that runs inside a function with the target features of [`is_available`] enabled: only
-/// there do they become single instructions, and only where that function returns true may they run. Every `unsafe`
-/// below rests on that; memory is touched only in the ways each one states.
+/// Use its operations only inside a function that enables the target features of [`is_available`]: only there do they
+/// become single instructions, and they may only run where that function returns true. Every `unsafe` below rests on
+/// that; each says what memory it touches, if any.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2([__m256i; REGISTERS]);
 
@@ -33,8 +33,8 @@ const REGISTERS: usize = 4;
 /// Lanes in a register.
 const WIDTH: usize = LANES / REGISTERS;
 
-/// For each set of a register's lanes, which word each of them gets when words are dealt to the set's lanes in order;
-/// 0x80 for the others.
+/// For each set of a register's lanes, the word that each lane gets when words are dealt to the set's lanes in order;
+/// 0x80 for lanes outside the set.
 static EXPANSIONS: [[u8; WIDTH]; 1 << WIDTH] = {
     let mut table = [[0x80; WIDTH]; 1 << WIDTH];
     let mut set = 0;
@@ -63,13 +63,13 @@ impl Avx2 {
         Self::each(|r| f(self.0[r], o.0[r]))
     }
 
-    /// What the lanes of the `r`-th register that are set in its part `set` of the mask get of `words`, in order; the
-    /// others get 0.
+    /// Deals `words` in order to the lanes that `set`, the `r`-th register's part of the mask, names; the other lanes
+    /// get 0.
     #[inline(always)]
     fn deal(words: __m256i, set: u32) -> __m256i {
         let expansion = u64::from_le_bytes(EXPANSIONS[set as usize & 0xff]);
-        // SAFETY: see the type; no memory is touched. The permutation uses the low three bits of an index; the sign
-        // of one tells the lanes that get nothing.
+        // SAFETY: see the type; no memory is touched. The permutation uses the low three bits of an index; an index's
+        // sign marks a lane that gets nothing.
         unsafe {
             let index = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(expansion as i64));
             let dealt = _mm256_permutevar8x32_epi32(words, index);
@@ -78,7 +78,7 @@ impl Avx2 {
     }
 }
 
-/// The words of the mask before those of each register's lanes.
+/// Number of words that the mask deals to lanes before the `r`-th register.
 #[inline(always)]
 fn words_before(mask: u32, r: usize) -> usize {
     (mask & ((1 << (WIDTH * r)) - 1)).count_ones() as usize
@@ -105,7 +105,7 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn load_expanded(a: &[u8; 4 * LANES], mask: u32) -> Self {
         Self::each(|r| {
-            // SAFETY: see the type. At most 8 words precede each register after the first, so that the last of these
+            // SAFETY: see the type. At most 8 words precede each register after the first, so the last of these
             // unaligned loads ends at or before byte 4 * (24 + 8) of the 128.
             let words =
                 unsafe { _mm256_loadu_si256(a.as_ptr().add(4 * words_before(mask, r)).cast()) };
@@ -126,7 +126,7 @@ impl Vector for Avx2 {
                 )
             }
         };
-        // The shuffles work in halves of a register, which leaves the middle two quarters in each other's places.
+        // The shuffles work in halves of a register, so the middle two quarters end up swapped.
         // SAFETY: see the type; no memory is touched.
         let first = Self::each(|r| unsafe {
             let (a, b) = halves(r);
@@ -213,8 +213,8 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn lt(self, o: Self) -> u32 {
         let below = |r: usize| {
-            // SAFETY: see the type; no memory is touched. With their top bits turned over, unsigned numbers compare
-            // as signed ones.
+            // SAFETY: see the type; no memory is touched. With their top bits flipped, unsigned numbers compare like
+            // signed ones.
             unsafe {
                 let top = _mm256_set1_epi32(i32::MIN);
                 let (a, b) = (_mm256_xor_si256(self.0[r], top), _mm256_xor_si256(o.0[r], top));
@@ -227,8 +227,8 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn select(mask: u32, a: Self, b: Self) -> Self {
         Self::each(|r| {
-            // SAFETY: see the type; no memory is touched. Each lane's bit of the mask is moved to its top, which
-            // is all that the blend looks at.
+            // SAFETY: see the type; no memory is touched. Each lane's bit of the mask moves to its top bit, the only
+            // one that the blend looks at.
             unsafe {
                 let to_top = _mm256_sub_epi32(
                     _mm256_set_epi32(24, 25, 26, 27, 28, 29, 30, 31),
@@ -254,7 +254,7 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn gather<const N: usize>(table: &[u32; N], index: Self) -> Self {
         const { assert!(N.is_power_of_two() && N <= 1 << 30) }
-        // SAFETY: see the type; the index is masked to below N, so that every load is of an element of the table.
+        // SAFETY: see the type; the index is masked to below N, so every load reads an element of the table.
         Self::each(|r| unsafe {
             let last = _mm256_set1_epi32(N as i32 - 1);
             let index = _mm256_and_si256(index.0[r], last);

@@ -18,7 +18,7 @@ pub(crate) fn is_available() -> bool {
 /// Runs a kernel compiled for these instructions.
 ///
 /// # Safety
-/// Where [`is_available`] only.
+/// Call this only where [`is_available`] returns true.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx512>()
@@ -26,9 +26,9 @@ pub(crate) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 
 /// 32 lanes in two registers.
 ///
-/// Its operations are for code that runs inside a function with the target features of [`is_available`] enabled: only
-/// there do they become single instructions, and only where that function returns true may they run. Every `unsafe`
-/// below rests on that; memory is touched only in the ways each one states.
+/// Use its operations only inside a function that enables the target features of [`is_available`]: only there do they
+/// become single instructions, and they may only run where that function returns true. Every `unsafe` below rests on
+/// that; each says what memory it touches, if any.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512i, __m512i);
 
@@ -172,8 +172,8 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     fn expand(self, mask: u32) -> Self {
-        // SAFETY: see the type. The upper half's words begin where the lower half's end: they are picked out of both
-        // registers by a permutation, without a trip through memory.
+        // SAFETY: see the type. The upper half's words begin where the lower half's end: a permutation picks them out
+        // of both registers, without a trip through memory.
         unsafe {
             let iota = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
             let low = (mask as u16).count_ones();
@@ -189,7 +189,7 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn gather<const N: usize>(table: &[u32; N], index: Self) -> Self {
         const { assert!(N.is_power_of_two() && N <= 1 << 30) }
-        // SAFETY: see the type; the index is masked to below N, so that every load is of an element of the table.
+        // SAFETY: see the type; the index is masked to below N, so every load reads an element of the table.
         unsafe {
             let last = _mm512_set1_epi32(N as i32 - 1);
             let p = table.as_ptr().cast();

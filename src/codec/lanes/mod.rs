@@ -1,7 +1,7 @@
-//! Entropy-coded bits dealt over 32 lanes.
+//! Entropy-coded bits, dealt to 32 lanes.
 //!
-//! A decoder that reads one bit stream is bound by the latency of one chain of table lookups. Here 32 lanes read one
-//! stream of 32-bit words together, each with bits of its own: a vector unit or 32 work items of a GPU decode 32
+//! A decoder of a single bit stream is bound by the latency of one chain of table lookups. Here 32 lanes together read
+//! one stream of 32-bit words, and each has bits of its own: a vector unit, or 32 work items of a GPU, decode 32
 //! symbols at a time.
 //!
 //! # The rule
@@ -10,10 +10,10 @@
 //! ballot and one coalesced (or expanding) load serve all of them. A lane starts with no bits, so the first row takes
 //! 32 words. Words past the end of the stream are zero, and an encoder leaves out zero words at the end.
 //!
-//! The encoder follows the same rule: the place of a lane's next word is known as soon as the decoder would take it,
-//! which is before its last bits are.
+//! The encoder follows the same rule. It knows where a lane's next word goes as soon as the decoder would take that
+//! word, which is before it knows the word's last bits.
 //!
-//! The algorithms are written once, over [`Vector`]; the backends differ in speed only.
+//! The algorithms are written once, over [`Vector`]. The backends differ in speed only.
 
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
 pub(crate) mod avx2;
@@ -21,26 +21,26 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-/// Which implementation of [`Vector`] to run on. All give the same results.
+/// Which implementation of [`Vector`] to run on. All of them give the same results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backend(Choice);
 
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Portable,
-    /// Made only where [`avx2::is_available`].
+    /// Only constructed where [`avx2::is_available`].
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     Avx2,
-    /// Made only where [`avx512::is_available`].
+    /// Only constructed where [`avx512::is_available`].
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     Avx512,
 }
 
-/// Code over lanes, to be run on a [`Backend`].
+/// Code over lanes that runs on a [`Backend`].
 pub(crate) trait Kernel {
     type Output;
-    /// Must be `#[inline(always)]`, as must be what it calls with a `V`: only then is it compiled for the backend's
-    /// instructions.
+    /// Must be `#[inline(always)]`, and so must everything it calls with a `V`: only then is it compiled for the
+    /// backend's instructions.
     fn run<V: Vector>(self) -> Self::Output;
     /// The same on any processor.
     fn run_portable(self) -> Self::Output
@@ -52,7 +52,7 @@ pub(crate) trait Kernel {
 }
 
 impl Backend {
-    /// The backend for every processor.
+    /// The backend that every processor has.
     pub(crate) const PORTABLE: Self = Self(Choice::Portable);
 
     /// The fastest backend that this processor has.
@@ -60,7 +60,7 @@ impl Backend {
         Self::all().next().unwrap_or(Self::PORTABLE)
     }
 
-    /// The backends that this processor has, the fastest first.
+    /// The backends that this processor has, fastest first.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         const ALL: &[Choice] = &[
             #[cfg(all(feature = "simd", target_arch = "x86_64"))]
@@ -79,7 +79,7 @@ impl Backend {
         ALL.iter().copied().filter(is_available).map(Self)
     }
 
-    /// What users call it.
+    /// The name that users know it by.
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
             Choice::Portable => "portable",
@@ -111,7 +111,7 @@ pub(crate) const LANES: usize = 32;
 #[cfg(test)]
 pub(crate) const MAX_ROW_BITS: u32 = 31;
 
-/// The operations on 32 unsigned 32-bit lanes that the lane streams are made of.
+/// The operations on 32 unsigned 32-bit lanes that lane streams need.
 ///
 /// Shifts by 32 or more give 0. Masks have lane `l` in bit `l`.
 pub(crate) trait Vector: Copy {
@@ -119,7 +119,7 @@ pub(crate) trait Vector: Copy {
     fn load(a: &[u32; LANES]) -> Self;
     /// Loads 128 bytes as 32 little-endian words.
     fn load_bytes(a: &[u8; 4 * LANES]) -> Self;
-    /// Loads as many words as lanes are set in the mask into these, in lane order; the others get 0.
+    /// Loads one word for each lane set in the mask, in lane order; the other lanes get 0.
     #[inline(always)]
     fn load_expanded(a: &[u8; 4 * LANES], mask: u32) -> Self {
         Self::load_bytes(a).expand(mask)
@@ -137,7 +137,7 @@ pub(crate) trait Vector: Copy {
     fn shr(self, n: Self) -> Self;
     fn shl_by<const N: u32>(self) -> Self;
     fn shr_by<const N: u32>(self) -> Self;
-    /// The upper words of the 64-bit lanes `hi:lo` shifted left by `n` of 0 to 31.
+    /// The upper words of the 64-bit lanes `hi:lo` after a left shift by `n`, which is 0 to 31.
     fn funnel_shl(hi: Self, lo: Self, n: Self) -> Self;
     /// Lanes where `self < o`.
     fn lt(self, o: Self) -> u32;
@@ -149,19 +149,19 @@ pub(crate) trait Vector: Copy {
     fn gather<const N: usize>(table: &[u32; N], index: Self) -> Self;
     /// `table[index mod 32]`.
     fn lookup(table: &[u32; 32], index: Self) -> Self;
-    /// Writes the lanes set in the mask to `out[index]`, which exist.
+    /// Writes the lanes set in the mask to `out[index]`. These places must exist.
     fn scatter(self, mask: u32, index: Self, out: &mut [u32]);
 }
 
 /// Reads a lane stream.
 pub(crate) struct Reader<'a, V> {
-    /// Each lane's bits, the next one on top of `hi`.
+    /// Each lane's bits; the next bit is the top bit of `hi`.
     hi: V,
     lo: V,
     /// Bits that each lane holds.
     count: V,
     words: &'a [u8],
-    /// Bytes taken, which may run past the end of `words`.
+    /// Bytes taken so far. May exceed the length of `words`.
     taken: usize,
 }
 
@@ -173,7 +173,7 @@ impl<'a, V: Vector> Reader<'a, V> {
         Self { hi: zero, lo: zero, count: zero, words, taken: 0 }
     }
 
-    /// Begins a row: afterwards every lane holds at least 32 bits.
+    /// Begins a row: fills every lane to at least 32 bits.
     #[inline(always)]
     pub(crate) fn refill(&mut self) {
         let v32 = V::splat(32);
@@ -183,7 +183,7 @@ impl<'a, V: Vector> Reader<'a, V> {
             None => V::load_expanded(&self.last_words(), need),
         };
         self.taken += 4 * need.count_ones() as usize;
-        // Where no word was taken `fresh` is 0, and a lane that takes one has an empty `lo`.
+        // In a lane that takes no word, `fresh` is 0. In one that does, `lo` is empty.
         self.hi = self.hi.or(fresh.shr(self.count));
         self.lo = self.lo.or(fresh.shl(v32.sub(self.count)));
         self.count = self.count.add(V::select(need, v32, V::splat(0)));
@@ -219,7 +219,7 @@ impl<'a, V: Vector> Reader<'a, V> {
         self.taken >= self.words.len()
     }
 
-    /// Whether no bit that is held is set.
+    /// Whether all bits still held are zero.
     #[inline(always)]
     pub(crate) fn is_zero(&self) -> bool {
         V::splat(0).lt(self.hi.or(self.lo)) == 0
@@ -231,15 +231,15 @@ pub(crate) struct Writer<'a, V> {
     out: &'a mut Vec<u32>,
     /// Words of `out` that belong to earlier streams.
     base: usize,
-    /// Words that the decoder has taken, counted from the start of `out`.
+    /// Words that the decoder has taken so far, counted from the start of `out`.
     len: usize,
-    /// Each lane's unfinished word, filled from the top, and how many bits it has.
+    /// Each lane's unfinished word, filled from the top, and its number of bits.
     partial: V,
     filled: V,
-    /// Where each lane's unfinished word goes, and the one after it.
+    /// Where each lane's unfinished word goes, and its next word.
     place: V,
     next_place: V,
-    /// Lanes whose next place is known.
+    /// Lanes whose `next_place` is known.
     ahead: u32,
 }
 
@@ -260,7 +260,7 @@ impl<'a, V: Vector> Writer<'a, V> {
         }
     }
 
-    /// Writes a row: in each lane the `len` (0 to 31) uppermost bits of `bits`, whose others are 0.
+    /// Writes a row: from each lane, the top `len` (0 to 31) bits of `bits`. All other bits must be 0.
     #[inline(always)]
     pub(crate) fn row(&mut self, bits: V, len: V) {
         let zero = V::splat(0);

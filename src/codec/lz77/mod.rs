@@ -1,9 +1,9 @@
 //! LZ77: candidates, parses, sequences and their coding.
 //!
-//! A block is cut into *chunks*, each with lane streams of its own, so that chunks are entropy-decoded in parallel.
-//! Matches reach back to the start of the chunk's *window*, which is one chunk or several: windows are decoded in
-//! parallel with each other. Neighbouring chunks share tables in *groups*. The payload is described in
-//! [`format`](mod@crate::codec::lz77::format).
+//! A block is cut into *chunks*, each with lane streams of its own, so chunks can be entropy-decoded in parallel.
+//! Matches reach back to the start of the chunk's *window*, which is one chunk or several; windows can be decoded in
+//! parallel. Neighbouring chunks share tables in *groups*. [`format`](mod@crate::codec::lz77::format) describes the
+//! payload.
 
 #[doc = include_str!("../../format/lz77.md")]
 pub mod format {}
@@ -15,7 +15,7 @@ pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
 
-/// What other implementations are compared with.
+/// The parts that tests of other implementations compare with.
 #[cfg(test)]
 pub(crate) mod testing {
     pub(crate) use super::search::lazy::Match;
@@ -36,12 +36,12 @@ pub const MIN_CHUNK_LOG: u8 = 16;
 /// See [`MIN_CHUNK_LOG`].
 pub const MAX_CHUNK_LOG: u8 = 20;
 
-/// Everything about an encoding that its input does not decide.
+/// The parameters of an encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
     /// Length of a chunk, as a base-2 logarithm of bytes: [`MIN_CHUNK_LOG`] to [`MAX_CHUNK_LOG`].
     pub chunk_log: u8,
-    /// Length of a window, likewise: a chunk's to [`MAX_BLOCK`].
+    /// Length of a window, as a base-2 logarithm of bytes: from a chunk's length to [`MAX_BLOCK`].
     pub window_log: u8,
     /// Number of chunks that share tables, as a base-2 logarithm of 0 to 4.
     pub group_log: u8,
@@ -56,8 +56,8 @@ pub struct Params {
 impl Params {
     const MAX_GROUP_LOG: u8 = 4;
 
-    /// The same with windows of 2^`window_log` bytes. Chunks are at most as long; shorter ones share tables, so that
-    /// these take no more room.
+    /// These parameters with windows of 2^`window_log` bytes. Chunks become no longer than windows; shorter chunks
+    /// share tables, so that the tables take no more space.
     pub(crate) fn with_window(self, window_log: u8) -> Self {
         let chunk_log = self.chunk_log.min(window_log);
         Self {

@@ -1,7 +1,7 @@
-//! A decoder written from `src/format/lz77.md` alone, in its order and its words, without a thought for speed.
+//! A decoder written from `src/format/lz77.md` alone, in its order and its words, for clarity rather than speed.
 //!
-//! It shares nothing with the codec, so that it shows whether the text says what the codec does. `None` where the
-//! text says that a decoder rejects.
+//! It shares no code with the codec, so it shows whether the text describes the codec. It returns `None` where the text
+//! says that a decoder rejects.
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ const PREFIX: &str = "
 3 7 7 7 7 6 6 5 5 4 4 3 1
 2 7 7 7 7 6 6 6 6 5 4 4 1";
 
-/// A canonical code: for each number of bits and code, what it stands for.
+/// A canonical code: pairs of a word, as number of bits and code, and the symbol that it stands for.
 type Canonical = Vec<((usize, usize), usize)>;
 
 fn canonical(lengths: &[usize]) -> Canonical {
@@ -74,7 +74,7 @@ fn decode_code(code: &Canonical, bits: &mut Bits) -> Option<usize> {
     }
 }
 
-/// Code lengths of `symbols` symbols; `take` says whether the description is now complete.
+/// The code lengths of `symbols` symbols. `take` returns whether the description is now complete.
 fn code_lengths(
     bits: &mut Bits,
     symbols: usize,
@@ -119,7 +119,7 @@ enum Model {
     Constant(usize),
     Raw(usize),
     Huffman(Canonical),
-    /// `table_log`, and of each state the symbol, the count of bits, and what is added to them.
+    /// `table_log`, and for each state its symbol, number of bits, and the base that they are added to.
     Fse(usize, Vec<(usize, usize, usize)>),
 }
 
@@ -162,7 +162,7 @@ fn fse(bits: &mut Bits, symbols: usize, largest: usize) -> Option<Model> {
     Some(Model::Fse(log, occurrences.iter().map(state).collect()))
 }
 
-/// The models of a group, and what is left of the record.
+/// The models of a group, and the rest of the record after them.
 fn models(record: &[u8]) -> Option<(Vec<Model>, &[u8])> {
     const ALPHABETS: [(usize, usize, usize, usize); 3] =
         [(256, 8, 10, 11), (256, 8, 10, 11), (48, 6, 8, 8)];
@@ -228,7 +228,7 @@ impl Lanes<'_> {
         }
     }
 
-    /// A row of the states of models that have some.
+    /// A row that reads the states of those models that have states.
     fn states<const N: usize>(&mut self, models: [&Model; N]) -> [Vec<usize>; N] {
         if models.iter().any(|m| matches!(m, Model::Fse(..))) {
             self.row();
@@ -272,7 +272,8 @@ pub fn decode(payload: &[u8], n: usize) -> Option<Vec<u8>> {
     records.is_empty().then_some(block)
 }
 
-/// Decodes a chunk, up to `end` of the block.
+/// Decodes a chunk, which appends to the block up to `end`. One long function, because it follows the text from section
+/// to section: lanes, tokens and offsets, contents.
 fn chunk(
     models: &[Model],
     words: &[[u8; 4]],

@@ -15,12 +15,12 @@ fn level(number: u32, fse: bool) -> Params {
     }
 }
 
-/// Parameters that cut a block as finely as can be.
+/// Parameters that cut a block as finely as possible.
 fn fine(search: Search, fse: bool) -> Params {
     Params { chunk_log: 16, window_log: 17, group_log: 1, segment_log: 14, search, fse }
 }
 
-/// A decoder's verdict, on which all backends agree.
+/// The verdict of the decoders of all backends, which must agree.
 fn decode(payload: &[u8], n: usize) -> Result<Vec<u8>, Malformed> {
     let mut verdicts = Decoder::each_backend().map(|mut decoder| {
         let mut block = vec![0xa5; n];
@@ -48,7 +48,7 @@ fn round_trip(params: &Params, block: &[u8]) -> Vec<u8> {
     first
 }
 
-/// Checks the verdict against that of the decoder that was written from the text.
+/// Compares the verdict with that of the decoder written from the text.
 fn check_against_text(payload: &[u8], n: usize) {
     let verdict = decode(payload, n);
     let told = oracle::decode(payload, n);
@@ -103,7 +103,7 @@ fn round_trips_of_all_parameters() {
 }
 
 #[test]
-fn the_text_says_what_the_codec_does() {
+fn the_text_describes_the_codec() {
     let noisy = noise(6, 70_000, 256);
     for (block, search, fse) in [
         (&mixture(200_000), Search::Double, true),
@@ -195,7 +195,7 @@ proptest! {
         let _ = decode(&payload, n);
     }
 
-    /// A chunk of a valid layout whose tables and words are anything.
+    /// A chunk with a valid layout, but random tables and words.
     #[test]
     fn random_records(
         modes in 0u8..64, seed: u32, words in 1usize..100, literals in 0usize..200,

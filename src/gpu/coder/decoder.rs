@@ -27,7 +27,7 @@ pub struct PayloadPlace {
     /// Its length in bytes.
     pub payload_len: u32,
     /// Length of the block's contents in bytes.
-    pub contents_len: u32,
+    pub content_len: u32,
 }
 
 /// The result of decoding a payload.
@@ -38,7 +38,7 @@ pub struct DecodedBlock {
     /// CRC-32C of the payload.
     pub payload_crc: u32,
     /// CRC-32C of the contents, for comparison with the recorded one: a damaged payload can still be well-formed.
-    pub contents_crc: u32,
+    pub content_crc: u32,
 }
 
 impl<'d> Decoder<'d> {
@@ -136,19 +136,19 @@ impl<'d> Decoder<'d> {
     }
 
     /// Copies a payload from the host to the device, after those written before, and returns its place. Returns `None` if it
-    /// is longer than a payload of `contents_len` bytes can be.
+    /// is longer than a payload of `content_len` bytes can be.
     ///
     /// # Errors
     /// If the device fails.
     pub fn write(
         &mut self,
         payload: &[u8],
-        contents_len: u32,
+        content_len: u32,
     ) -> Result<Option<PayloadPlace>, CoderError> {
-        if payload.len() > contents_len as usize || contents_len > self.slot() {
+        if payload.len() > content_len as usize || content_len > self.slot() {
             return Ok(None);
         }
-        let places = self.write_all(&[(payload, contents_len)])?;
+        let places = self.write_all(&[(payload, content_len)])?;
         Ok(places.into_iter().next())
     }
 
@@ -162,11 +162,11 @@ impl<'d> Decoder<'d> {
         payloads: &[(&[u8], u32)],
     ) -> Result<Vec<PayloadPlace>, CoderError> {
         let mut places = Vec::with_capacity(payloads.len());
-        for &(payload, contents_len) in payloads {
-            self.needs = self.needs.and(Needs::of(payload, contents_len as usize));
+        for &(payload, content_len) in payloads {
+            self.needs = self.needs.and(Needs::of(payload, content_len as usize));
             let start = self.filled;
             self.filled = (start + payload.len() as u64).next_multiple_of(16);
-            places.push(PayloadPlace { start, payload_len: payload.len() as u32, contents_len });
+            places.push(PayloadPlace { start, payload_len: payload.len() as u32, content_len });
         }
         let parts =
             places.iter().zip(payloads).map(|(place, (payload, _))| (place.start, *payload));
@@ -192,7 +192,7 @@ impl<'d> Decoder<'d> {
         meanwhile: impl FnOnce(),
     ) -> Result<Vec<DecodedBlock>, CoderError> {
         let job = |place: &PayloadPlace| Job {
-            contents_len: place.contents_len,
+            content_len: place.content_len,
             payload_len: place.payload_len,
             payload_start: (place.start / 16) as u32,
             ..Job::default()
@@ -201,7 +201,7 @@ impl<'d> Decoder<'d> {
         let block = |result: &JobResult| DecodedBlock {
             is_decoded: result.status == 0,
             payload_crc: result.payload_crc,
-            contents_crc: result.contents_crc,
+            content_crc: result.content_crc,
         };
         Ok(self.batch.run(&jobs, self.needs, meanwhile)?.iter().map(block).collect())
     }

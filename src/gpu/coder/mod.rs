@@ -115,7 +115,7 @@ pub struct EncodedBlock {
     /// CRC-32C of the payload.
     pub payload_crc: u32,
     /// CRC-32C of the contents.
-    pub contents_crc: u32,
+    pub content_crc: u32,
 }
 
 impl<'d> Encoder<'d> {
@@ -239,7 +239,7 @@ impl<'d> Encoder<'d> {
         lens: &[u32],
         meanwhile: impl FnOnce(),
     ) -> Result<Vec<EncodedBlock>, CoderError> {
-        let job = |&contents_len: &u32| Job { contents_len, ..Job::default() };
+        let job = |&content_len: &u32| Job { content_len, ..Job::default() };
         let jobs: Vec<_> = lens.iter().map(job).collect();
         let results = self.batch.run(&jobs, Needs::default(), meanwhile)?;
         let mut start = 0;
@@ -249,8 +249,8 @@ impl<'d> Encoder<'d> {
             if result.status == 0 {
                 start += u64::from(result.payload_len).next_multiple_of(16);
             }
-            let (payload_crc, contents_crc) = (result.payload_crc, result.contents_crc);
-            EncodedBlock { payload, payload_crc, contents_crc }
+            let (payload_crc, content_crc) = (result.payload_crc, result.content_crc);
+            EncodedBlock { payload, payload_crc, content_crc }
         };
         Ok(results.iter().zip(lens).map(block).collect())
     }

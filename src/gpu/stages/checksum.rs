@@ -130,14 +130,14 @@ mod tests {
     }
 
     /// A batch with known contents and payloads.
-    struct Batch {
+    struct KnownBatch {
         shape: Shape,
         contents: Vec<Vec<u8>>,
         payloads: Vec<Vec<u8>>,
         status: Vec<u32>,
     }
 
-    impl Batch {
+    impl KnownBatch {
         /// Makes blocks whose contents and payloads have these lengths.
         fn new(lens: &[(usize, usize)]) -> Self {
             let longest = lens.iter().map(|(contents, _)| *contents).max().unwrap();
@@ -170,7 +170,7 @@ mod tests {
             for (b, job) in jobs.iter_mut().enumerate() {
                 let (own, coded) = (&self.contents[b], &self.payloads[b]);
                 contents[b * slot..][..own.len()].copy_from_slice(own);
-                job.contents_len = own.len() as u32;
+                job.content_len = own.len() as u32;
                 results[b].status = self.status[b];
                 let start = match direction {
                     Direction::Encode => {
@@ -213,7 +213,7 @@ mod tests {
                 let has_payload = direction == Direction::Decode || self.status[*b] == 0;
                 let payload = if has_payload { &self.payloads[*b][..] } else { &[] };
                 let expected = (crc32c::crc32c(&self.contents[*b]), crc32c::crc32c(payload));
-                (results[*b].contents_crc, results[*b].payload_crc) != expected
+                (results[*b].content_crc, results[*b].payload_crc) != expected
             };
             (0..results.len()).filter(is_wrong).collect()
         }
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn checksums_of_all_small_lengths() {
         let lens: Vec<_> = (1..=300).map(|len| (len, (len * 7) % 311)).collect();
-        let mut batch = Batch::new(&lens);
+        let mut batch = KnownBatch::new(&lens);
         batch.status[17] = 3;
         each_device(|device| {
             for direction in BOTH {
@@ -241,7 +241,7 @@ mod tests {
         let sizes =
             [1 << 20, (1 << 20) - 1, 700_001, 133_120, 133_121, 20_481, 20_480, 20_479, 5120, 5121];
         let lens: Vec<_> = sizes.iter().map(|&len| (len, len.min(1 << 20) - len / 5)).collect();
-        let batch = Batch::new(&lens);
+        let batch = KnownBatch::new(&lens);
         each_device(|device| {
             for (direction, piece_units) in BOTH.into_iter().zip([4, 26]) {
                 let results = batch.checksums(device, direction, piece_units);
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_flipped_bit_is_found() {
         each_device(|device| {
-            let mut batch = Batch::new(&[(70_000, 300), (5, 2), (300, 40_000)]);
+            let mut batch = KnownBatch::new(&[(70_000, 300), (5, 2), (300, 40_000)]);
             let results = batch.checksums(device, Direction::Encode, 4);
             batch.contents[0][69_999] ^= 128;
             batch.payloads[2][0] ^= 1;
@@ -268,12 +268,12 @@ mod tests {
             let mut plan = Plan::new(shape);
             add_checksums_by(&mut plan, Direction::Decode, 4).unwrap();
             let hostile = Job {
-                contents_len: u32::MAX,
+                content_len: u32::MAX,
                 payload_len: u32::MAX,
                 payload_start: u32::MAX,
                 ..Job::default()
             };
-            let fine = Job { contents_len: 4096, payload_len: 100, ..Job::default() };
+            let fine = Job { content_len: 4096, payload_len: 100, ..Job::default() };
             let contents = noise(3 * 4096, 1);
             let payload = noise(3 * 4352, 2);
             let jobs = [fine, hostile, fine];
@@ -286,7 +286,7 @@ mod tests {
             let results: &[JobResult] = bytemuck::cast_slice(&results[0]);
             for (b, start, len) in [(0, 0, 100), (1, 2 * 4352, 4352), (2, 0, 100)] {
                 let own = &contents[b * 4096..][..4096];
-                assert_eq!(results[b].contents_crc, crc32c::crc32c(own));
+                assert_eq!(results[b].content_crc, crc32c::crc32c(own));
                 assert_eq!(results[b].payload_crc, crc32c::crc32c(&payload[start..][..len]));
             }
         });
@@ -297,7 +297,9 @@ mod tests {
         let mut lens: Vec<_> = (0..700).map(|i| (1000, (i * 37) % 1257)).collect();
         lens.extend([(1000, 1256), (1000, 0), (1000, 16), (1000, 17)]);
         let large = [(1 << 18, 1 << 18), (1, 1), (1 << 18, (1 << 18) + 256), (9, 200_003)];
-        for mut batch in [Batch::new(&lens), Batch::new(&large), Batch::new(&[(1, 1)])] {
+        for mut batch in
+            [KnownBatch::new(&lens), KnownBatch::new(&large), KnownBatch::new(&[(1, 1)])]
+        {
             for (b, status) in batch.status.iter_mut().enumerate() {
                 *status = u32::from(b % 5 == 1) * 7;
             }

@@ -14,7 +14,7 @@
 #[repr(C)]
 pub struct Job {
     /// Length of its contents in bytes: at least 1, at most the slot's size. Used by every plan.
-    pub contents_len: u32,
+    pub content_len: u32,
     /// Decoding: length of its payload in bytes.
     pub payload_len: u32,
     /// Decoding: offset of its payload in the batch's payloads, in units of 16 bytes.
@@ -33,7 +33,7 @@ pub struct JobResult {
     /// Encoding: length of the payload in bytes.
     pub payload_len: u32,
     /// CRC-32C of the contents.
-    pub contents_crc: u32,
+    pub content_crc: u32,
     /// CRC-32C of the payload.
     pub payload_crc: u32,
     /// Always 0.

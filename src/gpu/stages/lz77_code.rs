@@ -106,7 +106,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     plan.steps.push(Step::Clear(counts.buffer));
     let mut stages = Stages { plan, team_threads };
     stages.of_teams(
-        Work {
+        UnsizedStep {
             stage: "sequences",
             kernel: &LZ77_SEQUENCES,
             entry: "cut",
@@ -117,7 +117,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         all_chunks,
     );
     stages.of_teams(
-        Work {
+        UnsizedStep {
             stage: "sequences",
             kernel: &LZ77_SEQUENCES,
             entry: "classify",
@@ -128,7 +128,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         all_chunks,
     );
     stages.of_groups(
-        Work {
+        UnsizedStep {
             stage: "models",
             kernel: &LZ77_COUNTS,
             entry: "count",
@@ -143,7 +143,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         vec![blocks, slot, chunk_log, groups_per_block, group_log, counts.stride, models.stride];
     let mut of_models = |kernel, entry, buffers| {
         let args = model_args.clone();
-        let work = Work { stage: "models", kernel, entry, defines: vec![], buffers, args };
+        let work = UnsizedStep { stage: "models", kernel, entry, defines: vec![], buffers, args };
         stages.of_teams(work, all_models);
     };
     of_models(&LZ77_MODELS, "choose_lengths", vec![jobs, counts.buffer, models.buffer]);
@@ -163,7 +163,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         for (entry, buffers) in [("literal_states", of_literals), ("sequence_states", of_sequences)]
         {
             let (stage, kernel, args) = ("states", &LZ77_STATES, state_args.clone());
-            let work = Work { stage, kernel, entry, defines: vec![], buffers, args };
+            let work = UnsizedStep { stage, kernel, entry, defines: vec![], buffers, args };
             if entry == "literal_states" {
                 // The teams of a workgroup share tables.
                 let max_log = if limits.teams == Teams::Local { 0 } else { 2 };
@@ -176,7 +176,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     }
     row_buffers.extend([tokens.buffer, offsets.buffer, chunks.buffer, words.buffer]);
     stages.of_teams(
-        Work {
+        UnsizedStep {
             stage: "rows",
             kernel: &LZ77_ROWS,
             entry: "write_words",
@@ -196,7 +196,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let pack_args =
         args(&[group_log, params.window_log.into(), chunks.stride, models.stride, words.stride]);
     stages.of_teams(
-        Work {
+        UnsizedStep {
             stage: "pack",
             kernel: &LZ77_PACK,
             entry: "measure",
@@ -207,7 +207,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         blocks,
     );
     stages.of_groups(
-        Work {
+        UnsizedStep {
             stage: "pack",
             kernel: &LZ77_PACK,
             entry: "pack",
@@ -221,7 +221,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
 }
 
 /// A step without its launch size.
-struct Work {
+struct UnsizedStep {
     stage: &'static str,
     kernel: &'static Kernel,
     entry: &'static str,
@@ -239,17 +239,17 @@ struct Stages<'p> {
 
 impl Stages<'_> {
     /// Appends a step with `teams` teams.
-    fn of_teams(&mut self, work: Work, teams: u32) {
+    fn of_teams(&mut self, work: UnsizedStep, teams: u32) {
         self.push(work, teams.div_ceil(self.team_threads / 32), self.team_threads);
     }
 
     /// Appends a step with `groups` workgroups.
-    fn of_groups(&mut self, work: Work, groups: u32) {
+    fn of_groups(&mut self, work: UnsizedStep, groups: u32) {
         self.push(work, groups, GROUP_THREADS);
     }
 
-    fn push(&mut self, work: Work, groups: u32, threads: u32) {
-        let Work { stage, kernel, entry, defines, buffers, args } = work;
+    fn push(&mut self, work: UnsizedStep, groups: u32, threads: u32) {
+        let UnsizedStep { stage, kernel, entry, defines, buffers, args } = work;
         let run = Run { stage, kernel, entry, defines, buffers, args, groups, threads };
         self.plan.steps.push(Step::Run(run));
     }

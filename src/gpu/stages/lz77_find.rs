@@ -240,7 +240,7 @@ pub(in crate::gpu) fn same_of_bucket(hash: Hash) -> u32 {
 
 /// The result of searching by one hash, in two named buffers. A parse with one candidate per position reads the first, a
 /// parse with two reads the second, and every other parse reads both.
-struct Found {
+struct HashMatches {
     hash: Hash,
     places: &'static str,
     rows: &'static str,
@@ -251,14 +251,14 @@ struct Method {
     kernel: &'static Kernel,
     entry: &'static str,
     /// One for each hash. The candidates of the first hash come first.
-    found: Vec<Found>,
+    found: Vec<HashMatches>,
     /// How many further positions the parse tries for a better match; 0 if the kernel fixes it.
     lazy: u32,
 }
 
 impl Method {
     fn of(search: Search) -> Result<Self, PlanError> {
-        let found = |rows, (bytes, bits, candidates)| Found {
+        let found = |rows, (bytes, bits, candidates)| HashMatches {
             hash: Hash { bytes, bits, candidates },
             places: "found",
             rows,
@@ -279,7 +279,7 @@ impl Method {
             Search::Lazy4 => lazy(&LZ77_PARSE_LAZY, vec![found("rows_four", (5, 17, 4))], 2),
             Search::Lazy8 => {
                 let second =
-                    Found { places: "found_second", ..found("rows_four_second", (5, 16, 4)) };
+                    HashMatches { places: "found_second", ..found("rows_four_second", (5, 16, 4)) };
                 lazy(&LZ77_PARSE_TWO, vec![found("rows_four", (8, 16, 4)), second], 3)
             }
             Search::Lazy16 => deep(16),
@@ -327,7 +327,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let mut buffers = vec![plan.buffer(kernel, "jobs")?, plan.buffer(kernel, "contents")?];
     let mut defines = vec![("SEGMENT_LOG", params.segment_log.into())];
     let is_deep = entry == "deep";
-    for (number, &Found { hash, places, rows }) in found.iter().enumerate() {
+    for (number, &HashMatches { hash, places, rows }) in found.iter().enumerate() {
         let of = if is_deep || number > 0 { kernel } else { kernel_of_latest(hash) };
         let (places, rows) = (plan.buffer(of, places)?, plan.buffer(of, rows)?);
         let mut sort = Sort { plan, limits, window_log: params.window_log.into() };

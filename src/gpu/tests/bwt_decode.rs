@@ -61,7 +61,7 @@ fn by_lanes(
     let (mut jobs, mut payloads) = (Vec::new(), Vec::new());
     for (payload, len) in cases {
         jobs.push(Job {
-            contents_len: *len as u32,
+            content_len: *len as u32,
             payload_len: payload.len() as u32,
             payload_start: (payloads.len() / 16) as u32,
             ..Job::default()

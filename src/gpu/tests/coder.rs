@@ -106,7 +106,7 @@ fn every_level_encodes_to_the_bytes_of_the_cpu() {
                     let ours = payload(&mut encoder, block);
                     assert_eq!(ours.is_some(), coded.method != Method::Store, "{name} {number}");
                     assert!(ours.is_none_or(|ours| ours == bytes), "{name}: block {number}");
-                    assert_eq!(block.contents_crc, coded.content_crc, "{name} {number}");
+                    assert_eq!(block.content_crc, coded.content_crc, "{name} {number}");
                     if block.payload.is_some() {
                         assert_eq!(block.payload_crc, coded.payload_crc, "{name} {number}");
                     }
@@ -147,7 +147,7 @@ fn every_level_decodes() {
                 {
                     assert!(block.is_decoded, "{name}: block {number}");
                     assert_eq!(block.payload_crc, expected.payload_crc, "{name}: block {number}");
-                    assert_eq!(block.contents_crc, expected.content_crc, "{name}: {number}");
+                    assert_eq!(block.content_crc, expected.content_crc, "{name}: {number}");
                     let mut bytes = vec![0; contents.len()];
                     decoder.read(number, &mut bytes).unwrap();
                     assert!(bytes == **contents, "{name}: block {number}");
@@ -185,7 +185,7 @@ fn buffers_of_the_callers_are_used() {
         assert!(needs.contents <= bytes.contents && needs.payloads <= bytes.payloads);
         let mut decoder = Decoder::new(device, pipeline, len, 1, own).unwrap();
         decoder.expect(Needs::of(&coded, contents.len()));
-        let place = PayloadPlace { start, payload_len, contents_len: len };
+        let place = PayloadPlace { start, payload_len, content_len: len };
         assert!(decoder.decode(&[place]).unwrap()[0].is_decoded);
         let mut bytes = vec![0; contents.len()];
         decoder.read(0, &mut bytes).unwrap();
@@ -214,7 +214,7 @@ fn a_planted_fault_is_found() {
         let place = decoder.write(&bytes, len).unwrap().unwrap();
         let [block] = decoder.decode(&[place]).unwrap()[..] else { panic!("one block") };
         assert_ne!(block.payload_crc, expected.payload_crc);
-        assert!(!block.is_decoded || block.contents_crc != expected.content_crc);
+        assert!(!block.is_decoded || block.content_crc != expected.content_crc);
     });
 }
 

@@ -116,7 +116,7 @@ impl Extents {
         let len = contents.len() as u32;
         let shape = Shape::new(blocks, len);
         let plan = pipelines::encode(limits, recipe, shape).unwrap();
-        let jobs = vec![Job { contents_len: len, ..Job::default() }; blocks as usize];
+        let jobs = vec![Job { content_len: len, ..Job::default() }; blocks as usize];
         let contents = slots(contents, shape);
         let inputs = [("jobs", bytemuck::cast_slice(&jobs)), ("contents", &contents[..])];
         self.run(device, &format!("encode {name}"), &plan, &inputs);
@@ -147,7 +147,7 @@ impl Extents {
         let plan = pipelines::decode(limits, pipelines::decoding(recipe), shape, needs).unwrap();
         let room = payload.len().next_multiple_of(16);
         let job = |b: u32| Job {
-            contents_len: len,
+            content_len: len,
             payload_len: payload.len() as u32,
             payload_start: b * room as u32 / 16,
             ..Job::default()

@@ -43,7 +43,7 @@ impl Inputs {
         };
         let mut parser = Parser::new(Backend::detect());
         for (b, block) in blocks.iter().enumerate() {
-            inputs.jobs.push(Job { contents_len: block.len() as u32, ..Job::default() });
+            inputs.jobs.push(Job { content_len: block.len() as u32, ..Job::default() });
             inputs.contents[b * slot..][..block.len()].copy_from_slice(block);
             if params.search == Search::None {
                 continue;

@@ -85,7 +85,7 @@ fn decode_with(device: &dyn Device, limits: &Limits, cases: &[Case], needs: Need
     let mut jobs = Vec::new();
     for (payload, len) in cases {
         jobs.push(Job {
-            contents_len: *len as u32,
+            content_len: *len as u32,
             payload_len: payload.len() as u32,
             payload_start: (payloads.len() / 16) as u32,
             ..Job::default()

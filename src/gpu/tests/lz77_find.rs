@@ -36,7 +36,7 @@ fn params(search: Search, chunk_log: u8, window_log: u8, segment_log: u8) -> Par
 }
 
 fn jobs(blocks: &[&[u8]]) -> Vec<Job> {
-    let job = |b: &&[u8]| Job { contents_len: b.len() as u32, ..Job::default() };
+    let job = |b: &&[u8]| Job { content_len: b.len() as u32, ..Job::default() };
     blocks.iter().map(job).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Whether a frame is as a decoder accepts it.
+//! Decides whether a decoder would accept a frame.
 
 use std::io::{Read, Seek};
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::format::{CHECKSUM_LEN, Fault, FrameHeader, INDEX_MARKER, IndexChecker};
 use crate::stream::window::ReadFrom;
 
-/// Holds each structure to the rules that a decoder holds it to, with the decoder's own code.
+/// Applies the rules of a decoder to each structure, with the decoder's own code.
 #[derive(Default)]
 pub(super) struct Tracker {
     open: Option<Tracked>,
@@ -18,11 +18,11 @@ struct Tracked {
     start: u64,
     header: FrameHeader,
     index: IndexChecker,
-    /// Whether all of it so far was regular.
+    /// Whether all structures so far were regular.
     is_regular: bool,
 }
 
-/// A frame that has begun with its header and has not ended.
+/// A frame whose header has been read and whose end has not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenFrame {
     pub(super) start: u64,
@@ -36,7 +36,7 @@ impl Tracker {
         Some(OpenFrame { start: open.start, blocks: open.index.block_count() })
     }
 
-    /// Takes note of the next structure and says whether it may be there.
+    /// Records the next structure, and returns whether a decoder would accept it there.
     pub(super) fn observe(
         &mut self,
         item: &Item,
@@ -54,7 +54,7 @@ impl Tracker {
                 let is_between = open.take().is_none();
                 let is_whole = item.end - item.start == len;
                 if !is_whole || single.content_len > 0 {
-                    // The block is checked when it is decoded.
+                    // Decoding will check the block itself.
                     return Ok(is_between && is_whole);
                 }
                 let at = item.end - CHECKSUM_LEN as u64;

@@ -1,4 +1,4 @@
-//! Which contents each block holds, and which are missing.
+//! Works out which contents each block holds, and which are missing.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,36 +10,36 @@ use crate::format::{BlockHeader, Fault, FrameHeader, MAX_BLOCKS};
 /// Turns structures into steps, a few at a time.
 #[derive(Default)]
 pub(super) struct Layout {
-    /// Steps that have not been taken yet: at most those of one structure.
+    /// Steps not taken yet: at most those of one structure.
     steps: VecDeque<Step>,
     end_unknown: bool,
-    /// Frames before the present one.
+    /// Number of frames before the current one.
     frames: u64,
-    /// Contents of the frames before the present one.
+    /// Length of the contents of the frames before the current one.
     base: u64,
-    open: Option<Open>,
-    /// Damaged bytes that have not been reported.
+    open: Option<PartialFrame>,
+    /// Damaged bytes not reported yet.
     damage: Option<Range<u64>>,
-    /// Whether something of the frame that ended last has been reported.
+    /// Whether anything of the last finished frame has been reported.
     last_is_reported: bool,
 }
 
-/// The present frame.
+/// The current frame.
 #[derive(Default)]
-struct Open {
-    /// `None` if it is lost.
+struct PartialFrame {
+    /// `None` if the header is lost.
     header: Option<FrameHeader>,
     block_log: Option<u8>,
     /// Number of the next block.
     number: u64,
     /// End of the contents so far.
     at: u64,
-    /// Whether something of this frame has been reported as damaged or lost.
+    /// Whether anything of this frame has been reported as damaged or lost.
     is_reported: bool,
 }
 
-impl Open {
-    /// Whether the frame's next block may be this one.
+impl PartialFrame {
+    /// Whether this block may be the frame's next.
     fn fits(&self, header: &BlockHeader) -> bool {
         self.block_log.is_none_or(|log| log == header.block_log)
             && self.header.is_none_or(|frame| frame.pipeline.permits(header.method))
@@ -57,12 +57,12 @@ impl Layout {
         self.end_unknown
     }
 
-    /// Length of the contents so far, those that are lost included.
+    /// Length of the contents so far, lost ones included.
     pub(super) fn content_len(&self) -> u64 {
         self.base + self.open.as_ref().map_or(0, |open| open.at)
     }
 
-    /// Adds the next structure; `is_regular` says whether a decoder would accept it there.
+    /// Adds the next structure. `is_regular` tells whether a decoder would accept it there.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the contents are longer than any file.
@@ -75,16 +75,16 @@ impl Layout {
             What::Frame(header) => {
                 self.close(None, item.start)?;
                 self.flush_damage(None);
-                self.open = Some(Open {
+                self.open = Some(PartialFrame {
                     header: Some(header),
                     block_log: Some(header.block_log),
-                    ..Open::default()
+                    ..PartialFrame::default()
                 });
             }
             What::Single { header, single, len } => {
                 self.close(None, item.start)?;
                 self.flush_damage(None);
-                self.open = Some(Open::default());
+                self.open = Some(PartialFrame::default());
                 if single.content_len > 0 {
                     self.add_block(item, single.block(&header), len, Some(header))?;
                 }
@@ -116,7 +116,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Adds a block that takes `len` bytes of the file if nothing is missing.
+    /// Adds a block, which takes `len` bytes of the file if nothing is missing.
     fn add_block(
         &mut self,
         item: &Item,
@@ -125,7 +125,7 @@ impl Layout {
         single: Option<FrameHeader>,
     ) -> Result<(), Error> {
         if self.open.as_ref().is_none_or(|open| !open.fits(&header)) {
-            // The header of its frame is lost, and perhaps the end of the one before.
+            // The header of its frame is lost, and perhaps the end of the frame before.
             self.close(None, item.start)?;
             self.open_without_header(item.start);
         }
@@ -152,12 +152,12 @@ impl Layout {
 
     /// Begins a frame whose header is lost.
     fn open_without_header(&mut self, offset: u64) {
-        self.open = Some(Open::default());
-        // That something is missing must show even if no bytes are left of it.
+        self.open = Some(PartialFrame::default());
+        // Report the damage even if no bytes are left of the header.
         self.damage.get_or_insert(offset..offset);
     }
 
-    /// Ends the present frame at `offset`. Its contents are `total` bytes long; `None` if its end is lost.
+    /// Ends the current frame at `offset`. Its contents have `total` bytes; `None` if its end is lost.
     fn close(&mut self, total: Option<u64>, offset: u64) -> Result<(), Error> {
         self.last_is_reported = false;
         let Some(open) = &self.open else { return Ok(()) };
@@ -166,7 +166,7 @@ impl Layout {
         let len = total.or(declared);
         self.end_unknown |= len.is_none();
         let end = base.checked_add(len.unwrap_or(0).max(at));
-        // No frame is longer than that, and sums within one cannot overflow then.
+        // No frame is longer than that. With this bound, sums within a frame cannot overflow.
         let end = end.filter(|end| *end <= u64::MAX - (MAX_BLOCKS << 27));
         let place = Place::new(self.frames, offset);
         let end = end.ok_or_else(|| Fault::Corrupt("the contents are too long").at(place))?;
@@ -184,7 +184,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Reports contents that are lost, and with them the damaged bytes before `offset`, if there are any.
+    /// Reports lost contents, and the damaged bytes before `offset`, if there are any.
     fn lose(&mut self, range: Range<u64>, offset: u64) {
         self.damage.get_or_insert(offset..offset);
         self.flush_damage(Some(range));

@@ -1,4 +1,5 @@
-//! Finds what is left of the structure of a damaged file, in bounded memory and in time that grows with its length.
+//! Finds what is left of a damaged file's structure, in bounded memory, and in time that grows linearly with its
+//! length.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -7,10 +8,9 @@
 //! | `scout` | looks ahead for the index of a frame that is damaged |
 //! | `layout` | says which contents each block holds and which are missing |
 //!
-//! [`Salvage`] puts them together. A frame is walked block by block. At the first thing that does not belong there, the
-//! scout looks for the frame's index; from then on the index says where the blocks lie, so that a compressed file that
-//! lies in the payload of a damaged block is not mistaken for a part of this one. Without an index, all that is found
-//! counts.
+//! [`Salvage`] puts these together. It walks a frame block by block. At the first thing that does not belong there, the
+//! scout looks for the frame's index. From then on the index says where the blocks lie, so a compressed file inside the
+//! payload of a damaged block is not mistaken for a part of this file. Without an index, every structure found counts.
 
 mod frame;
 mod layout;
@@ -39,28 +39,28 @@ struct Item {
 #[derive(Debug, Clone, Copy)]
 enum What {
     Frame(FrameHeader),
-    /// A whole frame of a single block, or of none. The header agrees with its check; the rest has not been checked.
+    /// A whole frame of at most one block. The header agrees with its check; the rest has not been checked.
     Single {
         header: FrameHeader,
         single: Single,
-        /// Length of the frame if nothing is missing.
+        /// Length of the frame, if nothing is missing.
         len: u64,
     },
-    /// The header agrees with its checksum; the payload has not been checked.
+    /// The header agrees with its checksum. The payload has not been checked.
     Block(BlockHeader),
     /// Index and footer.
     End(Footer),
     Damage,
 }
 
-/// A part of a damaged file, and the contents that it holds.
+/// A part of a damaged file, and its contents.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Block {
         frame: u64,
         source: Range<u64>,
         header: BlockHeader,
-        /// The header of its frame if that is of a single block: then the block's checksums follow from the frame's end.
+        /// The frame's header, if this is a single frame: the block's checksums follow from the frame's end.
         single: Option<FrameHeader>,
         range: Range<u64>,
     },
@@ -75,14 +75,14 @@ pub(super) enum Step {
 pub(super) struct Salvage {
     walk: Walk,
     tracker: Tracker,
-    /// Made when it is first needed: a sound file needs none.
+    /// Created when first needed: a sound file needs none.
     scout: Option<Scout>,
-    /// Where the blocks of the current frame lie, if it is damaged and its index is not.
+    /// The blocks' places in the current frame, if the frame is damaged and its index is not.
     indexed: Option<Indexed>,
     /// Whether the index of the current frame has been looked for.
     has_looked: bool,
     layout: Layout,
-    /// Damage at the start of the file, which was passed to find the first structure.
+    /// Damage at the start of the file, before the first structure.
     pending: Option<Item>,
     is_at_end: bool,
     max_memory: u64,
@@ -118,7 +118,7 @@ impl Salvage {
         }))
     }
 
-    /// The next part, `None` at the end of the file.
+    /// The next part; `None` at the end of the file.
     pub(super) fn next(&mut self, reader: &mut (impl Read + Seek)) -> Result<Option<Step>, Error> {
         loop {
             if let Some(step) = self.layout.take() {
@@ -149,7 +149,8 @@ impl Salvage {
                 self.indexed = None;
                 self.tracker = Tracker::default();
                 self.walk.restart(item.end);
-                // Then a block whose payload could not be checked may have been the reason to look for the index.
+                // Once the budget is spent, the reason to look for the index may have been a payload that could not be
+                // checked. Then the frame is not known to be regular.
                 is_regular = self.walk.has_budget();
             }
             return Ok(Some((item, is_regular)));
@@ -192,18 +193,18 @@ impl Salvage {
         Ok(Some((item, is_regular)))
     }
 
-    /// Whether the end of a frame is missing, as far as the file has been gone through.
+    /// Whether the end of a frame is missing in the part seen so far.
     pub(super) fn end_unknown(&self) -> bool {
         self.layout.end_unknown()
     }
 
-    /// Length of the contents so far, those that are lost included.
+    /// Length of the contents so far, lost ones included.
     pub(super) fn content_len(&self) -> u64 {
         self.layout.content_len()
     }
 
-    /// Length of the contents that a file of this length could hold besides those that were found in it: as many full
-    /// blocks as would fit in it.
+    /// The most contents that a file of this length could hold beyond those found: as many full blocks as would fit in
+    /// it.
     pub(super) fn plausible_loss(&self) -> u64 {
         self.max_block_log.map_or(0, |log| {
             let blocks = self.walk.file_len() / least_full_block_len(log);

@@ -10,15 +10,15 @@ use crate::error::Error;
 use crate::format::{BlockHeader, CODED_LEN, Fault, Footer, FrameHeader, INDEX_MARKER};
 use crate::stream::window::WINDOW;
 
-/// Walks ahead, once through the file however often it is asked.
+/// Walks ahead. It goes through the file only once, however often it is asked.
 pub(super) struct Scout {
     walk: Walk,
     tracker: Tracker,
-    /// Damaged frames that end ahead, in order; of two that overlap, the one that begins first.
+    /// Damaged frames that end ahead, in order. Of two that overlap, the one that begins first.
     claims: VecDeque<Claim>,
 }
 
-/// What the end of a damaged frame says of it.
+/// What the end of a damaged frame says about it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
     start: u64,
@@ -36,10 +36,10 @@ impl Scout {
         (WINDOW + self.claims.capacity() * size_of::<Claim>()) as u64
     }
 
-    /// The end of the frame that begins at `start`, if one is found. Frames are asked for in order.
+    /// The end of the frame that begins at `start`, if there is one. Callers must ask in the order of the frames.
     ///
     /// # Errors
-    /// [`Error::LimitMemory`] if there are more damaged frames on the way than `max_memory` can hold.
+    /// [`Error::LimitMemory`] if the way there has more damaged frames than `max_memory` can hold.
     pub(super) fn claim_of(
         &mut self,
         start: u64,
@@ -68,7 +68,7 @@ impl Scout {
             if claim.rows(footer, &mut self.walk, reader)?.is_none() {
                 continue;
             }
-            // What lies within the frame is part of a block's payload.
+            // Whatever lies within the frame is part of a block's payload.
             while self.claims.back().is_some_and(|last| last.start >= claim.start) {
                 self.claims.pop_back();
             }
@@ -92,7 +92,7 @@ impl Scout {
     }
 }
 
-/// The frame that an index is of.
+/// A frame and its index.
 struct Rows {
     header: FrameHeader,
     header_end: u64,
@@ -107,7 +107,7 @@ impl Claim {
         Some(Self { start, index_start: end.start, end: end.end })
     }
 
-    /// The frame that begins where the footer says, if index and footer may be its.
+    /// The frame that begins where the footer says, if the index and the footer may belong to it.
     fn rows(
         &self,
         footer: Footer,
@@ -132,7 +132,7 @@ impl Claim {
         Ok(adds_up.then_some(rows))
     }
 
-    /// Where block `number` begins.
+    /// Offset of block `number`.
     fn block_start(
         &self,
         rows: &Rows,
@@ -147,8 +147,7 @@ impl Claim {
         Ok(start)
     }
 
-    /// Goes on by the index from byte `offset`, which `blocks` blocks have been found before; `None` if the index says
-    /// otherwise.
+    /// Continues by the index from byte `offset`, after `blocks` blocks. `None` if the index disagrees.
     pub(super) fn resume(
         self,
         blocks: u64,
@@ -164,7 +163,7 @@ impl Claim {
         };
         let (footer, _) = Footer::parse_unchecked(bytes);
         let Some(rows) = self.rows(footer, walk, reader)? else { return Ok(None) };
-        // After the last block there is nothing that the index could help to find.
+        // After the last block, an index cannot help to find more.
         if blocks >= rows.count {
             return Ok(None);
         }
@@ -186,18 +185,18 @@ fn entry(
     Ok(u32::from_le_bytes(*bytes).into())
 }
 
-/// The rest of a damaged frame, by its index.
+/// The rest of a damaged frame, as its index describes it.
 pub(super) struct Indexed {
     claim: Claim,
     rows: Rows,
     /// Number of the next block.
     number: u64,
-    /// Where it begins.
+    /// Offset of the next block.
     at: u64,
 }
 
 impl Indexed {
-    /// The next block, or the damaged bytes in its place; at last the frame's end.
+    /// The next block, or the damaged bytes in its place; finally the frame's end.
     pub(super) fn next(
         &mut self,
         walk: &mut Walk,

@@ -1,4 +1,5 @@
-//! From structure to structure. Frame headers, block headers and indices all begin with a marker and carry a checksum.
+//! Goes from structure to structure. Frame headers, block headers and indices all begin with a marker and have a
+//! checksum.
 
 use std::io::{Read, Seek};
 use std::ops::Range;
@@ -13,22 +14,22 @@ use crate::format::{
 };
 use crate::stream::window::Window;
 
-/// No frame header is longer.
+/// Longer than any frame header.
 const MAX_FRAME_HEADER_LEN: usize = 1024;
 /// Base-2 logarithm of the largest block size.
 const MAX_BLOCK_LOG: u8 = Pipeline::Bwt.max_block_log();
-/// Lengths that a block may have, header included.
+/// Possible lengths of a block, header included.
 const BLOCK_LENGTHS: Range<u32> = 20..(1 << MAX_BLOCK_LOG) + 28;
 
-/// Finds the structures of a file, in order, without a gap.
+/// Finds the structures of a file, in order and without gaps.
 pub(super) struct Walk {
     pub(super) window: Window,
-    /// Where the next item begins.
+    /// Offset of the next item.
     at: u64,
-    /// The structure that begins there, once it has been looked for.
+    /// The structure at that offset, once it has been looked for.
     ahead: Option<Option<Item>>,
-    /// Bytes that may still be read to confirm what was found. Ordinary damage takes about as many as the file has;
-    /// a hostile file, in which structures overlap, would take as many for each of them.
+    /// Bytes that may still be read to confirm structures. Ordinary damage takes about as many as the file has;
+    /// overlapping structures in a hostile file would take as many for each structure.
     budget: u64,
 }
 
@@ -42,12 +43,12 @@ impl Walk {
         self.window.file_len
     }
 
-    /// Where the next item begins.
+    /// Offset of the next item.
     pub(super) fn position(&self) -> u64 {
         self.at
     }
 
-    /// Goes on from `offset`.
+    /// Continues from `offset`.
     pub(super) fn restart(&mut self, offset: u64) {
         (self.at, self.ahead) = (offset, None);
     }
@@ -73,7 +74,7 @@ impl Walk {
             && item.end != self.file_len()
             && !self.payload_is_sound(reader, &item, &header)?
         {
-            // Bytes were lost or put in: the next structure may begin before this one's end.
+            // Bytes were lost or inserted: the next structure may begin before this one's end.
             (item.end, next) = self.search(reader, item.start + header.len() as u64)?;
         }
         if let What::Single { single, .. } = item.what
@@ -81,7 +82,7 @@ impl Walk {
             && item.end != self.file_len()
             && !self.is_sound_stored(reader, &item, &single)?
         {
-            // Likewise; but if there is none, only what follows the frame may be damaged.
+            // The same, but if no structure follows, only the bytes after the frame may be damaged.
             let payload = item.end.saturating_sub(single.tail_len());
             let (end, found) = self.search(reader, payload)?;
             if end < item.end {
@@ -92,19 +93,19 @@ impl Walk {
         Ok(Some(item))
     }
 
-    /// Whether all that was to be confirmed could be.
+    /// Whether the budget sufficed to confirm everything so far.
     pub(super) fn has_budget(&self) -> bool {
         self.budget > 0
     }
 
-    /// Takes `n` bytes off the budget; false if it was too small.
+    /// Takes `n` bytes off the budget. Returns false if it was too small.
     fn spend(&mut self, n: usize) -> bool {
         let left = self.budget.checked_sub(n as u64);
         self.budget = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// The structure that begins at `start`, if one does.
+    /// The structure at `start`, if there is one.
     fn structure(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -134,7 +135,7 @@ impl Walk {
         Ok(None)
     }
 
-    /// The frame header at `start`, and where it ends.
+    /// The frame header at `start`, and its end.
     pub(super) fn frame_header(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -147,15 +148,14 @@ impl Walk {
         }
     }
 
-    /// The index and footer that begin at `start`. How many blocks there were is not known: the footer is where its
-    /// checksum agrees.
+    /// The index and footer at `start`. The number of blocks is unknown: the footer is where the checksum agrees.
     fn index(
         &mut self,
         reader: &mut (impl Read + Seek),
         start: u64,
     ) -> Result<Option<Item>, Error> {
         let mut checksum = crc32c(&INDEX_MARKER);
-        // Length of the blocks in the entries so far.
+        // Sum of the entries so far.
         let mut blocks_len = 0;
         for entries in 0..MAX_BLOCKS {
             let len = INDEX_MARKER.len() as u64 + 4 * entries;
@@ -168,7 +168,7 @@ impl Walk {
             }
             let (footer, expected) = Footer::parse_unchecked(&bytes);
             let len = len + FOOTER_LEN as u64;
-            // Cheap to ask before the checksum, and seldom true by chance.
+            // Cheap to test before the checksum, and rarely true by chance.
             let is_likely = match footer.content_size {
                 0 => entries == 0,
                 size => (entries << MIN_BLOCK_LOG..=(entries + 1) << MAX_BLOCK_LOG).contains(&size),
@@ -190,7 +190,7 @@ impl Walk {
         Ok(None)
     }
 
-    /// Where the next structure begins, `from` or later, and which it is; or the end of the file.
+    /// The next structure at `from` or later, and its offset; or the end of the file.
     fn search(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -198,7 +198,7 @@ impl Walk {
     ) -> Result<(u64, Option<Item>), Error> {
         while from < self.file_len() {
             let bytes = self.window.from(reader, from, 2)?;
-            // Two bytes tell most chances apart.
+            // Two bytes rule out most coincidences.
             let candidate = bytes.array_windows().position(|pair: &[u8; 2]| {
                 *pair == BLOCK_MARKER || *pair == INDEX_MARKER || pair[..] == MAGIC[..2]
             });
@@ -211,7 +211,7 @@ impl Walk {
                     at + 1
                 }
                 None if bytes.len() < 2 => break,
-                // The last byte may be the first of a marker.
+                // The last byte may begin a marker.
                 None => bytes.len() as u64 - 1,
             };
         }
@@ -228,8 +228,8 @@ impl Walk {
         Ok(self.checksum_of(reader, payload, 0)? == Some(header.payload_crc))
     }
 
-    /// Whether a frame of a single block is stored and its checksum agrees: then what looks like structures within it is
-    /// its contents.
+    /// Whether a single frame is stored and its checksum agrees: then any apparent structures within it are its
+    /// contents.
     fn is_sound_stored(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -246,8 +246,8 @@ impl Walk {
         Ok(checksum.is_some() && checksum == expected)
     }
 
-    /// The CRC-32C of a part of the file, appended to `checksum`; `None` if it is not all there, or more than may still
-    /// be read to confirm what was found.
+    /// Extends `checksum` by the CRC-32C of a part of the file. `None` if the part is cut short, or the budget does not
+    /// suffice.
     fn checksum_of(
         &mut self,
         reader: &mut (impl Read + Seek),

@@ -1,19 +1,19 @@
-//! Codecs alone: no checksum stands before them.
+//! Codecs alone, without checksums in front of them.
 
 use pz::bits::{BitReader, BitWriter};
 use pz::codec::{bwt, fse as fse_codec, huffman as huffman_codec, lz77 as lz77_codec};
 
-/// The longest block that is asked of a decoder, in bytes.
+/// The longest block that a decoder has to decode, in bytes.
 const MAX_BLOCK: usize = 1 << 19;
 
-/// Splits off the block's length, in three bytes.
+/// Splits off the block's length, which takes three bytes.
 fn block_and_payload(data: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let ([a, b, c], payload) = data.split_first_chunk()?;
     let len = u32::from_le_bytes([*a, *b, *c, 0]) as usize;
     (1..=MAX_BLOCK).contains(&len).then(|| (vec![0xA5; len], payload))
 }
 
-/// The portable decoder and the fastest agree.
+/// Checks that the portable decoder and the fastest agree.
 pub fn lz77(data: &[u8]) {
     let Some((mut block, payload)) = block_and_payload(data) else { return };
     let mut other = vec![0x5A; block.len()];
@@ -23,7 +23,7 @@ pub fn lz77(data: &[u8]) {
     assert!(fastest.is_err() || block == other, "the decoders give different contents");
 }
 
-/// What is accepted does not depend on what the decoder did before.
+/// Checks that a decoder's earlier work does not affect what it accepts.
 pub fn bwt(data: &[u8]) {
     let Some((mut block, payload)) = block_and_payload(data) else { return };
     let mut decoder = bwt::Decoder::new();
@@ -33,8 +33,8 @@ pub fn bwt(data: &[u8]) {
     assert!(verdict.is_err() || block == again, "the same payload gives different contents");
 }
 
-/// Limit of the code's lengths, size of its alphabet, description: what is accepted is a complete code, and can be
-/// written again.
+/// Input: the limit of code lengths, the size of the alphabet, a description. Checks that an accepted code is complete
+/// and can be written again.
 pub fn huffman(data: &[u8]) {
     let ([limit, symbols], description) = match data.split_first_chunk() {
         Some((&parameters, description)) => (parameters, description),
@@ -60,7 +60,7 @@ pub fn huffman(data: &[u8]) {
     assert_eq!(lengths, again);
 }
 
-/// Likewise for the normalised counts of FSE.
+/// The same for the normalised counts of FSE.
 pub fn fse(data: &[u8]) {
     let ([log, symbols], description) = match data.split_first_chunk() {
         Some((&parameters, description)) => (parameters, description),

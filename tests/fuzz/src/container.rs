@@ -1,4 +1,4 @@
-//! Whole files: every decoder gives the same contents of the same bytes, or refuses them.
+//! Whole files: from the same bytes, all decoders get the same contents, or they refuse them.
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
@@ -6,16 +6,16 @@ use pz::{DecodeOptions, Decoder, Error, ErrorClass, Piece, Recovery, SeekableRea
 
 use crate::reseal::reseal;
 
-/// Most contents that a target asks for, in bytes.
+/// The most contents that a target asks for, in bytes.
 const MAX_OUTPUT: u64 = 1 << 22;
-/// Most memory that a decoder may take.
+/// The most memory that a decoder may take.
 const MAX_MEMORY: u64 = 128 << 20;
 
 fn options() -> DecodeOptions {
     DecodeOptions::new().threads(1).max_output(MAX_OUTPUT).max_memory(MAX_MEMORY)
 }
 
-/// Does `test` with the bytes, and with the bytes under right checksums.
+/// Runs `test` on the bytes, and on the bytes with their checksums made right.
 fn both(data: &[u8], test: impl Fn(&[u8])) {
     test(data);
     let mut sealed = data.to_vec();
@@ -25,7 +25,7 @@ fn both(data: &[u8], test: impl Fn(&[u8])) {
     }
 }
 
-/// What was decoded; otherwise the input or a limit must be the reason.
+/// Returns what was decoded. If decoding failed, checks that the input or a limit was the reason.
 fn blame_the_input<T>(result: Result<T, Error>) -> Option<T> {
     let is_limit =
         |error: &Error| matches!(error, Error::LimitMemory { .. } | Error::LimitOutput { .. });
@@ -36,7 +36,7 @@ fn contents(data: &[u8]) -> Option<Vec<u8>> {
     blame_the_input(pz::decompress(data, &options()))
 }
 
-/// Decompression at once, on one thread and on two.
+/// Compares decompression in one call, on one thread and on two.
 pub fn one_shot(data: &[u8]) {
     both(data, |data| {
         let one = contents(data);
@@ -46,7 +46,7 @@ pub fn one_shot(data: &[u8]) {
     });
 }
 
-/// The streaming decoder, read in small uneven parts, against the one that sees all at once.
+/// Compares the streaming decoder, read in small uneven parts, with decompression in one call.
 pub fn stream(data: &[u8]) {
     both(data, |data| {
         let streamed = Decoder::new(data, &options()).ok().and_then(|mut decoder| {
@@ -64,7 +64,7 @@ pub fn stream(data: &[u8]) {
     });
 }
 
-/// Random access agrees with reading from the beginning; it sees less, so it may accept what that refuses.
+/// Compares random access with reading from the beginning. It sees less of the file, so it may accept more.
 pub fn seekable(data: &[u8]) {
     both(data, |data| {
         let whole = contents(data);
@@ -88,7 +88,7 @@ pub fn seekable(data: &[u8]) {
     });
 }
 
-/// Recovery ends, saves all of a sound file, and keeps within the file's bytes.
+/// Checks that recovery ends, saves all of a sound file, and only refers to bytes within the file.
 pub fn recover(data: &[u8]) {
     both(data, |data| {
         let whole = contents(data);

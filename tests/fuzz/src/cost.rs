@@ -2,7 +2,7 @@
 
 use pz::gpu::model::cost::KernelCost;
 
-/// A text either has a cost, whose numbers can be asked for, or an error that points into it.
+/// Checks that a text either has a cost that can be evaluated, or gives an error that points into it.
 pub fn cost(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match KernelCost::parse("kernels/fuzz.cl", &text) {

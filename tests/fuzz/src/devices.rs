@@ -1,4 +1,4 @@
-//! Decoders of devices: the same verdict as the CPU's, and the same contents.
+//! Decoders of devices must give the CPU's verdict and the CPU's contents.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -8,22 +8,22 @@ use pz::gpu::coder::{Buffers, Decoder};
 use pz::gpu::device::discovery;
 use pz::gpu::device::{Api, Device};
 
-/// The longest block that is asked of a decoder, in bytes.
+/// The longest block that a decoder has to decode, in bytes.
 const MAX_BLOCK: usize = 1 << 18;
 
-/// What is done with some inputs together.
+/// A target that runs on several inputs at once.
 pub type Batch = fn(&[&[u8]]);
 
-/// Payloads that a device is given at once.
+/// Payloads that a device decodes at once.
 pub const BATCH: usize = 16;
 
-/// A decoder of a device that is there until the program ends.
+/// A device's decoder, which lives until the program ends.
 struct Kept {
     name: String,
     decoder: Mutex<Decoder<'static>>,
 }
 
-/// A decoder of each device.
+/// A decoder for each device.
 fn decoders(pipeline: Pipeline) -> &'static [Kept] {
     static LZ77: OnceLock<Vec<Kept>> = OnceLock::new();
     static BWT: OnceLock<Vec<Kept>> = OnceLock::new();
@@ -31,7 +31,7 @@ fn decoders(pipeline: Pipeline) -> &'static [Kept] {
     kept.get_or_init(|| devices().iter().map(|device| keep(&**device, pipeline)).collect())
 }
 
-/// All devices of this machine; those that it was told to have, with `PZ_TEST_NO_SKIP=1`, must be there.
+/// All devices of this machine. With `PZ_TEST_NO_SKIP=1`, missing devices are a failure.
 fn devices() -> &'static [Arc<dyn Device>] {
     static DEVICES: OnceLock<Vec<Arc<dyn Device>>> = OnceLock::new();
     DEVICES.get_or_init(|| {
@@ -56,7 +56,7 @@ fn keep(device: &'static dyn Device, pipeline: Pipeline) -> Kept {
     Kept { name: format!("{} through {}", limits.name, limits.api), decoder: Mutex::new(decoder) }
 }
 
-/// LZ77 payloads, each after the length of its block in three bytes.
+/// Decodes LZ77 payloads, each after the length of its block in three bytes.
 ///
 /// # Panics
 /// If a device and the CPU disagree.
@@ -65,7 +65,7 @@ pub fn lz77_batch(inputs: &[&[u8]]) {
     batch(inputs, Pipeline::Lzf, &mut |payload, block| decoder.decode(payload, block).is_ok());
 }
 
-/// BWT payloads, likewise.
+/// Decodes BWT payloads, each after the length of its block in three bytes.
 ///
 /// # Panics
 /// If a device and the CPU disagree.
@@ -74,12 +74,12 @@ pub fn bwt_batch(inputs: &[&[u8]]) {
     batch(inputs, Pipeline::Bwt, &mut |payload, block| decoder.decode(payload, block).is_ok());
 }
 
-/// One payload.
+/// Decodes one payload.
 pub fn lz77(data: &[u8]) {
     lz77_batch(&[data]);
 }
 
-/// One payload.
+/// Decodes one payload.
 pub fn bwt(data: &[u8]) {
     bwt_batch(&[data]);
 }
@@ -88,7 +88,7 @@ fn batch(inputs: &[&[u8]], pipeline: Pipeline, on_cpu: &mut dyn FnMut(&[u8], &mu
     let cases = inputs.iter().filter_map(|data| {
         let ([a, b, c], payload) = data.split_first_chunk()?;
         let len = u32::from_le_bytes([*a, *b, *c, 0]) as usize;
-        // A longer payload is refused by whoever reads the block's header.
+        // Readers of block headers refuse longer payloads.
         (payload.len() <= len && (1..=MAX_BLOCK).contains(&len)).then_some((payload, len))
     });
     let cases: Vec<_> = cases.collect();
@@ -122,6 +122,6 @@ fn check(kept: &Kept, cases: &[(&[u8], usize)], expected: &[Option<Vec<u8>>]) {
         let mut contents = vec![0x5A; expected.len()];
         decoder.read(i as u32, &mut contents).expect("a device that works");
         assert!(contents == *expected, "{} gives other contents, case {i}", kept.name);
-        assert_eq!(block.contents_crc, crc32c::crc32c(&contents), "{}, case {i}", kept.name);
+        assert_eq!(block.content_crc, crc32c::crc32c(&contents), "{}, case {i}", kept.name);
     }
 }

@@ -1,9 +1,9 @@
 //! Fuzz targets of pz, as plain functions on bytes.
 //!
-//! A target panics if a decoder does what it must not: panic, give other contents than another decoder of the same
-//! bytes, or take more memory or output than it was allowed. `cargo fuzz` runs them for as long as one likes; the
-//! tests of this crate run each over a few thousand mutations of valid inputs, and over every input under
-//! `regressions/TARGET/`, on any toolchain.
+//! A target panics if a decoder panics, disagrees with another decoder of the same bytes, or exceeds its limits of
+//! memory or output. `cargo fuzz` runs targets for any length of time. The tests of this crate need no special
+//! toolchain: they run each target on a few thousand mutations of valid inputs, and on every input under
+//! `regressions/TARGET/`.
 
 mod codecs;
 mod container;
@@ -20,10 +20,10 @@ pub use seeds::seeds;
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
 
-/// What is done with some bytes.
+/// A target: a check of some bytes.
 pub type Target = fn(&[u8]);
 
-/// Every target with its name, that of the program in `fuzz_targets`.
+/// Every target with its name, which is that of its program in `fuzz_targets`.
 pub const TARGETS: [(&str, Target); 16] = [
     ("lz77", codecs::lz77),
     ("bwt", codecs::bwt),
@@ -43,16 +43,17 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("round_trip_bwt", round_trip::bwt),
 ];
 
-/// The target of this name.
+/// The target called `name`.
 ///
 /// # Panics
-/// If there is none.
+/// If there is no such target.
 pub fn target(name: &str) -> Target {
     let found = TARGETS.iter().find(|(target, _)| *target == name);
     found.unwrap_or_else(|| panic!("no target is called {name}")).1
 }
 
-/// The program of a target: under cargo-fuzz the fuzzer, otherwise one that runs the target on the files it is given.
+/// Makes a target's program. Under cargo-fuzz that is the fuzzer; otherwise it runs the target on the files it is
+/// given.
 #[macro_export]
 macro_rules! fuzz {
     ($name:literal) => {

@@ -1,12 +1,12 @@
-//! Right checksums on wrong files.
+//! Puts right checksums on wrong files.
 
 use crc32c::crc32c;
 
 const MAGIC: &[u8] = b"\x89PZF\r\n\x1a\n";
 
-/// Goes through `file` as far as it looks like a frame (`src/format/FORMAT.md`), and puts the right checksum on
-/// every header, payload, index and footer. Contents keep the checksum that they claim, except stored ones, which
-/// are their own payload.
+/// Goes through `file` for as long as it looks like a frame (`src/format/FORMAT.md`), and corrects the checksum of
+/// every header, payload, index and footer. The checksums of contents stay, except those of stored blocks, whose
+/// contents are the payload.
 pub fn reseal(file: &mut [u8]) {
     if file.starts_with(MAGIC) && file.get(12).is_some_and(|flags| flags & 8 != 0) {
         single(file);
@@ -24,14 +24,14 @@ pub fn reseal(file: &mut [u8]) {
     }
 }
 
-/// Writes the checksum of `from..to` at `to`; gives the end of it.
+/// Writes the checksum of `from..to` at `to`. Returns the end of the checksum.
 fn seal(file: &mut [u8], from: usize, to: usize) -> Option<usize> {
     let checksum = crc32c(file.get(from..to)?);
     file.get_mut(to..to + 4)?.copy_from_slice(&checksum.to_le_bytes());
     Some(to + 4)
 }
 
-/// Seals a single frame: its check, and the checksum of one that is stored or filled, whose contents are known.
+/// Seals a single frame: its check and, if it is stored or filled, so that its contents are known, its checksum.
 fn single(file: &mut [u8]) -> Option<()> {
     let (method, flags) = (*file.get(11)? >> 4, *file.get(12)?);
     let width = usize::from(flags >> 4 & 3);
@@ -88,7 +88,7 @@ fn block(file: &mut [u8], at: usize) -> Option<usize> {
     };
     let stored = file.get(at + 2)? & 15 == 0;
     let len = number(at + if stored { 7 } else { 11 })?;
-    // Both kinds have the payload's checksum 15 bytes from the marker, or 11: stored contents are their own payload.
+    // The payload's checksum is 15 bytes after the marker; in a stored block, whose payload is the contents, 11 bytes.
     let (field, header) = if stored { (at + 11, at + 15) } else { (at + 15, at + 23) };
     let payload = header + 4..(header + 4).checked_add(len)?;
     let checksum = crc32c(file.get(payload.clone())?);

@@ -1,4 +1,4 @@
-//! Random numbers that are the same everywhere.
+//! Pseudo-random numbers that are the same on every machine.
 
 /// Marsaglia's xorshift64.
 #[derive(Debug, Clone)]
@@ -10,7 +10,7 @@ impl Rng {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// Any 64 bits but all zeros.
+    /// Any 64 bits, except all zeros.
     pub fn bits(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -18,12 +18,12 @@ impl Rng {
         self.0
     }
 
-    /// A number below `limit`, or 0 if that is 0.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.bits() >> 16) as usize % limit.max(1)
     }
 
-    /// Changes `data` in one to four places: bits, bytes, runs, truncation, moved parts.
+    /// Changes `data` in one to four places: flips bits, changes bytes, overwrites runs, truncates, moves parts.
     pub fn mutate(&mut self, data: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             let at = self.below(data.len());

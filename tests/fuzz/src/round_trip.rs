@@ -1,8 +1,8 @@
-//! Contents of any kind through a pipeline and back.
+//! Compresses any contents with a pipeline, and decompresses them.
 
 use pz::{DecodeOptions, Level, Options, Pipeline};
 
-/// The level, and then the contents: short ones as they are and repeated with changes over more than a block.
+/// The first byte gives the level, the rest the contents: as they are, and repeated with changes to more than a block.
 fn round_trip(pipeline: Pipeline, data: &[u8]) {
     let Some((first, contents)) = data.split_first() else { return };
     let level = Level::new(u32::from(first % 9) + 1).expect("1 to 9");

@@ -1,4 +1,4 @@
-//! Valid inputs from which a fuzzer can start.
+//! Valid inputs for a fuzzer to start from.
 
 use pz::bits::BitWriter;
 use pz::codec::{bwt, fse, huffman, lz77};
@@ -57,7 +57,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "cost" => {
             let all = pz::gpu::model::kernel::ALL.iter();
             let texts = all.map(|kernel| kernel.text(pz::gpu::device::Api::OpenCl).into_owned());
-            // Up to the code: mutations are to hit the block.
+            // Only what precedes the code, because mutations should hit the cost block.
             let heads = texts.map(|text| text.lines().take(40).collect::<Vec<_>>().join("\n"));
             heads.map(String::into_bytes).collect()
         }
@@ -72,7 +72,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Texts, tables, numbers, noise, runs, and nearly nothing.
+/// Text, tables, numbers, noise, runs, and almost nothing.
 fn contents() -> Vec<Vec<u8>> {
     let mut rng = Rng::new(1);
     let text = |rng: &mut Rng, len: usize| {
@@ -98,7 +98,7 @@ fn contents() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Blocks' lengths and what `encode` makes of them.
+/// Payloads that `encode` makes, each after the length of its block.
 fn payloads(encode: impl Fn(&[u8], &mut Vec<Vec<u8>>)) -> Vec<Vec<u8>> {
     let mut inputs = Vec::new();
     for block in contents() {
@@ -110,7 +110,7 @@ fn payloads(encode: impl Fn(&[u8], &mut Vec<Vec<u8>>)) -> Vec<Vec<u8>> {
     inputs
 }
 
-/// Two parameters, and what `describe` writes of symbols' counts.
+/// Descriptions that `describe` writes for counts of symbols, each after two parameters.
 fn described(describe: impl Fn(&[u32], u8, &mut BitWriter<'_>)) -> Vec<Vec<u8>> {
     let mut inputs = Vec::new();
     let mut rng = Rng::new(2);
@@ -136,7 +136,7 @@ fn described(describe: impl Fn(&[u32], u8, &mut BitWriter<'_>)) -> Vec<Vec<u8>> 
 /// Two short frames in the longer form.
 const TWO_FRAMES: &[u8] = include_bytes!("../../golden/v1/two-frames.pz");
 
-/// Compressed files of every pipeline, alone and two together.
+/// Compressed files of every pipeline: each alone, and two in a row.
 fn files() -> Vec<Vec<u8>> {
     let mut files = vec![pz::compress(b"", &Options::new()).expect("a file")];
     for contents in contents() {
@@ -151,7 +151,7 @@ fn files() -> Vec<Vec<u8>> {
         }
     }
     files.push([&files[1][..], &files[8]].concat());
-    // The longer form of a short frame, which today's encoder does not write.
+    // Short frames in the longer form, which the encoder no longer writes.
     for golden in [&include_bytes!("../../golden/v1/one-byte.pz")[..], TWO_FRAMES] {
         files.push(golden.to_vec());
     }

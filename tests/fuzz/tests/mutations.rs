@@ -1,4 +1,4 @@
-//! Each target on its seeds, on mutations of them, and on the inputs that once failed.
+//! Runs each target on its seeds, on mutations of them, and on inputs that once failed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::{env, fs};
 
 use pz_fuzz::{Rng, TARGETS, devices, seeds};
 
-/// Mutations that each target is given, unless `PZ_FUZZ_RUNS` says otherwise.
+/// Mutations for each target, unless `PZ_FUZZ_RUNS` says otherwise.
 const RUNS: u64 = 2000;
 
-/// No input takes longer; generous, for machines that do other things too.
+/// No input may take longer. Generous, because the machine may be busy.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Runs a target, and says on which input it failed in a form that can be made a file of.
+/// Runs a target. If it fails, writes the input to a file and names it.
 fn run(name: &str, target: pz_fuzz::Target, data: &[u8], what: &str) {
     let begun = Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| target(data)));
@@ -57,7 +57,7 @@ fn costs() {
 
 #[test]
 fn devices() {
-    // A device takes longer than the CPU to be asked at all: fewer inputs, several at once.
+    // Asking a device takes longer than asking the CPU, so use fewer inputs, and several at once.
     let runs = env::var("PZ_FUZZ_RUNS").map_or(RUNS, |n| n.parse().expect("a number")) / 4;
     let batches: [(&str, devices::Batch); 2] =
         [("device_lz77", devices::lz77_batch), ("device_bwt", devices::bwt_batch)];
@@ -77,7 +77,7 @@ fn devices() {
             if catch_unwind(|| batch(&mutated)).is_ok() {
                 continue;
             }
-            // Which of them it is.
+            // Find out which of them failed.
             for (i, data) in mutated.iter().enumerate() {
                 run(name, pz_fuzz::target(name), data, &format!("mutation {i} of a batch"));
             }
@@ -93,7 +93,7 @@ fn round_trips() {
 
 #[test]
 fn seeds_are_valid() {
-    // A target that returns early on all its seeds would test nothing.
+    // A target that returned early on all of its seeds would test nothing.
     for seed in seeds("container") {
         pz::decompress(&seed, &pz::DecodeOptions::new()).expect("a sound file");
     }

@@ -1,6 +1,6 @@
-//! pz as a WebAssembly module: what `run.mjs` calls.
+//! pz as a WebAssembly module: the functions that `run.mjs` calls.
 //!
-//! The caller writes an input to the memory that [`input`] gives, and reads the result from where [`output`] says.
+//! The caller writes its input to the memory that [`input`] returns, and reads the result at [`output`].
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -20,19 +20,19 @@ pub extern "C" fn input(len: usize) -> *mut u8 {
     })
 }
 
-/// Where the result lies.
+/// Address of the result.
 #[unsafe(no_mangle)]
 pub extern "C" fn output() -> *const u8 {
     OUTPUT.with_borrow(|output| output.as_ptr())
 }
 
-/// Decompresses the input; gives the length of the result, or -1.
+/// Decompresses the input. Returns the length of the result, or -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn decompress() -> isize {
     run(|input| pz::decompress(input, &pz::DecodeOptions::new()))
 }
 
-/// Compresses the input at a level; gives the length of the result, or -1.
+/// Compresses the input at a level. Returns the length of the result, or -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn compress(level: u32) -> isize {
     run(|input| pz::compress(input, &pz::Options::new().level(pz::Level::new(level)?)))

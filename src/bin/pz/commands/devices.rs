@@ -16,17 +16,17 @@ use crate::table;
 pub fn run(args: &Devices) -> Result<(), Failure> {
     let list = match args.device.unwrap_or_default() {
         Device::Auto => all(),
-        Device::Cpu => DeviceList { devices: vec![Found::Cpu(cpu())], absent: Vec::new() },
-        one => DeviceList { devices: vec![Found::Gpu(gpu(&one.find()?))], absent: Vec::new() },
+        Device::Cpu => DeviceList { devices: vec![Processor::Cpu(cpu())], absent: Vec::new() },
+        one => DeviceList { devices: vec![Processor::Gpu(gpu(&one.find()?))], absent: Vec::new() },
     };
     if args.json { table::print_json(&list) } else { table::print(&to_text(&list)) }
 }
 
 fn all() -> DeviceList {
-    let mut list = DeviceList { devices: vec![Found::Cpu(cpu())], absent: Vec::new() };
+    let mut list = DeviceList { devices: vec![Processor::Cpu(cpu())], absent: Vec::new() };
     for api in [Api::OpenCl, Api::WebGpu] {
         match discovery::devices(api) {
-            Ok(found) => list.devices.extend(found.iter().map(|found| Found::Gpu(gpu(found)))),
+            Ok(found) => list.devices.extend(found.iter().map(|found| Processor::Gpu(gpu(found)))),
             Err(absence) => list.absent.push(Absent {
                 backend: api.name(),
                 why: absence.why,
@@ -39,14 +39,14 @@ fn all() -> DeviceList {
 
 #[derive(Serialize)]
 struct DeviceList {
-    devices: Vec<Found>,
+    devices: Vec<Processor>,
     absent: Vec<Absent>,
 }
 
 /// A processor that can be used.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Found {
+enum Processor {
     Cpu(Cpu),
     Gpu(Gpu),
 }
@@ -168,8 +168,8 @@ fn to_text(list: &DeviceList) -> String {
     let mut text = String::new();
     for found in &list.devices {
         text += &match found {
-            Found::Cpu(cpu) => cpu.to_text(),
-            Found::Gpu(gpu) => gpu.to_text(),
+            Processor::Cpu(cpu) => cpu.to_text(),
+            Processor::Gpu(gpu) => gpu.to_text(),
         };
     }
     for absent in &list.absent {

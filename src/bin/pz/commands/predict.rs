@@ -21,12 +21,12 @@ pub struct Forecast {
     /// Bytes of its contents.
     bytes: u64,
     threads: usize,
-    work: Vec<Work>,
+    work: Vec<Operation>,
 }
 
 /// One direction at one level.
 #[derive(Serialize)]
-struct Work {
+struct Operation {
     direction: &'static str,
     pipeline: String,
     level: Option<u8>,
@@ -188,7 +188,7 @@ impl Job<'_> {
 }
 
 impl Subject {
-    fn predict(&self, auto: &Auto, opened: &[Opened], job: &Job<'_>) -> Result<Work, Failure> {
+    fn predict(&self, auto: &Auto, opened: &[Opened], job: &Job<'_>) -> Result<Operation, Failure> {
         let (direction, pipeline, level, block) = match self {
             Subject::Encode(options) => {
                 let level = Some(options.chosen_level());
@@ -215,7 +215,7 @@ impl Subject {
             engines.push(Engine::device(device, gpu, predict(Some(gpu))?));
         }
         let (pipeline, level) = (pipeline.to_string(), level.map(Level::get));
-        Ok(Work { direction, pipeline, level, block, engines })
+        Ok(Operation { direction, pipeline, level, block, engines })
     }
 }
 

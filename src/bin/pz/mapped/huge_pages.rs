@@ -25,13 +25,13 @@ const MAX_REQUEST_TIME: Duration = Duration::from_millis(12);
 /// If free memory is fragmented, the kernel must move pages first; and a virtual machine may have returned its free
 /// memory to the host. Huge pages are then slower than small ones, and we skip more and more requests.
 pub struct HugePages {
-    state: Mutex<State>,
+    state: Mutex<CollapseState>,
     answered: Condvar,
     /// No request goes beyond this offset.
     end: u64,
 }
 
-struct State {
+struct CollapseState {
     /// The end of the last request.
     asked: u64,
     /// Requests without an answer yet.
@@ -48,7 +48,7 @@ impl HugePages {
     /// The huge pages of a file that ends at byte `end`. Without `end`, requests may go beyond the contents, and
     /// the caller truncates the file.
     pub fn new(end: Option<u64>) -> Self {
-        let state = State {
+        let state = CollapseState {
             asked: SMALL_PAGES_END,
             open: Vec::new(),
             is_good: false,
@@ -86,7 +86,7 @@ impl HugePages {
     }
 
     /// The next request, if it begins before `end`.
-    fn next(&self, state: &mut State, end: u64) -> Option<Range<u64>> {
+    fn next(&self, state: &mut CollapseState, end: u64) -> Option<Range<u64>> {
         while state.asked < end.min(self.end) {
             let next = state.asked..self.end.min(state.asked + REQUEST);
             state.asked = next.end;
@@ -122,7 +122,7 @@ impl HugePages {
         self.answered.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CollapseState> {
         // No code that holds the lock can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,22 +1,22 @@
-//! Many candidates a position, at little cost for those that do not match: for the levels that look for long.
+//! Looks up many candidates for each position; those that do not match cost little. For the levels that search long.
 
 use super::candidates::LOOKAHEAD;
 use crate::codec::{OutOfMemory, reserve};
 
-/// What matches are searched for with.
+/// A table that finds candidates.
 pub(crate) trait Finder: Default {
-    /// Its size in bytes.
+    /// The table's size in bytes.
     const MEMORY: u64;
     /// Several distances, the smallest first.
     type Distances: AsRef<[u32]>;
-    /// Makes room for what it keeps.
+    /// Allocates the table.
     fn reserve(&mut self) -> Result<(), OutOfMemory>;
-    /// Gets ready for a block of `len` bytes.
+    /// Prepares for a block of `len` bytes.
     fn start(&mut self, len: usize);
-    /// Enters positions that are not looked at.
+    /// Enters positions without looking up their candidates.
     fn enter(&mut self, data: &[u8], from: usize, to: usize);
-    /// Reads what [`candidates`](Self::candidates) will read for these bytes, so that it is in the cache by then: done for
-    /// several positions in a row, the cache misses go on at the same time. The result means nothing.
+    /// Reads the entries that [`candidates`](Self::candidates) will read for these bytes, which brings them into the
+    /// cache. Called for several positions in a row, so that their cache misses overlap. The result has no meaning.
     fn touch(&self, bytes: u64) -> u32;
     /// Enters `pos`, where `bytes` stand, and returns the distances back to its candidates.
     fn candidates(&mut self, bytes: u64, pos: usize) -> Self::Distances;
@@ -38,15 +38,15 @@ impl<const K: usize> AsRef<[u32]> for Distances<K> {
     }
 }
 
-/// The `8 * G` most recent positions of each hash of `BYTES` bytes in `BITS` bits.
+/// The `8 * G` most recent positions for each hash of `BYTES` bytes in `BITS` bits.
 ///
-/// Each position has a *tag* beside it, eight more bits of the hash: a position whose tag differs cannot match, and
-/// tags are compared eight at a time without fetching what the positions point to.
+/// Beside each position stands a *tag*, eight more bits of the hash. A position with another tag cannot match, and
+/// eight tags are compared at a time, without fetching the bytes at those positions.
 #[derive(Default)]
 pub(crate) struct Buckets<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> {
     tags: Vec<[u64; G]>,
     positions: Vec<[u32; K]>,
-    /// Where each bucket's oldest position is.
+    /// Index of each bucket's oldest position.
     heads: Vec<u8>,
     origin: u32,
 }
@@ -122,11 +122,11 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
         for (g, &word) in self.tags[bucket].iter().enumerate() {
             const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
             let x = word ^ (u64::from(tag) * 0x0101_0101_0101_0101);
-            // The top bit of each byte that is zero, then these bits side by side.
+            // The top bit of each zero byte, then these bits side by side.
             let zero = !(((x & LOW) + LOW) | x | LOW) >> 7;
             equal |= (zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * g);
         }
-        // The most recent first: bit i is the position i + 1 before the head.
+        // Most recent first: turn the bits so that bit i is the i-th oldest position, and take the highest bit first.
         let head = u32::from(self.heads[bucket]) % K as u32;
         let bits = K as u32;
         let mut equal = (equal << ((bits - head) % 64) | equal >> head) & (u64::MAX >> (64 - bits));

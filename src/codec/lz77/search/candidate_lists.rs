@@ -1,8 +1,7 @@
-//! All matches worth considering at each position of a chunk, for the optimal parse.
+//! Lists all matches worth considering at each position of a chunk, for the optimal parse.
 //!
-//! A position's candidates are those of several tables with hashes of different lengths: short hashes find what is
-//! near, long ones what is far. Of the matches they lead to, those remain that are longer than every one at a smaller
-//! offset.
+//! A position's candidates come from several tables with hashes of different lengths: short hashes find near matches,
+//! long ones far matches. A match is kept if it is longer than all matches at smaller offsets.
 
 use super::buckets::Finder;
 use super::candidates::{LOOKAHEAD, Table, common_length, read64};
@@ -10,14 +9,15 @@ use crate::codec::lz77::stream::spec::MIN_MATCH;
 use crate::codec::{OutOfMemory, reserve};
 use core::ops::Range;
 
-/// A match that a position could take, of its length or any shorter one.
+/// A match that could start at a position, with this length or any shorter one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub offset: u32,
     pub length: u32,
 }
 
-/// Finders whose candidates are taken together: of 3 bytes, and of a short and a long hash.
+/// Three finders, whose candidates are joined: one with a hash of 3 bytes, one with a short hash, and one with a long
+/// hash.
 #[derive(Default)]
 pub(crate) struct Finders<S, L> {
     three: Table<1, 3, 14>,
@@ -26,17 +26,17 @@ pub(crate) struct Finders<S, L> {
 }
 
 impl<S: Finder, L: Finder> Finders<S, L> {
-    /// Their size in bytes.
+    /// Size of the tables in bytes.
     pub(crate) const MEMORY: u64 = Table::<1, 3, 14>::MEMORY + S::MEMORY + L::MEMORY;
 
-    /// Makes room for what they keep.
+    /// Allocates the tables.
     pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         self.three.reserve()?;
         self.short.reserve()?;
         self.long.reserve()
     }
 
-    /// Gets ready for a block of `len` bytes.
+    /// Prepares for a block of `len` bytes.
     pub(crate) fn start(&mut self, len: usize) {
         self.three.start(len);
         self.short.start(len);
@@ -53,13 +53,13 @@ impl<S: Finder, L: Finder> Finders<S, L> {
         near
     }
 
-    /// Brings what will be read for these bytes into the cache.
+    /// Brings the entries for these bytes into the cache.
     #[inline(always)]
     fn touch(&self, bytes: u64) -> u32 {
         self.short.touch(bytes) ^ self.long.touch(bytes)
     }
 
-    /// Enters positions that are not looked at.
+    /// Enters positions without looking up their candidates.
     #[inline(always)]
     fn enter(&mut self, data: &[u8], from: usize, to: usize) {
         self.three.enter(data, from, to);
@@ -75,18 +75,17 @@ impl<S: Finder, L: Finder> Finders<S, L> {
     }
 }
 
-/// The most candidates that a position keeps: the nearest, and instead of the last of these the longest.
+/// The most candidates that a position keeps: the nearest ones, except that the last gives way to any longer one.
 pub(crate) const MAX_LIST: usize = 8;
 
-/// Matches count as no longer than this: what is left of a longer one comes as further ones at its offset, which become
-/// one match again. So a candidate fits a word, and what a parse knows ahead of a position a GPU's workgroup memory.
+/// Matches count as no longer than this. The rest of a longer match becomes further matches at the same offset, which
+/// are joined later. Thus a candidate fits in a word, and a parse's lookahead fits in the memory of a GPU's workgroup.
 pub(crate) const LONGEST: u32 = 256;
 
 /// Beyond this offset a match of three bytes costs more than three literals.
 const SHORT_REACH: u32 = 1 << 12;
 
-/// Positions looked at together: each step is done for all of them, so that their loads, most of them cache misses, go
-/// on at the same time.
+/// Positions handled together: each step runs for all of them, so that their loads, most of them cache misses, overlap.
 const BATCH: usize = 32;
 
 /// The candidates of each position of a chunk.
@@ -95,8 +94,8 @@ pub(crate) struct CandidateLists {
     /// Where each position's list ends.
     ends: Vec<u32>,
     candidates: Vec<Candidate>,
-    /// Of the positions looked at together: the distances to their candidates, and the bits in which these differ in
-    /// their first eight bytes.
+    /// For the positions handled together: the distances to their candidates, and for each candidate the bits in which
+    /// its first eight bytes differ from the position's.
     distances: Vec<u32>,
     differences: Vec<u64>,
 }
@@ -108,7 +107,7 @@ impl CandidateLists {
         reserve(&mut self.candidates, len * MAX_LIST)
     }
 
-    /// Finds the candidates of `chunk`, whose chunks come in order.
+    /// Finds the candidates of `chunk`. The chunks of a block must come in order.
     #[inline(never)]
     pub(crate) fn find<S: Finder, L: Finder>(
         &mut self,
@@ -157,8 +156,8 @@ impl CandidateLists {
         self.ends.resize(chunk.len(), self.candidates.len() as u32);
     }
 
-    /// Where the longest candidate of the position before goes on for `nice_length` beyond `stop`, makes what is left of
-    /// it the only candidate of each position from `start` on.
+    /// If the longest candidate of the position before `start` is so long that what is left of it has at least
+    /// `nice_length` bytes at each position up to `stop`, makes the rest of it these positions' only candidate.
     #[inline(always)]
     fn inherit(&mut self, start: usize, stop: usize, nice_length: u32) -> bool {
         let Some(&Candidate { offset, length }) = self.candidates.last() else { return false };
@@ -175,7 +174,7 @@ impl CandidateLists {
         true
     }
 
-    /// Makes the list of the next position of its candidates, in two runs by increasing distance.
+    /// Makes the list of the next position from its candidates, given as two runs of increasing distance.
     #[inline(always)]
     fn list(
         &mut self,
@@ -189,7 +188,7 @@ impl CandidateLists {
         let first = self.candidates.len();
         let end = chunk_end.min(pos + LONGEST as usize);
         let mut longest = MIN_MATCH - 1;
-        // Each must be longer than all that are nearer.
+        // Each kept match must be longer than all nearer ones.
         loop {
             let nearer = match (near.is_empty(), far.is_empty()) {
                 (true, true) => break,
@@ -210,7 +209,7 @@ impl CandidateLists {
                 if probe + 8 > end || read64(data, probe) != read64(data, probe - offset as usize) {
                     continue;
                 }
-                // A match goes on as it did a position before, and so without being compared again.
+                // A match that the previous position already has continues here, so it need not be compared again.
                 let known = self.candidates[previous..first].iter().find(|c| c.offset == offset);
                 let equal = known.map_or(8, |c| c.length as usize - 1).max(8).min(end - pos);
                 let from = pos + equal;
@@ -230,7 +229,7 @@ impl CandidateLists {
         self.ends.push(self.candidates.len() as u32);
     }
 
-    /// The candidates of the chunk's `i`-th position, by increasing offset and length.
+    /// The candidates of the chunk's `i`-th position, in increasing order of offset and length.
     #[inline(always)]
     pub(crate) fn get(&self, i: usize) -> &[Candidate] {
         let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };

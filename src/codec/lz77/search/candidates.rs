@@ -1,11 +1,11 @@
-//! Where a position's matches may come from.
+//! The candidates for a position's match.
 //!
-//! The candidates of a position are the K most recent earlier positions of its window with the same hash of the bytes
-//! that follow. Every position of a block is entered, whatever the parse does with it: so the candidates depend on
-//! the data alone, and a GPU finds the same ones by sorting positions by (hash, position).
+//! A position's candidates are the K most recent earlier positions in its window whose next bytes have the same hash.
+//! Every position of a block is entered, whatever the parse does. So candidates depend on the data alone, and a GPU
+//! finds the same ones by sorting positions by (hash, position).
 //!
-//! A window begins at a multiple of its length and ends a window length later; a position whose following
-//! [`LOOKAHEAD`] bytes reach past the end of the block has no candidates and is not one.
+//! A window begins at a multiple of its length and ends a window length later. A position with fewer than [`LOOKAHEAD`]
+//! bytes left in the block neither has candidates nor is one.
 
 use crate::codec::{OutOfMemory, reserve};
 
@@ -24,7 +24,7 @@ pub(crate) fn read32(data: &[u8], pos: usize) -> u32 {
     u32::from_le_bytes(*data[pos..].first_chunk().unwrap())
 }
 
-/// The number of equal bytes from `a` and from `b` on, where `a < b`, up to `end` of `b`'s.
+/// The number of equal bytes from `a` and from `b` on, where `a < b`. Comparing stops when `b` reaches `end`.
 #[inline(always)]
 pub(crate) fn common_length(data: &[u8], a: usize, b: usize, end: usize) -> usize {
     let max = end - b;
@@ -43,7 +43,7 @@ pub(crate) fn common_length(data: &[u8], a: usize, b: usize, end: usize) -> usiz
     n + earlier.iter().zip(later).take_while(|(x, y)| x == y).count()
 }
 
-/// The number of equal bytes before `a` and before `b`, where `a < b`, down to `a_start` and `b_start`.
+/// The number of equal bytes before `a` and before `b`, where `a < b`. Comparing stops at `a_start` and `b_start`.
 #[inline(always)]
 pub(crate) fn common_length_before(
     data: &[u8],
@@ -53,7 +53,7 @@ pub(crate) fn common_length_before(
     b_start: usize,
 ) -> usize {
     let max = (a - a_start).min(b - b_start);
-    // Most are shorter than eight bytes: without a branch for each byte, as its outcome is hard to predict.
+    // Most lengths are below eight and hard to predict, so do without a branch for each byte.
     let mut n = 0;
     if a >= LOOKAHEAD {
         let difference = read64(data, a - 8) ^ read64(data, b - 8);
@@ -68,7 +68,7 @@ pub(crate) fn common_length_before(
     n
 }
 
-/// A product whose upper bits are hashes of the lowest `BYTES` (3 to 8) bytes of `x`.
+/// A product whose upper bits serve as hashes of the lowest `BYTES` (3 to 8) bytes of `x`.
 #[inline(always)]
 pub(crate) fn product<const BYTES: u32>(x: u64) -> u64 {
     (x << (64 - 8 * BYTES)).wrapping_mul(0x9e37_79b1_85eb_ca87)
@@ -80,16 +80,16 @@ fn hash<const BYTES: u32>(x: u64, bits: u32) -> usize {
     (product::<BYTES>(x) >> (64 - bits)) as usize
 }
 
-/// The slot with `entry` in front and without its last one.
+/// The slot with `entry` put in front and its last entry dropped.
 #[inline(always)]
 fn shifted<const K: usize>(slot: [u32; K], entry: u32) -> [u32; K] {
     core::array::from_fn(|i| if i == 0 { entry } else { slot[i - 1] })
 }
 
-/// The K most recent positions of each hash of `BYTES` bytes in `BITS` bits.
+/// The K most recent positions for each hash of `BYTES` bytes in `BITS` bits.
 ///
-/// Positions are kept with an origin added that grows from block to block, so that what is left of earlier blocks is
-/// out of range instead of having to be cleared.
+/// Positions are kept with an origin added that grows from block to block. Thus entries of earlier blocks are out of
+/// range, and the table need not be cleared.
 pub(crate) struct Table<const K: usize, const BYTES: u32, const BITS: u32> {
     slots: Vec<[u32; K]>,
     origin: u32,
@@ -97,21 +97,21 @@ pub(crate) struct Table<const K: usize, const BYTES: u32, const BITS: u32> {
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Default for Table<K, BYTES, BITS> {
     fn default() -> Self {
-        // The first block makes the slots.
+        // The first block allocates the slots.
         Self { slots: Vec::new(), origin: u32::MAX }
     }
 }
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
-    /// Its size in bytes.
+    /// The table's size in bytes.
     pub(crate) const MEMORY: u64 = (4 * K as u64) << BITS;
 
-    /// Makes room for what it keeps.
+    /// Allocates the table.
     pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         reserve(&mut self.slots, 1 << BITS)
     }
 
-    /// Gets ready for a block of `len` bytes.
+    /// Prepares for a block of `len` bytes.
     pub(crate) fn start(&mut self, len: usize) {
         if self.origin > u32::MAX / 2 - len as u32 {
             self.slots.clear();
@@ -120,12 +120,12 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
         }
     }
 
-    /// Ends the block begun by [`start`](Self::start): its positions are out of range from here on.
+    /// Ends the block begun by [`start`](Self::start): its positions are out of range from now on.
     pub(crate) fn finish(&mut self, len: usize) {
         self.origin += len as u32;
     }
 
-    /// Enters positions `from..to`: each once, in order.
+    /// Enters positions `from..to`. Each must be entered once, in order.
     #[inline(always)]
     pub(crate) fn enter(&mut self, data: &[u8], from: usize, to: usize) {
         if from >= to {
@@ -151,9 +151,8 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
         }
     }
 
-    /// Enters a position, where `bytes` stand, and returns the ones that were there before, the most recent first, as
-    /// distances back from it. Those that are 0 or larger than the position has bytes before it in its window are no
-    /// candidates.
+    /// Enters a position, where `bytes` stand, and returns the previous entries, most recent first, as distances back
+    /// from it. A distance of 0, or one that reaches before the position's window, is no candidate.
     #[inline(always)]
     pub(crate) fn exchange(&mut self, bytes: u64, pos: usize) -> [u32; K] {
         let entry = self.origin + pos as u32;

@@ -1,4 +1,4 @@
-//! The deep lazy parse: the longest of many candidates, unless a position soon after has a better one.
+//! The deep lazy parse: takes the longest of many candidates, unless a position soon after has a better match.
 
 use super::buckets::Finder;
 use super::candidates::{LOOKAHEAD, common_length, common_length_before, read32, read64};
@@ -7,14 +7,14 @@ use core::ops::Range;
 
 /// A match that a position could take.
 #[derive(Clone, Copy)]
-struct Found {
+struct RatedMatch {
     length: u32,
     offset: u32,
-    /// Quarters of the bits saved, roughly: what matches are compared by. Positive, or 0 for no match.
+    /// Roughly what the match saves, in quarters of a byte: the measure for comparing matches. 0 means no match.
     gain: i32,
 }
 
-impl Found {
+impl RatedMatch {
     const NONE: Self = Self { length: 0, offset: 0, gain: 0 };
 }
 
@@ -25,14 +25,14 @@ struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// Enters `pos` and returns its best match, with the offset `recent` (0 for none) cheaper than others.
+    /// Enters `pos` and returns its best match. The offset `recent` (0 for none) costs less than other offsets.
     #[inline(always)]
-    fn find(&self, finder: &mut impl Finder, pos: usize, recent: u32) -> Found {
+    fn find(&self, finder: &mut impl Finder, pos: usize, recent: u32) -> RatedMatch {
         let bytes = read64(self.data, pos);
         let reach = (pos - self.window_start) as u32;
         let distances = finder.candidates(bytes, pos);
-        let mut best = Found::NONE;
-        // Where a candidate must equal the position to be longer than the best so far.
+        let mut best = RatedMatch::NONE;
+        // Any longer match must equal the position's bytes here.
         let mut probe = 0;
         let mut probed = bytes as u32;
         for &offset in distances.as_ref() {
@@ -44,7 +44,7 @@ impl Segment<'_> {
             let length = self.length(bytes, pos, offset);
             let gain = 4 * length as i32 - (offset + 3).ilog2() as i32;
             if gain > best.gain && (length >= 5 || (length == 4 && offset < 1 << 13)) {
-                best = Found { length, offset, gain };
+                best = RatedMatch { length, offset, gain };
                 if pos + length as usize >= self.end {
                     break;
                 }
@@ -58,7 +58,7 @@ impl Segment<'_> {
             let length = self.length(bytes, pos, recent);
             let gain = 4 * length as i32;
             if gain >= best.gain && length >= 4 {
-                best = Found { length, offset: recent, gain };
+                best = RatedMatch { length, offset: recent, gain };
             }
         }
         best
@@ -80,14 +80,14 @@ impl Segment<'_> {
     }
 }
 
-/// Length from which on a match is taken without looking for a better one.
+/// A match of at least this length is taken at once.
 const LONG_ENOUGH: u32 = 64;
 
 const SKIP_LOG: u32 = 6;
 
-/// Parses a segment, looking up to `LAZY` positions ahead for a better match, and appends its matches.
+/// Parses a segment and appends its matches. Looks up to `LAZY` positions ahead for a better match.
 ///
-/// On data without matches the step from position to position grows by one every `1 << SKIP_LOG` literals.
+/// On data without matches, the step between positions grows by one every `1 << SKIP_LOG` literals.
 #[inline(always)]
 pub(crate) fn parse<F: Finder, const LAZY: usize>(
     finder: &mut F,
@@ -98,7 +98,7 @@ pub(crate) fn parse<F: Finder, const LAZY: usize>(
 ) {
     let segment = Segment { data, window_start, end: range.end };
     let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
-    // The offsets of the last two different matches of the segment. Right behind a match its own offset does not match.
+    // The offsets of the last two different matches of the segment. Right after a match, its own offset cannot match.
     let mut recent = [0; 2];
     let (mut pos, mut anchor) = (range.start, range.start);
     while pos < last {
@@ -115,7 +115,7 @@ pub(crate) fn parse<F: Finder, const LAZY: usize>(
         while tried < start + LAZY && tried + 1 < last && found.length < LONG_ENOUGH {
             tried += 1;
             let better = segment.find(finder, tried, recent[0]);
-            // Each position further on costs another literal.
+            // Each further position costs one more literal.
             if better.gain > found.gain + 1 + 3 * (tried - start) as i32 {
                 found = better;
                 start = tried;

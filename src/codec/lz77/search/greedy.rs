@@ -1,10 +1,11 @@
-//! The greedy parse: the first match found is taken.
+//! The greedy parse: takes the first match it finds.
 //!
-//! A segment is gone through from its start. At each position there is a match if the four bytes there equal those one
-//! of these offsets before, the first of them counting: right behind a match, the offset of the last different one
-//! before it; else the offset of the last match; the distance to the candidate. A match goes on while bytes are equal,
-//! up to the segment's end, and is extended backward over the literals before it. It is taken if it ends at least four
-//! bytes on, and the search goes on behind it. A segment begins without offsets of earlier matches.
+//! The parse goes through a segment from its start. It compares the four bytes at a position with those at these
+//! offsets before it, in this order: right after a match, the offset of the last different match; otherwise the offset
+//! of the last match; then the distance to the candidate. The first offset with equal bytes gives the match. The match
+//! extends forward while bytes are equal, up to the segment's end, and backward over the literals before it. It is
+//! taken if it ends at least four bytes on, and the search continues after it. A segment begins without offsets of
+//! earlier matches.
 
 use super::candidates::{common_length_before, read32};
 use super::lazy::Match;
@@ -12,12 +13,12 @@ use super::probe::Probe;
 use super::segments::{Parse, Segment};
 use core::hint::select_unpredictable;
 
-/// A segment that is being parsed.
+/// The state of a segment's parse.
 pub(crate) struct Greedy {
     pos: usize,
-    /// Behind the last match.
+    /// End of the last match.
     anchor: usize,
-    /// The offsets of the last two different matches, the last one first.
+    /// The offsets of the last two different matches, the later one first.
     recent: [usize; 2],
 }
 

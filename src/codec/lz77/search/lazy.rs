@@ -1,20 +1,20 @@
-//! The lazy parse: the best match of a few neighbouring positions is taken.
+//! The lazy parse: takes the best match of a few neighbouring positions.
 //!
-//! A segment is gone through from its start. The matches of a position are those of its candidates and of an offset
-//! that comes cheaper: of the last match; right behind that, of the last different one before it. A match goes on while
-//! bytes are equal, up to the segment's end. The best match of a position is the one of highest [`gain`], the first of
-//! equals, but the cheap one if that is one of them; a gain of less than [`LEAST_GAIN`] is none. At the first position
-//! that has a match, those of up to `LAZY` further positions are looked at as well, one after the other: each takes
-//! the place of the best one before it if its gain exceeds that one's by more than one, and three for each literal
-//! that would be added. The match that is left is extended backward over the literals before it and taken, and the
-//! search goes on behind it. A segment begins without offsets of earlier matches.
+//! The parse goes through a segment from its start. The possible matches of a position are those of its candidates and
+//! of one cheap offset: that of the last match or, right after it, that of the last different match. A match goes on
+//! while bytes are equal, up to the segment's end. The best match of a position is that of highest [`gain`], the first
+//! of equals, but the cheap one if it is among them; a gain below [`LEAST_GAIN`] counts as no match. At the first
+//! position with a match, the parse also looks at up to `LAZY` further positions, one after the other. A later match
+//! replaces the best so far if its gain is higher by more than one, plus three for each literal that would be added.
+//! The remaining match is extended backward over the literals before it and taken, and the search continues after it. A
+//! segment begins without offsets of earlier matches.
 
 use super::candidates::{common_length_before, read32};
 use super::probe::Probe;
 use super::segments::{Parse, Segment};
 use core::hint::select_unpredictable;
 
-/// A repetition: `length` bytes from `start` on equal those `offset` bytes before.
+/// A repetition: `length` bytes from `start` on equal the bytes `offset` before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Match {
     pub start: u32,
@@ -24,24 +24,24 @@ pub(crate) struct Match {
 
 /// A match that a position could take.
 #[derive(Clone, Copy)]
-struct Found {
+struct RatedMatch {
     start: usize,
     length: usize,
     offset: usize,
-    /// Quarters of the bytes saved, roughly: what matches are compared by.
+    /// Roughly what the match saves, in quarters of a byte: the measure for comparing matches.
     gain: i32,
 }
 
-/// What a match saves: four for each byte, less the bits of its offset.
+/// The gain of a match: four for each byte, less the bits of its offset.
 #[inline(always)]
 fn gain(length: usize, offset: usize) -> i32 {
     4 * length as i32 - (offset as u32 + 3).ilog2() as i32
 }
 
-/// Matches of smaller gain are not taken.
+/// Matches with a smaller gain are not taken.
 const LEAST_GAIN: i32 = 3;
 
-/// The best match of `pos` among those at distances `row` and at `recent` (0 for none); a gain of 0 if there is none.
+/// The best match of `pos` among those at distances `row` and at `recent` (0 for none). Its gain is 0 if there is none.
 #[inline(always)]
 fn best<P: Probe, const N: usize>(
     data: &[u8],
@@ -50,7 +50,7 @@ fn best<P: Probe, const N: usize>(
     pos: usize,
     row: &[u32; N],
     recent: usize,
-) -> Found {
+) -> RatedMatch {
     let reach = pos - window_start;
     let mut offsets = [0; N];
     for (offset, &distance) in offsets.iter_mut().zip(row) {
@@ -68,15 +68,15 @@ fn best<P: Probe, const N: usize>(
         offset = select_unpredictable(better, offsets[i], offset);
         most = select_unpredictable(better, gain, most);
     }
-    Found { start: pos, length, offset, gain: most }
+    RatedMatch { start: pos, length, offset, gain: most }
 }
 
-/// A segment that is being parsed, looking up to `LAZY` positions ahead for a better match.
+/// The state of a segment's parse, which looks up to `LAZY` positions ahead for a better match.
 pub(crate) struct Lazy<const LAZY: usize> {
     pos: usize,
-    /// Behind the last match.
+    /// End of the last match.
     anchor: usize,
-    /// The offsets of the last two different matches, the last one first.
+    /// The offsets of the last two different matches, the later one first.
     recent: [usize; 2],
 }
 

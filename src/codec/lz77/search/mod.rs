@@ -1,4 +1,4 @@
-//! From contents to matches: candidates of each position, and the parses that choose among them.
+//! Finds matches in contents: the candidates of each position, and the parses that choose among them.
 
 pub(super) mod buckets;
 pub(super) mod candidate_lists;

@@ -1,12 +1,12 @@
-//! The optimal parse: the cheapest way through a segment, by the prices of its symbols.
+//! The optimal parse: the cheapest path through a segment, by the prices of its symbols.
 //!
-//! A forward dynamic programme: each position knows the cheapest way found so far to reach it, with the offsets that
-//! are recent on that way and the literals since its last match. From each position, in order, it tries the literal,
-//! the recent offsets and the candidates, and so reaches later positions. After the last pass the way to the end of
-//! the segment is the parse. The first pass works with expected prices, later ones with those of the pass before.
+//! A forward dynamic program. Each position knows the cheapest path found so far to reach it, with the recent offsets
+//! of that path and the literals since its last match. In order, each position tries a literal, the recent offsets and
+//! its candidates, and thereby reaches later positions. After the last pass, the path to the end of the segment is the
+//! parse. The first pass uses expected prices, each later pass the prices that follow from the pass before.
 //!
-//! A GPU follows the same rule: all prices are integers, a pass parses each segment by itself, and what passes tell each
-//! other are sums over the segments of a chunk.
+//! A GPU follows the same rule: all prices are integers, each pass parses each segment by itself, and passes only hand
+//! on sums over the segments of a chunk.
 
 use super::buckets::Finder;
 use super::candidate_lists::{Candidate, CandidateLists, Finders, LONGEST, MAX_LIST};
@@ -21,28 +21,28 @@ use core::ops::Range;
 /// How thoroughly to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Times that a chunk is parsed, 1 or more.
+    /// How often a chunk is parsed; at least 1.
     pub passes: u32,
-    /// A match of this length is taken without looking for a better way.
+    /// A match of this length is taken without looking for a cheaper path.
     pub nice_length: u32,
-    /// Up to this length, and then at each candidate's own, shorter matches are tried too.
+    /// All lengths up to this one are tried; above it, only those of the candidates.
     pub every_length: u32,
 }
 
-/// The last step of the cheapest way found to a position.
+/// The last step of the cheapest path found to a position.
 #[derive(Clone, Copy)]
 struct Arrival {
     price: u32,
-    /// Length of the match that ends here, 0 for a literal.
+    /// Length of the match that ends here; 0 for a literal.
     length: u32,
     offset: u32,
 }
 
 const UNREACHED: Arrival = Arrival { price: u32::MAX, length: 0, offset: 0 };
 
-/// What the rest of that way says of a position, once it is final.
+/// The rest of what is known about a position once its path is final.
 #[derive(Clone, Copy)]
-struct State {
+struct PathState {
     recent: Recent,
     /// Literals since the last match.
     run: u32,
@@ -54,16 +54,16 @@ pub(crate) struct Optimal<S, L> {
     finders: Finders<S, L>,
     lists: CandidateLists,
     arrivals: Vec<Arrival>,
-    states: Vec<State>,
+    states: Vec<PathState>,
 }
 
 impl<S: Finder, L: Finder> Optimal<S, L> {
-    /// Bytes that a search keeps.
+    /// Bytes of memory that a search keeps.
     pub(crate) fn memory(params: &Params) -> u64 {
         let (chunk, segment) = (1u64 << params.chunk_log, 1u64 << params.segment_log);
         let lists = chunk * (4 + (MAX_LIST * size_of::<Candidate>()) as u64);
-        let ways = segment * (size_of::<Arrival>() + size_of::<State>()) as u64;
-        // Lists grow to twice what they hold.
+        let ways = segment * (size_of::<Arrival>() + size_of::<PathState>()) as u64;
+        // Vectors of lists grow to twice what they hold.
         Finders::<S, L>::MEMORY + 2 * lists + ways
     }
 
@@ -114,8 +114,8 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
         }
     }
 
-    /// Counts the symbols of the parse of a segment, as that knows them: a run of literals does not begin in the segment
-    /// before, nor do offsets that are recent there count.
+    /// Counts the symbols of a segment's parse, as the segment sees them: the first run of literals does not begin in
+    /// the previous segment, and recent offsets from there do not count.
     fn count(&self, segment: &Segment<'_>, matches: &[Match], counts: &mut Counts) {
         let mut pos = segment.start;
         for m in matches {
@@ -143,7 +143,7 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
         arrivals.resize(len + 1, UNREACHED);
         let recent = if start == chunk_start { Recent::START } else { Recent([0; RECENT]) };
         self.states.clear();
-        self.states.resize(len + 1, State { recent, run: 0 });
+        self.states.resize(len + 1, PathState { recent, run: 0 });
         arrivals[0].price = prices.run(0);
         let last = end.min((data.len() + 1).saturating_sub(LOOKAHEAD)).max(start) - start;
         let mut i = 0;
@@ -156,7 +156,7 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
             let here = if i == 0 { self.states[0] } else { arrival.state(&self.states, i) };
             self.states[i] = here;
             let pos = start + i;
-            // The price of a run of literals is part of a way's price, and gives way to its token's.
+            // A path's price includes that of its open run of literals, which a token's price replaces later.
             let base = arrival.price - prices.run(here.run);
             let literal = base + prices.literals[usize::from(data[pos])] + prices.run(here.run + 1);
             if literal < arrivals[i + 1].price {
@@ -169,7 +169,7 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
             let base = base + prices.run(0);
             let lengths = &prices.lengths[spec::token(here.run.min(MAX_LITERALS), 0).symbol() >> 5];
             let base = base + prices.run_extra(here.run);
-            // Shorter matches at an offset that costs more are not worth trying.
+            // At an offset that costs more, only longer matches are worth trying.
             let mut tried = MIN_MATCH - 1;
             let bytes = read32(data, pos);
             let limit = end.min(pos + LONGEST as usize);
@@ -198,18 +198,23 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
             }
             i += if tried >= effort.nice_length { tried as usize } else { 1 };
         }
-        // Backward along the cheapest way, which then stands in reverse.
-        let first = out.len();
-        let mut i = len;
-        while i > 0 {
-            let Arrival { length, offset, .. } = arrivals[i];
-            i -= length.max(1) as usize;
-            if length > 0 {
-                out.push(Match { start: (start + i) as u32, length, offset });
-            }
-        }
-        out[first..].reverse();
+        push_path(arrivals, start, out);
     }
+}
+
+/// Appends the matches of the cheapest path through a segment that begins at `start`.
+fn push_path(arrivals: &[Arrival], start: usize, out: &mut Vec<Match>) {
+    let first = out.len();
+    let mut i = arrivals.len() - 1;
+    // Walking back along the path gives the matches in reverse.
+    while i > 0 {
+        let Arrival { length, offset, .. } = arrivals[i];
+        i -= length.max(1) as usize;
+        if length > 0 {
+            out.push(Match { start: (start + i) as u32, length, offset });
+        }
+    }
+    out[first..].reverse();
 }
 
 struct Segment<'a> {
@@ -221,23 +226,23 @@ struct Segment<'a> {
 }
 
 impl Arrival {
-    /// The state at `i`, where this is how it is arrived at.
+    /// The state of position `i` if this is its final arrival.
     #[inline(always)]
-    fn state(&self, states: &[State], i: usize) -> State {
+    fn state(&self, states: &[PathState], i: usize) -> PathState {
         if self.length == 0 {
             let before = states[i - 1];
-            State { run: before.run + 1, ..before }
+            PathState { run: before.run + 1, ..before }
         } else {
             let mut recent = states[i - self.length as usize].recent;
             if !recent.0.contains(&self.offset) {
                 recent.push(self.offset);
             }
-            State { recent, run: 0 }
+            PathState { recent, run: 0 }
         }
     }
 }
 
-/// Tries matches of `shortest` to `longest`, where the way to the first of the arrivals costs `base`.
+/// Tries matches of `shortest` to `longest` bytes. The path to the first of the arrivals costs `base`.
 #[inline(always)]
 fn reach(
     arrivals: &mut [Arrival],

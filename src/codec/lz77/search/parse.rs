@@ -13,26 +13,26 @@ use crate::codec::lz77::stream::spec::MIN_MATCH;
 use crate::codec::{OutOfMemory, reserve};
 use core::ops::Range;
 
-/// How matches are searched for and chosen.
+/// How matches are searched for and chosen. The variants differ in how many positions they keep for each hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// Not at all: every byte is a literal. For data whose structure is in its byte frequencies.
+    /// No search: every byte is a literal. For data without repetitions whose bytes differ in frequency.
     None,
-    /// Takes the first match found; one hash, its most recent position.
+    /// Takes the first match found. One hash, 1 position.
     Greedy,
-    /// Likewise, with a larger table.
+    /// Like `Greedy`, with a larger table.
     GreedyLarge,
-    /// Lazy by one position; one hash, its two most recent positions.
+    /// Lazy by one position. One hash, 2 positions.
     Double,
-    /// Lazy by two positions; one hash, its four most recent positions.
+    /// Lazy by two positions. One hash, 4 positions.
     Lazy4,
-    /// Lazy by three positions; two hashes, the four most recent positions of each.
+    /// Lazy by three positions. Two hashes, 4 positions each.
     Lazy8,
-    /// Lazy by two positions; one hash, its 16 most recent positions.
+    /// Lazy by two positions. One hash, 16 positions.
     Lazy16,
-    /// Lazy by two positions; one hash, its 64 most recent positions.
+    /// Lazy by two positions. One hash, 64 positions.
     Lazy64,
-    /// Optimal by price; three hashes, the 1, 16 and 32 most recent positions of each.
+    /// Optimal by price. Three hashes, with 1, 16 and 32 positions.
     Optimal(Effort),
 }
 
@@ -94,7 +94,7 @@ impl Parser {
         }
     }
 
-    /// Gets ready for a block of `len` bytes.
+    /// Prepares for a block of `len` bytes.
     pub(crate) fn start(&mut self, params: &Params, len: usize) {
         match params.search {
             Search::None => {}
@@ -109,7 +109,7 @@ impl Parser {
         }
     }
 
-    /// Appends the matches of a chunk of the block, whose chunks come in order.
+    /// Appends the matches of a chunk. The chunks of a block must come in order.
     pub(crate) fn parse(
         &mut self,
         params: &Params,
@@ -162,10 +162,10 @@ impl Parser {
         }
     }
 
-    /// Bytes that a search keeps.
+    /// Bytes of memory that a search keeps.
     pub(crate) fn memory(params: &Params) -> u64 {
         let segment = 1 << params.segment_log;
-        // A match every four bytes at worst; vectors grow to twice what they hold.
+        // At worst, a match every four bytes; vectors grow to twice what they hold.
         let scratch = 2 * (segment / 4) * size_of::<Match>() as u64;
         let tables = match params.search {
             Search::None => 0,
@@ -182,7 +182,7 @@ impl Parser {
     }
 }
 
-/// Parses with many candidates a position, lazily by two positions.
+/// Parses with many candidates for each position, lazily by two positions.
 fn parse_deep(part: Chunk<'_>, finder: &mut impl Finder) {
     for segment in part.segments() {
         deep::parse::<_, 2>(finder, part.block, segment, part.window_start, part.out);
@@ -193,7 +193,7 @@ fn parse_deep(part: Chunk<'_>, finder: &mut impl Finder) {
 pub(crate) mod tests {
     use super::*;
 
-    /// Data with which parses may go wrong: short, runs, periods, noise, texts of few words, repetitions far apart.
+    /// Data that parses may get wrong: short, runs, periods, noise, texts of few words, far repetitions.
     pub(crate) fn samples() -> Vec<Vec<u8>> {
         let mut x = 1u32;
         let mut random = move |n: u32| {
@@ -222,7 +222,7 @@ pub(crate) mod tests {
             text.truncate(len);
             samples.push(text);
         }
-        // Noise, and again what came before it.
+        // Noise, then a repetition of it.
         let noise: Vec<u8> = (0..40_000).map(|_| random(256) as u8).collect();
         samples.push([&noise[..], &noise[..], &noise[10_000..12_000]].concat());
         samples

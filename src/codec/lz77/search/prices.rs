@@ -1,6 +1,6 @@
-//! What symbols cost, for the optimal parse.
+//! Prices of symbols, for the optimal parse.
 //!
-//! Integers only: a price decides what is written, so it must be the same everywhere.
+//! Integers only: prices decide the output, so they must be the same everywhere.
 
 use super::candidate_lists::LONGEST;
 use crate::codec::log2::{FRACTION_BITS, log2};
@@ -12,16 +12,17 @@ pub(crate) const BIT: u32 = 256;
 /// Prices of all symbols of a chunk.
 pub(crate) struct Prices {
     pub literals: [u32; 256],
-    /// For each literal code of a token, of each length of match with its extra bits; not with those of the run.
+    /// Indexed by a token's literal code and the match length. Includes the extra bits of the length, not those of the
+    /// run.
     pub lengths: Box<[[u32; LONGEST as usize + 1]; 8]>,
-    /// Of each offset symbol with its extra bits.
+    /// For each offset symbol, extra bits included.
     pub offsets: [u32; OFFSETS],
-    /// Of each literal code of tokens, whatever the match.
+    /// For each literal code of a token, whatever the match.
     runs: [u32; 8],
 }
 
 impl Prices {
-    /// What a run of literals is thought to add before its match is known.
+    /// The estimated price of a run of literals before its match is known.
     #[inline(always)]
     pub(crate) fn run(&self, run: u32) -> u32 {
         let token = spec::token(run.min(MAX_LITERALS), 0);
@@ -43,9 +44,9 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What to expect of a chunk before it is parsed: literals as often as bytes, and matches as in most data.
+    /// Counts expected before a chunk is parsed: its bytes' counts as literals, and typical matches.
     pub(crate) fn expected(chunk: &[u8]) -> Self {
-        /// Shares of the literal codes, and of the first match codes; the rest have 1 each.
+        /// Weights of the literal codes, and of the first match codes. The other match codes have weight 1.
         const RUNS: [u32; 8] = [48, 18, 10, 7, 5, 3, 3, 12];
         const LENGTHS: [u32; 32] = [
             0, 12, 20, 16, 13, 11, 9, 8, 7, 6, 5, 5, 4, 4, 4, 3, 3, 3, 3, 2, 12, 9, 5, 3, 2, 1, 1,
@@ -81,7 +82,7 @@ impl Counts {
         literals.len() as u32
     }
 
-    /// Counts a match behind a run of literals.
+    /// Counts a match after a run of literals.
     pub(crate) fn add_match(&mut self, run: u32, length: u32, offset: Coded) {
         self.tokens[spec::token(run.min(MAX_LITERALS), length).symbol()] += 1;
         self.offsets[offset.symbol()] += 1;
@@ -116,13 +117,13 @@ impl Counts {
     }
 }
 
-/// Prices of symbols that occur as often as counted; of those that do not occur, as if it were half a time.
+/// Prices from counts. A symbol that does not occur is priced as if it occurred half a time.
 fn fill(counts: &[u32], prices: &mut [u32]) {
     let total: u32 = counts.iter().map(|&n| 2 * n + 1).sum();
     let log_total = log2(total);
     for (price, &n) in prices.iter_mut().zip(counts) {
         *price = (log_total - log2(2 * n + 1)) / ((1 << FRACTION_BITS) / BIT);
-        // Huffman codes take no less than a bit, but tabled numeral systems do.
+        // A Huffman code takes at least one bit; a tabled numeral system can take less.
         *price = (*price).max(BIT / 8);
     }
 }

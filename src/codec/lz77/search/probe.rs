@@ -1,12 +1,12 @@
-//! Looking at many positions, and at many matches of one, at once.
+//! Compares many positions, or many matches of one position, at a time.
 
 use super::candidates::{LOOKAHEAD, common_length, read32};
 
-/// Ways to look. All give the same results.
+/// An implementation of the comparisons. All give the same results.
 pub(crate) trait Probe {
-    /// The first of some positions from `pos` on that has four bytes like those `recent` before, if that is not 0, or
-    /// a candidate in the window; if none has, the position to go on from, which may be past the end. `found` are the
-    /// positions' distances to candidates, at least [`PADDING`](super::tagged::PADDING) of them.
+    /// Returns the first of the positions from `pos` on whose four bytes equal those `recent` before it (if that is not
+    /// 0) or those of a candidate in the window. If there is none, returns where to continue, which may be past the
+    /// end. `found` holds the positions' distances to candidates, at least [`PADDING`](super::tagged::PADDING) of them.
     fn first<const N: usize>(
         data: &[u8],
         window_start: usize,
@@ -15,8 +15,8 @@ pub(crate) trait Probe {
         recent: usize,
     ) -> Result<usize, usize>;
 
-    /// The number of equal bytes from `pos` on and from each offset before it on, up to `end`. For an offset of 0 it
-    /// is 0.
+    /// For each offset, the number of equal bytes from `pos` and from `offset` before it, up to `end`. An offset of 0
+    /// gives 0.
     fn lengths<const N: usize>(
         data: &[u8],
         pos: usize,
@@ -25,10 +25,10 @@ pub(crate) trait Probe {
     ) -> [usize; N];
 }
 
-/// Work that a [`Probe`] is needed for.
+/// Work that uses a [`Probe`].
 pub(crate) trait Task {
-    /// Must be `#[inline(always)]`, as must be what it calls with a `P`: only then is it compiled for the instructions
-    /// that `P` needs.
+    /// Must be `#[inline(always)]`, and so must everything it calls with a `P`: only then is it compiled for the
+    /// instructions that `P` needs.
     fn run<P: Probe>(self);
 }
 
@@ -39,16 +39,16 @@ pub(crate) struct Backend(Choice);
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Portable,
-    /// Made only where [`super::probe_avx512::is_available`].
+    /// Only constructed where [`super::probe_avx512::is_available`].
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     Avx512,
 }
 
 impl Backend {
-    /// The one for every processor.
+    /// The implementation that every processor has.
     pub(crate) const PORTABLE: Self = Self(Choice::Portable);
 
-    /// The fastest one that this processor has.
+    /// The fastest implementation that this processor has.
     pub(crate) fn detect() -> Self {
         #[cfg(all(feature = "simd", target_arch = "x86_64"))]
         if super::probe_avx512::is_available() {
@@ -68,7 +68,7 @@ impl Backend {
     }
 }
 
-/// For every processor.
+/// The implementation for every processor.
 pub(crate) struct Portable;
 
 impl Probe for Portable {

@@ -1,4 +1,4 @@
-//! Looking with AVX-512.
+//! Comparisons with AVX-512.
 
 use super::candidates::common_length;
 use super::probe::{Portable, Probe, Task};
@@ -17,28 +17,29 @@ pub(crate) fn is_available() -> bool {
         && is_x86_feature_detected!("popcnt")
 }
 
-/// Does a task compiled for these instructions.
+/// Runs a task compiled for these instructions.
 ///
 /// # Safety
-/// Where [`is_available`] only.
+/// Call this only where [`is_available`] returns true.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) unsafe fn run(task: impl Task) {
     task.run::<Avx512>();
 }
 
-/// Its operations may run only where [`is_available`] returns true, and are for code that runs inside a function with
-/// those target features. Every `unsafe` below rests on that; memory is touched only in the ways each one states.
+/// Use its operations only inside a function that enables the target features of [`is_available`], and only where that
+/// returns true. Every `unsafe` below rests on that; each says what memory it touches, if any.
 pub(crate) struct Avx512;
 
 /// Lanes of a register.
 const LANES: usize = 16;
 
-/// Distances that are looked at together: of one to 32 positions.
+/// Distances compared at a time: those of one to 32 positions.
 const fn at_once(n: usize) -> usize {
     if n == 1 { 32 } else { 64 }
 }
 
-/// Whether each distance is at most the number of bytes that its position has before it, the first one's `reach`.
+/// Which distances stay within the window: those of at most as many bytes as lie between the window's start and the
+/// position. `reach` is that number for the first position.
 #[inline(always)]
 fn in_reach<const N: usize>(distances: &[u32], reach: usize) -> u64 {
     const { assert!(N.is_power_of_two() && N <= LANES) };
@@ -58,7 +59,7 @@ fn in_reach<const N: usize>(distances: &[u32], reach: usize) -> u64 {
     mask
 }
 
-/// A bit for each two bytes that are equal.
+/// One bit for each pair of equal bytes.
 #[inline(always)]
 fn equal64(a: &[u8; 64], b: &[u8; 64]) -> u64 {
     // SAFETY: see `Avx512`; the loads cover exactly the arrays.
@@ -68,7 +69,7 @@ fn equal64(a: &[u8; 64], b: &[u8; 64]) -> u64 {
     }
 }
 
-/// A bit for each two bytes that are equal.
+/// One bit for each pair of equal bytes.
 #[inline(always)]
 fn equal32(a: &[u8; 32], b: &[u8; 32]) -> u32 {
     // SAFETY: see `Avx512`; the loads cover exactly the arrays.
@@ -112,7 +113,7 @@ impl Probe for Avx512 {
             return Portable::lengths(data, pos, offsets, end);
         };
         let max = end - pos;
-        // Loops and no closures: those would not be compiled for the instructions.
+        // Loops, because closures would not be compiled for these instructions.
         let mut lengths = [0; N];
         let mut long = false;
         for (length, offset) in lengths.iter_mut().zip(offsets) {

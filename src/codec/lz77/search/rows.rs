@@ -1,9 +1,9 @@
-//! A chunk's symbols as rows of a lane stream.
+//! Writes a chunk's symbols as rows of a lane stream.
 //!
-//! First the literals, in rows of 128: lane `l` has the four from `4l` on, two before each of two refills. The row's
-//! grid is shifted so that the last literal ends on a multiple of four bytes of the chunk: a decoder that puts the
-//! literals at the end of the chunk's own output stores whole words. Then the sequences, 64 at a time: for the even
-//! ones, lane `l` having the `2l`-th, a row of tokens and a row of offsets, then the same for the odd ones.
+//! Literals come first, in rows of 128: lane `l` has the four from `4l` on, two before each of two refills. Their grid
+//! is shifted so that the last literal ends at a multiple of four bytes of the chunk; a decoder that puts the literals
+//! at the end of the chunk's own output thus stores whole words. Then come the sequences, 64 at a time: a row of tokens
+//! and a row of offsets for the even ones (lane `l` has sequence `2l`), then the same for the odd ones.
 
 use crate::codec::lanes::{Kernel, LANES, Vector, Writer};
 use crate::codec::lz77::stream::models::{Model, Models};
@@ -13,22 +13,22 @@ use crate::codec::{OutOfMemory, reserve};
 /// Literals in a row.
 pub(crate) const LITERAL_ROW: usize = 4 * LANES;
 
-/// Places left free at the start of the grid of `literals` literals in a chunk of `len` bytes.
+/// Unused places at the start of the grid of `literals` literals in a chunk of `len` bytes.
 pub(crate) fn literal_shift(literals: usize, len: usize) -> usize {
     (len - literals) % 4
 }
 
-/// The codes of a stream that FSE codes: the rows in which its symbols stand, and the states to begin decoding with.
+/// The FSE codes of a stream: for each symbol in its row, and the states that decoding begins with.
 #[derive(Default)]
 pub(crate) struct StreamRows {
     codes: Vec<[u32; LANES]>,
     states: [u32; LANES],
-    /// Of the table; 0 for none.
+    /// The table's logarithm; 0 without a table.
     log: u8,
 }
 
 impl StreamRows {
-    /// Codes the symbols that `symbols` gives from the last to the first, each with its row and lane.
+    /// Codes the symbols that `symbols` yields from last to first, each with its row and lane.
     fn code(
         &mut self,
         model: &Model,
@@ -42,7 +42,7 @@ impl StreamRows {
         self.states = [1 << fse.log; LANES];
         for (row, lane, symbol) in symbols {
             let (bits, count, next) = fse.table.encode(self.states[lane], symbol);
-            // In two steps, because there may be no bits.
+            // Two shifts, because there may be no bits.
             self.codes[row][lane] = (bits << 1) << (31 - count) | count;
             self.states[lane] = next;
         }
@@ -50,7 +50,7 @@ impl StreamRows {
     }
 }
 
-/// The codes of a chunk's streams that FSE codes.
+/// The codes of those streams of a chunk that FSE codes.
 #[derive(Default)]
 pub(crate) struct FseRows {
     literals: StreamRows,
@@ -66,7 +66,7 @@ impl FseRows {
         reserve(&mut self.offsets.codes, sequences.div_ceil(BATCH) * 2)
     }
 
-    /// Works out a chunk's codes.
+    /// Computes a chunk's codes.
     pub(crate) fn code(&mut self, models: &Models, chunk: &ChunkStreams<'_>) {
         let shift = literal_shift(chunk.literals.len(), chunk.len);
         let rows = (chunk.literals.len() + shift).div_ceil(LITERAL_ROW) * 4;
@@ -91,11 +91,11 @@ impl FseRows {
 /// The symbols of one chunk.
 pub(crate) struct ChunkStreams<'a> {
     pub literals: &'a [u8],
-    /// In rows, of which the chunk's are the first.
+    /// Rows of tokens. Those of the chunk come first.
     pub tokens: &'a [[[Coded; LANES]; 2]],
     pub offsets: &'a [[[Coded; LANES]; 2]],
     pub sequences: usize,
-    /// Bytes of the block.
+    /// Length of the chunk in bytes.
     pub len: usize,
 }
 
@@ -143,7 +143,7 @@ impl Kernel for WriteChunk<'_> {
 /// Where the code of a symbol comes from.
 struct Codes<'a> {
     table: &'a [u32; 256],
-    /// For FSE, what was worked out from the end: a row for each symbol that the lanes code in turn.
+    /// For FSE, whose codes are computed from last to first: a row for each turn in which every lane codes a symbol.
     rows: Option<&'a [[u32; LANES]]>,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Codes<'a> {
     }
 }
 
-/// Writes the states that decoding begins with, all those of a lane in one row.
+/// Writes the states that decoding begins with, all states of a lane in one row.
 #[inline(always)]
 fn write_states<V: Vector>(writer: &mut Writer<'_, V>, streams: &[&StreamRows]) {
     let (mut bits, mut total) = (V::splat(0), 0);
@@ -200,13 +200,13 @@ fn write_literals<V: Vector>(
     }
 }
 
-/// For each of the four literals that a lane may have in a row, the lanes that have it.
+/// For each of the four literals of a lane in a row, the lanes that have it.
 pub(crate) type Active = [u32; 4];
 
-/// Of a row in the middle.
+/// For a row in the middle.
 pub(crate) const ALL_ACTIVE: Active = [u32::MAX; 4];
 
-/// Of the row from `row` on, where the grid's literals are those from `shift` to `end`.
+/// For the row that starts at `row`, if the grid has literals from `shift` to `end`.
 pub(crate) fn active_literals(row: usize, shift: usize, end: usize) -> Active {
     core::array::from_fn(|j| {
         (0..LANES)
@@ -244,7 +244,7 @@ fn literal_pair<V: Vector>(
     writer.row(a.sub(a_len).or(b.sub(b_len).shr(a_len)), a_len.add(b_len));
 }
 
-/// The lanes that have an even (0) or odd (1) sequence in a batch of `n` or, if that is more, of [`BATCH`].
+/// The lanes that have an even (`odd` is 0) or odd (1) sequence in a batch of `n`, or of [`BATCH`] if `n` is more.
 #[inline(always)]
 pub(crate) fn active_sequences(n: usize, odd: usize) -> u32 {
     let lanes = (n.min(BATCH) + 1 - odd) / 2;

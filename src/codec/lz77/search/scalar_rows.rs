@@ -1,13 +1,13 @@
-//! Reading a chunk's rows without vector instructions: lane after lane.
+//! Reads a chunk's rows without vector instructions, lane after lane.
 //!
-//! In a row, what a lane does depends on the lanes before it only in which word it takes, so each may finish its row
-//! before the next begins: its bits stay in one 64-bit register meanwhile.
+//! Within a row, lanes affect each other only in which word each takes. So each lane can finish its row before the next
+//! lane begins, and its bits stay in one 64-bit register meanwhile.
 
 use super::rows::{ALL_ACTIVE, Active, LITERAL_ROW, active_literals, active_sequences};
 use crate::codec::Malformed;
 use crate::codec::lanes::LANES;
 use crate::codec::lz77::stream::decode::{ReadRows, UNFINISHED};
-use crate::codec::lz77::stream::execute::{Batch, Executor};
+use crate::codec::lz77::stream::execute::{Executor, SequenceBatch};
 use crate::codec::lz77::stream::models::{Decoding, TABLE};
 use crate::codec::lz77::stream::spec::{
     BATCH, LITERAL_ESCAPES, LITERALS_ESCAPE, MATCH_CODES, MAX_LITERALS, MAX_MATCH, RECENT,
@@ -17,13 +17,13 @@ use crate::codec::lz77::stream::spec::{
 pub(in crate::codec::lz77) struct ScalarReader<'a> {
     lanes: [Lane; LANES],
     words: &'a [u8],
-    /// Bytes taken, which may run past the end of `words`.
+    /// Bytes taken so far. May exceed the length of `words`.
     taken: usize,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Lane {
-    /// The next bit is the top one; those that are not held are zero.
+    /// The next bit is the top one. Bits not held are zero.
     bits: u64,
     /// Bits held.
     count: u32,
@@ -35,7 +35,7 @@ impl<'a> ScalarReader<'a> {
         Self { lanes: [Lane::default(); LANES], words, taken: 0 }
     }
 
-    /// Reads a row: `take` gets each lane and its bits, at least 32 of them, and says how many it takes, at most 31.
+    /// Reads a row: `take` gets each lane and its bits, at least 32, and returns how many it takes, at most 31.
     #[inline(always)]
     fn row(&mut self, mut take: impl FnMut(usize, u64) -> u32) {
         let mut last = [0; 4 * LANES];
@@ -50,7 +50,7 @@ impl<'a> ScalarReader<'a> {
             let Lane { mut bits, mut count } = *lane;
             let need = u32::from(count < 32);
             let word = u32::from_le_bytes(words[next % LANES]);
-            // A lane that needs no word has its top 32 bits, so that the shift by at most 31 leaves it alone.
+            // If a lane needs no word, its top 32 bits are full, and the shift by at most 31 leaves them alone.
             bits |= (u64::from(word) << 32 >> (count & 31)) * u64::from(need);
             count += 32 * need;
             next += need as usize;
@@ -73,7 +73,7 @@ impl<'a, const FSE: bool> Symbols<'a, FSE> {
         Self { table: &model.table, log: model.log.into(), states: [0; LANES] }
     }
 
-    /// Takes a lane's state from `bits`, and returns how many bits that is.
+    /// Takes a lane's state from `bits`, and returns how many bits the state takes.
     #[inline(always)]
     fn start(&mut self, lane: usize, bits: u64) -> u32 {
         if !FSE {
@@ -83,7 +83,7 @@ impl<'a, const FSE: bool> Symbols<'a, FSE> {
         self.log
     }
 
-    /// A lane's symbol, and how many of `bits` it takes.
+    /// A lane's symbol, and the number of `bits` it takes.
     #[inline(always)]
     fn next(&mut self, lane: usize, bits: u64) -> (u32, u32) {
         if FSE {
@@ -102,7 +102,7 @@ impl<'a, const FSE: bool> Symbols<'a, FSE> {
     }
 }
 
-/// The top `n` bits, of 0 to 63.
+/// The top `n` bits; `n` is 0 to 63.
 #[inline(always)]
 fn top(bits: u64, n: u32) -> u64 {
     bits >> 1 >> ((63 - n) & 63)
@@ -147,7 +147,7 @@ impl ReadRows for ScalarReader<'_> {
                 used + offsets.start(l, bits << used)
             });
         }
-        let mut batch = Batch::default();
+        let mut batch = SequenceBatch::default();
         let mut left = count;
         while left > 0 {
             let n = left.min(BATCH);
@@ -195,7 +195,7 @@ impl ScalarReader<'_> {
         tokens: &mut Symbols<'_, FSE_TOKENS>,
         offsets: &mut Symbols<'_, FSE_OFFSETS>,
         n: usize,
-        batch: &mut Batch,
+        batch: &mut SequenceBatch,
     ) {
         batch.exceeds = 0;
         for odd in 0..2 {
@@ -229,7 +229,8 @@ impl ScalarReader<'_> {
                 };
                 let k = (y >> 1) + 1;
                 let extra = top(bits << used, k) as u32;
-                // The offset that is coded is 3 less; explicit ones are told from recent ones by starting at RECENT.
+                // The coded value is the offset plus 3; explicit offsets start at RECENT, to tell them from recent
+                // ones.
                 batch.offsets[odd][l] = ((2 | y & 1) << k) + extra - 3 + (RECENT as u32 - 1);
                 used + k
             });

@@ -1,7 +1,7 @@
-//! Parsing a chunk segment by segment.
+//! Parses a chunk segment by segment.
 //!
-//! Segments are parsed independently of each other once their candidates are known, by two at a time: each step of a
-//! parse waits for the one before it, and a processor does the steps of the other segment meanwhile.
+//! Once their candidates are known, segments are independent of each other. They are parsed two at a time, because each
+//! step of a parse waits for the one before it, and a processor can do a step of the other segment meanwhile.
 
 use super::candidates::LOOKAHEAD;
 use super::lazy::Match;
@@ -10,7 +10,7 @@ use super::tagged::{Candidates, Lookup};
 use core::marker::PhantomData;
 use core::ops::Range;
 
-/// What a parse knows of a segment.
+/// A segment and its candidates, as a parse sees them.
 #[derive(Clone, Copy)]
 pub(crate) struct Segment<'a, const N: usize> {
     /// The block.
@@ -20,32 +20,32 @@ pub(crate) struct Segment<'a, const N: usize> {
     pub end: usize,
     /// Positions from here on have no candidates.
     pub last: usize,
-    /// Distances from each position from `start` on to its candidates, and behind them padding.
+    /// For each position from `start` on, the distances to its candidates; then padding.
     pub found: &'a [[u32; N]],
 }
 
 /// The parse of one segment.
 pub(crate) trait Parse<const N: usize> {
-    /// A parse that has come to `start`.
+    /// A parse that is about to begin at `start`.
     fn new(start: usize) -> Self;
-    /// Finds at most one more match. False if there are none, also when called again then.
+    /// Finds at most one more match. Returns false if there are no more; so do later calls.
     fn step<P: Probe>(&mut self, segment: &Segment<'_, N>, matches: &mut Vec<Match>) -> bool;
 }
 
-/// Chunks to be parsed.
+/// A chunk to parse.
 pub(crate) struct Chunk<'a> {
     pub block: &'a [u8],
     pub chunk: Range<usize>,
     /// Length of a segment.
     pub segment: usize,
     pub window_start: usize,
-    /// Gets the matches.
+    /// The matches go here.
     pub out: &'a mut Vec<Match>,
     pub scratch: &'a mut Vec<Match>,
 }
 
 impl Chunk<'_> {
-    /// Its segments.
+    /// The chunk's segments.
     #[inline(always)]
     pub(crate) fn segments(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let (len, end) = (self.segment, self.chunk.end);
@@ -53,7 +53,7 @@ impl Chunk<'_> {
     }
 }
 
-/// Parses a chunk with [`Parse`] `Q`.
+/// Parses a chunk with `Q`, a [`Parse`].
 pub(crate) struct Segments<'a, const N: usize, L, Q> {
     chunk: Chunk<'a>,
     candidates: &'a mut Candidates<N, L>,

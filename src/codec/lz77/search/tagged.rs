@@ -1,33 +1,33 @@
-//! Where a position's matches may come from, for a whole segment at a time.
+//! The candidates for the matches of a whole segment at a time.
 //!
-//! The candidates of a position are the K most recent earlier positions of its window with the same hash of the bytes
-//! that follow, and of them those that have the same *tag*, eight more bits of the hash: most that do not match are
-//! told from the table alone, and their bytes need not be fetched. As every position is entered, whatever a parse does
-//! with it, candidates depend on the data alone: a GPU finds the same ones by sorting positions by (hash, position).
+//! A position's candidates are taken from the K most recent earlier positions in its window whose next bytes have the
+//! same hash: those that also have the same *tag*, eight more bits of the hash. So the table alone rules out most
+//! positions that do not match, without fetching their bytes. Every position is entered, whatever a parse does. Hence
+//! candidates depend on the data alone, and a GPU finds the same ones by sorting positions by (hash, position).
 //!
-//! A position that has fewer than [`LOOKAHEAD`] bytes of the block from itself on has no candidates and is not one.
+//! A position with fewer than [`LOOKAHEAD`] bytes left in the block neither has candidates nor is one.
 
 use super::candidates::{LOOKAHEAD, product};
 use crate::codec::{OutOfMemory, reserve};
 
-/// What finds the candidates of positions: `N` at most of each.
+/// A table that finds candidates: at most `N` for each position.
 pub(crate) trait Lookup<const N: usize>: Default {
-    /// Its size in bytes.
+    /// The table's size in bytes.
     const MEMORY: u64;
-    /// Makes room for what it keeps.
+    /// Allocates the table.
     fn reserve(&mut self) -> Result<(), OutOfMemory>;
-    /// Gets ready for a block.
+    /// Prepares for a block.
     fn start(&mut self);
-    /// Finds the candidates of the positions from `from` on, one for each of `found`, as distances back from them:
-    /// those that are larger than the position has bytes before it in its window are no candidates.
+    /// Finds the candidates of the positions from `from` on, one position for each element of `found`, as distances
+    /// back. A distance that reaches before the position's window is no candidate.
     fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; N]]);
 }
 
-/// The `K` most recent positions of each hash of `BYTES` bytes in `BITS` bits.
+/// The `K` most recent positions for each hash of `BYTES` bytes in `BITS` bits.
 #[derive(Default)]
 pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
-    /// The most recent first: the tag in the upper eight bits, to which is added the position in the block plus one.
-    /// 0 for none.
+    /// Most recent first. The tag in the upper eight bits, plus the position in the block, plus one. 0 for an empty
+    /// entry.
     slots: Vec<[u32; K]>,
 }
 
@@ -43,7 +43,7 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
         self.slots.resize(1 << BITS, [0; K]);
     }
 
-    /// Enters a position, given as itself plus one, where `bytes` stand, and returns its candidates.
+    /// Enters `pos`, a position plus one, where `bytes` stand, and returns its candidates.
     #[inline(always)]
     fn exchange(slots: &mut [[u32; K]], bytes: &[u8; LOOKAHEAD], pos: u32) -> [u32; K] {
         let hash = (product::<BYTES>(u64::from_le_bytes(*bytes)) >> 32) as u32;
@@ -51,12 +51,13 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
         let slot = &mut slots[(hash >> (32 - BITS)) as usize];
         let before = *slot;
         *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
-        // Equal tags cancel out. Others leave more than a block's length.
+        // Equal tags cancel out. Unequal ones leave more than a block's length.
         before.map(|before| entry.wrapping_sub(before))
     }
 }
 
-/// For each position from `from` on that has a place in `found`: that, the bytes there, and the position plus one.
+/// For each position from `from` on with an element in `found`: that element, the bytes there, and the position plus
+/// one.
 #[inline(always)]
 fn places<'a, const N: usize>(
     data: &'a [u8],
@@ -87,7 +88,7 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, 
     }
 }
 
-/// Two hashes, of `A` and of `B` bytes, and the four most recent positions of each.
+/// Two hashes, of `A` and of `B` bytes, with the four most recent positions for each.
 #[derive(Default)]
 pub(crate) struct Double4<const A: u32, const B: u32, const BITS: u32> {
     long: Tagged<4, A, BITS>,
@@ -132,7 +133,7 @@ impl<const N: usize, L: Lookup<N>> Default for Candidates<N, L> {
 }
 
 impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
-    /// Bytes that it keeps, for segments of `segment_len` bytes.
+    /// Bytes of memory kept, for segments of `segment_len` bytes.
     pub(crate) fn memory(segment_len: u64) -> u64 {
         L::MEMORY + 4 * (2 * N as u64 * segment_len + PADDING as u64)
     }
@@ -143,12 +144,13 @@ impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
         self.lookup.reserve()
     }
 
-    /// Gets ready for a block.
+    /// Prepares for a block.
     pub(crate) fn start(&mut self) {
         self.lookup.start();
     }
 
-    /// Finds the candidates of the positions from `from` to `to`. Behind them come [`PADDING`] distances of none.
+    /// Finds the candidates of the positions from `from` to `to`, and appends [`PADDING`] distances that are no
+    /// candidates.
     #[inline(always)]
     pub(crate) fn find(&mut self, data: &[u8], from: usize, to: usize) -> &[[u32; N]] {
         let n = to - from;
@@ -160,7 +162,7 @@ impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
     }
 }
 
-/// Distances that may be read behind those of a segment.
+/// Distances that may be read past those of a segment.
 pub(crate) const PADDING: usize = 64;
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
     use crate::codec::lz77::search::candidates::read64;
     use crate::codec::lz77::search::parse::tests::samples;
 
-    /// The entries that a position finds by hash of `BYTES` bytes, by looking at all positions before it.
+    /// The table entries that a position finds by its hash of `BYTES` bytes, by a search of all positions before it.
     fn by_search<const BYTES: u32, const BITS: u32>(data: &[u8], pos: usize, k: usize) -> Vec<u32> {
         let hash = |p| (product::<BYTES>(read64(data, p)) >> 32) as u32;
         let slot = |p| hash(p) >> (32 - BITS);

@@ -1,10 +1,10 @@
-//! Reading a chunk's rows with vector instructions: a symbol of each lane at a time.
+//! Reads a chunk's rows with vector instructions: one symbol for each lane at a time.
 
 use super::rows::{ALL_ACTIVE, Active, LITERAL_ROW, active_literals, active_sequences};
 use crate::codec::Malformed;
 use crate::codec::lanes::{Reader, Vector};
 use crate::codec::lz77::stream::decode::{ReadRows, UNFINISHED};
-use crate::codec::lz77::stream::execute::{Batch, Executor};
+use crate::codec::lz77::stream::execute::{Executor, SequenceBatch};
 use crate::codec::lz77::stream::models::{Decoding, TABLE};
 use crate::codec::lz77::stream::spec::{
     BATCH, LITERAL_ESCAPES, LITERALS_ESCAPE, MATCH_CODES, MAX_LITERALS, MAX_MATCH, RECENT,
@@ -40,7 +40,7 @@ impl<V: Vector> ReadRows for Reader<'_, V> {
         }
         let mut tokens = Symbols::<V, FSE_TOKENS>::new(tokens, self);
         let mut offsets = Symbols::<V, FSE_OFFSETS>::new(offsets, self);
-        let mut batch = Batch::default();
+        let mut batch = SequenceBatch::default();
         let mut left = count;
         while left > 0 {
             let n = left.min(BATCH);
@@ -61,12 +61,12 @@ impl<V: Vector> ReadRows for Reader<'_, V> {
 /// A stream's decoder for all lanes.
 struct Symbols<'a, V, const FSE: bool> {
     table: &'a [u32; TABLE],
-    /// FSE: each lane's state. Else how far the next bits are from being an index of the table.
+    /// For FSE, each lane's state. Otherwise the shift that turns the next bits into a table index.
     state: V,
 }
 
 impl<'a, V: Vector, const FSE: bool> Symbols<'a, V, FSE> {
-    /// FSE takes its states from the row at hand.
+    /// For FSE, reads the states from the current row.
     #[inline(always)]
     fn new(model: &'a Decoding, reader: &mut Reader<'_, V>) -> Self {
         let log = u32::from(model.log);
@@ -79,7 +79,7 @@ impl<'a, V: Vector, const FSE: bool> Symbols<'a, V, FSE> {
         Self { table: &model.table, state }
     }
 
-    /// Each lane's symbol, and the bits that it takes of `bits`: none in lanes that are not active.
+    /// Each lane's symbol, and the number of `bits` it takes: none in inactive lanes.
     #[inline(always)]
     fn next(&mut self, bits: V, active: u32) -> (V, V) {
         let zero = V::splat(0);
@@ -154,7 +154,7 @@ fn read_sequences<V: Vector, const FSE_TOKENS: bool, const FSE_OFFSETS: bool>(
     tokens: &mut Symbols<'_, V, FSE_TOKENS>,
     offsets: &mut Symbols<'_, V, FSE_OFFSETS>,
     n: usize,
-    batch: &mut Batch,
+    batch: &mut SequenceBatch,
 ) {
     let zero = V::splat(0);
     batch.exceeds = 0;
@@ -192,7 +192,7 @@ fn read_sequences<V: Vector, const FSE_TOKENS: bool, const FSE_OFFSETS: bool>(
         let offset = V::splat(2).or(y.and(V::splat(1))).shl(k).add(extra);
         let extra_bits = V::select(explicit, k, zero);
         reader.skip(V::select(active, used.add(extra_bits), zero));
-        // The offset that is coded is 3 less; explicit ones are told from recent ones by starting at RECENT.
+        // The coded value is the offset plus 3; explicit offsets start at RECENT, to tell them from recent ones.
         let value = offset.sub(V::splat(3)).add(V::splat(RECENT as u32 - 1));
         V::select(explicit, value, symbol).store(&mut batch.offsets[odd]);
     }

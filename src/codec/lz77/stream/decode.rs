@@ -1,4 +1,4 @@
-//! From a payload to its block.
+//! Decodes a payload into its block.
 
 use super::directory::{Entry, Header};
 use super::execute::Executor;
@@ -9,7 +9,7 @@ use crate::codec::lz77::search::scalar_rows::ScalarReader;
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 use crate::codec::{Malformed, OutOfMemory, reserve};
 
-/// Decodes payloads. It keeps its working memory: use one for many blocks.
+/// Decodes payloads. It keeps its working memory, so use one decoder for many blocks.
 pub struct Decoder {
     backend: Backend,
     tables: Tables,
@@ -23,18 +23,18 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder that has no working memory yet.
+    /// A decoder without working memory yet.
     pub fn new() -> Self {
         Self::with_backend(Backend::detect())
     }
 
-    /// A decoder on each of the backends that this processor has, to compare them.
+    /// One decoder for each backend of this processor, for comparing them.
     #[doc(hidden)]
     pub fn each_backend() -> impl Iterator<Item = Self> {
         Backend::all().map(Self::with_backend)
     }
 
-    /// A decoder on portable code alone, to compare with.
+    /// A decoder that uses portable code only, for comparisons.
     #[doc(hidden)]
     pub fn portable() -> Self {
         Self::with_backend(Backend::PORTABLE)
@@ -51,16 +51,16 @@ impl Decoder {
             as u64
     }
 
-    /// Makes room for whatever decoding a block of `block_len` bytes takes.
+    /// Makes room for all that decoding a block of `block_len` bytes may take.
     pub(crate) fn reserve(&mut self, block_len: usize) -> Result<(), OutOfMemory> {
         let chunk = block_len.clamp(1 << MIN_CHUNK_LOG, 1 << MAX_CHUNK_LOG);
         reserve(&mut self.literals, chunk + 2 * LITERAL_ROW)
     }
 
-    /// Decodes `payload` into `block`, whose length is that of the block that was encoded.
+    /// Decodes `payload` into `block`, which must have the length of the original block.
     ///
     /// # Errors
-    /// If the payload breaks a rule of the format. `block` then holds bytes of no meaning.
+    /// If the payload breaks a rule of the format. The contents of `block` are then unspecified.
     pub fn decode(&mut self, payload: &[u8], block: &mut [u8]) -> Result<(), Malformed> {
         let (header, directory, mut records) = Header::read(payload, block.len())?;
         let (entries, _) = directory.as_chunks::<{ Entry::BYTES }>();
@@ -127,7 +127,7 @@ impl Kernel for ReadChunk<'_> {
 
 /// Reads a chunk's symbols in rows.
 pub(in crate::codec::lz77) trait ReadRows {
-    /// Reads literals into the grid from place `shift` to `end`. `FSE`: the model's mode.
+    /// Reads literals into the places from `shift` to `end` of the grid. `FSE` tells the model's mode.
     fn literals<const FSE: bool>(
         &mut self,
         model: &Decoding,
@@ -136,7 +136,7 @@ pub(in crate::codec::lz77) trait ReadRows {
         end: usize,
     ) -> Result<(), Malformed>;
 
-    /// Reads and carries out `count` sequences.
+    /// Reads and executes `count` sequences.
     fn sequences<const FSE_TOKENS: bool, const FSE_OFFSETS: bool>(
         &mut self,
         tokens: &Decoding,
@@ -145,11 +145,11 @@ pub(in crate::codec::lz77) trait ReadRows {
         executor: &mut Executor<'_>,
     ) -> Result<(), Malformed>;
 
-    /// Whether every word has been taken, and the bits that are left are zero.
+    /// Whether every word has been taken and all bits left in lanes are zero.
     fn is_at_end(&self) -> bool;
 }
 
-/// Why a chunk is rejected whose FSE states do not end where an encoder begins.
+/// The error for a chunk whose FSE states do not end where an encoder begins.
 pub(in crate::codec::lz77) const UNFINISHED: Malformed = Malformed("FSE states do not end at zero");
 
 impl ReadChunk<'_> {

@@ -9,7 +9,7 @@ use core::ops::Range;
 pub(crate) struct Header {
     /// Length of a chunk, the unit of lane streams.
     pub chunk_log: u8,
-    /// Length of a window, whose matches stay inside it; at least a chunk's.
+    /// Length of a window, which no match leaves; at least a chunk's.
     pub window_log: u8,
     /// Chunks that share tables.
     pub group_log: u8,
@@ -19,7 +19,7 @@ impl Header {
     pub(crate) const BYTES: usize = 4;
 
     pub(crate) fn new(params: &Params, block_len: usize) -> Self {
-        // A short block needs no window that is larger than itself: its header then says how much memory it takes.
+        // A short block needs no window longer than itself. Its header then tells how little memory it takes.
         let needed = (block_len.next_power_of_two().ilog2() as u8).max(MIN_CHUNK_LOG);
         let chunk_log = params.chunk_log.min(needed);
         Self {
@@ -33,7 +33,7 @@ impl Header {
         block_len.div_ceil(1 << self.chunk_log)
     }
 
-    /// Where the window of the chunk at `pos` begins.
+    /// The start of the window of the chunk at `pos`.
     pub(crate) fn window_start(&self, pos: usize) -> usize {
         pos >> self.window_log << self.window_log
     }
@@ -63,7 +63,7 @@ impl Header {
         first
     }
 
-    /// Reads the header and returns it with the directory's bytes and the records behind it.
+    /// Reads the header. Returns it with the bytes of the directory and the records after it.
     pub(crate) fn read(
         payload: &[u8],
         block_len: usize,
@@ -88,8 +88,8 @@ impl Header {
     }
 }
 
-/// What the directory says of a chunk. On disk: a little-endian word of 64 bits, `words` in the low 22, `literals` in
-/// the next 21, `sequences` in the top 21.
+/// What the directory says about a chunk. On disk: a little-endian word of 64 bits, with `words` in the low 22,
+/// `literals` in the next 21, and `sequences` in the top 21.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Length of its record in 32-bit words.

@@ -1,4 +1,4 @@
-//! From a block to its payload.
+//! Encodes a block into its payload.
 
 use super::directory::{Entry, Header};
 use super::models::{Models, Streams};
@@ -13,7 +13,7 @@ use crate::codec::lz77::search::rows::{ChunkStreams, FseRows, WriteChunk};
 use crate::codec::lz77::{MAX_BLOCK, Params};
 use crate::codec::{OutOfMemory, reserve};
 
-/// Encodes blocks. It keeps its working memory: use one for many blocks.
+/// Encodes blocks. It keeps its working memory, so use one encoder for many blocks.
 pub struct Encoder {
     backend: Backend,
     parser: Parser,
@@ -24,13 +24,13 @@ pub struct Encoder {
     words: Vec<u32>,
 }
 
-/// A chunk of the group at hand.
+/// A chunk of the current group.
 struct Chunk {
-    /// Where its literals end in the group's.
+    /// Where the chunk's literals end among the group's.
     literals: usize,
-    /// Number of its sequences.
+    /// Number of the chunk's sequences.
     sequences: usize,
-    /// Bytes of the block.
+    /// The chunk's length in bytes.
     len: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// An encoder that has no working memory yet.
+    /// An encoder without working memory yet.
     pub fn new() -> Self {
         Self {
             parser: Parser::new(probe::Backend::detect()),
@@ -49,13 +49,13 @@ impl Encoder {
         }
     }
 
-    /// An encoder on each of the backends that this processor has, to compare them.
+    /// One encoder for each backend of this processor, for comparing them.
     #[doc(hidden)]
     pub fn each_backend() -> impl Iterator<Item = Self> {
         Backend::all().map(Self::with_backend)
     }
 
-    /// An encoder on portable code alone, to compare with.
+    /// An encoder that uses portable code only, for comparisons.
     #[doc(hidden)]
     pub fn portable() -> Self {
         Self::with_backend(Backend::PORTABLE)
@@ -76,21 +76,22 @@ impl Encoder {
     /// Bytes of working memory for a block of `block_len` bytes.
     pub fn memory(params: &Params, block_len: usize) -> u64 {
         let group = Header::new(params, block_len).group_len().min(block_len) as u64;
-        // At worst a match or a literal run every three bytes, of 12 bytes here and 16 in rows, and every literal with
-        // a code of its own; vectors grow to twice what they hold.
+        // At worst there is a match or a run of literals every three bytes, which takes 12 bytes here and 16 in rows,
+        // and every literal has a code of its own. Vectors grow to twice what they hold.
         2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params)
     }
 
-    /// Makes room for all that encoding a block of `block_len` bytes takes, but for payloads that are longer than it.
+    /// Makes room for all that encoding a block of `block_len` bytes takes, except a payload longer than the block.
     pub(crate) fn reserve(&mut self, params: &Params, block_len: usize) -> Result<(), OutOfMemory> {
         let header = Header::new(params, block_len);
         let group = header.group_len().min(block_len);
         let chunk = block_len.min(1 << header.chunk_log);
         self.parser.reserve(params, block_len)?;
-        // At worst each sequence has a match of the least length, but for the last and those of long runs of literals.
+        // At worst every sequence has a match of the least length, except the last sequence, and those that cut a long
+        // run of literals.
         let sequences = chunk / MIN_MATCH as usize + 2;
         reserve(&mut self.matches, sequences)?;
-        // Short runs of literals are copied with some bytes behind them.
+        // Copying a short run of literals also writes some bytes after it.
         reserve(&mut self.streams.literals, group + 16)?;
         let rows = group.div_ceil(1 << header.chunk_log) * sequences.div_ceil(BATCH);
         reserve(&mut self.streams.tokens.rows, rows)?;
@@ -124,7 +125,7 @@ impl Encoder {
         self.parser.finish(params, block.len());
     }
 
-    /// Adds a chunk's literals and coded sequences to the group's.
+    /// Adds a chunk's literals and coded sequences to those of the group.
     #[inline(never)]
     fn collect(&mut self, block: &[u8], start: usize, end: usize) {
         let Streams { literals, tokens, offsets } = &mut self.streams;
@@ -139,7 +140,7 @@ impl Encoder {
         self.chunks.push(Chunk { literals: literals.len(), sequences: count, len: end - start });
     }
 
-    /// Writes the group's tables and its chunks' words, and returns where the next directory entry goes.
+    /// Writes the group's tables and its chunks' words. Returns where the next directory entry goes.
     fn write_group(&mut self, params: &Params, mut entry: usize, out: &mut Vec<u8>) -> usize {
         let mut record = out.len();
         let models = Models::choose(&self.streams, self.chunks.len(), params.fse);

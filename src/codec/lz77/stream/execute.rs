@@ -1,33 +1,33 @@
-//! Carrying out sequences: copies of literals and of matches.
+//! Executes sequences: copies literals and matches.
 
 use super::spec::{BATCH, INITIAL_RECENT, RECENT};
 use crate::codec::Malformed;
 use crate::codec::lanes::LANES;
 use core::ops::Range;
 
-/// Up to 64 decoded sequences; the one of lane `l` and parity `p` is at `[p][l]`.
-pub(crate) struct Batch {
+/// Up to 64 decoded sequences. That of lane `l` and parity `p` is at `[p][l]`.
+pub(crate) struct SequenceBatch {
     /// `literals | length << 16`.
     pub lengths: [[u32; LANES]; 2],
-    /// Below [`RECENT`] a recent offset, else an explicit one to which `RECENT - 1` has been added.
+    /// A recent offset if below [`RECENT`], otherwise an explicit offset plus `RECENT - 1`.
     pub offsets: [[u32; LANES]; 2],
-    /// Not zero if a run or a match is longer than the format allows.
+    /// Not zero if a literal run or a match is longer than the format allows.
     pub exceeds: u32,
 }
 
-impl Default for Batch {
+impl Default for SequenceBatch {
     fn default() -> Self {
         Self { lengths: [[0; LANES]; 2], offsets: [[0; LANES]; 2], exceeds: 0 }
     }
 }
 
-/// Bytes that a copy may write past its end where there is room.
+/// Bytes that a copy may write past its end, if there is room.
 const SLACK: usize = 32;
 
-/// Explicit offsets kept: any power of two above [`RECENT`].
+/// Number of explicit offsets kept: any power of two above [`RECENT`].
 const RING: usize = 4;
 
-/// Carries out the sequences of one chunk.
+/// Executes the sequences of one chunk.
 pub(crate) struct Executor<'a> {
     block: &'a mut [u8],
     window_start: usize,
@@ -68,9 +68,9 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Carries out the first `n` sequences of a batch.
+    /// Executes the first `n` sequences of a batch.
     #[inline(always)]
-    pub(crate) fn run(&mut self, batch: &Batch, n: usize) -> Result<(), Malformed> {
+    pub(crate) fn run(&mut self, batch: &SequenceBatch, n: usize) -> Result<(), Malformed> {
         debug_assert!(n <= BATCH);
         if batch.exceeds != 0 {
             return Err(Malformed("a run or a match is too long"));
@@ -153,14 +153,14 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// A match that overlaps itself within 16 bytes.
+    /// Copies a match whose offset is below 16, so that it overlaps itself.
     #[inline(always)]
     fn repeat(&mut self, offset: usize, length: usize) {
         let to = self.pos;
         let source: [u8; 16] = *self.block[to - offset..].first_chunk().unwrap();
         let pattern: [u8; 16] =
             core::array::from_fn(|i| source[REPEAT[offset & 15][i] as usize & 15]);
-        // The longest whole number of periods in 16 bytes.
+        // The largest multiple of the period within 16 bytes.
         let step = 16 - 16 % offset;
         let mut done = 0;
         while done < length {
@@ -179,7 +179,7 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// `REPEAT[offset][i]` is `i` modulo the offset.
+/// `REPEAT[offset][i]` is `i` modulo `offset`.
 const REPEAT: [[u8; 16]; 16] = {
     let mut table = [[0; 16]; 16];
     let mut offset = 1;

@@ -1,4 +1,4 @@
-//! From matches to payloads, and back.
+//! Encodes matches and literals into payloads, and decodes payloads.
 
 pub(super) mod decode;
 pub(crate) mod directory;

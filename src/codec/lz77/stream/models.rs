@@ -23,7 +23,7 @@ impl Streams {
     }
 }
 
-/// Tokens or offsets in the order of rows: each 64 of a chunk are the 32 even ones, then the 32 odd ones.
+/// Tokens or offsets in row order: each 64 of a chunk are the 32 even ones, then the 32 odd ones.
 pub(crate) struct CodedRows {
     pub rows: Vec<[[Coded; LANES]; 2]>,
     counts: [u32; 256],
@@ -41,7 +41,7 @@ impl CodedRows {
         self.counts.fill(0);
     }
 
-    /// Adds the `i`-th symbol of a chunk: each chunk has rows of its own.
+    /// Adds the `i`-th symbol of a chunk. Each chunk has rows of its own.
     #[inline(always)]
     pub(crate) fn push(&mut self, i: usize, coded: Coded) {
         if i.is_multiple_of(BATCH) {
@@ -54,16 +54,16 @@ impl CodedRows {
     }
 }
 
-/// How a stream's symbols are written. The numbers are those on disk.
+/// How a stream's symbols are written, with the numbers used on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Every symbol is the same and takes no bits.
     Constant = 0,
-    /// Symbols as they are: 8 bits, offsets 6.
+    /// Symbols as they are: 8 bits each, 6 for offsets.
     Raw = 1,
     /// A canonical Huffman code.
     Huffman = 2,
-    /// Tabled asymmetric numeral system.
+    /// A tabled asymmetric numeral system.
     Fse = 3,
 }
 
@@ -74,7 +74,7 @@ struct Alphabet {
     raw_bits: u8,
     /// The longest Huffman code.
     huffman_bits: u8,
-    /// The largest FSE table: with the extra bits behind a symbol, a row must stay below 32 bits.
+    /// The largest FSE table. A symbol and its extra bits must take less than 32 bits, so that they fit a row.
     fse_log: u8,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Model {
     /// The symbol of a constant stream.
     constant: u8,
     lengths: [u8; 256],
-    /// Each symbol's code from the top bit down, and its length in the low five bits; not for FSE.
+    /// Each symbol's code, aligned to the top bit, and its length in the low five bits. Not used for FSE.
     pub codes: [u32; 256],
     pub fse: Option<FseModel>,
 }
@@ -104,7 +104,7 @@ pub(crate) struct FseModel {
 }
 
 impl Model {
-    /// The cheapest model of a stream with these counts in `chunks` chunks.
+    /// The cheapest model for a stream with these counts in `chunks` chunks.
     fn choose(counts: &[u32; 256], alphabet: Alphabet, chunks: usize, fse: bool) -> Self {
         let mut model = Self {
             mode: Mode::Constant,
@@ -164,7 +164,7 @@ impl Model {
     }
 }
 
-/// Bits that tell the logarithm of an FSE table.
+/// Bits that record the logarithm of an FSE table.
 const FSE_LOG_BITS: u64 = 4;
 
 /// The models of literals, tokens and offsets.
@@ -175,7 +175,7 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    /// The cheapest model of each stream.
+    /// Chooses the cheapest model for each stream.
     #[inline(never)]
     pub(crate) fn choose(streams: &Streams, chunks: usize, fse: bool) -> Self {
         let mut literals = [[0u32; 256]; 4];
@@ -233,7 +233,7 @@ impl Models {
 /// Entries of a decoding table.
 pub(crate) const TABLE: usize = 1 << 11;
 
-/// A stream's decoding table: entries are `symbol | bits << 8`, indexed by the next `log` bits; for FSE
+/// A stream's decoding table. Entries are `symbol | bits << 8`, indexed by the next `log` bits; for FSE they are
 /// `symbol | bits << 8 | base << 16`, indexed by the state.
 pub(crate) struct Decoding {
     pub mode: Mode,
@@ -255,7 +255,7 @@ impl Decoding {
         let bits = alphabet.raw_bits;
         self.log = bits;
         for (i, entry) in self.table[..1 << bits].iter_mut().enumerate() {
-            // The offset past the alphabet reaches before every window, which is how all that follow are rejected.
+            // The offset symbol past the alphabet reaches before every window, which rejects all invalid symbols.
             let symbol = i.min(alphabet.symbols);
             *entry = symbol as u32 | u32::from(bits) << 8;
         }
@@ -289,7 +289,7 @@ impl Tables {
         &self.0[2]
     }
 
-    /// Reads the description at the start of a record and returns its length in bytes, a multiple of 4.
+    /// Reads the description at the start of a record. Returns its length in bytes, a multiple of 4.
     pub(crate) fn read(&mut self, record: &[u8]) -> Result<usize, Malformed> {
         let short = Malformed("a group's tables are cut short");
         let (&modes, mut rest) = record.split_first().ok_or(short)?;

@@ -1,10 +1,10 @@
-//! From the matches of a parse to the sequences of a chunk.
+//! Turns the matches of a parse into the sequences of a chunk.
 
 use super::spec::{MAX_LITERALS, MAX_MATCH, MIN_MATCH};
 use crate::codec::lz77::search::lazy::Match;
 use core::ops::Range;
 
-/// A run of literals and the match behind it.
+/// A run of literals, then a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sequence {
     pub literals: u32,
@@ -15,7 +15,7 @@ pub(crate) struct Sequence {
 
 /// Cuts a chunk into sequences within the limits of the format, and appends its literals.
 ///
-/// Matches that continue each other, as at the seam of two segments, become one again.
+/// Matches that continue each other, as at the seam of two segments, are joined.
 pub(crate) fn cut(
     block: &[u8],
     chunk: Range<usize>,
@@ -33,7 +33,7 @@ pub(crate) fn cut(
         }
         let start = m.start as usize;
         let run = &block[pos..start];
-        // A fixed-size copy where there is room for one: most runs are short.
+        // Copy a fixed size where there is room: most runs are short.
         match block.get(pos..pos + 16) {
             Some(chunk) if run.len() <= 16 => {
                 literals.extend_from_slice(chunk);
@@ -50,7 +50,7 @@ pub(crate) fn cut(
     }
 }
 
-/// Emits one sequence as several where a length exceeds its limit.
+/// Emits a sequence, as several if a length exceeds its limit.
 #[inline(always)]
 fn limited(mut literals: u32, mut length: u32, offset: u32, emit: &mut impl FnMut(Sequence)) {
     while literals > MAX_LITERALS {

@@ -1,17 +1,17 @@
-//! The codes of LZ77 payloads: what encoder, decoder and kernels must agree on.
+//! The codes of LZ77 payloads, on which encoder, decoder and kernels must agree.
 //!
 //! A *sequence* is a run of literals followed by a match. Its two lengths share one *token*, a symbol of 256; its
-//! offset is a symbol of 48. Lengths and offsets beyond what a symbol says exactly are the symbol's base plus extra
-//! bits ("log2 codes").
+//! offset is a symbol of 48. Where symbols are too few for exact values, they stand for a base to which extra bits are
+//! added ("log2 codes").
 
 use core::hint::select_unpredictable;
 
-/// Literals of a sequence, at most.
+/// The most literals of a sequence.
 pub(crate) const MAX_LITERALS: u32 = 511;
-/// Length of a match, at most. With [`MAX_LITERALS`] it keeps the bytes of 64 sequences below 64 KiB, so that a
-/// decoder may sum them in 16 bits.
+/// The longest match. With [`MAX_LITERALS`] it keeps the bytes of 64 sequences below 64 KiB, so that a decoder can sum
+/// them in 16 bits.
 pub(crate) const MAX_MATCH: u32 = 512;
-/// Length of a match, at least.
+/// The shortest match.
 pub(crate) const MIN_MATCH: u32 = 3;
 
 /// Symbols of the token alphabet and of the literal alphabet.
@@ -28,12 +28,12 @@ pub(crate) const INITIAL_RECENT: [u32; RECENT] = [1, 4, 8];
 pub(crate) const SYMBOL_BITS: u8 = 10;
 pub(crate) const OFFSET_BITS: u8 = 8;
 
-/// Sequences in a group of rows: lane `l` has the `2l`-th and the `2l+1`-th.
+/// Sequences in a group of rows: lane `l` has sequences `2l` and `2l + 1`.
 pub(crate) const BATCH: usize = 64;
 
-/// The token's literal code for a length that extra bits tell.
+/// The literal code of a token whose run length is in extra bits.
 pub(crate) const LITERALS_ESCAPE: u32 = 7;
-/// What follows an escaped literal code: three bits that choose a row of base and extra bits, as `base | bits << 16`.
+/// After [`LITERALS_ESCAPE`], three bits choose one of these pairs of base and extra bits, as `base | bits << 16`.
 pub(crate) const LITERAL_ESCAPES: [u32; 8] = [
     7,
     8 | 1 << 16,
@@ -44,12 +44,12 @@ pub(crate) const LITERAL_ESCAPES: [u32; 8] = [
     70 | 6 << 16,
     134 | 9 << 16,
 ];
-/// The first match code with extra bits, and the one for [`MAX_MATCH`], which has none.
+/// The first match code with extra bits, and the code of [`MAX_MATCH`], which has none.
 pub(crate) const MATCH_EXTRA: u32 = 20;
 pub(crate) const MATCH_LONGEST: u32 = 26;
 
-/// Base and extra bits of each match code, as `base | bits << 16`. Codes above [`MATCH_LONGEST`] are invalid, and read
-/// as a match that is too long.
+/// Base and extra bits of each match code, as `base | bits << 16`. Codes above [`MATCH_LONGEST`] are invalid; they
+/// decode to a match that is too long.
 pub(crate) const MATCH_CODES: [u32; 32] = {
     let mut codes = [0; 32];
     let mut code = 1;
@@ -94,10 +94,10 @@ impl Coded {
     }
 }
 
-/// What stands in the stream of offsets for a sequence without a match.
+/// The offset of a sequence without a match.
 pub(crate) const NO_OFFSET: Coded = Coded::new(0, 0, 0);
 
-/// The token of each run of literals, with no match.
+/// The token of each run of literals without a match.
 static LITERAL_TOKENS: [Coded; MAX_LITERALS as usize + 1] = {
     let mut tokens = [NO_OFFSET; MAX_LITERALS as usize + 1];
     let mut n = 0;
@@ -116,7 +116,7 @@ static LITERAL_TOKENS: [Coded; MAX_LITERALS as usize + 1] = {
     tokens
 };
 
-/// The token of each match, with no literals; not of lengths 1 and 2.
+/// The token of each match without literals. Lengths 1 and 2 have none.
 static MATCH_TOKENS: [Coded; MAX_MATCH as usize + 1] = {
     let mut tokens = [NO_OFFSET; MAX_MATCH as usize + 1];
     let mut n = MIN_MATCH;
@@ -155,20 +155,20 @@ pub(crate) fn offset(offset: u32) -> Coded {
     Coded::new(RECENT as u32 + 2 * (k - 1) + (x >> k & 1), k, x & ((1 << k) - 1))
 }
 
-/// The offsets that a chunk's sequences named explicitly, the latest first: a queue.
+/// The latest explicit offsets of a chunk, the newest first: a queue.
 ///
-/// Using a recent offset does not move it to the front, so a decoder finds the entry that a symbol means from the
-/// count of explicit offsets before it, with no serial dependence.
+/// Using a recent offset does not move it to the front. So a decoder finds the entry that a symbol means by counting
+/// the explicit offsets before it, with no serial dependence.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recent(pub [u32; RECENT]);
 
 impl Recent {
     pub(crate) const START: Self = Self(INITIAL_RECENT);
 
-    /// The symbol of `offset`, which the queue then knows of.
+    /// Returns the symbol of `offset`, and records the offset if it is explicit.
     #[inline(always)]
     pub(crate) fn code(&mut self, offset: u32) -> Coded {
-        // Without branches: which of them it is can hardly be predicted.
+        // No branches: which of the three it is, is nearly unpredictable.
         let [a, b, c] = self.0;
         let known = (offset == a) | (offset == b) | (offset == c);
         let index = select_unpredictable(offset == a, 0, select_unpredictable(offset == b, 1, 2));

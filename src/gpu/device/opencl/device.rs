@@ -17,7 +17,7 @@ use opencl3::memory::{
 
 use super::handle::{Handle, has_ended, wait};
 use super::program::Programs;
-use super::queue::{ClQueue, Work};
+use super::queue::{ClQueue, InFlight};
 use super::staging::OfCaller;
 use super::{Found, failure, failure_for};
 use crate::gpu::device::deadline::Deadline;
@@ -61,7 +61,7 @@ pub(super) struct Memory {
 /// kept until the work has ended.
 #[derive(Debug, Default)]
 struct GivenUp {
-    work: Vec<Work>,
+    work: Vec<InFlight>,
     buffers: Vec<Memory>,
 }
 
@@ -219,13 +219,13 @@ impl Shared {
     }
 
     /// Keeps `work`, and every buffer freed from now on, until `work` has ended.
-    pub fn give_up(&self, work: Work) {
+    pub fn give_up(&self, work: InFlight) {
         self.given_up().work.push(work);
     }
 
     fn given_up(&self) -> MutexGuard<'_, GivenUp> {
         let mut given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
-        if !given_up.work.is_empty() && given_up.work.iter().all(Work::has_ended) {
+        if !given_up.work.is_empty() && given_up.work.iter().all(InFlight::has_ended) {
             *given_up = GivenUp::default();
         }
         given_up
@@ -282,7 +282,7 @@ impl Shared {
         flush(queue.raw()).map_err(failure("clFlush"))?;
         let ended = wait(&event, Deadline::after(DEADLINE, &self.limits));
         if ended == Err(DeviceError::TimedOut) {
-            self.give_up(Work::unfinished(Arc::clone(queue), event));
+            self.give_up(InFlight::unfinished(Arc::clone(queue), event));
             self.given_up().buffers.push(memory.clone());
         }
         ended

@@ -29,14 +29,14 @@ const MIN_IN_PLACE: usize = 64 << 10;
 pub(super) struct ClQueue {
     shared: Arc<Shared>,
     /// `None` once the work has been abandoned.
-    work: Option<Work>,
+    work: Option<InFlight>,
     deadline: Duration,
     timing: bool,
 }
 
 /// Running commands, and the objects they use.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct InFlight {
     /// The newest command. The queue is in order, so when this has ended, all have.
     last: Option<Handle>,
     uploads: Uploads,
@@ -47,7 +47,7 @@ pub(super) struct Work {
     queue: Arc<Handle>,
 }
 
-impl Work {
+impl InFlight {
     fn new(queue: Arc<Handle>) -> Self {
         Self {
             last: None,
@@ -355,13 +355,13 @@ impl Work {
 impl ClQueue {
     pub fn new(shared: Arc<Shared>) -> Result<Self, DeviceError> {
         let queue = Arc::new(new_queue(&shared.context, &shared.device)?);
-        Ok(Self { shared, work: Some(Work::new(queue)), deadline: DEADLINE, timing: false })
+        Ok(Self { shared, work: Some(InFlight::new(queue)), deadline: DEADLINE, timing: false })
     }
 
     /// Runs an operation on the queue unless the queue was abandoned. Abandons it if the operation times out.
     fn attempt<T>(
         &mut self,
-        action: impl FnOnce(&mut Work, &Shared, Deadline) -> Result<T, DeviceError>,
+        action: impl FnOnce(&mut InFlight, &Shared, Deadline) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
         let Some(work) = &mut self.work else { return Err(DeviceError::TimedOut) };
         let until = Deadline::after(self.deadline, &self.shared.limits);

@@ -22,7 +22,7 @@ pub(super) fn on_cpu(block: &[u8], start_log: u8) -> (Vec<u8>, Vec<u32>) {
 
 /// The jobs and contents of a batch.
 pub(super) fn inputs(shape: Shape, blocks: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
-    let job = |block: &Vec<u8>| Job { contents_len: block.len() as u32, ..Job::default() };
+    let job = |block: &Vec<u8>| Job { content_len: block.len() as u32, ..Job::default() };
     let jobs: Vec<Job> = blocks.iter().map(job).collect();
     let mut contents = Vec::new();
     for (b, block) in blocks.iter().enumerate() {

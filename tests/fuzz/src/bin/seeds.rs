@@ -1,4 +1,4 @@
-//! Writes the inputs from which each target starts into DIR/TARGET/, for `cargo fuzz run`.
+//! Writes each target's first inputs into DIR/TARGET/, for `cargo fuzz run`.
 
 use std::path::PathBuf;
 use std::{env, fs, io};

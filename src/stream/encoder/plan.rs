@@ -1,0 +1,93 @@
+//! What an encoder derives from its options before it encodes.
+
+use std::sync::Arc;
+
+use crate::codec::Recipe;
+use crate::error::Error;
+use crate::format::FrameHeader;
+use crate::gpu::coder::Work;
+use crate::pipeline::Options;
+use crate::pipeline::auto_session::AutoSession;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::gpu::Accelerator;
+use crate::pipeline::memory::{Cost, Share};
+use crate::pipeline::statistics::{Counted, Statistics};
+use crate::pipeline::workload::Workload;
+
+/// What follows from the options alone, whatever the input.
+pub(crate) struct EncodeBasis {
+    pub(crate) header: FrameHeader,
+    pub(crate) recipe: Recipe,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) cost: Cost,
+}
+
+impl EncodeBasis {
+    /// The engine's work is counted in `statistics`.
+    pub(crate) fn new(options: &Options, statistics: Option<&Statistics>) -> Result<Self, Error> {
+        let pipeline = options.chosen_pipeline();
+        let block_size = options.chosen_block_size()?;
+        let header = FrameHeader {
+            pipeline,
+            block_log: block_size.trailing_zeros() as u8,
+            level: options.level.get(),
+            // One block records its length anyway.
+            content_size: options.content_size.filter(|&size| size > block_size),
+            single: None,
+        };
+        let recipe = options.recipe()?;
+        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, true);
+        let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
+        Ok(Self { header, recipe, engine, cost })
+    }
+}
+
+/// What follows from the options and the input's length.
+pub(crate) struct EncodePlan {
+    pub(crate) header: FrameHeader,
+    pub(crate) recipe: Recipe,
+    pub(crate) cost: Cost,
+    pub(crate) share: Share,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) accelerator: Option<Accelerator>,
+    pub(crate) job: Option<AutoSession>,
+    pub(crate) statistics: Option<Statistics>,
+}
+
+impl EncodePlan {
+    /// `len` is the input's length, if known.
+    pub(crate) fn new(options: &Options, len: Option<u64>) -> Result<Self, Error> {
+        let mut job = match options.auto.as_ref() {
+            Some(auto) => Some(AutoSession::new(
+                auto,
+                Workload::encoding(options)?,
+                options.memory,
+                options.statistics.as_ref(),
+            )),
+            None => None,
+        };
+        let of_job = job.as_ref().map(AutoSession::statistics);
+        let statistics = options.statistics.as_ref().or(of_job).cloned();
+        let EncodeBasis { header, recipe, engine, cost } =
+            EncodeBasis::new(options, statistics.as_ref())?;
+        let mut share = cost.share(options.threads, options.memory)?;
+        if let Some(size) = options.content_size {
+            share.limit_to(header.block_count(size));
+        }
+        let named = options.gpu.as_ref();
+        let gpu = match &mut job {
+            Some(job) => job.choose(named, len, share.workers),
+            None => named.cloned(),
+        };
+        let work = Work::Encode { recipe, verify: options.verify };
+        let size = header.block_size();
+        let host = (&cost, &mut share, options.memory);
+        let accelerator = Accelerator::new(gpu.as_ref(), work, size, host, statistics.as_ref())
+            .map(|accelerator| accelerator.of_bytes(len));
+        let learned = Workload::encoding(options)?;
+        let accelerator =
+            accelerator.map(|accelerator| accelerator.learned_by(options.auto.as_ref(), learned));
+        Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
+    }
+}
