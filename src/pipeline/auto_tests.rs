@@ -315,11 +315,11 @@ fn predictions_follow_whole_runs() {
         |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.02, "{found}");
     let gpu = gpu_named("fast");
     auto.opened(&gpu, Duration::from_millis(500));
-    // Only rates are known: 50 s on the CPU, and a device that takes 0.65 s to open and close.
+    // Only rates are known: 50 s on the CPU, and a device that takes 0.65 s to open and close. A block takes 0.0655 s.
     let before = predict(Some(&gpu), 100_000_000);
     near(before.cpu_rate, 2e6);
     near(before.cpu_seconds, 50.0);
-    near(before.seconds, 0.65 + 49.5 / 5.0);
+    near(before.seconds, 0.7155 + 49.4345 / 5.0);
     assert!(before.takes_part && before.device_rate == Some(Ok(8e6)), "{before:?}");
 
     // The threads were busy for a second in all, and the run took 0.7 s instead of half a second.

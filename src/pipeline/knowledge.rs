@@ -108,9 +108,11 @@ impl Knowledge {
         let opening = self.opening(subject);
         let of_runs = |what| rates.get(&name_with(workload, cpu.workers, what));
         let Some(whole) = of_runs(TOGETHER) else {
-            // Only measured, in memory.
+            // Only measured, in memory. It begins when workers have finished their blocks and made room.
             let rate = Some(cpu.expected_with(rates.get(&workload.name())?));
-            return Some(WithDevice { opening, rate, ..WithDevice::unknown(api_of(subject)) });
+            let starting = cpu.block / cpu.worker;
+            let unknown = WithDevice::unknown(api_of(subject));
+            return Some(WithDevice { opening, starting, rate, ..unknown });
         };
         let preparing = rates.get(&preparing(workload)).unwrap_or(0.0);
         let starting = preparing + of_runs(WAITING).unwrap_or(0.0);
@@ -306,7 +308,7 @@ impl Knowledge {
 }
 
 /// A device must have worked for this part of a run before the run shows what device and workers deliver together.
-const MIN_PART_TOGETHER: f64 = 0.2;
+const MIN_PART_TOGETHER: f64 = 0.1;
 
 /// Seconds to prepare a device whose kernels are in the cache, at most.
 const PREPARED_FROM_CACHE: f64 = 0.1;

@@ -82,11 +82,11 @@ impl<T: Task> Shared<T> {
             // Ask the drivers only when some device would be worth it, and then check whether this one is. If earlier
             // runs do not tell, encoding mostly takes long enough to ask at once.
             let encodes = matches!(accelerator.work, Work::Encode { .. });
-            let asks_at_once = accelerator.is_known_to_pay().unwrap_or(encodes);
+            let asks_at_once = encodes && accelerator.is_known_to_pay() != Some(false);
             if !asks_at_once && !self.is_worth_opening(accelerator) {
                 return;
             }
-            // For encoding, the drivers' memory counts from the start.
+            // For encoding, the driver's memory counts from the start.
             if !encodes && !self.make_room() {
                 return;
             }
@@ -96,9 +96,6 @@ impl<T: Task> Shared<T> {
             if !self.is_worth_opening(accelerator) {
                 return;
             }
-        }
-        if !self.make_room() {
-            return;
         }
         let device = match accelerator.gpu.pool() {
             Ok(device) => device,
@@ -113,6 +110,12 @@ impl<T: Task> Shared<T> {
         let plans = accelerator.work.plans(device.limits(), shape);
         // A kernel that does not compile makes the device decline the batch later.
         let _ = device.prepare(&plans);
+        let mut preparing = begun.elapsed();
+        // Compiling may take longer than the whole job, so workers make room only now.
+        if !self.make_room() {
+            return;
+        }
+        let begun = Instant::now();
         let statistics = accelerator.statistics.as_ref();
         let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
         let engine = |_| GpuEngine::new(device, shape, verifies, statistics);
@@ -123,8 +126,9 @@ impl<T: Task> Shared<T> {
         let left = accelerator.blocks.map_or(0, |blocks| blocks.saturating_sub(finished));
         let in_use = left.div_ceil(batches.batch.into()) as usize;
         engines.iter().take(in_use).for_each(|engine| engine.make_ready(&accelerator.work));
+        preparing += begun.elapsed();
         if let Some(statistics) = statistics {
-            statistics.on_device(|device| device.preparing += begun.elapsed());
+            statistics.on_device(|device| device.preparing += preparing);
         }
         let mut state = self.lock();
         if state.is_closed {
@@ -176,11 +180,14 @@ impl<T: Task> Shared<T> {
         true
     }
 
-    /// Waits until the workers' rate is known, and returns whether it pays to open the device for what is left. If it
-    /// does not pay yet, keeps checking while there is work: the workers may turn out to be slower. Returns `false` if
+    /// Whether it pays to open the device for what is left. Unless earlier runs tell that it pays, waits until the
+    /// workers' rate is known. If it does not pay yet, keeps checking while there is work: the workers may turn out to be slower. Returns `false` if
     /// it never pays.
     fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
         let Some(blocks) = accelerator.blocks else { return true };
+        if accelerator.is_known_to_pay() == Some(true) {
+            return true;
+        }
         let mut has_said_why = false;
         let mut state = self.lock();
         while !state.is_closed {
