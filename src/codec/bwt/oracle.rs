@@ -228,7 +228,7 @@ impl RansState<'_> {
 }
 
 /// Decodes a payload of a block of `n` bytes, at least 1. One long function, because it follows the text from section
-/// to section, from the layout to the transform.
+/// to section, from the structure to the transform.
 pub fn decode(payload: &[u8], n: usize) -> Option<Vec<u8>> {
     let mut rest = payload;
     let mut take = |count: usize| rest.split_off(..count);
