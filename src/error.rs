@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
+use std::str::FromStr;
 
-use crate::format::Pipeline;
+use crate::format::{Fault, Pipeline};
 
 /// A place in a compressed file.
 ///
@@ -275,5 +276,31 @@ impl From<Error> for io::Error {
             Error::Internal { .. } => io::ErrorKind::Other,
         };
         Self::new(kind, error)
+    }
+}
+
+impl Fault {
+    /// The error for a fault in the structure at `place`.
+    pub(crate) fn at(self, place: Place) -> Error {
+        match self {
+            Self::NotPz => Error::NotPz { place },
+            Self::Truncated => Error::Truncated { place },
+            Self::Corrupt(what) => Error::Corrupt { what, place },
+            Self::Unsupported(what) => Error::Unsupported { what, place },
+            Self::Io(error) => error.into(),
+            Self::OutOfMemory(needed) => Error::OutOfMemory { needed },
+            Self::Internal(what) => Error::Internal { what },
+        }
+    }
+}
+
+impl FromStr for Pipeline {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::ALL
+            .into_iter()
+            .find(|pipeline| pipeline.name() == name)
+            .ok_or_else(|| Error::InvalidPipeline { name: name.to_owned() })
     }
 }

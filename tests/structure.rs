@@ -14,9 +14,8 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("user_cache", &[]),
     ("codec", &["bits"]),
-    // These two know each other: an error names a pipeline, and a fault in a file becomes an error.
+    ("format", &["codec"]),
     ("error", &["format"]),
-    ("format", &["codec", "error"]),
     ("gpu", &["codec", "format", "user_cache"]),
     ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),

@@ -3,9 +3,8 @@
 use std::io;
 
 use crate::codec::{Malformed, OutOfMemory};
-use crate::error::{Error, Place};
 
-/// Why a structure cannot be used. [`Fault::at`] adds the place and turns it into an [`Error`].
+/// Why a structure cannot be used. `Fault::at`, beside [`Error`](crate::Error), adds the place.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// There is no magic here.
@@ -22,20 +21,6 @@ pub(crate) enum Fault {
     OutOfMemory(u64),
     /// A bug in this library.
     Internal(&'static str),
-}
-
-impl Fault {
-    pub(crate) fn at(self, place: Place) -> Error {
-        match self {
-            Self::NotPz => Error::NotPz { place },
-            Self::Truncated => Error::Truncated { place },
-            Self::Corrupt(what) => Error::Corrupt { what, place },
-            Self::Unsupported(what) => Error::Unsupported { what, place },
-            Self::Io(error) => error.into(),
-            Self::OutOfMemory(needed) => Error::OutOfMemory { needed },
-            Self::Internal(what) => Error::Internal { what },
-        }
-    }
 }
 
 impl From<io::Error> for Fault {

@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 
 use super::Fault;
-use crate::error::Error;
 
 /// Base-2 logarithm of the smallest block size.
 pub(crate) const MIN_BLOCK_LOG: u8 = 16;
@@ -91,17 +89,6 @@ impl Pipeline {
 impl fmt::Display for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for Pipeline {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        Self::ALL
-            .into_iter()
-            .find(|pipeline| pipeline.name() == name)
-            .ok_or_else(|| Error::InvalidPipeline { name: name.to_owned() })
     }
 }
 

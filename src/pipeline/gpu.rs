@@ -13,8 +13,8 @@ use crate::clock::Instant;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Device, DeviceError, Limits};
 
-pub(crate) use accelerator::Accelerator;
 pub(in crate::pipeline) use accelerator::MIN_HOST_MEMORY;
+pub(crate) use accelerator::{Accelerator, Job};
 
 /// A device to run blocks on, and how much of its memory they may use.
 ///

@@ -15,9 +15,16 @@ fn staging_and_driver_count_in_the_memory_of_the_host() {
         // The device's limits are unknown, so it gets all that is left.
         let gpu = Gpu::finding(|| Err::<(Limits, Open), _>(DeviceError::Lost));
         let mut share = Share { workers: 2, in_flight: 4 };
-        let given = (&cost, &mut share, limit);
-        let work = Work::Decode(Pipeline::Lzh);
-        let accelerator = Accelerator::new(Some(&gpu), work, 1 << 20, given, None).unwrap();
+        let job = Job {
+            work: Work::Decode(Pipeline::Lzh),
+            block_len: 1 << 20,
+            bytes: None,
+            cost: &cost,
+            memory: limit,
+            statistics: None,
+            learned: None,
+        };
+        let accelerator = Accelerator::new(&gpu, job, &mut share).unwrap();
         // At most six batches at once, and a quarter of the memory for their staging.
         let slots = (limit / 4 / (24 * MIB)).clamp(1, 6);
         assert_eq!(accelerator.most_slots, slots, "{limit}");

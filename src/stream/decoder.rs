@@ -15,7 +15,7 @@ use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
-use crate::pipeline::gpu::Accelerator;
+use crate::pipeline::gpu::{Accelerator, Job};
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
@@ -393,14 +393,18 @@ pub(super) fn accelerator(
     share: &mut Share,
     options: &DecodeOptions,
 ) -> Option<Accelerator> {
-    let (gpu, work) = (options.gpu.as_ref(), Work::Decode(header.pipeline));
-    let size = header.block_size();
-    let statistics = options.statistics.as_ref();
-    let accelerator =
-        Accelerator::new(gpu, work, size, (cost, share, options.max_memory), statistics)?;
     let held = options.input_size.map_or(u64::MAX, |len| most_contents(header, len));
-    let accelerator = accelerator.of_bytes(header.content_size.map(|declared| declared.min(held)));
-    Some(accelerator.learned_by(options.auto.as_ref(), Workload::decoding(header)))
+    let learned = options.auto.clone().map(|auto| (auto, Workload::decoding(header)));
+    let job = Job {
+        work: Work::Decode(header.pipeline),
+        block_len: header.block_size() as u32,
+        bytes: header.content_size.map(|declared| declared.min(held)),
+        cost,
+        memory: options.max_memory,
+        statistics: options.statistics.as_ref(),
+        learned,
+    };
+    Accelerator::new(options.gpu.as_ref()?, job, share)
 }
 
 /// The most bytes of contents that such a frame can hold in `len` bytes: all of its blocks are full and repeat one

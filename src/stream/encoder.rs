@@ -24,7 +24,7 @@ use crate::format::MAX_BLOCKS;
 use crate::gpu::coder::Work;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::engine::Engine;
-use crate::pipeline::gpu::Accelerator;
+use crate::pipeline::gpu::{Accelerator, Job};
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::scheduler::{Scheduler, Task};
 use crate::pipeline::statistics::Statistics;
@@ -354,9 +354,16 @@ impl<W: Write> Encoder<W> {
         self.emit_all()?;
         self.scheduler = None;
         let work = Work::Encode { recipe: self.recipe, verify: self.verify };
-        let host = (&self.cost, &mut self.share, self.memory);
-        let statistics = self.statistics.as_ref();
-        self.accelerator = Accelerator::new(Some(gpu), work, self.block_size, host, statistics);
+        let job = Job {
+            work,
+            block_len: self.block_size as u32,
+            bytes: None,
+            cost: &self.cost,
+            memory: self.memory,
+            statistics: self.statistics.as_ref(),
+            learned: None,
+        };
+        self.accelerator = Accelerator::new(gpu, job, &mut self.share);
         Ok(())
     }
 

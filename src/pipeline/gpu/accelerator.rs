@@ -34,6 +34,22 @@ pub(crate) struct Accelerator {
     pub(crate) learned: Option<(Auto, Workload)>,
 }
 
+/// What a job asks of a device, and the host memory that it may use.
+pub(crate) struct Job<'a> {
+    pub(crate) work: Work,
+    /// The length of the longest block.
+    pub(crate) block_len: u32,
+    /// Bytes of the contents, if known.
+    pub(crate) bytes: Option<u64>,
+    /// The host memory of workers and blocks.
+    pub(crate) cost: &'a Cost,
+    /// The most bytes of host memory.
+    pub(crate) memory: u64,
+    pub(crate) statistics: Option<&'a Statistics>,
+    /// The rates learned so far, with the kind of work to look up.
+    pub(crate) learned: Option<(Auto, Workload)>,
+}
+
 impl Accelerator {
     /// `gpu` alone, with as many blocks of host memory as it likes.
     pub(crate) fn alone(gpu: Gpu, work: Work, block_len: u32) -> Self {
@@ -52,25 +68,22 @@ impl Accelerator {
         }
     }
 
-    /// `gpu` beside the workers of `share`. Widens `share` by the blocks that the device gets, as far as `limit` bytes
-    /// of host memory permit. If the device's limits are still unknown, it gets all blocks that `limit` permits.
-    /// Returns `None` if the device cannot do `work`, and says why in `statistics`.
-    pub(crate) fn new(
-        gpu: Option<&Gpu>,
-        work: Work,
-        block_size: usize,
-        (cost, share, limit): (&Cost, &mut Share, u64),
-        statistics: Option<&Statistics>,
-    ) -> Option<Self> {
+    /// `gpu` beside the workers of `share`. Widens `share` by the blocks that the device gets, as far as the job's memory
+    /// permits. If the device's limits are still unknown, it gets all blocks that the memory permits. Returns `None` if
+    /// the device cannot do the work, and says why in the statistics.
+    pub(crate) fn new(gpu: &Gpu, job: Job<'_>, share: &mut Share) -> Option<Self> {
+        let Job { work, block_len, bytes, cost, memory, statistics, learned } = job;
         let mut accelerator = Self {
             host_blocks: 0,
-            most_slots: (limit / STAGING_FRACTION / STAGING).clamp(1, MAX_SLOTS),
+            most_slots: (memory / STAGING_FRACTION / STAGING).clamp(1, MAX_SLOTS),
+            blocks: bytes.map(|bytes| bytes.div_ceil(block_len.into())),
             statistics: statistics.cloned(),
             workers: share.workers,
-            ..Self::alone(gpu?.clone(), work, block_size as u32)
+            learned,
+            ..Self::alone(gpu.clone(), work, block_len)
         };
-        let limit = limit - DRIVER_MEMORY.min(limit / 2);
-        let limit = limit.saturating_sub(accelerator.most_slots * STAGING);
+        let left = memory - DRIVER_MEMORY.min(memory / 2);
+        let left = left.saturating_sub(accelerator.most_slots * STAGING);
         let shared = &accelerator.gpu.shared;
         let limits = match (shared.opened.get(), shared.found.get()) {
             (Some(Ok(opened)), _) => Ok(Some(opened.device.limits())),
@@ -89,29 +102,18 @@ impl Accelerator {
             }
         };
         accelerator.afterwards =
-            cost.share(share.workers, limit).unwrap_or(Share { workers: 1, in_flight: 1 });
-        let waits = matches!(work, Work::Decode(_)) && accelerator.gpu.is_unsought();
-        accelerator.alone = waits.then_some(*share);
-        accelerator.host_blocks = cost.widen(share, wanted, limit);
+            cost.share(share.workers, left).unwrap_or(Share { workers: 1, in_flight: 1 });
+        accelerator.alone = match work {
+            // Drivers are asked late, so workers have all memory until then.
+            Work::Decode(_) => gpu.is_unsought().then_some(*share),
+            // Drivers are asked at once, so their memory counts from the start. If the length is unknown, the device is
+            // sure to be opened, and an owner that waits for input could not make room for it.
+            Work::Encode { .. } => {
+                (bytes.is_some() && gpu.is_closed()).then_some(accelerator.afterwards)
+            }
+        };
+        accelerator.host_blocks = cost.widen(share, wanted, left);
         Some(accelerator)
-    }
-
-    /// Sets the number of bytes in the job, if known.
-    pub(crate) fn of_bytes(mut self, bytes: Option<u64>) -> Self {
-        self.blocks = bytes.map(|bytes| bytes.div_ceil(self.block_len.into()));
-        if self.blocks.is_some() && matches!(self.work, Work::Encode { .. }) && self.gpu.is_closed()
-        {
-            // It may stay closed. Drivers are asked at once, so their memory counts from the start. Where the length is unknown the
-            // device is sure to be opened, and an owner that waits for input could not make room for it.
-            self.alone = Some(self.afterwards);
-        }
-        self
-    }
-
-    /// Sets where to look up the device's rates.
-    pub(crate) fn learned_by(mut self, auto: Option<&Auto>, workload: Workload) -> Self {
-        self.learned = auto.map(|auto| (auto.clone(), workload));
-        self
     }
 
     /// Whether the job pays for looking for the device, as far as earlier runs tell; `None` if they do not.

@@ -10,7 +10,7 @@ use crate::pipeline::Options;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
-use crate::pipeline::gpu::Accelerator;
+use crate::pipeline::gpu::{Accelerator, Job};
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::statistics::{Counted, Statistics};
 use crate::pipeline::workload::Workload;
@@ -80,14 +80,18 @@ impl EncodePlan {
             Some(job) => job.choose(named, len, share.workers),
             None => named.cloned(),
         };
-        let work = Work::Encode { recipe, verify: options.verify };
-        let size = header.block_size();
-        let host = (&cost, &mut share, options.memory);
-        let accelerator = Accelerator::new(gpu.as_ref(), work, size, host, statistics.as_ref())
-            .map(|accelerator| accelerator.of_bytes(len));
-        let learned = Workload::encoding(options)?;
+        let workload = Workload::encoding(options)?;
+        let job_of_device = Job {
+            work: Work::Encode { recipe, verify: options.verify },
+            block_len: header.block_size() as u32,
+            bytes: len,
+            cost: &cost,
+            memory: options.memory,
+            statistics: statistics.as_ref(),
+            learned: options.auto.clone().map(|auto| (auto, workload)),
+        };
         let accelerator =
-            accelerator.map(|accelerator| accelerator.learned_by(options.auto.as_ref(), learned));
+            gpu.as_ref().and_then(|gpu| Accelerator::new(gpu, job_of_device, &mut share));
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
     }
 }
