@@ -260,8 +260,9 @@ impl Knowledge {
             let wall = run.wall.as_secs_f64();
             let together = wall - joined - closing(opening);
             let bytes = (device.done.bytes + run.statistics.cpu().bytes) - device.bytes_before;
-            // A run that ended soon after the device began says nothing about other runs.
-            if together >= MIN_SECONDS.max(wall * MIN_PART_TOGETHER) && device.done.bytes > 0 {
+            // A run that ended before each thread of the device had a batch says nothing about other runs.
+            let is_long = together >= MIN_SECONDS && device.batches >= device.slots.into();
+            if is_long && device.done.bytes > 0 {
                 workload.set_device_rates(&mut rates, None, device, true);
                 let name = name_with(workload, *workers, TOGETHER);
                 rates.learn(&name, bytes as f64 / together);
@@ -306,9 +307,6 @@ impl Knowledge {
         self.keep(subject, rates);
     }
 }
-
-/// A device must have worked for this part of a run before the run shows what device and workers deliver together.
-const MIN_PART_TOGETHER: f64 = 0.1;
 
 /// Seconds to prepare a device whose kernels are in the cache, at most.
 const PREPARED_FROM_CACHE: f64 = 0.1;

@@ -92,15 +92,16 @@ impl Session {
         let _ = self.gpu.as_ref().map(|(_, gpu)| gpu.found());
     }
 
-    /// Waits for the device before the work on an input of `len` bytes. For a large input it returns at once, and
-    /// [`Self::await_device_after_work`] must follow. The work may never search for the device itself: then it
-    /// suffices that an earlier run has found it. For decompression, which searches late, another process does.
+    /// Waits for the device before the work on an input of `len` bytes. If an earlier run has found it, or if the input
+    /// is large, returns at once, and [`Self::await_device_after_work`] must follow. Decompression may never search for
+    /// the device itself, so another process does.
     pub fn await_device_for(&self, len: Option<u64>, direction: Direction) {
-        if len.is_none_or(|len| len < LARGE) {
+        let Some((device, _)) = &self.gpu else { return };
+        if device.was_seen() {
+            self.probe.ask(*device);
+        } else if len.is_none_or(|len| len < LARGE) {
             self.await_device();
-        } else if let Some((device, _)) = &self.gpu
-            && (direction == Direction::Decompress || device.was_seen())
-        {
+        } else if direction == Direction::Decompress {
             self.probe.ask(*device);
         }
     }

@@ -138,12 +138,15 @@ impl Job<'_> {
         }
         outcome.map_err(|failure| output.blame(failure))?;
 
+        let waiting = Instant::now();
         session.await_device_after_work();
+        let waited = waiting.elapsed();
         let (read, written) = (source.bytes_read(), output.bytes_written());
         let output = output.complete(source.metadata(), placement.syncs())?;
         let refusal = output.as_ref().and_then(Complete::refusal);
         let time = begun.elapsed();
-        session.learn(time);
+        // Later runs know that the device is there.
+        session.learn(time - waited);
         let done = Done { target, direction, read, written, time, statistics, refusal };
         let source = placement.rm.then_some(source);
         match output {
