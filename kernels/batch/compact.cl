@@ -12,7 +12,7 @@ typedef struct {
     uint status, payload_len, content_crc, payload_crc, reserved[4];
 } Result;
 
-// Units of 16 bytes of a block's payload. What is not complete takes nothing.
+// The length of a block's payload in units of 16 bytes; 0 if the block has failed.
 inline uint units(__global const Result *results, uint block, uint slot) {
     return results[block].status == 0 ? (min(results[block].payload_len, slot + 256) + 15) / 16 : 0;
 }
@@ -44,7 +44,7 @@ __kernel void place(__global const Result *results, __global uint2 *packed_start
     }
 }
 
-// The mask of a word that holds `rest` - `before` bytes. Zeros follow the last byte.
+// The mask of a word that holds `rest` - `before` bytes of the payload. The other bytes become 0.
 inline uint keep(uint rest, uint before) {
     return rest <= before ? 0u : rest - before >= 4 ? 0xffffffffu : (1u << 8 * (rest - before)) - 1;
 }

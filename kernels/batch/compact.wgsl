@@ -26,7 +26,7 @@ var<immediate> args: Args;
 
 @group(0) @binding(0) var<storage, read> results: array<Result>;
 
-// Units of 16 bytes of a block's payload. What is not complete takes nothing.
+// The length of a block's payload in units of 16 bytes; 0 if the block has failed.
 fn units(block: u32) -> u32 {
     let len = min(results[block].payload_len, args.slot + 256u);
     return select(0u, (len + 15u) / 16u, results[block].status == 0u);
@@ -37,31 +37,31 @@ fn units(block: u32) -> u32 {
 var<workgroup> sums: array<u32, 2u * THREADS>;
 
 // One workgroup: each work item sums the lengths of consecutive blocks.
-@compute @workgroup_size(THREADS)
-fn place(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) wg: vec3<u32>) {
-    if wg.x + wg.y != 0u {
+// @pz_entry
+fn place(local_index: u32, workgroup_index: u32) {
+    if workgroup_index != 0u {
         return;
     }
     let share = (args.blocks + THREADS - 1u) / THREADS;
-    let begin = min(lane * share, args.blocks);
+    let begin = min(local_index * share, args.blocks);
     let end = min(begin + share, args.blocks);
     var sum = 0u;
     for (var b = begin; b < end; b++) {
         sum += units(b);
     }
-    sums[lane] = sum;
+    sums[local_index] = sum;
     workgroupBarrier();
     var from_half = 0u;
     for (var by = 1u; by < THREADS; by *= 2u) {
-        var total = sums[from_half + lane];
-        if lane >= by {
-            total += sums[from_half + lane - by];
+        var total = sums[from_half + local_index];
+        if local_index >= by {
+            total += sums[from_half + local_index - by];
         }
         from_half = THREADS - from_half;
-        sums[from_half + lane] = total;
+        sums[from_half + local_index] = total;
         workgroupBarrier();
     }
-    var start = sums[from_half + lane] - sum;
+    var start = sums[from_half + local_index] - sum;
     for (var b = begin; b < end; b++) {
         let len = units(b);
         placed[b] = vec2<u32>(start, len);
@@ -73,30 +73,25 @@ fn place(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) wg: 
 @group(0) @binding(2) var<storage, read> payload: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> packed: array<vec4<u32>>;
 
-// The mask of a word that holds `rest` - `before` bytes. Zeros follow the last byte.
+// The mask of a word that holds `rest` - `before` bytes of the payload. The other bytes become 0.
 fn keep(rest: u32, before: u32) -> u32 {
     let here = min(max(rest, before) - before, 4u);
     return select((1u << (8u * (here & 3u))) - 1u, 0xffffffffu, here == 4u);
 }
 
 // `count` workgroups for each block, each for UNITS units of 16 bytes.
-@compute @workgroup_size(THREADS)
-fn gather(
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / args.count;
+// @pz_entry
+fn gather(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / args.count;
     if block >= args.blocks {
         return;
     }
     let place = packed_starts[block];
-    let first = group % args.count * UNITS;
+    let first = workgroup_index % args.count * UNITS;
     let end = min(first + UNITS, place.y);
     let len = results[block].payload_len;
     let data = block * ((args.slot + 256u) / 16u);
-    for (var i = first + lane; i < end; i += THREADS) {
+    for (var i = first + local_index; i < end; i += THREADS) {
         var unit = payload[data + i];
         let rest = len - i * 16u;
         if rest < 16u {

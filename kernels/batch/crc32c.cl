@@ -64,10 +64,10 @@ inline uint payload_len(__global const Job *jobs, __global const Result *results
     return min(len, slot + 256);
 }
 
-// Where it begins, in words.
+// Where that payload begins, in words.
 inline ulong payload_start(__global const Job *jobs, uint block, uint blocks, uint slot, uint decoding) {
     if (!decoding) return (ulong)block * ((slot + 256) / 4);
-    // Hostile or not, no payload reaches beyond the buffer.
+    // Whatever the job says, a payload ends within the buffer.
     ulong last = (ulong)(blocks - 1) * ((slot + 256) / 4);
     return min((ulong)jobs[block].payload_start * 4, last);
 }
@@ -105,7 +105,8 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     uint q[UNIT];
 #pragma unroll
     for (uint k = 0; k < UNIT; k++) q[k] = 0;
-    // A pointer, since sums of 32 bits might wrap around and could not be part of a load.
+    // A pointer, so that the compiler folds offsets into the loads. It cannot fold sums of 32 bits, which may wrap
+    // around.
     __global const uint *own = data + lane;
     // The last unit may lack words, and the bytes after the last one are not part of the message.
     uint whole = (here - 1) / UNIT_WORDS;
@@ -115,7 +116,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
     for (uint unit = 0; unit < whole; unit++, own += UNIT_WORDS) {
 #pragma unroll
         for (uint part = 0; part < UNIT; part += AHEAD) {
-            // Loads first, so that they are under way together.
+            // Load first, so that all loads run at once.
             uint w[AHEAD];
 #pragma unroll
             for (uint k = 0; k < AHEAD; k++) w[k] = own[(part + k) * COLUMNS];
@@ -157,7 +158,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
 #pragma unroll 4
     for (uint k = 0; k < UNIT; k++) s = times_z(halves, s) ^ rest[k * COLUMNS + lane];
 
-    // The columns together, half of them at a time.
+    // Joins the columns, half of them at a time.
     sums[lane] = s;
 #define FOLD(half)                                                                                              \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                               \
@@ -176,7 +177,8 @@ inline uint exponent(uint len, uint start) {
     return bits < 0 ? (uint)bits + CRC_ORDER : (uint)bits;
 }
 
-// A workgroup for each block: the checksums from the pieces, half of it for each.
+// Joins the pieces of a block into its checksums. A workgroup has a block: its first half does the contents, its second
+// half the payload.
 __kernel void sum_pieces(__global const Job *jobs, __global const uint *crc_pieces, __global Result *results, uint blocks,
     uint slot, uint contents_count, uint payload_count, uint decoding) {
     __local uint sums[THREADS];
@@ -190,7 +192,7 @@ __kernel void sum_pieces(__global const Job *jobs, __global const uint *crc_piec
     uint count = (len + 4 * PIECE_WORDS - 1) / (4 * PIECE_WORDS);
     uint sum = 0;
     for (uint p = lane % (THREADS / 2); p <= count; p += THREADS / 2) {
-        // The register begins as all ones, which is one more piece.
+        // The register of a CRC begins as all ones, which counts as one more piece.
         uint piece = p < count ? pieces[p] : 0xffffffffu;
         sum ^= crc_multiply(piece, crc_power(p < count ? exponent(len, p * PIECE_WORDS) : 8 * len));
     }

@@ -179,7 +179,7 @@ fn payload_len(job: u32, status: u32, result: u32) -> u32 {
 // Where the payload of block `block` begins, in words.
 fn payload_start(job: u32, block: u32) -> u32 {
     let room = (args.slot + 256u) / 4u;
-    // Hostile or not, no payload reaches beyond the buffer.
+    // Whatever the job says, a payload ends within the buffer.
     let last = (args.blocks - 1u) * room;
     return select(block * room, min(min(job, 0x3fffffffu) * 4u, last), args.decoding != 0u);
 }
@@ -217,8 +217,8 @@ fn load_word(is_payload: bool, at: u32) -> u32 {
     return contents[at];
 }
 
-// The words of a half's column from `at` on, of a piece whose first is word `data` and whose last is number `top`; instead of
-// those behind the last, the last.
+// The words of a half's column from `at` on. The piece begins at word `data`, and its last word has number `top`; each
+// word after that reads as the last one.
 fn load_clamped(is_payload: bool, data: u32, at: u32, top: u32) -> Half {
     if is_payload {
         return Half(
@@ -268,7 +268,7 @@ fn load_clamped(is_payload: bool, data: u32, at: u32, top: u32) -> Half {
     );
 }
 
-// Puts `last` in the place of the last word, and zeros behind it.
+// Replaces the last word by `last`, and the words after it by zeros.
 fn with_end(rows: vec4<u32>, at: u32, top: u32, last: u32) -> vec4<u32> {
     let places = vec4(at) + vec4(0u, 32u, 64u, 96u);
     return select(select(rows, vec4(last), places == vec4(top)), vec4(0u), places > vec4(top));
@@ -287,16 +287,11 @@ fn load_last(is_payload: bool, data: u32, at: u32, top: u32, last: u32) -> Half 
 }
 
 // The remainder of each piece: for each block `contents_count` pieces of its contents and `payload_count` of its payload.
-@compute @workgroup_size(THREADS)
-fn reduce_pieces(
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn reduce_pieces(local_index: u32, workgroup_index: u32) {
     let count = args.contents_count + args.payload_count;
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / count;
-    var piece = group % count;
+    let block = workgroup_index / count;
+    var piece = workgroup_index % count;
     if block >= args.blocks {
         return;
     }
@@ -313,20 +308,20 @@ fn reduce_pieces(
     let start = min(piece * PIECE_WORDS, words);
     let here = min(words - start, PIECE_WORDS);
     data += start;
-    if lane == 0u {
+    if local_index == 0u {
         sums[0] = here;
     }
     if workgroupUniformLoad(&sums[0]) == 0u {
         return;
     }
 
-    // What is behind the last byte is not part of the message.
+    // Bytes after the last one are not part of the message.
     var last = load_word(is_payload, data + here - 1u);
     if start + here == words && (len & 3u) != 0u {
         last &= (1u << (8u * (len & 3u))) - 1u;
     }
     let whole = (here - 1u) / UNIT_WORDS;
-    var i = lane;
+    var i = local_index;
     for (var unit = 0u; unit < whole; unit++) {
         let first = load_half(is_payload, data + i);
         let second = load_half(is_payload, data + i + UNIT_WORDS / 2u);
@@ -339,70 +334,70 @@ fn reduce_pieces(
     divide_first(first_half);
     divide_second(second_half);
     find_remainder();
-    rest[lane] = q0.x;
-    rest[32u + lane] = q0.y;
-    rest[64u + lane] = q0.z;
-    rest[96u + lane] = q0.w;
-    rest[128u + lane] = q1.x;
-    rest[160u + lane] = q1.y;
-    rest[192u + lane] = q1.z;
-    rest[224u + lane] = q1.w;
-    rest[256u + lane] = q2.x;
-    rest[288u + lane] = q2.y;
-    rest[320u + lane] = q2.z;
-    rest[352u + lane] = q2.w;
-    rest[384u + lane] = q3.x;
-    rest[416u + lane] = q3.y;
-    rest[448u + lane] = q3.z;
-    rest[480u + lane] = q3.w;
-    rest[512u + lane] = q4.x;
-    rest[544u + lane] = q4.y;
-    rest[576u + lane] = q4.z;
-    rest[608u + lane] = q4.w;
-    rest[640u + lane] = q5.x;
-    rest[672u + lane] = q5.y;
-    rest[704u + lane] = q5.z;
-    rest[736u + lane] = q5.w;
-    rest[768u + lane] = q6.x;
-    rest[800u + lane] = q6.y;
-    rest[832u + lane] = q6.z;
-    rest[864u + lane] = q6.w;
-    rest[896u + lane] = q7.x;
-    rest[928u + lane] = q7.y;
-    rest[960u + lane] = q7.z;
-    rest[992u + lane] = q7.w;
-    rest[1024u + lane] = q8.x;
-    rest[1056u + lane] = q8.y;
-    rest[1088u + lane] = q8.z;
-    rest[1120u + lane] = q8.w;
-    rest[1152u + lane] = q9.x;
-    rest[1184u + lane] = q9.y;
-    rest[1216u + lane] = q9.z;
-    rest[1248u + lane] = q9.w;
+    rest[local_index] = q0.x;
+    rest[32u + local_index] = q0.y;
+    rest[64u + local_index] = q0.z;
+    rest[96u + local_index] = q0.w;
+    rest[128u + local_index] = q1.x;
+    rest[160u + local_index] = q1.y;
+    rest[192u + local_index] = q1.z;
+    rest[224u + local_index] = q1.w;
+    rest[256u + local_index] = q2.x;
+    rest[288u + local_index] = q2.y;
+    rest[320u + local_index] = q2.z;
+    rest[352u + local_index] = q2.w;
+    rest[384u + local_index] = q3.x;
+    rest[416u + local_index] = q3.y;
+    rest[448u + local_index] = q3.z;
+    rest[480u + local_index] = q3.w;
+    rest[512u + local_index] = q4.x;
+    rest[544u + local_index] = q4.y;
+    rest[576u + local_index] = q4.z;
+    rest[608u + local_index] = q4.w;
+    rest[640u + local_index] = q5.x;
+    rest[672u + local_index] = q5.y;
+    rest[704u + local_index] = q5.z;
+    rest[736u + local_index] = q5.w;
+    rest[768u + local_index] = q6.x;
+    rest[800u + local_index] = q6.y;
+    rest[832u + local_index] = q6.z;
+    rest[864u + local_index] = q6.w;
+    rest[896u + local_index] = q7.x;
+    rest[928u + local_index] = q7.y;
+    rest[960u + local_index] = q7.z;
+    rest[992u + local_index] = q7.w;
+    rest[1024u + local_index] = q8.x;
+    rest[1056u + local_index] = q8.y;
+    rest[1088u + local_index] = q8.z;
+    rest[1120u + local_index] = q8.w;
+    rest[1152u + local_index] = q9.x;
+    rest[1184u + local_index] = q9.y;
+    rest[1216u + local_index] = q9.z;
+    rest[1248u + local_index] = q9.w;
     // The products of z with each bit of a word, and then with each half of a byte.
-    sums[lane] = crc_multiply(1u << lane, CRC_WORDS_32);
+    sums[local_index] = crc_multiply(1u << local_index, CRC_WORDS_32);
     workgroupBarrier();
     for (var i = 0u; i < 4u; i++) {
-        let half = 2u * i + (lane >> 4u);
+        let half = 2u * i + (local_index >> 4u);
         let bits = vec4(sums[4u * half], sums[4u * half + 1u], sums[4u * half + 2u], sums[4u * half + 3u]);
-        let own = select(vec4(0u), bits, (vec4(lane) >> vec4(0u, 1u, 2u, 3u) & vec4(1u)) != vec4(0u));
-        halves[16u * half + (lane & 15u)] = own.x ^ own.y ^ own.z ^ own.w;
+        let own = select(vec4(0u), bits, (vec4(local_index) >> vec4(0u, 1u, 2u, 3u) & vec4(1u)) != vec4(0u));
+        halves[16u * half + (local_index & 15u)] = own.x ^ own.y ^ own.z ^ own.w;
     }
     workgroupBarrier();
     var s = 0u;
     for (var k = 0u; k < UNIT; k++) {
-        s = times_z(s) ^ rest[k * COLUMNS + lane];
+        s = times_z(s) ^ rest[k * COLUMNS + local_index];
     }
 
-    // The columns together, half of them at a time.
-    sums[lane] = s;
-    fold(lane, 16u, CRC_WORDS_16);
-    fold(lane, 8u, CRC_WORDS_8);
-    fold(lane, 4u, CRC_WORDS_4);
-    fold(lane, 2u, CRC_WORDS_2);
-    fold(lane, 1u, CRC_WORDS_1);
-    if lane == 0u {
-        crc_pieces[group] = sums[0];
+    // Joins the columns, half of them at a time.
+    sums[local_index] = s;
+    fold(local_index, 16u, CRC_WORDS_16);
+    fold(local_index, 8u, CRC_WORDS_8);
+    fold(local_index, 4u, CRC_WORDS_4);
+    fold(local_index, 2u, CRC_WORDS_2);
+    fold(local_index, 1u, CRC_WORDS_1);
+    if local_index == 0u {
+        crc_pieces[workgroup_index] = sums[0];
     }
 }
 
@@ -427,18 +422,15 @@ fn exponent(len: u32, start: u32) -> u32 {
 
 var<workgroup> both: array<u32, THREADS>;
 
-// A workgroup for each block: the checksums from the pieces, half of it for each.
-@compute @workgroup_size(THREADS)
-fn sum_pieces(
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = wg.y * wgs.x + wg.x;
+// Joins the pieces of a block into its checksums. A workgroup has a block: its first half does the contents, its second
+// half the payload.
+// @pz_entry
+fn sum_pieces(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index;
     if block >= args.blocks {
         return;
     }
-    let of_payload = lane >= THREADS / 2u;
+    let of_payload = local_index >= THREADS / 2u;
     let pieces = block * (args.contents_count + args.payload_count) + select(0u, args.contents_count, of_payload);
     var len = min(jobs[block].content_len, args.slot);
     if of_payload {
@@ -446,8 +438,8 @@ fn sum_pieces(
     }
     let count = (len + 4u * PIECE_WORDS - 1u) / (4u * PIECE_WORDS);
     var sum = 0u;
-    for (var p = lane % (THREADS / 2u); p <= count; p += THREADS / 2u) {
-        // The register begins as all ones, which is one more piece.
+    for (var p = local_index % (THREADS / 2u); p <= count; p += THREADS / 2u) {
+        // The register of a CRC begins as all ones, which counts as one more piece.
         var piece = 0xffffffffu;
         var bits = 8u * len;
         if p < count {
@@ -456,12 +448,12 @@ fn sum_pieces(
         }
         sum ^= crc_multiply(piece, crc_power(bits));
     }
-    both[lane] = sum;
+    both[local_index] = sum;
     workgroupBarrier();
-    if lane % (THREADS / 2u) == 0u {
+    if local_index % (THREADS / 2u) == 0u {
         sum = 0xffffffffu;
         for (var j = 0u; j < THREADS / 2u; j++) {
-            sum ^= both[lane + j];
+            sum ^= both[local_index + j];
         }
         if of_payload {
             summed[block].payload_crc = sum;

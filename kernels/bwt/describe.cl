@@ -1,4 +1,4 @@
-// BWT payloads: decodes everything that is binary coded, the directory and the table descriptions.
+// BWT payloads: decodes what is coded as binary decisions, which is the directory and the descriptions of tables.
 //
 // @pz_cost {
 //   threads: 96
@@ -13,7 +13,7 @@
 // @pz_import bwt
 // @pz_import binary
 
-// Words of the state of each part before its models.
+// The words at the start of each part's state. Its models follow its own words.
 #define STARTED 0u
 #define RANGE 1u
 #define CODE 2u
@@ -24,7 +24,7 @@
 #define RANK_TABLES 1u
 #define RUN_TABLES 2u
 
-// Of the directory.
+// The directory's own words.
 #define DIRECTORY_BEGIN 4u
 #define DIRECTORY_WORDS 5u
 #define DIRECTORY_SET 6u
@@ -36,9 +36,9 @@
 #define SET (LENGTHS + NUMBER_MODELS)
 #define DIRECTORY_STATE (SET + MAX_SETS * MAX_SETS)
 
-// Of the descriptions of ranks' tables and of runs' tables.
-#define TABLES_COLUMN 4u // columns of all sets that are done
-#define TABLES_DIFFERENT 5u // different tables of the set
+// The own words of the descriptions of rank tables and of run tables.
+#define TABLES_COLUMN 4u // columns done so far, over all sets
+#define TABLES_DIFFERENT 5u // distinct tables of the set so far
 // Its models.
 #define FRESH STATE_MODELS
 #define PRESENT (FRESH + 4u)
@@ -106,7 +106,7 @@ inline __attribute__((always_inline)) uint describe_table(Binary *d, __local uin
     uint bad = 0u;
     uint present = 1u;
     int before = 0;
-    // Those of the next token are read before they are needed.
+    // Load what the next token needs early.
     uint next_left = table[0];
     uint next_above = above[0];
     for (uint t = 0u; t < tokens; t++) {
@@ -173,7 +173,7 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
     uint tokens = part == RUN_TABLES ? 29u : 28u;
     uint first = part == RUN_TABLES ? RANK_CONTEXTS : 0u;
     bool is_new = saved[STARTED] == 0u;
-    // Another part may fail meanwhile: all lanes are to see the same.
+    // Another part may fail meanwhile, but all lanes must see the same status.
     uint valid = 1u - team_max(team, results[block * RESULT_WORDS] == 0u ? 0u : 1u);
     uint column = team_uniform(team, is_new || part == DIRECTORY ? 0u : saved[TABLES_COLUMN]);
     uint last = part == DIRECTORY ? column : min(info[BLOCK_SETS] * columns, column + most_columns);
@@ -197,7 +197,7 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
     if (team.lane == 0u && part == DIRECTORY && valid != 0u && state[DIRECTORY_BEGIN] < job[0]) {
         failed = describe_segments(&d, state, job, info, bwt_segments + SEGMENTS_AT(block, slot), most_segments);
     }
-    // What is left of the first column, as the run before left it.
+    // If the previous dispatch ended inside a set, its last column is to the left of the first one here.
     if (column % columns != 0u) {
         __global const uint *left = tables
             + ((column / columns) * CONTEXTS + first + team.lane * columns + column % columns - 1u) * TABLE_WORDS;

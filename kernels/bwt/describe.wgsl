@@ -1,4 +1,4 @@
-// BWT payloads: decodes everything that is binary coded, the directory and the table descriptions.
+// BWT payloads: decodes what is coded as binary decisions, which is the directory and the descriptions of tables.
 //
 // @pz_cost {
 //   threads: 96
@@ -29,7 +29,7 @@ struct Args {
 @group(0) @binding(6) var<storage, read_write> bwt_segments: array<u32>;
 var<immediate> args: Args;
 
-// Words of the state of each part before its models.
+// The words at the start of each part's state. Its models follow its own words.
 const STARTED = 0u;
 const RANGE = 1u;
 const CODE = 2u;
@@ -40,7 +40,7 @@ const DIRECTORY = 0u;
 const RANK_TABLES = 1u;
 const RUN_TABLES = 2u;
 
-// Of the directory.
+// The directory's own words.
 const DIRECTORY_BEGIN = 4u;
 const DIRECTORY_WORDS = 5u;
 const DIRECTORY_SET = 6u;
@@ -52,9 +52,9 @@ const LENGTHS = SHORTER + NUMBER_MODELS;
 const SET = LENGTHS + NUMBER_MODELS;
 const DIRECTORY_STATE = SET + MAX_SETS * MAX_SETS;
 
-// Of the descriptions of ranks' tables and of runs' tables.
-const TABLES_COLUMN = 4u; // columns of all sets that are done
-const TABLES_DIFFERENT = 5u; // different tables of the set
+// The own words of the descriptions of rank tables and of run tables.
+const TABLES_COLUMN = 4u; // columns done so far, over all sets
+const TABLES_DIFFERENT = 5u; // distinct tables of the set so far
 // Its models.
 const FRESH = STATE_MODELS;
 const PRESENT = FRESH + 4u;
@@ -140,7 +140,7 @@ fn describe_table(tokens: u32, row: u32, has_left: bool) -> bool {
     var present = 1u;
     var before = 0i;
     let table = row * 32u;
-    // Those of the next token are read before they are needed.
+    // Load what the next token needs early.
     let above = max(table, 32u) - 32u;
     var next_left = exponents[table];
     var next_above = exponents[above];
@@ -194,19 +194,14 @@ fn describe_table(tokens: u32, row: u32, has_left: bool) -> bool {
 // Reads at most `most_segments` segments of the directory, and at most `most_columns` columns each of rank tables and
 // run tables, continuing where the previous dispatch ended. Each of these three parts has its own workgroup.
 // Exponents go to the first half of each table's place.
-@compute @workgroup_size(THREADS)
-fn describe(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn describe(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / 3u;
+    let block = workgroup_index / 3u;
     if block >= args.blocks {
         return;
     }
-    let which = group % 3u;
+    let which = workgroup_index % 3u;
     let info = block * BLOCK_WORDS;
     let saved = (block * 3u + which) * STATE_WORDS;
     let tables = block * TABLES_OF;
@@ -214,7 +209,7 @@ fn describe(
     let tokens = select(28u, 29u, which == RUN_TABLES);
     let first = select(0u, RANK_CONTEXTS, which == RUN_TABLES);
     let is_new = bwt_state[saved + STARTED] == 0u;
-    // Another part may fail meanwhile: all lanes are to see the same.
+    // Another part may fail meanwhile, but all lanes must see the same status.
     let valid = 1u - team_max(select(1u, 0u, results[block * RESULT_WORDS] == 0u));
     let begin_at = team_uniform(select(bwt_state[saved + TABLES_COLUMN], 0u, is_new || which == DIRECTORY));
     let most = min(bwt_blocks[info + BLOCK_SETS] * columns, begin_at + args.most_columns);
@@ -244,7 +239,7 @@ fn describe(
     if lane == 0u && which == DIRECTORY && valid != 0u && state[DIRECTORY_BEGIN] < jobs[block * JOB_WORDS] {
         failed = describe_segments(block);
     }
-    // What is left of the first column, as the run before left it.
+    // If the previous dispatch ended inside a set, its last column is to the left of the first one here.
     if begin_at % columns != 0u {
         let left = tables + ((begin_at / columns) * CONTEXTS + first + lane * columns + begin_at % columns - 1u) * TABLE_WORDS;
         for (var k = 0u; k < 8u; k++) {

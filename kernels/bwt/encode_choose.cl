@@ -33,7 +33,7 @@ inline uint log2_of(uint x) {
     return e << 16 | log;
 }
 
-// Chooses the number of sets, and the first grouping: by the length of runs. A workgroup has a block.
+// Chooses the number of sets, and first groups segments by the length of their runs. A workgroup has a block.
 __kernel void prepare(__global const uint *jobs, __global uint *state, __global uint *segments, uint slot) {
     uint block = (uint)get_group_id(0);
     uint index = (uint)get_local_id(0);
@@ -43,7 +43,7 @@ __kernel void prepare(__global const uint *jobs, __global uint *state, __global 
     uint count = state[ENCODE_SEGMENTS];
     if (index == 0) {
         uint sets = clamp(count / 48u, 1u, SETS);
-        // Counts of a segment are kept while there is room for the most that it could have.
+        // Keeps a segment's counts as long as there is room for as many as it could have.
         uint limit = sets == 1 ? 0 : jobs[block * 8u] / 4;
         uint cells = 0;
         for (uint s = 0; s < count; s++) {
@@ -174,7 +174,7 @@ __kernel void share(
     __global const uint *state, uint slot)
 {
     TEAM_START(team);
-    // What the rows begin to end - 1 cost together, at end * (end - 1) / 2 + begin.
+    // At end * (end - 1) / 2 + begin: what rows begin to end - 1 cost with one table.
     __local ulong costs[TEAMS * 528u];
     __local uint cuts[TEAMS * 33u];
     uint parts = SETS * 12u / TEAMS;
@@ -196,7 +196,8 @@ __kernel void share(
         for (uint row = begin; row < 32; row++) {
             count += sums[(first + row * columns) * 32u + team.lane];
             uint total = team_sum(team, count);
-            // total * log2(total) less the same of each count, and eight bits, and four for each token.
+            // total * log2(total), minus count * log2(count) for each token, plus eight bits for the table and four for
+            // each of its tokens.
             ulong counted = count > 0 ? (ulong)count * log2_of(count) : 0;
             counted = team_sum_long(team, counted);
             uint tokens = popcount(team_ballot(team, count > 0));

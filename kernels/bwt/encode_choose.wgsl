@@ -44,22 +44,18 @@ fn log2_of(x: u32) -> u32 {
 @group(0) @binding(2) var<storage, read_write> new_segments: array<u32>;
 var<workgroup> set_count: u32;
 
-// Chooses the number of sets, and the first grouping: by the length of runs. A workgroup has a block.
-@compute @workgroup_size(THREADS)
-fn prepare(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = wg.y * wgs.x + wg.x;
+// Chooses the number of sets, and first groups segments by the length of their runs. A workgroup has a block.
+// @pz_entry
+fn prepare(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
     let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
     let count = new_state[block * ENCODE_STATE + ENCODE_SEGMENTS];
-    if index == 0u {
+    if local_index == 0u {
         let sets = clamp(count / 48u, 1u, SETS);
-        // Counts of a segment are kept while there is room for the most that it could have.
+        // Keeps a segment's counts as long as there is room for as many as it could have.
         var limit = 0u;
         if sets > 1u {
             limit = jobs[block * 8u] / 4u;
@@ -77,7 +73,7 @@ fn prepare(
     }
     storageBarrier();
     workgroupBarrier();
-    for (var s = index; s < count; s += THREADS) {
+    for (var s = local_index; s < count; s += THREADS) {
         let density = new_segments[at_segments + s * SEGMENT_WORDS + SEGMENT_DENSITY];
         var place = 0u;
         for (var o = 0u; o < count; o++) {
@@ -96,19 +92,14 @@ fn prepare(
 @group(0) @binding(3) var<storage, read_write> set_sums: array<u32>;
 
 // The sums of the counts of each set's segments. Each work item sums two cells.
-@compute @workgroup_size(THREADS)
-fn sums(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn sums(local_index: u32, workgroup_index: u32) {
     let parts = CELLS / 2u / THREADS;
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&state) / ENCODE_STATE {
         return;
     }
-    let cell = group % parts * THREADS + index;
+    let cell = workgroup_index % parts * THREADS + local_index;
     let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
     let at_counts = block * most_segments(args.slot) * (CELLS / 2u);
     let count = state[block * ENCODE_STATE + ENCODE_SEGMENTS];
@@ -132,19 +123,14 @@ fn sums(
 @group(0) @binding(2) var<storage, read> cost_state: array<u32>;
 
 // Computes the cost of each token with the tables of each set, adding half a count to each token.
-@compute @workgroup_size(THREADS)
-fn costs(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn costs(local_index: u32, workgroup_index: u32) {
     let parts = SETS * CONTEXTS / THREADS;
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&cost_state) / ENCODE_STATE {
         return;
     }
-    let context = group % parts * THREADS + index;
+    let context = workgroup_index % parts * THREADS + local_index;
     if context >= cost_state[block * ENCODE_STATE + ENCODE_SETS] * CONTEXTS {
         return;
     }
@@ -164,15 +150,10 @@ fn costs(
 var<workgroup> cost_sums: array<atomic<u32>, SETS>;
 
 // Gives each segment the cheapest set of tables; of equal ones, the first. A workgroup has a segment.
-@compute @workgroup_size(THREADS)
-fn assign(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn assign(local_index: u32, workgroup_index: u32) {
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&state) / ENCODE_STATE {
         return;
     }
@@ -184,13 +165,13 @@ fn assign(
     let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
     let at_counts = block * most_segments(args.slot) * (CELLS / 2u);
     let at_costs = block * SETS * CELLS;
-    for (var s = group % parts; s < count; s += parts) {
-        for (var k = index; k < SETS; k += THREADS) {
+    for (var s = workgroup_index % parts; s < count; s += parts) {
+        for (var k = local_index; k < SETS; k += THREADS) {
             atomicStore(&cost_sums[k], 0u);
         }
         workgroupBarrier();
         var mine: array<u32, SETS>;
-        for (var i = index; i < CELLS / 2u; i += THREADS) {
+        for (var i = local_index; i < CELLS / 2u; i += THREADS) {
             let v = counts[at_counts + s * (CELLS / 2u) + i];
             if v != 0u {
                 for (var k = 0u; k < sets; k++) {
@@ -203,7 +184,7 @@ fn assign(
             atomicAdd(&cost_sums[k], mine[k]);
         }
         workgroupBarrier();
-        if index == 0u && set_segments[at_segments + s * SEGMENT_WORDS + SEGMENT_KEPT] != 0u {
+        if local_index == 0u && set_segments[at_segments + s * SEGMENT_WORDS + SEGMENT_KEPT] != 0u {
             var best = 0u;
             for (var k = 1u; k < sets; k++) {
                 if atomicLoad(&cost_sums[k]) < atomicLoad(&cost_sums[best]) {
@@ -220,27 +201,22 @@ fn assign(
 @group(0) @binding(2) var<storage, read_write> intervals: array<u32>;
 @group(0) @binding(3) var<storage, read_write> fresh: array<u32>;
 @group(0) @binding(4) var<storage, read> share_state: array<u32>;
-// What the rows begin to end - 1 cost together, at end * (end - 1) / 2 + begin.
+// At end * (end - 1) / 2 + begin: what rows begin to end - 1 cost with one table.
 var<workgroup> range_costs: array<vec2<u32>, TEAMS * 528u>;
 var<workgroup> cuts: array<u32, TEAMS * 33u>;
 
-// Cuts a column of contexts into ranges that share a table, at the least cost, and makes the tables. A team for each
-// column of each set: four columns of ranks, eight of lengths. A lane is first the row that a range begins at, then a
-// token.
-@compute @workgroup_size(THREADS)
-fn share(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
+// Cuts a column of contexts into ranges that share a table, at the least cost, and makes the tables. A team has a
+// column of a set: there are four columns of ranks and eight of lengths. A lane first has the row that a range begins
+// at, then a token.
+// @pz_entry
+fn share(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = SETS * 12u / TEAMS;
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&share_state) / ENCODE_STATE {
         return;
     }
-    let at = group % parts * TEAMS + team_index;
+    let at = workgroup_index % parts * TEAMS + team_index;
     let of_set = at / 12u;
     let column = at % 12u;
     let columns = select(8u, 4u, column < 4u);
@@ -289,7 +265,7 @@ fn share(
     workgroupBarrier();
     var end = select(0u, 32u, is_there);
     for (var i = 0u; i < 32u; i++) {
-        // All teams take part to the last round; those that are done have nothing to write.
+        // All teams stay until the last round, for its barriers. Teams that are done write nothing.
         var begin = 0u;
         if end > 0u {
             begin = cuts[own_cuts + end];

@@ -11,7 +11,7 @@
 
 // @pz_import bwt_encode
 
-// x / d, and the rest, where x has 64 bits and d is below 2^13.
+// x / d and the remainder, where x has 64 bits and d is less than 2^13.
 inline ulong divide(ulong x, uint d, uint *rest) {
     uint high = (uint)(x >> 32);
     uint q = high / d;
@@ -31,7 +31,7 @@ inline ulong put(ulong x, uint start, uint freq) {
     return (quotient << 12) + rest + start;
 }
 
-// A lane for each segment, whose words go backward from the end of its bytes' part.
+// A lane codes a segment and writes its words backward, from where the segment's bytes end.
 __kernel void code(
     __global const uint *jobs, __global const uint *begins, __global const uint *infos, __global const uint *intervals,
     __global uint *state, __global uint *segments, __global uint *words, uint slot, uint parts)
@@ -55,7 +55,7 @@ __kernel void code(
     uint to = most;
     bool full = false;
     ulong x = 1;
-    // What is loaded is needed two runs on, and the intervals that follow from it one run on.
+    // Loads a run's data two runs ahead, and its intervals one run ahead.
     uint begin = begins[end - 1];
     uint info = infos[end - 1];
     Token next_rank = rank_token(info >> 8 & 255u);

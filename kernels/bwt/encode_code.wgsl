@@ -34,19 +34,14 @@ fn put(x: vec2<u32>, interval: u32) -> vec2<u32> {
 @group(0) @binding(5) var<storage, read_write> segments: array<u32>;
 @group(0) @binding(6) var<storage, read_write> words: array<u32>;
 
-// A lane for each segment, whose words go backward from the end of its bytes' part.
-@compute @workgroup_size(THREADS)
-fn code(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / args.parts;
+// A lane codes a segment and writes its words backward, from where the segment's bytes end.
+// @pz_entry
+fn code(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / args.parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
-    let s = group % args.parts * THREADS + index;
+    let s = workgroup_index % args.parts * THREADS + local_index;
     let segment_count = atomicLoad(&state[block * ENCODE_STATE + ENCODE_SEGMENTS]);
     if s >= segment_count {
         return;
@@ -65,7 +60,7 @@ fn code(
     var to = most;
     var is_full = false;
     var x = vec2(1u, 0u);
-    // What is loaded is needed two runs on, and the intervals that follow from it one run on.
+    // Loads a run's data two runs ahead, and its intervals one run ahead.
     var begin = begins[base + end - 1u];
     var info = infos[base + end - 1u];
     var next_rank = rank_token(info >> 8u & 255u);

@@ -54,7 +54,7 @@ __kernel void contexts(
                 if (team.lane == k) global_before = all;
                 all = all - (all >> 3 & 0x1fff1fffu) + other;
             }
-            // Runs of one symbol one after another.
+            // Runs of the same symbol take turns.
             uint same = team_match(team, valid ? symbol : 256u + team.lane, 9);
             uint turn = popcount(same & team_before(team));
             uint turns = team_max(team, turn);
@@ -76,7 +76,7 @@ __kernel void contexts(
     }
 }
 
-// Counts the tokens of each segment. A workgroup for each.
+// Counts the tokens of each segment. A workgroup has a segment.
 __kernel void count(
     __global const uint *jobs, __global const uint *begins, __global const uint *infos, __global const uint *state,
     __global uint *segments, __global uint *counts, uint slot, uint parts)

@@ -24,16 +24,11 @@ var<immediate> args: Args;
 var<workgroup> histories: array<u32, TEAMS * 256u>;
 
 // A team has a segment. The low halves of histories hold averages of ranks, the high halves those of lengths.
-@compute @workgroup_size(THREADS)
-fn contexts(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn contexts(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
@@ -44,7 +39,7 @@ fn contexts(
     let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
     let at_lists = block * most_segments(args.slot) * 64u;
     let own = team_index * 256u;
-    let first_segment = team_uniform(group % parts * TEAMS + team_index);
+    let first_segment = team_uniform(workgroup_index % parts * TEAMS + team_index);
     for (var s = first_segment; s < segment_count; s += parts * TEAMS) {
         let first = team_uniform(segments[at_segments + s * SEGMENT_WORDS + SEGMENT_RUN]);
         var behind = runs;
@@ -80,7 +75,7 @@ fn contexts(
                 global_before = select(global_before, all, lane == k);
                 all = all - (all >> 3u & 0x1fff1fffu) + other;
             }
-            // Runs of one symbol one after another.
+            // Runs of the same symbol take turns.
             let same = team_match(select(256u + lane, symbol, is_valid), 9u);
             let turn = countOneBits(same & team_before());
             let turns = team_max(turn);
@@ -111,16 +106,11 @@ fn contexts(
 var<workgroup> bins: array<atomic<u32>, CELLS / 2u>;
 var<workgroup> cells: atomic<u32>;
 
-// Counts the tokens of each segment. A workgroup for each.
-@compute @workgroup_size(THREADS)
-fn count(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// Counts the tokens of each segment. A workgroup has a segment.
+// @pz_entry
+fn count(local_index: u32, workgroup_index: u32) {
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
@@ -130,7 +120,7 @@ fn count(
     let segment_count = state[block * ENCODE_STATE + ENCODE_SEGMENTS];
     let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
     let at_counts = block * most_segments(args.slot) * (CELLS / 2u);
-    for (var s = group % parts; s < segment_count; s += parts) {
+    for (var s = workgroup_index % parts; s < segment_count; s += parts) {
         let segment = at_segments + s * SEGMENT_WORDS;
         let first = count_segments[segment + SEGMENT_RUN];
         var end = runs;
@@ -139,14 +129,14 @@ fn count(
             end = count_segments[segment + SEGMENT_WORDS + SEGMENT_RUN];
             last_byte = count_segments[segment + SEGMENT_WORDS + SEGMENT_BEGIN];
         }
-        for (var i = index; i < CELLS / 2u; i += THREADS) {
+        for (var i = local_index; i < CELLS / 2u; i += THREADS) {
             atomicStore(&bins[i], 0u);
         }
-        if index == 0u {
+        if local_index == 0u {
             atomicStore(&cells, 0u);
         }
         workgroupBarrier();
-        for (var run = first + index; run < end; run += THREADS) {
+        for (var run = first + local_index; run < end; run += THREADS) {
             let info = count_infos[base + run];
             var next = len;
             if run + 1u < runs {
@@ -160,14 +150,14 @@ fn count(
         }
         workgroupBarrier();
         var mine = 0u;
-        for (var i = index; i < CELLS / 2u; i += THREADS) {
+        for (var i = local_index; i < CELLS / 2u; i += THREADS) {
             let v = atomicLoad(&bins[i]);
             counts[at_counts + s * (CELLS / 2u) + i] = v;
             mine += select(0u, 1u, (v & 0xffffu) != 0u) + select(0u, 1u, v >> 16u != 0u);
         }
         atomicAdd(&cells, mine);
         workgroupBarrier();
-        if index == 0u {
+        if local_index == 0u {
             count_segments[segment + SEGMENT_CELLS] = atomicLoad(&cells);
             count_segments[segment + SEGMENT_DENSITY] =
                 ((end - first) << 16u) / (last_byte - count_segments[segment + SEGMENT_BEGIN]);

@@ -77,7 +77,7 @@ inline void put_raw(Writer *w, uint count, uint value) {
     }
 }
 
-// Models: 30 of the length, then 31 of the high bit.
+// Models: 30 for the length, then 31 for the highest bit after the leading one.
 inline void put_number(Writer *w, __local uint *model, uint value) {
     uint target = value + 1;
     uint top = 31u - clz(target);
@@ -150,8 +150,8 @@ inline void describe_tables(
     __local uint *zero = models + 12;
     __local uint *sign = models + 27;
     __local uint *more = models + 42;
-    // The table that each row's of the column to the left is equal to, and then of this column: one that is not fresh is not
-    // what `exponents` has, but equal to another.
+    // For each row, which table its table equals: at first in the column to the left, then in this one. The exponents
+    // of a table that is not fresh are those of the table that it equals.
     __local uint *equal_to = models + 132;
     for (uint set = 0; set < sets; set++) {
         __global const uint *of_set = exponents + set * CELLS;
@@ -170,7 +170,7 @@ inline void describe_tables(
                 before_row = f ? at : above;
                 equal_to[row] = before_row;
                 if (!f) continue;
-                // Those of the next token are read before they are needed.
+                // Load what the next token needs early.
                 int next_q = (int)of_set[at * 32u];
                 int next_a = above != NONE ? (int)of_set[above * 32u] : 0;
                 int next_b = left != NONE ? (int)of_set[left * 32u] : 0;
@@ -217,7 +217,7 @@ inline void describe_tables(
     }
 }
 
-// A workgroup for each of the three descriptions of a block, of which one work item writes.
+// A workgroup has one of a block's three descriptions. One of its work items writes.
 __kernel void describe(
     __global const uint *jobs, __global uint *state, __global const uint *segments,
     __global const uint *exponents, __global const uint *fresh, __global uint *described, uint slot, uint segment_log)

@@ -28,7 +28,7 @@ var<workgroup> models: array<u32, 256>;
 var<private> out_begin: u32;
 var<private> out_len: u32;
 var<private> out_room: u32;
-var<private> out_word: u32; // what is not written yet
+var<private> out_word: u32; // bytes not written yet
 var<private> low: vec2<u32>;
 var<private> range: u32;
 var<private> cache: u32;
@@ -98,7 +98,7 @@ fn put_raw(count: u32, value: u32) {
     }
 }
 
-// Models: 30 of the length, then 31 of the high bit.
+// Models: 30 for the length, then 31 for the highest bit after the leading one.
 fn put_number(model: u32, value: u32) {
     let number = value + 1u;
     let top = firstLeadingBit(number);
@@ -193,7 +193,7 @@ fn describe_table(at: u32, above: u32, left: u32, tokens: u32) {
     const ZERO = 12u;
     const SIGN = 27u;
     const MORE = 42u;
-    // Those of the next token are read before they are needed.
+    // Load what the next token needs early.
     var next_q = exponent(at, 0u);
     var next_a = exponent(above, 0u);
     var next_b = exponent(left, 0u);
@@ -244,8 +244,8 @@ fn describe_table(at: u32, above: u32, left: u32, tokens: u32) {
 }
 
 fn describe_tables(block: u32, sets: u32, first: u32, columns: u32, tokens: u32) {
-    // Behind the models: the table that each row's of the column to the left is equal to, and then of this column. One that is
-    // not fresh is not what `exponents` has, but equal to another.
+    // After the models comes, for each row, which table its table equals: at first in the column to the left, then in
+    // this one. The exponents of a table that is not fresh are those of the table that it equals.
     const EQUAL_TO = 132u;
     for (var of_set = 0u; of_set < sets; of_set++) {
         let tables = (block * SETS + of_set) * CELLS;
@@ -278,24 +278,19 @@ fn describe_tables(block: u32, sets: u32, first: u32, columns: u32, tokens: u32)
     }
 }
 
-// A workgroup for each of the three descriptions of a block, of which one work item writes.
-@compute @workgroup_size(THREADS)
-fn describe(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / 3u;
-    let which = group % 3u;
+// A workgroup has one of a block's three descriptions. One of its work items writes.
+// @pz_entry
+fn describe(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / 3u;
+    let which = workgroup_index % 3u;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
-    for (var i = index; i < 256u; i += THREADS) {
+    for (var i = local_index; i < 256u; i += THREADS) {
         models[i] = NEW_MODEL;
     }
     workgroupBarrier();
-    if index > 0u {
+    if local_index > 0u {
         return;
     }
     out_begin = block * described_room(args.slot);

@@ -22,7 +22,7 @@
 
 #define NONE 0xffffffffu
 // Words of `encode_groups` for a block: one for each symbol of each group.
-#define GROUPS(slot) ((slot + CHUNK * SUPER - 1u) / (CHUNK * SUPER) * 256u)
+#define GROUPS(slot) ((slot + CHUNK * GROUP_CHUNKS - 1u) / (CHUNK * GROUP_CHUNKS) * 256u)
 
 // Where each symbol first occurs in each chunk.
 __kernel void firsts(
@@ -49,7 +49,7 @@ __kernel void firsts(
     }
 }
 
-// Where each symbol first occurs in each group of chunks. A workgroup for each.
+// Where each symbol first occurs in each group of chunks. A workgroup has a group.
 __kernel void group_firsts(
     __global const uint *tables, __global uint *groups, __global const uint *state, uint slot, uint parts)
 {
@@ -60,21 +60,21 @@ __kernel void group_firsts(
     groups += (size_t)block * GROUPS(slot);
     for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
         uint first = NONE;
-        for (uint chunk = group * SUPER; chunk < min(chunks, (group + 1) * SUPER); chunk++) {
+        for (uint chunk = group * GROUP_CHUNKS; chunk < min(chunks, (group + 1) * GROUP_CHUNKS); chunk++) {
             first = min(first, tables[chunk * 256u + s]);
         }
-        if (group * SUPER < chunks) groups[group * 256u + s] = first;
+        if (group * GROUP_CHUNKS < chunks) groups[group * 256u + s] = first;
     }
 }
 
-// Where each symbol first occurs behind each group. A workgroup for a block.
+// Where each symbol first occurs after each group. A workgroup has a block.
 __kernel void group_next(__global uint *groups, __global const uint *state, uint slot) {
     uint block = (uint)get_group_id(0);
     uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
     groups += (size_t)block * GROUPS(slot);
     for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
         uint next = NONE;
-        for (uint group = (chunks + SUPER - 1) / SUPER; group-- > 0;) {
+        for (uint group = (chunks + GROUP_CHUNKS - 1) / GROUP_CHUNKS; group-- > 0;) {
             uint first = groups[group * 256u + s];
             groups[group * 256u + s] = next;
             next = min(next, first);
@@ -82,19 +82,19 @@ __kernel void group_next(__global uint *groups, __global const uint *state, uint
     }
 }
 
-// Where each symbol first occurs behind each chunk. A workgroup for each group.
+// Where each symbol first occurs after each chunk. A workgroup has a group.
 __kernel void next(
     __global uint *tables, __global const uint *groups, __global const uint *state, uint slot, uint parts)
 {
     uint block = (uint)get_group_id(0) / parts;
     uint group = (uint)get_group_id(0) % parts;
     uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
-    if (group * SUPER >= chunks) return;
+    if (group * GROUP_CHUNKS >= chunks) return;
     tables += (size_t)block * slot;
     groups += (size_t)block * GROUPS(slot);
     for (uint s = (uint)get_local_id(0); s < 256; s += THREADS) {
         uint next = groups[group * 256u + s];
-        for (uint chunk = min(chunks, (group + 1) * SUPER); chunk-- > group * SUPER;) {
+        for (uint chunk = min(chunks, (group + 1) * GROUP_CHUNKS); chunk-- > group * GROUP_CHUNKS;) {
             uint first = tables[chunk * 256u + s];
             tables[chunk * 256u + s] = next;
             next = min(next, first);
@@ -102,7 +102,7 @@ __kernel void next(
     }
 }
 
-// Ranks the runs of each chunk. The list lies in the lanes, eight positions in each.
+// Ranks the runs of each chunk. Each lane holds eight positions of the list.
 __kernel void ranks(
     __global uint *infos, __global const uint *tables, __global const uint *state, __global const uint *segments,
     __global uint *lists, uint slot, uint parts)
@@ -170,7 +170,7 @@ __kernel void ranks(
                 uint all = team_shuffle(team, letters, k);
                 uint x0 = w0 ^ all;
                 uint x1 = w1 ^ all;
-                // The lowest of these bits is that of the byte that is 0: there is one in all lanes.
+                // The lowest of these bits marks the byte that is 0. There is exactly one such byte in all lanes.
                 uint z0 = (x0 - 0x01010101u) & ~x0 & 0x80808080u;
                 uint z1 = (x1 - 0x01010101u) & ~x1 & 0x80808080u;
                 uint before = team_shuffle_up(team, w1, 1);
@@ -178,7 +178,7 @@ __kernel void ranks(
                 bool holds = (z0 | z1) != 0;
                 uint holder = team_ballot(team, holds);
                 if (holds) found[k] = (uint2)(z0, z1 | team.lane);
-                // Bytes up to that one move by a place, and all of the lanes before it.
+                // Moves the bytes up to that one by a place, and all bytes of the lanes before it.
                 uint moved0 = z0 ^ (z0 - 1u);
                 uint moved1 = z0 != 0 ? 0 : z1 ^ (z1 - 1u);
                 uint s0 = w0 << 8 | before >> 24;

@@ -34,16 +34,11 @@ fn group_words(slot: u32) -> u32 {
 }
 
 // Where each symbol first occurs in each chunk.
-@compute @workgroup_size(THREADS)
-fn firsts(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn firsts(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&state) / ENCODE_STATE {
         return;
     }
@@ -51,8 +46,8 @@ fn firsts(
     let runs = state[block * ENCODE_STATE + ENCODE_RUNS];
     let chunks = (runs + CHUNK - 1u) / CHUNK;
     let own = team_index * 256u;
-    // All teams of a workgroup go round equally often.
-    for (var chunks_before = group % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
+    // All teams of a workgroup repeat this equally often.
+    for (var chunks_before = workgroup_index % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
         let chunk = chunks_before + team_index;
         for (var s = lane; s < 256u; s += 32u) {
             atomicStore(&first[own + s], NONE);
@@ -77,25 +72,21 @@ fn firsts(
 @group(0) @binding(0) var<storage, read> chunk_tables: array<u32>;
 @group(0) @binding(1) var<storage, read_write> group_tables: array<u32>;
 
-// Where each symbol first occurs in each group of chunks. A workgroup for each.
-@compute @workgroup_size(THREADS)
-fn group_firsts(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = (wg.y * wgs.x + wg.x) / args.parts;
-    let group = (wg.y * wgs.x + wg.x) % args.parts;
+// Where each symbol first occurs in each group of chunks. A workgroup has a group.
+// @pz_entry
+fn group_firsts(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / args.parts;
+    let group = workgroup_index % args.parts;
     if block >= arrayLength(&state) / ENCODE_STATE {
         return;
     }
     let chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1u) / CHUNK;
-    if group * SUPER >= chunks {
+    if group * GROUP_CHUNKS >= chunks {
         return;
     }
-    for (var s = index; s < 256u; s += THREADS) {
+    for (var s = local_index; s < 256u; s += THREADS) {
         var least = NONE;
-        for (var chunk = group * SUPER; chunk < min(chunks, (group + 1u) * SUPER); chunk++) {
+        for (var chunk = group * GROUP_CHUNKS; chunk < min(chunks, (group + 1u) * GROUP_CHUNKS); chunk++) {
             least = min(least, chunk_tables[block * args.slot + chunk * 256u + s]);
         }
         group_tables[block * group_words(args.slot) + group * 256u + s] = least;
@@ -105,22 +96,18 @@ fn group_firsts(
 @group(0) @binding(0) var<storage, read_write> groups: array<u32>;
 @group(0) @binding(1) var<storage, read> group_state: array<u32>;
 
-// Where each symbol first occurs behind each group. A workgroup for a block.
-@compute @workgroup_size(THREADS)
-fn group_next(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = wg.y * wgs.x + wg.x;
+// Where each symbol first occurs after each group. A workgroup has a block.
+// @pz_entry
+fn group_next(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index;
     if block >= arrayLength(&group_state) / ENCODE_STATE {
         return;
     }
     let chunks = (group_state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1u) / CHUNK;
     let base = block * group_words(args.slot);
-    for (var s = index; s < 256u; s += THREADS) {
+    for (var s = local_index; s < 256u; s += THREADS) {
         var behind = NONE;
-        for (var group = (chunks + SUPER - 1u) / SUPER; group > 0u; group--) {
+        for (var group = (chunks + GROUP_CHUNKS - 1u) / GROUP_CHUNKS; group > 0u; group--) {
             let at = base + (group - 1u) * 256u + s;
             let here = groups[at];
             groups[at] = behind;
@@ -132,25 +119,21 @@ fn group_next(
 @group(0) @binding(0) var<storage, read_write> next_tables: array<u32>;
 @group(0) @binding(1) var<storage, read> next_groups: array<u32>;
 
-// Where each symbol first occurs behind each chunk. A workgroup for each group.
-@compute @workgroup_size(THREADS)
-fn next(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = (wg.y * wgs.x + wg.x) / args.parts;
-    let group = (wg.y * wgs.x + wg.x) % args.parts;
+// Where each symbol first occurs after each chunk. A workgroup has a group.
+// @pz_entry
+fn next(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / args.parts;
+    let group = workgroup_index % args.parts;
     if block >= arrayLength(&state) / ENCODE_STATE {
         return;
     }
     let chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1u) / CHUNK;
-    if group * SUPER >= chunks {
+    if group * GROUP_CHUNKS >= chunks {
         return;
     }
-    for (var s = index; s < 256u; s += THREADS) {
+    for (var s = local_index; s < 256u; s += THREADS) {
         var behind = next_groups[block * group_words(args.slot) + group * 256u + s];
-        for (var chunk = min(chunks, (group + 1u) * SUPER); chunk > group * SUPER; chunk--) {
+        for (var chunk = min(chunks, (group + 1u) * GROUP_CHUNKS); chunk > group * GROUP_CHUNKS; chunk--) {
             let at = block * args.slot + (chunk - 1u) * 256u + s;
             let here = next_tables[at];
             next_tables[at] = behind;
@@ -165,17 +148,12 @@ fn next(
 @group(0) @binding(4) var<storage, read_write> lists: array<u32>;
 var<workgroup> keys: array<u32, TEAMS * 256u>;
 
-// Ranks the runs of each chunk. The list lies in the lanes, eight positions in each.
-@compute @workgroup_size(THREADS)
-fn ranks(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// Ranks the runs of each chunk. Each lane holds eight positions of the list.
+// @pz_entry
+fn ranks(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&state) / ENCODE_STATE {
         return;
     }
@@ -188,7 +166,7 @@ fn ranks(
     let chunks = (runs + CHUNK - 1u) / CHUNK;
     let own = team_index * 256u;
     let lane_bit = 1u << lane;
-    for (var chunks_before = group % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
+    for (var chunks_before = workgroup_index % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
         let chunk = chunks_before + team_index;
         let is_there = chunk < chunks;
         // Symbols that occur come first; after them come the block's other symbols, then the rest.
@@ -252,7 +230,7 @@ fn ranks(
                 let all = team_shuffle(letters, k);
                 let x0 = w0 ^ all;
                 let x1 = w1 ^ all;
-                // The lowest of these bits is that of the byte that is 0: there is one in all lanes.
+                // The lowest of these bits marks the byte that is 0. There is exactly one such byte in all lanes.
                 let z0 = (x0 - 0x01010101u) & ~x0 & 0x80808080u;
                 let z1 = (x1 - 0x01010101u) & ~x1 & 0x80808080u;
                 let before = select(team_shuffle_up(w1, 1u), all, lane == 0u);
@@ -265,7 +243,7 @@ fn ranks(
                     keys[own + 2u * k] = z0;
                     keys[own + 2u * k + 1u] = z1 | lane;
                 }
-                // Bytes up to that one move by a place, and all of the lanes before it.
+                // Moves the bytes up to that one by a place, and all bytes of the lanes before it.
                 let moved0 = z0 ^ (z0 - 1u);
                 let moved1 = select(z1 ^ (z1 - 1u), 0u, z0 != 0u);
                 let s0 = w0 << 8u | before >> 24u;

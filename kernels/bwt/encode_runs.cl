@@ -14,6 +14,7 @@
 // }
 
 // @pz_import team
+// @pz_import tile_scan
 // @pz_import bwt_encode
 
 #define TILE 1024u
@@ -62,21 +63,13 @@ __kernel void count_runs(
     }
 }
 
-// Sums the counts up. One team for a block.
+// Sums up the counts. A team has a block.
 __kernel void scan_runs(__global const uint *jobs, __global uint *counts, __global uint *state, uint slot) {
     TEAM_START(team);
     uint block = (uint)get_group_id(0);
     uint tiles = (jobs[block * 8u] + TILE - 1) / TILE;
-    counts += (size_t)block * (slot / 16 + 256);
-    uint sum = 0;
-    for (uint t = 0; t < tiles; t += 32) {
-        uint tile = t + team.lane;
-        uint v = tile < tiles ? counts[tile] : 0;
-        uint to = team_scan(team, v);
-        if (tile < tiles) counts[tile] = sum + to - v;
-        sum += team_broadcast(team, to, 31);
-    }
-    if (team.lane == 0) state[block * ENCODE_STATE + ENCODE_RUNS] = sum;
+    uint total = scan_tiles(team, counts + (size_t)block * (slot / 16 + 256), tiles);
+    if (team.lane == 0) state[block * ENCODE_STATE + ENCODE_RUNS] = total;
 }
 
 // Writes where runs begin, and their symbols.
@@ -93,7 +86,7 @@ __kernel void write_runs(
     begins += (size_t)block * slot;
     infos += (size_t)block * slot;
     for (uint tile = (uint)get_group_id(0) % parts; tile < tiles; tile += parts) {
-        // Every team looks at all rows: a lane has the bits of the row of its number.
+        // Every team looks at all rows; each lane keeps the bits of the row with its number.
         uint mine = 0;
         for (uint row = 0; row < ROWS; row++) {
             uint p = (tile * ROWS + row) * 32u + team.lane;
@@ -136,7 +129,7 @@ __kernel void cut(
             segments[count * SEGMENT_WORDS + SEGMENT_BEGIN] = begin;
         }
         count++;
-        // The first run from `low` on, at most `high`, that begins at or behind the end.
+        // Finds the first run from `low` on, at most `high`, that begins at or after the end.
         uint end = begin + (1u << segment_log);
         uint low = run + 1;
         uint high = min(run + ENCODE_SEGMENT_RUNS, runs);

@@ -14,6 +14,7 @@
 // }
 
 // @pz_import team
+// @pz_import tile_scan
 // @pz_import bwt_encode
 
 const TILE = 1024u;
@@ -49,27 +50,22 @@ fn is_start(base: u32, len: u32, p: u32) -> bool {
 }
 
 // Counts the runs that begin in each tile, and notes which symbols occur.
-@compute @workgroup_size(THREADS)
-fn count_runs(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn count_runs(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
     let base = block * args.slot;
     let len = jobs[block * 8u];
     let tiles = (len + TILE - 1u) / TILE;
-    for (var tile = group % parts; tile < tiles; tile += parts) {
-        if index == 0u {
+    for (var tile = workgroup_index % parts; tile < tiles; tile += parts) {
+        if local_index == 0u {
             atomicStore(&sum, 0u);
         }
-        for (var i = index; i < 8u; i += THREADS) {
+        for (var i = local_index; i < 8u; i += THREADS) {
             atomicStore(&used[i], 0u);
         }
         workgroupBarrier();
@@ -86,46 +82,29 @@ fn count_runs(
             }
         }
         workgroupBarrier();
-        if index == 0u {
+        if local_index == 0u {
             tile_counts[block * counts_words(args.slot) + tile] = atomicLoad(&sum);
         }
-        for (var i = index; i < 8u; i += THREADS) {
+        for (var i = local_index; i < 8u; i += THREADS) {
             atomicOr(&used_state[block * ENCODE_STATE + ENCODE_USED + i], atomicLoad(&used[i]));
         }
         workgroupBarrier();
     }
 }
 
-@group(0) @binding(1) var<storage, read_write> sums: array<u32>;
+@group(0) @binding(1) var<storage, read_write> scanned: array<u32>;
 @group(0) @binding(2) var<storage, read_write> state: array<u32>;
 
-// Sums the counts up. One team for a block.
-@compute @workgroup_size(THREADS)
-fn scan_runs(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let block = wg.y * wgs.x + wg.x;
+// Sums up the counts. A team has a block.
+// @pz_entry
+fn scan_runs(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
+    let block = workgroup_index;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
     let tiles = (jobs[block * 8u] + TILE - 1u) / TILE;
-    let base = block * counts_words(args.slot);
-    var total = 0u;
-    for (var t = 0u; t < tiles; t += 32u) {
-        let tile = t + lane;
-        var v = 0u;
-        if tile < tiles {
-            v = sums[base + tile];
-        }
-        let to = team_scan(v);
-        if tile < tiles {
-            sums[base + tile] = total + to - v;
-        }
-        total += team_broadcast(to, 31u);
-    }
+    let total = scan_tiles(block * counts_words(args.slot), tiles);
     if lane == 0u {
         state[block * ENCODE_STATE + ENCODE_RUNS] = total;
     }
@@ -136,24 +115,19 @@ fn scan_runs(
 @group(0) @binding(4) var<storage, read_write> infos: array<u32>;
 
 // Writes where runs begin, and their symbols.
-@compute @workgroup_size(THREADS)
-fn write_runs(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn write_runs(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
     let base = block * args.slot;
     let len = jobs[block * 8u];
     let tiles = (len + TILE - 1u) / TILE;
-    for (var tile = group % parts; tile < tiles; tile += parts) {
-        // Every team looks at all rows: a lane has the bits of the row of its number.
+    for (var tile = workgroup_index % parts; tile < tiles; tile += parts) {
+        // Every team looks at all rows; each lane keeps the bits of the row with its number.
         var mine = 0u;
         for (var row = 0u; row < ROWS; row++) {
             let p = (tile * ROWS + row) * 32u + lane;
@@ -182,14 +156,10 @@ fn write_runs(
 
 // Cuts the runs into segments: at the first run that begins at least 1 << segment_log bytes on, or after
 // ENCODE_SEGMENT_RUNS runs. A team has a block and looks at 32 runs at a time.
-@compute @workgroup_size(THREADS)
-fn cut(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let block = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn cut(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
+    let block = workgroup_index;
     if block >= arrayLength(&cut_state) / ENCODE_STATE {
         return;
     }
@@ -205,7 +175,7 @@ fn cut(
             segments[at_segments + count * SEGMENT_WORDS + SEGMENT_BEGIN] = begin;
         }
         count++;
-        // The first run from `low` on, at most `high`, that begins at or behind the end.
+        // Finds the first run from `low` on, at most `high`, that begins at or after the end.
         let end = begin + (1u << args.segment_log);
         var low = run + 1u;
         var high = min(run + ENCODE_SEGMENT_RUNS, runs);

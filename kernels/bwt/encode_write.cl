@@ -21,7 +21,7 @@ inline uint symbols_of(__global const uint *state) {
     return symbols;
 }
 
-// Where everything goes. One work item for a block.
+// Computes where each part goes. A work item has a block.
 __kernel void measure(
     __global const uint *jobs, __global uint *state, __global uint *segments, __global uint *results,
     uint slot, uint blocks, uint start_log)

@@ -26,14 +26,10 @@ fn row_bits(len: u32) -> u32 {
 @group(0) @binding(2) var<storage, read_write> measured_segments: array<u32>;
 @group(0) @binding(3) var<storage, read_write> results: array<u32>;
 
-// Where everything goes. One work item for a block.
-@compute @workgroup_size(THREADS)
-fn measure(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = (wg.y * wgs.x + wg.x) * THREADS + index;
+// Computes where each part goes. A work item has a block.
+// @pz_entry
+fn measure(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index * THREADS + local_index;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
@@ -74,17 +70,12 @@ fn text_at(at: u32) -> u32 {
 }
 
 // Writes the payloads of the blocks that fit.
-@compute @workgroup_size(THREADS)
-fn assemble(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn assemble(local_index: u32, workgroup_index: u32) {
     let parts = args.parts;
     let slot = args.slot;
-    let block = group / parts;
-    let part = group % parts;
+    let block = workgroup_index / parts;
+    let part = workgroup_index % parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
@@ -112,7 +103,7 @@ fn assemble(
     let ranks_at = directory_at + final_state[at_state + ENCODE_LENGTHS];
     let runs_at = ranks_at + final_state[at_state + ENCODE_LENGTHS + 1u];
     let end = runs_at + final_state[at_state + ENCODE_LENGTHS + 2u];
-    for (var i = part * THREADS + index; i < header / 4u; i += parts * THREADS) {
+    for (var i = part * THREADS + local_index; i < header / 4u; i += parts * THREADS) {
         var v = 0u;
         for (var k = 0u; k < 4u; k++) {
             let at = i * 4u + k;
@@ -163,7 +154,7 @@ fn assemble(
         let coded = final_segments[segment + SEGMENT_CODED];
         let to = at_payload + header / 4u + final_segments[segment + SEGMENT_BEFORE];
         let base = block * slot + most - coded;
-        for (var i = index; i < coded; i += THREADS) {
+        for (var i = local_index; i < coded; i += THREADS) {
             payload[to + i] = coded_words[base + i];
         }
     }

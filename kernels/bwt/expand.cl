@@ -40,7 +40,8 @@ __kernel void lists(__global const uint *results, __global const uint *bwt_block
 #define TILE 4096u
 #define BATCH 128u
 
-// The last of `count` ascending numbers, `step` words apart, that is at most `value`. The first number always is.
+// The index of the last of `count` ascending numbers, `step` words apart, that is at most `value`. The first number
+// always is.
 inline uint last_up_to(Team team, __global const uint *numbers, uint step, uint shift, uint count, uint value) {
     uint from = 0u;
     uint span = count;
@@ -114,7 +115,7 @@ __kernel void expand(__global const uint *results, __global const uint *bwt_bloc
                     if (low + 1u < BATCH && runs[low + 1u] >> 8 <= p - at) low += 1u;
                     value |= (runs[low] & 255u) << (8u * (p & 3u));
                 }
-                // Words that another batch has a part of have been cleared.
+                // Several batches share this word. It has been cleared.
                 if (to - from == 4u) {
                     out[word] = value;
                 } else {

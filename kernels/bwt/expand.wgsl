@@ -29,13 +29,9 @@ var<workgroup> segment_count: u32;
 
 // Replaces the labels in each segment's final list by bytes, which gives the next segment's first list. A workgroup
 // of 64 has a block.
-@compute @workgroup_size(THREADS)
-fn lists(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn lists(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index;
     if block >= args.blocks {
         return;
     }
@@ -71,7 +67,7 @@ const BATCH = 128u;
 var<workgroup> bytes: array<u32, TEAMS * 64u>;
 var<workgroup> runs: array<u32, TEAMS * BATCH>;
 
-// The last of `count` segments that begins at `value` or before; the first does.
+// The index of the last of `count` segments that begins at or before `value`. The first always does.
 fn last_segment(segments: u32, count: u32, value: u32) -> u32 {
     var begin_at = 0u;
     var span = count;
@@ -89,7 +85,7 @@ fn last_segment(segments: u32, count: u32, value: u32) -> u32 {
     return begin_at;
 }
 
-// The last of `count` runs that begins at `value` or before; the first does.
+// The index of the last of `count` runs that begins at or before `value`. The first always does.
 fn last_run(runs: u32, count: u32, value: u32) -> u32 {
     var begin_at = 0u;
     var span = count;
@@ -108,16 +104,12 @@ fn last_run(runs: u32, count: u32, value: u32) -> u32 {
 }
 
 // Writes the transform out, a team for each tile of it.
-@compute @workgroup_size(THREADS)
-fn expand(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn expand(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
     let slot = args.slot;
     let tiles = (slot + TILE - 1u) / TILE;
-    let index = team_uniform((wg.y * wgs.x + wg.x) * TEAMS + team_index);
+    let index = team_uniform(workgroup_index * TEAMS + team_index);
     let block = index / tiles;
     if block >= args.blocks {
         return;
@@ -188,7 +180,7 @@ fn expand(
                     }
                     value |= (runs[low] & 255u) << (8u * (p & 3u));
                 }
-                // Words that another batch has a part of have been cleared.
+                // Several batches share this word. It has been cleared.
                 if to - begin_at == 4u {
                     atomicStore(&contents[out + word], value);
                 } else {

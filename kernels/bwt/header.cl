@@ -12,7 +12,7 @@
 // @pz_import team
 // @pz_import bwt
 
-// Fixed fields, list, rows, and where the parts are. Sets the status of each block.
+// Reads the fixed fields, the list and the rows, and finds the parts. Sets the status of each block.
 __kernel void header(__global const uint *jobs, __global const uint *payload, __global uint *results,
                      __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_rows, uint slot,
                      uint blocks) {
@@ -89,7 +89,7 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
     }
     if (team_any(team, outside != 0u)) bad = 7u;
 
-    // The parts, and zeros up to the words.
+    // The parts, then zeros up to the words.
     at = packed_end + 9u;
     for (uint part = 0u; part < 3u; part++) {
         uint len = 0u;
@@ -129,10 +129,10 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
     if (lane < MAX_SETS) info[BLOCK_SET_SIZES + lane] = 0u;
 }
 
-// Logarithms of numbers of words, in quarters.
+// Classes of segments by number of words: its logarithm, in quarters.
 #define LENGTHS 64u
 
-// The set of a segment and how long it is, long ones first.
+// A segment's set and length class, long segments first.
 inline uint kind_of(uint packed) {
     uint words = max(packed & 0xffffu, 4u);
     uint log = 31u - clz(words);

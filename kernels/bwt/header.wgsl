@@ -34,15 +34,11 @@ fn byte_of(at: u32) -> u32 {
     return (payload[payload_at + (at >> 2u)] >> (8u * (at & 3u))) & 255u;
 }
 
-// Fixed fields, list, rows, and where the parts are. Sets the status of each block.
-@compute @workgroup_size(THREADS)
-fn header(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// Reads the fixed fields, the list and the rows, and finds the parts. Sets the status of each block.
+// @pz_entry
+fn header(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let block = wg.y * wgs.x + wg.x;
+    let block = workgroup_index;
     if block >= args.blocks {
         return;
     }
@@ -147,7 +143,7 @@ fn header(
         bad = 7u;
     }
 
-    // The parts, and zeros up to the words.
+    // The parts, then zeros up to the words.
     at = packed_end + 9u;
     for (var part = 0u; part < 3u; part++) {
         var len = 0u;
@@ -198,11 +194,11 @@ fn header(
 @group(0) @binding(1) var<storage, read> arrange_blocks: array<u32>;
 @group(0) @binding(2) var<storage, read_write> arrange_segments: array<u32>;
 
-// Logarithms of numbers of words, in quarters.
+// Classes of segments by number of words: its logarithm, in quarters.
 const LENGTHS = 64u;
 var<workgroup> next: array<atomic<u32>, MAX_SETS * LENGTHS>;
 
-// The set of a segment and how long it is, long ones first.
+// A segment's set and length class, long segments first.
 fn kind_of(packed: u32) -> u32 {
     let words = max(packed & 0xffffu, 4u);
     let log = firstLeadingBit(words);
@@ -212,14 +208,10 @@ fn kind_of(packed: u32) -> u32 {
 
 // The order in which to decode segments: by table set, and segments of about equal length together, so that the lanes
 // of a team finish together. The order of segments of one kind is unspecified and irrelevant.
-@compute @workgroup_size(THREADS)
-fn arrange(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn arrange(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let block = wg.y * wgs.x + wg.x;
+    let block = workgroup_index;
     if block >= args.blocks {
         return;
     }

@@ -20,11 +20,11 @@
 #define CHUNK 8192u
 #define CHUNKS_OF(slot) (((slot) + CHUNK - 1u) / CHUNK)
 #define COUNTS_OF(slot) ((size_t)((slot) / 32u + 256u))
-// Where the step from a place is.
+// Where the step from a place is stored.
 #define STEP(low, high, place, half_slot) ((place) < (half_slot) ? (low) + (place) : (high) + ((place) - (half_slot)))
 #define PLACE(row, whole) ((row) > (whole) ? (row) - 1u : (row) == (whole) ? 0u : (row))
 
-// How often each byte occurs in each chunk; a team for each.
+// Counts how often each byte occurs in each chunk. A team has a chunk.
 __kernel void histogram(__global const uint *results, __global const uint *bwt_blocks, __global const uint4 *contents,
                         __global uint *bwt_counts, uint slot, uint blocks, uint groups, uint done, uint most) {
     TEAM_START(team);
@@ -65,7 +65,7 @@ __kernel void histogram(__global const uint *results, __global const uint *bwt_b
     for (uint i = team.lane; i < 256u; i += 32u) out[i] = counts[i];
 }
 
-// Turns counts into the row of each byte's first occurrence in each chunk; a workgroup of 256 for each block.
+// Turns counts into the row of each byte's first occurrence in each chunk. A workgroup of 256 has a block.
 __kernel void rows(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_counts,
                    uint slot, uint blocks, uint groups, uint done, uint most) {
     __local uint totals[256];
@@ -95,7 +95,7 @@ __kernel void rows(__global const uint *results, __global const uint *bwt_blocks
     }
 }
 
-// Links; a team for each chunk.
+// Writes the links. A team has a chunk.
 __kernel void link(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_rows,
                    __global const uchar *contents, __global const uint *bwt_counts, __global uint *bwt_links,
                    uint slot, uint blocks, uint groups, uint done, uint most) {
@@ -140,7 +140,7 @@ __kernel void link(__global const uint *results, __global const uint *bwt_blocks
     }
 }
 
-// Four links in a row: the place that they lead to, and their bytes.
+// Follows four links: finds the place that they lead to, and their bytes.
 __kernel void compose(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_links,
                       __global uint2 *bwt_steps_low, __global uint2 *bwt_steps_high, uint slot, uint blocks, uint groups,
                       uint done, uint most) {
@@ -197,7 +197,7 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
     __global const uint2 *high = bwt_steps_high + (size_t)block * half_slot;
     uint begin = index << start_log;
     uint end = min(n, begin + (1u << start_log));
-    // Units of 16 bytes, the last perhaps not whole.
+    // Units of 16 bytes. The last one may be shorter.
     uint unit_begin = begin / 16u;
     uint unit = (end + 15u) / 16u;
     if (done / 16u >= unit - unit_begin) return;

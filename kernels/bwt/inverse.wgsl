@@ -50,24 +50,20 @@ fn place_of(row: u32, whole: u32) -> u32 {
 @group(0) @binding(2) var<storage, read> content_units: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> count_words: array<u32>;
 
-// Bytes of a block, 0 if it is not to be decoded.
+// A block's length; 0 if the block is not decoded.
 fn length_of(block: u32) -> u32 {
     return select(0u, bwt_blocks[block * BLOCK_WORDS], results[block * RESULT_WORDS] == 0u);
 }
 
 var<workgroup> counts: array<atomic<u32>, TEAMS * 256u>;
 
-// How often each byte occurs in each chunk; a team for each.
-@compute @workgroup_size(THREADS)
-fn histogram(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// Counts how often each byte occurs in each chunk. A team has a chunk.
+// @pz_entry
+fn histogram(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
     let slot = args.slot;
     let chunks = chunks_of(slot);
-    let index = team_uniform((wg.y * wgs.x + wg.x) * TEAMS + team_index);
+    let index = team_uniform(workgroup_index * TEAMS + team_index);
     let block = index / chunks;
     if block >= args.blocks {
         return;
@@ -112,14 +108,10 @@ fn histogram(
 
 var<workgroup> totals: array<u32, 256>;
 
-// Turns counts into the row of each byte's first occurrence in each chunk; a workgroup of 256 for each block.
-@compute @workgroup_size(THREADS)
-fn rows(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = wg.y * wgs.x + wg.x;
+// Turns counts into the row of each byte's first occurrence in each chunk. A workgroup of 256 has a block.
+// @pz_entry
+fn rows(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index;
     if block >= args.blocks {
         return;
     }
@@ -155,17 +147,13 @@ fn rows(
 
 var<workgroup> next: array<u32, TEAMS * 257u>;
 
-// Links; a team for each chunk.
-@compute @workgroup_size(THREADS)
-fn link(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// Writes the links. A team has a chunk.
+// @pz_entry
+fn link(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
     let slot = args.slot;
     let chunks = chunks_of(slot);
-    let index = team_uniform((wg.y * wgs.x + wg.x) * TEAMS + team_index);
+    let index = team_uniform(workgroup_index * TEAMS + team_index);
     let block = index / chunks;
     if block >= args.blocks {
         return;
@@ -189,7 +177,7 @@ fn link(
     let from_word = block * (slot / 4u) + begin / 4u;
     let links = block * links_of(slot) + begin;
     for (var begin_at = 0u; begin_at < len; begin_at += 128u) {
-        // Four rows at a time, so that one does not wait for another's bytes.
+        // Handles four rows at a time, so that their loads overlap.
         var bytes: array<u32, 4>;
         var same: array<u32, 4>;
         for (var k = 0u; k < 4u; k++) {
@@ -221,22 +209,17 @@ fn link(
 @group(0) @binding(3) var<storage, read_write> new_steps_low: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> new_steps_high: array<vec2<u32>>;
 
-// Four links in a row: the place that they lead to, and their bytes.
-@compute @workgroup_size(THREADS)
-fn compose(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / args.groups;
+// Follows four links: finds the place that they lead to, and their bytes.
+// @pz_entry
+fn compose(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / args.groups;
     if block >= args.blocks {
         return;
     }
     let n = length_of(block);
     let links = block * links_of(args.slot);
     let half_slot = args.slot / 2u;
-    var at = group % args.groups * (4u * THREADS) + local_index;
+    var at = workgroup_index % args.groups * (4u * THREADS) + local_index;
     for (var k = 0u; k < 4u; k++) {
         if at < n {
             let link0 = links_read[links + at];
@@ -262,7 +245,7 @@ fn compose(
 @group(0) @binding(6) var<storage, read> bwt_steps_high: array<vec2<u32>>;
 @group(0) @binding(7) var<storage, read_write> walked: array<vec4<u32>>;
 
-// Where four steps from a place lead to, and their bytes.
+// The place that four steps lead to, and their bytes.
 fn step_from(block: u32, place: u32) -> vec2<u32> {
     let half_slot = args.slot / 2u;
     let begin = block * half_slot;
@@ -274,18 +257,13 @@ fn step_from(block: u32, place: u32) -> vec2<u32> {
 
 // A work item walks at most `most` bytes from its stored row, continuing where the previous dispatch ended (`done`
 // bytes before the end of its stretch). It first checks whether it has arrived at the right row.
-@compute @workgroup_size(THREADS)
-fn walk(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / args.groups;
+// @pz_entry
+fn walk(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / args.groups;
     if block >= args.blocks {
         return;
     }
-    let index = group % args.groups * THREADS + local_index;
+    let index = workgroup_index % args.groups * THREADS + local_index;
     let info = block * BLOCK_WORDS;
     // A work item that fails reports it at once. Work items that have not seen the report yet continue, which is
     // harmless.
@@ -299,7 +277,7 @@ fn walk(
     let links = block * links_of(slot);
     let begin = index << start_log;
     let end = min(n, begin + (1u << start_log));
-    // Units of 16 bytes, the last perhaps not whole.
+    // Units of 16 bytes. The last one may be shorter.
     let unit_begin = begin / 16u;
     var unit = (end + 15u) / 16u;
     if args.done / 16u >= unit - unit_begin {

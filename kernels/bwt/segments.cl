@@ -32,15 +32,15 @@ inline uint load_now(__global const uint *p) {
 #define GET_UNIT(unit) ((unit) <= NEAR ? list[((unit) - 1u) * THREADS] : final[unit])
 #define PUT_UNIT(unit, value) \
     if ((unit) <= NEAR) list[((unit) - 1u) * THREADS] = (value); else final[unit] = (value)
-// The place of 8 starts of a table, so that tables' first eights are in different banks.
+// Where eight starts of a table are: spread so that the first eights of tables are in different banks.
 #define EIGHT(table, i) ((table) * 4u + (((i) + ((table) >> 1)) & 3u))
-// Distinct rank tables, and distinct run tables, in workgroup memory. The rest is read from device memory.
+// KEPT distinct rank tables, and as many run tables, are in workgroup memory. The others are read from device memory.
 #define KEPT_TABLES (2u * KEPT)
 
 // A segment's words, in pairs. A run takes at most two words, so they are ready before it begins. The load of the
 // next pair starts when a run begins, and is waited for at its end.
 typedef struct {
-    __global const uint2 *pairs; // of the payload, from that with the segment's first word on
+    __global const uint2 *pairs; // of the payload, from the pair with the segment's first word on
     uint2 now;
     uint2 after;
     uint2 coming;
@@ -63,13 +63,13 @@ inline void words_start(Words *w, __global const uint *payload, size_t first, ui
     w->taken = 0u;
 }
 
-// Before a run.
+// Called before a run.
 inline void words_begin(Words *w) {
     if (w->taken > 1u && w->loaded - 1u < w->end) w->coming = w->pairs[w->loaded - 1u];
     w->taken = 0u;
 }
 
-// After a run.
+// Called after a run.
 inline void words_end(Words *w) {
     uint taken = w->odd + w->taken;
     bool next = taken > 1u;
@@ -89,12 +89,13 @@ inline ulong refill(Words *w, ulong x) {
     return takes ? x << 32 | word : x;
 }
 
-// 16 times the exponent and the four highest bits behind it, of 255 at most: as floating point numbers have them. 0 of 0.
+// A logarithm of the value or of 255, if that is less: 16 times the exponent, plus the four bits after the highest one,
+// as in floating-point numbers. For 0 it is 0.
 inline uint log_scale(uint value) {
     return max(as_uint((float)min(value, 255u)) >> 19, 127u << 4) - (127u << 4);
 }
 
-// How many of eight starts are at most v, which stands in both halves of vv.
+// How many of eight starts are at most v, which is in both halves of vv.
 inline uint up_to(uint4 starts, uint vv) {
     uint high = 0x80008000u;
     uint4 r = ((uint4)(vv | high) - starts) & high;
@@ -116,7 +117,7 @@ inline uint take_token(__local const uint4 *tables, __local const uint2 *eights,
     uint eight = popcount(((vv | 0x80008000u) - begins.x) & 0x80008000u) + (v >= begins.y ? 1u : 0u);
     uint place = EIGHT(table, eight);
     uint following = EIGHT(table, eight + 1u) * 8u;
-    // From 1 on, since the eight's first is at most v.
+    // At least 1, because the first of the eight is at most v.
     uint count = up_to(tables[place], vv);
     uint at = place * 8u + count;
     *state = without(*state, v, starts[at - 1u], starts[count < 8u ? at : following]);
@@ -139,7 +140,7 @@ inline uint4 shift_in(uint4 unit, uint next) {
                    unit.w >> 8 | next << 24);
 }
 
-// The mask of those of the first `count` bytes that are in the word at byte `from`.
+// Of the word at byte `from`, the mask of the bytes that are among the first `count`.
 inline uint first_bytes(uint count, uint from) {
     return count <= from ? 0u : count >= from + 4u ? 0xffffffffu : (1u << (8u * (count - from))) - 1u;
 }
@@ -150,10 +151,10 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
                        __global uint *bwt_histories, __global uint4 *bwt_lists, __global uint *bwt_links, uint slot, uint blocks,
                        uint groups) {
     __local uint4 tables[KEPT_TABLES * 4u];
-    __local uint numbers[CONTEXTS / 4u]; // of tables, a byte for each context
+    __local uint numbers[CONTEXTS / 4u]; // table numbers, a byte for each context
     __local uint2 eights[KEPT_TABLES];
     __local uint4 lists[NEAR * THREADS];
-    __local uint4 masks[17]; // so many bytes
+    __local uint4 masks[17]; // masks[n] covers the first n bytes
     __local uint shared_go;
     // The first groups of all blocks come first. This spreads groups with work, and the longest segments, over all
     // processors.
@@ -163,7 +164,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     uint local_index = (uint)get_local_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
 
-    // The set of tables of this group, and its segments in the order.
+    // This group's set of tables, and where its segments are in the decoding order.
     uint set = 0u;
     uint first = 0u;
     for (; set < MAX_SETS; set++) {
@@ -236,7 +237,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     uint most = has_segment ? MAX_RUNS : 0u;
     while (count < most) {
         uint symbol = front.x & 255u;
-        // The symbol of the next run but where a rank is 0, which it need not be.
+        // Unless the next rank is 0, the list's second symbol may come next: load its history early.
         uint second = front.x >> 8 & 255u;
         uint history_of_second = LOAD_NOW(histories + second * 32u);
         words_begin(&w);
@@ -318,7 +319,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             if (i + 3u < units) {
                 PUT_UNIT(i + 3u, shift_in(next2, next3.x));
             }
-            // Behind the last they are all the same.
+            // After the last unit, all of these are that unit.
             unit = next3;
         }
         // The symbols before the rank move back, this symbol goes to the front, and the rest stays.

@@ -35,21 +35,21 @@ var<immediate> args: Args;
 // and the rest, which is needed less often, is where the finished list goes.
 const UNITS = 15u;
 
-// Distinct rank tables, and distinct run tables, KEPT of each. The rest is read from device memory.
+// KEPT distinct rank tables, and as many run tables. The others are read from device memory.
 var<workgroup> tables: array<vec4<u32>, 2u * KEPT * 4u>;
-var<workgroup> numbers: array<u32, CONTEXTS / 4u>; // of tables, a byte for each context
+var<workgroup> numbers: array<u32, CONTEXTS / 4u>; // table numbers, a byte for each context
 var<workgroup> eights: array<vec2<u32>, 2u * KEPT>; // the starts that begin the second, third and fourth eight of each
 var<workgroup> lists: array<vec4<u32>, NEAR * THREADS>;
-var<workgroup> masks: array<vec4<u32>, 17>; // so many bytes
+var<workgroup> masks: array<vec4<u32>, 17>; // masks[n] covers the first n bytes
 var<workgroup> shared_go: u32;
 
-// Of the lane.
+// The lane's own state.
 var<private> own: u32;         // its number in the workgroup
-var<private> far_tables: u32;  // where its set's are
-var<private> final_list: u32;  // where its list is to be
+var<private> far_tables: u32;  // where the tables of its set are
+var<private> final_list: u32;  // where its final list goes
 // The words of a segment, in pairs. A run takes at most two words, so they are ready before it begins. The load of
 // the next pair starts when a run begins, and is waited for at its end.
-var<private> pairs: u32;       // of the payload, from that with the segment's first word on
+var<private> pairs: u32;       // of the payload, from the pair with the segment's first word on
 var<private> pair_now: vec2<u32>;
 var<private> pair_after: vec2<u32>;
 var<private> pair_coming: vec2<u32>;
@@ -61,7 +61,7 @@ var<private> words_taken: u32; // since words_begin
 var<private> x_low: u32;       // the state
 var<private> x_high: u32;
 
-// The place of 8 starts of a table, so that tables' first eights are in different banks.
+// Where eight starts of a table are: spread so that the first eights of tables are in different banks.
 fn place_of_eight(table: u32, i: u32) -> u32 {
     return table * 4u + ((i + (table >> 1u)) & 3u);
 }
@@ -97,7 +97,7 @@ fn words_start(first: u32, count: u32) {
     words_taken = 0u;
 }
 
-// Before a run.
+// Called before a run.
 fn words_begin() {
     if words_taken > 1u && pairs_loaded - 1u < pairs_end {
         pair_coming = payload[pairs + pairs_loaded - 1u];
@@ -105,7 +105,7 @@ fn words_begin() {
     words_taken = 0u;
 }
 
-// After a run.
+// Called after a run.
 fn words_end() {
     words_taken += words_odd;
     let next = words_taken > 1u;
@@ -131,12 +131,13 @@ fn drop_bits(count: u32) {
     x_high >>= count;
 }
 
-// 16 times the exponent and the four highest bits behind it, of 255 at most: as floating point numbers have them. 0 of 0.
+// A logarithm of the value or of 255, if that is less: 16 times the exponent, plus the four bits after the highest one,
+// as in floating-point numbers. For 0 it is 0.
 fn log_scale(value: u32) -> u32 {
     return max(bitcast<u32>(f32(min(value, 255u))) >> 19u, 127u << 4u) - (127u << 4u);
 }
 
-// How many of eight starts are at most v, which stands in both halves of vv.
+// How many of eight starts are at most v, which is in both halves of vv.
 fn up_to(starts: vec4<u32>, vv: u32) -> u32 {
     let r = (vec4<u32>(vv | 0x80008000u) - starts) & vec4<u32>(0x80008000u);
     return countOneBits(r.x | (r.y >> 1u) | (r.z >> 2u) | (r.w >> 3u));
@@ -170,7 +171,7 @@ fn take_token(table: u32) -> u32 {
         let begins = eights[table];
         let i = countOneBits(((vv | 0x80008000u) - begins.x) & 0x80008000u) + select(0u, 1u, v >= begins.y);
         let place = place_of_eight(table, i);
-        // From 1 on, since the eight's first is at most v.
+        // At least 1, because the first of the eight is at most v.
         let count = up_to(tables[place], vv);
         let following = select(place, place_of_eight(table, i + 1u), count == 8u);
         take(v, half_of(place, count - 1u), half_of(following, count));
@@ -188,8 +189,8 @@ fn shift_in(unit: vec4<u32>, next: u32) -> vec4<u32> {
     return (unit >> vec4<u32>(8u)) | (vec4<u32>(unit.yzw, next) << vec4<u32>(24u));
 }
 
-// Symbols move one place to the front, from unit to unit from that behind the front, which was `second`, up to `units`. Returns
-// what the last was. All that are read together are read before one is written, so that one does not wait for another.
+// Moves symbols one place to the front, in the units from the one after the front, which was `second`, up to `units`.
+// Returns the old value of the last unit. Reads several units before writing any, so that the loads overlap.
 fn move_units(second: vec4<u32>, units: u32) -> vec4<u32> {
     var unit = second;
     let near = min(units, NEAR);
@@ -208,7 +209,7 @@ fn move_units(second: vec4<u32>, units: u32) -> vec4<u32> {
         if i + 3u < near {
             lists[(i + 2u) * THREADS + own] = shift_in(next2, next3.x);
         }
-        // Behind the last they are all the same.
+        // After the last unit, all of these are that unit.
         unit = next3;
     }
     for (var i = NEAR; i < units; i += 4u) {
@@ -231,30 +232,26 @@ fn move_units(second: vec4<u32>, units: u32) -> vec4<u32> {
     return unit;
 }
 
-// The mask of those of the first `count` bytes that are in the word at byte `from_byte`.
+// Of the word at byte `from_byte`, the mask of the bytes that are among the first `count`.
 fn first_bytes(count: u32, from_byte: u32) -> u32 {
     let bytes = clamp(count, from_byte, from_byte + 4u) - from_byte;
     return select((1u << (8u * (bytes & 3u))) - 1u, 0xffffffffu, bytes == 4u);
 }
 
 // A lane decodes a segment. It writes the segment's runs as label | begin << 8, and its final list.
-@compute @workgroup_size(THREADS)
-fn segments(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn segments(local_index: u32, workgroup_index: u32) {
     // The first groups of all blocks come first. This spreads groups with work, and the longest segments, over all
     // processors.
-    let block = (wg.y * wgs.x + wg.x) % args.blocks;
-    var group = (wg.y * wgs.x + wg.x) / args.blocks;
+    let block = workgroup_index % args.blocks;
+    var group = workgroup_index / args.blocks;
     if group >= args.groups {
         return;
     }
     let slot = args.slot;
     let info = block * BLOCK_WORDS;
 
-    // The set of tables of this group, and its segments in the order.
+    // This group's set of tables, and where its segments are in the decoding order.
     var which = 0u;
     var first = 0u;
     for (; which < MAX_SETS; which++) {
@@ -335,7 +332,7 @@ fn segments(
     var count = 0u;
     while count < MAX_RUNS {
         let symbol = front.x & 255u;
-        // The symbol of the next run but where a rank is 0, which it need not be.
+        // Unless the next rank is 0, the list's second symbol may come next: load its history early.
         let second = (front.x >> 8u) & 255u;
         let history_of_second = bwt_histories[histories + second * 32u];
         words_begin();

@@ -21,6 +21,7 @@
 // }
 
 // @pz_import team
+// @pz_import tile_scan
 // @pz_import bwt_sort_state
 
 #define TILE 4096u
@@ -28,7 +29,7 @@
 #define SUBTILE (THREADS * ITEMS)
 // Counters of a digit, each for some of the lanes, so that equal digits in neighbouring lanes rarely contend.
 #define COUNTERS 4u
-// What follows from a value is computed afresh from here on, rather than kept in registers.
+// Makes the compiler compute what follows from a value again, rather than keep it in registers.
 #if TEAM_PTX
 #define AFRESH(value) asm volatile("mov.u32 %0, %1;" : "=r"(value) : "r"(value))
 #else
@@ -37,7 +38,7 @@
 // Digits of a work item.
 #define DIGITS (256u / THREADS)
 
-// Four bytes from position p on as a number, the first the highest; those past the block's end are 0.
+// The four bytes from position p on as a number, the first byte on top. Bytes past the block's end are 0.
 inline uint bytes_at(__global const uint *words, uint p, uint len, uint slot) {
     if (p >= len) return 0;
     uint at = p >> 2;
@@ -90,7 +91,7 @@ __kernel void histogram(
         for (uint d = index; d < 256 * COUNTERS; d += THREADS) bins[d] = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint begin = tile * TILE; begin < (tile + 1) * TILE; begin += SUBTILE) {
-            // All loads are on their way before the first is waited for.
+            // Start all loads before waiting for the first.
             uint keys[ITEMS];
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
@@ -112,8 +113,7 @@ __kernel void histogram(
     }
 }
 
-// Replaces each digit's counts by the sums over earlier tiles, and adds their total to the state. A team handles one
-// digit at a time.
+// Sums a digit's counts over the earlier tiles, and over all tiles in the state. A team handles one digit at a time.
 __kernel void scan(__global uint *counts, __global uint *state, uint slot, uint parts, uint which) {
     TEAM_START(team);
     uint block = (uint)get_group_id(0) / parts;
@@ -123,16 +123,8 @@ __kernel void scan(__global uint *counts, __global uint *state, uint slot, uint 
     if (tiles == 0) return;
     for (uint first = part * TEAMS; first < 256; first += parts * TEAMS) {
         uint digit = first + team.index;
-        __global uint *of_digit = counts + digit * tiles;
-        uint sum = 0;
-        for (uint t = 0; t < tiles; t += 32) {
-            uint tile = t + team.lane;
-            uint v = tile < tiles ? of_digit[tile] : 0;
-            uint to = team_scan(team, v);
-            if (tile < tiles) of_digit[tile] = sum + to - v;
-            sum += team_broadcast(team, to, 31);
-        }
-        if (team.lane == 0) state[block * STATE_WORDS + STATE_DIGITS + digit] = sum;
+        uint total = scan_tiles(team, counts + digit * tiles, tiles);
+        if (team.lane == 0) state[block * STATE_WORDS + STATE_DIGITS + digit] = total;
     }
 }
 
@@ -144,10 +136,10 @@ __kernel void scatter(
     __global const uint *counts, __global const uint *state, uint slot, uint parts, uint which, uint shift)
 {
     TEAM_START(team);
-    __local uint ranks[TEAMS * 256u];  // while a team counts, its elements of a digit so far; then where the next goes to
-    __local uint firsts[256];          // elements of the digits before in the subtile
-    __local uint ends[256];            // where an element of the digit goes to, and its place in the subtile, in one sum
-    __local uint done[256];            // elements of a digit in the subtiles before
+    __local uint ranks[TEAMS * 256u];  // while a team counts: its elements of a digit so far; then: where the next one goes
+    __local uint firsts[256];          // elements of lower digits in the subtile
+    __local uint ends[256];            // the sum of where an element of the digit goes and its place in the subtile
+    __local uint done[256];            // elements of a digit in earlier subtiles
     __local uint sums[8];              // of 32 digits each, in the subtile, and in the list
     __local uint all_sums[8];
     __local uint staged[SUBTILE];
@@ -173,7 +165,7 @@ __kernel void scatter(
             // The work item's first element, and where it is in the arrays; each further one is 32 places before.
             uint first = team.index * ITEMS * 32u + team.lane;
             long at_first = (long)(slot - 1) - begin - first;
-            // How many elements there are from it on, and from the work item's first place in the order on.
+            // The number of elements from there on, and from the work item's first place in the new order on.
             int left = (int)valid - (int)first;
             int left_in_order = (int)valid - (int)index;
             // Start all loads before waiting for the first. Missing elements after the last one sort last.

@@ -21,6 +21,7 @@
 // }
 
 // @pz_import team
+// @pz_import tile_scan
 // @pz_import bwt_sort_state
 
 const TILE = 4096u;
@@ -44,7 +45,7 @@ var<immediate> args: Args;
 @group(0) @binding(4) var<storage, read_write> new_position: array<u32>;
 @group(0) @binding(5) var<storage, read_write> new_state: array<u32>;
 
-// Four bytes from position p on as a number, the first the highest; those past the block's end are 0.
+// The four bytes from position p on as a number, the first byte on top. Bytes past the block's end are 0.
 fn bytes_at(words: u32, p: u32, len: u32, slot: u32) -> u32 {
     if p >= len {
         return 0u;
@@ -62,28 +63,23 @@ fn bytes_at(words: u32, p: u32, len: u32, slot: u32) -> u32 {
     return v << 24u | (v & 0xff00u) << 8u | (v >> 8u & 0xff00u) | v >> 24u;
 }
 
-@compute @workgroup_size(THREADS)
-fn keys(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn keys(local_index: u32, workgroup_index: u32) {
     let slot = args.slot;
     let parts = args.parts;
-    let block = group / parts;
-    let part = group % parts;
+    let block = workgroup_index / parts;
+    let part = workgroup_index % parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
     let len = jobs[block * 8u];
     if part == 0u {
-        for (var i = index; i < STATE_DIGITS; i += THREADS) {
+        for (var i = local_index; i < STATE_DIGITS; i += THREADS) {
             new_state[block * STATE_WORDS + i] = select(0u, len, i == 0u || i == STATE_LARGE);
         }
     }
     let base = block * slot;
-    for (var p = part * THREADS + index; p < len; p += parts * THREADS) {
+    for (var p = part * THREADS + local_index; p < len; p += parts * THREADS) {
         let at = base + slot - len + p;
         new_high[at] = bytes_at(base / 4u, p, len, slot);
         new_low[at] = bytes_at(base / 4u, p + 4u, len, slot);
@@ -97,17 +93,12 @@ fn keys(
 var<workgroup> bins: array<atomic<u32>, 256 * COUNTERS>;
 
 // Counts the digits at `shift` of the keys of each tile. `which` is where the state has the list's length.
-@compute @workgroup_size(THREADS)
-fn histogram(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn histogram(local_index: u32, workgroup_index: u32) {
     let slot = args.slot;
     let parts = args.parts;
-    let block = group / parts;
-    let part = group % parts;
+    let block = workgroup_index / parts;
+    let part = workgroup_index % parts;
     if block >= arrayLength(&lists) / STATE_WORDS {
         return;
     }
@@ -116,27 +107,27 @@ fn histogram(
     let last = block * slot + slot - 1u;
     let counts_base = block * counts_words(slot);
     for (var tile = part; tile < tiles; tile += parts) {
-        for (var d = index; d < 256u * COUNTERS; d += THREADS) {
+        for (var d = local_index; d < 256u * COUNTERS; d += THREADS) {
             atomicStore(&bins[d], 0u);
         }
         workgroupBarrier();
         for (var begin = tile * TILE; begin < (tile + 1u) * TILE; begin += SUBTILE) {
-            // All loads are on their way before the first is waited for.
+            // Start all loads before waiting for the first.
             var keys: array<u32, ITEMS>;
             for (var i = 0u; i < ITEMS; i++) {
-                let e = begin + i * THREADS + index;
+                let e = begin + i * THREADS + local_index;
                 if e < count {
                     keys[i] = keys_in[last - e];
                 }
             }
             for (var i = 0u; i < ITEMS; i++) {
-                if begin + i * THREADS + index < count {
-                    atomicAdd(&bins[(keys[i] >> args.shift & 255u) * COUNTERS + index % COUNTERS], 1u);
+                if begin + i * THREADS + local_index < count {
+                    atomicAdd(&bins[(keys[i] >> args.shift & 255u) * COUNTERS + local_index % COUNTERS], 1u);
                 }
             }
         }
         workgroupBarrier();
-        for (var d = index; d < 256u; d += THREADS) {
+        for (var d = local_index; d < 256u; d += THREADS) {
             var sum = 0u;
             for (var i = 0u; i < COUNTERS; i++) {
                 sum += atomicLoad(&bins[d * COUNTERS + i]);
@@ -147,21 +138,15 @@ fn histogram(
     }
 }
 
-@group(0) @binding(0) var<storage, read_write> sums: array<u32>;
+@group(0) @binding(0) var<storage, read_write> scanned: array<u32>;
 @group(0) @binding(1) var<storage, read_write> digits: array<u32>;
 
-// Replaces each digit's counts by the sums over earlier tiles, and adds their total to the state. A team handles one
-// digit at a time.
-@compute @workgroup_size(THREADS)
-fn scan(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// Sums a digit's counts over the earlier tiles, and over all tiles in the state. A team handles one digit at a time.
+// @pz_entry
+fn scan(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&digits) / STATE_WORDS {
         return;
     }
@@ -169,24 +154,11 @@ fn scan(
     if tiles == 0u {
         return;
     }
-    for (var first = group % parts * TEAMS; first < 256u; first += parts * TEAMS) {
+    for (var first = workgroup_index % parts * TEAMS; first < 256u; first += parts * TEAMS) {
         let digit = first + team_index;
-        let base = block * counts_words(args.slot) + digit * tiles;
-        var sum = 0u;
-        for (var t = 0u; t < tiles; t += 32u) {
-            let tile = t + lane;
-            var v = 0u;
-            if tile < tiles {
-                v = sums[base + tile];
-            }
-            let to = team_scan(v);
-            if tile < tiles {
-                sums[base + tile] = sum + to - v;
-            }
-            sum += team_broadcast(to, 31u);
-        }
+        let total = scan_tiles(block * counts_words(args.slot) + digit * tiles, tiles);
         if lane == 0u {
-            digits[block * STATE_WORDS + STATE_DIGITS + digit] = sum;
+            digits[block * STATE_WORDS + STATE_DIGITS + digit] = total;
         }
     }
 }
@@ -199,11 +171,11 @@ fn scan(
 @group(0) @binding(5) var<storage, read_write> position_out: array<u32>;
 @group(0) @binding(6) var<storage, read> counts: array<u32>;
 @group(0) @binding(7) var<storage, read> state: array<u32>;
-// Elements of the digits before in the subtile.
+// Elements of lower digits in the subtile.
 var<workgroup> firsts: array<u32, 256>;
-// Where an element of the digit goes to, and its place in the subtile, in one sum.
+// The sum of where an element of the digit goes and its place in the subtile.
 var<workgroup> ends: array<u32, 256>;
-// Elements of a digit in the subtiles before.
+// Elements of a digit in earlier subtiles.
 var<workgroup> done: array<u32, 256>;
 // Of 32 digits each, in the subtile, and in the list.
 var<workgroup> row_sums: array<u32, 8>;
@@ -214,19 +186,14 @@ var<workgroup> staged: array<u32, SUBTILE>;
 
 // Moves the elements from one list to their places in the other, by digits of `key`. Elements with equal digits keep
 // their order.
-@compute @workgroup_size(THREADS)
-fn scatter(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn scatter(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let slot = args.slot;
     let parts = args.parts;
     let shift = args.shift;
-    let block = group / parts;
-    let part = group % parts;
+    let block = workgroup_index / parts;
+    let part = workgroup_index % parts;
     if block >= arrayLength(&state) / STATE_WORDS {
         return;
     }
@@ -236,7 +203,7 @@ fn scatter(
     let digits_base = block * STATE_WORDS + STATE_DIGITS;
     let own = team_index * 256u;
     for (var tile = part; tile < tiles; tile += parts) {
-        for (var d = index; d < 256u; d += THREADS) {
+        for (var d = local_index; d < 256u; d += THREADS) {
             done[d] = 0u;
         }
         for (var begin = tile * TILE; begin < (tile + 1u) * TILE; begin += SUBTILE) {
@@ -252,7 +219,7 @@ fn scatter(
                     keys[i] = key[last - first - i * 32u];
                 }
             }
-            for (var d = index; d < TEAMS * 256u; d += THREADS) {
+            for (var d = local_index; d < TEAMS * 256u; d += THREADS) {
                 staged[d] = 0u;
             }
             workgroupBarrier();
@@ -273,7 +240,7 @@ fn scatter(
             }
             workgroupBarrier();
             for (var k = 0u; k < DIGITS; k++) {
-                let d = k * THREADS + index;
+                let d = k * THREADS + local_index;
                 var sum = 0u;
                 for (var t = 0u; t < TEAMS; t++) {
                     sum += staged[t * 256u + d];
@@ -291,7 +258,7 @@ fn scatter(
             }
             workgroupBarrier();
             for (var k = 0u; k < DIGITS; k++) {
-                let d = k * THREADS + index;
+                let d = k * THREADS + local_index;
                 var place = firsts[d];
                 var end = block * slot + ends[d];
                 for (var r = 0u; r < d / 32u; r++) {
@@ -322,7 +289,7 @@ fn scatter(
             workgroupBarrier();
             var goes: array<u32, ITEMS>;
             for (var i = 0u; i < ITEMS; i++) {
-                let at = i * THREADS + index;
+                let at = i * THREADS + local_index;
                 if at < valid {
                     let k = staged[at];
                     goes[i] = ends[k >> shift & 255u] - at;
@@ -338,7 +305,7 @@ fn scatter(
             }
             workgroupBarrier();
             for (var i = 0u; i < ITEMS; i++) {
-                let at = i * THREADS + index;
+                let at = i * THREADS + local_index;
                 if at < valid {
                     other_out[goes[i]] = staged[at];
                 }
@@ -349,7 +316,7 @@ fn scatter(
             }
             workgroupBarrier();
             for (var i = 0u; i < ITEMS; i++) {
-                let at = i * THREADS + index;
+                let at = i * THREADS + local_index;
                 if at < valid {
                     position_out[goes[i]] = staged[at];
                 }

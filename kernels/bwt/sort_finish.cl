@@ -13,7 +13,7 @@
 
 #define ITEMS 4u
 
-// Each byte to its place in the transform.
+// Moves each byte to its place in the transform.
 __kernel void place(
     __global const uint *jobs, __global const uint *contents, __global const uint *rank, __global uint *transform,
     uint slot, uint parts)
@@ -28,7 +28,7 @@ __kernel void place(
     uint whole = rank[0];
     for (uint first = part * THREADS * ITEMS; first < len; first += parts * THREADS * ITEMS) {
         uint p = first + (uint)get_local_id(0);
-        // All loads are on their way before the first is waited for.
+        // Start all loads before waiting for the first.
         uint ranks[ITEMS];
         uint bytes[ITEMS];
         #pragma unroll
@@ -46,7 +46,7 @@ __kernel void place(
     }
 }
 
-// The rows of every (1 << start_log)-th suffix.
+// Stores the row of every (1 << start_log)-th suffix.
 __kernel void start_rows(
     __global const uint *jobs, __global const uint *rank, __global uint *rows, uint slot, uint parts, uint start_log)
 {

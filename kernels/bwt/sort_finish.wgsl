@@ -18,23 +18,18 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read> rank: array<u32>;
 @group(0) @binding(3) var<storage, read_write> wide: array<u32>;
 
-// Each byte to its place in the transform.
-@compute @workgroup_size(THREADS)
-fn place(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// Moves each byte to its place in the transform.
+// @pz_entry
+fn place(local_index: u32, workgroup_index: u32) {
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
     let len = jobs[block * 8u];
     let base = block * args.slot;
     let whole = rank[base];
-    for (var p = group % parts * THREADS + index; p < len; p += parts * THREADS) {
+    for (var p = workgroup_index % parts * THREADS + local_index; p < len; p += parts * THREADS) {
         let r = rank[base + p];
         let to = select(select(r, r + 1u, r < whole), 0u, p == 0u);
         let source = base + select(p, len, p == 0u) - 1u;
@@ -47,25 +42,20 @@ fn place(
 @group(0) @binding(3) var<storage, read_write> transform: array<u32>;
 @group(0) @binding(4) var<storage, read_write> rows: array<u32>;
 
-// The bytes together, and the rows of every (1 << start_log)-th suffix.
-@compute @workgroup_size(THREADS)
-fn pack(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// Packs the bytes, and stores the row of every (1 << start_log)-th suffix.
+// @pz_entry
+fn pack(local_index: u32, workgroup_index: u32) {
     let slot = args.slot;
     let parts = args.parts;
     let start_log = args.start_log;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
     let len = jobs[block * 8u];
     let base = block * slot;
     let rows_base = block * (slot / 256u + 1u);
-    for (var i = group % parts * THREADS + index; i * 4u < len; i += parts * THREADS) {
+    for (var i = workgroup_index % parts * THREADS + local_index; i * 4u < len; i += parts * THREADS) {
         var v = 0u;
         for (var k = 0u; k < 4u; k++) {
             if i * 4u + k < len {

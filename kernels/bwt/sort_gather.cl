@@ -13,11 +13,11 @@
 
 // @pz_import bwt_sort_state
 
-// Keys that a work item gathers at once, and a workgroup.
+// How many keys a work item gathers at once, and how many a workgroup.
 #define GATHERS 4u
 #define GATHERED (GATHERS * THREADS)
 
-// The keys of the small list's elements.
+// Writes the keys of the small list's elements.
 __kernel void gather_small(
     __global const uint *position, __global const uint *rank, __global uint *low, __global const uint *state,
     uint slot, uint parts, uint parity, uint depth)
@@ -31,7 +31,7 @@ __kernel void gather_small(
     rank += base;
     low += base;
     for (uint e = part * GATHERED + (uint)get_local_id(0); e < count; e += parts * GATHERED) {
-        // All loads are on their way before the first is waited for.
+        // Start all loads before waiting for the first.
         uint places[GATHERS];
         uint keys[GATHERS];
         #pragma unroll

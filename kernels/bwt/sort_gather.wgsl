@@ -13,7 +13,7 @@
 
 // @pz_import bwt_sort_state
 
-// Keys that a work item gathers at once, and a workgroup.
+// How many keys a work item gathers at once, and how many a workgroup.
 const GATHERS = 4u;
 const GATHERED = GATHERS * THREADS;
 
@@ -24,24 +24,19 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read_write> small_low: array<u32>;
 @group(0) @binding(3) var<storage, read> small_state: array<u32>;
 
-// The keys of the small list's elements.
-@compute @workgroup_size(THREADS)
-fn gather_small(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// Writes the keys of the small list's elements.
+// @pz_entry
+fn gather_small(local_index: u32, workgroup_index: u32) {
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&small_state) / STATE_WORDS {
         return;
     }
     let len = small_state[block * STATE_WORDS + STATE_LEN];
     let count = small_state[block * STATE_WORDS + STATE_SMALL + 2u * args.parity];
     let base = block * args.slot;
-    for (var e = group % parts * GATHERED + index; e < count; e += parts * GATHERED) {
-        // All loads are on their way before the first is waited for.
+    for (var e = workgroup_index % parts * GATHERED + local_index; e < count; e += parts * GATHERED) {
+        // Start all loads before waiting for the first.
         var places: array<u32, GATHERS>;
         var gathered: array<u32, GATHERS>;
         for (var i = 0u; i < GATHERS; i++) {
@@ -70,28 +65,23 @@ fn gather_small(
 @group(0) @binding(6) var<storage, read_write> large_state: array<u32>;
 
 // Writes the keys of the large list's elements, which move to the other copy. Empties the next round's lists.
-@compute @workgroup_size(THREADS)
-fn gather_large(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn gather_large(local_index: u32, workgroup_index: u32) {
     let parts = args.parts;
-    let part = group % parts;
-    let block = group / parts;
+    let part = workgroup_index % parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&large_state) / STATE_WORDS {
         return;
     }
     let slot = args.slot;
     let len = large_state[block * STATE_WORDS + STATE_LEN];
     let count = large_state[block * STATE_WORDS + STATE_LARGE + 2u * args.parity];
-    if part == 0u && index < 2u {
-        large_state[block * STATE_WORDS + STATE_SMALL + 2u * (1u - args.parity) + index] = 0u;
+    if part == 0u && local_index < 2u {
+        large_state[block * STATE_WORDS + STATE_SMALL + 2u * (1u - args.parity) + local_index] = 0u;
     }
     let base = block * slot;
     let last = base + slot - 1u;
-    for (var e = part * GATHERED + index; e < count; e += parts * GATHERED) {
+    for (var e = part * GATHERED + local_index; e < count; e += parts * GATHERED) {
         var places: array<u32, GATHERS>;
         var group_heads: array<u32, GATHERS>;
         var gathered: array<u32, GATHERS>;

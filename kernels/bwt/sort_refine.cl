@@ -11,10 +11,10 @@
 // A round gives each element the key 1 + the rank of the suffix `depth` on (0 for the empty suffix), sorts each group
 // by key, and so doubles the depth. All elements of a group are at least `depth` long.
 //
-// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. Large groups
-// go through the radix sort of bwt/sort by (high, low): `high` is the group's rank, whose low bits the sort can
-// leave out. Each tile of either list reserves room in the lists of the next round with an atomic addition. The order
-// of groups in a list is unspecified and irrelevant.
+// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. Large groups go
+// through the radix sort of bwt/sort by (high, low): `high` is the group's rank, whose low bits the sort can leave out.
+// Each tile of either list reserves room in the lists of the next round with an atomic addition. The order of groups in
+// a list is unspecified and irrelevant.
 //
 // @pz_cost {
 //   threads: max(min(N/896*256, 262144), N/896*32)
@@ -32,7 +32,7 @@
 #define GROUP (1u << GROUP_LOG)
 #define WINDOW 1024u
 #define TILE (WINDOW - GROUP)
-// Rows of 32 elements, as many as a team has lanes, and of each team.
+// The window's rows of 32 elements, as many as a team has lanes, and the rows of each team.
 #define ROWS 32u
 #define ROWS_OF_TEAM (ROWS / TEAMS)
 #if TEAM_LOCAL
@@ -49,7 +49,7 @@
 #define NONE 0xffffffffu
 #define FIRST_DEPTH 8u
 
-// The last of the elements whose bits are set in the rows up to this one's lane, or `none`. `rows` tells which rows have
+// The last element whose bit is set, up to this lane of this row; `none` if there is none. `rows` tells which rows have
 // bits.
 inline uint last_up_to(__local const uint *bits, uint rows, uint row, uint lane, uint none) {
     uint own = bits[row] & 0xffffffffu >> (31u - lane);
@@ -59,7 +59,7 @@ inline uint last_up_to(__local const uint *bits, uint rows, uint row, uint lane,
     return rows != 0 ? before * 32u + 31u - clz(bits[before]) : none;
 }
 
-// The first behind this one's lane.
+// The first element after this lane whose bit is set; `none` if there is none.
 inline uint first_behind(__local const uint *bits, uint rows, uint row, uint lane, uint none) {
     uint own = bits[row] & 0xfffffffeu << lane;
     if (own != 0) return row * 32u + 31u - clz(own & (0u - own));
@@ -77,7 +77,7 @@ __kernel void order_small(
     TEAM_START(team);
     __local uint keys[WINDOW];
     __local uint starts[ROWS];       // bits: first elements of groups
-    __local uint kept[ROWS];         // bits: places in the order that are to be kept
+    __local uint kept[ROWS];         // bits: places in the new order of elements to keep
     __local uint kept_before[ROWS];
     __local uint room;
     uint block = (uint)get_group_id(0) / parts;
@@ -131,7 +131,7 @@ __kernel void order_small(
             uint less = 0;
             uint before = 0;
             uint same = 0;
-            // NONE is behind the tile.
+            // This leaves out elements whose `start` is NONE.
             if (start < TILE) {
                 for (uint j = start; j < end; j++) {
                     uint v = keys[j];
@@ -142,7 +142,7 @@ __kernel void order_small(
                 if (less > 0) rank[positions[k]] = heads[k] + less;
             }
             heads[k] += less;
-            own_keys[k] = NONE;  // from here on the place
+            own_keys[k] = NONE;  // from here on, the element's place if it is kept
             if (same > 1) {
                 uint place = start + less + before;
                 own_keys[k] = place;
@@ -150,7 +150,7 @@ __kernel void order_small(
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        // Every team does this, the first reserves the room.
+        // Every team computes this. The first one reserves the room.
         uint own = popcount(kept[team.lane]);
         uint upto = team_scan(team, own);
         kept_before[team.lane] = upto - own;
@@ -170,7 +170,7 @@ __kernel void order_small(
     }
 }
 
-// Whether element f of the sorted large list is in the group of element e, which is behind it and has these keys. Groups
+// Whether element f of the sorted large list is in the group of element e, which comes later and has these keys. Groups
 // are those of the round before if `old`.
 inline bool together(
     __global const uint *high, __global const uint *low, __global const uint *position,
@@ -291,7 +291,7 @@ __kernel void classify(
             starts[row] = bits;
             old_starts[row] = old_bits;
         }
-        // One team looks for the one, another for the other.
+        // One team searches for the first group of this round, another for that of the round before.
         ONE_TEAM(0) {
             uint first = first_of(team, high, low, position, last, begin, longest, false);
             carried[0] = all_short ? begin : first;
@@ -313,7 +313,7 @@ __kernel void classify(
             uint i = row * 32u + team.lane;
             uint place = last_up_to(starts, rows, row, team.lane, NONE);
             uint start = place != NONE ? begin + place : carried[0];
-            // The end of a group that goes on behind the window does not matter, for it is large.
+            // The end of a group that continues after the window does not matter: the group is large.
             uint next = begin + first_behind(starts, rows, row, team.lane, limit < WINDOW ? limit : 2 * WINDOW);
 #if INITIAL
             bool is_new = true;
@@ -335,7 +335,7 @@ __kernel void classify(
             large[row] = large_bits;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        // Every team does this, the first reserves the room.
+        // Every team computes this. The first one reserves the room.
         uint own_small = popcount(small[team.lane]);
         uint own_large = popcount(large[team.lane]);
         uint small_upto = team_scan(team, own_small);

@@ -11,10 +11,10 @@
 // A round gives each element the key 1 + the rank of the suffix `depth` on (0 for the empty suffix), sorts each group
 // by key, and so doubles the depth. All elements of a group are at least `depth` long.
 //
-// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. Large groups
-// go through the radix sort of bwt/sort by (high, low): `high` is the group's rank, whose low bits the sort can
-// leave out. Each tile of either list reserves room in the lists of the next round with an atomic addition. The order
-// of groups in a list is unspecified and irrelevant.
+// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. Large groups go
+// through the radix sort of bwt/sort by (high, low): `high` is the group's rank, whose low bits the sort can leave out.
+// Each tile of either list reserves room in the lists of the next round with an atomic addition. The order of groups in
+// a list is unspecified and irrelevant.
 //
 // @pz_cost {
 //   threads: max(min(N/896*256, 262144), N/896*32)
@@ -32,7 +32,7 @@
 const GROUP = 1u << GROUP_LOG;
 const WINDOW = 1024u;
 const TILE = WINDOW - GROUP;
-// Rows of 32 elements, as many as a team has lanes, and of each team.
+// The window's rows of 32 elements, as many as a team has lanes, and the rows of each team.
 const ROWS = 32u;
 const ROWS_OF_TEAM = ROWS / TEAMS;
 const NONE = 0xffffffffu;
@@ -66,8 +66,8 @@ var<workgroup> large_room: u32;
 var<workgroup> carried: u32;
 var<workgroup> old_carried: u32;
 
-// The last of the elements whose bits are set in the rows up to this lane, or `none`. `rows` tells which rows have bits,
-// and `before` are those of the last row before that has some.
+// The last element whose bit is set, up to this lane of this row; `none` if there is none. `rows` tells which rows have
+// bits, and `before` holds the bits of the last earlier row that has some.
 fn last_up_to(bits: u32, rows: u32, before: u32, row: u32, none: u32) -> u32 {
     let own = bits & (0xffffffffu >> (31u - lane));
     if own != 0u {
@@ -82,7 +82,7 @@ fn row_before(rows: u32, row: u32) -> u32 {
     return min(firstLeadingBit(rows & ((1u << row) - 1u)), ROWS - 1u);
 }
 
-// The first behind this lane.
+// The first element after this lane whose bit is set; `none` if there is none.
 fn first_behind(bits: u32, rows: u32, behind: u32, row: u32, none: u32) -> u32 {
     let own = bits & (0xfffffffeu << lane);
     if own != 0u {
@@ -97,27 +97,22 @@ fn row_behind(rows: u32, row: u32) -> u32 {
 }
 
 // Sorts the small groups, sets the ranks, and keeps the groups that remain.
-@compute @workgroup_size(THREADS)
-fn order_small(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn order_small(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = args.parts;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&state) / STATE_WORDS {
         return;
     }
-    if index == 0u {
+    if local_index == 0u {
         shared_count = atomicLoad(&state[block * STATE_WORDS + STATE_SMALL + 2u * args.parity]);
     }
     let count = workgroupUniformLoad(&shared_count);
     let reserve = block * STATE_WORDS + STATE_SMALL + 2u * (1u - args.parity);
     let tiles = (count + TILE - 1u) / TILE;
     let base = block * args.slot;
-    for (var tile = group % parts; tile < tiles; tile += parts) {
+    for (var tile = workgroup_index % parts; tile < tiles; tile += parts) {
         // Groups that begin in the tile. The last one may end after it.
         let begin = tile * TILE;
         let limit = min(count - begin, WINDOW);
@@ -157,7 +152,7 @@ fn order_small(
             var less = 0u;
             var before = 0u;
             var same = 0u;
-            // NONE is behind the tile.
+            // This leaves out elements whose `start` is NONE.
             if start < TILE {
                 for (var j = start; j < end; j++) {
                     let key = keys[j];
@@ -170,7 +165,7 @@ fn order_small(
                 }
             }
             heads[k] += less;
-            own_keys[k] = NONE; // from here on the place
+            own_keys[k] = NONE; // from here on, the element's place if it is kept
             if same > 1u {
                 let place = start + less + before;
                 own_keys[k] = place;
@@ -180,10 +175,10 @@ fn order_small(
         workgroupBarrier();
         let own = countOneBits(atomicLoad(&kept[lane]));
         let upto = team_scan(own);
-        if index == lane {
+        if local_index == lane {
             small_before[lane] = upto - own;
         }
-        if index == 31u {
+        if local_index == 31u {
             small_room = atomicAdd(&state[reserve], upto);
         }
         workgroupBarrier();
@@ -201,8 +196,8 @@ fn order_small(
     }
 }
 
-// Whether element f of the sorted large list is in the group of an element behind it that has these keys. Groups are
-// those of the round before if `old`. Element e is at last - e.
+// Whether element f of the sorted large list is in the group of a later element that has these keys. Groups are those
+// of the round before if `old`. Element e is at last - e.
 fn together(last: u32, f: u32, h: u32, l: u32, longest: u32, old: bool) -> bool {
     let at = last - f;
     return high[at] == h && (old || low[at] == l) && position[at] <= longest;
@@ -258,21 +253,16 @@ fn first_of(last: u32, e: u32, longest: u32, old: bool) -> u32 {
 
 // Finds the groups in the sorted large list, sets the ranks, and keeps the remaining groups in the large or small
 // list. INITIAL: the list holds all suffixes, sorted by their first FIRST_DEPTH characters.
-@compute @workgroup_size(THREADS)
-fn classify(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    team_start(index);
-    let group = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn classify(local_index: u32, workgroup_index: u32) {
+    team_start(local_index);
     let parts = args.parts;
     let slot = args.slot;
-    let block = group / parts;
+    let block = workgroup_index / parts;
     if block >= arrayLength(&state) / STATE_WORDS {
         return;
     }
-    if index == 0u {
+    if local_index == 0u {
         shared_count = atomicLoad(&state[block * STATE_WORDS + STATE_LARGE + 2u * args.parity]);
     }
     let count = workgroupUniformLoad(&shared_count);
@@ -287,7 +277,7 @@ fn classify(
     all_short = count < FIRST_DEPTH;
     longest = max(count, FIRST_DEPTH) - FIRST_DEPTH;
 // @pz_end
-    for (var tile = group % parts; tile < tiles; tile += parts) {
+    for (var tile = workgroup_index % parts; tile < tiles; tile += parts) {
         let begin = tile * TILE;
         let limit = min(count - begin, WINDOW);
         var heads: array<u32, ROWS_OF_TEAM>;
@@ -324,7 +314,7 @@ fn classify(
                 old_starts[row] = old_bits;
             }
         }
-        // One team looks for the one, another for the other.
+        // One team searches for the first group of this round, another for that of the round before.
 // @pz_if TEAM_LOCAL
         {
 // @pz_else
@@ -356,7 +346,7 @@ fn classify(
             let i = row * 32u + lane;
             let place = last_up_to(starts[row], rows, starts[row_before(rows, row)], row, NONE);
             let start = select(begin + place, carried, place == NONE);
-            // The end of a group that goes on behind the window does not matter, for it is large.
+            // The end of a group that continues after the window does not matter: the group is large.
             let none = select(2u * WINDOW, limit, limit < WINDOW);
             let next = begin + first_behind(starts[row], rows, starts[row_behind(rows, row)], row, none);
             var is_new = true;
@@ -387,11 +377,11 @@ fn classify(
         let own_large = countOneBits(large[lane]);
         let small_upto = team_scan(own_small);
         let large_upto = team_scan(own_large);
-        if index == lane {
+        if local_index == lane {
             small_before[lane] = small_upto - own_small;
             large_before[lane] = large_upto - own_large;
         }
-        if index == 31u {
+        if local_index == 31u {
             small_room = atomicAdd(&state[reserve], small_upto);
             large_room = atomicAdd(&state[reserve + 1u], large_upto);
         }

@@ -11,7 +11,7 @@
 // @pz_import team
 // @pz_import bwt
 
-// Turns exponents into starts, in place: 32 of 16 bits.
+// Turns exponents into starts, in place: 32 starts of 16 bits each.
 __kernel void starts(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_tables,
                      uint blocks) {
     TEAM_START(team);

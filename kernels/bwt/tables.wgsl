@@ -20,15 +20,11 @@ struct Args {
 @group(0) @binding(2) var<storage, read_write> bwt_tables: array<u32>;
 var<immediate> args: Args;
 
-// Turns exponents into starts, in place: 32 of 16 bits.
-@compute @workgroup_size(THREADS)
-fn starts(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// Turns exponents into starts, in place: 32 starts of 16 bits each.
+// @pz_entry
+fn starts(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let index = team_uniform((wg.y * wgs.x + wg.x) * TEAMS + team_index);
+    let index = team_uniform(workgroup_index * TEAMS + team_index);
     let block = index / (MAX_SETS * CONTEXTS);
     if block >= args.blocks {
         return;
@@ -69,7 +65,7 @@ fn starts(
             rest_low -= low;
         }
     }
-    // Rounded: one more if the rest and half the sum are the sum or more.
+    // Rounds up if the remainder is at least half the sum.
     let half_low = (low >> 1u) | (high << 31u);
     let half_high = high >> 1u;
     let up_low = rest_low + half_low;

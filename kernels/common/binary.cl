@@ -5,13 +5,13 @@
 
 typedef struct {
     __global const uint *words; // the payload
-    uint end;                   // from this byte on there are zeros
+    uint end;                   // zeros follow from this byte on
     uint range;
     uint code;
     ulong ahead; // the next bytes, the first on top
-    uint held;   // bits of them, more than 32
-    uint coming; // the word behind them, loaded long before it is needed
-    uint loaded; // words of the payload up to and with that
+    uint held;   // number of bits in `ahead`, more than 32
+    uint coming; // the word after them, loaded long before it is needed
+    uint loaded; // words of the payload loaded so far
 } Binary;
 
 inline uint binary_word(Binary *d) {
@@ -22,7 +22,7 @@ inline uint binary_word(Binary *d) {
     return word << 24 | (word << 8 & 0xff0000u) | (word >> 8 & 0xff00u) | word >> 24;
 }
 
-// Goes on at byte `at`.
+// Continues at byte `at`.
 inline void binary_open(Binary *d, __global const uint *words, uint at, uint end) {
     d->words = words;
     d->end = end;
@@ -33,7 +33,7 @@ inline void binary_open(Binary *d, __global const uint *words, uint at, uint end
     d->coming = binary_word(d);
 }
 
-// The next byte.
+// The index of the next byte.
 inline uint binary_at(const Binary *d) {
     return 4u * (d->loaded - 1u) - d->held / 8u;
 }
@@ -67,11 +67,13 @@ inline uint binary_bit(Binary *d, __local uint *model) {
     bool bit = d->code >= bound;
     d->code -= bit ? bound : 0u;
     d->range = bit ? d->range - bound : bound;
-    // A sixteenth of fast and a 64th of slow off what is left of them or, if the bit is 0, of 65535 less them.
+    // A bit 1 moves `fast` by a 16th and `slow` by a 64th of their values towards 0; a bit 0 moves them likewise
+    // towards 65535.
     uint left = bit ? both : ~both;
     uint step = (left >> 4 & 0xfffu) | (left >> 6 & 0x3ff0000u);
     *model = bit ? both - step : both + step;
-    // A model stays within 39 and 65496, so what is left of a range from 2^24 is more than 2^13: two bytes do.
+    // A model stays between 39 and 65496, so a range of at least 2^24 shrinks to more than 2^13 at worst, and two bytes
+    // refill it.
     binary_normalise(d);
     return bit ? 1u : 0u;
 }

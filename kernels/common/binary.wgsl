@@ -5,14 +5,14 @@ const MODEL_NEW = 0x80008000u;
 const NUMBER_MODELS = 61u; // length[0..30], high[1..31]
 
 var<private> payload_at: u32;   // the payload, in words
-var<private> end_at: u32;       // from this byte on there are zeros
+var<private> end_at: u32;       // zeros follow from this byte on
 var<private> code_range: u32;
 var<private> code: u32;
 var<private> ahead_high: u32;   // the next bytes, the first on top
 var<private> ahead_low: u32;
-var<private> ahead_held: u32;   // bits of them, more than 32
-var<private> ahead_coming: u32; // the word behind them, loaded long before it is needed
-var<private> ahead_loaded: u32; // words of the payload up to and with that
+var<private> ahead_held: u32;   // number of bits of them, more than 32
+var<private> ahead_coming: u32; // the word after them, loaded long before it is needed
+var<private> ahead_loaded: u32; // words of the payload loaded so far
 
 fn binary_word() -> u32 {
     let at = 4u * ahead_loaded;
@@ -33,7 +33,7 @@ fn ahead_shift(bits: u32) {
     ahead_low <<= bits;
 }
 
-// Goes on at byte `at` of the payload, up to `end`.
+// Continues at byte `at` of the payload, which ends at `end`.
 fn binary_open(at: u32, end: u32) {
     end_at = end;
     ahead_loaded = at >> 2u;
@@ -44,12 +44,12 @@ fn binary_open(at: u32, end: u32) {
     ahead_coming = binary_word();
 }
 
-// The next byte.
+// The index of the next byte.
 fn binary_at() -> u32 {
     return 4u * (ahead_loaded - 1u) - ahead_held / 8u;
 }
 
-// Bytes have been taken: another word comes when there is room.
+// After bytes are taken, adds the next word if there is room.
 fn binary_fill() {
     if ahead_held <= 32u {
         let room = 32u - ahead_held;
@@ -84,11 +84,13 @@ fn binary_bit(model: u32) -> u32 {
     let bit = code >= bound;
     code -= select(0u, bound, bit);
     code_range = select(bound, code_range - bound, bit);
-    // A sixteenth of fast and a 64th of slow off what is left of them or, if the bit is 0, of 65535 less them.
+    // A bit 1 moves `fast` by a 16th and `slow` by a 64th of their values towards 0; a bit 0 moves them likewise
+    // towards 65535.
     let left = select(~both, both, bit);
     let step = ((left >> 4u) & 0xfffu) | ((left >> 6u) & 0x3ff0000u);
     state[model] = select(both + step, both - step, bit);
-    // A model stays within 39 and 65496, so what is left of a range from 2^24 is more than 2^13: two bytes do.
+    // A model stays between 39 and 65496, so a range of at least 2^24 shrinks to more than 2^13 at worst, and two bytes
+    // refill it.
     normalise();
     return select(0u, 1u, bit);
 }

@@ -11,7 +11,7 @@ const BLOCK_WORDS_AT = 6u;    // where the words of segments begin, in words of 
 const BLOCK_PAYLOAD = 7u;     // where the payload begins, in units of 16 bytes
 const BLOCK_PARTS = 8u;       // begin and length in bytes: directory, tables of ranks, tables of runs
 const BLOCK_SET_SIZES = 16u;  // number of segments that use each set
-const BLOCK_LIST = 64u;       // 256 bytes: the list where the block starts
+const BLOCK_LIST = 64u;       // 256 bytes: the list at the start of the block
 
 // Words of one of the three resumable tasks of a block in `bwt_state`.
 const STATE_WORDS = 320u;
@@ -39,15 +39,15 @@ const CONTEXTS = 384u;
 const RANK_CONTEXTS = 128u;
 const RUN_CONTEXTS = 256u;
 const TABLE_WORDS = 16u;
-// Behind the tables of a block there is a word for each: its number among the different ones of its set, those of ranks
-// and those of runs counted apart, and in bit 16 whether it is the first of that number.
+// After a block's tables comes a word for each of them: its number among the distinct tables of its set, with rank
+// tables and run tables counted separately, and in bit 16 whether it is the first with that number.
 const TABLES_OF = MAX_SETS * CONTEXTS * (TABLE_WORDS + 1u);
 const NUMBERS_AT = MAX_SETS * CONTEXTS * TABLE_WORDS;
 const NUMBER_IS_FIRST = 0x10000u;
 const MAX_RUNS = 8192u;
 
-// Entries of a block in `bwt_links`: a row each; before that, the runs of its segments, each segment's from a multiple
-// of four on, which takes some more.
+// Entries of a block in `bwt_links`. They first hold the runs of its segments, each segment's from a multiple of four
+// on, and later one link for each row.
 fn links_of(slot: u32) -> u32 {
     return slot + slot / 64u + 16u;
 }

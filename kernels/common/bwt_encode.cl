@@ -27,7 +27,7 @@
 #define SEGMENTS(slot) ((slot + 8191u) / 8192u + 1u)
 
 #define CHUNK 1024u         // runs that are ranked together
-#define SUPER 128u          // chunks of a group
+#define GROUP_CHUNKS 128u          // chunks of a group
 #define CONTEXTS 384u
 #define RANK_CONTEXTS 128u
 #define CELLS (CONTEXTS * 32u)
@@ -71,7 +71,7 @@ inline Token run_token(uint run) {
     return t;
 }
 
-// 16 steps an octave, for values from 1.
+// A logarithm with 16 steps to an octave, for values of at least 1.
 inline uint log_scale(uint value) {
     if (value >= 255) return 127;
     uint e = 31u - clz(value);

@@ -24,7 +24,7 @@ const SEGMENT_BEFORE = 7u;  // words of the segments before
 
 const ENCODE_SEGMENT_RUNS = 8192u;
 const CHUNK = 1024u; // runs that are ranked together
-const SUPER = 128u; // chunks of a group
+const GROUP_CHUNKS = 128u; // chunks of a group
 const CONTEXTS = 384u;
 const RANK_CONTEXTS = 128u;
 const CELLS = CONTEXTS * 32u;
@@ -68,7 +68,7 @@ fn run_token(run: u32) -> Token {
     return Token(8u + 2u * (e - 3u) + (v >> bits & 1u), bits, low_bits(v, bits));
 }
 
-// 16 steps an octave, for values from 1.
+// A logarithm with 16 steps to an octave, for values of at least 1.
 fn log_scale(value: u32) -> u32 {
     if value >= 255u {
         return 127u;

@@ -5,7 +5,7 @@
 const CRC_POLYNOMIAL = 0x82f63b78u;
 // The order of x.
 const CRC_ORDER = 0x7fffffffu;
-// x^(32 n), with which n words further on are reached.
+// x^(32 n): multiplying by it moves a polynomial by n words.
 const CRC_WORDS_1 = 0x82f63b78u;
 const CRC_WORDS_2 = 0x6ea2d55cu;
 const CRC_WORDS_4 = 0x18b8ea18u;

@@ -139,7 +139,7 @@ INLINE void lanes_refill_if(Team t, Lanes *s, bool is_row) {
     if (s->taken >= s->limit) lanes_stage(t, s);
 #endif
     uint word = s->ring[(s->taken + popcount(takers & s->before)) & (RING - 1u)];
-    // Without a branch: a lane that holds 32 bits or more shifts the word away.
+    // This has no branch: a lane that holds 32 bits or more shifts the word away.
     s->high |= shift_right(word, is_row ? s->held : 32u);
     uint low = shift_left(word, 32u - s->held);
     s->low = need ? low : s->low;

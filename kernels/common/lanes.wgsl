@@ -40,9 +40,8 @@ fn lanes_start(first: u32, count: u32) {
     team_sync();
 }
 
-// Begins a row if `is_row`, which is the same in all lanes: each lane with fewer than 32 bits takes a word.
-fn lanes_refill_if(is_row: bool) {
-    let need = in_held < 32u && is_row;
+// The word that this lane takes if it needs one. All lanes call this once a row.
+fn lanes_next_word(need: bool) -> u32 {
     let takers = team_ballot(need);
     // The ordering by the ballot is enough: the words that this replaces were taken before it, and the new words are
     // not taken in this row.
@@ -54,10 +53,17 @@ fn lanes_refill_if(is_row: bool) {
         in_staged = vec2(lanes_word(in_limit + 64u + lane), lanes_word(in_limit + 96u + lane));
     }
     let word = ring[team_index * RING + ((in_taken + countOneBits(takers & team_before())) & (RING - 1u))];
+    in_taken += countOneBits(takers);
+    return word;
+}
+
+// Begins a row if `is_row`, which is the same in all lanes: each lane with fewer than 32 bits takes a word.
+fn lanes_refill_if(is_row: bool) {
+    let need = in_held < 32u && is_row;
+    let word = lanes_next_word(need);
     in_high |= select(0u, word >> (in_held & 31u), need);
     in_low = select(in_low, (word << ((31u - in_held) & 31u)) << 1u, need);
     in_held += select(0u, 32u, need);
-    in_taken += countOneBits(takers);
 }
 
 // Begins a row.

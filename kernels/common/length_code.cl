@@ -33,7 +33,7 @@ __constant uchar length_code_bits[LENGTH_CODES * LENGTH_SYMBOLS] = {
     2, 7, 7, 7, 7, 6, 6, 6, 6, 5, 4, 4, 1,
 };
 
-// To be called by all work items of the workgroup, which then need a barrier.
+// All work items of the workgroup call this, and then need a barrier.
 static inline void length_code_build(__local uchar *table, uint index) {
     for (uint i = index; i < LENGTH_CODES * LENGTH_SYMBOLS; i += THREADS) {
         uint code = i / LENGTH_SYMBOLS;
@@ -53,7 +53,7 @@ static inline void length_code_build(__local uchar *table, uint index) {
     }
 }
 
-// Bits of a description, read by one lane, from the top of each byte down.
+// Reads the bits of a description on one lane, from the top of each byte down.
 typedef struct {
     __global const uint *words;
     uint count;      // number of words
@@ -105,8 +105,8 @@ static inline bool description_is_short(Description *d) {
     return d->position > 32u * d->count;
 }
 
-// Reads code lengths of at most `most` (`log` 0), or norms for a table of 2^log states, of `size` symbols; those that
-// are not 0 go to `out`. Returns 0 or a status.
+// Reads the code lengths of `size` symbols, at most `most`, if `log` is 0; otherwise their norms for a table of 2^log
+// states. Values other than 0 go to `out`. Returns 0 or a status.
 static inline uint description_lengths(Description *d, __local const uchar *table, uint size, uint most, uint log, __local ushort *out) {
     uint near = 0u;
     uint far = 0u;

@@ -25,7 +25,7 @@ fn length_code_bits(row: vec2<u32>, length: u32) -> u32 {
     return (word >> (3u * select(length, length - 10u, length >= 10u))) & 7u;
 }
 
-// To be called by all invocations of the workgroup, which then need a barrier.
+// All work items of the workgroup call this, and then need a barrier.
 fn length_code_build(index: u32) {
     for (var i = index; i < LENGTH_CODE_WORDS; i += THREADS) {
         atomicStore(&length_codes[i], 0u);
@@ -63,7 +63,7 @@ fn length_code_entry(code: u32, bits: u32) -> u32 {
     return (atomicLoad(&length_codes[place >> 2u]) >> (8u * (place & 3u))) & 255u;
 }
 
-// Bits of a description, read by one lane, from the top of each byte down.
+// Reads the bits of a description on one lane, from the top of each byte down.
 var<private> description_first: u32;    // its first word in `payload`
 var<private> description_count: u32;    // number of words
 var<private> description_index: u32;    // of the word in the first of the next

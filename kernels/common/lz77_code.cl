@@ -18,7 +18,7 @@
 #define MODEL_LOG 2u          // of the table of mode 3
 #define MODEL_BITS 3u         // of the description
 #define MODEL_SIZE 4u         // bits of the group's symbols and the description
-#define MODEL_DESCRIPTION 5u  // bits from the top of each word down, and zeros behind them
+#define MODEL_DESCRIPTION 5u  // bits from the top of each word down, then zeros
 #define MODEL_CODES 96u       // a word for each symbol; before that, its code length or norm
 #define MODEL_NEXT 352u       // for mode 3: the states of each symbol, two in a word
 
@@ -41,9 +41,10 @@ inline uint sequence_room(uint chunk_len) {
     return ((chunk_len + 2u) / 3u + 63u) & ~63u;
 }
 
-// Most words of the stream of a chunk of so many bytes. Without extra bits, which longer runs and matches pay for, a
-// match of 3 bytes takes at most 11 bits of a token and 30 of an offset: less than 14 a byte. A literal takes at most
-// 11. A last sequence of one literal, the states and the lanes' unfinished words take less than 256 words.
+// The most words that the stream of a chunk of this many bytes takes. A match of 3 bytes takes at most 11 bits for its
+// token and 30 for its offset, which is less than 14 bits a byte; longer runs and matches more than make up for their
+// extra bits. A literal takes at most 11 bits. A last sequence of one literal, the states and the lanes' unfinished
+// words take less than 256 words.
 inline uint stream_room(uint chunk_len) {
     return (chunk_len >> 4) * 7u + 256u;
 }
@@ -73,7 +74,7 @@ inline uint token_extra(uint literals, uint length, uint *value) {
     return bits;
 }
 
-// Number of extra bits behind an offset's symbol.
+// The number of extra bits after an offset's symbol.
 inline uint offset_bits(uint symbol) {
     return symbol < 3u ? 0u : ((symbol - 3u) >> 1) + 1u;
 }

@@ -18,7 +18,7 @@ const MODEL_CONSTANT = 1u;    // the symbol of mode 0
 const MODEL_LOG = 2u;         // of the table of mode 3
 const MODEL_BITS = 3u;        // of the description
 const MODEL_SIZE = 4u;        // bits of the group's symbols and the description
-const MODEL_DESCRIPTION = 5u; // bits from the top of each word down, and zeros behind them
+const MODEL_DESCRIPTION = 5u; // bits from the top of each word down, then zeros
 const MODEL_CODES = 96u;      // a word for each symbol; before that, its code length or norm
 const MODEL_NEXT = 352u;      // for mode 3: the states of each symbol, two in a word
 
@@ -41,9 +41,10 @@ fn sequence_room(chunk_len: u32) -> u32 {
     return ((chunk_len + 2u) / 3u + 63u) & ~63u;
 }
 
-// Most words of the stream of a chunk of so many bytes. Without extra bits, which longer runs and matches pay for, a
-// match of 3 bytes takes at most 11 bits of a token and 30 of an offset: less than 14 a byte. A literal takes at most
-// 11. A last sequence of one literal, the states and the lanes' unfinished words take less than 256 words.
+// The most words that the stream of a chunk of this many bytes takes. A match of 3 bytes takes at most 11 bits for its
+// token and 30 for its offset, which is less than 14 bits a byte; longer runs and matches more than make up for their
+// extra bits. A literal takes at most 11 bits. A last sequence of one literal, the states and the lanes' unfinished
+// words take less than 256 words.
 fn stream_room(chunk_len: u32) -> u32 {
     return (chunk_len >> 4u) * 7u + 256u;
 }
@@ -77,7 +78,7 @@ fn token_extra(literals: u32, length: u32) -> vec2<u32> {
     return vec2(bits, value);
 }
 
-// Number of extra bits behind an offset's symbol.
+// The number of extra bits after an offset's symbol.
 fn offset_bits(symbol: u32) -> u32 {
     return select(((symbol - 3u) >> 1u) + 1u, 0u, symbol < 3u);
 }

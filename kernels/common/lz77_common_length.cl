@@ -1,4 +1,5 @@
 // Compares bytes of a block with earlier ones, several words at once. Constant: COMPARED, words: 1, 2 or 4.
+// @pz_import lz77_words
 
 // The number of equal bytes at `pos` and `offset` before it, at most 4 * COMPARED. Bytes after the slot, of `words`
 // words, have any value.
@@ -23,10 +24,8 @@ inline uint common_length(__global const uint *contents, uint words, uint pos, u
 #pragma unroll
     for (uint i = 0; i < COMPARED; i++) {
         uint w = COMPARED - 1u - i;
-        uint at_a = (uint)(((ulong)x[w + 1u] << 32 | x[w]) >> shift_a);
-        uint at_b = (uint)(((ulong)y[w + 1u] << 32 | y[w]) >> shift_b);
-        uint differ = at_a ^ at_b;
-        n = differ != 0u ? (31u - clz(differ & -differ)) >> 3 : n + 4u;
+        uint differ = bytes_of(x[w], x[w + 1u], shift_a) ^ bytes_of(y[w], y[w + 1u], shift_b);
+        n = differ != 0u ? trailing_zeros(differ) >> 3 : n + 4u;
     }
     return n;
 }

@@ -44,8 +44,8 @@ __constant ushort LENGTH_CODES[25 * 13] = {
 // The model that a team has.
 typedef struct {
     uint stream;
-    uint chunks;           // of its group
-    ulong counts, model;   // where its words begin
+    uint chunks;           // of the model's group
+    ulong counts, model;   // where their words begin
 } Task;
 
 #define TASK_ARGS                                                                                                     \
@@ -54,7 +54,7 @@ typedef struct {
 
 inline bool find_task(Task *task, Team t, __global const uint *jobs, TASK_ARGS) {
     uint at = (uint)get_group_id(0) * TEAMS + t.index;
-    // Teams of a workgroup have the same stream, since streams take different times.
+    // All teams of a workgroup have the same stream, because streams take different times.
     uint groups = blocks * groups_per_block, stream = at / max(groups, 1u);
     uint group = at % max(groups, 1u) % groups_per_block, block = at % max(groups, 1u) / groups_per_block;
     if (stream >= 3u) return false;
@@ -67,7 +67,7 @@ inline bool find_task(Task *task, Team t, __global const uint *jobs, TASK_ARGS) 
     return true;
 }
 
-// Of literals and tokens, and of offsets.
+// The first value is for literals and tokens, the second for offsets.
 #define SYMBOLS(task) ((task).stream < 2u ? 256u : 48u)
 #define RAW_BITS(task) ((task).stream < 2u ? 8u : 6u)
 #define HUFFMAN_BITS(task) ((task).stream < 2u ? 10u : 8u)
@@ -109,7 +109,7 @@ inline uint describe(
         uint present = team_ballot(t, lengths[32u * k + t.lane] != 0u);
         if (present != 0u) end = 32u * k + log2_floor(present) + 1u;
     }
-    uint before_round = 0;  // The last symbol that has a length before those of the round, plus one.
+    uint before_round = 0;  // The last symbol before this round that has a length, plus one.
     EACH(k) {
         uint symbol = 32u * k + t.lane;
         uint length = lengths[symbol];

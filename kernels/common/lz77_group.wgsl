@@ -58,13 +58,13 @@ var<workgroup> description: array<atomic<u32>, 96>;
 struct Task {
     exists: bool,
     stream: u32,
-    chunks: u32, // of its group
-    counts: u32, // where its words begin
+    chunks: u32, // of the model's group
+    counts: u32, // where their words begin
     model: u32,
 }
 
 fn find_task(at: u32) -> Task {
-    // Teams that run together have the same stream, since streams take different times.
+    // Teams that run together have the same stream, because streams take different times.
     let groups = max(args.blocks * args.groups_per_block, 1u);
     let stream = at / groups;
     let group = at % groups % args.groups_per_block;
@@ -133,7 +133,7 @@ fn describe(has_norms: bool, start: u32) -> u32 {
             end = 32u * k + log2_floor(present) + 1u;
         }
     }
-    var before_round = 0u; // The last symbol that has a length before those of the round, plus one.
+    var before_round = 0u; // The last symbol before this round that has a length, plus one.
     for (var k = 0u; k < rounds(); k++) {
         let symbol = 32u * k + lane;
         let length = lengths[symbol];

@@ -1,16 +1,12 @@
-// Finds the length of a match whose first four bytes are known to be equal.
+// Finds the length of a match, eight bytes at a time.
 // @pz_import lz77_words
 
-// Four bytes that begin in a word and end in the next one.
-inline uint bytes_of(uint word, uint next, uint shift) {
-    return (uint)(((ulong)next << 32 | word) >> shift);
-}
-
-// The number of equal bytes at `pos` and `offset` before it, at most `room`. The first four are known to be equal.
-inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
-    uint a = (pos >> 2) + 1u, b = ((pos - offset) >> 2) + 1u, most = words - 1u;
+// The number of equal bytes at `pos` and `offset` before it, at most `room`. The first `known`, a multiple of 4, are
+// known to be equal.
+inline uint long_length(__global const uint *contents, uint words, uint pos, uint offset, uint known, uint room) {
+    uint a = (pos + known) >> 2, b = (pos - offset + known) >> 2, most = words - 1u;
     uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;
-    uint n = 4;
+    uint n = known;
     ulong differ = 0;
     uint word_a = contents[min(a, most)], word_b = contents[min(b, most)];
     while (differ == 0 && n < room) {

@@ -2,7 +2,7 @@
 // lz77/optimal.
 // @pz_import lz77_chunk_prices
 
-// Of words in rings.
+// Units of the fields of words in rings.
 #define ONE_PRICE 2048u
 #define ONE_LENGTH 16u
 
@@ -61,7 +61,7 @@ inline uint table_word(__global const uint *symbols, uint k) {
     return symbols[RUNS + k - TABLE_RUNS];
 }
 
-// The price of a token with a match of `length` behind literals of code `row`, as it is added in the rings.
+// The price of a token with a match of `length` after literals of code `row`, as it is added in the rings.
 inline uint token_price(__local const uint *table, uint row, uint length) {
     if (length < 67u) return table[LENGTHS_ROW * row + length - 3u] & ~(ONE_PRICE - 1u);
     return (table[LONG_CODES + 4u * row + length_code(length) - 22u] + length_bits(length)) * ONE_PRICE;

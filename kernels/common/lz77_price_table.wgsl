@@ -3,7 +3,7 @@
 // lane's table.
 // @pz_import lz77_chunk_prices
 
-// Of words in rings.
+// Units of the fields of words in rings.
 const ONE_PRICE = 2048u;
 const ONE_LENGTH = 16u;
 
@@ -68,7 +68,7 @@ fn table_at(place: u32) -> u32 {
     return tables[(table + place) / 4u][place & 3u];
 }
 
-// The price of a token with a match of `length` behind literals of code `row`, as it is added in the rings.
+// The price of a token with a match of `length` after literals of code `row`, as it is added in the rings.
 fn token_price(row: u32, length: u32) -> u32 {
     if length < 67u {
         return table_at(LENGTHS_ROW * row + length - 3u) & ~(ONE_PRICE - 1u);

@@ -18,18 +18,18 @@
 #define RECORD_SPAN 1024u
 
 typedef struct {
-    __global uint *places;   // of the chunk, as are
+    __global uint *places;   // of the chunk, like the next two
     __global uint *offsets;
     __global uint2 *starts;
-    __local uint *mask;      // of starts in the span, RECORD_SPAN bits; the others uniform:
+    __local uint *mask;      // of starts in the span, RECORD_SPAN bits; the fields from here on are uniform:
     uint span;               // where it begins in the chunk
     uint started;            // sequences that start before it
     uint begin;              // of the chunk in its window
     uint length;             // of the chunk
-    uint literals;           // of the chunk's, those before the batch
+    uint literals;           // of the chunk, before the batch
 } Records;
 
-// Writes out the span, and goes on to the next.
+// Writes the span, and continues with the next one.
 INLINE void record_span(Team t, Records *r) {
     uint mask = r->mask[t.lane];
     uint count = popcount(mask);
@@ -64,7 +64,7 @@ INLINE bool record_batch(Team t, Records *r, Output *out, Sequence even, Sequenc
     if (own + 1u < sequences && !b.bad) {
         record_sequence(r, own + 1u, b.match1 - r->begin, at + b.start1 - r->literals - b.literals1, odd.offset);
     }
-    // A lane without a sequence has none that starts in the batch.
+    // The starts of lanes without a sequence are not in the batch.
     uint place0 = b.start0 < b.total ? at + b.start0 : 0xffffffffu;
     uint place1 = b.start1 < b.total ? at + b.start1 : 0xffffffffu;
     uint spans = (at + b.total) / RECORD_SPAN - r->span / RECORD_SPAN;

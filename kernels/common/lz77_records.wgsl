@@ -23,9 +23,9 @@ var<private> record_begin: u32;    // of the chunk in its window
 var<private> record_length: u32;   // of the chunk
 var<private> record_span: u32;     // where the span begins in the chunk
 var<private> record_started: u32;  // sequences that start before it
-var<private> record_literals: u32; // of the chunk's, those before the batch
+var<private> record_literals: u32; // of the chunk, before the batch
 
-// Writes out the span, and goes on to the next.
+// Writes the span, and continues with the next one.
 fn record_flush() {
     let mask = atomicLoad(&record_mask[team_index * 32u + lane]);
     let count = countOneBits(mask);
@@ -64,7 +64,7 @@ fn record_batch(even: Sequence, odd: Sequence, first: u32, sequences: u32) -> bo
     if own + 1u < sequences && !b.bad {
         record_sequence(own + 1u, b.match1 - record_begin, at + b.start1 - record_literals - b.literals1, odd.offset);
     }
-    // A lane without a sequence has none that starts in the batch.
+    // The starts of lanes without a sequence are not in the batch.
     let place0 = select(0xffffffffu, at + b.start0, b.start0 < b.total);
     let place1 = select(0xffffffffu, at + b.start1, b.start1 < b.total);
     let spans = team_uniform((at + b.total) / RECORD_SPAN - record_span / RECORD_SPAN);

@@ -1,95 +1,138 @@
-// Shared by the LZ77 parses: a team's segment, comparing its bytes with earlier ones, and taking matches.
+// Shared by the LZ77 parses in which a team has segments: their bounds, comparing bytes with earlier ones, and taking
+// matches.
+//
+// LANES lanes parse each segment together, so that a team has 32 / LANES of them. All segments of a team take their
+// steps at the same time: every lane does the work of a step, and each segment then decides whether to use the result.
 //
 // The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
 // because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
 // the offset.
 //
-// Constants: SEGMENT_LOG, at most 15.
+// Constants: SEGMENT_LOG, at most 15; LANES, 4, 8, 16 or 32.
 // @pz_import team
 // @pz_import lz77_words
 
-// As read32 where `pos` may be up to three before the block; those bytes read as any.
-inline uint read32_before(__global const uint *contents, int pos) {
-    int word = pos >> 2;
-    ulong both = (ulong)contents[word + 1] << 32 | contents[max(word, 0)];
-    return (uint)(both >> (((uint)pos & 3u) * 8u));
-}
-
-// A segment.
 typedef struct {
+    uint lane, first_lane;  // this lane's number among those of the segment, and the first of them in the team
+    bool exists;
+    uint block, number;
     __global const uint *contents;
-    uint words;
+    uint words;             // of the block's slot
     uint window_start, start, end;
+    uint last;              // positions from here on have no candidates; 0 if there is no segment
+    __global uint2 *list;   // its matches
 } Segment;
 
-// The number of equal bytes at `at` and `offset` before it, up to the segment's end. `length` of them are known; with
-// offset 0, there are no more.
-inline uint extended(Team team, Segment s, uint at, uint offset, uint length) {
-    uint room = s.end - at;
-    uint ends = 0;
-    while (ends == 0) {
-        uint p = at + length + 4u * team.lane;
-        // Behind the end nothing is equal.
-        uint differ = 1;
-        if (p < s.end && offset != 0) differ = read32(s.contents, s.words, p) ^ read32(s.contents, s.words, p - offset);
-        ends = team_ballot(team, differ != 0);
-        uint lead = ends != 0 ? trailing_zeros(ends) : 31u;
-        uint n = differ != 0 ? trailing_zeros(differ) >> 3 : 4u;
-        length += 4u * lead + team_broadcast(team, n, lead);
-    }
-    return min(length, room);
-}
+// The state of a parse: the number of matches taken, the position, the end of the last match, and the offsets of the
+// last two different matches, the last one first. These are variables because PoCL 3.1 mixes up the segments of a team
+// if they are in a struct.
+#define PARSE_STATE(s) uint count = 0, pos = (s).start, anchor = (s).start, recent = 0, second = 0
 
-// The number of equal bytes before `at` and before `offset` before it, at most `room`. `length` of them are known.
-inline uint extended_back(Team team, Segment s, uint at, uint offset, uint room, uint length) {
-    uint ends = 0;
-    while (ends == 0) {
-        uint back = length + 4u * team.lane;
-        uint differ = 0x80000000u;
-        if (back < room) {
-            int p = (int)(at - back) - 4;
-            differ = read32_before(s.contents, p) ^ read32_before(s.contents, p - (int)offset);
-        }
-        ends = team_ballot(team, differ != 0);
-        uint lead = ends != 0 ? trailing_zeros(ends) : 31u;
-        length += 4u * lead + team_broadcast(team, clz(differ) >> 3, lead);
-    }
-    return min(length, room);
-}
-
-// Finds a team's segment, the positions in it that may have matches, and where its matches go. Leaves the kernel if
-// there is no such segment.
-#define SEGMENT_START                                                                                    \
-    TEAM_START(team);                                                                                    \
-    uint index = (uint)get_group_id(0) * TEAMS + team.index;                                             \
-    uint block = index / segments, number = index % segments;                                            \
-    if (block >= blocks) return;                                                                         \
-    uint len = team_uniform(team, jobs[(size_t)block * 8]);                                              \
-    Segment s;                                                                                           \
-    s.contents = contents + (size_t)block * (slot >> 2);                                                 \
-    s.words = slot >> 2;                                                                                 \
-    s.start = number << SEGMENT_LOG;                                                                     \
-    s.end = min(s.start + (1u << SEGMENT_LOG), len);                                                     \
-    s.window_start = s.start >> window_log << window_log;                                                \
-    uint last = min(s.end, len < 8u ? 0u : len - 7u);                                                    \
-    __global const uint *own_found = found + (size_t)block * slot;                                                            \
-    __global uint2 *out = matches + ((size_t)block * (slot >> 3) + ((size_t)number << (SEGMENT_LOG - 3))) * 3; \
-    uint count = 0;                                                                                      \
-    uint pos = s.start, anchor = s.start;                                                                \
-    /* The offsets of the last two different matches, the last one first. */                             \
-    uint recent = 0, second = 0
-
-#define SEGMENT_END \
-    if (team.lane == 0) match_counts[(size_t)block * (slot >> 8) + number] = count
-
-#define TAKE(before, at, length, offset)                                                    \
-    do {                                                                                    \
-        if (team.lane == 0)                                                                 \
-            out[count] = (uint2)((at) - (before) - s.start | ((before) + (length)) << 16, offset); \
-        count++;                                                                            \
-        if ((offset) != recent) {                                                           \
-            second = recent;                                                                \
-            recent = offset;                                                                \
-        }                                                                                   \
-        pos = anchor = (at) + (length);                                                     \
+// If `takes`, takes a match that begins `before` bytes before `at`, and has `length` bytes from there on.
+#define TAKE(s, takes, at, before, length, offset)                                                                 \
+    do {                                                                                                           \
+        if ((takes) && (s).lane == 0u)                                                                             \
+            (s).list[count] = (uint2)((at) - (before) - (s).start | ((before) + (length)) << 16, offset);          \
+        if (takes) {                                                                                               \
+            count++;                                                                                               \
+            second = (offset) != recent ? recent : second;                                                         \
+            recent = offset;                                                                                       \
+            anchor = (at) + (length);                                                                              \
+        }                                                                                                          \
     } while (0)
+
+inline Segment segment_start(
+    Team t, __global const uint *jobs, __global const uint *contents, __global uint2 *matches, uint slot, uint segments,
+    uint blocks, uint window_log
+) {
+    Segment s;
+    s.lane = t.lane & (LANES - 1u);
+    s.first_lane = t.lane & ~(LANES - 1u);
+    uint index = ((uint)get_group_id(0) * TEAMS + t.index) * (32u / LANES) + t.lane / LANES;
+    s.exists = index < blocks * segments;
+    s.block = s.exists ? index / segments : 0u;
+    s.number = s.exists ? index % segments : 0u;
+    uint len = jobs[(size_t)s.block * 8];
+    s.words = slot >> 2;
+    s.contents = contents + (size_t)s.block * s.words;
+    s.start = s.number << SEGMENT_LOG;
+    s.end = min(s.start + (1u << SEGMENT_LOG), len);
+    s.window_start = s.start >> window_log << window_log;
+    s.last = s.exists ? min(s.end, len < 8u ? 0u : len - 7u) : 0u;
+    s.list = matches + ((size_t)s.block * (slot >> 3) + ((size_t)s.number << (SEGMENT_LOG - 3))) * 3;
+    return s;
+}
+
+inline void segment_end(Segment s, uint count, __global uint *match_counts, uint slot) {
+    if (s.exists && s.lane == 0u) match_counts[(size_t)s.block * (slot >> 8) + s.number] = count;
+}
+
+// These work on the lanes of a segment alone.
+inline uint part_ballot(Team t, Segment s, bool p) {
+    return team_ballot(t, p) >> s.first_lane & (0xffffffffu >> (32u - LANES));
+}
+
+inline uint part_shuffle(Team t, Segment s, uint v, uint from) {
+    return team_shuffle(t, v, s.first_lane | (from & (LANES - 1u)));
+}
+
+inline uint part_max(Team t, Segment s, uint v) {
+#if LANES == 32u
+    return team_max(t, v);
+#else
+    v = max(v, team_shuffle(t, v, t.lane ^ 1u));
+    v = max(v, team_shuffle(t, v, t.lane ^ 2u));
+#if LANES >= 8u
+    v = max(v, team_shuffle(t, v, t.lane ^ 4u));
+#endif
+#if LANES >= 16u
+    v = max(v, team_shuffle(t, v, t.lane ^ 8u));
+#endif
+    return v;
+#endif
+}
+
+// The four bytes at `pos`. They may begin up to three bytes before the block, or behind its slot; bytes outside have
+// any value.
+inline uint bytes_at(Segment s, int pos) {
+    int word = pos >> 2;
+    return bytes_of(s.contents[max(word, 0)], s.contents[min(word + 1, (int)s.words - 1)], ((uint)pos & 3u) * 8u);
+}
+
+// How the bytes at `pos` differ from those `offset` before.
+inline uint difference(Segment s, int pos, uint offset) {
+    return bytes_at(s, pos) ^ bytes_at(s, pos - (int)offset);
+}
+
+// The number of equal bytes at `at` and `offset` before it, up to the segment's end. The first `length` are known to be
+// equal, and `open` tells whether there may be more.
+inline uint extended(Team t, Segment s, uint at, uint offset, uint length, bool open) {
+    while (team_any(t, open)) {
+        uint p = at + length + 4u * s.lane;
+        // Nothing is equal behind the end.
+        uint differ = 1;
+        if (open && p < s.end) differ = difference(s, (int)p, offset);
+        uint ends = part_ballot(t, s, differ != 0u);
+        uint end_lane = ends != 0u ? trailing_zeros(ends) : LANES - 1u;
+        uint more = 4u * end_lane + part_shuffle(t, s, differ != 0u ? trailing_zeros(differ) >> 3 : 4u, end_lane);
+        length += open ? more : 0u;
+        open = open && ends == 0u;
+    }
+    return min(length, s.end - at);
+}
+
+// The number of equal bytes before `at` and before `offset` before it, at most `room`. `length` of them are known, and
+// `open` tells whether there may be more.
+inline uint extended_back(Team t, Segment s, uint at, uint offset, uint room, uint length, bool open) {
+    while (team_any(t, open)) {
+        uint back = length + 4u * s.lane;
+        uint differ = 0x80000000u;
+        if (open && back < room) differ = difference(s, (int)(at - back) - 4, offset);
+        uint ends = part_ballot(t, s, differ != 0u);
+        uint end_lane = ends != 0u ? trailing_zeros(ends) : LANES - 1u;
+        uint more = 4u * end_lane + part_shuffle(t, s, clz(differ) >> 3, end_lane);
+        length += open ? more : 0u;
+        open = open && ends == 0u;
+    }
+    return min(length, room);
+}

@@ -1,10 +1,15 @@
-// Shared by the LZ77 parses: a team's segment, comparing its bytes with earlier ones, and taking matches.
+// Shared by the LZ77 parses in which a team has segments: their bounds, comparing bytes with earlier ones, and taking
+// matches.
+//
+// LANES lanes parse each segment together, so that a team has 32 / LANES of them. All segments of a team take their
+// steps at the same time: every lane does the work of a step, and each segment then decides whether to use the result.
 //
 // The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
 // because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
 // the offset.
 //
-// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15.
+// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES,
+// 4, 8, 16 or 32; WIDE, whether LANES is 32.
 // @pz_import team
 // @pz_import lz77_words
 
@@ -17,96 +22,44 @@ struct Args {
 
 var<immediate> args: Args;
 
-// Of the team's segment.
+// The first lane of the segment in the team, and this lane's number among those of the segment.
+var<private> first_lane: u32;
+var<private> part_lane: u32;
+var<private> exists: bool;
 var<private> window_start: u32;
 var<private> start: u32;
 var<private> end: u32;
-// Positions from here on have no candidates.
+// Positions from here on have no candidates; 0 if there is no segment.
 var<private> last: u32;
+// Where the segment's matches go, where their count goes, and the count so far.
 var<private> list: u32;
 var<private> count_word: u32;
 var<private> count: u32;
+// Where the parse is, and the end of the last match.
 var<private> pos: u32;
-// Behind the last match.
 var<private> anchor: u32;
 // The offsets of the last two different matches, the last one first.
 var<private> recent: u32;
 var<private> second: u32;
 
-// The four bytes before `at`, which is not 0; bytes before the block read as any.
-fn read32_before(at: u32) -> u32 {
-    let word = at + 3u >> 2u;
-    let shift = (at & 3u) * 8u;
-    let low = contents[from_word + max(word, 2u) - 2u];
-    let high = contents[from_word + word - 1u];
-    // At a multiple of 4 the upper word is whole.
-    return select(low >> shift | high << 1u << (31u - shift), high, shift == 0u);
-}
-
-// Equal bytes at the beginning of words that differ as `differ` says.
-fn equal_bytes(differ: u32) -> u32 {
-    return countTrailingZeros(differ) >> 3u;
-}
-
-// The number of equal bytes at `at` and `offset` before it, up to the segment's end. `known` of them are known.
-fn extended(at: u32, offset: u32, known: u32) -> u32 {
-    var length = known;
-    loop {
-        let p = at + length + 4u * lane;
-        // Behind the end nothing is equal.
-        var differ = 1u;
-        if p < end {
-            differ = read32(p) ^ read32(p - offset);
-        }
-        let ends = team_ballot(differ != 0u);
-        if ends != 0u {
-            let lead = countTrailingZeros(ends);
-            length += 4u * lead + team_broadcast(equal_bytes(differ), lead);
-            break;
-        }
-        length += 128u;
-    }
-    return min(length, end - at);
-}
-
-// The number of equal bytes before `at` and before `offset` before it, at most `room`.
-fn extended_back(at: u32, offset: u32, room: u32) -> u32 {
-    var length = 0u;
-    loop {
-        let back = length + 4u * lane;
-        var differ = 0x80000000u;
-        if back < room {
-            differ = read32_before(at - back) ^ read32_before(at - back - offset);
-        }
-        let ends = team_ballot(differ != 0u);
-        if ends != 0u {
-            let lead = countTrailingZeros(ends);
-            length += 4u * lead + team_broadcast(countLeadingZeros(differ) >> 3u, lead);
-            break;
-        }
-        length += 128u;
-    }
-    return min(length, room);
-}
-
-// Whether the team has a segment. If it has, sets the segment's state.
-fn segment_start(local_index: u32, group: u32) -> bool {
+// Sets the segment's state, and returns its block.
+fn segment_start(local_index: u32, workgroup_index: u32) -> u32 {
     team_start(local_index);
-    let index = group * TEAMS + team_index;
-    let block = index / args.segments;
-    let number = index % args.segments;
-    if block >= args.blocks {
-        return false;
-    }
+    part_lane = lane & (LANES - 1u);
+    first_lane = lane & ~(LANES - 1u);
+    let index = (workgroup_index * TEAMS + team_index) * (32u / LANES) + lane / LANES;
+    exists = index < args.blocks * args.segments;
+    let block = select(0u, index / args.segments, exists);
+    let number = select(0u, index % args.segments, exists);
     let len = jobs[block * 8u];
     block_words = args.slot >> 2u;
     from_word = block * block_words;
-    start = number << SEGMENT_LOG;
-    end = min(start + (1u << SEGMENT_LOG), len);
-    last = min(end, max(len, 7u) - 7u);
-    window_start = start >> args.window_log << args.window_log;
     list = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
     count_word = block * (args.slot >> 8u) + number;
+    start = number << SEGMENT_LOG;
+    end = min(start + (1u << SEGMENT_LOG), len);
+    window_start = start >> args.window_log << args.window_log;
+    last = select(0u, min(end, max(len, 7u) - 7u), exists);
     count = 0u;
     // Some drivers stop an invocation after a number of iterations. Then there must be no matches, rather than wrong
     // ones.
@@ -115,19 +68,109 @@ fn segment_start(local_index: u32, group: u32) -> bool {
     anchor = start;
     recent = 0u;
     second = 0u;
-    return true;
+    return block;
 }
 
 fn segment_end() {
-    if lane == 0u {
+    if exists && part_lane == 0u {
         match_counts[count_word] = count;
     }
 }
 
-// Takes a match with the bytes before it that are equal as well.
-fn take(at: u32, length: u32, offset: u32) {
-    let before = extended_back(at, offset, min(at - offset - window_start, at - anchor));
-    if lane == 0u {
+// These work on the lanes of a segment alone.
+fn part_ballot(p: bool) -> u32 {
+    return team_ballot(p) >> first_lane & (0xffffffffu >> (32u - LANES));
+}
+
+fn part_shuffle(v: u32, source: u32) -> u32 {
+    return team_shuffle(v, first_lane | (source & (LANES - 1u)));
+}
+
+fn part_max(v: u32) -> u32 {
+// @pz_if WIDE
+    return team_max(v);
+// @pz_else
+    var most = max(v, team_shuffle(v, lane ^ 1u));
+    most = max(most, team_shuffle(most, lane ^ 2u));
+    if LANES >= 8u {
+        most = max(most, team_shuffle(most, lane ^ 4u));
+    }
+    if LANES >= 16u {
+        most = max(most, team_shuffle(most, lane ^ 8u));
+    }
+    return most;
+// @pz_end
+}
+
+// The four bytes at `at`. They may begin up to three bytes before the block, or behind its slot; bytes outside have any
+// value.
+fn bytes_at(at: i32) -> u32 {
+    let word = at >> 2u;
+    let low = contents[from_word + u32(max(word, 0i))];
+    let high = contents[from_word + min(u32(word + 1i), block_words - 1u)];
+    return bytes_of(low, high, (bitcast<u32>(at) & 3u) * 8u);
+}
+
+// How the bytes at `at` differ from those `offset` before.
+fn difference(at: i32, offset: u32) -> u32 {
+    return bytes_at(at) ^ bytes_at(at - i32(offset));
+}
+
+// Equal bytes at the end of words that differ as `differ` says: 4 if they do not.
+fn equal_last(differ: u32) -> u32 {
+    return countLeadingZeros(differ) >> 3u;
+}
+
+// The number of equal bytes at `at` and `offset` before it, up to the segment's end. The first `known` are known
+// to be equal, and `may_be_more` tells whether there may be more.
+fn extended(at: u32, offset: u32, known: u32, may_be_more: bool) -> u32 {
+    var length = known;
+    var is_open = may_be_more;
+    loop {
+        if !team_any(is_open) {
+            break;
+        }
+        let p = at + length + 4u * part_lane;
+        // Nothing is equal behind the end.
+        var differ = 1u;
+        if is_open && p < end {
+            differ = difference(i32(p), offset);
+        }
+        let ends = part_ballot(differ != 0u);
+        let end_lane = select(LANES - 1u, countTrailingZeros(ends), ends != 0u);
+        let more = 4u * end_lane + part_shuffle(equal_first(differ), end_lane);
+        length += select(0u, more, is_open);
+        is_open = is_open && ends == 0u;
+    }
+    return min(length, end - at);
+}
+
+// The number of equal bytes before `at` and before `offset` before it, at most `room`. `known` of them are known, and
+// `may_be_more` tells whether there may be more.
+fn extended_back(at: u32, offset: u32, room: u32, known: u32, may_be_more: bool) -> u32 {
+    var length = known;
+    var is_open = may_be_more;
+    loop {
+        if !team_any(is_open) {
+            break;
+        }
+        let back = length + 4u * part_lane;
+        var differ = 0x80000000u;
+        if is_open && back < room {
+            differ = difference(i32(at - back) - 4i, offset);
+        }
+        let ends = part_ballot(differ != 0u);
+        let end_lane = select(LANES - 1u, countTrailingZeros(ends), ends != 0u);
+        let more = 4u * end_lane + part_shuffle(equal_last(differ), end_lane);
+        length += select(0u, more, is_open);
+        is_open = is_open && ends == 0u;
+    }
+    return min(length, room);
+}
+
+// Takes a match that begins `before` bytes before `at`, and has `length` bytes from there on.
+fn take(at: u32, before: u32, length: u32, offset: u32) {
+    if part_lane == 0u {
         matches[list + count] = vec2(at - before - start | (before + length) << 16u, offset);
     }
     count += 1u;
@@ -135,6 +178,6 @@ fn take(at: u32, length: u32, offset: u32) {
         second = recent;
         recent = offset;
     }
-    pos = at + length;
-    anchor = pos;
+    anchor = at + length;
+    pos = anchor;
 }

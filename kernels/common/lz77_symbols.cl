@@ -13,7 +13,7 @@ typedef ushort Entry;
 
 // Bytes that a team reads or writes at a time.
 #define GROUP 128u
-// Offsets that are kept: a batch has at most 64 explicit ones, and three before it can be named.
+// How many offsets to keep: a batch has at most 64 explicit ones, and can name three from before it.
 #define HISTORY 128u
 #define MAX_LITERALS 511u
 #define MAX_MATCH 512u
@@ -100,7 +100,7 @@ INLINE void read_literals(Team t, Lanes *in, Stream *s, __global uint *grid, uin
     for (uint row = 0u; row < end; row += GROUP) {
         uint place = row + 4u * t.lane;
 #if TEAM_PTX
-        // A path of its own for rows without gaps: all but the first and the last.
+        // Rows without gaps, which are all but the first and the last, take a faster path.
         if (row >= first && row + GROUP <= end) {
             uint low = literal_pair(t, in, s, true, place, first, end);
             uint high = literal_pair(t, in, s, true, place + 2u, first, end);

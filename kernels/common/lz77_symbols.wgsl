@@ -17,7 +17,7 @@ var<workgroup> scratch: array<u32, TEAMS * GROUP>;
 
 // ---- Symbols ---------------------------------------------------------------------------------------------------------
 
-// Whether the stream that is read has states, and those of the three streams.
+// The states of the three streams, and whether they have states.
 var<private> literal_state: u32;
 var<private> token_state: u32;
 var<private> offset_state: u32;
@@ -56,18 +56,10 @@ fn table_entry(table: u32, index: u32) -> u32 {
 var<private> symbol_table: u32;
 var<private> offset_table: u32;
 
-fn literal_entry(bits: u32) -> u32 {
+// The entry of a literal or a token: of the stream's state, if it has states, or of the prefix of `bits`.
+fn symbol_entry(bits: u32, fse: bool, state: u32) -> u32 {
 // @pz_if FSE
-    let index = select(bits >> (32u - PREFIX_LOG), literal_state & (SYMBOL_STATES - 1u), literal_fse);
-    return table_entry(symbol_table, SYMBOL_STATES, index);
-// @pz_else
-    return table_entry(symbol_table, bits >> (32u - PREFIX_LOG));
-// @pz_end
-}
-
-fn token_entry(bits: u32) -> u32 {
-// @pz_if FSE
-    let index = select(bits >> (32u - PREFIX_LOG), token_state & (SYMBOL_STATES - 1u), token_fse);
+    let index = select(bits >> (32u - PREFIX_LOG), state & (SYMBOL_STATES - 1u), fse);
     return table_entry(symbol_table, SYMBOL_STATES, index);
 // @pz_else
     return table_entry(symbol_table, bits >> (32u - PREFIX_LOG));
@@ -89,14 +81,14 @@ fn offset_entry(bits: u32) -> u32 {
 fn literal_pair(place: u32, first: u32, end: u32) -> u32 {
     lanes_refill();
     var bits = in_high;
-    let e0 = literal_entry(bits);
+    let e0 = symbol_entry(bits, literal_fse, literal_state);
     let has0 = place >= first && place < end;
     let n0 = select(0u, entry_bits(e0), has0);
 // @pz_if FSE
     literal_state = select(literal_state, advanced(e0, bits), has0);
 // @pz_end
     bits <<= n0;
-    let e1 = literal_entry(bits);
+    let e1 = symbol_entry(bits, literal_fse, literal_state);
     let has1 = place + 1u >= first && place + 1u < end;
     let n1 = select(0u, entry_bits(e1), has1);
 // @pz_if FSE
@@ -115,7 +107,7 @@ fn read_literals(grid: u32, first: u32, end: u32) {
         let high = literal_pair(place + 2u, first, end);
         let word = low | high << 16u;
 // @pz_else
-        // Barriers are dear to compile: as few as can be.
+        // Barriers take long to compile, so this uses as few as possible.
         var word = 0u;
         for (var half = 0u; half < 2u; half++) {
             word |= literal_pair(place + 2u * half, first, end) << (16u * half);
@@ -143,7 +135,7 @@ struct Sequence {
 fn read_sequence(is_active: bool) -> Sequence {
     lanes_refill();
     var bits = in_high;
-    var entry = token_entry(bits);
+    var entry = symbol_entry(bits, token_fse, token_state);
     var used = entry_bits(entry);
 // @pz_if FSE
     token_state = select(token_state, advanced(entry, bits), is_active);

@@ -4,15 +4,19 @@
 var<private> from_word: u32;
 var<private> block_words: u32;
 
-// The four bytes from `at` on. Bytes behind the slot read as any.
-fn read32(at: u32) -> u32 {
-    let word = at >> 2u;
-    let shift = (at & 3u) * 8u;
-    let next = min(word + 1u, block_words - 1u);
-    return contents[from_word + word] >> shift | contents[from_word + next] << 1u << (31u - shift);
-}
-
-// Four bytes that begin in a word and end in the next one.
+// The four bytes that begin `shift` bits into `word` and end in the word after it.
 fn bytes_of(word: u32, next: u32, shift: u32) -> u32 {
     return word >> shift | next << 1u << (31u - shift);
+}
+
+// Equal bytes at the beginning of words that differ as `differ` says: 4 if they do not.
+fn equal_first(differ: u32) -> u32 {
+    return countTrailingZeros(differ) >> 3u;
+}
+
+// The four bytes from `at` on. Bytes behind the slot have any value.
+fn read32(at: u32) -> u32 {
+    let word = at >> 2u;
+    let next = min(word + 1u, block_words - 1u);
+    return bytes_of(contents[from_word + word], contents[from_word + next], (at & 3u) * 8u);
 }

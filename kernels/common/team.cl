@@ -88,8 +88,8 @@ inline uint team_match(Team t, uint v, uint bits) {
     return r;
 }
 
-// The same for values of a few bits that mostly differ, where `bits` is constant. A match takes time for each
-// distinct value, ballots take time for each bit.
+// The same for values of a few bits that mostly differ, where `bits` is constant. The instruction for matches takes
+// time for each distinct value, ballots take time for each bit.
 inline uint team_match_digit(Team t, uint v, uint bits) {
     uint same = 0xffffffffu;
     #pragma unroll

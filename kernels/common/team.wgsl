@@ -83,8 +83,8 @@ fn team_match(v: u32, bits: u32) -> u32 {
 var<workgroup> team_scratch: array<u32, 32>;
 var<workgroup> team_result: u32;
 
-// Of the eight lanes from `i` on. Written out: some drivers limit the iterations of an invocation, and these functions are
-// called in loops.
+// The OR of the values of eight lanes from `i` on. These functions are written out because they are called in loops,
+// and some drivers limit the iterations of an invocation.
 fn team_or8(i: u32) -> u32 {
     return team_scratch[i] | team_scratch[i + 1u] | team_scratch[i + 2u] | team_scratch[i + 3u]
         | team_scratch[i + 4u] | team_scratch[i + 5u] | team_scratch[i + 6u] | team_scratch[i + 7u];
@@ -100,7 +100,7 @@ fn team_before_limit(i: u32, limit: u32) -> u32 {
     return select(0u, team_scratch[i], i < limit);
 }
 
-// Of those of them that are before lane `limit`.
+// The sum of the values of those of the eight lanes that are before lane `limit`.
 fn team_add8(i: u32, limit: u32) -> u32 {
     return team_before_limit(i, limit) + team_before_limit(i + 1u, limit)
         + team_before_limit(i + 2u, limit) + team_before_limit(i + 3u, limit)

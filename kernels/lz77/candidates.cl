@@ -27,7 +27,7 @@
 // Beyond this offset a match of three bytes costs more than three literals.
 #define SHORT_REACH (1u << 12)
 #define NONE 0xffffffffu
-// Of a position by the second hash.
+// How many candidates a position has by the second hash.
 #define FAR_CANDIDATES 32u
 #define ALL 0xffffffffu
 
@@ -72,13 +72,14 @@ inline bool is_equal(__global const uint *contents, uint words, uint pos, uint b
     return (((low | high) ^ bytes) & mask) == 0;
 }
 
-// Eight bytes that begin in a word of eight and end in the next one.
-inline ulong bytes_of(ulong word, ulong next, uint shift) {
+// The eight bytes that begin `shift` bits into `word` and end in the word after it.
+inline ulong eight_bytes_of(ulong word, ulong next, uint shift) {
     return word >> shift | next << 1 << (63u - shift);
 }
 
-// The number of equal bytes from `pos` and from `offset` before it on, at most `room`.
-inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
+// The number of equal bytes at `pos` and `offset` before it, at most `room`. Unlike lz77_long_length, this reads words of
+// eight bytes.
+inline uint long_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
     __global const ulong *eights = (__global const ulong *)contents;
     uint a = pos >> 3, b = (pos - offset) >> 3, most = (words >> 1) - 1u;
     uint shift_a = (pos & 7u) * 8u, shift_b = ((pos - offset) & 7u) * 8u;
@@ -88,7 +89,7 @@ inline uint common_length(__global const uint *contents, uint words, uint pos, u
         a++;
         b++;
         ulong next_x = eights[min(a, most)], next_y = eights[min(b, most)];
-        differ = bytes_of(x, next_x, shift_a) ^ bytes_of(y, next_y, shift_b);
+        differ = eight_bytes_of(x, next_x, shift_a) ^ eight_bytes_of(y, next_y, shift_b);
         x = next_x;
         y = next_y;
         n += 8u;
@@ -126,7 +127,7 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
     uint near_marks = marked[near], far_marks = marked[slot + far];
     uint near_distance = next_distance(positions, near, &near_marks, pos);
     uint far_distance = next_distance(far_positions, far, &far_marks, pos);
-    // What is as near as this and has seven equal bytes is a candidate of the second hash.
+    // An earlier position at most this far away with seven equal bytes is a candidate of the second hash.
     uint earliest = far < FAR_CANDIDATES ? 0 : far_positions[far - FAR_CANDIDATES];
     uint covered = pos - min(earliest, pos);
     // No match of three bytes is nearer than this one.
@@ -139,7 +140,7 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
     uint probe = pos, mask = 0xffffffu, probed = read32(contents, words, pos);
     while (offset != NONE) {
         if (is_equal(contents, words, probe - offset, probed, mask)) {
-            uint length = common_length(contents, words, pos, offset, room);
+            uint length = long_length(contents, words, pos, offset, room);
             if (length > longest && (length > 3 || offset <= SHORT_REACH)) {
                 uint word = offset | (length - 3) << 24;
                 uint at = min(count, LIST - 1u);
@@ -159,7 +160,7 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
         uint nearest = offset;
         if (near_distance <= nearest) near_distance = next_distance(positions, near, &near_marks, pos);
         if (far_distance <= nearest) far_distance = next_distance(far_positions, far, &far_marks, pos);
-        // Of the first hash alone nothing is longer than six.
+        // A candidate of the first hash alone has at most six equal bytes.
         while (longest >= 6 && near_distance <= covered)
             near_distance = next_distance(positions, near, &near_marks, pos);
         offset = min(near_distance, far_distance);
@@ -187,7 +188,7 @@ __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restri
     low += (size_t)block * slot + start;
     high += (size_t)block * slot + start;
     uint n = end - start;
-    // What may be inherited.
+    // The match that the next positions may inherit.
     uint length = 0, offset = 0;
     for (uint first = 0; first < n; first += 1024) {
         // Each lane knows the last candidate of 32 positions.

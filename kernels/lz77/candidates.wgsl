@@ -20,14 +20,14 @@
 //   local_mem: 256
 // }
 // @pz_import team
-// @pz_import lz77_words
+// @pz_import lz77_long_length
 
 const LIST = 8u;
 const LONGEST = 256u;
 // Beyond this offset a match of three bytes costs more than three literals.
 const SHORT_REACH = 1u << 12u;
 const NONE = 0xffffffffu;
-// Of a position by the second hash.
+// How many candidates a position has by the second hash.
 const FAR_CANDIDATES = 32u;
 
 // mark: slot, blocks, window_log, is_far; list: slot, blocks, window_log, chunk_log; inherit: slot, chunks, blocks, chunk_log.
@@ -57,19 +57,14 @@ var<immediate> args: Args;
 @group(0) @binding(1) var<storage, read_write> inherited: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> high_words: array<vec4<u32>>;
 
-// An invocation for each entry: marks which of those before it are candidates.
-@compute @workgroup_size(THREADS)
-fn mark(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// A work item for each entry: marks which of those before it are candidates.
+// @pz_entry
+fn mark(local_index: u32, workgroup_index: u32) {
     let blocks = args.a;
     let window_log = args.b;
-    let group = wg.y * wgs.x + wg.x;
     let groups = (args.slot + THREADS - 1u) / THREADS;
-    let block = group / groups;
-    let index = group % groups * THREADS + local_index;
+    let block = workgroup_index / groups;
+    let index = workgroup_index % groups * THREADS + local_index;
     if block >= blocks {
         return;
     }
@@ -93,39 +88,6 @@ fn mark(
     own_places[own + entry.y] = index;
 }
 
-// The number of equal bytes from `pos` and from `offset` before it on, at most `room`.
-fn common_length(pos: u32, offset: u32, room: u32) -> u32 {
-    let most = block_words - 1u;
-    var a = pos >> 2u;
-    var b = pos - offset >> 2u;
-    let shift_a = (pos & 3u) * 8u;
-    let shift_b = (pos - offset & 3u) * 8u;
-    var word_a = contents[from_word + a];
-    var word_b = contents[from_word + b];
-    var x = 0u;
-    var y = 0u;
-    var n = 0u;
-    while (x | y) == 0u && n < room {
-        let next_a = contents[from_word + min(a + 1u, most)];
-        let next_b = contents[from_word + min(b + 1u, most)];
-        let last_a = contents[from_word + min(a + 2u, most)];
-        let last_b = contents[from_word + min(b + 2u, most)];
-        x = bytes_of(word_a, next_a, shift_a) ^ bytes_of(word_b, next_b, shift_b);
-        y = bytes_of(next_a, last_a, shift_a) ^ bytes_of(next_b, last_b, shift_b);
-        word_a = last_a;
-        word_b = last_b;
-        a += 2u;
-        b += 2u;
-        n += 8u;
-    }
-    if x != 0u {
-        n = n - 8u + (countTrailingZeros(x) >> 3u);
-    } else if y != 0u {
-        n = n - 4u + (countTrailingZeros(y) >> 3u);
-    }
-    return min(n, room);
-}
-
 // The distance of the nearest marked entry before the one at `place`; NONE if there is none.
 fn distance_to(pos: u32, place: u32, marks: u32) -> u32 {
     if marks == 0u {
@@ -139,18 +101,13 @@ fn with_word(row: vec4<u32>, at: u32, word: u32) -> vec4<u32> {
     return select(row, vec4(word), vec4(0u, 1u, 2u, 3u) == vec4(at));
 }
 
-// An invocation for each position.
-@compute @workgroup_size(THREADS)
-fn list(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// A work item for each position.
+// @pz_entry
+fn list(local_index: u32, workgroup_index: u32) {
     let blocks = args.a;
-    let group = wg.y * wgs.x + wg.x;
     let groups = (args.slot + THREADS - 1u) / THREADS;
-    let block = group / groups;
-    let pos = group % groups * THREADS + local_index;
+    let block = workgroup_index / groups;
+    let pos = workgroup_index % groups * THREADS + local_index;
     if block >= blocks {
         return;
     }
@@ -164,7 +121,7 @@ fn list(
     let chunk_end = min(len, (pos >> args.c) + 1u << args.c);
     let room = min(chunk_end - pos, LONGEST);
 
-    // Places of entries, and marks that are left.
+    // Sorted indices of the position's entries, and the remaining marks.
     let near = 2u * slot_start + places[2u * slot_start + pos];
     let far_start = 2u * slot_start + args.slot;
     let far = far_start + places[far_start + pos];
@@ -174,7 +131,7 @@ fn list(
     var far_distance = distance_to(pos, far, far_marks);
     near_marks &= max(near_marks, 1u) - 1u;
     far_marks &= max(far_marks, 1u) - 1u;
-    // What is as near as this and has seven equal bytes is a candidate of the second hash.
+    // An earlier position at most this far away with seven equal bytes is a candidate of the second hash.
     var covered = pos;
     if far - far_start >= FAR_CANDIDATES {
         covered = pos - min(positions[far - FAR_CANDIDATES], pos);
@@ -195,7 +152,7 @@ fn list(
     var probed = read32(pos) << 8u;
     while offset != NONE {
         if read32(probe - offset) << shift == probed {
-            let length = common_length(pos, offset, room);
+            let length = long_length(pos, offset, 0u, room);
             if length > longest && (length > 3u || offset <= SHORT_REACH) {
                 let word = offset | (length - 3u) << 24u;
                 let at = min(count, LIST - 1u);
@@ -220,7 +177,7 @@ fn list(
             far_distance = distance_to(pos, far, far_marks);
             far_marks &= max(far_marks, 1u) - 1u;
         }
-        // Of the first hash alone nothing is longer than six.
+        // A candidate of the first hash alone has at most six equal bytes.
         while longest >= 6u && near_distance <= covered {
             near_distance = distance_to(pos, near, near_marks);
             near_marks &= max(near_marks, 1u) - 1u;
@@ -243,16 +200,12 @@ fn last_word(a: vec4<u32>) -> u32 {
 
 // If the longest candidate of a position continues for NICE_LENGTH beyond the next 32 positions, makes its remainder
 // the only candidate of those. A team has a chunk.
-@compute @workgroup_size(THREADS)
-fn inherit(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn inherit(local_index: u32, workgroup_index: u32) {
     let chunks = args.a;
     let blocks = args.b;
     team_start(local_index);
-    let index = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let index = workgroup_index * TEAMS + team_index;
     let block = index / chunks;
     let start = index % chunks << args.c;
     var n = 0u;
@@ -262,7 +215,7 @@ fn inherit(
         n = max(end, start) - start;
     }
     let chunk_start = block * args.slot + start;
-    // What may be inherited.
+    // The match that the next positions may inherit.
     var length = 0u;
     var offset = 0u;
     var first = 0u;

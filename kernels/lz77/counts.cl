@@ -8,8 +8,8 @@
 // }
 // @pz_import lz77_code
 
-// Each counter exists 16 times, side by side, for different lanes. Equal symbols in neighbouring lanes are common,
-// and so rarely contend.
+// Each counter has 16 copies side by side, for different lanes, because equal symbols in neighbouring lanes are common
+// and would contend.
 #define COPIES 16u
 #define PIECE_LOG 15u
 #define AHEAD 8u
@@ -44,7 +44,7 @@ __kernel void count(
     barrier(CLK_LOCAL_MEM_FENCE);
     uint copy = lane & (COPIES - 1u);
     uint i = (begin >> 2) + lane;
-    // Loads first, so that they are under way together.
+    // Load first, so that all loads run at once.
     for (; i + (AHEAD - 1u) * THREADS < end >> 2; i += AHEAD * THREADS) {
         uint w[AHEAD];
 #pragma unroll

@@ -8,8 +8,8 @@
 // }
 // @pz_import lz77_code
 
-// Each counter exists eight times, side by side, for different lanes. Equal symbols in neighbouring lanes are common,
-// and so rarely contend.
+// Each counter has eight copies side by side, for different lanes, because equal symbols in neighbouring lanes are
+// common and would contend.
 const COPIES = 8u;
 const PIECE_LOG = 15u;
 
@@ -40,18 +40,15 @@ fn count_word(w: u32, copy: u32) {
     atomicAdd(&histogram[(w >> 24u) * COPIES + copy], 1u);
 }
 
-@compute @workgroup_size(THREADS)
-fn count(
-    @builtin(local_invocation_index) index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn count(local_index: u32, workgroup_index: u32) {
     let pieces = 1u << (args.chunk_log - PIECE_LOG);
-    let at = wg.y * wgs.x + wg.x;
+    let at = workgroup_index;
     let piece = at % pieces;
     let chunk = at / pieces % args.chunks_per_block;
     let block = at / pieces / args.chunks_per_block;
     let begin = piece << PIECE_LOG;
-    if index == 0u {
+    if local_index == 0u {
         var last = 0u;
         if block < args.blocks && (chunk << args.chunk_log) < min(jobs[8u * block], args.slot) {
             let n = chunks[block * args.chunk_stride + chunk * CHUNK_WORDS + CHUNK_LITERALS];
@@ -65,14 +62,14 @@ fn count(
     }
     let literals_at = block * args.literal_stride + (chunk << args.chunk_log >> 2u);
     let counts_at = block * args.count_stride + (chunk >> args.group_log) * 3u * COUNT_WORDS;
-    for (var i = index; i < 256u * COPIES; i += THREADS) {
+    for (var i = local_index; i < 256u * COPIES; i += THREADS) {
         atomicStore(&histogram[i], 0u);
     }
     workgroupBarrier();
-    let copy = index & (COPIES - 1u);
-    var word = literals_at + (begin >> 2u) + index;
+    let copy = local_index & (COPIES - 1u);
+    var word = literals_at + (begin >> 2u) + local_index;
     let words_end = literals_at + (end >> 2u);
-    // Loads first, so that they are under way together.
+    // Load first, so that all loads run at once.
     for (; word + 3u * THREADS < words_end; word += 4u * THREADS) {
         let a = literals[word];
         let b = literals[word + THREADS];
@@ -86,15 +83,15 @@ fn count(
     for (; word < words_end; word += THREADS) {
         count_word(literals[word], copy);
     }
-    if index < (end & 3u) {
-        let symbol = literals[literals_at + (end >> 2u)] >> (8u * index) & 255u;
+    if local_index < (end & 3u) {
+        let symbol = literals[literals_at + (end >> 2u)] >> (8u * local_index) & 255u;
         atomicAdd(&histogram[symbol * COPIES], 1u);
     }
     workgroupBarrier();
-    for (var i = index; i < 256u; i += THREADS) {
+    for (var i = local_index; i < 256u; i += THREADS) {
         var sum = 0u;
         for (var j = 0u; j < COPIES; j++) {
-            sum += atomicLoad(&histogram[i * COPIES + ((j + index) & (COPIES - 1u))]);
+            sum += atomicLoad(&histogram[i * COPIES + ((j + local_index) & (COPIES - 1u))]);
         }
         if sum != 0u {
             atomicAdd(&counts[counts_at + i], sum);

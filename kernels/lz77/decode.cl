@@ -33,7 +33,7 @@
 #define SPAN 2048u
 #define SPAN_WORDS (SPAN / 32u)
 
-// Set in the source of a literal: nothing that is still to be written.
+// Set in the source of a literal, to tell it from bytes that are still to be written.
 #define FINAL 0x80000000u
 
 // A sequence of the batch: where its match starts, and the distance from a byte to its source.
@@ -171,7 +171,7 @@ INLINE bool find_sources(Memory m, const Cursor *c, uint from, uint *source, uin
     for (uint g = 0u; g < GROUP_BYTES_PER_LANE; g++) {
         // In 0 to 63: a batch has at most 64 starts, the first of them at its first byte.
         uint4 owner = m.owners[count[g] + popcount(mask[g] & c->upto) - 1u];
-        // Bytes past the end do as the last.
+        // Bytes past the end have the last byte's source.
         uint at = min(c->at + 32u * g, c->end - 1u);
         match_start[g] = owner.OWNER_MATCH_START;
         source[g] = at + (at < owner.OWNER_MATCH_START ? owner.OWNER_TO_LITERAL : owner.OWNER_TO_MATCH);
@@ -432,7 +432,7 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     r.literals = 0u;
     r.mask[t.lane] = 0u;
     team_sync(t);
-    // What plans see to: there is room for the records, and numbers fit.
+    // Plans ensure this: there is room for the records, and the numbers fit.
     uint room = chunk_len / 4u + (chunk_start + chunk_len == block_len ? SPARE_RECORDS : 0u);
     if (sequences > room || chunk_len > 1u << 19) {
         sequences = 0u;

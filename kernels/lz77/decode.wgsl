@@ -55,16 +55,16 @@ var<immediate> args: Args;
 // Bytes of a batch that the mask of starts covers at a time.
 const SPAN: u32 = 1024u;
 const SPAN_WORDS: u32 = SPAN / 32u;
-// Set in the source of a literal: nothing that is still to be written.
+// Set in the source of a literal, to tell it from bytes that are still to be written.
 const FINAL: u32 = 0x80000000u;
 
 const SEQUENCES: u32 = 64u; // of a batch
 
-// Of a sequence of a batch: where its match starts from the batch's start on, in the upper half of `x`, and how many
-// bytes of matches there are before it in the lower; what leads from a byte to the one that it repeats.
+// A sequence of the batch. The upper half of `x` is where its match starts in the batch, and the lower half is the
+// number of match bytes before it; `y` leads from a byte to the one that it repeats.
 var<workgroup> owners: array<vec2<u32>, TEAMS * SEQUENCES>;
 var<workgroup> starts: array<atomic<u32>, TEAMS * SPAN_WORDS>; // mask of sequence starts
-var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many sequences start before each word of it, less 1
+var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many sequences start before each word of it, minus 1
 
 // ---- Contents --------------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ var<private> part_from: u32;
 var<private> part_end: u32;
 var<private> span_start: u32;
 
-// Four words that have a byte each of a lane's word, and how far it is up in each.
+// Four words, each with a byte of a lane's word, and the byte's shift in each.
 struct Loaded {
     words: vec4<u32>,
     shifts: vec4<u32>,
@@ -91,7 +91,7 @@ fn store_group(loaded: Loaded) {
         let bytes = (loaded.words >> loaded.shifts) & vec4(255u);
         var word = bytes.x | bytes.y << 8u | bytes.z << 16u | bytes.w << 24u;
         if at < pending_from || last > pending_end {
-            // Bytes beside the batch stay: those before it are written, those after it may be literals.
+            // Bytes outside the batch stay as they are: those before it are done, and those after it may be literals.
             var keep = 0u;
             if at < pending_from {
                 keep = 0xffffffffu >> (8u * (last - pending_from));
@@ -105,7 +105,7 @@ fn store_group(loaded: Loaded) {
     }
 }
 
-// From where on sources are still to be written: the group's start, or that of the batch.
+// Sources from here on are still to be written: the group's start or the batch's.
 var<private> inside_from: u32;
 
 // Whether any of the sources is at `from` or after it.
@@ -113,8 +113,8 @@ fn reaches(source: vec4<u32>, from_: u32) -> bool {
     return any(vec4<i32>(source) >= vec4(i32(from_)));
 }
 
-// What a source inside the group, from its start on, derives from: a match that repeats its own bytes goes back by whole
-// periods to before it.
+// The source that a source inside the group derives from: a match that repeats its own bytes goes back by whole periods
+// to before the group.
 fn folded(at: u32, source: u32, match_start: u32) -> u32 {
     if i32(source) < i32(inside_from) {
         return source;
@@ -151,7 +151,7 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
     let span_mask = atomicLoad(&starts[word]);
     let mask = span_mask >> (bit & 31u);
     let before = counts[word] + countOneBits(span_mask & ((1u << (bit & 31u)) - 1u));
-    // Bytes beside the batch do as the nearest in it.
+    // Bytes outside the batch have the source of the nearest byte inside.
     let first_at = group_start + 4u * lane;
     let at = clamp(vec4(first_at) + vec4(0u, 1u, 2u, 3u), vec4(part_from), vec4(part_end - 1u));
     let owner = team_index * SEQUENCES + ((vec4(before) + vec4(
@@ -274,10 +274,10 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
 
 // @pz_end
 
-@compute @workgroup_size(THREADS)
-fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
+// @pz_entry
+fn lz77_decode(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let place = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let place = workgroup_index * TEAMS + team_index;
     let is_team = place < args.blocks * args.per_block;
 // @pz_if ORDERED
     let team = lz77_order[select(0u, place, is_team)];
@@ -369,7 +369,7 @@ fn lz77_decode(@builtin(local_invocation_index) local_index: u32, @builtin(workg
     record_literals = 0u;
     atomicStore(&record_mask[team_index * 32u + lane], 0u);
     team_sync();
-    // What plans see to: there is room for the records, and numbers fit.
+    // Plans ensure this: there is room for the records, and the numbers fit.
     let spare = select(0u, SPARE_RECORDS, chunk_start + chunk_len == block_len);
     if team_uniform(select(0u, 1u, sequences > chunk_len / 4u + spare || chunk_len > (1u << 19u))) != 0u {
         sequences = 0u;

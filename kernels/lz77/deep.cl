@@ -1,9 +1,9 @@
 // The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
-// rule is that of the module codec::lz77::deep; `entries` and `found` come from lz77/find. First each lane checks one
-// candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it if so. Then
-// all lanes continue matches of LANE_BYTES and more.
+// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. First each
+// lane checks one candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it
+// if so. Then all lanes continue matches of LANE_BYTES and more.
 //
-// Constants: CANDIDATES; SAME, the bits of an entry's first word that candidates have in common.
+// Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common.
 //
 // @pz_cost {
 //   threads: N/65536*128
@@ -35,14 +35,14 @@ typedef struct {
 #define IF_ANY(condition) true
 #endif
 
-// The best match of a position, where the offset `cheap` (0 for none) costs less, if its gain is more than `least`; else one
-// that has no more.
+// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not. The offset `cheap`
+// (0 for none) costs less than others.
 inline Found best_at(Team team, Segment s, __global const uint2 *entries, __global const uint *found, uint at,
                      uint cheap, int least) {
     Found best = {0, 0, 0};
     uint row = team_uniform(team, found[at]);
     if (IF_ANY(cheap != 0)) {
-        uint length = extended(team, s, at, cheap, 0);
+        uint length = extended(team, s, at, cheap, 0, cheap != 0);
         if (length >= 4) {
             best.length = length;
             best.offset = cheap;
@@ -62,16 +62,13 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
             uint distance = at - other.y;
             if (((other.x ^ hash) & SAME) == 0 && distance <= at - s.window_start) offset = distance;
         }
-        // Entries of the same hash stand side by side.
+        // Entries of the same hash are adjacent.
         more = team_any(team, same && team.lane == 31);
         // The shortest length that gains more than the best so far; a match must be at least this long.
         uint bits = 31u - clz(offset + 3u);
         uint needed = max(((uint)max(best.gain, least) + bits) / 4u + 1u, 4u);
         bool open = offset != 0 && at + needed <= s.end;
-        if (open) {
-            uint p = at + needed - 4u;
-            open = read32(s.contents, s.words, p) == read32(s.contents, s.words, p - offset);
-        }
+        if (open) open = difference(s, (int)(at + needed) - 4, offset) == 0u;
         uint n = 0;
         bool is_close = open;
         while (open && n < LANE_BYTES) {
@@ -84,7 +81,7 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
         while (rest != 0) {
             uint lead = trailing_zeros(rest);
             rest &= rest - 1u;
-            uint whole = extended(team, s, at, team_broadcast(team, offset, lead), LANE_BYTES);
+            uint whole = extended(team, s, at, team_broadcast(team, offset, lead), LANE_BYTES, true);
             if (team.lane == lead) length = whole;
         }
         uint key = 0;
@@ -110,9 +107,12 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
 __kernel void deep(__global const uint *jobs, __global const uint *contents, __global const uint2 *entries,
                    __global const uint *found, __global uint2 *matches, __global uint *match_counts, uint slot,
                    uint segments, uint blocks, uint window_log) {
-    SEGMENT_START;
-    __global const uint2 *own_entries = entries + (size_t)block * slot;
-    while (pos < last) {
+    TEAM_START(team);
+    Segment s = segment_start(team, jobs, contents, matches, slot, segments, blocks, window_log);
+    PARSE_STATE(s);
+    entries += (size_t)s.block * slot;
+    found += (size_t)s.block * slot;
+    while (pos < s.last) {
         // The positions that are next if none before them has a match.
         uint mine = pos;
         if (pos - anchor + 31 < 1u << SKIP_LOG) {
@@ -121,11 +121,11 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
             for (uint i = 0; i < 31; i++)
                 if (i < team.lane) mine += 1 + ((mine - anchor) >> SKIP_LOG);
         }
-        uint at = min(mine, last - 1);
-        bool hit = own_found[at] != 0;
+        uint at = min(mine, s.last - 1);
+        bool hit = found[at] != 0;
         uint cheap = at == anchor ? second : recent;
-        if (cheap != 0) hit |= read32(s.contents, s.words, at) == read32(s.contents, s.words, at - cheap);
-        uint hits = team_ballot(team, hit && mine < last);
+        if (cheap != 0) hit |= difference(s, (int)at, cheap) == 0u;
+        uint hits = team_ballot(team, hit && mine < s.last);
         if (hits == 0) {
             pos = team_broadcast(team, mine + 1 + ((mine - anchor) >> SKIP_LOG), 31);
             continue;
@@ -133,11 +133,11 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
         pos = team_broadcast(team, mine, trailing_zeros(hits));
         Found best = {0, 0, 0};
         uint match_at = pos;
-        for (uint tried = pos; tried == pos || (best.gain != 0 && tried <= match_at + LAZY && tried < last &&
+        for (uint tried = pos; tried == pos || (best.gain != 0 && tried <= match_at + LAZY && tried < s.last &&
                                                 best.length < LONG_ENOUGH); tried++) {
             // Each position further on costs another literal.
             int least = tried == pos ? 0 : best.gain + 1 + 3 * (int)(tried - match_at);
-            Found other = best_at(team, s, own_entries, own_found, tried, tried == anchor ? second : recent, least);
+            Found other = best_at(team, s, entries, found, tried, tried == anchor ? second : recent, least);
             if (other.gain > least) {
                 best = other;
                 match_at = tried;
@@ -148,8 +148,9 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
             continue;
         }
         uint room = min(match_at - best.offset - s.window_start, match_at - anchor);
-        uint before = extended_back(team, s, match_at, best.offset, room, 0);
-        TAKE(before, match_at, best.length, best.offset);
+        uint before = extended_back(team, s, match_at, best.offset, room, 0, true);
+        TAKE(s, true, match_at, before, best.length, best.offset);
+        pos = anchor;
     }
-    SEGMENT_END;
+    segment_end(s, count, match_counts, slot);
 }

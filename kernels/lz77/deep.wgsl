@@ -1,9 +1,9 @@
 // The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
-// rule is that of the module codec::lz77::deep; `entries` and `found` come from lz77/find. First each lane checks one
-// candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it if so. Then
-// all lanes continue matches of LANE_BYTES and more.
+// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. First each
+// lane checks one candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it
+// if so. Then all lanes continue matches of LANE_BYTES and more.
 //
-// Constants: CANDIDATES; SAME, the bits of an entry's first word that candidates have in common.
+// Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common.
 //
 // @pz_cost {
 //   threads: N/65536*128
@@ -36,14 +36,14 @@ struct Found {
     gain: i32,
 }
 
-// The best match of a position, where the offset `cheap` (0 for none) costs less, if its gain is more than `least`; else one
-// that has no more.
+// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not. The offset `cheap`
+// (0 for none) costs less than others.
 fn best_at(at: u32, cheap: u32, least: i32) -> Found {
     var best = Found(0u, 0u, 0i);
     let slot_start = from_word * 4u;
     let row = found[slot_start + at];
     if team_uniform(cheap) != 0u {
-        let length = extended(at, cheap, 0u);
+        let length = extended(at, cheap, 0u, true);
         if length >= 4u {
             best = Found(length, cheap, 4i * i32(length));
         }
@@ -74,8 +74,7 @@ fn best_at(at: u32, cheap: u32, least: i32) -> Found {
         let needed = max((u32(max(best.gain, least)) + bits) / 4u + 1u, 4u);
         var open = offset != 0u && at + needed <= end;
         if open {
-            let p = at + needed - 4u;
-            open = read32(p) == read32(p - offset);
+            open = difference(i32(at + needed) - 4i, offset) == 0u;
         }
         var n = 0u;
         let is_close = open;
@@ -92,7 +91,7 @@ fn best_at(at: u32, cheap: u32, least: i32) -> Found {
             }
             let lead = countTrailingZeros(rest);
             rest &= rest - 1u;
-            let whole = extended(at, team_broadcast(offset, lead), LANE_BYTES);
+            let whole = extended(at, team_broadcast(offset, lead), LANE_BYTES, true);
             if lane == lead {
                 length = whole;
             }
@@ -111,7 +110,7 @@ fn best_at(at: u32, cheap: u32, least: i32) -> Found {
         if i32(most >> 7u) > best.gain {
             best = Found(its_length, its_offset, i32(most >> 7u));
         }
-        // Entries of the same hash stand side by side.
+        // Entries of the same hash are adjacent.
         if !team_any(same && lane == 31u) {
             break;
         }
@@ -120,17 +119,9 @@ fn best_at(at: u32, cheap: u32, least: i32) -> Found {
     return best;
 }
 
-@compute @workgroup_size(THREADS)
-fn deep(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let is_there = segment_start(local_index, wg.y * wgs.x + wg.x);
-    if team_uniform(u32(is_there)) == 0u {
-        return;
-    }
-    let slot_start = from_word * 4u;
+// @pz_entry
+fn deep(local_index: u32, workgroup_index: u32) {
+    let slot_start = segment_start(local_index, workgroup_index) * args.slot;
     loop {
         if team_uniform(u32(pos < last)) == 0u {
             break;
@@ -147,7 +138,7 @@ fn deep(
         let at = min(mine, last - 1u);
         var hit = found[slot_start + at] != 0u;
         let cheap = select(recent, second, at == anchor);
-        if cheap != 0u && read32(at) == read32(at - cheap) {
+        if cheap != 0u && difference(i32(at), cheap) == 0u {
             hit = true;
         }
         let hits = team_ballot(hit && mine < last);
@@ -177,7 +168,9 @@ fn deep(
             }
             tried += 1u;
         }
-        take(match_at, best.length, best.offset);
+        let room = min(match_at - best.offset - window_start, match_at - anchor);
+        let before = extended_back(match_at, best.offset, room, 0u, true);
+        take(match_at, before, best.length, best.offset);
     }
     segment_end();
 }

@@ -27,11 +27,11 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read_write> results: array<u32>;
 @group(0) @binding(3) var<storage, read_write> lz77_chunks: array<u32>;
 
-@compute @workgroup_size(THREADS)
-fn lz77_layout(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
+// @pz_entry
+fn lz77_layout(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let team = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
-    // Teams without a block go along, so that all are in uniform control flow.
+    let team = workgroup_index * TEAMS + team_index;
+    // Teams without a block run along, to keep control flow uniform.
     let is_block = team < args.blocks;
     let block = select(0u, team, is_block);
     let content_len = jobs[8u * block];

@@ -32,7 +32,7 @@ __kernel void link(__global const uint *jobs, __global const uint2 *entries, __g
     uint result = 0;
     for (uint k = 0; k < min(CANDIDATES, index); k++) {
         uint2 other = own[index - 1 - k];
-        // Behind those of the window that have the same hash there are no more.
+        // Entries of the same hash and window are adjacent, so there are no more.
         if ((other.x ^ entry.x) >> (32u - HASH_BITS) != 0u || pos - other.y > reach) break;
         if (((other.x ^ entry.x) & SAME) == 0) {
             result = 1u << 24 | index;

@@ -26,25 +26,20 @@ var<immediate> args: Args;
 @group(0) @binding(1) var<storage, read> source: array<vec2<u32>>;
 @group(0) @binding(2) var<storage, read_write> found: array<u32>;
 
-// Number of positions of a block that take part.
+// The number of a block's positions that have entries.
 fn entry_count(block: u32) -> u32 {
     return max(jobs[block * 8u], 7u) - 7u;
 }
 
 // A work item for each entry.
-@compute @workgroup_size(THREADS)
-fn link(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn link(local_index: u32, workgroup_index: u32) {
     let groups = (args.slot + THREADS - 1u) / THREADS;
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / groups;
+    let block = workgroup_index / groups;
     if block >= args.blocks {
         return;
     }
-    let index = group % groups * THREADS + local_index;
+    let index = workgroup_index % groups * THREADS + local_index;
     if index >= entry_count(block) {
         return;
     }
@@ -55,7 +50,7 @@ fn link(
     var result = 0u;
     for (var k = 0u; k < min(CANDIDATES, index); k++) {
         let other = source[start + index - 1u - k];
-        // Behind those of the window that have the same hash there are no more.
+        // Entries of the same hash and window are adjacent, so there are no more.
         if (other.x ^ entry.x) >> (32u - HASH_BITS) != 0u || pos - other.y > reach {
             break;
         }

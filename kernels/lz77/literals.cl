@@ -18,7 +18,7 @@
 #define ROW 128u
 #define MAX_LITERALS 511u
 
-// Here `high` and `low` of a lane are two of its words, and `held` is how many of their bits it has read: at most 32 when
+// Here `high` and `low` are two of the lane's words, and `held` is how many of their bits it has read: at most 32 after
 // a row has begun.
 
 #if TEAM_PTX
@@ -81,8 +81,8 @@ INLINE uint next_state(uint entry, uint bits) {
     return shift_pair_wrapped(entry >> 20, bits, entry);
 }
 
-// Reads two literals of a row, those at `place` and after it, where they are before `end`. Of FSE, `table` begins where
-// state 0 would be, states counting from their number on.
+// Reads two literals of a row, those at `place` and after it, where they are before `end`. With FSE, states count from
+// their number on, and `table` begins where state 0 would be.
 INLINE uint literal_pair(Team t, Lanes *in, __local const uint *table, bool fse, uint *state, bool full, uint place, uint end) {
     take_words(t, in, true);
     uint bits = next_bits(in);
@@ -103,7 +103,7 @@ INLINE uint literal_pair(Team t, Lanes *in, __local const uint *table, bool fse,
     return pack_symbols(e0, e1);
 }
 
-// A stream of tokens or of offsets, whose table stays in device memory: there are few.
+// A stream of tokens or of offsets. There are few of them, so their table stays in device memory.
 typedef struct {
     __global const uint *table;
     uint log;
@@ -150,7 +150,7 @@ __kernel void lz77_literals(__global uint *contents, __global const uint *payloa
     TEAM_START(t);
     uint block = (uint)get_group_id(0) / per_block;
     if (block >= blocks) return;
-    // What the workgroup has in common.
+    // What the workgroup's teams share.
     uint first_chunk = (uint)get_group_id(0) % per_block * TEAMS;
     __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)block * (max_chunks + 1u));
     uint chunks = head[BLOCK_CHUNKS];
@@ -183,7 +183,7 @@ __kernel void lz77_literals(__global uint *contents, __global const uint *payloa
     uint chunk_len = team_uniform(t, min(1u << chunk_log, head[BLOCK_LEN] - chunk_start));
     uint status = 0u;
     if (words != 0u && payload[start + words - 1u] == 0u) status = 30u;
-    // What plans see to.
+    // Plans ensure this.
     if (descriptor[CHUNK_LITERALS] != chunk_len || TEAMS > 1u << group_log) status = 37u;
 
     Lanes in;
@@ -199,7 +199,7 @@ __kernel void lz77_literals(__global uint *contents, __global const uint *payloa
     __global uint *to = contents + ((ulong)block * slot + chunk_start) / 4u + t.lane;
     uint row = 0u;
 #if TEAM_PTX
-    // A path of its own for whole rows of FSE coded literals, two at a time.
+    // Whole rows of FSE coded literals take a faster path, two at a time.
     uint whole = fse ? chunk_len / ROW & ~1u : 0u;
     #pragma unroll 1
     for (; row < whole; row += 2u, to += 64u) {
@@ -257,7 +257,7 @@ __kernel void lz77_literals(__global uint *contents, __global const uint *payloa
     }
     if (team_any(t, bad)) status = 32u;
     if (team_any(t, (tokens.fse && tokens.state != 1u << tokens.log) || (offsets.fse && offsets.state != 1u << offsets.log))) status = 33u;
-    // Words that have not been taken, or bits left that are not 0.
+    // Words that no lane has taken, or remaining bits that are not 0.
     uint left = in.held <= 32u ? next_bits(&in) | shift_left(in.low, in.held) : shift_left(in.low, in.held - 32u);
     if (team_any(t, left != 0u) || in.taken < in.end) status = 34u;
     if (team_sum(t, sum) != chunk_len) status = 35u;

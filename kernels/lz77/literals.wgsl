@@ -35,30 +35,19 @@ const ROW: u32 = 128u;
 const MAX_LITERALS: u32 = 511u;
 
 var<workgroup> table: array<u32, SYMBOL_TABLE>;
-// The result of the first invocation: how many entries to load, and from where.
+// What the first work item found: how many entries to load, and from where.
 var<workgroup> table_size: u32;
 
-// Of this lane's two words, `in_high` and `in_low`, how many bits it has read, less 1: at most 31 when a row has begun.
+// How many bits of its two words, `in_high` and `in_low`, the lane has read, minus 1: at most 31 after a row has begun.
 var<private> used_bits: u32;
 
 // Begins a row if `is_row`, which is the same in all lanes: each lane with fewer than 32 bits takes a word.
 fn take_words(is_row: bool) {
     let need = used_bits > 31u && is_row;
-    let takers = team_ballot(need);
-    // The ordering by the ballot is enough: the words that this replaces were taken before it, and the new words are
-    // not taken in this row.
-    if in_taken >= in_limit {
-        let slot = team_index * RING + ((in_limit - 64u) & (RING - 1u));
-        ring[slot + lane] = in_staged.x;
-        ring[slot + 32u + lane] = in_staged.y;
-        in_limit += 64u;
-        in_staged = vec2(lanes_word(in_limit + 64u + lane), lanes_word(in_limit + 96u + lane));
-    }
-    let word = ring[team_index * RING + ((in_taken + countOneBits(takers & team_before())) & (RING - 1u))];
+    let word = lanes_next_word(need);
     in_high = select(in_high, in_low, need);
     in_low = select(in_low, word, need);
     used_bits -= select(0u, 32u, need);
-    in_taken += countOneBits(takers);
 }
 
 // The next 32 bits.
@@ -71,7 +60,7 @@ fn next_state(entry: u32, bits: u32) -> u32 {
     return ((entry >> 20u) << count) | first_bits(bits, count);
 }
 
-// Of the literals, if they are FSE coded: the state, which counts from the number of states on, and that number less 1.
+// For FSE coded literals: the state, which counts from the number of states on, and that number minus 1.
 var<private> literal_state: u32;
 var<private> state_mask: u32;
 
@@ -96,7 +85,7 @@ fn literal_pair(fse: bool, place: u32, end: u32) -> u32 {
     return ((e0 >> 8u) & 255u) | (e1 & 0xff00u);
 }
 
-// The same where there are both, and they are FSE coded.
+// The same where both exist and are FSE coded.
 fn fse_pair() -> u32 {
     take_words(true);
     let bits = next_bits();
@@ -108,7 +97,7 @@ fn fse_pair() -> u32 {
     return ((e0 >> 8u) & 255u) | (e1 & 0xff00u);
 }
 
-// A stream of tokens or of offsets, whose table stays in device memory: there are few.
+// A stream of tokens or of offsets. There are few of them, so their table stays in device memory.
 struct Stream {
     table: u32,
     log: u32,
@@ -155,19 +144,18 @@ fn read_run(is_active: bool) -> u32 {
     return select(0u, literals, is_run && is_active);
 }
 
-@compute @workgroup_size(THREADS)
-fn lz77_literals(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
+// @pz_entry
+fn lz77_literals(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    // What the workgroup has in common.
-    let group = wg.y * wgs.x + wg.x;
-    let block = min(group / args.per_block, args.blocks - 1u);
-    let first_chunk = group % args.per_block * TEAMS;
+    // What the workgroup's teams share.
+    let block = min(workgroup_index / args.per_block, args.blocks - 1u);
+    let first_chunk = workgroup_index % args.per_block * TEAMS;
     let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
     let chunks = lz77_chunks[head + BLOCK_CHUNKS];
     let logs = lz77_chunks[head + BLOCK_LOGS];
     let chunk_log = logs & 31u;
     let group_log = (logs >> 16u) & 15u;
-    let is_there = group < args.blocks * args.per_block && first_chunk < chunks;
+    let is_there = workgroup_index < args.blocks * args.per_block && first_chunk < chunks;
     let tables = GROUP_WORDS * (block * args.max_chunks + select(0u, first_chunk >> group_log, is_there));
     let modes = lz77_tables[tables + TABLES_MODES];
     let fse_logs = lz77_tables[tables + TABLES_LOGS];
@@ -204,7 +192,7 @@ fn lz77_literals(@builtin(local_invocation_index) local_index: u32, @builtin(wor
     if words != 0u && payload[start + words - 1u] == 0u {
         status = 30u;
     }
-    // What plans see to.
+    // Plans ensure this.
     if lz77_chunks[descriptor + CHUNK_LITERALS] != chunk_len || TEAMS > (1u << group_log) {
         status = 37u;
     }
@@ -221,7 +209,7 @@ fn lz77_literals(@builtin(local_invocation_index) local_index: u32, @builtin(wor
     let to = block * (args.slot / 4u) + chunk_start / 4u + lane;
     var row = 0u;
 // @pz_if TEAM_SUBGROUP
-    // A path of its own for whole rows of FSE coded literals.
+    // Whole rows of FSE coded literals take a faster path.
     for (let whole = team_uniform(select(0u, chunk_len / ROW, fse)); row < whole; row++) {
         let low = fse_pair();
         let high = fse_pair();
@@ -273,7 +261,7 @@ fn lz77_literals(@builtin(local_invocation_index) local_index: u32, @builtin(wor
     if team_any((tokens.fse && tokens.state != (1u << tokens.log)) || (offsets.fse && offsets.state != (1u << offsets.log))) {
         status = 33u;
     }
-    // Words that have not been taken, or bits left that are not 0.
+    // Words that no lane has taken, or remaining bits that are not 0.
     var left = (in_low << 1u) << (used_bits & 31u);
     if used_bits <= 31u {
         left = next_bits() | left;

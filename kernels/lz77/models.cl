@@ -12,7 +12,7 @@
 // @pz_import lz77_code
 // @pz_import lz77_group
 
-// Sorts the `n` symbols that occur: count << 8 | symbol, rising, in `keys`.
+// Sorts the `n` symbols that occur: count << 8 | symbol, ascending, in `keys`.
 inline void sort_symbols(Team t, __local const uint *counts, __local uint *keys, __local uint *unsorted) {
     uint n = 0;
     EACH(k) {
@@ -73,7 +73,7 @@ inline bool minimum_redundancy(
         if (root == made) root_weight = weight;
     }
     for (uint i = 0; i < 16u; i++) inner[i] = 0u;
-    // The depths take the places of the weights.
+    // Depths replace the weights.
     weights[n - 2u] = 0u;
     inner[0] = 1u;
     for (uint node = n - 2u; node-- > 0u;) {
@@ -85,7 +85,7 @@ inline bool minimum_redundancy(
     return true;
 }
 
-// The lengths of an optimal code that is limited, by package-merge: the depth of each sorted key in `depths`.
+// Finds the lengths of an optimal code of limited length, by package-merge: the depth of each sorted key in `depths`.
 inline void package_merge(
     Team t, uint n, __local const uint *keys, uint limit, __local uint *packages, __local uint *items, __local uint *is_leaf,
     uint *depths
@@ -121,7 +121,7 @@ inline void package_merge(
             }
         }
         team_sync(t);
-        // Of the last level 2 n - 2 items are taken, so no level needs more.
+        // The code takes 2 n - 2 items of the last level, so no level needs more.
         package_count = min(n + package_count, 2u * n - 2u) >> 1;
         EACH(k) {
             uint i = 32u * k + t.lane;
@@ -161,7 +161,7 @@ inline void code_lengths(
     team_sync(t);
     uint depths[ROUNDS];
     if (team_broadcast(t, fits, 0u) != 0u) {
-        // At each depth, the slots that inner nodes leave free are leaves, and the heaviest of those left.
+        // At each depth, leaves take the slots that inner nodes leave free, the heaviest remaining ones first.
 #if TEAM_PTX
 #pragma unroll
 #endif
@@ -196,7 +196,7 @@ inline void code_lengths(
     team_sync(t);
 }
 
-// The codes of symbols by their lengths: code from the top down | length.
+// Makes the codes of symbols from their lengths: code from the top down | length.
 inline void assign_codes(Team t, __local const uint *lengths, __local uint *next, __global uint *codes) {
     uint rank[ROUNDS];
     if (t.lane < 16u) next[t.lane] = 0u;

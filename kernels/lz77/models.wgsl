@@ -19,7 +19,7 @@ var<workgroup> work: array<u32, 1024>;
 var<workgroup> inner: array<u32, 16>;
 var<workgroup> is_leaf: array<atomic<u32>, 192>;
 
-// Sorts the symbols that occur: count << 8 | symbol, rising, in `keys`.
+// Sorts the symbols that occur: count << 8 | symbol, ascending, in `keys`.
 fn sort_symbols() {
     var n = 0u;
     for (var k = 0u; k < rounds(); k++) {
@@ -94,7 +94,7 @@ fn minimum_redundancy(n: u32, limit: u32) -> u32 {
     for (var i = 0u; i < 16u; i++) {
         inner[i] = 0u;
     }
-    // The depths take the places of the weights.
+    // Depths replace the weights.
     work[n - 2u] = 0u;
     inner[0] = 1u;
     for (var node = n - 2u; node > 0u; node--) {
@@ -111,8 +111,8 @@ fn minimum_redundancy(n: u32, limit: u32) -> u32 {
 // The depth of each sorted key.
 var<private> depths: array<u32, 8>;
 
-// The lengths of an optimal code that is limited, by package-merge. Packages are in the first 512 words of `work`, items
-// in the next.
+// Finds the lengths of an optimal code of limited length, by package-merge. Packages are in the first 512 words of
+// `work`, items in the next.
 fn package_merge(n: u32, limit: u32) {
     var package_count = 0u;
     for (var i = lane; i < 192u; i += 32u) {
@@ -151,7 +151,7 @@ fn package_merge(n: u32, limit: u32) {
             }
         }
         team_sync();
-        // Of the last level 2 n - 2 items are taken, so no level needs more.
+        // The code takes 2 n - 2 items of the last level, so no level needs more.
         package_count = min(n + package_count, 2u * n - 2u) >> 1u;
         for (var k = 0u; k < rounds(); k++) {
             let i = 32u * k + lane;
@@ -190,7 +190,7 @@ fn code_lengths(n: u32, limit: u32) {
     }
     team_sync();
     if team_broadcast(fits, 0u) != 0u {
-        // At each depth, the slots that inner nodes leave free are leaves, and the heaviest of those left.
+        // At each depth, leaves take the slots that inner nodes leave free, the heaviest remaining ones first.
         depths = array<u32, 8>();
         var slots = 1u;
         var left = n;
@@ -223,7 +223,7 @@ fn code_lengths(n: u32, limit: u32) {
     team_sync();
 }
 
-// The codes of symbols by their lengths: code from the top down | length.
+// Makes the codes of symbols from their lengths: code from the top down | length.
 fn assign_codes(model: u32) {
     var rank: array<u32, 8>;
     if lane < 16u {
@@ -258,13 +258,10 @@ fn assign_codes(model: u32) {
 }
 
 // Chooses among constant, raw and Huffman, with code lengths as codes.
-@compute @workgroup_size(THREADS)
-fn choose_lengths(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn choose_lengths(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let task = find_task(wg.y * wgs.x + wg.x);
+    let task = find_task(workgroup_index);
     if team_uniform(u32(task.exists)) == 0u {
         return;
     }
@@ -312,13 +309,10 @@ fn choose_lengths(
 }
 
 // Makes the codes of symbols from their lengths.
-@compute @workgroup_size(THREADS)
-fn tables_from_lengths(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn tables_from_lengths(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let task = find_task(wg.y * wgs.x + wg.x);
+    let task = find_task(workgroup_index);
     if team_uniform(u32(task.exists)) == 0u {
         return;
     }

@@ -41,7 +41,7 @@ inline ulong gain_of(uint count, uint norm) {
     return norm == 0u ? 0UL : (ulong)count * worth(norm);
 }
 
-// The smallest symbol among those lanes' that have the largest `value`, and that value.
+// The smallest symbol among the lanes with the largest `value`, and that value.
 inline uint team_largest(Team t, ulong value, uint symbol, ulong *largest) {
     uint high = team_max(t, (uint)(value >> 32));
     bool is_high = (uint)(value >> 32) == high;
@@ -93,7 +93,7 @@ inline void normalize_counts(Team t, __local const uint *counts, uint total, uin
     uint size = 1u << log;
     sum = size - states + team_sum(t, sum);
 
-    // A few states are over or missing, or better placed elsewhere.
+    // Corrects the result: a few states may be left over, missing, or better placed elsewhere.
     ulong loss[ROUNDS], gain[ROUNDS];
 #if TEAM_PTX
 #pragma unroll
@@ -158,20 +158,20 @@ inline uint fse_bits(Team t, __local const uint *counts, __local const uint *nor
     return team_sum(t, whole) + ((team_sum(t, part) + 0xffffu) >> 16);
 }
 
-// Where occurrence `j` of a symbol would like to be.
+// The ideal place of occurrence `j` of a symbol.
 inline uint preferred(uint norm, uint log, uint j) {
     uint distance = (1u << (log + 16u)) / max(norm, 1u);
     return norm == 1u ? (1u << log) - 1u : (distance / 2u + j * distance) >> 16;
 }
 
 // The encoding table: each symbol's word in `codes`, bits that leave a state | next << 20, and the states of all
-// symbols in turn in `next`, two in a word. `order` gets the symbols that have norms, and `mask` the first occurrence of
-// each, if all occurrences stand one behind the other.
+// symbols in turn in `next`, two in a word. `order` gets the symbols that have norms, and `mask` the place of each
+// one's first occurrence when all occurrences are in a row.
 inline void encoding_table(
     Team t, __local const uint *norms, uint log, __local uint *begins, __local uint *places,
     __local uchar *order, __local uint *mask, __global uint *codes, __global ushort *next
 ) {
-    // Places have two counters in a word.
+    // Each word of `places` has two counters.
     uint size = team_uniform(t, 1u << log);
     for (uint i = t.lane; i < 1024u; i += 32u) places[i] = 0u;
     mask[t.lane] = 0u;
@@ -206,7 +206,7 @@ inline void encoding_table(
         ranks += popcount(here);
     }
     team_sync(t);
-    // go from counts to beginnings, where a lane has a run of words,
+    // turn counts into starts, with a run of words for each lane,
     uint run = max(size >> 6, 1u), first = run * t.lane, count = 0;
     for (uint i = first; i < min(first + run, size >> 1); i++) count += (places[i] & 0xffffu) + (places[i] >> 16);
     uint begin = team_scan(t, count) - count;
@@ -254,7 +254,7 @@ __kernel void choose_norms(
     for (uint i = team.lane; i < DESCRIPTION_WORDS; i += 32u) description[i] = 0u;
     normalize_counts(team, counts, total, log, norms);
     uint size = fse_bits(team, counts, norms, log);
-    // A norm is like a code of this length.
+    // A norm is described like a code of this length.
     EACH(k) {
         uint norm = norms[32u * k + team.lane];
         lengths[32u * k + team.lane] = norm == 0u ? 0u : log - log2_floor(norm);

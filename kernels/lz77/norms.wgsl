@@ -123,7 +123,7 @@ fn normalize_counts(all: u32, log: u32) {
     let size = 1u << log;
     sum = size - states + team_sum(sum);
 
-    // A few states are over or missing, or better placed elsewhere.
+    // Corrects the result: a few states may be left over, missing, or better placed elsewhere.
     for (var i = 0u; i < 8192u; i++) {
         var least = margins[0].xy;
         var most = margins[0].zw;
@@ -182,7 +182,7 @@ fn fse_bits(log: u32) -> u32 {
     return whole + ((team_sum(part) + 0xffffu) >> 16u);
 }
 
-// Where occurrence `j` of a symbol would like to be.
+// The ideal place of occurrence `j` of a symbol.
 fn preferred(norm: u32, log: u32, j: u32) -> u32 {
     if norm == 1u {
         return (1u << log) - 1u;
@@ -194,8 +194,8 @@ fn preferred(norm: u32, log: u32, j: u32) -> u32 {
 var<workgroup> begins: array<u32, 256>;
 // Two counters in a word.
 var<workgroup> places: array<atomic<u32>, 1024>;
-// The symbols that have norms, in order, and a mask of the first occurrence of each, if all occurrences stand one behind the
-// other.
+// The symbols that have norms, in order, and a mask of where the first occurrence of each is when all occurrences are
+// in a row.
 var<workgroup> order: array<u32, 256>;
 var<workgroup> start_mask: array<atomic<u32>, 64>;
 
@@ -246,7 +246,7 @@ fn encoding_table(log: u32, model: u32) {
         ranks += countOneBits(here);
     }
     team_sync();
-    // go from counts to beginnings, where a lane has a run of words,
+    // turn counts into starts, with a run of words for each lane,
     let run = max(size >> 6u, 1u);
     let first = run * lane;
     let end = min(first + run, size >> 1u);
@@ -286,13 +286,10 @@ fn encoding_table(log: u32, model: u32) {
 }
 
 // Chooses FSE where that is smaller, with norms as codes.
-@compute @workgroup_size(THREADS)
-fn choose_norms(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn choose_norms(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let task = find_task(wg.y * wgs.x + wg.x);
+    let task = find_task(workgroup_index);
     if team_uniform(u32(task.exists)) == 0u {
         return;
     }
@@ -307,7 +304,7 @@ fn choose_norms(
     }
     normalize_counts(team_uniform(loaded.total), log);
     var size = fse_bits(log);
-    // A norm is like a code of this length.
+    // A norm is described like a code of this length.
     for (var k = 0u; k < rounds(); k++) {
         let norm = norms[32u * k + lane];
         lengths[32u * k + lane] = select(log - log2_floor(norm), 0u, norm == 0u);
@@ -338,13 +335,10 @@ fn choose_norms(
 }
 
 // Makes the tables of FSE from norms.
-@compute @workgroup_size(THREADS)
-fn tables_from_norms(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn tables_from_norms(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let task = find_task(wg.y * wgs.x + wg.x);
+    let task = find_task(workgroup_index);
     if team_uniform(u32(task.exists)) == 0u {
         return;
     }

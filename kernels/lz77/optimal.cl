@@ -50,7 +50,7 @@
 // A position's records, and one more that may be read.
 #define RECORDS 12u
 #define ROWS (RING + RING / 4u + 2u)
-// Of words.
+// Fields of words in rings.
 #define SOURCE_MASK 15u
 #define OFFSET_MASK 0xffffffu
 #define FAR (2680u * BIT * ONE_PRICE)
@@ -75,7 +75,7 @@
         CANDIDATE(listed, distance, 3u + (place), offset_symbol(distance))                           \
     }
 
-// Where position `p` stands in the rings.
+// Where position `p` is in the rings.
 #define PLACE(p) (((p) & (RING - 1u)) * THREADS + lane)
 
 // Loads the data of position `p`.
@@ -102,7 +102,7 @@
 
 __kernel void parse(__global const uint *restrict jobs, __global const uint *restrict contents,
                     __global const uint4 *restrict low, __global const uint4 *restrict high,
-                    __global const uint *restrict symbols, __global uint2 *restrict ways, __global uint4 *restrict states,
+                    __global const uint *restrict symbols, __global uint2 *restrict paths, __global uint4 *restrict states,
                     __global uint *restrict match_counts, uint slot, uint segments, uint blocks, uint window_log,
                     uint chunk_log, uint symbol_stride, uint state_stride, uint first, uint steps) {
     __local uint ring[RING * THREADS];
@@ -120,7 +120,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     low += (size_t)block * slot + start;
     high += (size_t)block * slot + start;
     __global const uint *low_words = (__global const uint *)low, *high_words = (__global const uint *)high;
-    ways += (size_t)block * slot + start;
+    paths += (size_t)block * slot + start;
     symbols += (size_t)block * symbol_stride;
     match_counts += (size_t)block * (slot >> 8);
     uint lanes = min(segments - first_number, THREADS);
@@ -139,10 +139,10 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     // Positions from here on have no candidates.
     uint last = max(min(end, block_len < 8u ? 0 : block_len - 7u), start) - start;
     uint window_start = start >> window_log << window_log;
-    // What is as it stands here is unrolled by compilers, and takes registers, where it is constant.
+    // Not a constant, because compilers would unroll the loops over it, and use too many registers.
     uint rows = state_stride != 0 ? RING : 0;
-    // The position; the recent offsets there, what is known of the lengths of their matches, the literals since the last match,
-    // the matches, and the price; and the farthest position that is known to be reached.
+    // The position; the recent offsets there, the known lengths of their matches, the literals since the last match,
+    // the number of matches, and the price; then the farthest position reached so far.
     uint i = 0;
     uint recent_a = 0, recent_b = 0, recent_c = 0, known_a = 0, known_b = 0, known_c = 0;
     uint run = 0, count = 0, price = table[TABLE_RUNS] * ONE_PRICE, reached = 0;
@@ -177,7 +177,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     }
 
     uint stop = len != 0 ? min(first + steps, len) : 0;
-    // What a position needs: its bytes, those at the recent offsets, and its list.
+    // What the parse loads for a position: its bytes, those at the recent offsets, and its list.
     uint own = 0, own_next = 0, at_a = 0, next_a = 0, at_b = 0, next_b = 0, at_c = 0, next_c = 0;
     uint4 list_a = (uint4)(0), list_b = (uint4)(0);
     uint most_word = words - 1u;
@@ -224,7 +224,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
                 uint its = more & -more;
                 more ^= its;
                 uint its_offset = its == 1u ? recent_a : its == 2u ? recent_b : recent_c;
-                uint length = common_length(contents, words, pos, its_offset, room);
+                uint length = long_length(contents, words, pos, its_offset, 4u, room);
                 length_a = its == 1u ? length : length_a;
                 length_b = its == 2u ? length : length_b;
                 length_c = its == 4u ? length : length_c;
@@ -259,7 +259,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             i += longest;
             reached = i;
             known_a = known_b = known_c = 0;
-            ways[i - 1u] = (uint2)(offset | (longest - 3u) << 24, symbol | run << 2);
+            paths[i - 1u] = (uint2)(offset | (longest - 3u) << 24, symbol | run << 2);
             recent_c = symbol == 3u ? recent_b : recent_c;
             recent_b = symbol == 3u ? recent_a : recent_b;
             recent_a = symbol == 3u ? offset : recent_a;
@@ -281,8 +281,8 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
                 its |= (old_a & (arrival_source == 0 ? ALL : 0)) | (old_b & (arrival_source == 1u ? ALL : 0))
                     | (old_c & (arrival_source == 2u ? ALL : 0));
                 uint symbol = its == old_a ? 0 : its == old_b ? 1u : its == old_c ? 2u : 3u;
-                ways[at] = (uint2)(its | (arrival_length - 3u) << 24, symbol | (before.w & 0x7fffu) << 2);
-                // What is left of those matches.
+                paths[at] = (uint2)(its | (arrival_length - 3u) << 24, symbol | (before.w & 0x7fffu) << 2);
+                // What remains of those matches.
                 known_a = max(before.x >> 24, arrival_length) - arrival_length;
                 known_b = max(before.y >> 24, arrival_length) - arrival_length;
                 known_c = max(before.z >> 24, arrival_length) - arrival_length;
@@ -300,7 +300,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         ASK_FOR(i)
 
         if (!is_taken) {
-            // Tries four lengths at a time, so that their loads run together.
+            // Tries four lengths at a time, so that their loads overlap.
             __local const uint *prices = table + LENGTHS_ROW * row;
             uint most = min(longest, EVERY_LENGTH), left = near, far_left = far, rank = lane;
             for (uint length = 3u; length <= most; length += 4u) {
@@ -334,10 +334,10 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     }
     if (len != 0 && i == len) {
         match_counts[number] = count;
-        if (run != 0) ways[i - 1u] = (uint2)(0, run << 2);
+        if (run != 0) paths[i - 1u] = (uint2)(0, run << 2);
     }
 
-    // What the next positions are gone through by.
+    // Saves the state for the next part.
     if (len == 0 || first + steps > (1u << SEGMENT_LOG)) return;
     for (uint k = 0; k < rows / 4u; k++)
         states[(RING + k) * lanes] =
@@ -348,8 +348,8 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         (uint4)(recent_a | known_a << 24, recent_b | known_b << 24, recent_c | known_c << 24, 0);
 }
 
-// Backward along the cheapest way of each segment.
-__kernel void trace(__global const uint *restrict jobs, __global const uint2 *restrict ways,
+// Goes backward along the cheapest path of each segment.
+__kernel void trace(__global const uint *restrict jobs, __global const uint2 *restrict paths,
                     __global uint2 *restrict matches, __global const uint *restrict match_counts,
 #if COUNT
                     __global const uint *restrict contents, __global uint *restrict symbols,
@@ -366,7 +366,7 @@ __kernel void trace(__global const uint *restrict jobs, __global const uint2 *re
     uint block_len = jobs[(size_t)block * 8];
     uint start = number << SEGMENT_LOG, end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
     uint len = number < segments ? end - start : 0;
-    ways += (size_t)block * slot + start;
+    paths += (size_t)block * slot + start;
     matches += ((size_t)block * (slot >> 3) + ((size_t)number << (SEGMENT_LOG - 3))) * 3;
     match_counts += (size_t)block * (slot >> 8);
 #if COUNT
@@ -379,11 +379,11 @@ __kernel void trace(__global const uint *restrict jobs, __global const uint2 *re
 #endif
     uint left = len != 0 ? match_counts[number] : 0, stop = len, literals = 0;
     if (len != 0) {
-        uint2 way = ways[len - 1u];
-        if (way.x == 0) literals = min(way.y >> 2, len);
+        uint2 path = paths[len - 1u];
+        if (path.x == 0) literals = min(path.y >> 2, len);
         stop = len - literals;
     }
-    // Nothing outside of the segment is accessed, even where no way was made.
+    // Never reads or writes outside the segment, even if it has no path.
     bool goes_on = len != 0;
     while (goes_on) {
 #if COUNT
@@ -394,9 +394,9 @@ __kernel void trace(__global const uint *restrict jobs, __global const uint2 *re
 #endif
         goes_on = left > 0 && stop > 0;
         if (goes_on) {
-            uint2 way = ways[stop - 1u];
-            uint length = min((way.x >> 24) + 3u, stop), offset = way.x & 0xffffffu, symbol = way.y & 3u;
-            literals = min(way.y >> 2, stop - length);
+            uint2 path = paths[stop - 1u];
+            uint length = min((path.x >> 24) + 3u, stop), offset = path.x & 0xffffffu, symbol = path.y & 3u;
+            literals = min(path.y >> 2, stop - length);
             left--;
             stop -= length;
             matches[left] = (uint2)(stop | length << 16, offset);

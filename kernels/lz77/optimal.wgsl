@@ -49,7 +49,7 @@ const RING = 128u;
 // A position's records, and one more that may be read.
 const RECORDS = 12u;
 const ROWS = RING + RING / 4u + 2u;
-// Of words.
+// Fields of words in rings.
 const SOURCE_MASK = 15u;
 const OFFSET_MASK = 0xffffffu;
 const FAR = 2680u * BIT * ONE_PRICE;
@@ -72,7 +72,7 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read> low: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> high: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read> symbols: array<u32>;
-@group(0) @binding(5) var<storage, read_write> ways: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read_write> paths: array<vec2<u32>>;
 @group(0) @binding(6) var<storage, read_write> states: array<vec4<u32>>;
 @group(0) @binding(7) var<storage, read_write> match_counts: array<u32>;
 
@@ -92,7 +92,7 @@ var<private> record: u32;
 var<private> record_offset: u32;
 var<private> record_source: u32;
 
-// What a position needs: its bytes, those at the recent offsets, and its list.
+// What the parse loads for a position: its bytes, those at the recent offsets, and its list.
 struct Asked {
     own: vec2<u32>,
     words: vec3<u32>,
@@ -102,7 +102,7 @@ struct Asked {
 }
 var<private> asked: Asked;
 
-// Loads that, where the window reaches back so far.
+// Loads that, if the window reaches that far back.
 fn ask_for(pos: u32, recent: vec3<u32>, reach: u32, has_list: bool, place: u32) {
     let most = vec3(block_words - 1u);
     let begin = min(vec3(pos) - select(recent, vec3<u32>(), recent > vec3(reach)) >> vec3(2u), most);
@@ -118,7 +118,7 @@ fn ask_for(pos: u32, recent: vec3<u32>, reach: u32, has_list: bool, place: u32) 
     }
 }
 
-// Takes a candidate as a record if it is longer than all before, where the way to the position costs `base`.
+// Takes a candidate as a record if it is longer than all before, where the path to the position costs `base`.
 fn candidate(base: u32, length: u32, offset: u32, source: u32, symbol: u32) {
     if length > longest {
         longest = length;
@@ -140,7 +140,7 @@ fn listed(base: u32, word: u32, source: u32, room: u32) {
     }
 }
 
-// Where position `p` stands in the rings.
+// Where position `p` is in the rings.
 fn place_of(p: u32) -> u32 {
     return (p & (RING - 1u)) * THREADS + lane;
 }
@@ -157,20 +157,15 @@ fn recent_symbol(offset: u32, recent: vec3<u32>) -> u32 {
     return select(symbol, 0u, offset == recent.x);
 }
 
-@compute @workgroup_size(THREADS)
-fn parse(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn parse(local_index: u32, workgroup_index: u32) {
     lane = local_index;
-    let group = wg.y * wgs.x + wg.x;
     let groups = (args.segments + THREADS - 1u) / THREADS;
-    let block = group / groups;
+    let block = workgroup_index / groups;
     if block >= args.blocks {
         return;
     }
-    let first_number = group % groups * THREADS;
+    let first_number = workgroup_index % groups * THREADS;
     let number = first_number + lane;
     let block_len = jobs[block * 8u];
     let start = number << SEGMENT_LOG;
@@ -178,7 +173,7 @@ fn parse(
     let len = select(0u, end - start, number < args.segments);
     block_words = args.slot >> 2u;
     from_word = block * block_words;
-    // Of lists and ways.
+    // Where the segment's lists and paths begin.
     let origin = block * args.slot + start;
     let count_word = block * (args.slot >> 8u) + number;
     let lanes = min(args.segments - first_number, THREADS);
@@ -204,8 +199,8 @@ fn parse(
     // Positions from here on have no candidates.
     let last = max(min(end, max(block_len, 7u) - 7u), start) - start;
     let window_start = start >> args.window_log << args.window_log;
-    // The position; the recent offsets there, what is known of the lengths of their matches, the literals since the last match,
-    // the matches, and the price; and the farthest position that is known to be reached.
+    // The position; the recent offsets there, the known lengths of their matches, the literals since the last match,
+    // the number of matches, and the price; then the farthest position reached so far.
     var i = 0u;
     var recent = vec3<u32>();
     var known = vec3<u32>();
@@ -301,7 +296,7 @@ fn parse(
                 let its = more & (~more + 1u);
                 more ^= its;
                 let offset = select(select(recent.z, recent.y, its == 2u), recent.x, its == 1u);
-                let length = common_length(pos, offset, room);
+                let length = long_length(pos, offset, 4u, room);
                 lengths = select(lengths, vec3(length), vec3(its) == vec3(1u, 2u, 4u));
             }
             lengths = min(lengths, vec3(room));
@@ -333,7 +328,7 @@ fn parse(
             reached = i;
             known = vec3<u32>();
             let symbol = select(recent_symbol(record_offset, recent), record_source, record_source < 3u);
-            ways[origin + i - 1u] = vec2(record_offset | (longest - 3u) << 24u, symbol | run << 2u);
+            paths[origin + i - 1u] = vec2(record_offset | (longest - 3u) << 24u, symbol | run << 2u);
             recent = select(recent, vec3(record_offset, recent.xy), symbol == 3u);
             count += 1u;
             run = 0u;
@@ -349,8 +344,8 @@ fn parse(
                 var offset = select(select(old.z, old.y, arrival_source == 1u), old.x, arrival_source == 0u);
                 offset = select(offset, listed_word & OFFSET_MASK, arrival_source >= 3u);
                 let symbol = recent_symbol(offset, old);
-                ways[origin + at] = vec2(offset | (arrival_length - 3u) << 24u, symbol | (before.w & 0x7fffu) << 2u);
-                // What is left of those matches.
+                paths[origin + at] = vec2(offset | (arrival_length - 3u) << 24u, symbol | (before.w & 0x7fffu) << 2u);
+                // What remains of those matches.
                 known = max(before.xyz >> vec3(24u), vec3(arrival_length)) - arrival_length;
                 let its = min((listed_word >> 24u) + 3u, len - i + arrival_length) - arrival_length;
                 known = select(known, vec3(its, known.xy), symbol == 3u);
@@ -364,7 +359,7 @@ fn parse(
         }
 
         if !is_taken {
-            // Tries four lengths at a time, so that their loads run together.
+            // Tries four lengths at a time, so that their loads overlap.
             let prices = (table + LENGTHS_ROW * row) / 4u;
             let most = min(longest, EVERY_LENGTH);
             var left = near;
@@ -411,11 +406,11 @@ fn parse(
     if len != 0u && i == len {
         match_counts[count_word] = count;
         if run != 0u {
-            ways[origin + i - 1u] = vec2(0u, run << 2u);
+            paths[origin + i - 1u] = vec2(0u, run << 2u);
         }
     }
 
-    // What the next positions are gone through by.
+    // Saves the state for the next part.
     if len == 0u || args.first + args.steps > 1u << SEGMENT_LOG {
         return;
     }
@@ -433,7 +428,7 @@ fn parse(
 }
 
 // trace: slot, segments, blocks, chunk_log, symbol_stride
-@group(0) @binding(1) var<storage, read> ways_made: array<vec2<u32>>;
+@group(0) @binding(1) var<storage, read> made_paths: array<vec2<u32>>;
 @group(0) @binding(2) var<storage, read_write> matches: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> final_counts: array<u32>;
 @group(0) @binding(4) var<storage, read> literals_of: array<u32>;
@@ -447,23 +442,18 @@ fn count_symbol(place: u32) {
 // @pz_end
 }
 
-// Backward along the cheapest way of each segment.
-@compute @workgroup_size(THREADS)
-fn trace(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// Goes backward along the cheapest path of each segment.
+// @pz_entry
+fn trace(local_index: u32, workgroup_index: u32) {
     lane = local_index;
     let chunk_log = args.window_log;
     let stride = args.chunk_log;
-    let group = wg.y * wgs.x + wg.x;
     let groups = (args.segments + THREADS - 1u) / THREADS;
-    let block = group / groups;
+    let block = workgroup_index / groups;
     if block >= args.blocks {
         return;
     }
-    let first_number = group % groups * THREADS;
+    let first_number = workgroup_index % groups * THREADS;
     let number = first_number + lane;
     let block_len = jobs[block * 8u];
     let start = number << SEGMENT_LOG;
@@ -485,13 +475,13 @@ fn trace(
     var literals = 0u;
     if len != 0u {
         left = final_counts[block * (args.slot >> 8u) + number];
-        let way = ways_made[origin + len - 1u];
-        if way.x == 0u {
-            literals = min(way.y >> 2u, len);
+        let path = made_paths[origin + len - 1u];
+        if path.x == 0u {
+            literals = min(path.y >> 2u, len);
         }
         stop = len - literals;
     }
-    // Nothing outside of the segment is accessed, even where no way was made.
+    // Never reads or writes outside the segment, even if it has no path.
     var goes_on = len != 0u;
     while goes_on {
 // @pz_if COUNT
@@ -501,11 +491,11 @@ fn trace(
 // @pz_end
         goes_on = left > 0u && stop > 0u;
         if goes_on {
-            let way = ways_made[origin + stop - 1u];
-            let length = min((way.x >> 24u) + 3u, stop);
-            let offset = way.x & 0xffffffu;
-            let symbol = way.y & 3u;
-            literals = min(way.y >> 2u, stop - length);
+            let path = made_paths[origin + stop - 1u];
+            let length = min((path.x >> 24u) + 3u, stop);
+            let offset = path.x & 0xffffffu;
+            let symbol = path.y & 3u;
+            literals = min(path.y >> 2u, stop - length);
             left -= 1u;
             stop -= length;
             matches[own_matches + left] = vec2(stop | length << 16u, offset);

@@ -15,7 +15,7 @@
 
 #define CLASSES 256u
 
-// How long a chunk takes: the longest are of class 0, and those that there are not of the last.
+// The class of a chunk's decoding time: 0 for the longest. Chunks that do not exist are in the last class.
 inline uint class_of(__global const uint *lz77_chunks, uint number, uint max_chunks, uint per_block, uint stride) {
     __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)(number / per_block) * (max_chunks + 1u));
     uint chunk = number % per_block * stride;

@@ -28,7 +28,7 @@ const CLASSES: u32 = 256u;
 
 var<workgroup> places: array<atomic<u32>, CLASSES>;
 
-// How long a chunk takes: the longest are of class 0, and those that there are not of the last.
+// The class of a chunk's decoding time: 0 for the longest. Chunks that do not exist are in the last class.
 fn class_of(number: u32) -> u32 {
     let head = CHUNK_WORDS * (number / args.per_block) * (args.max_chunks + 1u);
     let chunk = number % args.per_block * args.stride;
@@ -43,18 +43,18 @@ fn class_of(number: u32) -> u32 {
     return CLASSES - 1u - min(time >> (log - 5u), CLASSES - 1u);
 }
 
-@compute @workgroup_size(THREADS)
-fn lz77_order(@builtin(local_invocation_index) item: u32, @builtin(workgroup_id) wg: vec3<u32>) {
-    let count = select(0u, args.count, wg.x == 0u && wg.y == 0u);
-    for (var c = item; c < CLASSES; c += THREADS) {
+// @pz_entry
+fn lz77_order(local_index: u32, workgroup_index: u32) {
+    let count = select(0u, args.count, workgroup_index == 0u);
+    for (var c = local_index; c < CLASSES; c += THREADS) {
         atomicStore(&places[c], 0u);
     }
     workgroupBarrier();
-    for (var i = item; i < count; i += THREADS) {
+    for (var i = local_index; i < count; i += THREADS) {
         atomicAdd(&places[class_of(i)], 1u);
     }
     workgroupBarrier();
-    if item == 0u {
+    if local_index == 0u {
         var sum = 0u;
         for (var c = 0u; c < CLASSES; c++) {
             let own = atomicLoad(&places[c]);
@@ -63,7 +63,7 @@ fn lz77_order(@builtin(local_invocation_index) item: u32, @builtin(workgroup_id)
         }
     }
     workgroupBarrier();
-    for (var i = item; i < count; i += THREADS) {
+    for (var i = local_index; i < count; i += THREADS) {
         let place = atomicAdd(&places[class_of(i)], 1u);
         order[min(place, count - 1u)] = i;
     }

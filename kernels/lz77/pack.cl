@@ -99,7 +99,7 @@ inline uint table_word(__global const uint *models, uint i) {
             }
         }
     }
-    // The bits of bytes come highest first, the bytes of words lowest first.
+    // Bits fill bytes from the top, and bytes fill words from the bottom.
     return value >> 24 | (value >> 8 & 0xff00u) | (value << 8 & 0xff0000u) | value << 24;
 }
 
@@ -140,7 +140,7 @@ __kernel void pack(
     for (uint i = lane; i < tables; i += THREADS) payload[i] = table_word(models, i);
     payload += tables;
     uint i = lane;
-    // Loads first, so that they are under way together.
+    // Load first, so that all loads run at once.
     for (; i + (AHEAD - 1u) * THREADS < stream; i += AHEAD * THREADS) {
         uint w[AHEAD];
 #pragma unroll

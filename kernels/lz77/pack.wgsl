@@ -46,13 +46,10 @@ fn head_bits(group: u32) -> u32 {
 }
 
 // Finds where the records of a block go and how long its payload is. A team has a block.
-@compute @workgroup_size(THREADS)
-fn measure(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn measure(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let block = wg.y * wgs.x + wg.x;
+    let block = workgroup_index;
     if block >= args.blocks {
         return;
     }
@@ -130,17 +127,14 @@ fn table_word(group: u32, i: u32) -> u32 {
             begin += i32(models[model + MODEL_BITS]);
         }
     }
-    // The bits of bytes come highest first, the bytes of words lowest first.
+    // Bits fill bytes from the top, and bytes fill words from the bottom.
     return value >> 24u | (value >> 8u & 0xff00u) | (value << 8u & 0xff0000u) | value << 24u;
 }
 
 // Writes the payloads of blocks that fit. A workgroup has a chunk.
-@compute @workgroup_size(THREADS)
-fn pack(
-    @builtin(local_invocation_index) index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let at = wg.y * wgs.x + wg.x;
+// @pz_entry
+fn pack(local_index: u32, workgroup_index: u32) {
+    let at = workgroup_index;
     let chunk = at % args.chunks_per_block;
     let block = at / args.chunks_per_block;
     if block >= args.blocks {
@@ -156,7 +150,7 @@ fn pack(
     let chunk_at = block * args.chunk_stride + chunk * CHUNK_WORDS;
     let stream = chunks[chunk_at + CHUNK_STREAM];
     let tables = chunks[chunk_at + CHUNK_TABLES];
-    if index == 0u {
+    if local_index == 0u {
         if chunk == 0u {
             // A short block needs no larger window than itself.
             var needed = 16u;
@@ -172,12 +166,12 @@ fn pack(
         payload[payload_at + 2u + 2u * chunk] = literals >> 10u | sequences << 11u;
     }
     let record_at = payload_at + chunks[chunk_at + CHUNK_RECORD];
-    for (var i = index; i < tables; i += THREADS) {
+    for (var i = local_index; i < tables; i += THREADS) {
         payload[record_at + i] = table_word(group, i);
     }
-    var i = index;
+    var i = local_index;
     let to = record_at + tables;
-    // Loads first, so that they are under way together.
+    // Load first, so that all loads run at once.
     for (; i + 3u * THREADS < stream; i += 4u * THREADS) {
         let a = words[words_at + i];
         let b = words[words_at + i + THREADS];

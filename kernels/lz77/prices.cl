@@ -14,7 +14,7 @@
 // @pz_import log2
 // @pz_import lz77_chunk_prices
 
-// Each counter stands eight times side by side: equal bytes in neighbouring lanes then seldom wait for each other.
+// Each counter has eight copies side by side, so that equal bytes in neighbouring lanes rarely contend.
 #define COPIES 8u
 #define PIECE_LOG 15u
 
@@ -61,7 +61,7 @@ __constant uint LENGTH_SHARES[32] = {0, 12, 20, 16, 13, 11, 9, 8, 7, 6, 5, 5, 4,
                                      3, 3,  3,  2,  12, 9,  5, 3, 2, 1, 1, 0, 0, 0, 0, 0};
 #endif
 
-// Makes the prices of chunks from their counts, which are then 0. A team for each chunk.
+// Computes the prices of chunks from their counts, and resets the counts. A team has a chunk.
 __kernel void prices(__global const uint *restrict jobs, __global uint *restrict symbols, uint slot, uint chunk_log,
                      uint chunks, uint blocks, uint stride) {
     TEAM_START(team);

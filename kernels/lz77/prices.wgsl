@@ -14,7 +14,7 @@
 // @pz_import log2
 // @pz_import lz77_chunk_prices
 
-// Each counter stands eight times side by side: equal bytes in neighbouring lanes then seldom wait for each other.
+// Each counter has eight copies side by side, so that equal bytes in neighbouring lanes rarely contend.
 const COPIES = 8u;
 const PIECE_LOG = 15u;
 
@@ -38,42 +38,37 @@ var<immediate> args: Args;
 var<workgroup> histogram: array<atomic<u32>, 2048>;
 
 // Counts the bytes of chunks. A workgroup has 32 KiB.
-@compute @workgroup_size(THREADS)
-fn count_bytes(
-    @builtin(local_invocation_index) index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / args.parts;
-    let begin = group % args.parts << PIECE_LOG;
+// @pz_entry
+fn count_bytes(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / args.parts;
+    let begin = workgroup_index % args.parts << PIECE_LOG;
     var end = begin;
     if block < args.blocks {
         end = max(begin, min(jobs[block * 8u], begin + (1u << PIECE_LOG)));
     }
     let contents_at = block * (args.slot >> 2u);
     let counts_at = block * args.stride + (begin >> args.chunk_log) * SYMBOL_WORDS + SYMBOL_COUNTS + LITERALS;
-    for (var i = index; i < 256u * COPIES; i += THREADS) {
+    for (var i = local_index; i < 256u * COPIES; i += THREADS) {
         atomicStore(&histogram[i], 0u);
     }
     workgroupBarrier();
-    let copy = index & (COPIES - 1u);
-    for (var i = (begin >> 2u) + index; i < (end >> 2u); i += THREADS) {
+    let copy = local_index & (COPIES - 1u);
+    for (var i = (begin >> 2u) + local_index; i < (end >> 2u); i += THREADS) {
         let w = contents[contents_at + i];
         atomicAdd(&histogram[(w & 255u) * COPIES + copy], 1u);
         atomicAdd(&histogram[(w >> 8u & 255u) * COPIES + copy], 1u);
         atomicAdd(&histogram[(w >> 16u & 255u) * COPIES + copy], 1u);
         atomicAdd(&histogram[(w >> 24u) * COPIES + copy], 1u);
     }
-    if begin < end && index < (end & 3u) {
-        let symbol = contents[contents_at + (end >> 2u)] >> (8u * index) & 255u;
+    if begin < end && local_index < (end & 3u) {
+        let symbol = contents[contents_at + (end >> 2u)] >> (8u * local_index) & 255u;
         atomicAdd(&histogram[symbol * COPIES], 1u);
     }
     workgroupBarrier();
-    for (var i = index; i < 256u; i += THREADS) {
+    for (var i = local_index; i < 256u; i += THREADS) {
         var sum = 0u;
         for (var j = 0u; j < COPIES; j++) {
-            sum += atomicLoad(&histogram[i * COPIES + ((j + index) & (COPIES - 1u))]);
+            sum += atomicLoad(&histogram[i * COPIES + ((j + local_index) & (COPIES - 1u))]);
         }
         if sum != 0u {
             atomicAdd(&counted[counts_at + i], sum);
@@ -120,15 +115,11 @@ fn offset_count(counts: u32, symbol: u32) -> u32 {
 }
 // @pz_end
 
-// Makes the prices of chunks from their counts, which are then 0. A team for each chunk.
-@compute @workgroup_size(THREADS)
-fn prices(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// Computes the prices of chunks from their counts, and resets the counts. A team has a chunk.
+// @pz_entry
+fn prices(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let index = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let index = workgroup_index * TEAMS + team_index;
     let block = index / args.parts;
     let chunk = index % args.parts;
     var is_there = block < args.blocks;

@@ -14,7 +14,7 @@
 
 #define LOCAL_WORDS (256u + 256u + 64u)
 
-// What is done for the first and the second half of a row of four literals or two sequences.
+// Repeats what follows for the first and the second half of a row of four literals or two sequences.
 #if TEAM_PTX
 #define HALVES(part) for (uint part = 0; part < 2u; part++)
 #else
@@ -35,7 +35,7 @@ typedef struct {
     uint place;       // where it goes
     uint next_place;  // and the one after it, if that is known already:
     bool is_ahead;
-    uint end;         // behind the last word of this lane that is not 0
+    uint end;         // the end of this lane's last word that is not 0
     uint total;       // words that the decoder has taken, all lanes together
 } Writer;
 
@@ -53,7 +53,7 @@ inline void write_row(Team t, Writer *w, __global uint *restrict out, uint room,
     if (filled > 31u) {
         if (w->place < room) out[w->place] = word;
         if (word != 0u) w->end = max(w->end, w->place + 1u);
-        // More bits than there was room for, which was less than a word.
+        // The bits that did not fit. Less than a word was free.
         word = bits << (32u - w->filled);
         w->place = w->next_place;
         w->is_ahead = false;
@@ -68,13 +68,13 @@ inline void write_coded(Team t, Writer *w, __global uint *restrict out, uint roo
     write_row(t, w, out, room, (code - len) | extra << ((32u - len - bits) & 31u), len + bits);
 }
 
-// The code that stands as 1 << count | bits: bits from the top down | count.
+// Turns a code that is stored as 1 << count | bits into bits from the top down | count.
 inline uint marked_code(uint x) {
     uint count = log2_floor(x);
     return (x - (1u << count)) << ((32u - count) & 31u) | count;
 }
 
-// `is_coded` tells that the symbol's code stands beside it.
+// `is_coded` tells whether the symbol's code is stored with it.
 inline void write_token(
     Team t, Writer *w, __global uint *restrict out, uint room, __local const uint *codes, uint token, bool is_coded,
     bool is_active
@@ -112,8 +112,8 @@ inline void write_offset(
     write_coded(t, w, out, room, code, bits, extra);
 }
 
-// What a lane needs of a row of literals: their codes; or their word, and the one before it for the shift. Behind the last
-// row there are no codes, and no symbols that are in the chunk.
+// What a lane needs of a row of literals: their codes; or their word, and the one before it for the shift. After the
+// last row there are no codes, and no symbols of the chunk.
 inline uint2 load_row(
     __global const uint *literals, __global const uint2 *literal_codes, uint row, uint rows, uint lane, bool is_coded, uint shift
 ) {
@@ -168,7 +168,7 @@ __kernel void write_words(
     team_sync(team);
 
     Writer w = {0u, 0u, team.lane, 0u, false, 0u, 32u};
-    // A chunk has sequences, so a row of nothing behind these rows changes nothing: no row needs to be written conditionally.
+    // An empty row after these rows changes nothing, because sequences follow. So no row needs a condition.
     uint n = team_uniform(team, chunks[CHUNK_LITERALS]);
     uint shift = (end - begin - n) & 3u, last = n + shift;
     uint rows = n > 0u ? (last + 127u) >> 7 : 0u;
@@ -184,7 +184,8 @@ __kernel void write_words(
 #pragma unroll
 #endif
     for (uint i = 0; i < AHEAD; i++) ahead[i] = LOAD_ROW(i);
-    // At least once: a loop that may be left out has barriers that are conditional, which some compilers get wrong.
+    // This runs at least once: in a loop that may be skipped, barriers are conditional, and some compilers get that
+    // wrong.
     uint row = 0;
     do {
         uint2 now[AHEAD];
@@ -248,7 +249,7 @@ __kernel void write_words(
             write_offset(team, &w, words, room, offset_codes, part == 0u ? o.x : o.y, coded_offsets, is_active);
         }
     }
-    // Words that the decoder takes and that hold nothing.
+    // Finishes words that the decoder takes, even if they are empty.
     if (w.place < room) words[w.place] = w.partial;
     if (w.partial != 0u) w.end = max(w.end, w.place + 1u);
     if (w.is_ahead && w.next_place < room) words[w.next_place] = 0u;

@@ -52,7 +52,7 @@ var<private> filled: u32;     // bits of that
 var<private> place: u32;      // where it goes
 var<private> next_place: u32; // and the one after it, if that is known already:
 var<private> is_ahead: bool;
-var<private> stream_end: u32; // behind the last word of this lane that is not 0
+var<private> stream_end: u32; // the end of this lane's last word that is not 0
 var<private> total: u32;      // words that the decoder has taken, all lanes together
 // Where the chunk's words begin, and how many there is room for.
 var<private> words_at: u32;
@@ -76,7 +76,7 @@ fn write_row(bits: u32, len: u32) {
         if word != 0u {
             stream_end = max(stream_end, place + 1u);
         }
-        // More bits than there was room for, which was less than a word.
+        // The bits that did not fit. Less than a word was free.
         word = bits << (32u - filled);
         place = next_place;
         is_ahead = false;
@@ -92,13 +92,13 @@ fn write_coded(code: u32, bits: u32, extra: u32, is_active: bool) {
     write_row(select(0u, all, is_active), select(0u, len + bits, is_active));
 }
 
-// The code that stands as 1 << count | bits: bits from the top down | count.
+// Turns a code that is stored as 1 << count | bits into bits from the top down | count.
 fn marked_code(x: u32) -> u32 {
     let count = log2_floor(x);
     return (x - (1u << count)) << ((32u - count) & 31u) | count;
 }
 
-// `is_coded` tells that the symbol's code stands beside it.
+// `is_coded` tells whether the symbol's code is stored with it.
 fn write_token(token: u32, is_coded: bool, is_active: bool) {
     let count = token & 511u;
     let length = token >> 9u & 1023u;
@@ -139,8 +139,8 @@ struct Source {
     codes_at: u32,
 }
 
-// What a lane needs of a row of literals: their codes; or their word, and the one before it for the shift. Behind the last
-// row there are no codes, and no symbols that are in the chunk.
+// What a lane needs of a row of literals: their codes; or their word, and the one before it for the shift. After the
+// last row there are no codes, and no symbols of the chunk.
 fn load_row(source: Source, row: u32) -> vec2<u32> {
     let at = 32u * row + lane;
     var v = vec2(0u);
@@ -188,13 +188,10 @@ fn write_literals(source: Source, row: u32, v: vec2<u32>) {
     write_row(bits.y, len.y);
 }
 
-@compute @workgroup_size(THREADS)
-fn write_words(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn write_words(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let at = wg.y * wgs.x + wg.x;
+    let at = workgroup_index;
     let chunk = at % args.chunks_per_block;
     let block = at / args.chunks_per_block;
     if block >= args.blocks {
@@ -227,7 +224,7 @@ fn write_words(
     is_ahead = false;
     stream_end = 0u;
     total = 32u;
-    // A chunk has sequences, so a row of nothing behind these rows changes nothing: no row needs to be written conditionally.
+    // An empty row after these rows changes nothing, because sequences follow. So no row needs a condition.
     let literal_count = team_uniform(chunks[chunk_at + CHUNK_LITERALS]);
     let shift = (end - begin - literal_count) & 3u;
     let last = literal_count + shift;
@@ -293,7 +290,7 @@ fn write_words(
         write_token(token, coded_tokens, i < n);
         write_offset(offset, coded_offsets, i < n);
     }
-    // Words that the decoder takes and that hold nothing.
+    // Finishes words that the decoder takes, even if they are empty.
     if place < room {
         words[words_at + place] = partial;
     }

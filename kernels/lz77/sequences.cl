@@ -24,7 +24,7 @@ typedef struct {
     uint carry;
 } Gather;
 
-// The lane whose literals place `at` is one of: the last that begins at or before it.
+// The lane that has place `at` of the literals: the last one that begins at or before it.
 inline uint literal_lane(__local const Gather *g, uint at) {
     uint i = g->first[16] <= at ? 16u : 0u;
     i += g->first[i + 8u] <= at ? 8u : 0u;
@@ -34,8 +34,7 @@ inline uint literal_lane(__local const Gather *g, uint at) {
     return i;
 }
 
-// Sequences of at most MAX_LITERALS and MAX_MATCH that `literals` and a match of `length` become: those of literals
-// alone before the one that the match begins in.
+// How many sequences of literals alone, MAX_LITERALS at most, come before the one in which the match begins.
 inline uint literal_pieces(uint literals) {
     return literals > MAX_LITERALS ? (literals - 1u) / MAX_LITERALS : 0u;
 }
@@ -88,7 +87,7 @@ __kernel void cut(
     literals += (ulong)block * literal_stride + (begin >> 2);
     literal_count = 0;
     uint segment_len = 1u << segment_log, list_len = segment_len / 8u * 3u;
-    // The sequence that more matches may continue: it is written when one comes that does not.
+    // The sequence that further matches may continue. It is written when a match does not continue it.
     uint pending_run = 0, pending_start = 0, pending_offset = 0;
     uint carry = 0;  // the literals of an unfinished word
 
@@ -96,11 +95,11 @@ __kernel void cut(
     uint segment = begin >> segment_log, last_segment = segment + segments - 1u;
     matches += (ulong)block * (slot / 8u * 3u);
     match_counts += (ulong)block * counts_stride;
-    // Matches are loaded before it is their turn, the first ones of a segment before it is known how many it has.
+    // Loads matches ahead of their turn, and the first ones of a segment before it knows how many there are.
     uint next_n = match_counts[segment];
     uint2 next_first = matches[(ulong)segment * list_len + team.lane];
     for (uint s = 0; s <= segments; s++) {
-        // Behind the last segment stands an empty match at the chunk's end, for the literals before it.
+        // After the last segment comes an empty match at the chunk's end, for the literals before it.
         bool is_end = s == segments;
         uint n = team_uniform(team, is_end ? 1u : min(next_n, list_len));
         uint2 next = next_first;
@@ -142,7 +141,7 @@ __kernel void cut(
             for (uint w = 0; w < words; w += 32u) {
                 uint place = (first_word + w + team.lane) << 2;
                 uint value = w + team.lane == 0u ? carry : 0u;
-                // Bytes that are none of these are loaded as well, another's, so that the four are under way together.
+                // Loads the nearest literal instead of bytes outside, so that all four loads run at once.
                 uint bytes[4];
 #pragma unroll
                 for (uint b = 0; b < 4u; b++) {
@@ -202,7 +201,7 @@ __kernel void cut(
     }
     if (team.lane == 0u && (literal_count & 3u) != 0u) literals[literal_count >> 2] = carry;
 #endif
-    // The literals behind the last match.
+    // The literals after the last match.
     uint rest = end - last_end;
     if (rest > 0u) {
         uint pieces = literal_pieces(rest) + 1u;

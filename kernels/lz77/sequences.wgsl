@@ -58,7 +58,7 @@ var<workgroup> gather_first: array<u32, 32>;
 var<workgroup> gather_source: array<u32, 32>;
 var<workgroup> gather_carry: u32;
 
-// The lane whose literals place `at` is one of: the last that begins at or before it.
+// The lane that has place `at` of the literals: the last one that begins at or before it.
 fn literal_lane(at: u32) -> u32 {
     var i = select(0u, 16u, gather_first[16] <= at);
     i += select(0u, 8u, gather_first[i + 8u] <= at);
@@ -68,8 +68,7 @@ fn literal_lane(at: u32) -> u32 {
     return i;
 }
 
-// Sequences of at most MAX_LITERALS and MAX_MATCH that `literals` and a match of `length` become: those of literals
-// alone before the one that the match begins in.
+// How many sequences of literals alone, MAX_LITERALS at most, come before the one in which the match begins.
 fn literal_pieces(count: u32) -> u32 {
     return select(0u, (max(count, 1u) - 1u) / MAX_LITERALS, count > MAX_LITERALS);
 }
@@ -87,13 +86,10 @@ fn match_piece(length: u32, n: u32, i: u32) -> u32 {
     return select(part, rest - part, i + 1u == n);
 }
 
-@compute @workgroup_size(THREADS)
-fn cut(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn cut(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let at = wg.y * wgs.x + wg.x;
+    let at = workgroup_index;
     let block = at / args.chunks_per_block;
     let chunk = at % args.chunks_per_block;
     if block >= args.blocks {
@@ -119,7 +115,7 @@ fn cut(
     literal_count = 0u;
     let segment_len = 1u << args.segment_log;
     let list_len = segment_len / 8u * 3u;
-    // The sequence that more matches may continue: it is written when one comes that does not.
+    // The sequence that further matches may continue. It is written when a match does not continue it.
     var pending_run = 0u;
     var pending_start = 0u;
     var pending_offset = 0u;
@@ -129,11 +125,11 @@ fn cut(
     let first_segment = begin >> args.segment_log;
     let last_segment = first_segment + segments - 1u;
     let lists = block * (args.slot / 8u * 3u);
-    // Matches are loaded before it is their turn, the first ones of a segment before it is known how many it has.
+    // Loads matches ahead of their turn, and the first ones of a segment before it knows how many there are.
     var next_n = match_counts[block * args.counts_stride + first_segment];
     var next_first = matches[lists + first_segment * list_len + lane];
     for (var s = 0u; s <= segments; s++) {
-        // Behind the last segment stands an empty match at the chunk's end, for the literals before it.
+        // After the last segment comes an empty match at the chunk's end, for the literals before it.
         let is_end = s == segments;
         let n = team_uniform(select(min(next_n, list_len), 1u, is_end));
         var next = next_first;
@@ -179,7 +175,7 @@ fn cut(
             for (var w = lane; w < words; w += 32u) {
                 let place = (first_word + w) << 2u;
                 var value = select(0u, carry, w == 0u);
-                // Bytes that are none of these are loaded as well, another's, so that the four are under way together.
+                // Loads the nearest literal instead of bytes outside, so that all four loads run at once.
                 let i = clamp(vec4(place) + vec4(0u, 1u, 2u, 3u), vec4(literal_count), vec4(literal_end - 1u));
                 let is_new = i == vec4(place) + vec4(0u, 1u, 2u, 3u);
                 let bytes = i + vec4(gather_source[literal_lane(i.x)], gather_source[literal_lane(i.y)],
@@ -251,7 +247,7 @@ fn cut(
         literals[literals_at + (literal_count >> 2u)] = carry;
     }
 // @pz_end
-    // The literals behind the last match.
+    // The literals after the last match.
     let rest = end - last_end;
     if rest > 0u {
         let pieces = literal_pieces(rest) + 1u;
@@ -296,13 +292,10 @@ fn recent_steps(i: u32) {
 }
 
 // Gives offsets their symbols, and counts the symbols of tokens and offsets.
-@compute @workgroup_size(THREADS)
-fn classify(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn classify(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let at = wg.y * wgs.x + wg.x;
+    let at = workgroup_index;
     let block = at / args.chunks_per_block;
     let chunk = at % args.chunks_per_block;
     if block >= args.blocks {

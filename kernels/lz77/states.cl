@@ -43,7 +43,7 @@ inline uint encode(__local const uint *codes, __local const ushort *next, uint s
     return bits;
 }
 
-// Two literals of a lane's row; backward, the second comes first.
+// Codes two literals of a lane's row. Coding goes backward, so the second one comes first.
 inline uint encode_pair(
     __local const uint *codes, __local const ushort *next, uint first, uint second, bool has_first, bool has_second,
     uint *state
@@ -74,7 +74,7 @@ inline uint row_symbols(Row row, uint shift) {
     return row.word << (8u * shift) | row.before >> 1 >> (31u - 8u * shift);
 }
 
-// Where a team's chunk is.
+// Computes where the team's chunk is.
 #define CHUNK                                                                                              \
     uint begin = chunk << chunk_log, end = min(min(jobs[8u * block], slot), begin + (1u << chunk_log));    \
     if (begin >= end) return;                                                                              \

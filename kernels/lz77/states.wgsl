@@ -39,7 +39,7 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read_write> tokens: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read_write> offsets: array<vec2<u32>>;
 
-// Tables for literals, which all teams of a workgroup share, or tokens. States stand two in a word.
+// Tables for literals, which all teams of a workgroup share, or for tokens. There are two states in a word.
 var<workgroup> codes: array<u32, 256>;
 var<workgroup> next: array<u32, 1024>;
 var<workgroup> offset_codes: array<u32, 64>;
@@ -48,7 +48,7 @@ var<workgroup> offset_next: array<u32, 128>;
 // Bits, and their number.
 var<private> encoded: vec2<u32>;
 
-// One step from `state` with a symbol's code: where the next state stands.
+// One step from `state` with a symbol's code: the index of the next state.
 fn encode(code: u32, state: u32) -> u32 {
     let n = (state + (code & 0xfffffu)) >> 16u;
     encoded = vec2(state & ((1u << n) - 1u), n);
@@ -76,7 +76,7 @@ fn load_main(model: u32, first: u32, step: u32) {
 
 var<private> literal_state: u32;
 
-// Two literals of a row; backward, the second comes first.
+// Codes two literals of a row. Coding goes backward, so the second one comes first.
 fn encode_pair(two: u32) -> u32 {
     literal_state = encode_main(two >> 8u, literal_state);
     let second = encoded;
@@ -136,17 +136,13 @@ fn find_task(block: u32, chunk: u32) -> Task {
     return Task(begin < end, begin, end, block, chunk, block * args.chunk_stride + chunk * CHUNK_WORDS, model);
 }
 
-@compute @workgroup_size(THREADS)
-fn literal_states(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn literal_states(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
     // The chunks of a workgroup are of one group.
     let per_block = (args.chunks_per_block + TEAMS - 1u) / TEAMS;
-    let group = wg.y * wgs.x + wg.x;
-    let task = find_task(group / per_block, group % per_block * TEAMS + team_index);
-    if group / per_block < args.blocks {
+    let task = find_task(workgroup_index / per_block, workgroup_index % per_block * TEAMS + team_index);
+    if workgroup_index / per_block < args.blocks {
         load_main(task.model, local_index, THREADS);
     }
     workgroupBarrier();
@@ -184,12 +180,12 @@ fn literal_states(
         let word_at = 32u * row + lane;
         let symbols = literal_word(word_at, shift, literals_at);
         var pair = vec2(0u);
-        // Backward, the last comes first.
+        // Coding goes backward, so the last one comes first.
         for (var i = 4u; i > 0u; i--) {
             let place = (word_at << 2u) + i - 1u;
             if place >= shift && place < last {
                 literal_state = encode_main(symbols >> (8u * (i - 1u)), literal_state);
-                // To the bits of the literal behind it, if this is the first of a pair.
+                // Joins the bits of the literal after it, if this is the first of a pair.
                 let so_far = select(pair.x, pair.y, i > 2u);
                 let len = (so_far & 31u) + encoded.y;
                 let bits = (so_far & ~31u) >> encoded.y | encoded.x << ((32u - encoded.y) & 31u);
@@ -205,13 +201,10 @@ fn literal_states(
     chunks[task.chunk_at + CHUNK_STATES + lane] = literal_state - size;
 }
 
-@compute @workgroup_size(THREADS)
-fn sequence_states(
-    @builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn sequence_states(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let at = wg.y * wgs.x + wg.x;
+    let at = workgroup_index;
     let task = find_task(at / args.chunks_per_block, at % args.chunks_per_block);
     if !task.exists {
         return;

@@ -118,7 +118,7 @@ static inline void sort_symbols(Team t, Alphabet a, __local const ushort *length
 static inline uint prefix_entry(Alphabet a, uint mode, uint symbol_of_all, uint i, __local const uchar *order, __local const ushort *firsts, __local const ushort *limits) {
     if (mode == 0u) return symbol_of_all;
     if (mode == 1u) {
-        // Raw symbols that are no offsets are rejected as an offset that reaches before every window.
+        // Raw symbols that are not offsets become an offset that reaches before every window, and so is rejected.
         uint symbol = min(i >> (a.prefix_log - a.raw_bits), a.symbols);
         return symbol | a.raw_bits << 8;
     }
@@ -139,14 +139,14 @@ static inline uint prefix_entry(Alphabet a, uint mode, uint symbol_of_all, uint 
 
 #define STATES 2048u
 
-// The symbols that have norms, in order, and a mask of the first occurrence of each, if all occurrences stand one behind the
-// other.
+// The symbols that have norms, in order, and a mask of where the first occurrence of each is when all occurrences are
+// in a row.
 typedef struct {
     __local uchar *symbols;
     __local uint *mask;
 } Occurrences;
 
-// Where occurrence `j` of a symbol of norm `n` would like to be.
+// The ideal place of occurrence `j` of a symbol of norm `n`.
 static inline uint preferred(uint n, uint j, uint log) {
     uint size = 1u << log;
     uint distance = (size << 16) / max(n, 1u);
@@ -176,7 +176,7 @@ static inline void list_occurrences(Team t, uint symbols, __local const ushort *
     team_sync(t);
 }
 
-// Of an occurrence: its symbol, the norm of that, which of its occurrences it is, and its place.
+// An occurrence of a symbol: the symbol, its norm, the occurrence's number among those of the symbol, and its place.
 typedef struct {
     uint symbol, norm, number, place;
 } Occurrence;
@@ -186,7 +186,7 @@ typedef struct {
     uint ranks, open;
 } Passed;
 
-// Occurrence 32 i + lane; to be called for each i in turn.
+// Occurrence 32 i + lane. Called for each i in turn.
 static inline Occurrence occurrence(Team t, uint i, Passed *passed, __local const ushort *norms, Occurrences of, uint log) {
     uint starts = of.mask[i];
     uint mine = starts & (team_before(t) | 1u << t.lane);
@@ -200,7 +200,7 @@ static inline Occurrence occurrence(Team t, uint i, Passed *passed, __local cons
     return o;
 }
 
-// The decoding table of norms that fill it. `next` has a word for two states.
+// Builds the decoding table of norms that fill it. `next` has a word for two states.
 static inline void build_fse(Team t, uint symbols, uint log, __local const ushort *norms, Occurrences of, __local uint *next, __global uint *table) {
     uint size = 1u << log;
     for (uint i = t.lane; i < STATES / 2u; i += 32u) next[i] = 0u;

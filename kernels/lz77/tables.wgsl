@@ -45,7 +45,7 @@ fn value(index: u32) -> u32 {
     return (atomicLoad(&values[team_index * (VALUES / 2u) + (index >> 1u)]) >> (16u * (index & 1u))) & 0xffffu;
 }
 
-// Of a value in [0, 65536), which must stay there.
+// Adds to a value that stays in [0, 65536).
 fn value_add(index: u32, more: u32) {
     atomicAdd(&values[team_index * (VALUES / 2u) + (index >> 1u)], more << (16u * (index & 1u)));
 }
@@ -73,8 +73,8 @@ fn alphabet_of(model: u32) -> Alphabet {
     return Alphabet(ALPHABET, 8u, PREFIX_LOG, 11u);
 }
 
-// Reads code lengths of at most `most` (`log` 0), or norms for a table of 2^log states, of `size` symbols; those that
-// are not 0 go to `values` from `first` on. Returns 0 or a status.
+// Reads the code lengths of `size` symbols, at most `most`, if `log` is 0; otherwise their norms for a table of 2^log
+// states. Values other than 0 go to `values` from `first` on. Returns 0 or a status.
 fn description_lengths(size: u32, most: u32, log: u32, first: u32) -> u32 {
     var near = 0u;
     var far = 0u;
@@ -131,7 +131,7 @@ fn description_lengths(size: u32, most: u32, log: u32, first: u32) -> u32 {
     return 26u;
 }
 
-// What lane 0 does.
+// Reads a group's description, on lane 0.
 fn read_group(first: u32, count: u32, out: u32, block: u32) {
     description_start(first, count);
     var status = 0u;
@@ -233,7 +233,7 @@ fn prefix_entry(a: Alphabet, mode: u32, symbol_of_all: u32, i: u32) -> u32 {
         return symbol_of_all;
     }
     if mode == 1u {
-        // Raw symbols that are no offsets are rejected as an offset that reaches before every window.
+        // Raw symbols that are not offsets become an offset that reaches before every window, and so is rejected.
         return min(i >> (a.prefix_log - a.raw_bits), a.symbols) | a.raw_bits << 8u;
     }
     var length = 1u;
@@ -255,8 +255,8 @@ const MASK_WORDS: u32 = 64u;
 
 // For each place, two to a word: how many occurrences are there, then the next state of one.
 var<workgroup> next_state: array<atomic<u32>, TEAMS * 1024u>;
-// The symbols that have norms, in order, stand in `order`; and here a mask of the first occurrence of each, if all occurrences
-// stand one behind the other.
+// The symbols that have norms are in `order`; this is a mask of where the first occurrence of each is when all
+// occurrences are in a row.
 var<workgroup> start_mask: array<atomic<u32>, TEAMS * MASK_WORDS>;
 
 // Counts an occurrence at a place.
@@ -264,7 +264,7 @@ fn place_add(place: u32, count: u32) {
     atomicAdd(&next_state[team_index * 1024u + ((place >> 1u) & 1023u)], count << (16u * (place & 1u)));
 }
 
-// Where occurrence `j` of a symbol of norm `n` would like to be.
+// The ideal place of occurrence `j` of a symbol of norm `n`.
 fn preferred(n: u32, j: u32, log: u32) -> u32 {
     let size = 1u << log;
     let distance = (size << 16u) / max(n, 1u);
@@ -302,7 +302,7 @@ fn list_occurrences(symbols: u32, base: u32) {
 struct Occurrence {
     symbol: u32,
     norm: u32,
-    number: u32, // of those of its symbol
+    number: u32, // among the occurrences of its symbol
     place: u32,
 }
 
@@ -310,7 +310,7 @@ struct Occurrence {
 var<private> passed_ranks: u32;
 var<private> passed_open: u32;
 
-// Occurrence i + lane; to be called for each multiple i of 32 in turn.
+// Occurrence i + lane. Called for each multiple i of 32 in turn.
 fn occurrence(i: u32, base: u32, log: u32) -> Occurrence {
     let here = atomicLoad(&start_mask[team_index * MASK_WORDS + (i >> 5u)]);
     let mine = here & (team_before() | 1u << lane);
@@ -389,7 +389,7 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
 // @pz_if LITERALS
 // @pz_else
     team_sync();
-    // The states of a symbol are those of its occurrences in order. Norms become the numbers of the next.
+    // A symbol's states are those of its occurrences, in order. Norms become the numbers of the next occurrences.
     for (var i = 0u; i < size; i += 32u) {
         let state = i + lane;
         let symbol = (atomicLoad(&state_symbols[symbol_words + (state >> 2u)]) >> (8u * (state & 3u))) & 255u;
@@ -415,15 +415,15 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
 
 // @pz_end
 
-@compute @workgroup_size(THREADS)
-fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
+// @pz_entry
+fn lz77_tables(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
     length_code_build(local_index);
     for (var i = lane; i < VALUES / 2u; i += 32u) {
         atomicStore(&values[team_index * (VALUES / 2u) + i], 0u);
     }
     workgroupBarrier();
-    let team = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let team = workgroup_index * TEAMS + team_index;
     let block = min(team / args.per_block, args.blocks - 1u);
     let group = team % args.per_block;
     let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
@@ -452,7 +452,8 @@ fn lz77_tables(@builtin(local_invocation_index) local_index: u32, @builtin(workg
         let mode = (modes >> (2u * m)) & 3u;
         let symbol_of_all = (constants >> (8u * m)) & 255u;
         team_sync();
-        // Each once or not at all; as loops, because barriers may not be in branches that are not known to be uniform.
+        // Each of these loops runs once or not at all. They are loops because barriers must not be in branches that are
+        // not known to be uniform.
 // @pz_if FSE
         for (var once = 0u; once < select(0u, 1u, mode == 3u); once++) {
             build_fse(a.symbols, (logs >> (8u * m)) & 255u, ALPHABET * m, table, select(SYMBOL_STATES, OFFSET_STATES, m == 2u));

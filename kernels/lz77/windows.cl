@@ -25,15 +25,15 @@
 #define STEP (LANE_BYTES * THREADS)
 // And of a row.
 #define ROW (LANE_BYTES * 32u)
-// Set in the source of a literal: nothing that is still to be written.
+// Set in the source of a literal, to tell it from bytes that are still to be written.
 #define FINAL 0x80000000u
 
 // For each of a work item's bytes.
 #define EACH for (uint g = 0u; g < LANE_BYTES; g++)
 
 #if TEAM_PTX
-// What is before it is seen by the workgroup after it, in memory of both kinds. The fence of the language may reach farther,
-// and costs more.
+// After this barrier, the workgroup sees what it wrote before, in workgroup memory and device memory. The language's
+// own fence may reach farther, and costs more.
 #define STEP_BARRIER() asm volatile("bar.sync 0;" ::: "memory")
 #else
 #define STEP_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
@@ -73,7 +73,7 @@ inline bool is_inside(const uint *source, uint from) {
     return most >= (int)from;
 }
 
-// What tells the sequences of the row's bytes from `at` on.
+// Loads what tells the sequences of the row's bytes from `at` on.
 inline void load_starts(const Chunk *c, uint at, uint2 *starts) {
     __global const uint4 *from = (__global const uint4 *)c->starts + min(at, c->last & ~(ROW - 1u)) / 64u;
     #pragma unroll
@@ -94,9 +94,9 @@ inline void find_records(const Chunk *c, uint upto, const uint2 *starts, uint *p
     }
 }
 
-// What the work item's bytes from `at` on repeat, by their sequences. Sources from `from` on, the start of the step, are not
-// yet written: a match that repeats its own bytes goes back by whole periods to before them. Bytes after the chunk do as its
-// last.
+// Finds the sources of the work item's bytes from `at` on. Bytes from `from` on, the start of the step, are not yet
+// written, so a match that repeats its own bytes goes back by whole periods to before them. Bytes after the chunk have
+// the source of its last byte.
 inline void find_sources(const Chunk *c, uint at, uint from, const uint *places, const uint *offsets, uint *source) {
     uint own[LANE_BYTES];
     #pragma unroll
@@ -119,7 +119,7 @@ inline void find_sources(const Chunk *c, uint at, uint from, const uint *places,
             #pragma unroll
             EACH {
                 uint distance = offsets[g] & 0xffffffu;
-                // Below 2^20 a quotient is farther from the next integer than the error of a division.
+                // Below 2^20, the error of the division is less than a quotient's distance from the next integer.
                 uint periods = (uint)quotient((float)repeated[g] + 0.5f, (float)distance);
                 if ((int)repeated[g] >= (int)distance) source[g] -= periods * distance;
             }
@@ -131,7 +131,7 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
                            __global const uint *lz77_places, __global const uint *lz77_distances,
                            __global const uint2 *lz77_starts, uint blocks, uint max_chunks, uint slot, uint per_block,
                            uint stride, uint turn, uint turns) {
-    // Of this step and of the one before, which some may still be at.
+    // The sources of this step, and of the one before, which some work items may still be writing.
     __local uint sources_of[2u * STEP];
     uint item = (uint)get_local_id(0);
     uint group = (uint)get_group_id(0);

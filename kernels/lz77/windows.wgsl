@@ -36,7 +36,7 @@ var<immediate> args: Args;
 
 // Bytes of a step.
 const STEP: u32 = 4u * THREADS;
-// Set in the source of a literal: nothing that is still to be written.
+// Set in the source of a literal, to tell it from bytes that are still to be written.
 const FINAL: u32 = 0x80000000u;
 // How many hops to follow a source before all sources are replaced, and how often to do that: chains have at most
 // 4096 links.
@@ -66,8 +66,8 @@ fn is_inside(source: vec4<u32>, from_: u32) -> bool {
     return any(vec4<i32>(source) >= vec4(i32(from_)));
 }
 
-// What byte `at` repeats: by the sequence `index` of its chunk. Sources from `from_` on, that of the step, are not yet
-// written: a match that repeats its own bytes goes back by whole periods to before them.
+// The source of byte `at`, which belongs to sequence `index` of its chunk. Bytes from `from_` on, the start of the
+// step, are not yet written, so a match that repeats its own bytes goes back by whole periods to before them.
 fn source_of(at: u32, index: u32, from_: u32) -> u32 {
     let place = lz77_places[records + index];
     let word = lz77_distances[records + index];
@@ -85,7 +85,8 @@ fn source_of(at: u32, index: u32, from_: u32) -> u32 {
     return source;
 }
 
-// The sources of a work item's four bytes, the first of them at `at`. Bytes after the chunk do as its last.
+// The sources of a work item's four bytes, the first of them at `at`. Bytes after the chunk have the source of its last
+// byte.
 fn sources_of(at: u32, from_: u32) -> vec4<u32> {
     let all_ = min(vec4(at, at + 1u, at + 2u, at + 3u), vec4(chunk_last));
     let first = all_.x - chunk_start;
@@ -137,35 +138,34 @@ fn join_bytes(words: vec4<u32>, source: vec4<u32>) -> u32 {
     return bytes.x | bytes.y << 8u | bytes.z << 16u | bytes.w << 24u;
 }
 
-@compute @workgroup_size(THREADS)
-fn lz77_windows(@builtin(local_invocation_index) item: u32, @builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>) {
-    let group = wg.y * wgs.x + wg.x;
-    let block = min(group / args.per_block, args.blocks - 1u);
+// @pz_entry
+fn lz77_windows(local_index: u32, workgroup_index: u32) {
+    let block = min(workgroup_index / args.per_block, args.blocks - 1u);
     let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
     let logs = lz77_chunks[head + BLOCK_LOGS];
     let chunk_log = logs & 255u;
     let in_window = 1u << (((logs >> 8u) & 255u) - chunk_log);
-    let window = (group % args.per_block) * args.stride;
-    let is_active = group < args.blocks * args.per_block && results[8u * block] == 0u && (window & (in_window - 1u)) == 0u;
+    let window = (workgroup_index % args.per_block) * args.stride;
+    let is_active = workgroup_index < args.blocks * args.per_block && results[8u * block] == 0u && (window & (in_window - 1u)) == 0u;
     let after = min(window + min(in_window, args.turn + args.turns), lz77_chunks[head + BLOCK_CHUNKS]);
-    let end = uniform_of(select(0u, after, is_active), item);
+    let end = uniform_of(select(0u, after, is_active), local_index);
     let block_len = lz77_chunks[head + BLOCK_LEN];
     let base = block * (args.slot / 4u);
-    if item == 0u {
+    if local_index == 0u {
         unfinished = 0u;
     }
-    for (var chunk = uniform_of(window + args.turn, item); chunk < end; chunk++) {
+    for (var chunk = uniform_of(window + args.turn, local_index); chunk < end; chunk++) {
         chunk_start = chunk << chunk_log;
-        let length = uniform_of(min(1u << chunk_log, block_len - chunk_start), item);
+        let length = uniform_of(min(1u << chunk_log, block_len - chunk_start), local_index);
         chunk_last = chunk_start + length - 1u;
         records = block * (args.slot / 4u + SPARE_RECORDS) + chunk_start / 4u;
         starts = block * (args.slot / 16u) + chunk_start / 16u;
         first_literal = chunk_start + length - lz77_chunks[head + CHUNK_WORDS * (chunk + 1u) + CHUNK_LITERALS];
-        var source = sources_of(chunk_start + 4u * item, chunk_start);
+        var source = sources_of(chunk_start + 4u * local_index, chunk_start);
         for (var step = 0u; step < length; step += STEP) {
             let from_ = chunk_start + step;
-            let at = from_ + 4u * item;
-            sources[item] = source;
+            let at = from_ + 4u * local_index;
+            sources[local_index] = source;
             storageBarrier();
             workgroupBarrier();
             source = follow(source, from_);
@@ -174,12 +174,12 @@ fn lz77_windows(@builtin(local_invocation_index) item: u32, @builtin(workgroup_i
             }
             var words = load_bytes(base, source);
             let next = sources_of(at + STEP, from_ + STEP);
-            // Before anything is stored, all is loaded.
+            // Load everything before storing anything.
             var more = workgroupUniformLoad(&unfinished);
             let again = more;
             for (var round = 0u; round < ROUNDS && more != 0u; round++) {
-                sources[item] = source;
-                if item == 0u {
+                sources[local_index] = source;
+                if local_index == 0u {
                     unfinished = 0u;
                 }
                 workgroupBarrier();

@@ -1,4 +1,4 @@
-// What the tests of devices expect not to compile.
+// A kernel that does not compile, for tests of devices.
 //
 // @pz_cost {
 //   threads: N

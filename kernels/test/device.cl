@@ -1,4 +1,4 @@
-// What the tests of devices run: arguments, constants, and more workgroups than fit into a row.
+// A kernel for tests of devices: arguments, constants, and more workgroups than fit in a row.
 //
 // @pz_cost {
 //   threads: N/4

@@ -1,4 +1,4 @@
-// What the tests of devices run: arguments, constants, and more workgroups than fit into a row.
+// A kernel for tests of devices: arguments, constants, and more workgroups than fit in a row.
 //
 // @pz_cost {
 //   threads: N/4
@@ -17,13 +17,9 @@ var<immediate> args: CountUp;
 @group(0) @binding(0) var<storage, read_write> output: array<u32>;
 
 // output[i] = i * factor + ADD for all i below count
-@compute @workgroup_size(THREADS)
-fn count_up(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let i = (wg.y * wgs.x + wg.x) * THREADS + local_index;
+// @pz_entry
+fn count_up(local_index: u32, workgroup_index: u32) {
+    let i = workgroup_index * THREADS + local_index;
     if i < args.count {
         output[i] = i * args.factor + ADD;
     }

@@ -30,7 +30,7 @@ __kernel void team_functions(__global const uint *values, __global uint *results
     r[9] = team_broadcast(team, v, sum & 31u);
     r[10] = team_uniform(team, odd);
     r[11] = team_before(team);
-    // What a lane has written is there for the others after a sync.
+    // After a sync, the other lanes see what a lane has written.
     r[12] = v ^ 0x5a5a5a5au;
     team_sync(team);
     const uint neighbour = (team.lane + 1u) & 31u;

@@ -17,19 +17,14 @@ struct Args {
 @group(0) @binding(1) var<storage, read_write> results: array<u32>;
 var<immediate> args: Args;
 
-@compute @workgroup_size(THREADS)
-fn team_functions(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn team_functions(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let group = wg.y * wgs.x + wg.x;
     // Workgroups are full: the number of teams is a multiple of TEAMS.
-    if group * TEAMS >= args.teams {
+    if workgroup_index * TEAMS >= args.teams {
         return;
     }
-    let index = group * TEAMS + team_index;
+    let index = workgroup_index * TEAMS + team_index;
     let at = index * 32u + lane;
     let v = values[at];
     let r = at * 16u;
@@ -47,7 +42,7 @@ fn team_functions(
     results[r + 9u] = team_broadcast(v, sum & 31u);
     results[r + 10u] = team_uniform(odd);
     results[r + 11u] = team_before();
-    // What a lane has written is there for the others after a sync.
+    // After a sync, the other lanes see what a lane has written.
     results[r + 12u] = v ^ 0x5a5a5a5au;
     team_sync();
     let neighbour = (lane + 1u) & 31u;

@@ -14,13 +14,9 @@ struct Args {
 @group(0) @binding(0) var<storage, read_write> values: array<u32>;
 var<immediate> args: Args;
 
-@compute @workgroup_size(THREADS)
-fn turns(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let at = (wg.y * wgs.x + wg.x) * THREADS + local_index;
+// @pz_entry
+fn turns(local_index: u32, workgroup_index: u32) {
+    let at = workgroup_index * THREADS + local_index;
     if at >= args.len {
         return;
     }

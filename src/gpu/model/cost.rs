@@ -13,6 +13,8 @@
 //! // }
 //! ```
 //!
+//! In a file with [variants](super::kernel), each variant has a block, which begins with `// @pz_cost NAME {`.
+//!
 //! | key | value | meaning |
 //! |---|---|---|
 //! | `threads` | formula | work items of the largest dispatch for one block of N bytes |

@@ -9,6 +9,17 @@
 //! the lines from `// @pz_if CONSTANT` to `// @pz_end` are kept only if that constant is set and not 0; the lines from
 //! `// @pz_else` to `// @pz_end` are kept otherwise.
 //!
+//! An entry point in OpenCL C is a `__kernel` function. In WGSL, it is a function after the line `// @pz_entry`. It has two
+//! parameters: the work item's number in its workgroup, and the workgroup's number.
+//!
+//! ```text
+//! // @pz_entry
+//! fn NAME(local_index: u32, workgroup_index: u32) {
+//! ```
+//!
+//! A file may be the text of several kernels, which differ in constants and costs. Each of these *variants* has a name and
+//! a cost block of its own, `// @pz_cost NAME {`.
+//!
 //! The constants (`#define` in OpenCL C, `const … : u32` in WGSL) are, in this order: `THREADS`, the size of a workgroup;
 //! `TEAMS`, the number of teams in it; `TEAM_PTX`, `TEAM_SUBGROUP` and `TEAM_LOCAL`, one of them 1 and the others 0; then
 //! the constants of the dispatch.
@@ -19,10 +30,10 @@ use std::sync::OnceLock;
 use super::cost::{CostError, KernelCost};
 use super::limits::{Api, Limits, Teams};
 
-/// A kernel file in both languages.
+/// A kernel file in both languages, or one variant of it.
 #[derive(Debug)]
 pub struct Kernel {
-    /// The file's path under `kernels/`, without its extension.
+    /// The file's path under `kernels/` without its extension. For a variant, its name follows after a colon.
     pub stem: &'static str,
     opencl: &'static str,
     wgsl: &'static str,
@@ -37,13 +48,13 @@ pub(crate) struct Common {
 }
 
 macro_rules! kernels {
-    ($($(#[$doc:meta])* $name:ident = $stem:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $file:literal $(: $variant:literal)?;)*) => {
         $(
             $(#[$doc])*
             pub static $name: Kernel = Kernel {
-                stem: $stem,
-                opencl: include_str!(concat!("../../../kernels/", $stem, ".cl")),
-                wgsl: include_str!(concat!("../../../kernels/", $stem, ".wgsl")),
+                stem: concat!($file $(, ":", $variant)?),
+                opencl: include_str!(concat!("../../../kernels/", $file, ".cl")),
+                wgsl: include_str!(concat!("../../../kernels/", $file, ".wgsl")),
                 cost: OnceLock::new(),
             };
         )*
@@ -76,25 +87,25 @@ kernels! {
     /// LZ77, decoding: writes the contents of windows from recorded sequences.
     LZ77_WINDOWS = "lz77/windows";
     /// Sorts positions by hash, to find candidates for LZ77 matches.
-    LZ77_FIND = "lz77/find";
+    LZ77_SORT = "lz77/sort": "entries";
     /// Sorts positions by one digit of their hashes.
-    LZ77_PLACES = "lz77/places";
+    LZ77_SORT_PLACES = "lz77/sort": "places";
     /// Finds the latest candidate of each position.
-    LZ77_LATEST = "lz77/latest";
+    LZ77_LATEST_ONE = "lz77/latest": "one";
     /// Finds the latest two candidates of each position.
-    LZ77_LATEST_TWO = "lz77/latest_two";
+    LZ77_LATEST_TWO = "lz77/latest": "two";
     /// Finds the latest four candidates of each position.
-    LZ77_LATEST_FOUR = "lz77/latest_four";
+    LZ77_LATEST_FOUR = "lz77/latest": "four";
     /// Finds where each position's candidates are in the sorted order.
     LZ77_LINK = "lz77/link";
     /// The greedy parse of LZ77. As in all parses but the optimal one, a team parses each segment.
-    LZ77_PARSE = "lz77/parse";
+    LZ77_GREEDY = "lz77/greedy";
     /// The lazy parse with two candidates per position.
-    LZ77_PARSE_DOUBLE = "lz77/parse_double";
+    LZ77_LAZY_TWO = "lz77/lazy": "two";
     /// The lazy parse with four candidates per position.
-    LZ77_PARSE_LAZY = "lz77/parse_lazy";
-    /// A parse with the candidates of two hashes.
-    LZ77_PARSE_TWO = "lz77/parse_two";
+    LZ77_LAZY_FOUR = "lz77/lazy": "four";
+    /// The lazy parse with four candidates by each of two hashes.
+    LZ77_LAZY_EIGHT = "lz77/lazy": "eight";
     /// A parse with many candidates per position.
     LZ77_DEEP = "lz77/deep";
     /// Lists the candidates of each position for the optimal parse.
@@ -203,17 +214,14 @@ common![
     "lz77_code",
     "lz77_common_length",
     "lz77_group",
-    "lz77_lazy",
     "lz77_long_length",
-    "lz77_parts",
     "lz77_price_table",
     "lz77_records",
     "lz77_segment",
-    "lz77_sort",
     "lz77_symbols",
-    "lz77_table",
     "lz77_words",
     "team",
+    "tile_scan",
 ];
 
 /// Calls every team function, to test backends.
@@ -258,23 +266,38 @@ impl Kernel {
         &self,
         text: impl Fn(Api) -> Cow<'static, str>,
     ) -> Result<KernelCost, CostError> {
-        let parse = |api, extension| {
-            KernelCost::parse(&format!("kernels/{}.{extension}", self.stem), &text(api))
-        };
-        let (cost, other) = (parse(Api::OpenCl, "cl")?, parse(Api::WebGpu, "wgsl")?);
+        let parse = |api| KernelCost::parse(&format!("kernels/{}", self.file(api)), &text(api));
+        let (cost, other) = (parse(Api::OpenCl)?, parse(Api::WebGpu)?);
         match cost.difference(&other) {
             Some(key) => Err(CostError::differs(self.stem, key)),
             None => Ok(cost),
         }
     }
 
-    /// The file's text.
+    /// The file's path under `kernels/`, and the variant.
+    fn file_and_variant(&self) -> (&'static str, Option<&'static str>) {
+        match self.stem.split_once(':') {
+            Some((file, variant)) => (file, Some(variant)),
+            None => (self.stem, None),
+        }
+    }
+
+    /// The path under `kernels/` of the file in the language of `api`.
+    pub(in crate::gpu) fn file(&self, api: Api) -> String {
+        format!("{}.{}", self.file_and_variant().0, extension(api))
+    }
+
+    /// The file's text. Of several cost blocks, only the variant's own remains.
     pub fn text(&self, api: Api) -> Cow<'static, str> {
-        let (text, extension) = match api {
-            Api::OpenCl => (self.opencl, "cl"),
-            Api::WebGpu => (self.wgsl, "wgsl"),
+        let text = match api {
+            Api::OpenCl => self.opencl,
+            Api::WebGpu => self.wgsl,
         };
-        newest(&format!("{}.{extension}", self.stem), text)
+        let text = newest(&self.file(api), text);
+        match self.file_and_variant().1 {
+            Some(variant) => with_cost_of(variant, &text).into(),
+            None => text,
+        }
     }
 
     /// The source that a backend compiles: see the module's documentation.
@@ -304,6 +327,48 @@ impl Kernel {
     }
 }
 
+/// The extension of kernel files for `api`.
+fn extension(api: Api) -> &'static str {
+    match api {
+        Api::OpenCl => "cl",
+        Api::WebGpu => "wgsl",
+    }
+}
+
+/// The text of a file with variants, for one of them: its cost block loses the name, and the lines of the other cost
+/// blocks become empty comments, so that line numbers stay.
+pub(in crate::gpu) fn with_cost_of(variant: &str, text: &str) -> String {
+    let own = format!("// @pz_cost {variant} {{");
+    let mut is_others = false;
+    let mut result = String::new();
+    for line in text.lines() {
+        is_others |= line.starts_with("// @pz_cost ") && line != own;
+        result += match line {
+            _ if is_others => "//",
+            _ if line == own => "// @pz_cost {",
+            _ => line,
+        };
+        result.push('\n');
+        is_others &= line != "// }";
+    }
+    result
+}
+
+/// The first line of an entry point in WGSL. It takes the place of `// @pz_entry`.
+const ENTRY: &str = "@compute @workgroup_size(THREADS)";
+
+/// The second line of an entry point in WGSL, made from the line in the file. Workgroups are numbered in two dimensions,
+/// because a device's limit for one dimension may be less than the workgroups of a dispatch.
+fn entry_head(line: &str) -> String {
+    let name = line.strip_suffix("(local_index: u32, workgroup_index: u32) {");
+    let name = name.unwrap_or_else(|| panic!("no entry point: {line}"));
+    format!(
+        "{name}(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>, \
+         @builtin(num_workgroups) workgroups: vec3<u32>) {{ \
+         let workgroup_index = workgroup.y * workgroups.x + workgroup.x;\n"
+    )
+}
+
 /// Appends `text`. Expands each import once, and drops the lines that the constants disable.
 fn resolve(
     text: &str,
@@ -313,7 +378,8 @@ fn resolve(
     source: &mut String,
 ) {
     let mut kept = Vec::new();
-    for line in text.lines() {
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
         if let Some(constant) = line.strip_prefix("// @pz_if ") {
             kept.push(is_set(constant.trim()));
         } else if line == "// @pz_else" {
@@ -330,12 +396,16 @@ fn resolve(
                 continue;
             }
             imported.push(common.name);
-            let (text, extension) = match api {
-                Api::OpenCl => (common.opencl, "cl"),
-                Api::WebGpu => (common.wgsl, "wgsl"),
+            let text = match api {
+                Api::OpenCl => common.opencl,
+                Api::WebGpu => common.wgsl,
             };
-            let text = newest(&format!("common/{}.{extension}", common.name), text);
+            let text = newest(&format!("common/{}.{}", common.name, extension(api)), text);
             resolve(&text, api, is_set, imported, source);
+        } else if line == "// @pz_entry" {
+            *source += ENTRY;
+            source.push('\n');
+            *source += &entry_head(lines.next().unwrap_or_default());
         } else {
             *source += line;
             source.push('\n');

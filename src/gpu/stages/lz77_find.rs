@@ -13,8 +13,8 @@ use super::lz77_optimal;
 use crate::codec::lz77::{Params, Search};
 use crate::gpu::device::{Limits, Teams};
 use crate::gpu::model::kernel::{
-    Kernel, LZ77_DEEP, LZ77_FIND, LZ77_LATEST, LZ77_LATEST_FOUR, LZ77_LATEST_TWO, LZ77_LINK,
-    LZ77_PARSE, LZ77_PARSE_DOUBLE, LZ77_PARSE_LAZY, LZ77_PARSE_TWO, LZ77_PLACES,
+    Kernel, LZ77_DEEP, LZ77_GREEDY, LZ77_LATEST_FOUR, LZ77_LATEST_ONE, LZ77_LATEST_TWO,
+    LZ77_LAZY_EIGHT, LZ77_LAZY_FOUR, LZ77_LAZY_TWO, LZ77_LINK, LZ77_SORT, LZ77_SORT_PLACES,
 };
 use crate::gpu::model::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 
@@ -58,7 +58,7 @@ pub(in crate::gpu) struct Sort<'p> {
 
 impl Sort<'_> {
     fn buffer(&mut self, name: &'static str) -> Result<Buffer, PlanError> {
-        Ok(self.plan.buffer(&LZ77_FIND, name)?)
+        Ok(self.plan.buffer(&LZ77_SORT, name)?)
     }
 
     /// Work items per workgroup, and entries in its tile. Workgroup memory holds a tile, and a count of each digit
@@ -86,7 +86,7 @@ impl Sort<'_> {
         let Shape { slot, blocks } = self.plan.shape;
         let (threads, tile) = self.group(pass.bits);
         let tiles = slot.div_ceil(tile);
-        let kernel = if pass.places.is_some() { &LZ77_PLACES } else { &LZ77_FIND };
+        let kernel = if pass.places.is_some() { &LZ77_SORT_PLACES } else { &LZ77_SORT };
         let mut place = vec![jobs, pass.from, histogram, digits, pass.to];
         place.extend(pass.places);
         let rows = (blocks << pass.bits).div_ceil(threads / 32);
@@ -227,7 +227,7 @@ impl Sort<'_> {
 
 fn kernel_of_latest(hash: Hash) -> &'static Kernel {
     match hash.candidates {
-        1 => &LZ77_LATEST,
+        1 => &LZ77_LATEST_ONE,
         2 => &LZ77_LATEST_TWO,
         _ => &LZ77_LATEST_FOUR,
     }
@@ -265,7 +265,7 @@ impl Method {
         };
         let greedy = |hash| {
             let found = vec![found("rows_one", hash)];
-            Self { kernel: &LZ77_PARSE, entry: "greedy", found, lazy: 0 }
+            Self { kernel: &LZ77_GREEDY, entry: "greedy", found, lazy: 0 }
         };
         let lazy = |kernel, found, lazy| Self { kernel, entry: "lazy", found, lazy };
         let deep = |candidates| {
@@ -275,12 +275,12 @@ impl Method {
         Ok(match search {
             Search::Greedy => greedy((6, 15, 1)),
             Search::GreedyLarge => greedy((6, 16, 1)),
-            Search::Double => lazy(&LZ77_PARSE_DOUBLE, vec![found("found_two", (6, 16, 2))], 1),
-            Search::Lazy4 => lazy(&LZ77_PARSE_LAZY, vec![found("rows_four", (5, 17, 4))], 2),
+            Search::Double => lazy(&LZ77_LAZY_TWO, vec![found("found_two", (6, 16, 2))], 1),
+            Search::Lazy4 => lazy(&LZ77_LAZY_FOUR, vec![found("rows_four", (5, 17, 4))], 2),
             Search::Lazy8 => {
                 let second =
                     HashMatches { places: "found_second", ..found("rows_four_second", (5, 16, 4)) };
-                lazy(&LZ77_PARSE_TWO, vec![found("rows_four", (8, 16, 4)), second], 3)
+                lazy(&LZ77_LAZY_EIGHT, vec![found("rows_four", (8, 16, 4)), second], 3)
             }
             Search::Lazy16 => deep(16),
             Search::Lazy64 => deep(64),
@@ -347,18 +347,15 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     defines.push(("CANDIDATES", found[0].hash.candidates));
     if lazy > 0 {
         let is_four = u32::from(found[0].hash.candidates == 4);
-        let is_two = u32::from(found.len() == 2);
-        defines.extend([("LAZY", lazy), ("FOUR", is_four), ("TWO", is_two)]);
+        let is_double = u32::from(found.len() == 2);
+        defines.extend([("LAZY", lazy), ("FOUR", is_four), ("TWO_HASHES", is_double)]);
     }
     buffers.extend([plan.buffer(kernel, "matches")?, plan.buffer(kernel, "match_counts")?]);
 
     let threads = if limits.teams == Teams::Local { 32 } else { 128 };
     let segments = slot.div_ceil(1 << params.segment_log);
-    let mut lanes = 32;
-    if !is_deep {
-        lanes = method.lanes();
-        defines.extend([("LANES", lanes), ("WIDE", u32::from(lanes == 32))]);
-    }
+    let lanes = if is_deep { 32 } else { method.lanes() };
+    defines.extend([("LANES", lanes), ("WIDE", u32::from(lanes == 32))]);
     plan.steps.push(Step::Run(Run {
         stage: "parse",
         kernel,

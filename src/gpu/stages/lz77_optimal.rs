@@ -7,7 +7,9 @@
 use super::lz77_find::{Hash, Sort, same_of_bucket};
 use crate::codec::lz77::{Effort, Params};
 use crate::gpu::device::{Api, Limits, Teams};
-use crate::gpu::model::kernel::{Kernel, LZ77_CANDIDATES, LZ77_LATEST, LZ77_OPTIMAL, LZ77_PRICES};
+use crate::gpu::model::kernel::{
+    Kernel, LZ77_CANDIDATES, LZ77_LATEST_ONE, LZ77_OPTIMAL, LZ77_PRICES,
+};
 use crate::gpu::model::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 
 /// Supported segment lengths, as base-2 logarithms of bytes: the kernel's words can hold a path, and the buffer its
@@ -78,7 +80,7 @@ pub(in crate::gpu) fn append(
     let positions = plan.buffer(&LZ77_CANDIDATES, "sorted_positions")?;
     let marks = plan.buffer(&LZ77_CANDIDATES, "sorted_marks")?;
     let sorted_places = plan.buffer(&LZ77_CANDIDATES, "sorted_places")?;
-    let rows = plan.buffer(&LZ77_LATEST, "rows_one")?;
+    let rows = plan.buffer(&LZ77_LATEST_ONE, "rows_one")?;
     let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
     let chunks = slot.div_ceil(1 << chunk_log);
     let nice = ("NICE_LENGTH", nice);

@@ -1,11 +1,11 @@
 //! The kernel files match the registry, and both languages state the same cost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::gpu::device::Api;
 use crate::gpu::model::cost::{Formula, KernelCost};
-use crate::gpu::model::kernel::{ALL, COMMON, TEST_DEVICE};
+use crate::gpu::model::kernel::{ALL, COMMON, TEST_DEVICE, with_cost_of};
 use crate::gpu::model::plan::Shape;
 
 /// The stems of the files with this extension in a folder under `kernels`.
@@ -20,17 +20,19 @@ fn on_disk(folder: &str, extension: &str) -> BTreeSet<String> {
 
 #[test]
 fn files_and_registry_are_the_same_set() {
-    let registered: BTreeSet<_> = ALL.iter().map(|kernel| kernel.stem.to_string()).collect();
+    let stems: BTreeSet<_> = ALL.iter().map(|kernel| kernel.stem).collect();
     let common: BTreeSet<_> = COMMON.iter().map(|common| common.name.to_string()).collect();
-    assert_eq!((registered.len(), common.len()), (ALL.len(), COMMON.len()), "a stem is repeated");
-    for extension in ["cl", "wgsl"] {
+    assert_eq!((stems.len(), common.len()), (ALL.len(), COMMON.len()), "a stem is repeated");
+    for (api, extension) in [(Api::OpenCl, "cl"), (Api::WebGpu, "wgsl")] {
+        let registered: BTreeSet<_> = ALL.iter().map(|kernel| kernel.file(api)).collect();
         let kernels: BTreeSet<_> = ["batch", "bwt", "lz77"]
             .iter()
             .flat_map(|folder| {
-                on_disk(folder, extension).into_iter().map(move |stem| format!("{folder}/{stem}"))
+                let stems = on_disk(folder, extension).into_iter();
+                stems.map(move |stem| format!("{folder}/{stem}.{extension}"))
             })
             .collect();
-        assert_eq!(kernels, registered, "*.{extension}");
+        assert_eq!(kernels, registered);
         assert_eq!(on_disk("common", extension), common, "kernels/common/*.{extension}");
     }
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
@@ -44,6 +46,42 @@ fn files_and_registry_are_the_same_set() {
             assert!(matches!(extension, Some("cl" | "wgsl")), "{path:?}");
         }
     }
+}
+
+/// The variants of a file are the cost blocks that have a name.
+#[test]
+fn every_variant_is_registered() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+    for api in [Api::OpenCl, Api::WebGpu] {
+        let mut files: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for kernel in ALL {
+            let variant = kernel.stem.split_once(':').map(|(_, variant)| variant);
+            files.entry(kernel.file(api)).or_default().extend(variant);
+        }
+        for (file, variants) in files {
+            let text = std::fs::read_to_string(top.join(&file)).unwrap();
+            let heads = text.lines().filter_map(|line| line.strip_prefix("// @pz_cost "));
+            let names = heads.filter_map(|head| head.strip_suffix('{').map(str::trim));
+            let named: BTreeSet<_> = names.filter(|name| !name.is_empty()).collect();
+            assert_eq!(named, variants, "{file}");
+        }
+    }
+}
+
+#[test]
+fn a_variant_has_its_own_cost_in_its_own_lines() {
+    let head = "// Two in one.\n//\n";
+    let one = "// @pz_cost one {\n//   passes: 1\n// }\n";
+    let two = "// @pz_cost two {\n//   passes: 2\n// }\n";
+    let text = format!("{head}{one}//\n{two}code();\n");
+    assert_eq!(
+        with_cost_of("one", &text),
+        "// Two in one.\n//\n// @pz_cost {\n//   passes: 1\n// }\n//\n//\n//\n//\ncode();\n"
+    );
+    let error = KernelCost::parse("f.cl", &with_cost_of("two", &text)).unwrap_err();
+    assert_eq!(error.to_string(), "f.cl:7:4: key 'threads' is missing");
+    let error = KernelCost::parse("f.cl", &with_cost_of("three", &text)).unwrap_err();
+    assert_eq!(error.to_string(), "f.cl:10:1: there is no cost block");
 }
 
 #[test]

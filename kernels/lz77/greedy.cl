@@ -8,7 +8,7 @@
 //   buffers: jobs=32, contents=N, found=N*4, matches=N*3, match_counts=N/64
 //   local_mem: 256
 // }
-// @pz_import lz77_parts
+// @pz_import lz77_segment
 
 // The lanes that compare forward; the rest compare backward.
 #define FORWARD (LANES / 4u * 3u)
@@ -17,21 +17,18 @@ __kernel void greedy(__global const uint *restrict jobs, __global const uint *re
                      __global const uint *restrict found, __global uint2 *restrict matches,
                      __global uint *restrict match_counts, uint slot, uint segments, uint blocks, uint window_log) {
     TEAM_START(team);
-    Part s = part_of(team, (uint)get_group_id(0), jobs, contents, slot, segments, blocks, window_log);
+    Segment s = segment_start(team, jobs, contents, matches, slot, segments, blocks, window_log);
+    PARSE_STATE(s);
     found += (size_t)s.block * slot;
-    matches += ((size_t)s.block * (slot >> 3) + ((size_t)s.number << (SEGMENT_LOG - 3))) * 3;
-    uint count = 0, pos = s.start, anchor = s.start;
-    // The offsets of the last two different matches, the last one first.
-    uint recent = 0, second = 0;
 
     while (team_any(team, pos < s.last)) {
         bool active = pos < s.last;
         uint mine = active ? min(pos + s.lane, s.last - 1u) : 0u;
-        uint bytes = read32(s, (int)mine);
+        uint bytes = bytes_at(s, (int)mine);
         uint offset = found[mine];
-        if (active && recent != 0u && read32(s, (int)(mine - recent)) == bytes) offset = recent;
-        if (active && pos == anchor && second != 0u && s.lane == 0u && read32(s, (int)(pos - second)) == bytes)
-            offset = second;
+        if (active && recent != 0u && bytes_at(s, (int)(mine - recent)) == bytes) offset = recent;
+        bool is_first = active && pos == anchor && s.lane == 0u;
+        if (is_first && second != 0u && bytes_at(s, (int)(pos - second)) == bytes) offset = second;
         uint hits = part_ballot(team, s, active && offset != 0u && pos + s.lane < s.last);
         bool has = hits != 0u;
         uint lead = has ? trailing_zeros(hits) : 0u;
@@ -57,14 +54,9 @@ __kernel void greedy(__global const uint *restrict jobs, __global const uint *re
         uint before = 4u * end_lane + part_shuffle(team, s, n, FORWARD + end_lane);
         before = extended_back(team, s, at, offset, room_back, before, takes && ends_back == 0u);
 
-        if (takes && s.lane == 0u) matches[count] = (uint2)(at - before - s.start | (before + length) << 16, offset);
-        if (takes) {
-            count++;
-            second = offset != recent ? recent : second;
-            recent = offset;
-            anchor = at + length;
-        }
+        TAKE(s, takes, at, before, length, offset);
+        // With `anchor` for `at + length`, PoCL 3.1 mixes up the segments of a team.
         pos = takes ? at + length : has ? at + 1u : pos + LANES;
     }
-    if (s.exists && s.lane == 0u) match_counts[(size_t)s.block * (slot >> 8) + s.number] = count;
+    segment_end(s, count, match_counts, slot);
 }

@@ -3,17 +3,40 @@
 // then one lane each continues those of 16 bytes and more; then all lanes of the segment continue those of LANE_BYTES
 // and more.
 //
-// With two candidates, `found` comes from lz77/latest_two: a row of distances for each position. With four,
-// lz77/latest_four fills both buffers: `rows` with the distances, and `found` with the index of a position's row and,
-// if the row is not empty, bit 24.
+// The variants are for two and four candidates, and for eight: four by each of two hashes. Of equally good matches, one
+// by the longer hash comes first. `found` and `rows` come from lz77/latest. With two candidates, `found` holds a row of
+// distances for each position. With four, `rows` holds the rows, and `found` the index of a position's row, with bit 24
+// set if the row is not empty.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; TWO, whether there are two hashes of four candidates each; LAZY, the
-// number of further positions to try.
-// @pz_import lz77_parts
+// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether it is 4; TWO_HASHES, whether there are two hashes; LAZY,
+// the number of further positions to try.
+//
+// @pz_cost two {
+//   threads: N/262144*128
+//   passes: 1
+//   buffers: jobs=32, contents=N, found_two=N*8, matches=N*3, match_counts=N/64
+//   local_mem: 256
+// }
+//
+// @pz_cost four {
+//   threads: N/65536*128
+//   passes: 1
+//   buffers: jobs=32, contents=N, found=N*4, rows_four=N*16, matches=N*3, match_counts=N/64
+//   local_mem: 256
+// }
+//
+// @pz_cost eight {
+//   threads: N/65536*128
+//   passes: 1
+//   buffers: jobs=32, contents=N, found=N*4, rows_four=N*16, found_second=N*4,
+//            rows_four_second=N*16, matches=N*3, match_counts=N/64
+//   local_mem: 256
+// }
+// @pz_import lz77_segment
 
 // The offsets that a position can choose from: the cheap one, and the candidates of one hash or two. Then the
 // positions that are measured at the same time, and lanes and words for each offset.
-#if TWO
+#if TWO_HASHES
 #define CHOICES (2u * CANDIDATES + 1u)
 #else
 #define CHOICES (CANDIDATES + 1u)
@@ -52,14 +75,14 @@ inline bool has_any(__global const uint *found, uint pos) {
 #endif
 
 // The lane's offset for position `at`; 0 if there is none.
-#if TWO
+#if TWO_HASHES
 #define OFFSET_OF_SECOND(at) choice > CANDIDATES ? DISTANCE(found_second, rows_second, at, choice - CANDIDATES - 1u) :
 #else
 #define OFFSET_OF_SECOND(at)
 #endif
-#define OFFSET(at)                                                                                          \
-    (!has || pair / CHOICES >= AT_ONCE || (at) > pos + LAZY || (at) >= s.last ? 0u :                        \
-     choice == 0u ? ((at) == pos ? cheap : recent) :                                                        \
+#define OFFSET(at)                                                                           \
+    (!has || pair / CHOICES >= AT_ONCE || (at) > pos + LAZY || (at) >= s.last ? 0u :         \
+     choice == 0u ? ((at) == pos ? cheap : recent) :                                         \
      OFFSET_OF_SECOND(at) DISTANCE(found, rows, at, choice - 1u))
 
 __kernel void lazy(__global const uint *restrict jobs, __global const uint *restrict contents,
@@ -67,37 +90,35 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
 #if CANDIDATES == 4u
                    __global const uint *restrict rows,
 #endif
-#if TWO
+#if TWO_HASHES
                    __global const uint *restrict found_second, __global const uint *restrict rows_second,
 #endif
                    __global uint2 *restrict matches, __global uint *restrict match_counts, uint slot,
                    uint segments, uint blocks, uint window_log) {
     TEAM_START(team);
-    Part s = part_of(team, (uint)get_group_id(0), jobs, contents, slot, segments, blocks, window_log);
+    Segment s = segment_start(team, jobs, contents, matches, slot, segments, blocks, window_log);
+    PARSE_STATE(s);
     found += (size_t)s.block * slot * FOUND_WORDS;
 #if CANDIDATES == 4u
     rows += (size_t)s.block * slot * 4u;
 #endif
-#if TWO
+#if TWO_HASHES
     found_second += (size_t)s.block * slot;
     rows_second += (size_t)s.block * slot * 4u;
 #endif
-    matches += ((size_t)s.block * (slot >> 3) + ((size_t)s.number << (SEGMENT_LOG - 3))) * 3;
-    uint count = 0, pos = s.start, anchor = s.start;
-    // The offsets of the last two different matches, the last one first.
-    uint recent = 0, second = 0;
     uint pair = s.lane / PAIR_LANES, part = s.lane % PAIR_LANES;
     uint choice = pair % CHOICES;
     while (team_any(team, pos < s.last)) {
         bool active = pos < s.last;
         uint mine = active ? min(pos + s.lane, s.last - 1u) : 0u;
-        uint bytes = read32(s, (int)mine);
+        uint bytes = bytes_at(s, (int)mine);
         bool hit = has_any(found, mine);
-#if TWO
+#if TWO_HASHES
         hit |= has_any(found_second, mine);
 #endif
-        if (active && recent != 0u) hit |= read32(s, (int)(mine - recent)) == bytes;
-        if (active && pos == anchor && second != 0u && s.lane == 0u) hit |= read32(s, (int)(pos - second)) == bytes;
+        if (active && recent != 0u) hit |= bytes_at(s, (int)(mine - recent)) == bytes;
+        bool is_first = active && pos == anchor && s.lane == 0u;
+        if (is_first && second != 0u) hit |= bytes_at(s, (int)(pos - second)) == bytes;
         uint hits = part_ballot(team, s, active && hit && pos + s.lane < s.last);
         bool has = hits != 0u;
         pos += has ? trailing_zeros(hits) : active ? LANES : 0u;
@@ -112,7 +133,7 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
             uint ahead = first + pair / CHOICES;
             uint at = pos + ahead;
             uint offset = goes ? next_offset : 0u;
-            // Under way while these are measured.
+            // This loads while the current ones are measured.
             next_offset = first + AT_ONCE <= LAZY ? OFFSET(at + AT_ONCE) : 0u;
             int bits = choice == 0u ? -1 : 31 - (int)clz(offset + 3u);
             bool open = offset != 0u;
@@ -138,7 +159,7 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                 open = equal == 4u * COMPARED && at + n < s.end;
                 length = min(n, s.end - at);
             }
-            // The long ones, one after the other.
+            // Continues the long matches one after the other.
             uint more = part_ballot(team, s, open);
             while (team_any(team, more != 0u)) {
                 bool is_more = more != 0u;
@@ -148,7 +169,7 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                 uint whole = extended(team, s, its_at, its_offset, LANE_BYTES, is_more);
                 if (is_more && pair * PAIR_LANES == lead) length = whole;
             }
-            // The best of each position: of equals the first, the cheap one before all.
+            // Finds the best match of each position. Of equals, it takes the first; the cheap offset comes before all.
             uint key = 0;
             if (length >= 4u) {
                 int gain = 4 * (int)length - bits;
@@ -174,15 +195,8 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
         bool takes = best_gain != 0;
         uint room = takes ? min(best_at - best_offset - s.window_start, best_at - anchor) : 0u;
         uint before = extended_back(team, s, best_at, best_offset, room, 0u, takes);
-        if (takes && s.lane == 0u)
-            matches[count] = (uint2)(best_at - before - s.start | (before + best_length) << 16, best_offset);
-        if (takes) {
-            count++;
-            second = best_offset != recent ? recent : second;
-            recent = best_offset;
-            anchor = best_at + best_length;
-        }
+        TAKE(s, takes, best_at, before, best_length, best_offset);
         pos = takes ? anchor : has ? pos + 1u : pos;
     }
-    if (s.exists && s.lane == 0u) match_counts[(size_t)s.block * (slot >> 8) + s.number] = count;
+    segment_end(s, count, match_counts, slot);
 }

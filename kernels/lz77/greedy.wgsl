@@ -8,7 +8,7 @@
 //   buffers: jobs=32, contents=N, found=N*4, matches=N*3, match_counts=N/64
 //   local_mem: 256
 // }
-// @pz_import lz77_parts
+// @pz_import lz77_segment
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
@@ -19,13 +19,9 @@
 // The lanes that compare forward; the rest compare backward.
 const FORWARD = LANES / 4u * 3u;
 
-@compute @workgroup_size(THREADS)
-fn greedy(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let block = segment_start(local_index, wg.y * wgs.x + wg.x);
+// @pz_entry
+fn greedy(local_index: u32, workgroup_index: u32) {
+    let block = segment_start(local_index, workgroup_index);
     let slot_start = block * args.slot;
     loop {
         let is_active = pos < last;
@@ -33,12 +29,12 @@ fn greedy(
             break;
         }
         let mine = select(0u, min(pos + part_lane, last - 1u), is_active);
-        let bytes = read32(i32(mine));
+        let bytes = bytes_at(i32(mine));
         var offset = found[slot_start + mine];
-        if is_active && recent != 0u && read32(i32(mine - recent)) == bytes {
+        if is_active && recent != 0u && bytes_at(i32(mine - recent)) == bytes {
             offset = recent;
         }
-        if is_active && pos == anchor && second != 0u && part_lane == 0u && read32(i32(pos - second)) == bytes {
+        if is_active && pos == anchor && second != 0u && part_lane == 0u && bytes_at(i32(pos - second)) == bytes {
             offset = second;
         }
         let hits = part_ballot(is_active && offset != 0u && pos + part_lane < last);

@@ -11,7 +11,22 @@
 //
 // Constants: HASH_BYTES; FIRST, whether entries come from the contents; PLACES, whether this pass also writes the
 // sorted index of each position; DIGIT_SHIFT and DIGIT_BITS, of the pass; TILE, entries of a workgroup.
+//
+// @pz_cost entries {
+//   threads: max(N/2048*512, 8192)
+//   passes: 12
+//   buffers: jobs=32, contents=N, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8
+//   local_mem: 35328
+// }
+//
+// @pz_cost places {
+//   threads: max(N/2048*512, 8192)
+//   passes: 6
+//   buffers: jobs=32, contents=N, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8, found=N*4
+//   local_mem: 35328
+// }
 // @pz_import team
+// @pz_import tile_scan
 
 #define RADIX (1u << DIGIT_BITS)
 #define DIGIT_MASK (RADIX - 1u)
@@ -22,7 +37,7 @@ inline uint block_len(__global const uint *jobs, uint block) {
     return jobs[(size_t)block * 8];
 }
 
-// Number of positions that take part.
+// The number of positions that have entries.
 inline uint entry_count(uint len) {
     return len < 8u ? 0u : len - 7u;
 }
@@ -96,16 +111,8 @@ __kernel void scan(__global uint *histogram, __global uint *digits, uint slot, u
     TEAM_START(team);
     uint row = (uint)get_group_id(0) * TEAMS + team.index;
     if (row >= blocks * RADIX) return;
-    __global uint *counts = histogram + (size_t)row * tiles;
-    uint before = 0;
-    for (uint i = 0; i < tiles; i += 32) {
-        uint at = i + team.lane;
-        uint mine = at < tiles ? counts[at] : 0;
-        uint sum = team_scan(team, mine);
-        if (at < tiles) counts[at] = before + sum - mine;
-        before += team_broadcast(team, sum, 31);
-    }
-    if (team.lane == 0) digits[row] = before;
+    uint total = scan_tiles(team, histogram + (size_t)row * tiles, tiles);
+    if (team.lane == 0) digits[row] = total;
 }
 
 // A workgroup for each tile of each block.
@@ -115,9 +122,9 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
                     __global uint *places,
 #endif
                     uint slot, uint tiles, uint blocks, uint window_log) {
-    // First the number of a digit's entries in a team's part, later that in the parts before it.
+    // First the number of a digit's entries in a team's part, later the number in the parts before it.
     __local uint counts[TEAMS * RADIX];
-    // Where a digit's entries begin in the tile, and how far from there they are to go.
+    // Where a digit's entries begin in the tile, and how far to move them from there.
     __local uint starts[RADIX], moves[RADIX];
     __local uint sums[RADIX / 32], digit_sums[RADIX / 32];
     __local uint hashes[TILE], positions[TILE];

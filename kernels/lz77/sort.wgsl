@@ -11,7 +11,22 @@
 //
 // Constants: HASH_BYTES; FIRST, whether entries come from the contents; PLACES, whether this pass also writes the
 // sorted index of each position; DIGIT_SHIFT and DIGIT_BITS, of the pass; TILE, entries of a workgroup.
+//
+// @pz_cost entries {
+//   threads: max(N/2048*512, 8192)
+//   passes: 12
+//   buffers: jobs=32, contents=N, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8
+//   local_mem: 35328
+// }
+//
+// @pz_cost places {
+//   threads: max(N/2048*512, 8192)
+//   passes: 6
+//   buffers: jobs=32, contents=N, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8, found=N*4
+//   local_mem: 35328
+// }
 // @pz_import team
+// @pz_import tile_scan
 
 const RADIX = 1u << DIGIT_BITS;
 const DIGIT_MASK = RADIX - 1u;
@@ -48,7 +63,7 @@ var<immediate> args: Args;
 @group(0) @binding(5) var<storage, read_write> places: array<u32>;
 // @pz_end
 
-// Number of positions of a block that take part.
+// The number of a block's positions that have entries.
 fn entry_count(block: u32) -> u32 {
     return max(jobs[block * 8u], 7u) - 7u;
 }
@@ -107,15 +122,10 @@ fn entry_at(start: u32, index: u32) -> vec2<u32> {
 var<workgroup> bins: array<atomic<u32>, RADIX>;
 
 // A workgroup for each tile of each block.
-@compute @workgroup_size(THREADS)
-fn count(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / args.tiles;
-    let tile = group % args.tiles;
+// @pz_entry
+fn count(local_index: u32, workgroup_index: u32) {
+    let block = workgroup_index / args.tiles;
+    let tile = workgroup_index % args.tiles;
     if block >= args.blocks {
         return;
     }
@@ -157,43 +167,23 @@ fn count(
 }
 
 // Sums a digit's counts over the earlier tiles, and over all tiles in `digit_counts`. A team has a digit of a block.
-@compute @workgroup_size(THREADS)
-fn scan(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn scan(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let row = (wg.y * wgs.x + wg.x) * TEAMS + team_index;
+    let row = workgroup_index * TEAMS + team_index;
     if team_uniform(u32(row >= args.blocks * RADIX)) != 0u {
         return;
     }
-    let start = row * args.tiles;
-    var before = 0u;
-    var i = 0u;
-    loop {
-        if team_uniform(u32(i >= args.tiles)) != 0u {
-            break;
-        }
-        let at = i + lane;
-        let valid = at < args.tiles;
-        let mine = select(0u, scanned[start + min(at, args.tiles - 1u)], valid);
-        let sum = team_scan(mine);
-        if valid {
-            scanned[start + at] = before + sum - mine;
-        }
-        before += team_broadcast(sum, 31u);
-        i += 32u;
-    }
+    let total = scan_tiles(row * args.tiles, args.tiles);
     if lane == 0u {
-        digit_counts[row] = before;
+        digit_counts[row] = total;
     }
 }
 
-// Two things one after the other. For each team and digit, the number of the digit's entries in the team's part of the
-// tile, then that of those in the parts before it; the entries by digit, first words and behind them second ones.
+// Holds in turn: for each team and digit, the number of the digit's entries in the team's part of the tile; then the
+// number of those in earlier parts; then the entries by digit, all first words before all second words.
 var<workgroup> shared_words: array<u32, max(TEAMS * RADIX, 2u * TILE)>;
-// Where a digit's entries begin in the tile, and how far from there they are to go.
+// Where a digit's entries begin in the tile, and how far to move them from there.
 var<workgroup> starts: array<u32, RADIX>;
 var<workgroup> moves: array<u32, RADIX>;
 var<workgroup> sums: array<u32, PARTS>;
@@ -229,7 +219,7 @@ fn keep(block: u32, entry: vec2<u32>, at: u32, valid: bool) {
     }
 }
 
-// Sums up the counts: over the parts of teams before, and over the digits before.
+// Sums up the counts over the parts of earlier teams, and over lower digits.
 fn sum_counts(local_index: u32, block: u32, tile: u32) {
     var part = team_index;
     loop {
@@ -269,16 +259,11 @@ fn sum_counts(local_index: u32, block: u32, tile: u32) {
 }
 
 // A workgroup for each tile of each block.
-@compute @workgroup_size(THREADS)
-fn place(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
+// @pz_entry
+fn place(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    let group = wg.y * wgs.x + wg.x;
-    let block = group / args.tiles;
-    let tile = group % args.tiles;
+    let block = workgroup_index / args.tiles;
+    let tile = workgroup_index % args.tiles;
     if block >= args.blocks {
         return;
     }
@@ -294,7 +279,7 @@ fn place(
     let own = team_index * RADIX;
     let base = first + team_index * (STEPS * 32u) + lane;
 // @pz_if TEAM_SUBGROUP
-    // STEPS is 4. Loads first, so that they are under way together.
+    // STEPS is 4. Load first, so that all loads run at once.
     let at = vec4(base, base + 32u, base + 64u, base + 96u);
     let valid = at < vec4(end);
     let clamped = min(at, vec4(end - 1u));

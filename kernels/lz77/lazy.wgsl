@@ -3,13 +3,36 @@
 // then one lane each continues those of 16 bytes and more; then all lanes of the segment continue those of LANE_BYTES
 // and more.
 //
-// With two candidates, `found` comes from lz77/latest_two: a row of distances for each position. With four,
-// lz77/latest_four fills both buffers: `rows` with the distances, and `found` with the index of a position's row and,
-// if the row is not empty, bit 24.
+// The variants are for two and four candidates, and for eight: four by each of two hashes. Of equally good matches, one
+// by the longer hash comes first. `found` and `rows` come from lz77/latest. With two candidates, `found` holds a row of
+// distances for each position. With four, `rows` holds the rows, and `found` the index of a position's row, with bit 24
+// set if the row is not empty.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether it is 4; TWO, whether there are two hashes of four
-// candidates each; LAZY, the number of further positions to try.
-// @pz_import lz77_parts
+// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether it is 4; TWO_HASHES, whether there are two hashes; LAZY,
+// the number of further positions to try.
+//
+// @pz_cost two {
+//   threads: N/262144*128
+//   passes: 1
+//   buffers: jobs=32, contents=N, found_two=N*8, matches=N*3, match_counts=N/64
+//   local_mem: 256
+// }
+//
+// @pz_cost four {
+//   threads: N/65536*128
+//   passes: 1
+//   buffers: jobs=32, contents=N, found=N*4, rows_four=N*16, matches=N*3, match_counts=N/64
+//   local_mem: 256
+// }
+//
+// @pz_cost eight {
+//   threads: N/65536*128
+//   passes: 1
+//   buffers: jobs=32, contents=N, found=N*4, rows_four=N*16, found_second=N*4,
+//            rows_four_second=N*16, matches=N*3, match_counts=N/64
+//   local_mem: 256
+// }
+// @pz_import lz77_segment
 // @pz_import lz77_common_length
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
@@ -17,7 +40,7 @@
 // @pz_if FOUR
 @group(0) @binding(2) var<storage, read> found: array<u32>;
 @group(0) @binding(3) var<storage, read> rows: array<vec4<u32>>;
-// @pz_if TWO
+// @pz_if TWO_HASHES
 @group(0) @binding(4) var<storage, read> found_second: array<u32>;
 @group(0) @binding(5) var<storage, read> rows_second: array<vec4<u32>>;
 @group(0) @binding(6) var<storage, read_write> matches: array<vec2<u32>>;
@@ -52,7 +75,7 @@ fn distance_to(slot_start: u32, at: u32, k: u32) -> u32 {
     return found[slot_start + at][k];
 }
 // @pz_end
-// @pz_if TWO
+// @pz_if TWO_HASHES
 fn distance_to_second(slot_start: u32, at: u32, k: u32) -> u32 {
     let place = found_second[slot_start + at];
     if place >> 24u == 0u {
@@ -64,7 +87,7 @@ fn distance_to_second(slot_start: u32, at: u32, k: u32) -> u32 {
 
 // The offsets that a position can choose from: the cheap one, and the candidates of one hash or two. Then the
 // positions that are measured at the same time, and lanes and words for each offset.
-// @pz_if TWO
+// @pz_if TWO_HASHES
 const CHOICES = 2u * CANDIDATES + 1u;
 // @pz_else
 const CHOICES = CANDIDATES + 1u;
@@ -86,7 +109,7 @@ fn offset_at(slot_start: u32, at: u32, has: bool, cheap: u32) -> u32 {
     if choice == 0u {
         return select(recent, cheap, at == pos);
     }
-// @pz_if TWO
+// @pz_if TWO_HASHES
     if choice > CANDIDATES {
         return distance_to_second(slot_start, at, choice - CANDIDATES - 1u);
     }
@@ -94,13 +117,9 @@ fn offset_at(slot_start: u32, at: u32, has: bool, cheap: u32) -> u32 {
     return distance_to(slot_start, at, choice - 1u);
 }
 
-@compute @workgroup_size(THREADS)
-fn lazy(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) wg: vec3<u32>,
-    @builtin(num_workgroups) wgs: vec3<u32>,
-) {
-    let slot_start = segment_start(local_index, wg.y * wgs.x + wg.x) * args.slot;
+// @pz_entry
+fn lazy(local_index: u32, workgroup_index: u32) {
+    let slot_start = segment_start(local_index, workgroup_index) * args.slot;
     let pair = part_lane / PAIR_LANES;
     let part = part_lane % PAIR_LANES;
     let choice = pair % CHOICES;
@@ -110,15 +129,15 @@ fn lazy(
             break;
         }
         let mine = select(0u, min(pos + part_lane, last - 1u), is_active);
-        let bytes = read32(i32(mine));
+        let bytes = bytes_at(i32(mine));
         var hit = has_any(slot_start + mine);
-// @pz_if TWO
+// @pz_if TWO_HASHES
         hit |= found_second[slot_start + mine] >> 24u != 0u;
 // @pz_end
-        if is_active && recent != 0u && read32(i32(mine - recent)) == bytes {
+        if is_active && recent != 0u && bytes_at(i32(mine - recent)) == bytes {
             hit = true;
         }
-        if is_active && pos == anchor && second != 0u && part_lane == 0u && read32(i32(pos - second)) == bytes {
+        if is_active && pos == anchor && second != 0u && part_lane == 0u && bytes_at(i32(pos - second)) == bytes {
             hit = true;
         }
         let hits = part_ballot(is_active && hit && pos + part_lane < last);
@@ -141,7 +160,7 @@ fn lazy(
             let ahead = first + pair / CHOICES;
             let at = pos + ahead;
             let offset = select(0u, next_offset, goes);
-            // Under way while these are measured.
+            // This loads while the current ones are measured.
             next_offset = 0u;
             if first + AT_ONCE <= LAZY {
                 next_offset = offset_at(slot_start, at + AT_ONCE, has, cheap);
@@ -176,7 +195,7 @@ fn lazy(
                 open = equal == 4u * COMPARED && at + n < end;
                 length = min(n, end - at);
             }
-            // The long ones, one after the other.
+            // Continues the long matches one after the other.
             var more = part_ballot(open);
             loop {
                 let is_more = more != 0u;
@@ -192,7 +211,7 @@ fn lazy(
                     length = whole;
                 }
             }
-            // The best of each position: of equals the first, the cheap one before all.
+            // Finds the best match of each position. Of equals, it takes the first; the cheap offset comes before all.
             var key = 0u;
             if length >= 4u {
                 let gain = 4i * i32(length) - bits;
