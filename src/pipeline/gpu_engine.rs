@@ -5,22 +5,22 @@
 //! returns wrong bytes, the engine leaves the block untouched for the CPU. The output is therefore the same with any
 //! device, and a failing device never fails the job.
 
+mod attempt;
+mod batch_limit;
+
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crc32c::{crc32c, crc32c_append};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use self::batch_limit::BatchLimit;
 use super::cpu::CpuEngine;
-use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use super::engine::{DecodeJob, EncodeJob, Engine};
 use super::statistics::{DeviceStatistics, Statistics};
-use crate::clock::Instant;
 use crate::codec::Recipe;
-use crate::format::{BlockHeader, Method, Pipeline};
-use crate::gpu::coder::Work;
-use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, PayloadPlace};
+use crate::format::{Method, Pipeline};
+use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, Work};
 use crate::gpu::device::{Device, DeviceError};
 use crate::gpu::model::plan::{PlanError, Shape};
-use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::pipelines;
 
 /// Runs one batch at a time on a device, and keeps the batch's device memory for the next one. Each slot of the device
@@ -67,57 +67,6 @@ enum Coder<'d> {
     None,
     Encode(Recipe, Box<Encoder<'d>>, Option<Box<Decoder<'d>>>),
     Decode(Pipeline, Box<Decoder<'d>>),
-}
-
-/// Limits the batches of one kind of work after the device ran out of memory.
-///
-/// After `patience` batches the engine tries one of twice the size, in case the memory is free again. Each failed trial
-/// doubles the patience, up to [`MAX_PATIENCE`]; a trial that succeeds shortens it.
-struct BatchLimit {
-    kind: Kind,
-    /// Blocks in a batch; 0 if the device cannot do even one.
-    blocks: u32,
-    /// Batches done since `blocks` changed.
-    done: u32,
-    /// Batches to do before trying a larger one.
-    patience: u32,
-    /// Whether the last change made batches larger.
-    has_grown: bool,
-}
-
-/// Batches to do before the first trial of a larger one.
-const PATIENCE: u32 = 4;
-
-/// The most batches between trials, so that failed trials cost little.
-const MAX_PATIENCE: u32 = 64;
-
-impl BatchLimit {
-    /// Blocks in the next batch, of `waiting` blocks, where a full batch has `planned` blocks.
-    fn next(&self, waiting: usize, planned: u32) -> u32 {
-        let is_time = self.done >= self.patience && waiting > self.blocks as usize;
-        if is_time { self.blocks.saturating_mul(2).min(planned) } else { self.blocks }
-    }
-
-    /// Records that the device did a batch of `blocks` blocks.
-    fn done(&mut self, blocks: u32) {
-        self.done = self.done.saturating_add(1);
-        if blocks > self.blocks {
-            (self.blocks, self.done, self.has_grown) = (blocks, 0, true);
-            self.patience = (self.patience / 4).max(PATIENCE);
-        }
-    }
-
-    /// Records that the device had no memory for a batch of `blocks` blocks.
-    fn had_no_memory(&mut self, blocks: u32) {
-        let is_trial = blocks > self.blocks;
-        if is_trial || self.has_grown {
-            self.patience = (2 * self.patience).min(MAX_PATIENCE);
-        }
-        if !is_trial {
-            self.blocks = blocks / 2;
-        }
-        (self.done, self.has_grown) = (0, false);
-    }
 }
 
 /// Threads that read the blocks of a batch from the input: a single thread copies more slowly than a device takes them.
@@ -214,8 +163,7 @@ impl<'d> GpuEngine<'d> {
     /// Limits batches of `kind` to `blocks` blocks.
     fn limit(state: &mut State<'d>, kind: Kind, blocks: u32) {
         state.limits.retain(|limit| limit.kind != kind);
-        let (done, patience, has_grown) = (0, PATIENCE, false);
-        state.limits.push(BatchLimit { kind, blocks, done, patience, has_grown });
+        state.limits.push(BatchLimit::new(kind, blocks));
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'d>> {
@@ -321,178 +269,6 @@ impl<'d> GpuEngine<'d> {
         self.set_coder(state, Coder::Decode(pipeline, Box::new(decoder)), shape);
         Ok(())
     }
-
-    /// Encodes as many of `jobs` on the device as it can, and sets `coded` on those it did.
-    fn try_encode(
-        &self,
-        state: &mut State<'d>,
-        recipe: &Recipe,
-        jobs: &mut [&mut EncodeJob<'_>],
-        shape: Shape,
-    ) -> Result<(), CoderError> {
-        self.make_encoder(state, recipe, shape)?;
-        let State { coder: Coder::Encode(_, encoder, checker), encoded, .. } = state else {
-            return Ok(());
-        };
-        let begun = Instant::now();
-        encoder.write_all(jobs.iter().map(|job| job.contents))?;
-        let lens: Vec<_> = jobs.iter().map(|job| job.contents.len() as u32).collect();
-        let uploaded = Instant::now();
-        let mut crcs = Vec::new();
-        let blocks = encoder.encode_while(&lens, || {
-            crcs = jobs.iter().map(|job| crc32c(job.contents)).collect();
-        })?;
-
-        let computed = Instant::now();
-        let mut sent = Vec::with_capacity(jobs.len());
-        let mut places = Vec::with_capacity(jobs.len());
-        let mut is_wrong = false;
-        for ((job, block), content_crc) in jobs.iter_mut().zip(blocks).zip(crcs) {
-            if block.content_crc != content_crc {
-                // The device received other bytes than the host sent.
-                is_wrong = true;
-                continue;
-            }
-            let Some((start, payload_len)) = block.payload else {
-                let payload_crc = content_crc;
-                job.coded = Some(Coded { method: Method::Store, payload_crc, content_crc });
-                continue;
-            };
-            let method = match recipe {
-                Recipe::Bwt(_) => Method::Bwt,
-                _ => Method::Lz77,
-            };
-            let content_len = job.contents.len() as u32;
-            places.push(PayloadPlace { start, payload_len, content_len });
-            sent.push((job, Coded { method, payload_crc: block.payload_crc, content_crc }));
-        }
-        let ranges: Vec<_> =
-            places.iter().map(|place| (place.start, place.payload_len as usize)).collect();
-        encoder.read_all(&ranges, |i, piece| sent[i].0.payload.extend_from_slice(piece))?;
-
-        let downloaded = Instant::now();
-        let mut is_sound = vec![true; sent.len()];
-        let is_turn =
-            self.verifies && checker.is_some() && encoded.is_multiple_of(CPU_CHECK_INTERVAL);
-        let by_cpu = (is_turn && !sent.is_empty()).then(|| *encoded as usize % sent.len());
-        let mut on_host = || {
-            for (sound, (job, coded)) in is_sound.iter_mut().zip(&sent) {
-                *sound = crc32c(job.payload) == coded.payload_crc;
-            }
-            if let Some(at) = by_cpu {
-                let (job, coded) = &sent[at];
-                is_sound[at] &= CpuEngine::restores(coded, job.contents, job.payload);
-            }
-        };
-        match checker.as_deref_mut().filter(|_| !sent.is_empty()) {
-            None => on_host(),
-            Some(checker) => {
-                checker.clear();
-                for (job, _) in &sent {
-                    checker.expect(Needs::of(job.payload, job.contents.len()));
-                }
-                let decoded = checker.decode_while(&places, on_host)?;
-                for ((sound, block), (_, coded)) in is_sound.iter_mut().zip(decoded).zip(&sent) {
-                    *sound &= block.is_decoded
-                        && block.payload_crc == coded.payload_crc
-                        && block.content_crc == coded.content_crc;
-                }
-            }
-        }
-        let needs_check = self.verifies && checker.is_none();
-        for ((job, coded), is_sound) in sent.into_iter().zip(is_sound) {
-            if is_sound {
-                job.coded = Some(coded);
-                job.is_unverified = needs_check;
-            } else {
-                is_wrong = true;
-            }
-        }
-        *encoded += 1;
-        self.note(|device| {
-            device.upload += uploaded - begun;
-            device.compute += computed - uploaded;
-            device.download += downloaded - computed;
-            device.verify += downloaded.elapsed();
-        });
-        if let Some(statistics) = self.statistics.filter(|statistics| statistics.wants_stages()) {
-            statistics.device_stages(encoder.take_times()?);
-        }
-        if is_wrong {
-            self.note_wrong(state);
-        }
-        Ok(())
-    }
-
-    /// Decodes as many of `jobs` on the device as it can, and sets `outcome` on those that are right.
-    fn try_decode(
-        &self,
-        state: &mut State<'d>,
-        pipeline: Pipeline,
-        jobs: &mut [&mut DecodeJob<'_>],
-        shape: Shape,
-    ) -> Result<(), CoderError> {
-        self.make_decoder(state, pipeline, shape)?;
-        let Coder::Decode(_, decoder) = &mut state.coder else { return Ok(()) };
-        let begun = Instant::now();
-        decoder.clear();
-        let payloads: Vec<_> = jobs
-            .iter()
-            .map(|job| (job.payload.unwrap_or_default(), job.contents.len() as u32))
-            .collect();
-        let places = decoder.write_all(&payloads)?;
-        let uploaded = Instant::now();
-        let blocks = decoder.decode(&places)?;
-        let computed = Instant::now();
-        let mut copies = Vec::with_capacity(jobs.len());
-        let mut ranges = Vec::with_capacity(jobs.len());
-        for ((number, job), block) in (0..).zip(jobs.iter_mut()).zip(blocks) {
-            let BlockHeader { payload_crc, content_crc, .. } = job.header;
-            // The CPU decodes the remaining blocks again and reports what is wrong with them.
-            if block.is_decoded
-                && (block.payload_crc, block.content_crc) == (payload_crc, content_crc)
-            {
-                ranges.push((number, job.contents.len()));
-                copies.push(Copied { job, len: 0, crc: 0 });
-            }
-        }
-        decoder.read_all(&ranges, |i, piece| {
-            let Copied { job, len, crc } = &mut copies[i];
-            let place = &mut job.contents[*len..*len + piece.len()];
-            place.copy_from_slice(piece);
-            *crc = crc32c_append(*crc, place);
-            *len += piece.len();
-        })?;
-        let mut is_wrong = false;
-        for Copied { job, len, crc } in copies {
-            if len == job.contents.len() && crc == job.header.content_crc {
-                job.outcome = Some(Ok(()));
-            } else {
-                is_wrong = true;
-            }
-        }
-        self.note(|device| {
-            device.upload += uploaded - begun;
-            device.compute += computed - uploaded;
-            device.download += computed.elapsed();
-        });
-        if let Some(statistics) = self.statistics.filter(|statistics| statistics.wants_stages()) {
-            statistics.device_stages(decoder.take_times()?);
-        }
-        if is_wrong {
-            self.note_wrong(state);
-        }
-        Ok(())
-    }
-}
-
-/// A decoded block while the host copies it from the device.
-struct Copied<'a, 'j> {
-    job: &'a mut DecodeJob<'j>,
-    /// Bytes copied so far.
-    len: usize,
-    /// Their checksum.
-    crc: u32,
 }
 
 /// The decoder that checks what `encoder` encodes; `None` if the device declines its plan.

@@ -1,0 +1,205 @@
+//! One batch on the device: copies, computes, and checks what comes back.
+
+use crc32c::{crc32c, crc32c_append};
+
+use super::{CPU_CHECK_INTERVAL, Coder, GpuEngine, State};
+use crate::clock::Instant;
+use crate::codec::Recipe;
+use crate::format::{BlockHeader, Method, Pipeline};
+use crate::gpu::coder::{CoderError, Decoder, PayloadPlace};
+use crate::gpu::model::plan::Shape;
+use crate::gpu::stages::lz77_decode::Needs;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob};
+
+/// A block that the device has encoded, and what it says about the payload.
+struct Encoded<'a, 'j> {
+    job: &'a mut EncodeJob<'j>,
+    coded: Coded,
+    place: PayloadPlace,
+}
+
+impl<'d> GpuEngine<'d> {
+    /// Encodes as many of `jobs` on the device as it can, and sets `coded` on those it did.
+    pub(super) fn try_encode(
+        &self,
+        state: &mut State<'d>,
+        recipe: &Recipe,
+        jobs: &mut [&mut EncodeJob<'_>],
+        shape: Shape,
+    ) -> Result<(), CoderError> {
+        self.make_encoder(state, recipe, shape)?;
+        let State { coder: Coder::Encode(_, encoder, checker), encoded, .. } = state else {
+            return Ok(());
+        };
+        let begun = Instant::now();
+        encoder.write_all(jobs.iter().map(|job| job.contents))?;
+        let lens: Vec<_> = jobs.iter().map(|job| job.contents.len() as u32).collect();
+        let uploaded = Instant::now();
+        let mut crcs = Vec::new();
+        let blocks = encoder.encode_while(&lens, || {
+            crcs = jobs.iter().map(|job| crc32c(job.contents)).collect();
+        })?;
+
+        let computed = Instant::now();
+        let method = match recipe {
+            Recipe::Bwt(_) => Method::Bwt,
+            _ => Method::Lz77,
+        };
+        let mut sent = Vec::with_capacity(jobs.len());
+        let mut is_wrong = false;
+        for ((job, block), content_crc) in jobs.iter_mut().zip(blocks).zip(crcs) {
+            if block.content_crc != content_crc {
+                // The device received other bytes than the host sent.
+                is_wrong = true;
+                continue;
+            }
+            let Some((start, payload_len)) = block.payload else {
+                let payload_crc = content_crc;
+                job.coded = Some(Coded { method: Method::Store, payload_crc, content_crc });
+                continue;
+            };
+            let content_len = job.contents.len() as u32;
+            let place = PayloadPlace { start, payload_len, content_len };
+            let coded = Coded { method, payload_crc: block.payload_crc, content_crc };
+            sent.push(Encoded { job, coded, place });
+        }
+        let range = |block: &Encoded<'_, '_>| (block.place.start, block.place.payload_len as usize);
+        let ranges: Vec<_> = sent.iter().map(range).collect();
+        encoder.read_all(&ranges, |i, piece| sent[i].job.payload.extend_from_slice(piece))?;
+
+        let downloaded = Instant::now();
+        let is_turn =
+            self.verifies && checker.is_some() && encoded.is_multiple_of(CPU_CHECK_INTERVAL);
+        let by_cpu = (is_turn && !sent.is_empty()).then(|| *encoded as usize % sent.len());
+        let is_sound = check(checker.as_deref_mut(), &sent, by_cpu)?;
+        let needs_check = self.verifies && checker.is_none();
+        for (Encoded { job, coded, .. }, is_sound) in sent.into_iter().zip(is_sound) {
+            if is_sound {
+                job.coded = Some(coded);
+                job.is_unverified = needs_check;
+            } else {
+                is_wrong = true;
+            }
+        }
+        *encoded += 1;
+        self.note(|device| {
+            device.upload += uploaded - begun;
+            device.compute += computed - uploaded;
+            device.download += downloaded - computed;
+            device.verify += downloaded.elapsed();
+        });
+        if let Some(statistics) = self.statistics.filter(|statistics| statistics.wants_stages()) {
+            statistics.device_stages(encoder.take_times()?);
+        }
+        if is_wrong {
+            self.note_wrong(state);
+        }
+        Ok(())
+    }
+
+    /// Decodes as many of `jobs` on the device as it can, and sets `outcome` on those that are right.
+    pub(super) fn try_decode(
+        &self,
+        state: &mut State<'d>,
+        pipeline: Pipeline,
+        jobs: &mut [&mut DecodeJob<'_>],
+        shape: Shape,
+    ) -> Result<(), CoderError> {
+        self.make_decoder(state, pipeline, shape)?;
+        let Coder::Decode(_, decoder) = &mut state.coder else { return Ok(()) };
+        let begun = Instant::now();
+        decoder.clear();
+        let payloads: Vec<_> = jobs
+            .iter()
+            .map(|job| (job.payload.unwrap_or_default(), job.contents.len() as u32))
+            .collect();
+        let places = decoder.write_all(&payloads)?;
+        let uploaded = Instant::now();
+        let blocks = decoder.decode(&places)?;
+        let computed = Instant::now();
+        let mut copies = Vec::with_capacity(jobs.len());
+        let mut ranges = Vec::with_capacity(jobs.len());
+        for ((number, job), block) in (0..).zip(jobs.iter_mut()).zip(blocks) {
+            let BlockHeader { payload_crc, content_crc, .. } = job.header;
+            // The CPU decodes the remaining blocks again and reports what is wrong with them.
+            if block.is_decoded
+                && (block.payload_crc, block.content_crc) == (payload_crc, content_crc)
+            {
+                ranges.push((number, job.contents.len()));
+                copies.push(Copied { job, len: 0, crc: 0 });
+            }
+        }
+        decoder.read_all(&ranges, |i, piece| {
+            let Copied { job, len, crc } = &mut copies[i];
+            let place = &mut job.contents[*len..*len + piece.len()];
+            place.copy_from_slice(piece);
+            *crc = crc32c_append(*crc, place);
+            *len += piece.len();
+        })?;
+        let mut is_wrong = false;
+        for Copied { job, len, crc } in copies {
+            if len == job.contents.len() && crc == job.header.content_crc {
+                job.outcome = Some(Ok(()));
+            } else {
+                is_wrong = true;
+            }
+        }
+        self.note(|device| {
+            device.upload += uploaded - begun;
+            device.compute += computed - uploaded;
+            device.download += computed.elapsed();
+        });
+        if let Some(statistics) = self.statistics.filter(|statistics| statistics.wants_stages()) {
+            statistics.device_stages(decoder.take_times()?);
+        }
+        if is_wrong {
+            self.note_wrong(state);
+        }
+        Ok(())
+    }
+}
+
+/// A decoded block while the host copies it from the device.
+struct Copied<'a, 'j> {
+    job: &'a mut DecodeJob<'j>,
+    /// Bytes copied so far.
+    len: usize,
+    /// Their checksum.
+    crc: u32,
+}
+
+/// Which of the encoded blocks are sound. The host compares the payloads' checksums, and decodes block `by_cpu`.
+/// Meanwhile `checker`, if there is one, decodes all of them on the device.
+fn check(
+    checker: Option<&mut Decoder<'_>>,
+    sent: &[Encoded<'_, '_>],
+    by_cpu: Option<usize>,
+) -> Result<Vec<bool>, CoderError> {
+    let mut is_sound = vec![true; sent.len()];
+    let mut on_host = || {
+        for (sound, Encoded { job, coded, .. }) in is_sound.iter_mut().zip(sent) {
+            *sound = crc32c(job.payload) == coded.payload_crc;
+        }
+        if let Some(at) = by_cpu {
+            let Encoded { job, coded, .. } = &sent[at];
+            is_sound[at] &= CpuEngine::restores(coded, job.contents, job.payload);
+        }
+    };
+    let Some(checker) = checker.filter(|_| !sent.is_empty()) else {
+        on_host();
+        return Ok(is_sound);
+    };
+    checker.clear();
+    for Encoded { job, .. } in sent {
+        checker.expect(Needs::of(job.payload, job.contents.len()));
+    }
+    let places: Vec<_> = sent.iter().map(|block| block.place).collect();
+    let decoded = checker.decode_while(&places, on_host)?;
+    for ((sound, block), Encoded { coded, .. }) in is_sound.iter_mut().zip(decoded).zip(sent) {
+        *sound &= block.is_decoded
+            && block.payload_crc == coded.payload_crc
+            && block.content_crc == coded.content_crc;
+    }
+    Ok(is_sound)
+}

@@ -1,0 +1,59 @@
+//! How large batches may be after a device has run out of memory.
+
+use super::Kind;
+
+/// Limits the batches of one kind of work after the device ran out of memory.
+///
+/// After `patience` batches the engine tries one of twice the size, in case the memory is free again. Each failed trial
+/// doubles the patience, up to [`MAX_PATIENCE`]; a trial that succeeds shortens it.
+pub(super) struct BatchLimit {
+    pub(super) kind: Kind,
+    /// Blocks in a batch; 0 if the device cannot do even one.
+    pub(super) blocks: u32,
+    /// Batches done since `blocks` changed.
+    done: u32,
+    /// Batches to do before trying a larger one.
+    patience: u32,
+    /// Whether the last change made batches larger.
+    has_grown: bool,
+}
+
+/// Batches to do before the first trial of a larger one.
+const PATIENCE: u32 = 4;
+
+/// The most batches between trials, so that failed trials cost little.
+const MAX_PATIENCE: u32 = 64;
+
+impl BatchLimit {
+    /// A limit of `blocks` blocks.
+    pub(super) fn new(kind: Kind, blocks: u32) -> Self {
+        Self { kind, blocks, done: 0, patience: PATIENCE, has_grown: false }
+    }
+
+    /// Blocks in the next batch, of `waiting` blocks, where a full batch has `planned` blocks.
+    pub(super) fn next(&self, waiting: usize, planned: u32) -> u32 {
+        let is_time = self.done >= self.patience && waiting > self.blocks as usize;
+        if is_time { self.blocks.saturating_mul(2).min(planned) } else { self.blocks }
+    }
+
+    /// Records that the device did a batch of `blocks` blocks.
+    pub(super) fn done(&mut self, blocks: u32) {
+        self.done = self.done.saturating_add(1);
+        if blocks > self.blocks {
+            (self.blocks, self.done, self.has_grown) = (blocks, 0, true);
+            self.patience = (self.patience / 4).max(PATIENCE);
+        }
+    }
+
+    /// Records that the device had no memory for a batch of `blocks` blocks.
+    pub(super) fn had_no_memory(&mut self, blocks: u32) {
+        let is_trial = blocks > self.blocks;
+        if is_trial || self.has_grown {
+            self.patience = (2 * self.patience).min(MAX_PATIENCE);
+        }
+        if !is_trial {
+            self.blocks = blocks / 2;
+        }
+        (self.done, self.has_grown) = (0, false);
+    }
+}
