@@ -4,6 +4,6 @@
 //   threads: max(N/2048*256, 8192)
 //   passes: 2
 //   buffers: jobs=32, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8, found=N*4, rows_one=N*4
-//   local_mem: 33028
+//   local_mem: 4096
 // }
 // @pz_import lz77_table
