@@ -9,9 +9,9 @@
 // @pz_cost {
 //   threads: N/1024*256
 //   passes: 4+N/1048576
-//   buffers: jobs=32, contents=N, results=32, bwt_blocks=512, bwt_rows=N/64, bwt_walks=N/64,
+//   buffers: jobs=32, contents=N, results=32, bwt_blocks=512, bwt_rows=N/64, bwt_walks=N/524288*4,
 //            bwt_counts=N/8+1024, bwt_links=N*4+N/16+64, bwt_steps_low=N*4, bwt_steps_high=N*4
-//   local_mem: 8320
+//   local_mem: 8224
 //   note: random reads of 8 bytes bound it, one for four bytes in steps, about four of nearby ones in compose
 // }
 // @pz_import team
@@ -22,6 +22,8 @@
 #define COUNTS_OF(slot) ((size_t)((slot) / 32u + 256u))
 // Where the step from a place is stored.
 #define STEP(low, high, place, half_slot) ((place) < (half_slot) ? (low) + (place) : (high) + ((place) - (half_slot)))
+// A dispatch walks at least 2^18 bytes, so only walks over stretches of 2^19 bytes or more are continued.
+#define WALKS_OF(slot) (((slot) + 524287u) / 524288u)
 #define PLACE(row, whole) ((row) > (whole) ? (row) - 1u : (row) == (whole) ? 0u : (row))
 
 // Counts how often each byte occurs in each chunk. A team has a chunk.
@@ -209,7 +211,7 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
         uint row = end == n ? whole : rows[index + 1u];
         place = PLACE(row, whole);
     } else {
-        place = bwt_walks[(size_t)block * (slot / 256u) + index];
+        place = bwt_walks[(size_t)block * WALKS_OF(slot) + index];
     }
     __global uint4 *out = contents + (size_t)block * (slot / 16u);
     uint odd = end & 15u;
@@ -236,7 +238,7 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
         out[unit] = (uint4)(words[0], words[1], words[2], words[3]);
     }
     if (unit > unit_begin) {
-        bwt_walks[(size_t)block * (slot / 256u) + index] = place;
+        bwt_walks[(size_t)block * WALKS_OF(slot) + index] = place;
     } else if (place != PLACE(rows[index], whole)) {
         results[block * RESULT_WORDS] = 40u;
     }

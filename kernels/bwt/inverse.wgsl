@@ -9,9 +9,9 @@
 // @pz_cost {
 //   threads: N/1024*256
 //   passes: 4+N/1048576
-//   buffers: jobs=32, contents=N, results=32, bwt_blocks=512, bwt_rows=N/64, bwt_walks=N/64,
+//   buffers: jobs=32, contents=N, results=32, bwt_blocks=512, bwt_rows=N/64, bwt_walks=N/524288*4,
 //            bwt_counts=N/8+1024, bwt_links=N*4+N/16+64, bwt_steps_low=N*4, bwt_steps_high=N*4
-//   local_mem: 8320
+//   local_mem: 8224
 //   note: random reads of 8 bytes bound it, one for four bytes in steps, about four of nearby ones in compose
 // }
 // @pz_import team
@@ -274,6 +274,8 @@ fn walk(local_index: u32, workgroup_index: u32) {
     let n = bwt_blocks[info];
     let start_log = bwt_blocks[info + BLOCK_START_LOG];
     let stored = block * (slot / 256u);
+    // A dispatch walks at least 2^18 bytes, so only walks over stretches of 2^19 bytes or more are continued.
+    let continued = block * ((slot + 524287u) / 524288u) + index;
     let links = block * links_of(slot);
     let begin = index << start_log;
     let end = min(n, begin + (1u << start_log));
@@ -294,7 +296,7 @@ fn walk(local_index: u32, workgroup_index: u32) {
         }
         place = place_of(row, whole);
     } else {
-        place = bwt_walks[stored + index];
+        place = bwt_walks[continued];
     }
     let out = block * (slot / 16u);
     let odd = end & 15u;
@@ -318,7 +320,7 @@ fn walk(local_index: u32, workgroup_index: u32) {
         walked[out + unit] = vec4<u32>(step0.y, step1.y, step2.y, step3.y);
     }
     if unit > unit_begin {
-        bwt_walks[stored + index] = place;
+        bwt_walks[continued] = place;
     } else if place != place_of(bwt_rows[stored + index], whole) {
         walk_results[block * RESULT_WORDS] = 40u;
     }

@@ -17,21 +17,21 @@
 //   threads: max(N/2048*256, 8192)
 //   passes: 2
 //   buffers: jobs=32, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8, found=N*4, rows_one=N*4
-//   local_mem: 33028
+//   local_mem: 4096
 // }
 //
 // @pz_cost two {
 //   threads: max(N/2048*256, 8192)
 //   passes: 2
 //   buffers: jobs=32, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8, found=N*4, found_two=N*8
-//   local_mem: 33028
+//   local_mem: 8192
 // }
 //
 // @pz_cost four {
 //   threads: max(N/2048*256, 8192)
 //   passes: 4
 //   buffers: jobs=32, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8, found=N*4, rows_four=N*16
-//   local_mem: 33028
+//   local_mem: 32768
 // }
 // @pz_import team
 

@@ -6,7 +6,7 @@
 //   threads: N/262144*3/2*64
 //   passes: 2
 //   buffers: jobs=32, lz77_counts=N/65536*3072, lz77_models=N/65536*16512
-//   local_mem: 16856
+//   local_mem: 16600
 // }
 // @pz_import team
 // @pz_import lz77_code

@@ -37,7 +37,7 @@
 //   passes: 4
 //   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/65536*4608, entries=N*8, lz77_states=N/4096*2592,
 //            matches=N*3, match_counts=N/64
-//   local_mem: 25536
+//   local_mem: 12768
 // }
 // @pz_import lz77_chunk_prices
 // @pz_import lz77_long_length

@@ -7,7 +7,7 @@
 //   buffers: jobs=32, contents=N, payload=N+256, matches=N*3, lz77_models=N/65536*16512,
 //            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256, lz77_streams=N/65536*1024,
 //            lz77_words=N+N/2+N/4+N/64+1024
-//   local_mem: 4612
+//   local_mem: 4608
 // }
 // @pz_import team
 // @pz_import lz77_code

@@ -12,7 +12,7 @@
 //   buffers: jobs=32, contents=N, matches=N*3, match_counts=N/64, payload=N+256,
 //            lz77_tokens=N+N/4+N/16+N/64+N/64+256, lz77_offsets=N+N/4+N/16+N/64+N/64+256,
 //            lz77_streams=N/65536*1024, lz77_counts=N/65536*3072
-//   local_mem: 2944
+//   local_mem: 2816
 // }
 // @pz_import team
 // @pz_import lz77_code

@@ -16,14 +16,14 @@
 //   threads: max(N/2048*512, 8192)
 //   passes: 12
 //   buffers: jobs=32, contents=N, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8
-//   local_mem: 35328
+//   local_mem: 26688
 // }
 //
 // @pz_cost places {
 //   threads: max(N/2048*512, 8192)
 //   passes: 6
 //   buffers: jobs=32, contents=N, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8, found=N*4
-//   local_mem: 35328
+//   local_mem: 26688
 // }
 // @pz_import team
 // @pz_import tile_scan

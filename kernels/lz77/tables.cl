@@ -6,7 +6,7 @@
 //   threads: N/262144*128
 //   passes: 1
 //   buffers: payload=N+256, results=32, lz77_chunks=N/65536*16+16, lz77_tables=N/65536*17440
-//   local_mem: 28160
+//   local_mem: 26576
 //   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of four teams
 // }
 // @pz_import team

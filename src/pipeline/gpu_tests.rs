@@ -3,6 +3,7 @@
 use super::*;
 use crate::format::Pipeline;
 use crate::gpu::coder::Work;
+use crate::gpu::tests::testing::made_up;
 use crate::pipeline::memory::{Cost, Share};
 
 type Open = fn() -> Result<Arc<dyn Device>, DeviceError>;
@@ -34,5 +35,25 @@ fn staging_and_driver_count_in_the_memory_of_the_host() {
         assert!(blocks <= left.max(4 * MIB), "{limit}: {share:?}");
         assert!(limit < 200 * MIB || blocks + 2 * MIB > left, "{limit}: {share:?}");
         assert_eq!(accelerator.host_blocks + 4, share.in_flight as u64 + 2 - share.workers as u64);
+    }
+}
+
+/// As many batches as device, host and staging memory permit, and as many blocks in each.
+#[test]
+fn batches_stay_within_the_memory_of_device_and_host() {
+    let limits = Limits { memory: 64 << 30, max_buffer: 64 << 30, ..made_up() };
+    let gpu = Gpu::finding(|| Err::<(Limits, Open), _>(DeviceError::Lost));
+    let alone = Accelerator::alone(gpu, Work::Decode(Pipeline::Lzh), 1 << 20);
+    let most = alone.batches(&limits).unwrap();
+    assert!(most.slots == 6 && most.batch > 8, "{most:?}");
+    for most_slots in 1..=6 {
+        for host_blocks in [1, 2 * most_slots, 16 * most_slots, u32::MAX.into()] {
+            let accelerator = Accelerator { most_slots, host_blocks, ..alone.clone() };
+            let found = accelerator.batches(&limits).unwrap();
+            assert_eq!(u64::from(found.slots), most_slots);
+            // A slot has one batch on the device and one that waits.
+            let batch = (host_blocks / (2 * most_slots)).clamp(1, most.batch.into());
+            assert_eq!(u64::from(found.batch), batch, "{most_slots} slots, {host_blocks} blocks");
+        }
     }
 }

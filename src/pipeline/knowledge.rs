@@ -301,6 +301,11 @@ impl Knowledge {
     }
 
     #[cfg(test)]
+    pub(super) fn forget(&self, subject: &str) {
+        self.keep(subject, Rates::default());
+    }
+
+    #[cfg(test)]
     pub(super) fn set(&self, subject: &str, name: String, rate: f64) {
         let mut rates = self.rates(subject);
         rates.set(name, rate);

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -65,11 +66,17 @@ fn halting<T: Send>(
     })
 }
 
-/// Calls `attempt` with longer and longer pauses, until devices were ready in time.
+/// Calls `attempt` with longer and longer pauses, until devices were ready in time. Begins with half of the pause that
+/// was long enough before.
 #[track_caller]
 fn until_it_takes_part(mut attempt: impl FnMut(Duration) -> bool) {
-    let pauses = [1, 4, 16, 64, 256].map(Duration::from_secs);
-    assert!(pauses.into_iter().any(&mut attempt), "a device never takes part");
+    static ENOUGH: AtomicU64 = AtomicU64::new(1);
+    let mut seconds = ENOUGH.load(Ordering::Relaxed).div_ceil(2);
+    while !attempt(Duration::from_secs(seconds)) {
+        assert!(seconds <= 256, "a device never takes part");
+        seconds *= 2;
+    }
+    ENOUGH.store(seconds, Ordering::Relaxed);
 }
 
 #[track_caller]

@@ -66,6 +66,9 @@ impl Lanes {
     }
 }
 
+/// The fewest bytes that one dispatch walks. The kernel keeps the places of walks over stretches that are longer.
+const MIN_WALKED: u32 = 1 << 18;
+
 /// How much of a serial task one dispatch may do.
 struct Limit {
     segments: u32,
@@ -79,7 +82,7 @@ impl Limit {
             (Api::OpenCl, _) => Self { segments: 1 << 16, columns: 1 << 16, walked: MAX_SLOT },
             // At most 60,000 iterations per work item, whatever the payload says: software devices stop there.
             (_, Kind::Software | Kind::Other) => {
-                Self { segments: 256, columns: 4, walked: 1 << 18 }
+                Self { segments: 256, columns: 4, walked: MIN_WALKED }
             }
             // A system that draws with its GPU resets it when a dispatch takes a second or two.
             (_, Kind::Discrete | Kind::Integrated) => {
