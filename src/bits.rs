@@ -1,7 +1,5 @@
 //! Bits in bytes, most significant bit first: what descriptions of entropy codes are written in.
 //!
-//! Unstable: see [Stability](crate#stability).
-//!
 //! The first bit of a stream is the top bit of its first byte, and a value's top bit comes first, so
 //! that a canonical prefix code can be looked up by the next bits as they stand. The streams coded
 //! over many lanes have layouts of their own; this one is for the few dozen bytes in front of them,

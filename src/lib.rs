@@ -26,13 +26,18 @@
 //! trust. The same input and options give the same bytes on any number of threads. Any bytes may be given to a decoder:
 //! it ends with the right contents or with an [`Error`], in bounded time and memory.
 //!
-//! The format is described in [`format`](mod@format), the algorithms in [`codec`].
+//! The format is described in [`format`](mod@format).
 //!
 //! # Stability
-//! What the root of this crate offers, and [`gpu::coder`] with the types that it takes and gives, is the interface: until
-//! version 1.0 it changes only with the second number of the version, and the change log says how. The other public items of
-//! [`gpu`], and those of [`bits`] and [`codec`], are public for this crate's own program, benchmarks and tests: **they are
-//! unstable** and may change or go with any version. Files stay readable as [`format`](mod@format) says.
+//! | part | until version 1.0 it changes |
+//! |---|---|
+//! | the root of this crate | with the second number of the version; the change log says how |
+//! | [`gpu::coder`], [`gpu::device`] and [`gpu::device::discovery`] | likewise |
+//! | how much device memory a coder takes, and which work a device declines | with any version: they follow the kernels |
+//! | [`resident`], a measuring tool | with any version |
+//! | `internal`, hidden, for this package's own program and tests | with any version |
+//!
+//! Files stay readable as [`format`](mod@format) says.
 //!
 //! # Features
 //! - `simd` (default): vector instructions, chosen at run time. The output does not depend on it.
@@ -42,9 +47,13 @@
 //!   program runs on every machine.
 //! - `cli` (default): the `pz` program.
 
-pub mod bits;
+mod bits;
 mod clock;
-pub mod codec;
+#[allow(
+    rustdoc::private_intra_doc_links,
+    reason = "`internal` shows parts of it to those who have the source"
+)]
+mod codec;
 mod error;
 pub mod format;
 pub mod gpu;
@@ -67,6 +76,38 @@ pub use stream::{
     compress, compress_into, content_size, decompress, decompress_into, list, recover,
 };
 pub use user_cache::refused_cache;
+
+/// What this package's own program, benchmarks, tests and fuzz targets use besides the public interface. It may change or go
+/// with any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::bits::{BitReader, BitWriter};
+    pub use crate::codec::vector_instructions;
+    pub use crate::gpu::model::budget::{batches, budget};
+    pub use crate::gpu::model::cost::KernelCost;
+    pub use crate::gpu::model::kernel::ALL as KERNELS;
+
+    pub mod bwt {
+        pub use crate::codec::bwt::{Decoder, Encoder, Params};
+    }
+
+    pub mod fse {
+        pub use crate::codec::fse::{
+            EncodeTable, MAX_TABLE_LOG, MIN_TABLE_LOG, build_decode_table, decode_entry, normalize,
+            read_norm, write_norm,
+        };
+    }
+
+    pub mod huffman {
+        pub use crate::codec::huffman::{
+            MAX_LEN, assign_codes, build_table, code_lengths, read_lengths, write_lengths,
+        };
+    }
+
+    pub mod lz77 {
+        pub use crate::codec::lz77::{Decoder, Encoder, Params, Search};
+    }
+}
 
 /// The example in the README runs as written.
 #[cfg(doctest)]

@@ -4,10 +4,8 @@
 //! runs into segments (`runs`); each segment is one rANS stream (`segments`) whose tables (`tables`) are the
 //! block's, chosen run by run by what the run's symbol did before in that segment (`spec`). Segments decode
 //! independently, up to a renaming of symbols, and the inverse transform (`inverse`) starts at many stored rows, so
-//! a GPU has thousands of independent lanes in both stages. The payload is described in [`format`](mod@crate::format).
-
-#[doc = include_str!("../../format/bwt.md")]
-pub mod format {}
+//! a GPU has thousands of independent lanes in both stages. The payload is described in
+//! [`format::bwt`](mod@crate::format::bwt).
 
 mod binary;
 mod choose;

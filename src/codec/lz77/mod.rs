@@ -3,10 +3,7 @@
 //! A block is cut into *chunks*, each with lane streams of its own, so that chunks are entropy-decoded in parallel.
 //! Matches reach back to the start of the chunk's *window*, which is one chunk or several: windows are decoded in
 //! parallel with each other. Neighbouring chunks share tables in *groups*. The payload is described in
-//! [`format`](mod@crate::codec::lz77::format).
-
-#[doc = include_str!("../../format/lz77.md")]
-pub mod format {}
+//! [`format::lz77`](mod@crate::format::lz77).
 
 #[cfg(test)]
 mod oracle;

@@ -1,6 +1,6 @@
 //! The cost blocks of kernel files.
 
-use pz::gpu::model::cost::KernelCost;
+use pz::internal::KernelCost;
 
 /// A text either has a cost, whose numbers can be asked for, or an error that points into it.
 pub fn cost(data: &[u8]) {

@@ -1,6 +1,6 @@
 //! Many candidates a position, at little cost for those that do not match: for the levels that look for long.
 
-use super::candidates::LOOKAHEAD;
+use super::candidates::{LOOKAHEAD, following};
 use crate::codec::{OutOfMemory, reserve};
 
 /// What matches are searched for with.
@@ -102,7 +102,7 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
         if from >= to {
             return;
         }
-        for (bytes, pos) in data[from..to + LOOKAHEAD - 1].array_windows().zip(from..) {
+        for (bytes, pos) in following(&data[from..to + LOOKAHEAD - 1]).zip(from..) {
             let (bucket, tag) = Self::hash(u64::from_le_bytes(*bytes));
             self.put(bucket, tag, pos);
         }
