@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use pz::codec::bwt::{Decoder, Encoder, Params};
+use pz::internal::bwt::{Decoder, Encoder, Params};
 
 /// The block size of level 9.
 const BLOCK: usize = 8 << 20;

@@ -1,8 +1,7 @@
 //! Time to set up the entropy coders, which each group of chunks pays before its first symbol.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use pz::bits::{BitReader, BitWriter};
-use pz::codec::{fse, huffman};
+use pz::internal::{BitReader, BitWriter, fse, huffman};
 use std::hint::black_box;
 
 const MAX_LEN: u8 = 10;

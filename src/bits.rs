@@ -1,7 +1,5 @@
 //! Reads and writes bits, most significant first. The descriptions of entropy codes are written this way.
 //!
-//! Unstable: see [Stability](crate#stability).
-//!
 //! The first bit of a stream is the top bit of its first byte, and a value's top bit comes first, so the next bits, as
 //! they are, look up a canonical prefix code. The streams coded over many lanes have layouts of their own; this one is
 //! for the few dozen bytes in front of them, which one lane reads. Every read is checked, so no input can make a reader

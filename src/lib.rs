@@ -26,13 +26,18 @@
 //! file. The same input and options give the same bytes on any number of threads. A decoder may be given any bytes: it
 //! ends with the right contents or with an [`Error`], in bounded time and memory.
 //!
-//! [`format`](mod@format) describes the format, [`codec`] the algorithms.
+//! The format is described in [`format`](mod@format).
 //!
 //! # Stability
-//! The interface is the root of this crate, and [`gpu::coder`] with the types that it takes and returns. Until version
-//! 1.0 it changes only with the second number of the version, and the change log says how. The other public items of
-//! [`gpu`], and those of [`bits`] and [`codec`], are public for this crate's own program, benchmarks and tests: **they
-//! are unstable**, and any version may change or remove them. Files stay readable as [`format`](mod@format) says.
+//! | part | until version 1.0 it changes |
+//! |---|---|
+//! | the root of this crate | with the second number of the version; the change log says how |
+//! | [`gpu::coder`], [`gpu::device`] and [`gpu::device::discovery`] | likewise |
+//! | how much device memory a coder takes, and which work a device declines | with any version: they follow the kernels |
+//! | [`resident`], a measuring tool | with any version |
+//! | `internal`, hidden, for this package's own program and tests | with any version |
+//!
+//! Files stay readable as [`format`](mod@format) says.
 //!
 //! # Features
 //! - `simd` (default): vector instructions, chosen at run time. They do not change the output.
@@ -42,9 +47,13 @@
 //!   runs on every machine.
 //! - `cli` (default): the `pz` program.
 
-pub mod bits;
+mod bits;
 mod clock;
-pub mod codec;
+#[allow(
+    rustdoc::private_intra_doc_links,
+    reason = "`internal` shows parts of it to those who have the source"
+)]
+mod codec;
 mod error;
 pub mod format;
 pub mod gpu;
@@ -67,6 +76,38 @@ pub use stream::{
     compress, compress_into, content_size, decompress, decompress_into, list, recover,
 };
 pub use user_cache::refused_cache;
+
+/// What this package's own program, benchmarks, tests and fuzz targets use besides the public interface. It may change or go
+/// with any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::bits::{BitReader, BitWriter};
+    pub use crate::codec::vector_instructions;
+    pub use crate::gpu::model::budget::{batches, budget};
+    pub use crate::gpu::model::cost::KernelCost;
+    pub use crate::gpu::model::kernel::ALL as KERNELS;
+
+    pub mod bwt {
+        pub use crate::codec::bwt::{Decoder, Encoder, Params};
+    }
+
+    pub mod fse {
+        pub use crate::codec::fse::{
+            EncodeTable, MAX_TABLE_LOG, MIN_TABLE_LOG, build_decode_table, decode_entry, normalize,
+            read_norm, write_norm,
+        };
+    }
+
+    pub mod huffman {
+        pub use crate::codec::huffman::{
+            MAX_LEN, assign_codes, build_table, code_lengths, read_lengths, write_lengths,
+        };
+    }
+
+    pub mod lz77 {
+        pub use crate::codec::lz77::{Decoder, Encoder, Params, Search};
+    }
+}
 
 /// A documentation test runs the README's example.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{levels_and_pipelines, sample};
-use pz::codec::{bwt, lz77};
+use pz::internal::{bwt, lz77};
 use pz::{Options, Pipeline};
 
 /// CRC-32C, bit by bit.

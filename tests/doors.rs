@@ -7,7 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{decode_options, levels_and_pipelines, sample};
-use pz::{Compressor, Decoder, Decompressor, Encoder, Error, Options, ReadAt, SeekableReader};
+use pz::gpu::device::Api;
+use pz::gpu::device::discovery::devices;
+use pz::{
+    Compressor, Decoder, Decompressor, Encoder, Error, Gpu, Level, Options, ReadAt, SeekableReader,
+    Statistics,
+};
 
 #[test]
 fn contexts_give_the_results_of_single_calls() {
@@ -110,6 +115,38 @@ fn a_range_keeps_within_the_memory() {
         let mut all = Vec::new();
         reader.copy_range(0..1_000_000, &mut all).unwrap();
         assert!(all == contents);
+    }
+}
+
+/// A range that a device helps to decode has the same bytes.
+#[test]
+fn a_device_decodes_ranges() {
+    let contents = sample(2_000_000, 35);
+    let level = Level::new(1).unwrap();
+    let options = Options::new().level(level).block_size(1 << 16);
+    let file = pz::compress(&contents, &options).unwrap();
+    for api in [Api::OpenCl, Api::WebGpu] {
+        // Other tests check whether there must be devices.
+        for found in devices(api).unwrap_or_default() {
+            let gpu = Gpu::new(found.open().unwrap()).memory(256 << 20);
+            let counted = Statistics::new();
+            let decode = decode_options().gpu(gpu).statistics(&counted);
+            let mut reader = SeekableReader::new(Cursor::new(&file), &decode).unwrap();
+            let of_device = || counted.device().map_or(0, |device| device.done.blocks);
+            // The device may come too late for the first ranges, because its kernels are still being compiled.
+            let mut tries = 0;
+            while of_device() == 0 && tries < 100 {
+                for range in [0..contents.len(), 70_001..1_900_003, 65_536..65_537] {
+                    let mut part = Vec::new();
+                    reader.copy_range(range.start as u64..range.end as u64, &mut part).unwrap();
+                    assert!(part == contents[range], "{api}");
+                }
+                tries += 1;
+            }
+            assert!(of_device() > 0, "{api}: {counted:?}");
+            // Each try decodes 31, 28 and 1 blocks.
+            assert_eq!(counted.cpu().blocks + of_device(), 60 * tries);
+        }
     }
 }
 

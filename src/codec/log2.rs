@@ -48,19 +48,6 @@ pub fn log2(x: u32) -> u32 {
     (exponent << FRACTION_BITS) + below + ((step * ((mantissa >> 7) & 0xffff)) >> 16)
 }
 
-/// The order-0 entropy of a message with these symbol counts, in bits, rounded up.
-pub fn entropy_bits(freqs: &[u32]) -> u64 {
-    let total: u64 = freqs.iter().map(|&freq| u64::from(freq)).sum();
-    // Counts whose sum exceeds 32 bits lose low bits, which is good enough for a price.
-    let scale = (64 - total.leading_zeros()).saturating_sub(32);
-    let log_total = u64::from(log2((total >> scale) as u32)) + (u64::from(scale) << FRACTION_BITS);
-    let bits: u64 = freqs
-        .iter()
-        .map(|&freq| u64::from(freq) * log_total.saturating_sub(u64::from(log2(freq))))
-        .sum();
-    bits.div_ceil(1 << FRACTION_BITS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,15 +68,5 @@ mod tests {
             assert_eq!(log2(1 << e), e << FRACTION_BITS);
         }
         assert_eq!(log2(0), 0);
-    }
-
-    #[test]
-    fn entropy_of_simple_sources() {
-        assert_eq!(entropy_bits(&[]), 0);
-        assert_eq!(entropy_bits(&[0, 0]), 0);
-        assert_eq!(entropy_bits(&[7, 0]), 0);
-        assert_eq!(entropy_bits(&[8, 8]), 16);
-        assert_eq!(entropy_bits(&[100; 256]), 8 * 25600);
-        assert_eq!(entropy_bits(&[u32::MAX; 4]), 2 * 4 * u64::from(u32::MAX));
     }
 }

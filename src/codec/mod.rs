@@ -1,7 +1,5 @@
 //! Algorithms on plain slices: one block in, one payload out, and back.
 //!
-//! Unstable: see [Stability](crate#stability).
-//!
 //! Nothing here knows of files, threads or devices. Each codec is a *rule* that a CPU and a GPU can both follow
 //! exactly, so its bytes depend on the input and the codec's parameters alone. A payload does not state its own length
 //! or that of its block: the container records both, and a decoder gets an output slice of exactly the block's length.
@@ -11,13 +9,13 @@
 //! | [`lz77`] | chunks of literals and sequences, Huffman or FSE coded over 32 lanes |
 //! | [`bwt`] | Burrows-Wheeler transform and its second stage in independent segments |
 
-pub mod bwt;
-pub mod fse;
-pub mod huffman;
+pub(crate) mod bwt;
+pub(crate) mod fse;
+pub(crate) mod huffman;
 pub(crate) mod lanes;
 mod length_code;
-pub mod log2;
-pub mod lz77;
+pub(crate) mod log2;
+pub(crate) mod lz77;
 mod recipe;
 
 pub(crate) use recipe::Recipe;

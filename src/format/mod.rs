@@ -12,6 +12,12 @@ mod index;
 mod kinds;
 mod single;
 
+#[doc = include_str!("lz77.md")]
+pub mod lz77 {}
+
+#[doc = include_str!("bwt.md")]
+pub mod bwt {}
+
 use std::io::{self, Read};
 
 pub(crate) use block_header::{BlockHeader, CODED_LEN, NextStructure, read_next};

@@ -2,9 +2,9 @@
 //!
 //! | room | |
 //! |---|---|
-//! | [`model`] | what a kernel costs, a plan as data, and how many blocks a device gets at once |
+//! | `model` | what a kernel costs, a plan as data, and how many blocks a device gets at once |
 //! | [`device`] | the seam: a device allocates and runs; its pool, its discovery, and the backends |
-//! | [`stages`] | one plan builder for each stage, written once for every backend |
+//! | `stages` | one plan builder for each stage, written once for every backend |
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //!
 //! Imports point down this table. Nothing here knows of files. A plan knows nothing of a backend, and no backend
@@ -13,7 +13,7 @@
 
 pub mod coder;
 pub mod device;
-pub mod model;
-pub mod stages;
+pub(crate) mod model;
+pub(crate) mod stages;
 #[cfg(test)]
 pub(crate) mod tests;

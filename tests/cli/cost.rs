@@ -9,8 +9,8 @@ fn shows_every_kernel() {
     assert_eq!(costs["block"], 65536);
     assert_eq!(costs["devices"].as_array().unwrap().len(), 0);
     let kernels = costs["kernels"].as_array().unwrap();
-    assert_eq!(kernels.len(), pz::gpu::model::kernel::ALL.len());
-    for (stated, kernel) in kernels.iter().zip(pz::gpu::model::kernel::ALL) {
+    assert_eq!(kernels.len(), pz::internal::KERNELS.len());
+    for (stated, kernel) in kernels.iter().zip(pz::internal::KERNELS) {
         assert_eq!(stated["kernel"], kernel.stem);
         assert_eq!(stated["memory"], kernel.cost().unwrap().memory_bytes(65536).unwrap());
     }

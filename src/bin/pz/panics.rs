@@ -17,7 +17,7 @@ static UNREPORTED: Mutex<Option<String>> = Mutex::new(None);
 pub fn guard(run: impl FnOnce() -> Exit) -> Exit {
     panic::set_hook(Box::new(|info| {
         // The standard library panics so when a new thread gets no memory for its signal stack, and then aborts.
-        if info.payload_as_str().is_some_and(|what| what.contains("alternative stack")) {
+        if text(info).is_some_and(|what| what.contains("alternative stack")) {
             out_of_memory::note();
         }
         UNREPORTED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(describe(info));
@@ -38,8 +38,15 @@ pub fn take() -> Option<String> {
     UNREPORTED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
+/// The message, if it is text.
+fn text<'i>(info: &'i PanicHookInfo<'_>) -> Option<&'i str> {
+    let payload = info.payload();
+    let owned = || payload.downcast_ref::<String>().map(String::as_str);
+    payload.downcast_ref::<&str>().copied().or_else(owned)
+}
+
 fn describe(info: &PanicHookInfo<'_>) -> String {
-    let what = one_line(info.payload_as_str().unwrap_or("panic"));
+    let what = one_line(text(info).unwrap_or("panic"));
     match info.location() {
         Some(place) => format!("{what} ({}:{})", place.file(), place.line()),
         None => what,

@@ -32,16 +32,6 @@ pub const MIN_TABLE_LOG: u8 = 5;
 /// The most symbols that an alphabet can have.
 pub const MAX_SYMBOLS: usize = 256;
 
-/// Each symbol's price in bits, with [`FRACTION_BITS`] bits of fraction; `absent` for one without a state.
-pub fn prices(norm: &[u16], table_log: u8, absent: u32, prices: &mut [u32]) {
-    for (price, &n) in prices.iter_mut().zip(norm) {
-        *price = match n {
-            0 => absent,
-            _ => (u32::from(table_log) << FRACTION_BITS).saturating_sub(log2(u32::from(n))),
-        };
-    }
-}
-
 /// The size in bits, rounded up, of a message with these symbol counts, or `None` if a symbol that occurs has no state.
 /// Real coding comes within a fraction of a percent of this.
 pub fn coded_bits(freqs: &[u32], norm: &[u16], table_log: u8) -> Option<u64> {

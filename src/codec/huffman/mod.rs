@@ -16,7 +16,6 @@ pub use description::{description_bits, read_lengths, write_lengths};
 pub use lengths::code_lengths;
 
 use crate::codec::Malformed;
-use crate::codec::log2::FRACTION_BITS;
 
 /// The longest code allowed, in bits.
 pub const MAX_LEN: u8 = 12;
@@ -123,14 +122,6 @@ pub fn coded_bits(freqs: &[u32], lengths: &[u8]) -> Option<u64> {
         bits += u64::from(freq) * u64::from(len);
     }
     Some(bits)
-}
-
-/// Each symbol's price in bits, with [`FRACTION_BITS`] bits of fraction like the prices of
-/// [`fse::prices`](crate::codec::fse::prices); `absent` for a symbol without a code.
-pub fn prices(lengths: &[u8], absent: u32, prices: &mut [u32]) {
-    for (price, &len) in prices.iter_mut().zip(lengths) {
-        *price = if len == 0 { absent } else { u32::from(len) << FRACTION_BITS };
-    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,8 @@
 //!
 //! A block is cut into *chunks*, each with lane streams of its own, so chunks can be entropy-decoded in parallel.
 //! Matches reach back to the start of the chunk's *window*, which is one chunk or several; windows can be decoded in
-//! parallel. Neighbouring chunks share tables in *groups*. [`format`](mod@crate::codec::lz77::format) describes the
+//! parallel. Neighbouring chunks share tables in *groups*. [`format::lz77`](mod@crate::format::lz77) describes the
 //! payload.
-
-#[doc = include_str!("../../format/lz77.md")]
-pub mod format {}
 
 #[cfg(test)]
 mod oracle;

@@ -45,8 +45,21 @@ impl<'d> Decoder<'d> {
     /// Makes a decoder for up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents.
     ///
     /// # Errors
-    /// Fails if the device cannot run the decoder or has too little memory.
+    /// Fails if the device cannot run the decoder or has too little memory, or if a buffer of the caller's is too small.
     pub fn new(
+        device: &'d dyn Device,
+        pipeline: Pipeline,
+        block_len: u32,
+        blocks: u32,
+        own: Buffers,
+    ) -> Result<Self, CoderError> {
+        let needed = || Self::buffer_bytes(device.limits(), pipeline, block_len, blocks);
+        own.check(device, needed)?;
+        Self::in_buffers(device, pipeline, block_len, blocks, own)
+    }
+
+    /// The same in buffers that are known to be large enough.
+    pub(super) fn in_buffers(
         device: &'d dyn Device,
         pipeline: Pipeline,
         block_len: u32,

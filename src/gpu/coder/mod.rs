@@ -3,6 +3,21 @@
 //! An [`Encoder`] or a [`Decoder`] owns a queue and the device memory of one batch. The input either comes from the host
 //! ([`Encoder::write`]) or is on the device already: the caller can write it to [`Encoder::contents`] there, or supply
 //! its own buffers. [`Encoder::memory_for`] tells in advance how much memory an encoder takes.
+//!
+//! # Between buffers of the caller's
+//! Data that the caller's own kernels have made can be encoded where it is, and decoded to where they need it:
+//!
+//! 1. Make a device in the caller's context: [`OpenClDevice::from_context`] or [`WebGpuDevice::from_wgpu`].
+//! 2. Make buffers at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says, with the interface's
+//!    own calls, and give them to [`Device::import`].
+//! 3. Make the coder with these [`Buffers`]. Block b of the contents begins at byte b · [`Encoder::slot`].
+//! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or tell the decoder what
+//!    payloads it gets ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
+//!
+//! The results are in the caller's buffers when the call returns.
+//!
+//! [`OpenClDevice::from_context`]: super::device::OpenClDevice::from_context
+//! [`WebGpuDevice::from_wgpu`]: super::device::WebGpuDevice::from_wgpu
 
 mod batch;
 mod decoder;
@@ -10,7 +25,11 @@ mod work;
 
 use std::fmt;
 
+pub use super::model::budget::BlockCost;
+pub use super::model::cost::CostError;
+pub use super::model::plan::PlanError;
 pub use super::model::predict::StageTime;
+pub use super::stages::lz77_decode::Needs;
 pub use decoder::{DecodedBlock, Decoder, PayloadPlace};
 pub use work::Encoding;
 pub(crate) use work::Work;
@@ -18,11 +37,8 @@ pub(crate) use work::Work;
 use batch::Batch;
 
 use super::device::{BufferId, Device, DeviceError, Limits};
-use super::model::budget::BlockCost;
-use super::model::cost::CostError;
-use super::model::plan::{Plan, PlanError, Shape};
+use super::model::plan::{Plan, Shape};
 use super::stages::job::{Job, JobResult};
-use super::stages::lz77_decode::Needs;
 use super::stages::pipelines;
 use crate::codec::Recipe;
 use crate::format::Pipeline;
@@ -65,8 +81,9 @@ impl From<DeviceError> for CoderError {
     }
 }
 
-/// The caller's own buffers, used instead of those that a coder would allocate. Each must belong to the device and be at
-/// least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says.
+/// The caller's own buffers, used instead of those that a coder would allocate: allocated on the device or
+/// [imported](Device::import). Each must be at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`]
+/// says; a smaller one is an error.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Buffers {
     /// The contents of the blocks, slot after slot.
@@ -79,6 +96,38 @@ impl Buffers {
     fn named(&self, payloads: &'static str) -> Vec<(&'static str, BufferId)> {
         let contents = self.contents.map(|id| ("contents", id));
         contents.into_iter().chain(self.payloads.map(|id| (payloads, id))).collect()
+    }
+
+    /// Checks that `device` has these buffers, and that they are large enough.
+    fn check(
+        &self,
+        device: &dyn Device,
+        needed: impl FnOnce() -> Result<BufferBytes, CoderError>,
+    ) -> Result<(), CoderError> {
+        let Self { contents, payloads } = *self;
+        if contents.is_none() && payloads.is_none() {
+            return Ok(());
+        }
+        let unsuitable = |why: String| Err(DeviceError::Unsupported(why).into());
+        if contents == payloads {
+            return unsuitable("contents and payloads cannot share a buffer".into());
+        }
+        let needed = needed()?;
+        for (what, buffer, needed) in
+            [("contents", contents, needed.contents), ("payloads", payloads, needed.payloads)]
+        {
+            let Some(buffer) = buffer else { continue };
+            match device.buffer_bytes(buffer) {
+                None => return unsuitable(format!("the device has no buffer for the {what}")),
+                Some(bytes) if bytes < needed => {
+                    return unsuitable(format!(
+                        "the buffer for the {what} has {bytes} bytes, and must have {needed}"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -122,13 +171,15 @@ impl<'d> Encoder<'d> {
     /// Makes an encoder for up to `blocks` blocks at once, each of up to `encoding`'s block size.
     ///
     /// # Errors
-    /// Fails if the device does not support such an encoding, or has too little memory.
+    /// Fails if the device does not support such an encoding, or has too little memory, or if a buffer of the caller's is
+    /// too small.
     pub fn new(
         device: &'d dyn Device,
         encoding: &Encoding,
         blocks: u32,
         own: Buffers,
     ) -> Result<Self, CoderError> {
+        own.check(device, || Self::buffer_bytes(device.limits(), encoding, blocks))?;
         let Encoding { recipe, block_len, .. } = *encoding;
         Self::with_recipe(device, recipe, Shape::new(blocks, block_len), own)
     }
@@ -287,7 +338,7 @@ impl<'d> Encoder<'d> {
             payloads: Some(self.payloads()),
         };
         let Shape { blocks, slot } = self.batch.most;
-        Decoder::new(self.batch.device, pipeline, slot, blocks, own)
+        Decoder::in_buffers(self.batch.device, pipeline, slot, blocks, own)
     }
 
     /// Turns the timing of stages on or off.

@@ -6,8 +6,8 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`pool`] | a device whose buffers are used again, and counted |
-//! | [`run`] | runs a plan on a device |
+//! | `pool` | a device whose buffers are used again, and counted |
+//! | `run` | runs a plan on a device |
 //! | `deadline` | when a device that does not answer is given up |
 //! | [`discovery`] | which devices there are, and why others are not there |
 //! | `seen` | how many devices the last look found |
@@ -18,16 +18,16 @@
 pub(crate) mod deadline;
 pub mod discovery;
 #[cfg(feature = "opencl")]
-pub mod opencl;
-pub mod pool;
+pub(crate) mod opencl;
+pub(crate) mod pool;
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 mod program;
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 mod program_cache;
-pub mod run;
+pub(crate) mod run;
 mod seen;
 #[cfg(feature = "webgpu")]
-pub mod webgpu;
+pub(crate) mod webgpu;
 
 use std::fmt;
 use std::time::Duration;
@@ -35,11 +35,17 @@ use std::time::Duration;
 use super::model::budget::{budget, budget_of};
 use super::model::kernel::Kernel;
 pub(crate) use super::model::limits::STAGING;
+#[cfg(feature = "opencl")]
+pub use opencl::OpenClDevice;
+#[cfg(feature = "webgpu")]
+pub use webgpu::WebGpuDevice;
+
 pub use super::model::limits::{Api, Kind, Limits, MemorySource, Teams};
 use super::model::plan::Plan;
 
 /// The default deadline of a queue: longer than any batch takes on a device that works.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+#[cfg(any(feature = "opencl", feature = "webgpu", test))]
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Why a call to a device failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +64,7 @@ pub enum DeviceError {
         /// The compiler's messages.
         log: String,
     },
-    /// The device cannot run this at all. The text says what it lacks.
+    /// The device cannot run this at all, or cannot use a buffer of the caller's. The text says why.
     Unsupported(String),
     /// The device is gone.
     Lost,
@@ -87,7 +93,19 @@ impl std::error::Error for DeviceError {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u64);
 
+/// A buffer that the caller has made with an interface's own calls, for [`Device::import`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NativeBuffer {
+    /// A `cl_mem`.
+    OpenCl(*mut std::ffi::c_void),
+    /// A buffer of the wgpu device.
+    #[cfg(feature = "webgpu")]
+    WebGpu(wgpu::Buffer),
+}
+
 /// One launch of a kernel.
+#[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct Dispatch<'a> {
     /// The kernel file.
@@ -147,7 +165,7 @@ impl fmt::Debug for HostMemory {
     }
 }
 
-/// A device that runs kernels.
+/// A device that runs kernels. Only this crate implements it: what plans and kernels are made of is not public.
 pub trait Device: Send + Sync {
     /// The properties and limits of the device.
     fn limits(&self) -> &Limits;
@@ -160,8 +178,40 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Frees a buffer. All work that uses it must have ended or been abandoned.
+    /// Frees a buffer. All work that uses it must have ended or been abandoned. An imported buffer is still the caller's
+    /// afterwards.
     fn free(&self, buffer: BufferId);
+
+    /// The size of a buffer in bytes; `None` if the device has no such buffer, or cannot tell.
+    fn buffer_bytes(&self, buffer: BufferId) -> Option<u64> {
+        let _ = buffer;
+        None
+    }
+
+    /// Makes the caller's buffer usable on this device, in place and without a copy, until [`Self::free`]. The device
+    /// keeps a reference of its own. [`Encoder`] and [`Decoder`] take imported buffers as
+    /// [`Buffers`](crate::gpu::coder::Buffers).
+    ///
+    /// To share buffers with the caller's own code, the device must work where that code works: make it with
+    /// `OpenClDevice::from_context` or `WebGpuDevice::from_wgpu`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] if the buffer is not of this interface, or not of the same context or wgpu device,
+    /// or if kernels may not read and write it. A wgpu buffer needs the usages `STORAGE`, `COPY_SRC` and `COPY_DST`.
+    ///
+    /// # Safety
+    /// - A `cl_mem` is a valid memory object. A wgpu buffer is one of the same `wgpu::Instance`: others cannot be told apart.
+    /// - While a call to a coder or a queue that uses the buffer runs, nothing else writes to it, and nothing else reads
+    ///   what the call writes. So the caller waits for its own work on the buffer before such a call. The call's work has
+    ///   ended when it returns, unless it returns an error.
+    /// - No other imported buffer shares memory with it.
+    ///
+    /// [`Encoder`]: crate::gpu::coder::Encoder
+    /// [`Decoder`]: crate::gpu::coder::Decoder
+    unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
+        let _ = buffer;
+        Err(DeviceError::Unsupported("this device imports no buffers".into()))
+    }
 
     /// Makes a new queue.
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
@@ -173,6 +223,7 @@ pub trait Device: Send + Sync {
     }
 
     /// Compiles the kernels of `plans` that are not compiled yet, so that their first use does not wait.
+    #[doc(hidden)]
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
         let _ = plans;
         Ok(())
@@ -196,6 +247,15 @@ macro_rules! device_through {
 
             fn free(&self, buffer: BufferId) {
                 (**self).free(buffer);
+            }
+
+            fn buffer_bytes(&self, buffer: BufferId) -> Option<u64> {
+                (**self).buffer_bytes(buffer)
+            }
+
+            unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
+                // SAFETY: the caller promises the same.
+                unsafe { (**self).import(buffer) }
             }
 
             fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
@@ -237,6 +297,7 @@ pub trait Queue: Send {
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError>;
 
     /// Launches a kernel.
+    #[doc(hidden)]
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError>;
 
     /// Starts the work queued so far, without waiting for it.
@@ -276,7 +337,7 @@ pub trait Queue: Send {
 }
 
 /// Like [`budget`], for an open device, which may report how much memory is free now.
-pub fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {
+pub(crate) fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {
     let limits = device.limits();
     match device.free_memory() {
         Some(free) if limits.memory_source.is_free() => {

@@ -4,12 +4,12 @@
 //! each freed buffer for the next request of that size. It also counts the bytes in use now and their maximum, which tests
 //! compare with what plans predict.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, Queue};
+use super::{BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, NativeBuffer, Queue};
 use crate::gpu::model::plan::Plan;
 
 /// A device that reuses buffers.
@@ -26,6 +26,8 @@ pub struct Pool<D: Device> {
 struct Buffers {
     /// Sizes of the buffers in use.
     live: HashMap<BufferId, u64>,
+    /// Buffers of the caller's, which the pool neither counts nor reuses.
+    imported: HashSet<BufferId>,
     /// Free buffers by size.
     free: HashMap<u64, Vec<BufferId>>,
     live_bytes: u64,
@@ -60,12 +62,14 @@ impl<D: Device> Pool<D> {
     /// Fills each buffer with `byte` when it is allocated, so that tests find code that relies on a buffer's earlier
     /// contents. Slow.
     #[must_use]
+    #[cfg(test)]
     pub fn filled_with(mut self, byte: u8) -> Self {
         self.fill = Some(byte);
         self
     }
 
     /// Total size of the buffers in use, in bytes.
+    #[cfg(test)]
     pub fn live(&self) -> u64 {
         self.buffers().live_bytes
     }
@@ -77,6 +81,7 @@ impl<D: Device> Pool<D> {
     }
 
     /// Bytes reserved on the device: by buffers in use and by free ones.
+    #[cfg(test)]
     pub fn reserved(&self) -> u64 {
         let buffers = self.buffers();
         buffers.live_bytes + buffers.free_bytes
@@ -163,6 +168,10 @@ impl<D: Device> Device for Pool<D> {
 
     fn free(&self, buffer: BufferId) {
         let mut buffers = self.buffers();
+        if buffers.imported.remove(&buffer) {
+            drop(buffers);
+            return self.device.free(buffer);
+        }
         let Some(bytes) = buffers.live.remove(&buffer) else { return };
         buffers.live_bytes -= bytes;
         if self.is_suspended.load(Ordering::Acquire) {
@@ -172,6 +181,17 @@ impl<D: Device> Device for Pool<D> {
             buffers.free.entry(bytes).or_default().push(buffer);
             buffers.free_bytes += bytes;
         }
+    }
+
+    fn buffer_bytes(&self, buffer: BufferId) -> Option<u64> {
+        self.device.buffer_bytes(buffer)
+    }
+
+    unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
+        // SAFETY: the caller promises the same.
+        let id = unsafe { self.device.import(buffer) }?;
+        self.buffers().imported.insert(id);
+        Ok(id)
     }
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
@@ -191,8 +211,8 @@ impl<D: Device> Device for Pool<D> {
 impl<D: Device> Drop for Pool<D> {
     fn drop(&mut self) {
         self.trim();
-        let live = std::mem::take(&mut self.buffers().live);
-        live.into_keys().for_each(|id| self.device.free(id));
+        let Buffers { live, imported, .. } = std::mem::take(&mut *self.buffers());
+        live.into_keys().chain(imported).for_each(|id| self.device.free(id));
     }
 }
 

@@ -18,6 +18,7 @@ impl<'d> Memory<'d> {
     ///
     /// # Errors
     /// Fails if [`Device::allocate`] does.
+    #[cfg(test)]
     pub fn allocate(device: &'d dyn Device, plan: &Plan) -> Result<Self, DeviceError> {
         Self::allocate_but(device, plan, &[])
     }

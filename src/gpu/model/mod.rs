@@ -9,9 +9,9 @@
 //! | [`budget`] | how many blocks a device gets at once |
 //! | [`predict`] | how long a plan takes, from what it launches and what it moves |
 
-pub mod budget;
-pub mod cost;
-pub mod kernel;
-pub mod limits;
-pub mod plan;
-pub mod predict;
+pub(crate) mod budget;
+pub(crate) mod cost;
+pub(crate) mod kernel;
+pub(crate) mod limits;
+pub(crate) mod plan;
+pub(crate) mod predict;

@@ -99,11 +99,6 @@ impl Figures {
     pub fn seconds(&self, work: &StageWork) -> f64 {
         self.thread * work.threads as f64 + self.byte * work.bytes as f64
     }
-
-    /// Predicts the seconds that a plan takes.
-    pub fn seconds_of(&self, plan: &Plan) -> f64 {
-        StageWork::of(plan).iter().map(|work| self.seconds(work)).sum()
-    }
 }
 
 /// The stages of one block, each with its time for `blocks` blocks.

@@ -59,7 +59,8 @@ pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, Plan
 ///
 /// # Errors
 /// Fails if the kernels' costs are wrong.
-pub fn transform(limits: &Limits, shape: Shape, start_log: u8) -> Result<Plan, CostError> {
+#[cfg(test)]
+pub(crate) fn transform(limits: &Limits, shape: Shape, start_log: u8) -> Result<Plan, CostError> {
     let mut builder = Builder::new(limits, shape);
     builder.sort_suffixes()?;
     builder.finish(start_log)?;

@@ -20,10 +20,6 @@ use crate::gpu::model::kernel::{
 };
 use crate::gpu::model::plan::{Plan, PlanError, Run, Shape, Step};
 
-/// All kernels of the plan.
-pub static KERNELS: [&Kernel; 6] =
-    [&LZ77_LAYOUT, &LZ77_TABLES, &LZ77_ORDER, &LZ77_DECODE, &LZ77_LITERALS, &LZ77_WINDOWS];
-
 /// The longest chunk whose sequences can be recorded, as a base-2 logarithm; the bytes of a chunk per record; and the
 /// additional records for the last chunk of a block.
 const RECORDED_CHUNK_LOG: u8 = 19;

@@ -12,12 +12,12 @@
 //! | [`checksum`] | computes checksums, and packs payloads |
 //! | `pipelines` | chains stages into whole pipelines |
 
-pub mod bwt_decode;
-pub mod bwt_encode;
-pub mod checksum;
-pub mod job;
-pub mod lz77_code;
-pub mod lz77_decode;
-pub mod lz77_find;
+pub(crate) mod bwt_decode;
+pub(crate) mod bwt_encode;
+pub(crate) mod checksum;
+pub(crate) mod job;
+pub(crate) mod lz77_code;
+pub(crate) mod lz77_decode;
+pub(crate) mod lz77_find;
 mod lz77_optimal;
 pub(crate) mod pipelines;

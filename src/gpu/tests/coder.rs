@@ -29,7 +29,7 @@ fn blocks() -> Vec<Vec<u8>> {
 }
 
 /// Encodes a block on the CPU.
-fn on_cpu(recipe: &Recipe, contents: &[u8]) -> (Coded, Vec<u8>) {
+pub(super) fn on_cpu(recipe: &Recipe, contents: &[u8]) -> (Coded, Vec<u8>) {
     let mut payload = Vec::new();
     let mut job = EncodeJob::new(contents, &mut payload);
     CpuEngine::new().encode(recipe, std::slice::from_mut(&mut job));

@@ -7,6 +7,8 @@ mod cost;
 mod extent;
 mod fault;
 pub(crate) mod faulty;
+#[cfg(any(feature = "opencl", feature = "webgpu"))]
+pub(crate) mod import;
 mod kernel;
 mod launch;
 mod lz77_code;

@@ -199,8 +199,8 @@ impl Walk {
         while from < self.file_len() {
             let bytes = self.window.from(reader, from, 2)?;
             // Two bytes rule out most coincidences.
-            let candidate = bytes.array_windows().position(|pair: &[u8; 2]| {
-                *pair == BLOCK_MARKER || *pair == INDEX_MARKER || pair[..] == MAGIC[..2]
+            let candidate = bytes.windows(2).position(|pair| {
+                *pair == BLOCK_MARKER || *pair == INDEX_MARKER || *pair == MAGIC[..2]
             });
             from += match candidate {
                 Some(at) => {

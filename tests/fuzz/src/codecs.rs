@@ -1,7 +1,8 @@
 //! Codecs alone, without checksums in front of them.
 
-use pz::bits::{BitReader, BitWriter};
-use pz::codec::{bwt, fse as fse_codec, huffman as huffman_codec, lz77 as lz77_codec};
+use pz::internal::{
+    BitReader, BitWriter, bwt, fse as fse_codec, huffman as huffman_codec, lz77 as lz77_codec,
+};
 
 /// The longest block that a decoder has to decode, in bytes.
 const MAX_BLOCK: usize = 1 << 19;

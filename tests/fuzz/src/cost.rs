@@ -1,6 +1,6 @@
 //! The cost blocks of kernel files.
 
-use pz::gpu::model::cost::KernelCost;
+use pz::internal::KernelCost;
 
 /// Checks that a text either has a cost that can be evaluated, or gives an error that points into it.
 pub fn cost(data: &[u8]) {

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pz::Pipeline;
-use pz::codec::{bwt, lz77};
 use pz::gpu::coder::{Buffers, Decoder};
 use pz::gpu::device::discovery;
 use pz::gpu::device::{Api, Device};
+use pz::internal::{bwt, lz77};
 
 /// The longest block that a decoder has to decode, in bytes.
 const MAX_BLOCK: usize = 1 << 18;

@@ -1,7 +1,6 @@
 //! Valid inputs for a fuzzer to start from.
 
-use pz::bits::BitWriter;
-use pz::codec::{bwt, fse, huffman, lz77};
+use pz::internal::{BitWriter, KERNELS, bwt, fse, huffman, lz77};
 use pz::{Level, Options, Pipeline};
 
 use crate::Rng;
@@ -55,7 +54,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         }),
         "container" | "stream" | "seekable" | "recover" => files(),
         "cost" => {
-            let all = pz::gpu::model::kernel::ALL.iter();
+            let all = KERNELS.iter();
             let texts = all.map(|kernel| kernel.text(pz::gpu::device::Api::OpenCl).into_owned());
             // Only what precedes the code, because mutations should hit the cost block.
             let heads = texts.map(|text| text.lines().take(40).collect::<Vec<_>>().join("\n"));

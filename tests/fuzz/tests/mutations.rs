@@ -99,11 +99,11 @@ fn seeds_are_valid() {
     }
     for seed in seeds("lz77") {
         let mut block = vec![0; u32::from_le_bytes([seed[0], seed[1], seed[2], 0]) as usize];
-        pz::codec::lz77::Decoder::new().decode(&seed[3..], &mut block).expect("a sound payload");
+        pz::internal::lz77::Decoder::new().decode(&seed[3..], &mut block).expect("a sound payload");
     }
     for seed in seeds("bwt") {
         let mut block = vec![0; u32::from_le_bytes([seed[0], seed[1], seed[2], 0]) as usize];
-        pz::codec::bwt::Decoder::new().decode(&seed[3..], &mut block).expect("a sound payload");
+        pz::internal::bwt::Decoder::new().decode(&seed[3..], &mut block).expect("a sound payload");
     }
 }
 

@@ -26,7 +26,7 @@ impl Report {
         runs: u32,
     ) -> Result<Self, Box<dyn Error>> {
         let refresh = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
-        let system = System::new_with_specifics(refresh)?;
+        let system = System::new_with_specifics(refresh);
         let brand = system.cpus().first().map_or("unknown processor", |cpu| cpu.brand());
         let cores = std::thread::available_parallelism()?;
         let mut versions: Vec<String> =

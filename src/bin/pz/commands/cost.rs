@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use pz::gpu::coder::{Decoder, Encoder};
+use pz::gpu::coder::{BlockCost, CostError, Decoder, Encoder};
 use pz::gpu::device::discovery::{self, Found};
 use pz::gpu::device::{Api, Kind, Limits};
-use pz::gpu::model::budget::{BlockCost, batches, budget};
-use pz::gpu::model::kernel;
+use pz::internal::{KERNELS, batches, budget};
 use pz::{Auto, ComputeRate, FrameKind, Level, Options, Pipeline};
 use serde::Serialize;
 
@@ -138,7 +137,7 @@ struct Fit {
 }
 
 fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
-    let costs = kernel::ALL.iter().map(|kernel| {
+    let costs = KERNELS.iter().map(|kernel| {
         let cost = kernel.cost()?;
         Ok(KernelCost {
             kernel: kernel.stem,
@@ -149,7 +148,7 @@ fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
         })
     });
     // The costs are compiled in, so an error in them is a bug.
-    costs.collect::<Result<_, pz::gpu::model::cost::CostError>>().map_err(Failure::bug)
+    costs.collect::<Result<_, CostError>>().map_err(Failure::bug)
 }
 
 impl DeviceCost {

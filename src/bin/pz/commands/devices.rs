@@ -143,11 +143,11 @@ fn cpu() -> Cpu {
         .with_cpu(CpuRefreshKind::nothing())
         .with_memory(MemoryRefreshKind::nothing().with_ram());
     // If the system tells nothing about itself, list the CPU anyway.
-    let system = System::new_with_specifics(what).ok();
-    let name = system.as_ref().and_then(|system| system.cpus().first());
+    let system = System::new_with_specifics(what);
+    let name = system.cpus().first();
     let name = name.map(|cpu| cpu.brand().trim().to_string()).filter(|name| !name.is_empty());
-    let total = system.as_ref().map_or(0, System::total_memory);
-    let limit = system.as_ref().and_then(System::cgroup_limits).map(|limits| limits.total_memory);
+    let total = system.total_memory();
+    let limit = system.cgroup_limits().map(|limits| limits.total_memory);
     let (memory, memory_source) = match limit {
         Some(limit) if limit > 0 && limit < total => (limit, "the control group's limit"),
         _ if total == 0 => (0, "the system does not tell"),
@@ -160,7 +160,7 @@ fn cpu() -> Cpu {
         cores: settings::all_cores(),
         memory,
         memory_source,
-        simd: pz::codec::vector_instructions(),
+        simd: pz::internal::vector_instructions(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Looks up many candidates for each position; those that do not match cost little. For the levels that search long.
 
-use super::candidates::LOOKAHEAD;
+use super::candidates::{LOOKAHEAD, following};
 use crate::codec::{OutOfMemory, reserve};
 
 /// A table that finds candidates.
@@ -102,7 +102,7 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
         if from >= to {
             return;
         }
-        for (bytes, pos) in data[from..to + LOOKAHEAD - 1].array_windows().zip(from..) {
+        for (bytes, pos) in following(&data[from..to + LOOKAHEAD - 1]).zip(from..) {
             let (bucket, tag) = Self::hash(u64::from_le_bytes(*bytes));
             self.put(bucket, tag, pos);
         }

@@ -24,6 +24,12 @@ pub(crate) fn read32(data: &[u8], pos: usize) -> u32 {
     u32::from_le_bytes(*data[pos..].first_chunk().unwrap())
 }
 
+/// The bytes that follow each position of `data` that takes part in matching.
+#[inline(always)]
+pub(crate) fn following(data: &[u8]) -> impl Iterator<Item = &[u8; LOOKAHEAD]> {
+    data.windows(LOOKAHEAD).map(|bytes| bytes.first_chunk().unwrap())
+}
+
 /// The number of equal bytes from `a` and from `b` on, where `a < b`. Comparing stops when `b` reaches `end`.
 #[inline(always)]
 pub(crate) fn common_length(data: &[u8], a: usize, b: usize, end: usize) -> usize {
@@ -139,13 +145,13 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
             *slot = shifted(*slot, entry);
         };
         while let Some(bytes) = rest.first_chunk::<{ LOOKAHEAD + 3 }>() {
-            for (i, bytes) in bytes.array_windows().enumerate() {
+            for (i, bytes) in following(bytes).enumerate() {
                 enter(bytes, entry + i as u32);
             }
             entry += 4;
             rest = &rest[4..];
         }
-        for bytes in rest.array_windows() {
+        for bytes in following(rest) {
             enter(bytes, entry);
             entry += 1;
         }

@@ -7,7 +7,7 @@
 //!
 //! A position with fewer than [`LOOKAHEAD`] bytes left in the block neither has candidates nor is one.
 
-use super::candidates::{LOOKAHEAD, product};
+use super::candidates::{LOOKAHEAD, following, product};
 use crate::codec::{OutOfMemory, reserve};
 
 /// A table that finds candidates: at most `N` for each position.
@@ -64,7 +64,7 @@ fn places<'a, const N: usize>(
     from: usize,
     found: &'a mut [[u32; N]],
 ) -> impl Iterator<Item = ((&'a mut [u32; N], &'a [u8; LOOKAHEAD]), u32)> {
-    let bytes = data[from..][..found.len() + LOOKAHEAD - 1].array_windows();
+    let bytes = following(&data[from..][..found.len() + LOOKAHEAD - 1]);
     found.iter_mut().zip(bytes).zip(from as u32 + 1..)
 }
 

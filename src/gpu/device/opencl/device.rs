@@ -11,18 +11,21 @@ use opencl3::command_queue::{
 };
 use opencl3::context::context::{create_context, release_context, retain_context};
 use opencl3::memory::{
-    CL_MEM_READ_WRITE, CL_MEM_SIZE, create_buffer, get_mem_object_info, release_mem_object,
-    retain_mem_object,
+    CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
+    CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_WRITE_ONLY, create_buffer, get_mem_object_info,
+    release_mem_object, retain_mem_object,
 };
 
-use super::handle::{Handle, has_ended, wait};
+use super::handle::{Handle, Raw, has_ended, wait};
 use super::program::Programs;
 use super::queue::{ClQueue, InFlight};
 use super::staging::OfCaller;
 use super::{Found, failure, failure_for};
 use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::program_cache::Cache;
-use crate::gpu::device::{BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, Queue};
+use crate::gpu::device::{
+    BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, NativeBuffer, Queue,
+};
 use crate::gpu::model::plan::Plan;
 
 /// An open device.
@@ -79,7 +82,8 @@ impl OpenClDevice {
         Self::in_context(context, device, found.limits.clone(), cache)
     }
 
-    /// Makes a device in the caller's own context, so that kernels can work on the caller's buffers in place.
+    /// Makes a device in the caller's own context, so that kernels can work on the caller's buffers in place
+    /// ([`Device::import`]).
     ///
     /// # Errors
     /// Fails if the device is unusable or not part of the context.
@@ -122,25 +126,6 @@ impl OpenClDevice {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Makes a caller's buffer usable on this device. [`Device::free`] ends that, and the caller still owns the buffer.
-    ///
-    /// # Errors
-    /// Fails if `memory` is not a buffer.
-    ///
-    /// # Safety
-    /// `memory` is a valid `cl_mem` buffer of this device's context.
-    pub unsafe fn import(&self, memory: *mut std::ffi::c_void) -> Result<BufferId, DeviceError> {
-        // Take our own reference: the caller may release its own while work goes on.
-        // SAFETY: the caller promises that it is valid.
-        unsafe { retain_mem_object(memory) }.map_err(|code| failure("clRetainMemObject", code))?;
-        // SAFETY: that reference is ours.
-        let handle = unsafe { Handle::owning(memory, release_mem_object) };
-        let bytes = get_mem_object_info(memory, CL_MEM_SIZE)
-            .map_err(|code| failure("clGetMemObjectInfo", code))?
-            .to_size() as u64;
-        Ok(self.shared.enter(Memory { handle: Arc::new(handle), bytes }))
-    }
-
     /// Bytes of workgroup memory that the driver's compiler reserves for each of these entry points of `source`.
     #[cfg(all(test, feature = "webgpu"))]
     pub(crate) fn workgroup_memory(
@@ -172,11 +157,42 @@ pub(super) fn new_queue(
     Ok(unsafe { Handle::owning(queue, release_command_queue) })
 }
 
+/// Why a caller's buffer cannot be used.
+fn unsuitable(why: &str) -> DeviceError {
+    DeviceError::Unsupported(format!("the buffer {why}"))
+}
+
 impl Shared {
     fn enter(&self, memory: Memory) -> BufferId {
         let id = BufferId(self.next.fetch_add(1, Ordering::Relaxed));
         self.buffers.write().unwrap_or_else(PoisonError::into_inner).insert(id, memory);
         id
+    }
+
+    /// Enters a caller's buffer.
+    ///
+    /// # Safety
+    /// `raw` is a valid memory object, and the caller keeps the promises of [`Device::import`].
+    unsafe fn import(&self, raw: Raw) -> Result<BufferId, DeviceError> {
+        let info = |what| {
+            get_mem_object_info(raw, what).map_err(|code| failure("clGetMemObjectInfo", code))
+        };
+        if info(CL_MEM_TYPE)?.to_uint() != CL_MEM_OBJECT_BUFFER {
+            return Err(unsuitable("is an image or a pipe"));
+        }
+        if info(CL_MEM_CONTEXT)?.to_ptr() != self.context.raw() as isize {
+            return Err(unsuitable("belongs to another context"));
+        }
+        if info(CL_MEM_FLAGS)?.to_ulong() & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY) != 0 {
+            return Err(unsuitable("is not one that kernels may both read and write"));
+        }
+        let bytes = info(CL_MEM_SIZE)?.to_size() as u64;
+        // Take our own reference: the caller may release its own while work goes on.
+        // SAFETY: the caller promises that it is valid.
+        unsafe { retain_mem_object(raw) }.map_err(|code| failure("clRetainMemObject", code))?;
+        // SAFETY: that reference is ours.
+        let handle = unsafe { Handle::owning(raw, release_mem_object) };
+        Ok(self.enter(Memory { handle: Arc::new(handle), bytes }))
     }
 
     /// Looks up a buffer and checks that it holds `bytes` bytes from `offset` on.
@@ -322,6 +338,19 @@ impl Device for OpenClDevice {
         let mut given_up = self.shared.given_up();
         if !given_up.work.is_empty() {
             given_up.buffers.extend(memory);
+        }
+    }
+
+    fn buffer_bytes(&self, buffer: BufferId) -> Option<u64> {
+        Some(self.shared.memory(buffer, 0, 0).ok()?.bytes)
+    }
+
+    unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
+        match buffer {
+            // SAFETY: the caller promises that it is a valid memory object.
+            NativeBuffer::OpenCl(raw) => unsafe { self.shared.import(raw) },
+            #[cfg(feature = "webgpu")]
+            NativeBuffer::WebGpu(_) => Err(unsuitable("is not one of OpenCL")),
         }
     }
 

@@ -1,14 +1,15 @@
 use std::time::Duration;
 
 use opencl3::memory::{
-    CL_MEM_COPY_HOST_PTR, CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, create_buffer,
+    CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, CL_MEM_WRITE_ONLY, create_buffer,
     get_mem_object_info, release_mem_object,
 };
 
 use super::*;
 use crate::gpu::device::program_cache::Cache;
-use crate::gpu::device::{BufferId, Device, Dispatch, Queue};
+use crate::gpu::device::{BufferId, Device, Dispatch, NativeBuffer, Queue};
 use crate::gpu::model::kernel::TEST_TURNS;
+use crate::gpu::tests::import::codes_between_callers_buffers;
 use crate::gpu::tests::testing::files_in;
 
 fn opened() -> Vec<OpenClDevice> {
@@ -100,28 +101,48 @@ fn what_the_caller_has_made_is_used_in_place() {
         let (context, id) = (theirs.shared.context.raw(), theirs.shared.device.id());
         // SAFETY: both are valid while `theirs` lives.
         let ours = unsafe { OpenClDevice::from_context(context, id) }.unwrap();
-        let mut contents = [0u32; 32];
-        // SAFETY: the context is valid, and the pointer is to that many bytes.
-        let memory = unsafe {
-            let flags = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
-            create_buffer(context, flags, 128, contents.as_mut_ptr().cast()).unwrap()
+        codes_between_callers_buffers(&theirs, ours, |buffer| {
+            NativeBuffer::OpenCl(theirs.exported(buffer).unwrap())
+        });
+    }
+}
+
+#[test]
+fn an_imported_buffer_is_kept_until_it_is_freed() {
+    let others = opened();
+    for (theirs, other) in opened().iter().zip(&others) {
+        let (context, id) = (theirs.shared.context.raw(), theirs.shared.device.id());
+        // SAFETY: both are valid while `theirs` lives.
+        let ours = unsafe { OpenClDevice::from_context(context, id) }.unwrap();
+        let made = |context: &OpenClDevice, flags| {
+            let context = context.shared.context.raw();
+            // SAFETY: the context is valid, and there is no host pointer.
+            unsafe { create_buffer(context, flags, 128, std::ptr::null_mut()) }.unwrap()
         };
+        // SAFETY: it is a memory object, and nothing else uses it.
+        let import = |memory| unsafe { ours.import(NativeBuffer::OpenCl(memory)) };
+        let memory = made(theirs, CL_MEM_READ_WRITE);
         let references = || get_mem_object_info(memory, CL_MEM_REFERENCE_COUNT).unwrap().to_uint();
         let before = references();
-        // SAFETY: it is a buffer of that context.
-        let buffer = unsafe { ours.import(memory) }.unwrap();
-        assert_eq!(ours.exported(buffer), Some(memory));
+        let buffer = import(memory).unwrap();
+        assert_eq!((ours.exported(buffer), ours.buffer_bytes(buffer)), (Some(memory), Some(128)));
+        assert_eq!(references(), before + 1);
         let mut queue = ours.queue().unwrap();
-        turns(&mut *queue, buffer, [1, 32]);
-        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut contents)).unwrap();
-        assert_eq!(contents, [1013904223; 32]);
         assert!(queue.read(buffer, 128, &mut [0; 4]).is_err());
         drop(queue);
         ours.free(buffer);
-        assert_eq!(ours.exported(buffer), None);
+        assert_eq!((ours.exported(buffer), ours.buffer_bytes(buffer)), (None, None));
         assert_eq!(references(), before);
-        // SAFETY: we own the reference.
-        unsafe { release_mem_object(memory) }.unwrap();
+
+        let [read, write] = [CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY].map(|flags| made(theirs, flags));
+        let elsewhere = made(other, CL_MEM_READ_WRITE);
+        for unfit in [read, write, elsewhere] {
+            assert!(matches!(import(unfit), Err(DeviceError::Unsupported(_))));
+        }
+        for owned in [memory, read, write, elsewhere] {
+            // SAFETY: we own the reference.
+            unsafe { release_mem_object(owned) }.unwrap();
+        }
     }
 }
 

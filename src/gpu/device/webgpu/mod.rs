@@ -30,7 +30,7 @@ pub(crate) use tests::validate;
 
 use super::deadline::Deadline;
 use super::program_cache::Cache;
-use super::{Api, BufferId, Device, DeviceError, Dispatch, Limits, Queue};
+use super::{Api, BufferId, Device, DeviceError, Dispatch, Limits, NativeBuffer, Queue};
 use crate::gpu::model::plan::Plan;
 use program::{Pipeline, Programs};
 
@@ -60,7 +60,7 @@ pub struct WebGpuDevice {
 }
 
 impl WebGpuDevice {
-    /// Uses a device that the caller has made, so that kernels can work on its buffers in place ([`Self::import`]).
+    /// Uses a device that the caller has made, so that kernels can work on its buffers in place ([`Device::import`]).
     ///
     /// The device needs [`wgpu::Features::IMMEDIATES`] and a `max_immediate_size` of at least 64 bytes. Teams are
     /// faster with [`wgpu::Features::SUBGROUP`] and `SUBGROUP_BARRIER`. Timing needs `TIMESTAMP_QUERY`. With
@@ -110,23 +110,34 @@ impl WebGpuDevice {
         })
     }
 
-    /// Makes a caller's buffer usable like one allocated here. [`Device::free`] drops this reference to it.
-    ///
-    /// # Errors
-    /// Fails if the buffer's usages lack `STORAGE`, `COPY_SRC` or `COPY_DST`.
-    pub fn import(&self, buffer: wgpu::Buffer) -> Result<BufferId, DeviceError> {
-        if !buffer.usage().contains(USAGE) {
-            return Err(DeviceError::Unsupported(format!(
-                "a buffer to be imported needs the usages {USAGE:?}, and has {:?}",
-                buffer.usage()
-            )));
-        }
-        Ok(self.keep(buffer))
-    }
-
     /// The wgpu buffer, for callers with their own wgpu code.
     pub fn exported(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
         locked(&self.buffers).get(&buffer.0).cloned()
+    }
+
+    /// Checks that kernels of this device can work on a caller's buffer.
+    fn check(&self, buffer: &wgpu::Buffer) -> Result<(), DeviceError> {
+        let unsuitable = |why: String| Err(DeviceError::Unsupported(format!("the buffer {why}")));
+        let (usage, bytes) = (buffer.usage(), buffer.size());
+        if !usage.contains(USAGE) {
+            return unsuitable(format!("needs the usages {USAGE:?}, and has {usage:?}"));
+        }
+        if bytes == 0 || !bytes.is_multiple_of(4) || bytes > self.limits.max_buffer {
+            let most = self.limits.max_buffer;
+            return unsuitable(format!(
+                "has {bytes} bytes; a multiple of 4 up to {most} can be bound"
+            ));
+        }
+        // Commands are recorded, and thrown away, only to see whether the buffer belongs to this device.
+        let recorded = self.scoped(0, || {
+            let mut encoder = self.device.create_command_encoder(&Default::default());
+            encoder.clear_buffer(buffer, 0, Some(4));
+            drop(encoder.finish());
+        });
+        match recorded {
+            Err(DeviceError::Failed(why)) => unsuitable(format!("cannot be used: {why}")),
+            recorded => recorded,
+        }
     }
 
     fn keep(&self, buffer: wgpu::Buffer) -> BufferId {
@@ -233,6 +244,22 @@ impl Device for WebGpuDevice {
     fn free(&self, buffer: BufferId) {
         let freed = locked(&self.buffers).remove(&buffer.0);
         drop(freed);
+    }
+
+    fn buffer_bytes(&self, buffer: BufferId) -> Option<u64> {
+        self.exported(buffer).map(|buffer| buffer.size())
+    }
+
+    unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
+        match buffer {
+            NativeBuffer::WebGpu(buffer) => {
+                self.check(&buffer)?;
+                Ok(self.keep(buffer))
+            }
+            NativeBuffer::OpenCl(_) => {
+                Err(DeviceError::Unsupported("the buffer is not one of wgpu".into()))
+            }
+        }
     }
 
     fn free_memory(&self) -> Option<u64> {

@@ -2,6 +2,7 @@ use super::*;
 use crate::gpu::device::MemorySource;
 use crate::gpu::device::deadline::{cores, processor_time};
 use crate::gpu::model::kernel::{Kernel, TEST_BROKEN, TEST_DEVICE, TEST_TEAM, TEST_TURNS};
+use crate::gpu::tests::import::codes_between_callers_buffers;
 use crate::gpu::tests::testing::{counting, files_in};
 
 fn opened() -> Vec<WebGpuDevice> {
@@ -79,39 +80,39 @@ fn what_does_not_end_in_time_is_given_up() {
 
 #[test]
 fn what_the_caller_has_made_is_used_in_place() {
-    for device in opened() {
-        let (theirs, submissions) = (device.device.clone(), device.queue.clone());
-        let ours = WebGpuDevice::from_wgpu(theirs.clone(), submissions).unwrap();
-        let buffer = theirs.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 128,
-            usage: USAGE,
-            mapped_at_creation: false,
+    for theirs in opened() {
+        let ours = WebGpuDevice::from_wgpu(theirs.device.clone(), theirs.queue.clone()).unwrap();
+        codes_between_callers_buffers(&theirs, ours, |buffer| {
+            NativeBuffer::WebGpu(theirs.exported(buffer).unwrap())
         });
-        let id = ours.import(buffer.clone()).unwrap();
-        assert_eq!(ours.exported(id), Some(buffer));
-        let mut queue = ours.queue().unwrap();
-        queue
-            .dispatch(&Dispatch {
-                kernel: &TEST_DEVICE,
-                entry: "count_up",
-                defines: &[],
-                buffers: &[id],
-                args: &[32, 2],
-                groups: 1,
-                threads: 32,
-            })
-            .unwrap();
-        let mut back = [0; 128];
-        queue.read(id, 0, &mut back).unwrap();
-        assert_eq!(back[124], 62);
-        let unfit = theirs.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 128,
-            usage: wgpu::BufferUsages::STORAGE,
-            mapped_at_creation: false,
-        });
-        assert!(matches!(ours.import(unfit), Err(DeviceError::Unsupported(_))));
+    }
+}
+
+#[test]
+fn a_buffer_that_kernels_cannot_use_is_refused() {
+    for found in devices().unwrap_or_default() {
+        let [theirs, other] = [found.open().unwrap(), found.open().unwrap()];
+        let ours = WebGpuDevice::from_wgpu(theirs.device.clone(), theirs.queue.clone()).unwrap();
+        let made = |device: &WebGpuDevice, size, usage| {
+            let mapped_at_creation = false;
+            let label = None;
+            let descriptor = wgpu::BufferDescriptor { label, size, usage, mapped_at_creation };
+            device.device.create_buffer(&descriptor)
+        };
+        // SAFETY: nothing else uses the buffer.
+        let import = |buffer| unsafe { ours.import(NativeBuffer::WebGpu(buffer)) };
+        let buffer = made(&theirs, 128, USAGE);
+        let id = import(buffer.clone()).unwrap();
+        assert_eq!((ours.exported(id), ours.buffer_bytes(id)), (Some(buffer), Some(128)));
+        ours.free(id);
+        assert_eq!((ours.exported(id), ours.buffer_bytes(id)), (None, None));
+        let usages = [wgpu::BufferUsages::STORAGE, wgpu::BufferUsages::COPY_SRC];
+        let unfit = usages.map(|usage| made(&theirs, 128, USAGE.difference(usage)));
+        let [odd, foreign] = [made(&theirs, 130, USAGE), made(&other, 128, USAGE)];
+        for unfit in unfit.into_iter().chain([odd, foreign]) {
+            let refused = import(unfit);
+            assert!(matches!(refused, Err(DeviceError::Unsupported(_))), "{refused:?}");
+        }
     }
 }
 

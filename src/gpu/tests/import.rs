@@ -1,0 +1,102 @@
+//! Coding between buffers that the caller has made, without copies.
+
+use super::coder::on_cpu;
+use crate::Options;
+use crate::format::Pipeline;
+use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, PayloadPlace};
+use crate::gpu::device::pool::Pool;
+use crate::gpu::device::{BufferId, Device, DeviceError, NativeBuffer};
+use crate::gpu::stages::lz77_decode::Needs;
+
+/// Encodes and decodes on `ours` between buffers of `theirs`, which plays the caller's own code: it makes the buffers,
+/// fills them and reads them. `native` gives out their handles.
+pub(crate) fn codes_between_callers_buffers(
+    theirs: &dyn Device,
+    ours: impl Device,
+    native: impl Fn(BufferId) -> NativeBuffer,
+) {
+    const BLOCK: usize = 1 << 16;
+    let text = include_bytes!("../../format/lz77.md").repeat(20);
+    let contents = &text[..3 * BLOCK - 1000];
+    let options = Options::new().pipeline(Pipeline::Fse).block_size(BLOCK as u64);
+    let (encoding, recipe) = (options.encoding().unwrap(), options.recipe().unwrap());
+    let ours = Pool::new(ours);
+    let limits = ours.limits();
+    let Ok(needed) = Encoder::buffer_bytes(limits, &encoding, 3) else {
+        println!("{}: declined", limits.name);
+        return;
+    };
+    // SAFETY: only one of the two devices works at a time, and no two of these buffers share memory.
+    let import = |buffer| unsafe { ours.import(native(buffer)) }.unwrap();
+    let their_contents = theirs.allocate(needed.contents).unwrap();
+    let their_payloads = theirs.allocate(needed.payloads).unwrap();
+    let own =
+        Buffers { contents: Some(import(their_contents)), payloads: Some(import(their_payloads)) };
+    assert_eq!(ours.buffer_bytes(own.contents.unwrap()), Some(needed.contents));
+    let mut queue = theirs.queue().unwrap();
+
+    let mut encoder = Encoder::new(&ours, &encoding, 3, own).unwrap();
+    let slot = encoder.slot() as usize;
+    let lens: Vec<u32> = contents.chunks(BLOCK).map(|block| block.len() as u32).collect();
+    for (number, block) in contents.chunks(BLOCK).enumerate() {
+        queue.write(their_contents, (number * slot) as u64, block).unwrap();
+    }
+    queue.finish().unwrap();
+    let encoded = encoder.encode(&lens).unwrap();
+    drop(encoder);
+    let (mut places, mut needs) = (Vec::new(), Needs::default());
+    for (block, part) in encoded.iter().zip(contents.chunks(BLOCK)) {
+        let (start, payload_len) = block.payload.unwrap();
+        let mut payload = vec![0; payload_len.next_multiple_of(4) as usize];
+        queue.read(their_payloads, start, &mut payload).unwrap();
+        payload.truncate(payload_len as usize);
+        assert!(payload == on_cpu(&recipe, part).1);
+        needs = needs.and(Needs::of(&payload, part.len()));
+        places.push(PayloadPlace { start, payload_len, content_len: part.len() as u32 });
+    }
+
+    queue.clear(their_contents, 0, needed.contents).unwrap();
+    queue.finish().unwrap();
+    let pipeline = options.chosen_pipeline();
+    let mut decoder = Decoder::new(&ours, pipeline, BLOCK as u32, 3, own).unwrap();
+    decoder.expect(needs);
+    assert!(decoder.decode(&places).unwrap().iter().all(|block| block.is_decoded));
+    for (number, block) in contents.chunks(BLOCK).enumerate() {
+        let mut back = vec![0; block.len()];
+        queue.read(their_contents, (number * decoder.slot() as usize) as u64, &mut back).unwrap();
+        assert!(back == block);
+    }
+    drop(decoder);
+
+    // Buffers that are too small, that are one and the same, or that are not there.
+    let is_refused = |own, part: &str| {
+        let encoder = Encoder::new(&ours, &encoding, 3, own).err();
+        let decoder = Decoder::new(&ours, pipeline, BLOCK as u32, 3, own).err();
+        for error in [encoder, decoder] {
+            let Some(CoderError::Device(DeviceError::Unsupported(why))) = error else {
+                panic!("{error:?}")
+            };
+            assert!(why.contains(part), "{why}");
+        }
+    };
+    let least = Decoder::buffer_bytes(limits, pipeline, BLOCK as u32, 3).unwrap();
+    let small = theirs.allocate(least.contents.min(least.payloads) - 4).unwrap();
+    let small_id = import(small);
+    is_refused(Buffers { contents: Some(small_id), ..own }, "the buffer for the contents has");
+    is_refused(Buffers { payloads: Some(small_id), ..own }, "the buffer for the payloads has");
+    is_refused(Buffers { payloads: own.contents, ..own }, "cannot share");
+    ours.free(small_id);
+    is_refused(Buffers { contents: Some(small_id), ..own }, "has no buffer for the contents");
+
+    // What was freed is still the caller's.
+    assert_eq!(ours.live(), 0);
+    for id in [own.contents.unwrap(), own.payloads.unwrap()] {
+        ours.free(id);
+        assert_eq!(ours.buffer_bytes(id), None);
+    }
+    let mut first = [0; 4];
+    queue.read(their_contents, 0, &mut first).unwrap();
+    assert_eq!(first, contents[..4]);
+    drop(queue);
+    [their_contents, their_payloads, small].into_iter().for_each(|buffer| theirs.free(buffer));
+}
