@@ -7,8 +7,9 @@
 //!
 //! A position that has fewer than [`LOOKAHEAD`] bytes of the block from itself on has no candidates and is not one.
 
-use super::candidates::{LOOKAHEAD, product};
-use crate::codec::{OutOfMemory, reserve};
+use super::candidates::{LOOKAHEAD, following, product};
+use crate::codec::lz77::MAX_BLOCK;
+use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
 
 /// What finds the candidates of positions: `N` at most of each.
 pub(crate) trait Lookup<const N: usize>: Default {
@@ -16,34 +17,51 @@ pub(crate) trait Lookup<const N: usize>: Default {
     const MEMORY: u64;
     /// Makes room for what it keeps.
     fn reserve(&mut self) -> Result<(), OutOfMemory>;
-    /// Gets ready for a block.
-    fn start(&mut self);
+    /// Gets ready for a block of `len` bytes.
+    fn start(&mut self, len: usize);
     /// Finds the candidates of the positions from `from` on, one for each of `found`, as distances back from them:
     /// those that are larger than the position has bytes before it in its window are no candidates.
     fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; N]]);
 }
 
+/// Origins end here, so that a position with its origin fits the 24 bits that a tag leaves it.
+const MAX_END: usize = MAX_BLOCK + 1;
+
 /// The `K` most recent positions of each hash of `BYTES` bytes in `BITS` bits.
+///
+/// Positions are kept with an origin added that grows from block to block. What is left of earlier blocks is therefore out
+/// of range, and small blocks need not clear the whole table.
 #[derive(Default)]
 pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
-    /// The most recent first: the tag in the upper eight bits, to which is added the position in the block plus one.
-    /// 0 for none.
+    /// The most recent first: the tag in the upper eight bits, to which is added the position with its origin. 0 for none.
     slots: Vec<[u32; K]>,
+    /// The origin of the present block: at least 1.
+    origin: usize,
+    /// The origin of the next block.
+    end: usize,
 }
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = (4 * K as u64) << BITS;
 
     fn reserve(&mut self) -> Result<(), OutOfMemory> {
-        reserve(&mut self.slots, 1 << BITS)
+        if self.slots.is_empty() {
+            self.end = 1;
+        }
+        reserve_zeroed(&mut self.slots, 1 << BITS, [0; K])
     }
 
-    fn start(&mut self) {
-        self.slots.clear();
-        self.slots.resize(1 << BITS, [0; K]);
+    fn start(&mut self, len: usize) {
+        if self.slots.is_empty() || self.end + len > MAX_END {
+            self.slots.clear();
+            self.slots.resize(1 << BITS, [0; K]);
+            self.end = 1;
+        }
+        self.origin = self.end;
+        self.end += len;
     }
 
-    /// Enters a position, given as itself plus one, where `bytes` stand, and returns its candidates.
+    /// Enters a position, given with its origin, where `bytes` stand, and returns its candidates.
     #[inline(always)]
     fn exchange(slots: &mut [[u32; K]], bytes: &[u8; LOOKAHEAD], pos: u32) -> [u32; K] {
         let hash = (product::<BYTES>(u64::from_le_bytes(*bytes)) >> 32) as u32;
@@ -51,20 +69,22 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
         let slot = &mut slots[(hash >> (32 - BITS)) as usize];
         let before = *slot;
         *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
-        // Equal tags cancel out. Others leave more than a block's length.
+        // Equal tags cancel out. Others leave more than a block's length, and entries of earlier blocks more than the
+        // position in this one.
         before.map(|before| entry.wrapping_sub(before))
     }
 }
 
-/// For each position from `from` on that has a place in `found`: that, the bytes there, and the position plus one.
+/// For each position from `from` on that has a place in `found`: that, the bytes there, and the position with its origin.
 #[inline(always)]
 fn places<'a, const N: usize>(
     data: &'a [u8],
     from: usize,
+    origin: usize,
     found: &'a mut [[u32; N]],
 ) -> impl Iterator<Item = ((&'a mut [u32; N], &'a [u8; LOOKAHEAD]), u32)> {
-    let bytes = data[from..][..found.len() + LOOKAHEAD - 1].array_windows();
-    found.iter_mut().zip(bytes).zip(from as u32 + 1..)
+    let bytes = following(&data[from..][..found.len() + LOOKAHEAD - 1]);
+    found.iter_mut().zip(bytes).zip((origin + from) as u32..)
 }
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, BYTES, BITS> {
@@ -74,14 +94,14 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, 
         self.reserve()
     }
 
-    fn start(&mut self) {
-        self.start();
+    fn start(&mut self, len: usize) {
+        self.start(len);
     }
 
     #[inline(never)]
     fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; K]]) {
         let slots = &mut self.slots[..1 << BITS];
-        for ((found, bytes), pos) in places(data, from, found) {
+        for ((found, bytes), pos) in places(data, from, self.origin, found) {
             *found = Self::exchange(slots, bytes, pos);
         }
     }
@@ -102,16 +122,17 @@ impl<const A: u32, const B: u32, const BITS: u32> Lookup<8> for Double4<A, B, BI
         self.short.reserve()
     }
 
-    fn start(&mut self) {
-        self.long.start();
-        self.short.start();
+    fn start(&mut self, len: usize) {
+        self.long.start(len);
+        self.short.start(len);
     }
 
     #[inline(never)]
     fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; 8]]) {
         let long = &mut self.long.slots[..1 << BITS];
         let short = &mut self.short.slots[..1 << BITS];
-        for ((found, bytes), pos) in places(data, from, found) {
+        // Both tables have seen the same blocks.
+        for ((found, bytes), pos) in places(data, from, self.long.origin, found) {
             let [a, b, c, d] = Tagged::<4, A, BITS>::exchange(long, bytes, pos);
             let [e, f, g, h] = Tagged::<4, B, BITS>::exchange(short, bytes, pos);
             *found = [a, b, c, d, e, f, g, h];
@@ -143,9 +164,9 @@ impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
         self.lookup.reserve()
     }
 
-    /// Gets ready for a block.
-    pub(crate) fn start(&mut self) {
-        self.lookup.start();
+    /// Gets ready for a block of `len` bytes.
+    pub(crate) fn start(&mut self, len: usize) {
+        self.lookup.start(len);
     }
 
     /// Finds the candidates of the positions from `from` to `to`. Behind them come [`PADDING`] distances of none.
@@ -183,7 +204,7 @@ mod tests {
         for data in samples() {
             let data = &data[..data.len().min(3000)];
             let last = (data.len() + 1).saturating_sub(LOOKAHEAD);
-            candidates.start();
+            candidates.start(data.len());
             for from in (0..last).step_by(1000) {
                 let to = last.min(from + 1000);
                 let found = candidates.find(data, from, to);
@@ -207,5 +228,28 @@ mod tests {
         agrees::<8, Double4<8, 5, 8>>(|data, pos| {
             [by_search::<8, 8>(data, pos, 4), by_search::<5, 8>(data, pos, 4)].concat()
         });
+    }
+
+    /// A table that has seen many blocks finds what a new one finds, also when its origins start over.
+    #[test]
+    fn earlier_blocks_leave_no_candidates() {
+        let block: Vec<u8> = (0..400_u32).map(|i| ((i * i) >> 3) as u8).collect();
+        let last = block.len() + 1 - LOOKAHEAD;
+        type Found = Candidates<4, Tagged<4, 5, 8>>;
+        let found_by = |candidates: &mut Found, block: &[u8]| {
+            candidates.reserve(last).unwrap();
+            candidates.start(block.len());
+            let found = candidates.find(block, 0, last).iter().enumerate();
+            found.map(|(pos, row)| row.map(|d| if d as usize <= pos { d } else { 0 })).collect()
+        };
+        let expected: Vec<[u32; 4]> = found_by(&mut Found::default(), &block);
+        assert!(expected.as_flattened().iter().any(|&distance| distance > 0));
+        let mut used = Found::default();
+        for jump in [0, 0, MAX_BLOCK - 2000, 0, 0, MAX_BLOCK, MAX_BLOCK - 1, 0] {
+            // A long block of which nothing was entered.
+            used.start(jump);
+            assert!(used.lookup.end <= MAX_END);
+            assert!(found_by(&mut used, &block) == expected, "{jump}");
+        }
     }
 }
