@@ -12,7 +12,7 @@
 //! - The sequence ends as soon as what the lengths describe is complete: a Huffman code when its
 //!   code space is full, norms when they fill their table. The remaining lengths are zero.
 
-use super::Malformed;
+use super::{Malformed, each_nonzero};
 use crate::bits::{BitReader, BitWriter};
 
 /// The greatest length.
@@ -126,30 +126,35 @@ impl Context {
     fn push(&mut self, len: u8) {
         *self = Self(len, self.0);
     }
+
+    /// Takes the next length, and gives its word in the fixed code and the bits of that.
+    fn write(&mut self, len: u8) -> (u32, u32) {
+        let (code, at) = (self.code(), usize::from(len));
+        self.push(len);
+        (u32::from(CODE_WORDS[code][at]), u32::from(CODES[code][at]))
+    }
 }
 
 /// Codes lengths up to the last that is not zero, by calls of `emit(value, bits, done)`. `done` is the position of a
 /// nonzero length once its code is complete.
 #[inline(always)]
 fn code(lengths: &[u8], mut emit: impl FnMut(u32, u32, Option<usize>)) {
-    let end = lengths.iter().rposition(|&len| len > 0).map_or(0, |last| last + 1);
     let mut context = Context::START;
-    let mut run = 0u32;
-    for (place, &len) in lengths[..end].iter().enumerate() {
-        if context.after_run() {
-            run += 1;
-            if len == 0 {
-                continue;
-            }
-            emit(run, 2 * run.ilog2() + 1, None);
-            run = 0;
+    let mut next = 0;
+    each_nonzero(lengths, |place, len| {
+        while next < place && !context.after_run() {
+            let (word, bits) = context.write(0);
+            emit(word, bits, None);
+            next += 1;
         }
-        let code = context.code();
-        let bits = CODES[code][usize::from(len)];
-        let word = CODE_WORDS[code][usize::from(len)];
-        emit(u32::from(word), u32::from(bits), (len > 0).then_some(place));
-        context.push(len);
-    }
+        if context.after_run() {
+            let run = (place - next) as u32 + 1;
+            emit(run, 2 * run.ilog2() + 1, None);
+        }
+        let (word, bits) = context.write(len);
+        emit(word, bits, Some(place));
+        next = place + 1;
+    });
 }
 
 /// Writes lengths up to the last that is not zero. After each nonzero length, `detail` may write more; it gets the

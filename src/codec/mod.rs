@@ -18,6 +18,8 @@ pub(crate) mod log2;
 pub(crate) mod lz77;
 mod recipe;
 
+use core::ops::BitOr;
+
 pub(crate) use recipe::Recipe;
 
 /// Why a payload cannot be decoded: the first rule of the format that it breaks.
@@ -46,6 +48,48 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory
         vec.try_reserve_exact(len).map_err(|_| OutOfMemory { bytes })?;
     }
     Ok(())
+}
+
+/// Makes an empty vector hold `len` elements, each of which is `zero`. The system gives such memory page by page when it is
+/// first touched.
+pub(crate) fn reserve_zeroed<T: Clone>(
+    vec: &mut Vec<T>,
+    len: usize,
+    zero: T,
+) -> Result<(), OutOfMemory> {
+    if vec.is_empty() {
+        // `vec!` alone would end the process where there is not enough memory.
+        let mut probe = Vec::<T>::new();
+        reserve(&mut probe, len)?;
+        drop(probe);
+        *vec = vec![zero; len];
+    }
+    Ok(())
+}
+
+/// Calls `act` with the place and the value of each value that is not zero. It skips zeros by the eight, because in a small
+/// message most symbols of an alphabet are absent.
+#[inline(always)]
+pub(crate) fn each_nonzero<T>(values: &[T], mut act: impl FnMut(usize, T))
+where
+    T: Copy + Default + PartialEq + BitOr<Output = T>,
+{
+    let zero = T::default();
+    let (eights, rest) = values.as_chunks::<8>();
+    for (i, eight) in eights.iter().enumerate() {
+        if eight.iter().fold(zero, |all, &value| all | value) != zero {
+            for (j, &value) in eight.iter().enumerate() {
+                if value != zero {
+                    act(8 * i + j, value);
+                }
+            }
+        }
+    }
+    for (place, &value) in (8 * eights.len()..).zip(rest) {
+        if value != zero {
+            act(place, value);
+        }
+    }
 }
 
 /// The vector instructions that the codecs use on this machine, by their usual name; `portable` if none. They change

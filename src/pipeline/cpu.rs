@@ -19,13 +19,13 @@ pub(crate) struct CpuEngine {
     idle: Mutex<Vec<Scratch>>,
 }
 
-/// The scratch memory of each codec used so far.
+/// The scratch memory of each codec used so far, in boxes: to move them would take as long as to decode a small block.
 #[derive(Default)]
 struct Scratch {
-    lz77_encoder: Option<lz77::Encoder>,
-    lz77_decoder: Option<lz77::Decoder>,
-    bwt_encoder: Option<bwt::Encoder>,
-    bwt_decoder: Option<bwt::Decoder>,
+    lz77_encoder: Option<Box<lz77::Encoder>>,
+    lz77_decoder: Option<Box<lz77::Decoder>>,
+    bwt_encoder: Option<Box<bwt::Encoder>>,
+    bwt_decoder: Option<Box<bwt::Decoder>>,
 }
 
 impl CpuEngine {
@@ -111,8 +111,10 @@ fn encode(
             Recipe::Lz77(params) => {
                 let encoder = scratch.lz77_encoder.get_or_insert_default();
                 encoder.reserve(params, contents.len())?;
-                encoder.encode(params, contents, payload);
-                Method::Lz77
+                match encoder.encode_if_smaller(params, contents, payload) {
+                    true => Method::Lz77,
+                    false => Method::Store,
+                }
             }
             Recipe::Bwt(params) => {
                 let encoder = scratch.bwt_encoder.get_or_insert_default();

@@ -13,7 +13,7 @@ use super::frame_reader::{Event, FrameReader};
 use super::frame_writer::FrameWriter;
 use crate::codec::{OutOfMemory, reserve};
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, FrameHeader};
+use crate::format::{BlockHeader, FrameHeader, MIN_BLOCK_LOG};
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
@@ -26,6 +26,10 @@ use crate::pipeline::{DecodeOptions, Options};
 
 /// Blocks that each worker of a [`Compressor`] gets before any is written, if memory permits.
 const BLOCKS_PER_WORKER: usize = 8;
+
+/// Up to this length, an input is one block, which [`Auto`](crate::Auto) leaves to the CPU, and takes too short a time to
+/// learn from.
+const MAX_UNASKED: usize = 1 << MIN_BLOCK_LOG;
 
 /// Compresses `input`.
 ///
@@ -130,7 +134,7 @@ impl Compressor {
         {
             return Err(Error::Changed { declared, seen: input.len() as u64 });
         }
-        if self.options.gpu.is_some() || self.options.auto.is_some() {
+        if self.options.gpu.is_some() || self.asks_auto(input.len()) {
             return stream_into(input, output, &self.options);
         }
         let start = output.len();
@@ -139,6 +143,12 @@ impl Compressor {
             output.truncate(start);
         }
         written.map(|()| output.len() - start)
+    }
+
+    /// Whether an input of `len` bytes is one that [`Auto`](crate::Auto) may choose a device for, or learn from.
+    fn asks_auto(&self, len: usize) -> bool {
+        // Statistics tell what was chosen, and why.
+        self.options.auto.is_some() && (len > MAX_UNASKED || self.options.statistics.is_some())
     }
 
     fn encode_blocks(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {

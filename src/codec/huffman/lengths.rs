@@ -6,6 +6,7 @@
 //! long.
 
 use super::{MAX_LEN, MAX_SYMBOLS};
+use crate::codec::each_nonzero;
 
 /// Finds the lengths of an optimal prefix code whose longest word has at most `max_len` bits.
 ///
@@ -20,10 +21,10 @@ pub fn code_lengths(freqs: &[u32], max_len: u8, lengths: &mut [u8]) {
     lengths.fill(0);
     let mut keys = [0u64; MAX_SYMBOLS];
     let mut n = 0;
-    for (symbol, &freq) in freqs.iter().enumerate() {
+    each_nonzero(freqs, |symbol, freq| {
         keys[n & 0xff] = u64::from(freq) << 8 | symbol as u64;
-        n += usize::from(freq > 0);
-    }
+        n += 1;
+    });
     if n < 2 {
         return;
     }

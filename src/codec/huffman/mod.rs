@@ -15,7 +15,7 @@ mod lengths;
 pub use description::{description_bits, read_lengths, write_lengths};
 pub use lengths::code_lengths;
 
-use crate::codec::Malformed;
+use crate::codec::{Malformed, each_nonzero};
 
 /// The longest code allowed, in bits.
 pub const MAX_LEN: u8 = 12;
@@ -29,14 +29,17 @@ fn count_lengths(lengths: &[u8], max_len: u8) -> Result<[u16; MAX_LEN as usize +
     assert!(max_len <= MAX_LEN && lengths.len() <= MAX_SYMBOLS);
     let mut counts = [0u16; MAX_LEN as usize + 1];
     let mut space = 0;
-    for &len in lengths {
+    let mut is_too_long = false;
+    each_nonzero(lengths, |_, len| {
         if len > max_len {
-            return Err(Malformed("a code is longer than its limit"));
-        }
-        counts[usize::from(len)] += 1;
-        if len > 0 {
+            is_too_long = true;
+        } else {
+            counts[usize::from(len)] += 1;
             space += 1u32 << (MAX_LEN - len);
         }
+    });
+    if is_too_long {
+        return Err(Malformed("a code is longer than its limit"));
     }
     if space != 1 << MAX_LEN {
         return Err(Malformed("code lengths do not fill the code space"));
@@ -51,19 +54,18 @@ fn count_lengths(lengths: &[u8], max_len: u8) -> Result<[u16; MAX_LEN as usize +
 /// If a length exceeds [`MAX_LEN`], or `codes` is shorter than `lengths`.
 pub fn assign_codes(lengths: &[u8], codes: &mut [u16]) {
     let mut counts = [0u16; MAX_LEN as usize + 1];
-    for &len in lengths {
-        counts[usize::from(len)] += 1;
-    }
-    counts[0] = 0;
+    each_nonzero(lengths, |_, len| counts[usize::from(len)] += 1);
     let mut next = [0u16; MAX_LEN as usize + 1];
     for len in 1..next.len() {
         next[len] = (next[len - 1] + counts[len - 1]) << 1;
     }
-    for (code, &len) in codes[..lengths.len()].iter_mut().zip(lengths) {
+    let codes = &mut codes[..lengths.len()];
+    codes.fill(0);
+    each_nonzero(lengths, |symbol, len| {
         let next = &mut next[usize::from(len)];
-        *code = if len == 0 { 0 } else { *next };
-        *next += u16::from(len > 0);
-    }
+        codes[symbol] = *next;
+        *next += 1;
+    });
 }
 
 /// Fills a decoding table: the entry at the next `table_log` bits is `symbol << 4 | length`.
@@ -99,29 +101,25 @@ pub fn build_table_of<T: Copy>(
     for len in 1..usize::from(table_log) {
         next[len + 1] = next[len] + (usize::from(counts[len]) << (usize::from(table_log) - len));
     }
-    for (symbol, &len) in lengths.iter().enumerate() {
-        if len > 0 {
-            let begin = next[usize::from(len)];
-            let end = begin + (1 << (table_log - len));
-            table[begin..end].fill(entry(symbol as u8, len));
-            next[usize::from(len)] = end;
-        }
-    }
+    each_nonzero(lengths, |symbol, len| {
+        let begin = next[usize::from(len)];
+        let end = begin + (1 << (table_log - len));
+        table[begin..end].fill(entry(symbol as u8, len));
+        next[usize::from(len)] = end;
+    });
     Ok(())
 }
 
 /// The size in bits that the code gives to a message with these symbol counts, or `None` if a symbol that occurs has no
 /// code.
 pub fn coded_bits(freqs: &[u32], lengths: &[u8]) -> Option<u64> {
-    let mut bits = 0;
-    for (symbol, &freq) in freqs.iter().enumerate() {
+    let (mut bits, mut is_complete) = (0, true);
+    each_nonzero(freqs, |symbol, freq| {
         let len = lengths.get(symbol).copied().unwrap_or(0);
-        if freq > 0 && len == 0 {
-            return None;
-        }
+        is_complete &= len > 0;
         bits += u64::from(freq) * u64::from(len);
-    }
-    Some(bits)
+    });
+    is_complete.then_some(bits)
 }
 
 #[cfg(test)]

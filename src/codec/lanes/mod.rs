@@ -274,7 +274,9 @@ impl<'a, V: Vector> Writer<'a, V> {
             self.ahead |= take;
         }
         if self.out.len() < self.len {
-            self.out.resize(self.len + 32 * LANES, 0);
+            // As much again, so that a short stream clears little.
+            let more = (self.len - self.base).min(32 * LANES);
+            self.out.resize(self.len + more, 0);
         }
         let v32 = V::splat(32);
         let word = self.partial.or(bits.shr(self.filled));

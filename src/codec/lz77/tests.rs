@@ -45,6 +45,11 @@ fn round_trip(params: &Params, block: &[u8]) -> Vec<u8> {
         "{params:?}, {} bytes",
         block.len()
     );
+    let mut again = Vec::new();
+    match Encoder::new().encode_if_smaller(params, block, &mut again) {
+        true => assert!(again == first),
+        false => assert!(first.len() >= block.len(), "a payload that is smaller was given up"),
+    }
     first
 }
 

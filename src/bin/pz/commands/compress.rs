@@ -1,6 +1,8 @@
 //! `pz compress`
 
-use pz::{DecodeOptions, Decoder, Encoder, Options, Statistics};
+use std::io::{Read, Write};
+
+use pz::{Compressor, DecodeOptions, Decoder, Encoder, Options, Statistics};
 
 use crate::args::Compress;
 use crate::direction::Direction;
@@ -15,18 +17,62 @@ use crate::transfer;
 pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
     let options = settings::encode(&args.encoding, &args.machine, session)?;
     let check = args.verify.then(|| settings::decode_quietly(&args.machine)).transpose()?;
+    let mut small = SmallFiles::default();
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
-        let mut options = options.clone();
-        if let Some(statistics) = statistics {
-            options = options.statistics(statistics);
+        match (statistics, source.len()) {
+            (None, Some(len)) if len <= SmallFiles::MAX_LEN => {
+                small.encode(source, len, output, &options)?;
+            }
+            (None, _) => encode(source, output, options.clone())?,
+            (Some(statistics), _) => {
+                encode(source, output, options.clone().statistics(statistics))?;
+            }
         }
-        encode(source, output, options)?;
         match &check {
             Some(check) => verify(source.bytes_read(), output, &check.options),
             None => Ok(()),
         }
     };
     transfer::each(session, &args.files, &args.placement, Direction::Compress, work)
+}
+
+/// What compresses small files: it keeps its tables and buffers from one to the next.
+#[derive(Default)]
+struct SmallFiles {
+    compressor: Option<Compressor>,
+    contents: Vec<u8>,
+    compressed: Vec<u8>,
+}
+
+impl SmallFiles {
+    /// Longer files take so long to compress that setting up tables for each does not matter. A block is at least this
+    /// long, so a small file is one block.
+    const MAX_LEN: u64 = 1 << 16;
+
+    /// Compresses a file of `len` bytes.
+    fn encode(
+        &mut self,
+        source: &mut Source,
+        len: u64,
+        output: &mut Output,
+        options: &Options,
+    ) -> Result<(), Failure> {
+        let compressor = match &mut self.compressor {
+            Some(compressor) => compressor,
+            None => self.compressor.insert(Compressor::new(options)?),
+        };
+        self.contents.clear();
+        self.contents.reserve(len as usize + 1);
+        // One byte more shows that the file has grown.
+        source.take(len + 1).read_to_end(&mut self.contents)?;
+        let seen = self.contents.len() as u64;
+        if seen != len {
+            return Err(pz::Error::Changed { declared: len, seen }.into());
+        }
+        self.compressed.clear();
+        compressor.compress_into(&self.contents, &mut self.compressed)?;
+        Ok(output.write_all(&self.compressed)?)
+    }
 }
 
 fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<(), Failure> {

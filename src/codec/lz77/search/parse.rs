@@ -98,11 +98,11 @@ impl Parser {
     pub(crate) fn start(&mut self, params: &Params, len: usize) {
         match params.search {
             Search::None => {}
-            Search::Greedy => self.greedy.get_or_insert_default().start(),
-            Search::GreedyLarge => self.greedy_large.get_or_insert_default().start(),
-            Search::Double => self.double.get_or_insert_default().start(),
-            Search::Lazy4 => self.lazy4.get_or_insert_default().start(),
-            Search::Lazy8 => self.lazy8.get_or_insert_default().start(),
+            Search::Greedy => self.greedy.get_or_insert_default().start(len),
+            Search::GreedyLarge => self.greedy_large.get_or_insert_default().start(len),
+            Search::Double => self.double.get_or_insert_default().start(len),
+            Search::Lazy4 => self.lazy4.get_or_insert_default().start(len),
+            Search::Lazy8 => self.lazy8.get_or_insert_default().start(len),
             Search::Lazy16 => self.lazy16.get_or_insert_default().start(len),
             Search::Lazy64 => self.lazy64.get_or_insert_default().start(len),
             Search::Optimal(_) => self.optimal.get_or_insert_default().start(len),

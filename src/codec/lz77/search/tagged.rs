@@ -8,7 +8,8 @@
 //! A position with fewer than [`LOOKAHEAD`] bytes left in the block neither has candidates nor is one.
 
 use super::candidates::{LOOKAHEAD, following, product};
-use crate::codec::{OutOfMemory, reserve};
+use crate::codec::lz77::MAX_BLOCK;
+use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
 
 /// A table that finds candidates: at most `N` for each position.
 pub(crate) trait Lookup<const N: usize>: Default {
@@ -16,34 +17,51 @@ pub(crate) trait Lookup<const N: usize>: Default {
     const MEMORY: u64;
     /// Allocates the table.
     fn reserve(&mut self) -> Result<(), OutOfMemory>;
-    /// Prepares for a block.
-    fn start(&mut self);
+    /// Prepares for a block of `len` bytes.
+    fn start(&mut self, len: usize);
     /// Finds the candidates of the positions from `from` on, one position for each element of `found`, as distances
     /// back. A distance that reaches before the position's window is no candidate.
     fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; N]]);
 }
 
+/// Origins end here, so that a position with its origin fits into the 24 bits that a tag leaves.
+const MAX_END: usize = MAX_BLOCK + 1;
+
 /// The `K` most recent positions for each hash of `BYTES` bytes in `BITS` bits.
+///
+/// The table adds an origin to each position, and the origin grows from block to block. Entries of earlier blocks are
+/// therefore out of range, and a small block need not clear the whole table.
 #[derive(Default)]
 pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
-    /// Most recent first. The tag in the upper eight bits, plus the position in the block, plus one. 0 for an empty
-    /// entry.
+    /// Most recent first. The tag in the upper eight bits, plus the position with its origin. 0 for an empty entry.
     slots: Vec<[u32; K]>,
+    /// The origin of the present block: at least 1.
+    origin: usize,
+    /// The origin of the next block.
+    end: usize,
 }
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = (4 * K as u64) << BITS;
 
     fn reserve(&mut self) -> Result<(), OutOfMemory> {
-        reserve(&mut self.slots, 1 << BITS)
+        if self.slots.is_empty() {
+            self.end = 1;
+        }
+        reserve_zeroed(&mut self.slots, 1 << BITS, [0; K])
     }
 
-    fn start(&mut self) {
-        self.slots.clear();
-        self.slots.resize(1 << BITS, [0; K]);
+    fn start(&mut self, len: usize) {
+        if self.slots.is_empty() || self.end + len > MAX_END {
+            self.slots.clear();
+            self.slots.resize(1 << BITS, [0; K]);
+            self.end = 1;
+        }
+        self.origin = self.end;
+        self.end += len;
     }
 
-    /// Enters `pos`, a position plus one, where `bytes` stand, and returns its candidates.
+    /// Enters a position, given with its origin, where `bytes` stand, and returns its candidates.
     #[inline(always)]
     fn exchange(slots: &mut [[u32; K]], bytes: &[u8; LOOKAHEAD], pos: u32) -> [u32; K] {
         let hash = (product::<BYTES>(u64::from_le_bytes(*bytes)) >> 32) as u32;
@@ -51,21 +69,23 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
         let slot = &mut slots[(hash >> (32 - BITS)) as usize];
         let before = *slot;
         *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
-        // Equal tags cancel out. Unequal ones leave more than a block's length.
+        // Equal tags cancel out. Unequal ones leave more than a block's length, and entries of earlier blocks more than
+        // the position in this block.
         before.map(|before| entry.wrapping_sub(before))
     }
 }
 
-/// For each position from `from` on with an element in `found`: that element, the bytes there, and the position plus
-/// one.
+/// For each position from `from` on with an element in `found`: that element, the bytes there, and the position with its
+/// origin.
 #[inline(always)]
 fn places<'a, const N: usize>(
     data: &'a [u8],
     from: usize,
+    origin: usize,
     found: &'a mut [[u32; N]],
 ) -> impl Iterator<Item = ((&'a mut [u32; N], &'a [u8; LOOKAHEAD]), u32)> {
     let bytes = following(&data[from..][..found.len() + LOOKAHEAD - 1]);
-    found.iter_mut().zip(bytes).zip(from as u32 + 1..)
+    found.iter_mut().zip(bytes).zip((origin + from) as u32..)
 }
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, BYTES, BITS> {
@@ -75,14 +95,14 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, 
         self.reserve()
     }
 
-    fn start(&mut self) {
-        self.start();
+    fn start(&mut self, len: usize) {
+        self.start(len);
     }
 
     #[inline(never)]
     fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; K]]) {
         let slots = &mut self.slots[..1 << BITS];
-        for ((found, bytes), pos) in places(data, from, found) {
+        for ((found, bytes), pos) in places(data, from, self.origin, found) {
             *found = Self::exchange(slots, bytes, pos);
         }
     }
@@ -103,16 +123,17 @@ impl<const A: u32, const B: u32, const BITS: u32> Lookup<8> for Double4<A, B, BI
         self.short.reserve()
     }
 
-    fn start(&mut self) {
-        self.long.start();
-        self.short.start();
+    fn start(&mut self, len: usize) {
+        self.long.start(len);
+        self.short.start(len);
     }
 
     #[inline(never)]
     fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; 8]]) {
         let long = &mut self.long.slots[..1 << BITS];
         let short = &mut self.short.slots[..1 << BITS];
-        for ((found, bytes), pos) in places(data, from, found) {
+        // Both tables have seen the same blocks.
+        for ((found, bytes), pos) in places(data, from, self.long.origin, found) {
             let [a, b, c, d] = Tagged::<4, A, BITS>::exchange(long, bytes, pos);
             let [e, f, g, h] = Tagged::<4, B, BITS>::exchange(short, bytes, pos);
             *found = [a, b, c, d, e, f, g, h];
@@ -144,9 +165,9 @@ impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
         self.lookup.reserve()
     }
 
-    /// Prepares for a block.
-    pub(crate) fn start(&mut self) {
-        self.lookup.start();
+    /// Prepares for a block of `len` bytes.
+    pub(crate) fn start(&mut self, len: usize) {
+        self.lookup.start(len);
     }
 
     /// Finds the candidates of the positions from `from` to `to`, and appends [`PADDING`] distances that are no
@@ -185,7 +206,7 @@ mod tests {
         for data in samples() {
             let data = &data[..data.len().min(3000)];
             let last = (data.len() + 1).saturating_sub(LOOKAHEAD);
-            candidates.start();
+            candidates.start(data.len());
             for from in (0..last).step_by(1000) {
                 let to = last.min(from + 1000);
                 let found = candidates.find(data, from, to);
@@ -209,5 +230,28 @@ mod tests {
         agrees::<8, Double4<8, 5, 8>>(|data, pos| {
             [by_search::<8, 8>(data, pos, 4), by_search::<5, 8>(data, pos, 4)].concat()
         });
+    }
+
+    /// A table that has seen many blocks finds what a new one finds, also when its origins start over.
+    #[test]
+    fn earlier_blocks_leave_no_candidates() {
+        let block: Vec<u8> = (0..400_u32).map(|i| ((i * i) >> 3) as u8).collect();
+        let last = block.len() + 1 - LOOKAHEAD;
+        type Found = Candidates<4, Tagged<4, 5, 8>>;
+        let found_by = |candidates: &mut Found, block: &[u8]| {
+            candidates.reserve(last).unwrap();
+            candidates.start(block.len());
+            let found = candidates.find(block, 0, last).iter().enumerate();
+            found.map(|(pos, row)| row.map(|d| if d as usize <= pos { d } else { 0 })).collect()
+        };
+        let expected: Vec<[u32; 4]> = found_by(&mut Found::default(), &block);
+        assert!(expected.as_flattened().iter().any(|&distance| distance > 0));
+        let mut used = Found::default();
+        for jump in [0, 0, MAX_BLOCK - 2000, 0, 0, MAX_BLOCK, MAX_BLOCK - 1, 0] {
+            // A long block of which nothing was entered.
+            used.start(jump);
+            assert!(used.lookup.end <= MAX_END);
+            assert!(found_by(&mut used, &block) == expected, "{jump}");
+        }
     }
 }

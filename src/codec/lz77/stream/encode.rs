@@ -107,7 +107,33 @@ impl Encoder {
     /// # Panics
     /// If the block is longer than [`MAX_BLOCK`].
     pub fn encode(&mut self, params: &Params, block: &[u8], out: &mut Vec<u8>) {
+        self.encode_below(params, block, out, usize::MAX);
+    }
+
+    /// Appends the payload of `block` to `out`. Gives up and returns false as soon as it is certain that the payload is no
+    /// smaller than the block; then anything may have been appended.
+    ///
+    /// # Panics
+    /// If the block is longer than [`MAX_BLOCK`].
+    pub(crate) fn encode_if_smaller(
+        &mut self,
+        params: &Params,
+        block: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.encode_below(params, block, out, block.len())
+    }
+
+    /// Encodes a block unless its payload certainly has `limit` bytes or more.
+    fn encode_below(
+        &mut self,
+        params: &Params,
+        block: &[u8],
+        out: &mut Vec<u8>,
+        limit: usize,
+    ) -> bool {
         assert!(block.len() <= MAX_BLOCK);
+        let before = out.len();
         let header = Header::new(params, block.len());
         let mut entry = header.write(block.len(), out);
         self.parser.start(params, block.len());
@@ -120,9 +146,15 @@ impl Encoder {
                 self.parser.parse(params, block, chunk.clone(), window_start, &mut self.matches);
                 self.collect(block, chunk.start, chunk.end);
             }
-            entry = self.write_group(params, entry, out);
+            let mut models = Models::choose(&self.streams, self.chunks.len(), params.fse);
+            if out.len() - before + models.min_len() >= limit {
+                self.parser.finish(params, block.len());
+                return false;
+            }
+            entry = self.write_group(&mut models, entry, out);
         }
         self.parser.finish(params, block.len());
+        true
     }
 
     /// Adds a chunk's literals and coded sequences to those of the group.
@@ -141,9 +173,9 @@ impl Encoder {
     }
 
     /// Writes the group's tables and its chunks' words. Returns where the next directory entry goes.
-    fn write_group(&mut self, params: &Params, mut entry: usize, out: &mut Vec<u8>) -> usize {
+    fn write_group(&mut self, models: &mut Models, mut entry: usize, out: &mut Vec<u8>) -> usize {
         let mut record = out.len();
-        let models = Models::choose(&self.streams, self.chunks.len(), params.fse);
+        models.assign_codes();
         models.write(out);
         out.resize(record + (out.len() - record).next_multiple_of(4), 0);
         let (mut literals, mut row) = (0, 0);
@@ -156,9 +188,9 @@ impl Encoder {
                 sequences: chunk.sequences,
                 len: chunk.len,
             };
-            self.fse.code(&models, &streams);
+            self.fse.code(models, &streams);
             let (fse, words) = (&self.fse, &mut self.words);
-            self.backend.run(WriteChunk { models: &models, fse, streams, words });
+            self.backend.run(WriteChunk { models, fse, streams, words });
             self.words.iter_mut().for_each(|w| *w = w.to_le());
             out.extend_from_slice(bytemuck::cast_slice(&self.words));
             let e = Entry {

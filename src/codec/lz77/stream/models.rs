@@ -2,10 +2,10 @@
 
 use super::spec::{BATCH, Coded, NO_OFFSET, OFFSET_BITS, OFFSETS, SYMBOL_BITS, TOKENS};
 use crate::bits::{BitReader, BitWriter};
-use crate::codec::Malformed;
 use crate::codec::fse::{self, EncodeTable};
 use crate::codec::huffman;
 use crate::codec::lanes::LANES;
+use crate::codec::{Malformed, each_nonzero};
 
 /// The symbols of a group, chunk after chunk.
 #[derive(Default)]
@@ -90,8 +90,11 @@ pub(crate) struct Model {
     mode: Mode,
     /// The symbol of a constant stream.
     constant: u8,
+    /// The fewest bits that the symbols and their description take.
+    min_bits: u64,
     lengths: [u8; 256],
-    /// Each symbol's code, aligned to the top bit, and its length in the low five bits. Not used for FSE.
+    /// Each symbol's code, aligned to the top bit, and its length in the low five bits. Set by [`Self::assign_codes`]; not
+    /// used for FSE.
     pub codes: [u32; 256],
     pub fse: Option<FseModel>,
 }
@@ -109,6 +112,7 @@ impl Model {
         let mut model = Self {
             mode: Mode::Constant,
             constant: 0,
+            min_bits: 0,
             lengths: [0; 256],
             codes: [0; 256],
             fse: None,
@@ -149,23 +153,64 @@ impl Model {
                 }
             }
         }
-        if model.mode == Mode::Raw {
-            model.lengths[..alphabet.symbols].fill(alphabet.raw_bits);
-        }
+        // What FSE takes is an estimate.
         if model.mode != Mode::Fse {
-            let mut canonical = [0; 256];
-            huffman::assign_codes(&model.lengths, &mut canonical);
-            let codes = model.codes.iter_mut().zip(canonical.iter().zip(&model.lengths));
-            for (code, (&c, &len)) in codes.filter(|(_, (_, len))| **len > 0) {
-                *code = u32::from(c) << (32 - len) | u32::from(len);
-            }
+            model.min_bits = best;
         }
         model
+    }
+
+    /// Makes the codes of the mode that [`Self::choose`] has chosen.
+    fn assign_codes(&mut self, alphabet: Alphabet) {
+        match self.mode {
+            Mode::Constant | Mode::Fse => {}
+            Mode::Raw => {
+                let len = u32::from(alphabet.raw_bits);
+                for (symbol, code) in (0..).zip(&mut self.codes[..alphabet.symbols]) {
+                    *code = symbol << (32 - len) | len;
+                }
+            }
+            Mode::Huffman => {
+                let mut canonical = [0; 256];
+                huffman::assign_codes(&self.lengths, &mut canonical);
+                each_nonzero(&self.lengths, |symbol, len| {
+                    let code = u32::from(canonical[symbol]);
+                    self.codes[symbol] = code << (32 - len) | u32::from(len);
+                });
+            }
+        }
     }
 }
 
 /// Bits that record the logarithm of an FSE table.
 const FSE_LOG_BITS: u64 = 4;
+
+/// How often each byte occurs.
+fn count(bytes: &[u8]) -> [u32; 256] {
+    /// From this length on, four tables are faster than one: equal neighbours need not wait for each other.
+    const MIN_FOR_FOUR: usize = 1 << 12;
+    let mut counts = [0; 256];
+    if bytes.len() < MIN_FOR_FOUR {
+        bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+        return counts;
+    }
+    let mut tables = [[0u32; 256]; 4];
+    let (quads, rest) = bytes.as_chunks::<4>();
+    for quad in quads {
+        for (table, &byte) in tables.iter_mut().zip(quad) {
+            table[usize::from(byte)] += 1;
+        }
+    }
+    for &byte in rest {
+        tables[0][usize::from(byte)] += 1;
+    }
+    for table in &tables {
+        for (n, m) in counts.iter_mut().zip(table) {
+            *n += m;
+        }
+    }
+    counts
+}
 
 /// The models of literals, tokens and offsets.
 pub(crate) struct Models {
@@ -178,26 +223,24 @@ impl Models {
     /// Chooses the cheapest model for each stream.
     #[inline(never)]
     pub(crate) fn choose(streams: &Streams, chunks: usize, fse: bool) -> Self {
-        let mut literals = [[0u32; 256]; 4];
-        let (quads, rest) = streams.literals.as_chunks::<4>();
-        for quad in quads {
-            for (counts, &symbol) in literals.iter_mut().zip(quad) {
-                counts[usize::from(symbol)] += 1;
-            }
-        }
-        for &symbol in rest {
-            literals[0][usize::from(symbol)] += 1;
-        }
-        let [mut counts, others @ ..] = literals;
-        for other in &others {
-            for (n, m) in counts.iter_mut().zip(other) {
-                *n += m;
-            }
-        }
         Self {
-            literals: Model::choose(&counts, LITERAL, chunks, fse),
+            literals: Model::choose(&count(&streams.literals), LITERAL, chunks, fse),
             tokens: Model::choose(&streams.tokens.counts, TOKEN, chunks, fse),
             offsets: Model::choose(&streams.offsets.counts, OFFSET, chunks, fse),
+        }
+    }
+
+    /// The fewest bytes that a group with these models takes: offsets and lengths may have further bits.
+    pub(crate) fn min_len(&self) -> usize {
+        let bits: u64 = self.each().iter().map(|model| model.min_bits).sum();
+        (bits / 8) as usize
+    }
+
+    /// Makes the codes of all three.
+    pub(crate) fn assign_codes(&mut self) {
+        let models = [&mut self.literals, &mut self.tokens, &mut self.offsets];
+        for (model, alphabet) in models.into_iter().zip(ALPHABETS) {
+            model.assign_codes(alphabet);
         }
     }
 
