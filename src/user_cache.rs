@@ -17,7 +17,6 @@ mod folder;
 #[cfg(all(test, unix))]
 mod tests;
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -37,6 +36,7 @@ enum Unusable {
     /// It is missing, or the system refuses. Not worth telling the user.
     Absent,
     /// Using it would be unsafe. The user is told why.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "there are no owners and modes to object to"))]
     Unsafe(String),
 }
 
@@ -99,7 +99,8 @@ impl UserCache {
 }
 
 impl Unusable {
-    fn because(why: impl fmt::Display) -> Self {
+    #[cfg(unix)]
+    fn because(why: impl std::fmt::Display) -> Self {
         Self::Unsafe(why.to_string())
     }
 

@@ -1,7 +1,7 @@
 // The text links to its companions by file. Here these links lead to their modules instead, because the first
 // definition of a link counts.
-//! [lz77]: crate::codec::lz77::format
-//! [bwt]: crate::codec::bwt::format
+//! [lz77]: self::lz77
+//! [bwt]: self::bwt
 #![doc = include_str!("FORMAT.md")]
 
 mod block_header;
