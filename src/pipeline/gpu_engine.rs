@@ -89,7 +89,10 @@ struct BatchLimit {
 const PATIENCE: u32 = 4;
 
 /// The most batches between trials, so that failed trials cost little.
-const MAX_PATIENCE: u32 = 64;
+pub(super) const MAX_PATIENCE: u32 = 64;
+
+/// The patience with work that the device declines: it never does even one block.
+const NEVER: u32 = u32::MAX;
 
 impl BatchLimit {
     /// Blocks in the next batch, of `waiting` blocks, where a full batch has `planned` blocks.
@@ -211,10 +214,28 @@ impl<'d> GpuEngine<'d> {
         blocks
     }
 
+    /// If the device has no memory for a single block: how many batches others should do before this engine tries
+    /// again.
+    pub(crate) fn patience(&self) -> Option<u32> {
+        let state = self.lock();
+        let short = state.limits.iter().filter(|limit| limit.blocks == 0);
+        let most = short.map(|limit| limit.patience).max();
+        most.filter(|patience| state.broken.is_none() && *patience != NEVER)
+    }
+
+    /// Tries batches of a single block again where the device had no memory for one.
+    pub(crate) fn try_again(&self) {
+        let mut state = self.lock();
+        let short = |limit: &&mut BatchLimit| limit.blocks == 0 && limit.patience != NEVER;
+        for limit in state.limits.iter_mut().filter(short) {
+            (limit.blocks, limit.done, limit.has_grown) = (1, 0, true);
+        }
+    }
+
     /// Limits batches of `kind` to `blocks` blocks.
-    fn limit(state: &mut State<'d>, kind: Kind, blocks: u32) {
+    fn limit(state: &mut State<'d>, kind: Kind, blocks: u32, patience: u32) {
         state.limits.retain(|limit| limit.kind != kind);
-        let (done, patience, has_grown) = (0, PATIENCE, false);
+        let (done, has_grown) = (0, false);
         state.limits.push(BatchLimit { kind, blocks, done, patience, has_grown });
     }
 
@@ -253,7 +274,7 @@ impl<'d> GpuEngine<'d> {
                     limit.blocks
                 }
                 (CoderError::Device(DeviceError::OutOfMemory { .. }), None) => {
-                    Self::limit(&mut state, kind, blocks / 2);
+                    Self::limit(&mut state, kind, blocks / 2, PATIENCE);
                     blocks / 2
                 }
                 (
@@ -261,7 +282,7 @@ impl<'d> GpuEngine<'d> {
                     | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }),
                     _,
                 ) => {
-                    Self::limit(&mut state, kind, 0);
+                    Self::limit(&mut state, kind, 0, NEVER);
                     0
                 }
                 (CoderError::Device(_), _) => {
