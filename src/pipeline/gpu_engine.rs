@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use self::batch_limit::BatchLimit;
+pub(super) use self::batch_limit::MAX_PATIENCE;
+use self::batch_limit::{BatchLimit, NEVER, PATIENCE};
 use super::cpu::CpuEngine;
 use super::engine::{DecodeJob, EncodeJob, Engine};
 use super::statistics::{DeviceStatistics, Statistics};
@@ -160,10 +161,28 @@ impl<'d> GpuEngine<'d> {
         blocks
     }
 
+    /// If the device has no memory for a single block: how many batches others should do before this engine tries
+    /// again.
+    pub(crate) fn patience(&self) -> Option<u32> {
+        let state = self.lock();
+        if state.broken.is_some() || state.limits.iter().any(BatchLimit::is_declined) {
+            return None;
+        }
+        let short = state.limits.iter().filter(|limit| limit.is_short());
+        short.map(|limit| limit.patience).max()
+    }
+
+    /// Tries batches of a single block again where the device had no memory for one.
+    pub(crate) fn try_again(&self) {
+        let mut state = self.lock();
+        let short = state.limits.iter_mut().filter(|limit| limit.is_short());
+        short.for_each(BatchLimit::try_again);
+    }
+
     /// Limits batches of `kind` to `blocks` blocks.
-    fn limit(state: &mut State<'d>, kind: Kind, blocks: u32) {
+    fn limit(state: &mut State<'d>, kind: Kind, blocks: u32, patience: u32) {
         state.limits.retain(|limit| limit.kind != kind);
-        state.limits.push(BatchLimit::new(kind, blocks));
+        state.limits.push(BatchLimit::new(kind, blocks, patience));
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'d>> {
@@ -201,7 +220,7 @@ impl<'d> GpuEngine<'d> {
                     limit.blocks
                 }
                 (CoderError::Device(DeviceError::OutOfMemory { .. }), None) => {
-                    Self::limit(&mut state, kind, blocks / 2);
+                    Self::limit(&mut state, kind, blocks / 2, PATIENCE);
                     blocks / 2
                 }
                 (
@@ -209,7 +228,7 @@ impl<'d> GpuEngine<'d> {
                     | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }),
                     _,
                 ) => {
-                    Self::limit(&mut state, kind, 0);
+                    Self::limit(&mut state, kind, 0, NEVER);
                     0
                 }
                 (CoderError::Device(_), _) => {

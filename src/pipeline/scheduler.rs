@@ -108,6 +108,8 @@ struct DeviceLoad {
     /// Tasks in its batches.
     tasks: usize,
     batches: usize,
+    /// Batches done so far.
+    done: u64,
     /// Whether it has begun to take batches.
     has_begun: bool,
 }

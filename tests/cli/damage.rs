@@ -39,6 +39,21 @@ fn damaged_files_are_refused() {
 }
 
 #[test]
+fn an_empty_file_with_a_damaged_checksum_is_refused() {
+    let folder = Folder::new();
+    let sound = folder.pz_with(&[], b"").silent();
+    for at in sound.len() - 5..sound.len() {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 4;
+        folder.write("a.pz", &damaged);
+        for arguments in [["test", "a.pz"], ["decompress", "a.pz"], ["list", "a.pz"]] {
+            folder.pz(&arguments).complains(2, "pz: a.pz: ");
+        }
+        assert_eq!(folder.names(), ["a.pz"]);
+    }
+}
+
+#[test]
 fn what_follows_the_last_frame_is_damage() {
     let folder = Folder::new();
     let mut packed = folder.pz_with(&[], b"contents").silent();

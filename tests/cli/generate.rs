@@ -30,6 +30,14 @@ fn file_recognises_our_files() {
     folder.write("text", b"some text\n");
     folder.pz(&["compress", "-9", "a"]).silent();
     folder.pz(&["compress", "-1", "-o", "no suffix", "a"]).silent();
+    // Both are frames of a single block; `long` is one of the longer form.
+    assert!(
+        [folder.read("a.pz")[12], folder.read("no suffix")[12]].iter().all(|flags| flags & 8 == 8)
+    );
+    folder.write("b", &[b'a'; 100_000]);
+    folder.pz(&["compress", "-2", "-b64K", "-o", "long", "b"]).silent();
+    assert_eq!(folder.read("long")[12] & 8, 0);
+    folder.pz_with(&["-4", "-o", "empty"], b"").silent();
     let sized = b"\x89PZF\r\n\x1a\n\x01\x02\x14\x03\x01\xe8\x03\0\0\0\0\0\0";
     folder.write("sized", sized);
     folder.write("cut", &folder.read("a.pz")[..9]);
@@ -43,7 +51,7 @@ fn file_recognises_our_files() {
             stdout.unwrap()
         })
     };
-    let Ok(said) = file(&["a.pz", "no suffix", "cut", "text", "sized"]) else {
+    let Ok(said) = file(&["a.pz", "no suffix", "cut", "text", "sized", "long", "empty"]) else {
         return skip("there is no file(1)");
     };
     let lines: Vec<_> = said.lines().collect();
@@ -51,13 +59,21 @@ fn file_recognises_our_files() {
         lines[0].contains("pz compressed data, version 1, Burrows-Wheeler transform"),
         "{said}"
     );
-    assert!(lines[0].ends_with("level 9"), "{said}");
+    assert!(lines[0].contains("level 9"), "{said}");
     assert!(lines[1].contains("LZ77 and Huffman coding") && lines[1].contains("level 1"), "{said}");
     assert!(lines[2].contains("pz compressed data") && !lines[3].contains("pz"), "{said}");
     assert!(
         lines[4].ends_with("LZ77 and FSE, blocks of 2^20 bytes, level 3, 1000 bytes of contents")
     );
-    assert_eq!(file(&["-b", "--mime-type", "a.pz"]).unwrap(), "application/x-pz\n");
+    assert!(
+        lines[0].contains("in a single block") && lines[1].contains("in a single block"),
+        "{said}"
+    );
+    assert!(lines[5].contains("blocks of 2^16 bytes, level 2, 100000 bytes of"), "{said}");
+    assert!(!lines[5].contains("single") && lines[6].contains("level 4, empty"), "{said}");
+    for name in ["a.pz", "long", "empty"] {
+        assert_eq!(file(&["-b", "--mime-type", name]).unwrap(), "application/x-pz\n");
+    }
 }
 
 #[test]

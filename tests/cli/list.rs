@@ -37,6 +37,33 @@ fn one_line_a_file() {
 }
 
 #[test]
+fn frames_of_one_block_and_of_several() {
+    let folder = Folder::new();
+    let frame = |contents: &[u8]| folder.pz_with(&["-1", "-b", "64K"], contents).silent();
+    let parts = [sample(150_000), b"short".to_vec(), Vec::new(), sample(70_000), sample(400)];
+    let file: Vec<u8> = parts.iter().flat_map(|part| frame(part)).collect();
+    folder.write("mixed.pz", &file);
+    let lens = parts.each_ref().map(Vec::len);
+    let list = folder.pz(&["list", "-v", "--json", "mixed.pz"]).json();
+    assert_eq!((&list[0]["content_size"], &list[0]["blocks"]), (&220_405.into(), &7.into()));
+    let frames = list[0]["frames"].as_array().unwrap();
+    assert_eq!(frames.len(), 5);
+    let mut at = 0;
+    for (listed, len) in frames.iter().zip(lens) {
+        assert_eq!((&listed["offset"], &listed["content_size"]), (&at.into(), &len.into()));
+        let blocks = listed["blocks"].as_array().map_or(0, Vec::len);
+        assert_eq!(blocks, len.div_ceil(65_536));
+        // The length of a single block stands in the header.
+        assert_eq!(listed["size_in_header"], len <= 65_536);
+        at += listed["compressed_size"].as_u64().unwrap();
+    }
+    assert_eq!(at, file.len() as u64);
+    let ran = folder.pz(&["list", "mixed.pz"]);
+    let line: Vec<_> = ran.stdout_lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(line[..2], ["5", "7"]);
+}
+
+#[test]
 fn one_line_a_block() {
     let folder = Folder::new();
     folder.pz_with(&["-o", "a.pz", "-b", "64K", "-1"], &sample(200_000)).silent();

@@ -126,7 +126,7 @@ fn out_of_memory_is_an_error() {
             ["compress", ..] => folder.read("3.pz"),
             _ => contents.clone(),
         };
-        for limit in (least..120).step_by(4).chain((120..=400).step_by(40)) {
+        for limit in (least..120).step_by(8).chain((120..=400).step_by(80)) {
             let (is_done, ran) = limited(limit, arguments, &folder);
             let what = format!("{arguments:?} in {limit} MB: {}", ran.stderr);
             assert_eq!(folder.unfinished(), [""; 0], "{what}");

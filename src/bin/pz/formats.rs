@@ -339,7 +339,24 @@ mod tests {
             Lz4Frames::new(bytes).read_to_end(&mut out).map(|_| out)
         };
         assert!(decode(&two).unwrap() == [&contents[..], &contents[..]].concat());
-        for cut in (1..two.len()).filter(|&cut| cut != frame.len()) {
+        // Where blocks and frames end: each block's length comes before it, and the frame's header takes 7 bytes.
+        let mut ends = vec![0, frame.len(), two.len()];
+        for begin in [0, frame.len()] {
+            let mut at = begin + 7;
+            while let Some(len) =
+                two[at..].first_chunk().map(|len| u32::from_le_bytes(*len) << 1 >> 1)
+                && len > 0
+            {
+                at += 4 + len as usize;
+                ends.push(at);
+            }
+        }
+        assert_eq!(ends.len(), 3 + 2 * 5);
+        let cuts = (1..two.len()).filter(|&cut| {
+            let is_near = ends.iter().any(|end| cut.abs_diff(*end) < 8);
+            cut != frame.len() && (is_near || cut % 101 == 0)
+        });
+        for cut in cuts {
             assert!(decode(&two[..cut]).is_err(), "cut at {cut} of {}", two.len());
         }
     }

@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     Read(u64),
     /// One write, counted from 0, writes a flipped bit.
     Write(u64),
+    /// Every read of at least this many bytes returns a flipped bit.
+    LongReads(u64),
     /// From one call on, work never ends, and callers wait for it until the deadline.
     Endless(u64),
     /// From one call on, the device is lost.
@@ -47,7 +49,11 @@ pub(crate) struct Faulty<D: Device> {
     memory: AtomicU64,
     /// How often an allocation was refused.
     refusals: AtomicU64,
+    /// The largest total size of buffers with which a queue has worked since the memory was last set.
+    most_used: AtomicU64,
     live: Mutex<Live>,
+    /// What each call was.
+    kinds: Mutex<Vec<&'static str>>,
 }
 
 /// Buffers that have not been freed.
@@ -86,7 +92,9 @@ impl<D: Device> Faulty<D> {
                 _ => u64::MAX,
             }),
             refusals: AtomicU64::new(0),
+            most_used: AtomicU64::new(0),
             live: Mutex::default(),
+            kinds: Mutex::default(),
         }
     }
 
@@ -98,6 +106,12 @@ impl<D: Device> Faulty<D> {
     /// Sets the size that all buffers together may have from now on.
     pub fn set_memory(&self, bytes: u64) {
         self.memory.store(bytes, Ordering::Relaxed);
+        self.most_used.store(0, Ordering::Relaxed);
+    }
+
+    /// The largest total size in bytes of the buffers with which a queue has worked since the memory was last set.
+    pub fn most_used(&self) -> u64 {
+        self.most_used.load(Ordering::Relaxed)
     }
 
     /// How often there was no memory.
@@ -124,6 +138,18 @@ impl<D: Device> Faulty<D> {
         self.calls.load(Ordering::Relaxed)
     }
 
+    /// Numbers of some calls so far: one in `stride`, and the first and the last call of each kind.
+    pub fn sample_of_calls(&self, stride: u64) -> Vec<u64> {
+        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = |at: usize| at as u64;
+        let is_edge = |at: usize| {
+            let kind = &kinds[at];
+            !kinds[..at].contains(kind) || !kinds[at + 1..].contains(kind)
+        };
+        let is_chosen = |&at: &usize| number(at).is_multiple_of(stride) || is_edge(at);
+        (0..kinds.len()).filter(is_chosen).map(number).collect()
+    }
+
     /// Reads and writes so far.
     pub fn copies(&self) -> (u64, u64) {
         (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
@@ -134,8 +160,11 @@ impl<D: Device> Faulty<D> {
         self.lock().sum()
     }
 
-    fn call(&self) -> Result<Fate, DeviceError> {
+    fn call(&self, kind: &'static str) -> Result<Fate, DeviceError> {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        kinds.push(kind);
+        drop(kinds);
         match self.fault {
             Fault::Call(n) if n == call => {
                 Err(DeviceError::Failed(format!("call {call} was to fail")))
@@ -154,7 +183,7 @@ impl<D: Device> Device for Faulty<D> {
     }
 
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        let fate = self.call()?;
+        let fate = self.call("allocate")?;
         if matches!(self.fault, Fault::BuffersAbove(most) if bytes > most) {
             return Err(self.refuse(bytes));
         }
@@ -181,7 +210,7 @@ impl<D: Device> Device for Faulty<D> {
     }
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
-        let has_failed = self.call()? == Fate::Late;
+        let has_failed = self.call("queue")? == Fate::Late;
         let queue = self.device.queue()?;
         let deadline = self.deadline;
         Ok(Box::new(FaultyQueue { faulty: self, queue, deadline, is_given_up: false, has_failed }))
@@ -199,23 +228,26 @@ struct FaultyQueue<'f, D: Device> {
 
 impl<D: Device> FaultyQueue<'_, D> {
     /// For calls that do not wait and use `buffers`: whether to pass the call on.
-    fn call(&mut self, buffers: &[BufferId]) -> Result<bool, DeviceError> {
+    fn call(&mut self, kind: &'static str, buffers: &[BufferId]) -> Result<bool, DeviceError> {
         if self.is_given_up {
             return Err(DeviceError::TimedOut);
         }
-        let fate = self.faulty.call()?;
+        let fate = self.faulty.call(kind)?;
         let live = self.faulty.lock();
         let finds_no_memory = fate == Fate::Late
             || live.unreserved.is_some_and(|id| buffers.contains(&id))
             || !buffers.is_empty() && !self.faulty.has_memory_for(live.sum());
+        if !buffers.is_empty() && !finds_no_memory {
+            self.faulty.most_used.fetch_max(live.sum(), Ordering::Relaxed);
+        }
         drop(live);
         self.has_failed |= finds_no_memory;
         Ok(fate != Fate::Endless && !self.has_failed)
     }
 
     /// For calls that wait.
-    fn wait(&mut self, buffers: &[BufferId]) -> Result<(), DeviceError> {
-        if self.call(buffers)? {
+    fn wait(&mut self, kind: &'static str, buffers: &[BufferId]) -> Result<(), DeviceError> {
+        if self.call(kind, buffers)? {
             return Ok(());
         }
         if self.has_failed {
@@ -236,7 +268,7 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         offset: u64,
         parts: &[&[u8]],
     ) -> Result<(), DeviceError> {
-        if !self.call(&[buffer])? {
+        if !self.call("write", &[buffer])? {
             return Ok(());
         }
         let write = self.faulty.writes.fetch_add(1, Ordering::Relaxed);
@@ -250,15 +282,19 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
-        if self.call(&[buffer])? { self.queue.clear(buffer, offset, bytes) } else { Ok(()) }
+        if self.call("clear", &[buffer])? {
+            self.queue.clear(buffer, offset, bytes)
+        } else {
+            Ok(())
+        }
     }
 
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
-        if self.call(work.buffers)? { self.queue.dispatch(work) } else { Ok(()) }
+        if self.call("dispatch", work.buffers)? { self.queue.dispatch(work) } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {
-        if self.call(&[])? { self.queue.flush() } else { Ok(()) }
+        if self.call("flush", &[])? { self.queue.flush() } else { Ok(()) }
     }
 
     fn read_with(
@@ -268,9 +304,14 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         bytes: u64,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), DeviceError> {
-        self.wait(&[buffer])?;
+        self.wait("read", &[buffer])?;
         let read = self.faulty.reads.fetch_add(1, Ordering::Relaxed);
-        let wrong = (self.faulty.fault == Fault::Read(read)).then_some(bytes as usize / 2);
+        let is_wrong = match self.faulty.fault {
+            Fault::Read(wrong) => read == wrong,
+            Fault::LongReads(least) => bytes >= least,
+            _ => false,
+        };
+        let wrong = is_wrong.then_some(bytes as usize / 2);
         let mut done = 0;
         self.queue.read_with(buffer, offset, bytes, &mut |piece| {
             match wrong.and_then(|at| at.checked_sub(done)).filter(|at| *at < piece.len()) {
@@ -286,7 +327,7 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {
-        self.wait(&[])?;
+        self.wait("finish", &[])?;
         self.queue.finish()
     }
 

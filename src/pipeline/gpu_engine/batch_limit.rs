@@ -13,21 +13,39 @@ pub(super) struct BatchLimit {
     /// Batches done since `blocks` changed.
     done: u32,
     /// Batches to do before trying a larger one.
-    patience: u32,
+    pub(super) patience: u32,
     /// Whether the last change made batches larger.
     has_grown: bool,
 }
 
 /// Batches to do before the first trial of a larger one.
-const PATIENCE: u32 = 4;
+pub(super) const PATIENCE: u32 = 4;
 
 /// The most batches between trials, so that failed trials cost little.
-const MAX_PATIENCE: u32 = 64;
+pub(in crate::pipeline) const MAX_PATIENCE: u32 = 64;
+
+/// The patience with work that the device declines: it never does even one block.
+pub(super) const NEVER: u32 = u32::MAX;
 
 impl BatchLimit {
-    /// A limit of `blocks` blocks.
-    pub(super) fn new(kind: Kind, blocks: u32) -> Self {
-        Self { kind, blocks, done: 0, patience: PATIENCE, has_grown: false }
+    /// A limit of `blocks` blocks, to be exceeded after `patience` batches.
+    pub(super) fn new(kind: Kind, blocks: u32, patience: u32) -> Self {
+        Self { kind, blocks, done: 0, patience, has_grown: false }
+    }
+
+    /// Whether the device had no memory for a single block.
+    pub(super) fn is_short(&self) -> bool {
+        self.blocks == 0 && self.patience != NEVER
+    }
+
+    /// Whether the device declines the work.
+    pub(super) fn is_declined(&self) -> bool {
+        self.patience == NEVER
+    }
+
+    /// Permits a batch of one block.
+    pub(super) fn try_again(&mut self) {
+        (self.blocks, self.done, self.has_grown) = (1, 0, true);
     }
 
     /// Blocks in the next batch, of `waiting` blocks, where a full batch has `planned` blocks.

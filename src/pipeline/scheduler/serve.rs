@@ -15,7 +15,7 @@ use crate::gpu::device::pool::Pool;
 use crate::gpu::model::plan::Shape;
 use crate::pipeline::batch_sizing::{Next, Situation};
 use crate::pipeline::gpu::{Accelerator, Busy};
-use crate::pipeline::gpu_engine::GpuEngine;
+use crate::pipeline::gpu_engine::{GpuEngine, MAX_PATIENCE};
 use crate::pipeline::statistics::Statistics;
 use crate::pipeline::throughput::{Throughput, WithDevice};
 
@@ -148,6 +148,7 @@ impl<T: Task> Shared<T> {
                 state.device.threads = state.device.threads.saturating_sub(1);
                 drop(state);
                 self.finished.notify_one();
+                self.progress.notify_all();
             };
             let Some((first, others)) = engines.split_first() else { return };
             for (i, engine) in (1..).zip(others) {
@@ -248,6 +249,7 @@ impl<T: Task> Shared<T> {
             let at_once = at_once.max(state.device.batches);
             state.device.tasks -= count;
             state.device.batches -= 1;
+            state.device.done += u64::from(blocks > 0);
             state.done.extend(done);
             state.returned.extend(left);
             // A batch that the device gave back undone says nothing about its speed.
@@ -261,14 +263,37 @@ impl<T: Task> Shared<T> {
             drop(state);
             // The device's other threads may have waited for this batch.
             self.queued.notify_all();
+            self.progress.notify_all();
             if let Some(pool) = pool {
                 (0..tokens).for_each(|_| Self::spawn_one(self, pool));
             }
             self.finished.notify_one();
-            if on_device.is_err() || engine.is_disabled() {
+            if on_device.is_err() || engine.is_disabled() && !self.rest(engine) {
                 return;
             }
         }
+    }
+
+    /// Where the device has no memory for a block of this slot, waits until its other slots have done some batches, and
+    /// lets `engine` try again. If no other slot is at work, it tries again at once, since the others have given back
+    /// their memory. Returns `false` if memory is not the reason, or once that has been in vain a few times: when the
+    /// last slot has left, the workers get back what the device took.
+    fn rest(&self, engine: &GpuEngine<'_>) -> bool {
+        let Some(batches) = engine.patience() else { return false };
+        let mut state = self.lock();
+        state.device.threads -= 1;
+        let until = state.device.done + u64::from(batches);
+        while !state.is_closed && state.device.threads > 0 && state.device.done < until {
+            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let is_alone = state.device.threads == 0 && batches < MAX_PATIENCE;
+        let is_time = !state.is_closed && (state.device.done >= until || is_alone);
+        state.device.threads += 1;
+        drop(state);
+        if is_time {
+            engine.try_again();
+        }
+        is_time
     }
 
     /// The number of workers beside the device. Without workers, the owner counts as one once it has run a task.
