@@ -98,10 +98,12 @@ impl Probe for Portable {
         offsets: [usize; N],
         end: usize,
     ) -> [usize; N] {
-        offsets.map(
-            |offset| {
-                if offset == 0 { 0 } else { common_length(data, pos - offset, pos, end) }
-            },
-        )
+        let mut lengths = [0; N];
+        for (length, offset) in lengths.iter_mut().zip(offsets) {
+            if offset != 0 {
+                *length = common_length(data, pos - offset, pos, end);
+            }
+        }
+        lengths
     }
 }
