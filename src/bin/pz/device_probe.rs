@@ -23,15 +23,20 @@ enum ProbeState {
 }
 
 impl DeviceProbe {
-    /// Starts the search, unless it has started or an earlier run already found the device.
-    pub fn ask(&self, device: Device) {
+    /// Whether an earlier run has found the device.
+    pub fn was_seen(&self, device: Device) -> bool {
         let mut state = self.0.borrow_mut();
-        if matches!(*state, ProbeState::Unasked) {
-            *state = if device.was_seen() {
-                ProbeState::Known(true)
-            } else {
-                spawn(device).map_or(ProbeState::Known(false), ProbeState::Asked)
-            };
+        if matches!(*state, ProbeState::Unasked) && device.was_seen() {
+            *state = ProbeState::Known(true);
+        }
+        matches!(*state, ProbeState::Known(true))
+    }
+
+    /// Starts the search, unless it has started or an earlier run has found the device.
+    pub fn ask(&self, device: Device) {
+        if !self.was_seen(device) && matches!(*self.0.borrow(), ProbeState::Unasked) {
+            let asked = spawn(device).map_or(ProbeState::Known(false), ProbeState::Asked);
+            self.0.replace(asked);
         }
     }
 

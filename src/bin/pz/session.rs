@@ -97,9 +97,10 @@ impl Session {
     /// the device itself, so another process does.
     pub fn await_device_for(&self, len: Option<u64>, direction: Direction) {
         let Some((device, _)) = &self.gpu else { return };
-        if device.was_seen() {
-            self.probe.ask(*device);
-        } else if len.is_none_or(|len| len < LARGE) {
+        if self.probe.was_seen(*device) {
+            return;
+        }
+        if len.is_none_or(|len| len < LARGE) {
             self.await_device();
         } else if direction == Direction::Decompress {
             self.probe.ask(*device);
