@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +19,12 @@ use crate::format::{BlockHeader, Method};
 #[derive(Debug, Clone)]
 pub struct Sample {
     blocks: Vec<Vec<u8>>,
+    /// The rates of workers that have been measured: the predictions for several devices need the same ones.
+    measured: Arc<Mutex<Vec<(CpuWork, f64)>>>,
 }
+
+/// Direction, recipe and number of workers.
+type CpuWork = (Direction, Recipe, usize);
 
 /// The most bytes to read of a file, unless the threads need more for two blocks each.
 const MAX_BYTES: u64 = 64 << 20;
@@ -56,12 +62,16 @@ impl Sample {
             reader.read_exact(&mut block)?;
             blocks.push(block);
         }
-        Ok(Self { blocks })
+        Ok(Self::of_blocks(blocks))
     }
 
     /// Synthetic text: lines of words, some of them frequent, that shrink to about a third.
     pub(crate) fn synthetic(len: usize) -> Self {
-        Self { blocks: vec![text(len)] }
+        Self::of_blocks(vec![text(len)])
+    }
+
+    fn of_blocks(blocks: Vec<Vec<u8>>) -> Self {
+        Self { blocks, measured: Arc::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -69,10 +79,21 @@ impl Sample {
     }
 
     /// Bytes a second of one of `workers` workers while all of them work. Each does at least one block, if there are
-    /// enough. To measure decoding, makes the payloads with `recipe`.
+    /// enough. To measure decoding, makes the payloads with `recipe`. Measures each kind of work once.
     pub(crate) fn worker_rate(&self, direction: Direction, recipe: &Recipe, workers: usize) -> f64 {
-        let engine = CpuEngine::new();
         let workers = workers.clamp(1, self.blocks.len().max(1));
+        let work = (direction, *recipe, workers);
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, rate)) = measured.iter().find(|(other, _)| *other == work) {
+            return *rate;
+        }
+        let rate = self.measure(direction, recipe, workers);
+        measured.push((work, rate));
+        rate
+    }
+
+    fn measure(&self, direction: Direction, recipe: &Recipe, workers: usize) -> f64 {
+        let engine = CpuEngine::new();
         let (begun, next) = (Instant::now(), AtomicUsize::new(0));
         let work = || {
             let (mut bytes, mut busy) = (0, Duration::ZERO);
@@ -264,7 +285,7 @@ mod tests {
 
     #[test]
     fn workers_are_measured_both_ways() {
-        let sample = Sample { blocks: vec![text(1 << 16); 5] };
+        let sample = Sample::of_blocks(vec![text(1 << 16); 5]);
         let recipe = Level::MIN.recipe(Pipeline::Lzh);
         for workers in [1, 3, 9] {
             for direction in [Direction::Encode, Direction::Decode] {
