@@ -1,8 +1,8 @@
 use super::*;
 use crate::codec::Recipe;
 use crate::gpu::device::discovery;
-use crate::gpu::device::{Api, BufferId, Device, DeviceError, Kind, Limits, Queue};
-use crate::gpu::tests::testing::{Nothing, made_up};
+use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
+use crate::gpu::tests::testing::{Nothing, WithLimits, made_up};
 use crate::pipeline::auto_session::FIRST_LOOK;
 use crate::pipeline::engine::{DecodeJob, EncodeJob, Engine};
 use crate::pipeline::knowledge::cpu as cpu_subject;
@@ -241,7 +241,7 @@ fn real_devices_are_measured_and_used() {
         let limits = Limits { kind: Kind::Discrete, ..found.limits().clone() };
         println!("on {}: {}", limits.api, limits.name);
         let device: Arc<dyn Device> = found.open().unwrap();
-        let device: Arc<dyn Device> = Arc::new(Renamed(device, limits.clone()));
+        let device: Arc<dyn Device> = Arc::new(WithLimits(device, limits.clone()));
         // On a busy machine a software device may take longer to compile than the deadline of a batch.
         let gpu = Gpu::new(device.clone());
         let workload = Workload::encoding(&options()).unwrap();
@@ -286,27 +286,6 @@ fn real_devices_are_measured_and_used() {
         let mut restored = Vec::new();
         Decoder::new(&packed[..], &chosen).unwrap().read_to_end(&mut restored).unwrap();
         assert!(restored == long && statistics.device().is_some());
-    }
-}
-
-/// A device that reports other limits.
-struct Renamed(Arc<dyn Device>, Limits);
-
-impl Device for Renamed {
-    fn limits(&self) -> &Limits {
-        &self.1
-    }
-
-    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        self.0.allocate(bytes)
-    }
-
-    fn free(&self, buffer: BufferId) {
-        self.0.free(buffer);
-    }
-
-    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
-        self.0.queue()
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::device_tests::{contents, devices};
 use crate::gpu::coder::Work;
-use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
+use crate::gpu::device::{Device, Limits};
 use crate::gpu::tests::faulty::{Fault, Faulty};
+use crate::gpu::tests::testing::WithLimits;
 use crate::{DecodeOptions, Encoder, Gpu, Level, Options, Pipeline, Statistics};
 use crate::{compress, decompress};
 
@@ -53,27 +54,6 @@ fn a_device_is_retired_for_wrong_results() {
     }
 }
 
-/// A device with enough compute units for batches as large as its memory permits.
-struct Wide(Arc<Faulty<Arc<dyn Device>>>, Limits);
-
-impl Device for Wide {
-    fn limits(&self) -> &Limits {
-        &self.1
-    }
-
-    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        self.0.allocate(bytes)
-    }
-
-    fn free(&self, buffer: BufferId) {
-        self.0.free(buffer);
-    }
-
-    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
-        self.0.queue()
-    }
-}
-
 /// Another program takes memory for a while: first for all but three blocks, then for none. `fault` says how the driver
 /// tells. The device is to do `slots` batches at once, with `planned` blocks in all.
 fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned: u64) {
@@ -81,7 +61,7 @@ fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned
     let one = block_memory(&encoding(), &limits);
     let faulty = Arc::new(Faulty::new(Arc::clone(device), fault));
     faulty.set_memory(3 * one + one / 2);
-    let wide = Wide(Arc::clone(&faulty), limits);
+    let wide = WithLimits(Arc::clone(&faulty), limits);
     let counted = Statistics::new();
     // Device memory for six batches of this size, and host memory for the staging of fewer.
     let gpu = Gpu::new(Arc::new(wide)).memory(6 * planned / slots * one);

@@ -19,7 +19,7 @@ use super::engine::{DecodeJob, EncodeJob, Engine};
 use super::statistics::{DeviceStatistics, Statistics};
 use crate::codec::Recipe;
 use crate::format::{Method, Pipeline};
-use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, Work};
+use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, StageTime, Work};
 use crate::gpu::device::{Device, DeviceError};
 use crate::gpu::model::plan::{PlanError, Shape};
 use crate::gpu::stages::pipelines;
@@ -121,6 +121,17 @@ impl<'d> GpuEngine<'d> {
 
     fn wants_stages(&self) -> bool {
         self.statistics.is_some_and(Statistics::wants_stages)
+    }
+
+    /// Adds the times of a batch's stages to the statistics, if they are wanted.
+    fn note_stages(
+        &self,
+        take: impl FnOnce() -> Result<Vec<StageTime>, CoderError>,
+    ) -> Result<(), CoderError> {
+        if let Some(statistics) = self.statistics.filter(|_| self.wants_stages()) {
+            statistics.device_stages(take()?);
+        }
+        Ok(())
     }
 
     /// Replaces the coder by one for batches of `shape`.

@@ -63,16 +63,16 @@ impl Knowledge {
             self.keep(&cpu(), rates.clone());
             measured.max(1.0)
         });
-        let overhead = overhead(&rates, workload, workers).unwrap_or(0.0);
-        Throughput { workers, worker, overhead, block: workload.block_size() as f64 }
+        throughput(&rates, workload, workers, worker)
     }
 
     /// The same if earlier runs have shown it.
     pub(super) fn known_cpu(&self, workload: &Workload, workers: usize) -> Option<Throughput> {
         let rates = self.rates(&cpu());
         let worker = rates.get(&workload.name())?;
-        let overhead = overhead(&rates, workload, workers)?;
-        Some(Throughput { workers, worker, overhead, block: workload.block_size() as f64 })
+        // Without it, the rate is that of synthetic contents.
+        overhead(&rates, workload, workers)?;
+        Some(throughput(&rates, workload, workers, worker))
     }
 
     /// The same, measured on `sample`.
@@ -83,8 +83,7 @@ impl Knowledge {
         sample: &Sample,
     ) -> Throughput {
         let worker = workload.measure_cpu(Some(sample), workers).max(1.0);
-        let overhead = overhead(&self.rates(&cpu()), workload, workers).unwrap_or(0.0);
-        Throughput { workers, worker, overhead, block: workload.block_size() as f64 }
+        throughput(&self.rates(&cpu()), workload, workers, worker)
     }
 
     /// What a device adds to `cpu`; `None` if the device has never done such work.
@@ -355,6 +354,12 @@ fn overhead(rates: &Rates, workload: &Workload, workers: usize) -> Option<f64> {
         Some((number.abs_diff(workers), rate))
     };
     rates.iter().filter_map(of).min_by_key(|(distance, _)| *distance).map(|(_, rate)| rate)
+}
+
+/// What `workers` workers deliver if each does `worker` bytes a second, with the overhead in `rates`.
+fn throughput(rates: &Rates, workload: &Workload, workers: usize, worker: f64) -> Throughput {
+    let overhead = overhead(rates, workload, workers).unwrap_or(0.0);
+    Throughput { workers, worker, overhead, block: workload.block_size() as f64 }
 }
 
 /// The name of the seconds to compile a device's kernels or fetch them from the cache.

@@ -141,12 +141,17 @@ impl Read for ReadAtCursor {
 
 impl Seek for ReadAtCursor {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(position) => Some(position),
-            SeekFrom::End(offset) => self.len.checked_add_signed(offset),
-            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
-        };
-        self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+        self.position = sought(to, self.len, self.position)?;
         Ok(self.position)
     }
+}
+
+/// The position that `to` means in a source of `len` bytes, now at `position`.
+pub(super) fn sought(to: SeekFrom, len: u64, position: u64) -> io::Result<u64> {
+    let position = match to {
+        SeekFrom::Start(position) => Some(position),
+        SeekFrom::End(offset) => len.checked_add_signed(offset),
+        SeekFrom::Current(offset) => position.checked_add_signed(offset),
+    };
+    Ok(position.ok_or(io::ErrorKind::InvalidInput)?)
 }

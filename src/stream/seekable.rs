@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::decoder;
 use super::directory::{FrameEntry, read_directory};
-use super::places::{ReadAt, ReadAtCursor};
+use super::places::{ReadAt, ReadAtCursor, sought};
 use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, Index};
@@ -417,12 +417,7 @@ impl<R: Read + Seek> Read for SeekableReader<R> {
 
 impl<R: Read + Seek> Seek for SeekableReader<R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(position) => Some(position),
-            SeekFrom::End(offset) => self.len.checked_add_signed(offset),
-            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
-        };
-        self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+        self.position = sought(to, self.len, self.position)?;
         Ok(self.position)
     }
 }

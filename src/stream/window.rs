@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
+use super::places::sought;
 use crate::error::Error;
 use crate::pipeline::buffer::zeroed;
 
@@ -41,12 +42,7 @@ impl<R: Read + Seek> Read for ReadFrom<'_, R> {
 /// Seeking reads nothing. Skipped bytes that are not in memory are never read.
 impl<R: Read + Seek> Seek for ReadFrom<'_, R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-            SeekFrom::End(by) => self.window.file_len.checked_add_signed(by),
-        };
-        self.at = at.ok_or(ErrorKind::InvalidInput)?;
+        self.at = sought(to, self.window.file_len, self.at)?;
         Ok(self.at)
     }
 }

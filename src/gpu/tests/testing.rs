@@ -146,6 +146,27 @@ impl Device for Nothing {
     }
 }
 
+/// A device that reports other limits.
+pub(crate) struct WithLimits<D>(pub(crate) D, pub(crate) Limits);
+
+impl<D: Device> Device for WithLimits<D> {
+    fn limits(&self) -> &Limits {
+        &self.1
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        self.0.allocate(bytes)
+    }
+
+    fn free(&self, buffer: BufferId) {
+        self.0.free(buffer);
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        self.0.queue()
+    }
+}
+
 /// A dispatch of a kernel that counts up.
 #[cfg(any(feature = "opencl", feature = "webgpu"))]
 pub(crate) fn counting(threads: u32) -> Run {

@@ -89,9 +89,7 @@ impl<'d> GpuEngine<'d> {
             device.download += downloaded - computed;
             device.verify += downloaded.elapsed();
         });
-        if let Some(statistics) = self.statistics.filter(|statistics| statistics.wants_stages()) {
-            statistics.device_stages(encoder.take_times()?);
-        }
+        self.note_stages(|| encoder.take_times())?;
         if is_wrong {
             self.note_wrong(state);
         }
@@ -150,9 +148,7 @@ impl<'d> GpuEngine<'d> {
             device.compute += computed - uploaded;
             device.download += computed.elapsed();
         });
-        if let Some(statistics) = self.statistics.filter(|statistics| statistics.wants_stages()) {
-            statistics.device_stages(decoder.take_times()?);
-        }
+        self.note_stages(|| decoder.take_times())?;
         if is_wrong {
             self.note_wrong(state);
         }
