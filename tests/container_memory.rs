@@ -25,19 +25,19 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
 }
 
 /// The same for all memory that the system has given the process. That is more than was allocated, and includes mapped
-/// memory.
+/// memory. If the process never held more than before, because it gave memory back first, the peak is 0.
 #[cfg(target_os = "linux")]
 fn peak_of_process<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let kilobytes = |key: &str| -> usize {
+    let peak = || -> usize {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
-    let before = kilobytes("VmRSS:");
-    // Resets the peak.
+    // Resets the peak to what is resident now.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = peak();
     let result = work();
-    (result, (kilobytes("VmHWM:") - before) << 10)
+    (result, peak().saturating_sub(before) << 10)
 }
 
 /// A source of `len` bytes with some structure, made on the fly.
