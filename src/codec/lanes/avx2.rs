@@ -62,26 +62,43 @@ impl Avx2 {
     fn zip(self, o: Self, f: impl Fn(__m256i, __m256i) -> __m256i) -> Self {
         Self::each(|r| f(self.0[r], o.0[r]))
     }
-
-    /// Deals `words` in order to the lanes that `set`, the `r`-th register's part of the mask, names; the other lanes
-    /// get 0.
-    #[inline(always)]
-    fn deal(words: __m256i, set: u32) -> __m256i {
-        let expansion = u64::from_le_bytes(EXPANSIONS[set as usize & 0xff]);
-        // SAFETY: see the type; no memory is touched. The permutation uses the low three bits of an index; an index's
-        // sign marks a lane that gets nothing.
-        unsafe {
-            let index = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(expansion as i64));
-            let dealt = _mm256_permutevar8x32_epi32(words, index);
-            _mm256_andnot_si256(_mm256_srai_epi32::<31>(index), dealt)
-        }
-    }
 }
 
 /// Number of words that the mask deals to lanes before the `r`-th register.
 #[inline(always)]
 fn words_before(mask: u32, r: usize) -> usize {
     (mask & ((1 << (WIDTH * r)) - 1)).count_ones() as usize
+}
+
+/// Deals the words of `a` in order to the lanes that `mask` names, and returns the `r`-th register of them; the other
+/// lanes get 0.
+///
+/// This is a function, as is [`less`], because compilers may leave a closure of this size a function of its own. That
+/// one lacks the target features, so each of its instructions becomes a call.
+#[inline(always)]
+fn deal(a: &[u8; 4 * LANES], mask: u32, r: usize) -> __m256i {
+    let set = mask >> (WIDTH * r);
+    let expansion = u64::from_le_bytes(EXPANSIONS[set as usize & 0xff]);
+    // SAFETY: see `Avx2`. At most 8 words precede each register after the first, so the last of these unaligned loads
+    // ends at or before byte 4 * (24 + 8) of the 128. The permutation uses the low three bits of an index; an index's
+    // sign marks a lane that gets nothing.
+    unsafe {
+        let words = _mm256_loadu_si256(a.as_ptr().add(4 * words_before(mask, r)).cast());
+        let index = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(expansion as i64));
+        let dealt = _mm256_permutevar8x32_epi32(words, index);
+        _mm256_andnot_si256(_mm256_srai_epi32::<31>(index), dealt)
+    }
+}
+
+/// One bit for each lane in which the unsigned number `a` is less than `b`.
+#[inline(always)]
+fn less(a: __m256i, b: __m256i) -> u32 {
+    // SAFETY: see `Avx2`; no memory is touched. With their top bits flipped, unsigned numbers compare like signed ones.
+    unsafe {
+        let top = _mm256_set1_epi32(i32::MIN);
+        let (a, b) = (_mm256_xor_si256(a, top), _mm256_xor_si256(b, top));
+        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a))) as u32
+    }
 }
 
 impl Vector for Avx2 {
@@ -104,13 +121,7 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     fn load_expanded(a: &[u8; 4 * LANES], mask: u32) -> Self {
-        Self::each(|r| {
-            // SAFETY: see the type. At most 8 words precede each register after the first, so the last of these
-            // unaligned loads ends at or before byte 4 * (24 + 8) of the 128.
-            let words =
-                unsafe { _mm256_loadu_si256(a.as_ptr().add(4 * words_before(mask, r)).cast()) };
-            Self::deal(words, mask >> (WIDTH * r))
-        })
+        Self([deal(a, mask, 0), deal(a, mask, 1), deal(a, mask, 2), deal(a, mask, 3)])
     }
 
     #[inline(always)]
@@ -212,16 +223,11 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     fn lt(self, o: Self) -> u32 {
-        let below = |r: usize| {
-            // SAFETY: see the type; no memory is touched. With their top bits flipped, unsigned numbers compare like
-            // signed ones.
-            unsafe {
-                let top = _mm256_set1_epi32(i32::MIN);
-                let (a, b) = (_mm256_xor_si256(self.0[r], top), _mm256_xor_si256(o.0[r], top));
-                _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a))) as u32
-            }
-        };
-        below(0) | below(1) << WIDTH | below(2) << (2 * WIDTH) | below(3) << (3 * WIDTH)
+        let (a, b) = (self.0, o.0);
+        less(a[0], b[0])
+            | less(a[1], b[1]) << WIDTH
+            | less(a[2], b[2]) << (2 * WIDTH)
+            | less(a[3], b[3]) << (3 * WIDTH)
     }
 
     #[inline(always)]
