@@ -74,7 +74,7 @@ fn is_declined<T>(name: &str, device: &dyn Device, made: &Result<T, CoderError>)
 /// Blocks to encode: fewer where a software device is slow.
 fn blocks_for(recipe: &Recipe) -> Vec<Vec<u8>> {
     let mut blocks = blocks();
-    if let Recipe::Lz77(Params { search: Search::Optimal(_), .. }) = recipe {
+    if let Recipe::Lz77(Params { search: Search::Optimal(_), .. }) | Recipe::Bwt(_) = recipe {
         let lens = [70_000, 1, 9_000, 30_000, 20_000, 20_000];
         blocks.iter_mut().zip(lens).for_each(|(block, len)| block.truncate(len));
     }

@@ -157,8 +157,8 @@ fn matches_of_samples_are_those_of_the_cpu() {
 
 #[test]
 fn matches_of_files_are_those_of_the_cpu() {
-    let text = repository(150_000);
-    let blocks = [&text[..], &text[100_000..130_001], &text[5000..5001], &text[..65_536]];
+    let text = repository(90_000);
+    let blocks = [&text[..], &text[60_000..80_001], &text[5000..5001], &text[..65_536]];
     each_device(|device| {
         for search in SEARCHES {
             agrees(device, &params(search, 18, 18, 14), &blocks);

@@ -190,12 +190,12 @@ fn blocks_of_several_tiles() {
         check(
             device,
             &[
-                vec![255; 70_000],
-                noise(70_000, 1, 255),
-                periodic(69_999, 3),
-                periodic(20_000, 1000),
-                noise(65_536, 1, 1),
-                fibonacci(30_000),
+                vec![255; 20_000],
+                noise(20_000, 1, 255),
+                periodic(19_999, 3),
+                periodic(10_000, 1000),
+                noise(16_384, 1, 1),
+                fibonacci(10_000),
                 text(70_001),
                 vec![7],
                 [vec![0; 5000], noise(5000, 2, 255), vec![0; 5000]].concat(),
@@ -208,10 +208,10 @@ fn blocks_of_several_tiles() {
 #[test]
 fn a_long_block_and_a_short_one() {
     each_device(|device| {
-        let mut block = text(300_000);
-        block.extend(noise(100_000, 4, 255));
+        let mut block = text(100_000);
+        block.extend(noise(50_000, 4, 255));
         block.extend(vec![0; 10_001]);
-        block.extend(text(100_000));
+        block.extend(text(50_000));
         check(device, &[block, text(1000)]);
     });
 }
@@ -219,7 +219,7 @@ fn a_long_block_and_a_short_one() {
 #[test]
 fn payloads_of_short_blocks() {
     each_device(|device| {
-        let mut blocks = vec![vec![0], vec![255], vec![1, 2], vec![0; 257], vec![3; 20_000]];
+        let mut blocks = vec![vec![0], vec![255], vec![1, 2], vec![0; 257], vec![3; 6000]];
         for len in [2, 3, 9, 255, 256, 1000] {
             blocks.extend([noise(len, 9, 255), noise(len, 3, 1), fibonacci(len), text(len)]);
         }
@@ -231,13 +231,14 @@ fn payloads_of_short_blocks() {
 #[test]
 fn payloads_of_long_blocks() {
     each_device(|device| {
-        let mut block = text(500_000);
-        block.extend(noise(100_000, 4, 255));
+        // More runs than a group of chunks holds.
+        let mut block = text(100_000);
+        block.extend(noise(50_000, 4, 255));
         block.extend(vec![0; 30_001]);
-        block.extend(noise(400_000, 4, 15));
-        let blocks = [block, noise(100_000, 8, 255), fibonacci(50_000), periodic(60_000, 700)];
+        block.extend(noise(100_000, 4, 15));
+        let blocks = [block, noise(20_000, 8, 255), fibonacci(10_000), periodic(20_000, 700)];
         check_payloads(device, &blocks, &Params { segment_log: 13, start_log: 8 });
-        check_payloads(device, &[text(150_000)], &Params::default());
+        check_payloads(device, &[text(70_000)], &Params::default());
     });
 }
 
