@@ -77,8 +77,8 @@ pub use stream::{
 };
 pub use user_cache::refused_cache;
 
-/// What this package's own program, benchmarks, tests and fuzz targets use besides the public interface. It may change or go
-/// with any version.
+/// What this package's own program, benchmarks, tests and fuzz targets use besides the public interface. It may change
+/// or go with any version.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::bits::{BitReader, BitWriter};

@@ -283,9 +283,9 @@ impl FaultJob {
         counted.cpu().blocks
     }
 
-    /// Runs the job in both directions, once for each call, read or write that `choose` gives, with `fault` at that one.
-    /// Returns how many faults had an effect, in the direction with fewer of them. With several batches at once, the
-    /// call that fails differs from run to run; and some of the bytes read do not matter.
+    /// Runs the job in both directions, once for each call, read or write that `choose` gives, with `fault` at that
+    /// one. Returns how many faults had an effect, in the direction with fewer of them. With several batches at once,
+    /// the call that fails differs from run to run; and some of the bytes read do not matter.
     fn survive_all(
         &self,
         device: &Arc<dyn Device>,

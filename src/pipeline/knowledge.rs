@@ -315,8 +315,9 @@ impl Knowledge {
 /// Seconds to prepare a device whose kernels are in the cache, at most.
 const PREPARED_FROM_CACHE: f64 = 0.1;
 
-/// Learns how long it takes to prepare a device. The first run compiles the kernels and leaves them in the cache, so its time says
-/// nothing about later runs. If the driver keeps nothing, later runs take as long again, and they teach it.
+/// Learns how long it takes to prepare a device. The first run compiles the kernels and leaves them in the cache, so
+/// its time says nothing about later runs. If the driver keeps nothing, later runs take as long again, and they teach
+/// it.
 fn learn_preparing(rates: &mut Rates, workload: &Workload, seconds: f64) {
     let name = preparing(workload);
     match rates.get(&name) {

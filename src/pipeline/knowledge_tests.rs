@@ -116,7 +116,8 @@ fn taught(truth: &Truth) -> Knowledge {
 
 fn truths() -> impl Iterator<Item = Truth> {
     let base = Truth { workers: 4, worker: 2e6, waits: 0.0, opening: 0.5, device: 3e7 };
-    // Devices that are faster and slower than all workers, input that takes as long as the work, and a driver that takes long.
+    // Devices that are faster and slower than all workers, input that takes as long as the work, and a driver that
+    // takes long.
     let others = [
         Truth { device: 4e6, ..base },
         Truth { workers: 16, device: 2e8, ..base },

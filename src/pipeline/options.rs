@@ -130,8 +130,8 @@ impl Options {
         self
     }
 
-    /// Sets whether `flush` of an [`Encoder`](crate::Encoder) ends the current block, so that everything written so far can be
-    /// read. The default is yes. If not, flushes do not change the output.
+    /// Sets whether `flush` of an [`Encoder`](crate::Encoder) ends the current block, so that everything written so far
+    /// can be read. The default is yes. If not, flushes do not change the output.
     pub fn flush_ends_block(mut self, ends: bool) -> Self {
         self.flush_ends_block = ends;
         self

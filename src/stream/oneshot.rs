@@ -27,8 +27,8 @@ use crate::pipeline::{DecodeOptions, Options};
 /// Blocks that each worker of a [`Compressor`] gets before any is written, if memory permits.
 const BLOCKS_PER_WORKER: usize = 8;
 
-/// Up to this length, an input is one block, which [`Auto`](crate::Auto) leaves to the CPU, and takes too short a time to
-/// learn from.
+/// Up to this length, an input is one block, which [`Auto`](crate::Auto) leaves to the CPU, and takes too short a time
+/// to learn from.
 const MAX_UNASKED: usize = 1 << MIN_BLOCK_LOG;
 
 /// Compresses `input`.

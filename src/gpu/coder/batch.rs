@@ -116,8 +116,9 @@ impl<'d> Batch<'d> {
         })
     }
 
-    /// Copies `ranges` of a buffer of the batch to the host. A range is an offset and a length; they ascend. Calls `take`
-    /// with the number of a range and one piece of it after another. Ranges close to each other are copied together.
+    /// Copies `ranges` of a buffer of the batch to the host. A range is an offset and a length; they ascend. Calls
+    /// `take` with the number of a range and one piece of it after another. Ranges close to each other are copied
+    /// together.
     pub(super) fn read(
         &mut self,
         name: &str,

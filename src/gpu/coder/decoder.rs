@@ -45,7 +45,8 @@ impl<'d> Decoder<'d> {
     /// Makes a decoder for up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents.
     ///
     /// # Errors
-    /// Fails if the device cannot run the decoder or has too little memory, or if a buffer of the caller's is too small.
+    /// Fails if the device cannot run the decoder or has too little memory, or if a buffer of the caller's is too
+    /// small.
     pub fn new(
         device: &'d dyn Device,
         pipeline: Pipeline,
@@ -148,8 +149,8 @@ impl<'d> Decoder<'d> {
         self.needs = self.needs.and(needs);
     }
 
-    /// Copies a payload from the host to the device, after those written before, and returns its place. Returns `None` if it
-    /// is longer than a payload of `content_len` bytes can be.
+    /// Copies a payload from the host to the device, after those written before, and returns its place. Returns `None`
+    /// if it is longer than a payload of `content_len` bytes can be.
     ///
     /// # Errors
     /// If the device fails.
@@ -165,8 +166,8 @@ impl<'d> Decoder<'d> {
         Ok(places.into_iter().next())
     }
 
-    /// Copies payloads, each with the length of its contents, from the host to the device after those written before, and
-    /// returns their places. No payload may be longer than its contents, and no contents longer than a slot.
+    /// Copies payloads, each with the length of its contents, from the host to the device after those written before,
+    /// and returns their places. No payload may be longer than its contents, and no contents longer than a slot.
     ///
     /// # Errors
     /// If the device fails.
@@ -232,8 +233,8 @@ impl<'d> Decoder<'d> {
         (u64::from(block) * u64::from(self.slot()), len)
     }
 
-    /// Copies the contents of several blocks to the host. `blocks` lists their numbers, ascending, and lengths. Calls `take`
-    /// with an index into `blocks` and one piece of that block after another.
+    /// Copies the contents of several blocks to the host. `blocks` lists their numbers, ascending, and lengths. Calls
+    /// `take` with an index into `blocks` and one piece of that block after another.
     ///
     /// # Errors
     /// If the device fails.

@@ -1,15 +1,15 @@
 //! Whole batches on a device: from contents to payloads and back. Nothing returns to the host in between.
 //!
-//! An [`Encoder`] or a [`Decoder`] owns a queue and the device memory of one batch. The input either comes from the host
-//! ([`Encoder::write`]) or is on the device already: the caller can write it to [`Encoder::contents`] there, or supply
-//! its own buffers. [`Encoder::memory_for`] tells in advance how much memory an encoder takes.
+//! An [`Encoder`] or a [`Decoder`] owns a queue and the device memory of one batch. The input either comes from the
+//! host ([`Encoder::write`]) or is on the device already: the caller can write it to [`Encoder::contents`] there, or
+//! supply its own buffers. [`Encoder::memory_for`] tells in advance how much memory an encoder takes.
 //!
 //! # Between buffers of the caller's
 //! Data that the caller's own kernels have made can be encoded where it is, and decoded to where they need it:
 //!
 //! 1. Make a device in the caller's context: [`OpenClDevice::from_context`] or [`WebGpuDevice::from_wgpu`].
-//! 2. Make buffers at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says, with the interface's
-//!    own calls, and give them to [`Device::import`].
+//! 2. Make buffers at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says, with the
+//! interface's own calls, and give them to [`Device::import`].
 //! 3. Make the coder with these [`Buffers`]. Block b of the contents begins at byte b · [`Encoder::slot`].
 //! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or tell the decoder what
 //!    payloads it gets ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
@@ -158,8 +158,8 @@ pub struct Encoder<'d> {
 /// The result of encoding a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodedBlock {
-    /// Offset of its payload among the batch's payloads, and its length in bytes. `None` if the payload would not be smaller
-    /// than the contents: the caller should store the block.
+    /// Offset of its payload among the batch's payloads, and its length in bytes. `None` if the payload would not be
+    /// smaller than the contents: the caller should store the block.
     pub payload: Option<(u64, u32)>,
     /// CRC-32C of the payload.
     pub payload_crc: u32,
@@ -171,8 +171,8 @@ impl<'d> Encoder<'d> {
     /// Makes an encoder for up to `blocks` blocks at once, each of up to `encoding`'s block size.
     ///
     /// # Errors
-    /// Fails if the device does not support such an encoding, or has too little memory, or if a buffer of the caller's is
-    /// too small.
+    /// Fails if the device does not support such an encoding, or has too little memory, or if a buffer of the caller's
+    /// is too small.
     pub fn new(
         device: &'d dyn Device,
         encoding: &Encoding,
@@ -327,8 +327,8 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.read("packed", ranges, take)?)
     }
 
-    /// Makes a decoder that reads this encoder's payloads in place. It writes the contents to memory that the encoder has
-    /// finished with, so each payload must be read or decoded before the next batch is encoded.
+    /// Makes a decoder that reads this encoder's payloads in place. It writes the contents to memory that the encoder
+    /// has finished with, so each payload must be read or decoded before the next batch is encoded.
     ///
     /// # Errors
     /// Fails if the device cannot run the decoder or has too little memory.

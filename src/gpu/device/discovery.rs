@@ -58,8 +58,8 @@ impl Found {
     /// Opens the device. This takes time, and on some devices memory.
     ///
     /// # Errors
-    /// Fails if the driver does, if the device lacks something that kernels need, or if a kernel file does not state its
-    /// cost: then the error names file, line and column.
+    /// Fails if the driver does, if the device lacks something that kernels need, or if a kernel file does not state
+    /// its cost: then the error names file, line and column.
     pub fn open(&self) -> Result<Arc<dyn Device>, DeviceError> {
         self.open_for(kernel::ALL)
     }
@@ -120,8 +120,9 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
     Ok(backends.into_iter().enumerate().map(number).collect())
 }
 
-/// How many devices of an interface this user saw when they were last listed, since the system started and with the same
-/// environment settings; 0 if they were never listed. This reads a note and does not ask the drivers, so it is quick.
+/// How many devices of an interface this user saw when they were last listed, since the system started and with the
+/// same environment settings; 0 if they were never listed. This reads a note and does not ask the drivers, so it is
+/// quick.
 pub fn seen(api: Api) -> usize {
     Seen::of_user().count(api)
 }

@@ -178,8 +178,8 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Frees a buffer. All work that uses it must have ended or been abandoned. An imported buffer is still the caller's
-    /// afterwards.
+    /// Frees a buffer. All work that uses it must have ended or been abandoned. An imported buffer is still the
+    /// caller's afterwards.
     fn free(&self, buffer: BufferId);
 
     /// The size of a buffer in bytes; `None` if the device has no such buffer, or cannot tell.
@@ -200,10 +200,11 @@ pub trait Device: Send + Sync {
     /// or if kernels may not read and write it. A wgpu buffer needs the usages `STORAGE`, `COPY_SRC` and `COPY_DST`.
     ///
     /// # Safety
-    /// - A `cl_mem` is a valid memory object. A wgpu buffer is one of the same `wgpu::Instance`: others cannot be told apart.
-    /// - While a call to a coder or a queue that uses the buffer runs, nothing else writes to it, and nothing else reads
-    ///   what the call writes. So the caller waits for its own work on the buffer before such a call. The call's work has
-    ///   ended when it returns, unless it returns an error.
+    /// - A `cl_mem` is a valid memory object. A wgpu buffer is one of the same `wgpu::Instance`: others cannot be told
+    ///   apart.
+    /// - While a call to a coder or a queue that uses the buffer runs, nothing else writes to it, and nothing else
+    ///   reads what the call writes. So the caller waits for its own work on the buffer before such a call. The call's
+    ///   work has ended when it returns, unless it returns an error.
     /// - No other imported buffer shares memory with it.
     ///
     /// [`Encoder`]: crate::gpu::coder::Encoder
@@ -287,7 +288,8 @@ pub trait Queue: Send {
         parts: &[&[u8]],
     ) -> Result<(), DeviceError>;
 
-    /// Copies `data` to a buffer from byte `offset` on; the offset and the length are multiples of 4. The caller may change
+    /// Copies `data` to a buffer from byte `offset` on; the offset and the length are multiples of 4. The caller may
+    /// change
     /// `data` once this returns.
     fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.write_parts(buffer, offset, &[data])
@@ -303,8 +305,9 @@ pub trait Queue: Send {
     /// Starts the work queued so far, without waiting for it.
     fn flush(&mut self) -> Result<(), DeviceError>;
 
-    /// Waits for all earlier work, until the deadline at most, and copies `bytes` bytes of a buffer from byte `offset` on;
-    /// both numbers are multiples of 4. Calls `take` with one piece after another while the next one is being copied.
+    /// Waits for all earlier work, until the deadline at most, and copies `bytes` bytes of a buffer from byte `offset`
+    /// on; both numbers are multiples of 4. Calls `take` with one piece after another while the next one is being
+    /// copied.
     fn read_with(
         &mut self,
         buffer: BufferId,
@@ -332,7 +335,8 @@ pub trait Queue: Send {
     /// Turns the timing of later dispatches on or off.
     fn set_timing(&mut self, on: bool);
 
-    /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or unsupported.
+    /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or
+    /// unsupported.
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError>;
 }
 

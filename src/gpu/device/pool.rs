@@ -1,8 +1,8 @@
 //! A device that reuses buffers.
 //!
-//! Allocating a buffer takes far longer than using it, and one batch needs the same sizes as the next. So the pool keeps
-//! each freed buffer for the next request of that size. It also counts the bytes in use now and their maximum, which tests
-//! compare with what plans predict.
+//! Allocating a buffer takes far longer than using it, and one batch needs the same sizes as the next. So the pool
+//! keeps each freed buffer for the next request of that size. It also counts the bytes in use now and their maximum,
+//! which tests compare with what plans predict.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,8 +74,8 @@ impl<D: Device> Pool<D> {
         self.buffers().live_bytes
     }
 
-    /// The highest total size, in bytes, of the buffers in use when a queue was given work. A batch that could not allocate
-    /// all its buffers does not count, because nothing used them.
+    /// The highest total size, in bytes, of the buffers in use when a queue was given work. A batch that could not
+    /// allocate all its buffers does not count, because nothing used them.
     pub fn high_water(&self) -> u64 {
         self.buffers().high_water
     }
@@ -96,8 +96,8 @@ impl<D: Device> Pool<D> {
         free.into_values().flatten().for_each(|id| self.device.free(id));
     }
 
-    /// Keeps the reserved memory below its highest use: frees buffers of sizes that are no longer requested before a new
-    /// buffer is allocated.
+    /// Keeps the reserved memory below its highest use: frees buffers of sizes that are no longer requested before a
+    /// new buffer is allocated.
     fn make_room(&self, bytes: u64) {
         let buffers = self.buffers();
         let reserved = buffers.live_bytes + buffers.free_bytes;

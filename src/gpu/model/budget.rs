@@ -19,8 +19,8 @@ use super::cost::CostError;
 use super::limits::{Api, Kind, Limits, MemorySource, STAGING};
 use super::plan::{Plan, PlanError, Run, Shape};
 
-/// The most batches on a device at once, each with its own host thread. While some are computed, others are read, copied
-/// and checked, which takes several times as long.
+/// The most batches on a device at once, each with its own host thread. While some are computed, others are read,
+/// copied and checked, which takes several times as long.
 pub(crate) const MAX_SLOTS: u64 = 6;
 
 /// Roughly how many work items run on a compute unit at once: 1,024 to 2,048 on today's GPUs.

@@ -24,8 +24,8 @@
 //! | `note` | text | for readers; optional |
 //!
 //! `threads`, `passes` and `local_mem` state the worst case over all levels, payloads, both languages and all kinds of
-//! GPU. A software device that limits the length of a dispatch may need more passes. Tests compare every figure with what
-//! plans launch, compilers report and kernels write.
+//! GPU. A software device that limits the length of a dispatch may need more passes. Tests compare every figure with
+//! what plans launch, compilers report and kernels write.
 //!
 //! A formula consists of integers, `N`, `+`, `*`, `/` by an integer, parentheses, `min(a, b)`, `max(a, b)`, and
 //! `log2(a)`. Division and logarithm round up. All arithmetic is checked for overflow.

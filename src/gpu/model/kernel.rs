@@ -1,6 +1,7 @@
 //! The kernel files.
 //!
-//! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `batch/` the kernels that any batch needs,
+//! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `batch/` the kernels that any batch
+//! needs,
 //! `common/` what kernel files import, and `test/` the kernels that only tests run.
 //!
 //! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. [`Kernel::source`]
@@ -9,20 +10,21 @@
 //! the lines from `// @pz_if CONSTANT` to `// @pz_end` are kept only if that constant is set and not 0; the lines from
 //! `// @pz_else` to `// @pz_end` are kept otherwise.
 //!
-//! An entry point in OpenCL C is a `__kernel` function. In WGSL, it is a function after the line `// @pz_entry`. It has two
-//! parameters: the work item's number in its workgroup, and the workgroup's number.
+//! An entry point in OpenCL C is a `__kernel` function. In WGSL, it is a function after the line `// @pz_entry`. It has
+//! two parameters: the work item's number in its workgroup, and the workgroup's number.
 //!
 //! ```text
 //! // @pz_entry
 //! fn NAME(local_index: u32, workgroup_index: u32) {
 //! ```
 //!
-//! A file may be the text of several kernels, which differ in constants and costs. Each of these *variants* has a name and
-//! a cost block of its own, `// @pz_cost NAME {`.
+//! A file may be the text of several kernels, which differ in constants and costs. Each of these *variants* has a name
+//! and a cost block of its own, `// @pz_cost NAME {`.
 //!
-//! The constants (`#define` in OpenCL C, `const … : u32` in WGSL) are, in this order: `THREADS`, the size of a workgroup;
-//! `TEAMS`, the number of teams in it; `TEAM_PTX`, `TEAM_SUBGROUP` and `TEAM_LOCAL`, one of them 1 and the others 0; then
-//! the constants of the dispatch.
+//! The constants (`#define` in OpenCL C, `const … : u32` in WGSL) are, in this order: `THREADS`, the size of a
+//! workgroup;
+//! `TEAMS`, the number of teams in it; `TEAM_PTX`, `TEAM_SUBGROUP` and `TEAM_LOCAL`, one of them 1 and the others 0;
+//! then the constants of the dispatch.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -357,8 +359,8 @@ pub(in crate::gpu) fn with_cost_of(variant: &str, text: &str) -> String {
 /// The first line of an entry point in WGSL. It takes the place of `// @pz_entry`.
 const ENTRY: &str = "@compute @workgroup_size(THREADS)";
 
-/// The second line of an entry point in WGSL, made from the line in the file. Workgroups are numbered in two dimensions,
-/// because a device's limit for one dimension may be less than the workgroups of a dispatch.
+/// The second line of an entry point in WGSL, made from the line in the file. Workgroups are numbered in two
+/// dimensions, because a device's limit for one dimension may be less than the workgroups of a dispatch.
 fn entry_head(line: &str) -> String {
     let name = line.strip_suffix("(local_index: u32, workgroup_index: u32) {");
     let name = name.unwrap_or_else(|| panic!("no entry point: {line}"));

@@ -1,7 +1,7 @@
 //! What to run on a device, as data.
 //!
-//! A plan handles one batch: `blocks` blocks in slots of equal size. It names its buffers and sizes each by the cost of a
-//! kernel that uses it. Kernels that use the same name share one buffer and must state the same formula for it. The
+//! A plan handles one batch: `blocks` blocks in slots of equal size. It names its buffers and sizes each by the cost of
+//! a kernel that uses it. Kernels that use the same name share one buffer and must state the same formula for it. The
 //! kernels alone therefore tell how much memory a plan takes, before it is made: see [`Shape::memory`].
 
 use std::fmt;

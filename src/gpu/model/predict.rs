@@ -3,11 +3,12 @@
 //! For each stage, a plan tells how many work items it launches and how large its buffers are. Two figures of a device,
 //! seconds per work item and seconds per byte, turn that into a time ([`Figures`]).
 //!
-//! The estimate is good enough for stages that visit every element once, such as sorts, checksums and copies. It is also
-//! all that can be said of work that has never run. It does not see how much one work item does: a parse that compares 64
-//! candidates per position uses the same buffers as a parse that compares one. Nor does it see that a few large windows
-//! leave most of a device idle where many small windows would fill it. So once a stage has run, [`crate::Auto`] keeps its
-//! measured time and predicts from that; these figures serve only for stages that have not run.
+//! The estimate is good enough for stages that visit every element once, such as sorts, checksums and copies. It is
+//! also all that can be said of work that has never run. It does not see how much one work item does: a parse that
+//! compares 64 candidates per position uses the same buffers as a parse that compares one. Nor does it see that a few
+//! large windows leave most of a device idle where many small windows would fill it. So once a stage has run,
+//! [`crate::Auto`] keeps its measured time and predicts from that; these figures serve only for stages that have not
+//! run.
 
 use std::time::Duration;
 
@@ -66,7 +67,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures that predict the times of these stages with the least relative error; `None` if no stage took any time.
+    /// The figures that predict the times of these stages with the least relative error; `None` if no stage took any
+    /// time.
     pub fn fit(measured: &[(StageWork, f64)]) -> Option<Self> {
         // Least squares of 1 - (thread * threads + byte * bytes) / seconds.
         let (mut tt, mut tb, mut bb, mut t, mut b) = (0.0, 0.0, 0.0, 0.0, 0.0);

@@ -43,8 +43,8 @@ pub(crate) struct Lanes {
     /// 16-byte units of each lane's list that are in workgroup memory. 15 covers everything but the front, which is in
     /// registers; the last units are hardly ever needed.
     pub near: u32,
-    /// Distinct rank tables, and as many run tables, that are in workgroup memory: at most 255 of each. The CPU's encoder
-    /// makes up to about 60.
+    /// Distinct rank tables, and as many run tables, that are in workgroup memory: at most 255 of each. The CPU's
+    /// encoder makes up to about 60.
     pub kept: u32,
 }
 

@@ -1,9 +1,9 @@
 //! Plans that encode with the BWT codec ([`crate::codec::bwt`]).
 //!
-//! A radix sort and prefix doubling sort the suffixes of all blocks of a batch at once. Then the second stage runs on the
-//! arrays of the sort. How many rounds of doubling a block needs depends on its bytes. A plan has enough rounds for a
-//! block of equal bytes, and a kernel without work returns at once. Encoding takes about 34.4 bytes of device memory per
-//! byte of a block, plus 1.5 MB per block.
+//! A radix sort and prefix doubling sort the suffixes of all blocks of a batch at once. Then the second stage runs on
+//! the arrays of the sort. How many rounds of doubling a block needs depends on its bytes. A plan has enough rounds for
+//! a block of equal bytes, and a kernel without work returns at once. Encoding takes about 34.4 bytes of device memory
+//! per byte of a block, plus 1.5 MB per block.
 
 mod second_stage;
 
@@ -54,8 +54,8 @@ pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, Plan
 /// Makes the plan for the forward transform alone.
 ///
 /// Its results are the buffers `transform` (block b begins at byte b · N) and `start_rows` (block b begins at byte
-/// b · (N/64 + 4)). A start row is a word: the row of the suffix at a multiple of `1 << start_log`, where `start_log` is
-/// 8 to 23.
+/// b · (N/64 + 4)). A start row is a word: the row of the suffix at a multiple of `1 << start_log`, where `start_log`
+/// is 8 to 23.
 ///
 /// # Errors
 /// Fails if the kernels' costs are wrong.

@@ -1,4 +1,5 @@
-//! Plans for the two ends of a batch: checksums of contents and payloads, and packing payloads for the copy to the host.
+//! Plans for the two ends of a batch: checksums of contents and payloads, and packing payloads for the copy to the
+//! host.
 
 use crate::gpu::device::Limits;
 use crate::gpu::model::cost::CostError;
@@ -79,8 +80,8 @@ pub(crate) fn add_checksums_by(
     Ok(())
 }
 
-/// Adds the step that packs the payloads: it copies those of blocks with status 0 to `packed`, in order, each to the next
-/// multiple of 16 bytes. Add it after the steps that write `payload`, `status` and `payload_len`.
+/// Adds the step that packs the payloads: it copies those of blocks with status 0 to `packed`, in order, each to the
+/// next multiple of 16 bytes. Add it after the steps that write `payload`, `status` and `payload_len`.
 ///
 /// # Errors
 /// Fails if a kernel's cost is wrong.

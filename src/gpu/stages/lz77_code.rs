@@ -45,8 +45,8 @@ impl Part {
     }
 }
 
-/// Appends to `plan` the steps that write `payload`, and `status` and `payload_len` of `results`. If a payload would not
-/// be smaller than the contents, the steps write no payload and a status other than 0.
+/// Appends to `plan` the steps that write `payload`, and `status` and `payload_len` of `results`. If a payload would
+/// not be smaller than the contents, the steps write no payload and a status other than 0.
 ///
 /// # Errors
 /// [`PlanError::Declined`] if no kernels support these parameters on this device.

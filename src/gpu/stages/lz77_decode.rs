@@ -4,8 +4,8 @@
 //! `lz77_tables` builds the decoding tables of groups, and `lz77_decode` decodes chunks. A chunk refers to earlier
 //! chunks of its window, so one dispatch decodes the first chunk of every window, the next one the second, and so on.
 //!
-//! With long windows, few teams would have work. There `lz77_decode` only records the sequences, for all chunks at once,
-//! and then `lz77_windows` writes each window with a whole workgroup.
+//! With long windows, few teams would have work. There `lz77_decode` only records the sequences, for all chunks at
+//! once, and then `lz77_windows` writes each window with a whole workgroup.
 //!
 //! Chunks that hold only FSE coded literals have their own kernel, `lz77_literals`.
 //!
@@ -29,8 +29,8 @@ const SPARE_RECORDS: usize = 256;
 /// The most chunks that may share tables, as a base-2 logarithm.
 const MAX_GROUP_LOG: u8 = 4;
 
-/// Work items that write a window: on software devices, which run them one after another; in general; and where there are
-/// too few windows to keep the compute units busy.
+/// Work items that write a window: on software devices, which run them one after another; in general; and where there
+/// are too few windows to keep the compute units busy.
 const WINDOW_THREADS: [u32; 3] = [256, 512, 1024];
 
 /// Work items that sort chunks.

@@ -1,8 +1,8 @@
 //! Plans that find the matches of LZ77: the same ones that the CPU finds.
 //!
-//! The steps sort the positions of each block by hash, which gives each position its candidates. Then a team parses each
-//! segment. For up to four candidates per position, the sort uses only the upper bits of the hash; a team for each value
-//! of these bits then finds the candidates in order. The results are in these buffers, block by block:
+//! The steps sort the positions of each block by hash, which gives each position its candidates. Then a team parses
+//! each segment. For up to four candidates per position, the sort uses only the upper bits of the hash; a team for each
+//! value of these bits then finds the candidates in order. The results are in these buffers, block by block:
 //!
 //! | name | formula | |
 //! |---|---|---|
@@ -238,8 +238,8 @@ pub(in crate::gpu) fn same_of_bucket(hash: Hash) -> u32 {
     u32::MAX << (32 - hash.bits) | 0xff << (24 - hash.bits)
 }
 
-/// The result of searching by one hash, in two named buffers. A parse with one candidate per position reads the first, a
-/// parse with two reads the second, and every other parse reads both.
+/// The result of searching by one hash, in two named buffers. A parse with one candidate per position reads the first,
+/// a parse with two reads the second, and every other parse reads both.
 struct HashMatches {
     hash: Hash,
     places: &'static str,

@@ -54,8 +54,8 @@ pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
     }
 }
 
-/// Makes the plan that decodes what [`encode`] made, to verify it. Counts only the memory beyond that of [`encode`]: the
-/// two plans share `contents` and `payload`.
+/// Makes the plan that decodes what [`encode`] made, to verify it. Counts only the memory beyond that of [`encode`]:
+/// the two plans share `contents` and `payload`.
 pub(crate) fn check(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = decode(limits, decoding(recipe), shape, Needs::default())?;
     for buffer in &mut plan.buffers {

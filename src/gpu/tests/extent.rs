@@ -1,8 +1,8 @@
 //! How far kernels write in each buffer, against the formula that states its size.
 //!
-//! Plans run in buffers with room behind their end, so that a kernel that writes too far is seen to. A buffer's end is the
-//! last byte that differs from what filled it: no formula may be smaller, and some plan must come within 2% of each.
-//! Batches of many tiny blocks show constants, and blocks of megabytes what grows with N.
+//! Plans run in buffers with room behind their end, so that a kernel that writes too far is seen to. A buffer's end is
+//! the last byte that differs from what filled it: no formula may be smaller, and some plan must come within 2% of
+//! each. Batches of many tiny blocks show constants, and blocks of megabytes what grows with N.
 //!
 //! This needs a device whose kernels are told how many blocks there are. Kernels in WGSL derive it from the lengths of
 //! buffers, and what they write too far is dropped, so that their results are wrong.

@@ -151,8 +151,8 @@ fn a_pool_does_not_use_again_what_may_still_be_in_use() {
     });
 }
 
-/// Runs the small plan with each of `faults`. Each run must give the right result or an error that `is_expected` accepts,
-/// free all its memory, and leave the device usable. Returns how many runs gave the right result.
+/// Runs the small plan with each of `faults`. Each run must give the right result or an error that `is_expected`
+/// accepts, free all its memory, and leave the device usable. Returns how many runs gave the right result.
 fn survive(
     device: &dyn Device,
     time: Duration,

@@ -1,6 +1,7 @@
 //! What plans launch and what compilers reserve, against `threads`, `passes` and `local_mem` of `@pz_cost`.
 //!
-//! All levels, pipelines and payloads count, on every kind of GPU, and the most demanding of them must be what the cost says.
+//! All levels, pipelines and payloads count, on every kind of GPU, and the most demanding of them must be what the cost
+//! says.
 
 use std::collections::BTreeMap;
 
@@ -202,8 +203,9 @@ fn specialised(kind: &Limits) -> Programs {
     all
 }
 
-/// `source` without its instructions for NVIDIA's GPUs, which no other compiler takes. An empty statement gives each result in their
-/// place, so that whatever uses a result, or memory, is still there. What only other kinds of teams use is gone.
+/// `source` without its instructions for NVIDIA's GPUs, which no other compiler takes. An empty statement gives each
+/// result in their place, so that whatever uses a result, or memory, is still there. What only other kinds of teams use
+/// is gone.
 #[cfg(all(feature = "opencl", feature = "webgpu"))]
 fn without_instructions(source: &str, teams: Teams) -> String {
     let scratch = "__local uint team_scratch_[TEAM_SCRATCH];";

@@ -68,9 +68,9 @@ impl Accelerator {
         }
     }
 
-    /// `gpu` beside the workers of `share`. Widens `share` by the blocks that the device gets, as far as the job's memory
-    /// permits. If the device's limits are still unknown, it gets all blocks that the memory permits. Returns `None` if
-    /// the device cannot do the work, and says why in the statistics.
+    /// `gpu` beside the workers of `share`. Widens `share` by the blocks that the device gets, as far as the job's
+    /// memory permits. If the device's limits are still unknown, it gets all blocks that the memory permits. Returns
+    /// `None` if the device cannot do the work, and says why in the statistics.
     pub(crate) fn new(gpu: &Gpu, job: Job<'_>, share: &mut Share) -> Option<Self> {
         let Job { work, block_len, bytes, cost, memory, statistics, learned } = job;
         let mut accelerator = Self {

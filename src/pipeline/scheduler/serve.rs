@@ -182,8 +182,8 @@ impl<T: Task> Shared<T> {
     }
 
     /// Whether it pays to open the device for what is left. Unless earlier runs tell that it pays, waits until the
-    /// workers' rate is known. If it does not pay yet, keeps checking while there is work: the workers may turn out to be slower. Returns `false` if
-    /// it never pays.
+    /// workers' rate is known. If it does not pay yet, keeps checking while there is work: the workers may turn out to
+    /// be slower. Returns `false` if it never pays.
     fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
         let Some(blocks) = accelerator.blocks else { return true };
         if accelerator.is_known_to_pay() == Some(true) {

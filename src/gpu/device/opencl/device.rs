@@ -41,8 +41,8 @@ pub(super) struct Shared {
     pub device: opencl3::device::Device,
     pub programs: Programs,
     pub cache: Cache,
-    /// A queue that never runs a kernel, so its commands never wait for one. It is replaced after a failure, because some
-    /// drivers refuse every later command in a failed queue.
+    /// A queue that never runs a kernel, so its commands never wait for one. It is replaced after a failure, because
+    /// some drivers refuse every later command in a failed queue.
     housekeeping: Mutex<Arc<Handle>>,
     buffers: RwLock<HashMap<BufferId, Memory>>,
     /// Pinned memory that callers hold: start address to end address.
@@ -60,8 +60,8 @@ pub(super) struct Memory {
     pub bytes: u64,
 }
 
-/// Abandoned work that may still be running, and the buffers it may use. Releasing them could block forever, so they are
-/// kept until the work has ended.
+/// Abandoned work that may still be running, and the buffers it may use. Releasing them could block forever, so they
+/// are kept until the work has ended.
 #[derive(Debug, Default)]
 struct GivenUp {
     work: Vec<InFlight>,
@@ -89,8 +89,8 @@ impl OpenClDevice {
     /// Fails if the device is unusable or not part of the context.
     ///
     /// # Safety
-    /// `context` is a valid `cl_context`, and `device` a valid `cl_device_id` of it. They need not outlive this call: the
-    /// new device keeps a reference.
+    /// `context` is a valid `cl_context`, and `device` a valid `cl_device_id` of it. They need not outlive this call:
+    /// the new device keeps a reference.
     pub unsafe fn from_context(
         context: *mut std::ffi::c_void,
         device: *mut std::ffi::c_void,

@@ -136,9 +136,9 @@ impl Found {
 /// The environment variable that selects how PoCL merges a workgroup's work items into one function.
 const POCL_METHOD: &str = "POCL_WORK_GROUP_METHOD";
 
-/// Whether a driver's compiler is known to be wrong. PoCL 5.0 (with LLVM 16) makes loops over work items between barriers.
-/// It miscompiles barriers in branches that all work items take alike: results are wrong, or an assertion in PoCL ends the
-/// process. Its method `cbs` compiles the same kernels correctly, and so does PoCL 3.1 with loops.
+/// Whether a driver's compiler is known to be wrong. PoCL 5.0 (with LLVM 16) makes loops over work items between
+/// barriers. It miscompiles barriers in branches that all work items take alike: results are wrong, or an assertion in
+/// PoCL ends the process. Its method `cbs` compiles the same kernels correctly, and so does PoCL 3.1 with loops.
 fn miscompiles(driver: &str, method: Option<std::ffi::OsString>) -> bool {
     driver.starts_with("Portable Computing Language 5.") && method.is_none_or(|name| name != "cbs")
 }

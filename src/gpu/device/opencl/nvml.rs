@@ -32,8 +32,8 @@ struct NvmlMemory {
     used: u64,
 }
 
-/// Memory that is free now on a GPU, in bytes. NVML looks the GPU up by its UUID, then by its place on the bus; `None` if NVML is
-/// missing or knows it by neither.
+/// Memory that is free now on a GPU, in bytes. NVML looks the GPU up by its UUID, then by its place on the bus; `None`
+/// if NVML is missing or knows it by neither.
 pub(super) fn free_memory(uuid: Option<Uuid>, place: Option<PciPlace>) -> Option<u64> {
     static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
     NVML.get_or_init(Nvml::load).as_ref()?.free_memory(uuid, place)
@@ -45,8 +45,8 @@ impl Nvml {
             if cfg!(windows) { &["nvml.dll"] } else { &["libnvidia-ml.so.1", "libnvidia-ml.so"] };
         // SAFETY: loading NVIDIA's library runs its initialisers, which make no demands on the process.
         let library = NAMES.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
-        // SAFETY: the types match `nvml.h`, which NVIDIA keeps stable for these names. The pointers are used only while the
-        // library is loaded, because both are stored together.
+        // SAFETY: the types match `nvml.h`, which NVIDIA keeps stable for these names. The pointers are used only while
+        // the library is loaded, because both are stored together.
         unsafe {
             let init = *library.get::<unsafe extern "C" fn() -> c_int>(b"nvmlInit_v2\0").ok()?;
             let device_called = *library.get(b"nvmlDeviceGetHandleByUUID\0").ok()?;

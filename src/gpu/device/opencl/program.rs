@@ -75,8 +75,8 @@ impl Programs {
 }
 
 /// Whether a kernel runs in workgroups of `threads` work items. `reported` is the driver's limit, and `compiled` the
-/// workgroup size that the kernel was compiled for, by dimension. NVIDIA's driver reports 256 for every kernel, yet runs
-/// kernels compiled for more.
+/// workgroup size that the kernel was compiled for, by dimension. NVIDIA's driver reports 256 for every kernel, yet
+/// runs kernels compiled for more.
 fn runs(threads: usize, reported: usize, compiled: &[usize]) -> bool {
     threads <= reported || compiled == [threads, 1, 1]
 }

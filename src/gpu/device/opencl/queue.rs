@@ -94,8 +94,8 @@ impl InFlight {
         }
     }
 
-    /// Copies `parts` to a buffer, one directly after another. Parts in pinned memory that a caller holds are copied from
-    /// there; the rest goes through our own pinned memory.
+    /// Copies `parts` to a buffer, one directly after another. Parts in pinned memory that a caller holds are copied
+    /// from there; the rest goes through our own pinned memory.
     fn write(
         &mut self,
         shared: &Shared,

@@ -1,8 +1,9 @@
 //! Pinned host memory that data in other memory is copied through on its way to and from a device.
 //!
 //! Copies of pinned memory run at the full rate of the bus and do not block the thread. They also keep the driver away
-//! from the caller's memory: a copy that we abandon may still happen later. The only memory of a caller's that is copied
-//! directly is memory that we allocated for it ([`HostMemory`](crate::gpu::device::HostMemory)) and that allows for this.
+//! from the caller's memory: a copy that we abandon may still happen later. The only memory of a caller's that is
+//! copied directly is memory that we allocated for it ([`HostMemory`](crate::gpu::device::HostMemory)) and that allows
+//! for this.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use super::handle::{Handle, has_ended, wait};
 use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::{DeviceError, HostBytes, STAGING};
 
-/// Size of a piece in bytes. It is large enough to hide the cost of starting a copy. It is no larger because drivers pin
-/// memory slowly and block other threads meanwhile.
+/// Size of a piece in bytes. It is large enough to hide the cost of starting a copy. It is no larger because drivers
+/// pin memory slowly and block other threads meanwhile.
 pub(super) const PIECE: usize = 2 << 20;
 /// Pieces in flight in one direction.
 pub(super) const PIECES: usize = 4;

@@ -1,13 +1,13 @@
 //! Devices through WebGPU: Vulkan, Metal or Direct3D 12, whichever the system has, by means of `wgpu`.
 //!
-//! wgpu reports errors through error scopes, which are per thread, and ends the program if an error occurs outside every
-//! scope. So every call here that creates or submits something runs in its own scope (`WebGpuDevice::scoped`).
+//! wgpu reports errors through error scopes, which are per thread, and ends the program if an error occurs outside
+//! every scope. So every call here that creates or submits something runs in its own scope (`WebGpuDevice::scoped`).
 //!
 //! # Bounds
-//! wgpu compiles kernels with its bounds checks. Where the hardware keeps accesses to storage buffers within the binding
-//! (`robustBufferAccess2` on Vulkan, always on Direct3D 12), wgpu adds no code. Elsewhere, and for arrays in workgroup
-//! memory, it clamps indices. So a malformed input can damage only the buffers of its own dispatch. wgpu adds no counters
-//! to loops: every loop of our kernels is bounded by construction.
+//! wgpu compiles kernels with its bounds checks. Where the hardware keeps accesses to storage buffers within the
+//! binding (`robustBufferAccess2` on Vulkan, always on Direct3D 12), wgpu adds no code. Elsewhere, and for arrays in
+//! workgroup memory, it clamps indices. So a malformed input can damage only the buffers of its own dispatch. wgpu adds
+//! no counters to loops: every loop of our kernels is bounded by construction.
 
 mod adapter;
 mod memory;
@@ -150,8 +150,8 @@ impl WebGpuDevice {
         self.exported(buffer).ok_or_else(|| DeviceError::Failed("there is no such buffer".into()))
     }
 
-    /// Runs `work` and returns its result, or the first error that wgpu reports for it. `bytes` is the size to name in an
-    /// out-of-memory error.
+    /// Runs `work` and returns its result, or the first error that wgpu reports for it. `bytes` is the size to name in
+    /// an out-of-memory error.
     fn scoped<T>(&self, bytes: u64, work: impl FnOnce() -> T) -> Result<T, DeviceError> {
         self.alive()?;
         let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);

@@ -138,16 +138,16 @@ fn module_of(device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Module>, Dev
     };
     let mut checks = wgpu::ShaderRuntimeChecks::checked();
     checks.force_loop_bounding = false;
-    // SAFETY: all checks are on except the one for endless loops, and our kernels have none: the declared sizes of a loop's
-    // data bound its trip count.
+    // SAFETY: all checks are on except the one for endless loops, and our kernels have none: the declared sizes of a
+    // loop's data bound its trip count.
     let made = device
         .scoped(0, || unsafe { device.device.create_shader_module_trusted(description, checks) });
     let shader = made.map_err(|error| entry.failed(error))?;
     Ok(Arc::new(Module { shader, source }))
 }
 
-/// The driver's compiled code for one entry point. Each has its own file, so that runs with different entry points do not
-/// overwrite each other's files, and no run reads code that it does not need.
+/// The driver's compiled code for one entry point. Each has its own file, so that runs with different entry points do
+/// not overwrite each other's files, and no run reads code that it does not need.
 struct Kept {
     key: Key,
     cache: wgpu::PipelineCache,

@@ -42,8 +42,8 @@ impl Uploads {
         Self { open: None, full: Vec::new(), mapped: Vec::new(), count: 0, sender, back }
     }
 
-    /// Copies at most `bytes` bytes of `parts` into a mapped buffer, beginning with `part`, which keeps what did not fit.
-    /// Returns the buffer, the offset in it and the number of bytes, or `None` if a submitted copy must end first.
+    /// Copies at most `bytes` bytes of `parts` into a mapped buffer, beginning with `part`, which keeps what did not
+    /// fit. Returns the buffer, the offset in it and the number of bytes, or `None` if a submitted copy must end first.
     pub(super) fn put<'p>(
         &mut self,
         device: &WebGpuDevice,
@@ -114,8 +114,8 @@ impl Uploads {
         self.full.extend(self.open.take().map(|chunk| chunk.buffer));
     }
 
-    /// Unmaps the filled buffers. Call this before submitting the commands that read them: the device may not use a mapped
-    /// buffer.
+    /// Unmaps the filled buffers. Call this before submitting the commands that read them: the device may not use a
+    /// mapped buffer.
     pub(super) fn unmap(&mut self) {
         self.close();
         for buffer in &self.full {
