@@ -147,10 +147,14 @@ impl Auto {
         let Some(device) = self.knowledge().device(workload, limits, &cpu) else { return };
         prediction.opening = device.joins_after();
         let bytes = bytes as f64;
-        // To decode, a job does not even look for a device unless the work takes long enough for an unknown one. It
-        // learns the overhead only by then.
-        let is_sought = workload.direction() == Direction::Encode
-            || Throughput { overhead: 0.0, ..cpu }.pays(bytes, &WithDevice::unknown(None));
+        // A job does not even look for a device unless the work takes long enough for an unknown one. To encode, it goes
+        // by what earlier runs have shown, and looks if there were none; to decode, by the rate of its first blocks,
+        // which does not tell the overhead.
+        let known = match workload.direction() {
+            Direction::Encode => self.knowledge().known_cpu(workload, cpu.workers),
+            Direction::Decode => Some(Throughput { overhead: 0.0, ..cpu }),
+        };
+        let is_sought = known.is_none_or(|cpu| cpu.pays(bytes, &WithDevice::unknown(None)));
         prediction.takes_part = is_sought && cpu.pays(bytes, &device);
         if prediction.takes_part {
             prediction.seconds = cpu.with_device(bytes, &device);

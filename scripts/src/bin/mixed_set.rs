@@ -14,7 +14,7 @@ fn main() -> io::Result<()> {
         ("table".into(), table(12_000)),
         ("weights".into(), weights(150_000)),
         ("random".into(), noise.clone()),
-        ("zeros".into(), vec![0; 64_000_000]),
+        ("zeros".into(), vec![0; 20_000_000]),
         ("executable".into(), executable()?),
     ];
     files.extend(sizes.map(|len| (format!("text-{len}"), text(len))));
