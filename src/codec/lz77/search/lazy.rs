@@ -88,7 +88,7 @@ impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
 
     #[inline(always)]
     fn step<P: Probe>(&mut self, segment: &Segment<'_, N>, matches: &mut Vec<Match>) -> bool {
-        let Segment { data, window_start, start, end, last, found } = *segment;
+        let Segment { data, window_start, end, last, found, .. } = *segment;
         let Self { mut pos, anchor, recent } = *self;
         if pos >= last {
             return false;
@@ -96,12 +96,8 @@ impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
         let second =
             pos == anchor && recent[1] != 0 && read32(data, pos) == read32(data, pos - recent[1]);
         if !second {
-            match P::first(data, window_start, pos, &found[pos - start..], recent[0]) {
-                Ok(at) if at >= last => {
-                    self.pos = last;
-                    return false;
-                }
-                Ok(at) => pos = at,
+            match segment.first::<P>(pos, recent[0]) {
+                Ok((at, _)) => pos = at,
                 Err(next) => {
                     self.pos = next;
                     return true;
@@ -109,7 +105,7 @@ impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
             }
         }
         let cheap = select_unpredictable(pos == anchor, recent[1], recent[0]);
-        let mut m = best::<P, N>(data, window_start, end, pos, &found[pos - start], cheap);
+        let mut m = best::<P, N>(data, window_start, end, pos, found.row(pos), cheap);
         if m.gain == 0 {
             self.pos = pos + 1;
             return true;
@@ -119,7 +115,7 @@ impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
             if at >= last {
                 break;
             }
-            let other = best::<P, N>(data, window_start, end, at, &found[at - start], recent[0]);
+            let other = best::<P, N>(data, window_start, end, at, found.row(at), recent[0]);
             let better = other.gain > m.gain + 1 + 3 * (at - m.start) as i32;
             m.start = select_unpredictable(better, other.start, m.start);
             m.length = select_unpredictable(better, other.length, m.length);
