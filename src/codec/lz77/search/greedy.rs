@@ -50,7 +50,7 @@ impl Parse<1> for Greedy {
                 }
             }
         };
-        let [length] = P::lengths(data, at, [offset], end);
+        let (length, []) = P::lengths(data, at, offset, &[], at - window_start, end);
         if length < 4 {
             self.pos = at + 1;
             return true;

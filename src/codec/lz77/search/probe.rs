@@ -29,14 +29,16 @@ pub(crate) trait Probe {
     /// [`FOURS`](Self::FOURS).
     fn repeats(data: &[u8], pos: usize, recent: usize, limit: usize) -> usize;
 
-    /// For each offset, the number of equal bytes from `pos` and from `offset` before it, up to `end`. An offset of 0
-    /// gives 0.
+    /// The numbers of equal bytes from `pos` and from `recent` before it, and from `pos` and from each of the distances
+    /// before it, up to `end`. 0 for a `recent` of 0, and for a distance above `reach`.
     fn lengths<const N: usize>(
         data: &[u8],
         pos: usize,
-        offsets: [usize; N],
+        recent: usize,
+        distances: &[u32; N],
+        reach: usize,
         end: usize,
-    ) -> [usize; N];
+    ) -> (usize, [usize; N]);
 }
 
 /// Work that uses a [`Probe`].
@@ -126,16 +128,16 @@ impl Probe for Portable {
     fn lengths<const N: usize>(
         data: &[u8],
         pos: usize,
-        offsets: [usize; N],
+        recent: usize,
+        distances: &[u32; N],
+        reach: usize,
         end: usize,
-    ) -> [usize; N] {
-        let mut lengths = [0; N];
-        for (length, offset) in lengths.iter_mut().zip(offsets) {
-            if offset != 0 {
-                *length = common_length(data, pos - offset, pos, end);
-            }
-        }
-        lengths
+    ) -> (usize, [usize; N]) {
+        let length = |distance: usize, is_valid| {
+            if is_valid { common_length(data, pos - distance, pos, end) } else { 0 }
+        };
+        let lengths = distances.map(|d| length(d as usize, d as usize <= reach));
+        (length(recent, recent != 0), lengths)
     }
 }
 

@@ -142,31 +142,44 @@ impl Probe for Avx2 {
     fn lengths<const N: usize>(
         data: &[u8],
         pos: usize,
-        offsets: [usize; N],
+        recent: usize,
+        distances: &[u32; N],
+        reach: usize,
         end: usize,
-    ) -> [usize; N] {
+    ) -> (usize, [usize; N]) {
         let Some(here) = data.get(pos..).and_then(|d| d.first_chunk::<32>()) else {
-            return Portable::lengths(data, pos, offsets, end);
+            return Portable::lengths(data, pos, recent, distances, reach, end);
         };
-        let max = end - pos;
-        // Loops, because closures would not be compiled for these instructions.
-        let mut lengths = [0; N];
-        let mut long = false;
-        for (length, offset) in lengths.iter_mut().zip(offsets) {
-            let equal = equal(here, data[pos - offset..].first_chunk().unwrap());
-            let equal = select_unpredictable(offset == 0, 0, equal);
-            long |= equal == u32::MAX;
-            *length = (equal.trailing_ones() as usize).min(max);
+        // One bit for each byte before the end.
+        let before_end = u32::MAX >> (32 - (end - pos).min(32));
+        // A macro, because a closure would not be compiled for these instructions.
+        macro_rules! length {
+            ($distance:expr, $is_valid:expr) => {{
+                let is_valid = $is_valid;
+                let distance = select_unpredictable(is_valid, $distance, 0);
+                let counted = select_unpredictable(is_valid, before_end, 0);
+                let equal = equal(here, data[pos - distance..].first_chunk().unwrap());
+                (equal & counted).trailing_ones() as usize
+            }};
         }
-        if long {
-            for (length, offset) in lengths.iter_mut().zip(offsets) {
+        let mut length = length!(recent, recent != 0);
+        let mut lengths = [0; N];
+        let mut all = length;
+        for (length, &distance) in lengths.iter_mut().zip(distances) {
+            let distance = distance as usize;
+            *length = length!(distance, distance <= reach);
+            all |= *length;
+        }
+        if all >= 32 {
+            let with_recent = lengths.iter_mut().zip(distances.iter().map(|&d| d as usize));
+            for (length, distance) in with_recent.chain([(&mut length, recent)]) {
                 if *length == 32 {
                     // SAFETY: see `Avx2`.
-                    *length = unsafe { length_from_32(data, pos, offset, end) };
+                    *length = unsafe { length_from_32(data, pos, distance, end) };
                 }
             }
         }
-        lengths
+        (length, lengths)
     }
 }
 
