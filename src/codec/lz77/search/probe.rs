@@ -20,6 +20,9 @@ pub(crate) trait Probe {
     /// than `entry`, modulo 2^32.
     fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K];
 
+    /// Begins to bring a value into the cache, if the processor has an instruction for that.
+    fn prefetch<T>(value: &T);
+
     /// Which distances, of `N` for each position, stay within the window: those of at most as many bytes as lie between
     /// the window's start and the position. `reach` is that number for the first position.
     fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32;
@@ -105,6 +108,9 @@ impl Probe for Portable {
         *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
         before.map(|before| entry.wrapping_sub(before))
     }
+
+    #[inline(always)]
+    fn prefetch<T>(_: &T) {}
 
     #[inline(always)]
     fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32 {

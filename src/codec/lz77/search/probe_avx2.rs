@@ -108,6 +108,12 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch<T>(value: &T) {
+        // SAFETY: the instruction has no effect but on the time that later loads take.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast()) }
+    }
+
+    #[inline(always)]
     fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32 {
         const { assert!(N.is_power_of_two() && N <= LANES) };
         let mut mask = 0;
