@@ -1,6 +1,7 @@
 //! Looks up many candidates for each position; those that do not match cost little. For the levels that search long.
 
 use super::candidates::{LOOKAHEAD, following};
+use super::probe::Probe;
 use crate::codec::{OutOfMemory, reserve};
 
 /// A table that finds candidates.
@@ -13,6 +14,8 @@ pub(crate) trait Finder: Default {
     fn reserve(&mut self) -> Result<(), OutOfMemory>;
     /// Prepares for a block of `len` bytes.
     fn start(&mut self, len: usize);
+    /// Begins to bring what is kept for these bytes into the cache.
+    fn prefetch<P: Probe>(&self, bytes: u64);
     /// Enters positions without looking up their candidates.
     fn enter(&mut self, data: &[u8], from: usize, to: usize);
     /// Reads the entries that [`candidates`](Self::candidates) will read for these bytes, which brings them into the
@@ -105,6 +108,15 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
         for (bytes, pos) in following(&data[from..to + LOOKAHEAD - 1]).zip(from..) {
             let (bucket, tag) = Self::hash(u64::from_le_bytes(*bytes));
             self.put(bucket, tag, pos);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch<P: Probe>(&self, bytes: u64) {
+        let (bucket, _) = Self::hash(bytes);
+        P::prefetch(&self.tags[bucket]);
+        for line in self.positions[bucket].chunks(16) {
+            P::prefetch(&line[0]);
         }
     }
 

@@ -77,7 +77,13 @@ pub(crate) fn common_length_before(
 /// A product whose upper bits serve as hashes of the lowest `BYTES` (3 to 8) bytes of `x`.
 #[inline(always)]
 pub(crate) fn product<const BYTES: u32>(x: u64) -> u64 {
-    (x << (64 - 8 * BYTES)).wrapping_mul(0x9e37_79b1_85eb_ca87)
+    x.wrapping_mul(factor::<BYTES>())
+}
+
+/// The other factor of [`product`]. It also shifts out the bytes that do not count.
+#[inline(always)]
+pub(crate) fn factor<const BYTES: u32>() -> u64 {
+    0x9e37_79b1_85eb_ca87 << (64 - 8 * BYTES)
 }
 
 /// The hash of the lowest `BYTES` bytes of `x`, in `bits` bits.

@@ -3,6 +3,8 @@
 use super::buckets::Finder;
 use super::candidates::{LOOKAHEAD, common_length, common_length_before, read32, read64};
 use super::lazy::Match;
+use super::probe::{Probe, Task};
+use super::segments::Chunk;
 use core::ops::Range;
 
 /// A match that a position could take.
@@ -27,7 +29,8 @@ struct Segment<'a> {
 impl Segment<'_> {
     /// Enters `pos` and returns its best match. The offset `recent` (0 for none) costs less than other offsets.
     #[inline(always)]
-    fn find(&self, finder: &mut impl Finder, pos: usize, recent: u32) -> RatedMatch {
+    fn find<P: Probe>(&self, finder: &mut impl Finder, pos: usize, recent: u32) -> RatedMatch {
+        prefetch::<P>(finder, self.data, pos);
         let bytes = read64(self.data, pos);
         let reach = (pos - self.window_start) as u32;
         let distances = finder.candidates(bytes, pos);
@@ -80,16 +83,58 @@ impl Segment<'_> {
     }
 }
 
+/// Begins to bring what the finder keeps for a position soon after `pos` into the cache.
+#[inline(always)]
+fn prefetch<P: Probe>(finder: &impl Finder, data: &[u8], pos: usize) {
+    if let Some(bytes) = data.get(pos + AHEAD..).and_then(|d| d.first_chunk()) {
+        finder.prefetch::<P>(u64::from_le_bytes(*bytes));
+    }
+}
+
+/// Enters positions without looking up their candidates.
+#[inline(always)]
+fn enter<P: Probe>(finder: &mut impl Finder, data: &[u8], from: usize, to: usize) {
+    for pos in from..to {
+        prefetch::<P>(finder, data, pos);
+        finder.enter(data, pos, pos + 1);
+    }
+}
+
+/// The bucket of a position is prefetched this many positions before it is used.
+const AHEAD: usize = 16;
+
 /// A match of at least this length is taken at once.
 const LONG_ENOUGH: u32 = 64;
 
 const SKIP_LOG: u32 = 6;
 
+/// Parses a chunk, and looks up to `LAZY` positions ahead for a better match.
+pub(crate) struct Deep<'a, F, const LAZY: usize> {
+    chunk: Chunk<'a>,
+    finder: &'a mut F,
+}
+
+impl<'a, F: Finder, const LAZY: usize> Deep<'a, F, LAZY> {
+    pub(crate) fn new(chunk: Chunk<'a>, finder: &'a mut F) -> Self {
+        Self { chunk, finder }
+    }
+}
+
+impl<F: Finder, const LAZY: usize> Task for Deep<'_, F, LAZY> {
+    #[inline(always)]
+    fn run<P: Probe>(self) {
+        for segment in self.chunk.segments() {
+            let Chunk { block, window_start, .. } = self.chunk;
+            parse::<P, F, LAZY>(self.finder, block, segment, window_start, self.chunk.out);
+        }
+    }
+}
+
 /// Parses a segment and appends its matches. Looks up to `LAZY` positions ahead for a better match.
 ///
 /// On data without matches, the step between positions grows by one every `1 << SKIP_LOG` literals.
 #[inline(always)]
-pub(crate) fn parse<F: Finder, const LAZY: usize>(
+fn parse<P: Probe, F: Finder, const LAZY: usize>(
     finder: &mut F,
     data: &[u8],
     range: Range<usize>,
@@ -103,10 +148,10 @@ pub(crate) fn parse<F: Finder, const LAZY: usize>(
     let (mut pos, mut anchor) = (range.start, range.start);
     while pos < last {
         let mut found =
-            segment.find(finder, pos, if pos == anchor { recent[1] } else { recent[0] });
+            segment.find::<P>(finder, pos, if pos == anchor { recent[1] } else { recent[0] });
         if found.gain == 0 {
             let next = pos + 1 + ((pos - anchor) >> SKIP_LOG);
-            finder.enter(data, pos + 1, next.min(last));
+            enter::<P>(finder, data, pos + 1, next.min(last));
             pos = next;
             continue;
         }
@@ -114,7 +159,7 @@ pub(crate) fn parse<F: Finder, const LAZY: usize>(
         let mut tried = pos;
         while tried < start + LAZY && tried + 1 < last && found.length < LONG_ENOUGH {
             tried += 1;
-            let better = segment.find(finder, tried, recent[0]);
+            let better = segment.find::<P>(finder, tried, recent[0]);
             // Each further position costs one more literal.
             if better.gain > found.gain + 1 + 3 * (tried - start) as i32 {
                 found = better;
@@ -131,6 +176,6 @@ pub(crate) fn parse<F: Finder, const LAZY: usize>(
         }
         pos = start + found.length as usize;
         anchor = pos;
-        finder.enter(data, tried + 1, pos.min(last));
+        enter::<P>(finder, data, tried + 1, pos.min(last));
     }
 }

@@ -30,27 +30,19 @@ impl Parse<1> for Greedy {
 
     #[inline(always)]
     fn step<P: Probe>(&mut self, segment: &Segment<'_, 1>, matches: &mut Vec<Match>) -> bool {
-        let Segment { data, window_start, start, end, last, found } = *segment;
+        let Segment { data, window_start, end, last, found, .. } = *segment;
         let Self { pos, anchor, recent } = *self;
         if pos >= last {
             return false;
         }
-        let ahead = &found[pos - start..];
         let second =
             pos == anchor && recent[1] != 0 && read32(data, pos) == read32(data, pos - recent[1]);
         let (at, offset) = if second {
             (pos, recent[1])
         } else {
-            match P::first(data, window_start, pos, ahead, recent[0]) {
-                Ok(at) if at >= last => {
-                    self.pos = last;
-                    return false;
-                }
-                Ok(at) => {
-                    let repeats =
-                        recent[0] != 0 && read32(data, at) == read32(data, at - recent[0]);
-                    let distance = ahead[at - pos][0] as usize;
-                    (at, select_unpredictable(repeats, recent[0], distance))
+            match segment.first::<P>(pos, recent[0]) {
+                Ok((at, repeats)) => {
+                    (at, select_unpredictable(repeats, recent[0], found.row(at)[0] as usize))
                 }
                 Err(next) => {
                     self.pos = next;
@@ -58,7 +50,7 @@ impl Parse<1> for Greedy {
                 }
             }
         };
-        let [length] = P::lengths(data, at, [offset], end);
+        let (length, []) = P::lengths(data, at, offset, &[], at - window_start, end);
         if length < 4 {
             self.pos = at + 1;
             return true;

@@ -34,8 +34,9 @@ struct RatedMatch {
 
 /// The gain of a match: four for each byte, less the bits of its offset.
 #[inline(always)]
-fn gain(length: usize, offset: usize) -> i32 {
-    4 * length as i32 - (offset as u32 + 3).ilog2() as i32
+fn gain(length: usize, offset: u32) -> i32 {
+    // The lowest bit does not change the logarithm. It says that there is one, whatever a distance too far may be.
+    4 * length as i32 - (offset.wrapping_add(3) | 1).ilog2() as i32
 }
 
 /// Matches with a smaller gain are not taken.
@@ -52,23 +53,18 @@ fn best<P: Probe, const N: usize>(
     recent: usize,
 ) -> RatedMatch {
     let reach = pos - window_start;
-    let mut offsets = [0; N];
-    for (offset, &distance) in offsets.iter_mut().zip(row) {
-        let distance = distance as usize;
-        *offset = select_unpredictable(distance <= reach, distance, 0);
-    }
-    let lengths = P::lengths(data, pos, offsets, end);
-    let [mut length] = P::lengths(data, pos, [recent], end);
+    let (mut length, lengths) = P::lengths(data, pos, recent, row, reach, end);
     let mut offset = recent;
-    let mut most = select_unpredictable(length >= 4, 4 * length as i32 + 1, 0);
+    let mut most = select_unpredictable(length >= 4, 4 * length as i32 + 1, LEAST_GAIN - 1);
     for i in 0..N {
-        let gain = gain(lengths[i], offsets[i]);
-        let better = (lengths[i] >= 4) & (gain >= LEAST_GAIN) & (gain > most);
+        let gain = gain(lengths[i], row[i]);
+        let better = (lengths[i] >= 4) & (gain > most);
         length = select_unpredictable(better, lengths[i], length);
-        offset = select_unpredictable(better, offsets[i], offset);
+        offset = select_unpredictable(better, row[i] as usize, offset);
         most = select_unpredictable(better, gain, most);
     }
-    RatedMatch { start: pos, length, offset, gain: most }
+    let gain = select_unpredictable(most >= LEAST_GAIN, most, 0);
+    RatedMatch { start: pos, length, offset, gain }
 }
 
 /// The state of a segment's parse, which looks up to `LAZY` positions ahead for a better match.
@@ -88,7 +84,7 @@ impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
 
     #[inline(always)]
     fn step<P: Probe>(&mut self, segment: &Segment<'_, N>, matches: &mut Vec<Match>) -> bool {
-        let Segment { data, window_start, start, end, last, found } = *segment;
+        let Segment { data, window_start, end, last, found, .. } = *segment;
         let Self { mut pos, anchor, recent } = *self;
         if pos >= last {
             return false;
@@ -96,12 +92,8 @@ impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
         let second =
             pos == anchor && recent[1] != 0 && read32(data, pos) == read32(data, pos - recent[1]);
         if !second {
-            match P::first(data, window_start, pos, &found[pos - start..], recent[0]) {
-                Ok(at) if at >= last => {
-                    self.pos = last;
-                    return false;
-                }
-                Ok(at) => pos = at,
+            match segment.first::<P>(pos, recent[0]) {
+                Ok((at, _)) => pos = at,
                 Err(next) => {
                     self.pos = next;
                     return true;
@@ -109,7 +101,7 @@ impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
             }
         }
         let cheap = select_unpredictable(pos == anchor, recent[1], recent[0]);
-        let mut m = best::<P, N>(data, window_start, end, pos, &found[pos - start], cheap);
+        let mut m = best::<P, N>(data, window_start, end, pos, found.row(pos), cheap);
         if m.gain == 0 {
             self.pos = pos + 1;
             return true;
@@ -119,7 +111,7 @@ impl<const N: usize, const LAZY: usize> Parse<N> for Lazy<LAZY> {
             if at >= last {
                 break;
             }
-            let other = best::<P, N>(data, window_start, end, at, &found[at - start], recent[0]);
+            let other = best::<P, N>(data, window_start, end, at, found.row(at), recent[0]);
             let better = other.gain > m.gain + 1 + 3 * (at - m.start) as i32;
             m.start = select_unpredictable(better, other.start, m.start);
             m.length = select_unpredictable(better, other.length, m.length);

@@ -11,7 +11,7 @@ pub(super) mod parse;
 pub(super) mod prices;
 pub(super) mod probe;
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
-mod probe_avx512;
+mod probe_avx2;
 pub(super) mod rows;
 pub(super) mod scalar_rows;
 pub(super) mod segments;

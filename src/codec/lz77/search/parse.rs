@@ -1,7 +1,7 @@
 //! The parses of the levels.
 
 use super::buckets::{Buckets, Finder};
-use super::deep;
+use super::deep::Deep;
 use super::greedy::Greedy;
 use super::lazy::{Lazy, Match};
 use super::optimal::{Effort, Optimal};
@@ -143,8 +143,12 @@ impl Parser {
                 let candidates = self.lazy8.get_or_insert_default();
                 self.backend.run(Segments::<_, _, Lazy<3>>::new(part, candidates));
             }
-            Search::Lazy16 => parse_deep(part, self.lazy16.get_or_insert_default()),
-            Search::Lazy64 => parse_deep(part, self.lazy64.get_or_insert_default()),
+            Search::Lazy16 => {
+                self.backend.run(Deep::<_, 2>::new(part, self.lazy16.get_or_insert_default()));
+            }
+            Search::Lazy64 => {
+                self.backend.run(Deep::<_, 2>::new(part, self.lazy64.get_or_insert_default()));
+            }
             Search::Optimal(effort) => {
                 let optimal = self.optimal.get_or_insert_default();
                 optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
@@ -179,13 +183,6 @@ impl Parser {
             Search::Optimal(_) => OptimalTables::memory(params),
         };
         tables + scratch
-    }
-}
-
-/// Parses with many candidates for each position, lazily by two positions.
-fn parse_deep(part: Chunk<'_>, finder: &mut impl Finder) {
-    for segment in part.segments() {
-        deep::parse::<_, 2>(finder, part.block, segment, part.window_start, part.out);
     }
 }
 

@@ -1,28 +1,47 @@
-//! Compares many positions, or many matches of one position, at a time.
+//! Hashes many positions, and compares many positions or many matches of one position, at a time.
 
-use super::candidates::{LOOKAHEAD, common_length, read32};
+use super::candidates::{LOOKAHEAD, common_length, following, product, read32};
 
-/// An implementation of the comparisons. All give the same results.
+/// Positions hashed, or distances compared, at a time.
+pub(crate) const BATCH: usize = 32;
+
+/// Bytes that hashing a batch reads.
+pub(crate) const BATCH_BYTES: usize = BATCH + LOOKAHEAD - 1;
+
+/// An implementation of the hashes and comparisons. All give the same results.
 pub(crate) trait Probe {
-    /// Returns the first of the positions from `pos` on whose four bytes equal those `recent` before it (if that is not
-    /// 0) or those of a candidate in the window. If there is none, returns where to continue, which may be past the
-    /// end. `found` holds the positions' distances to candidates, at least [`PADDING`](super::tagged::PADDING) of them.
-    fn first<const N: usize>(
-        data: &[u8],
-        window_start: usize,
-        pos: usize,
-        found: &[[u32; N]],
-        recent: usize,
-    ) -> Result<usize, usize>;
+    /// Positions that [`repeats`](Self::repeats) compares at a time.
+    const FOURS: usize;
 
-    /// For each offset, the number of equal bytes from `pos` and from `offset` before it, up to `end`. An offset of 0
-    /// gives 0.
+    /// The hashes of `BYTES` (5 to 8) bytes of the first [`BATCH`] positions, as [`hash`] gives them.
+    fn hashes<const BYTES: u32>(bytes: &[u8; BATCH_BYTES]) -> [u32; BATCH];
+
+    /// Puts `entry` in front of a slot, drops the slot's last entry, and returns how much each entry that was there is less
+    /// than `entry`, modulo 2^32.
+    fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K];
+
+    /// Begins to bring a value into the cache, if the processor has an instruction for that.
+    fn prefetch<T>(value: &T);
+
+    /// Which distances, of `N` for each position, stay within the window: those of at most as many bytes as lie between
+    /// the window's start and the position. `reach` is that number for the first position.
+    fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32;
+
+    /// The first of the positions from `pos` on, counted from there, whose four bytes equal those `recent` before it; at
+    /// least `limit` if it is not among that many positions or `recent` is 0. `limit` is at most
+    /// [`FOURS`](Self::FOURS).
+    fn repeats(data: &[u8], pos: usize, recent: usize, limit: usize) -> usize;
+
+    /// The numbers of equal bytes from `pos` and from `recent` before it, and from `pos` and from each of the distances
+    /// before it, up to `end`. 0 for a `recent` of 0, and for a distance above `reach`.
     fn lengths<const N: usize>(
         data: &[u8],
         pos: usize,
-        offsets: [usize; N],
+        recent: usize,
+        distances: &[u32; N],
+        reach: usize,
         end: usize,
-    ) -> [usize; N];
+    ) -> (usize, [usize; N]);
 }
 
 /// Work that uses a [`Probe`].
@@ -39,9 +58,9 @@ pub(crate) struct Backend(Choice);
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Portable,
-    /// Only constructed where [`super::probe_avx512::is_available`].
+    /// Only constructed where [`super::probe_avx2::is_available`].
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
-    Avx512,
+    Avx2,
 }
 
 impl Backend {
@@ -51,8 +70,8 @@ impl Backend {
     /// The fastest implementation that this processor has.
     pub(crate) fn detect() -> Self {
         #[cfg(all(feature = "simd", target_arch = "x86_64"))]
-        if super::probe_avx512::is_available() {
-            return Self(Choice::Avx512);
+        if super::probe_avx2::is_available() {
+            return Self(Choice::Avx2);
         }
         Self::PORTABLE
     }
@@ -63,7 +82,7 @@ impl Backend {
             Choice::Portable => task.run::<Portable>(),
             #[cfg(all(feature = "simd", target_arch = "x86_64"))]
             // SAFETY: the choice is made only where the processor has the instructions.
-            Choice::Avx512 => unsafe { super::probe_avx512::run(task) },
+            Choice::Avx2 => unsafe { super::probe_avx2::run(task) },
         }
     }
 }
@@ -72,38 +91,64 @@ impl Backend {
 pub(crate) struct Portable;
 
 impl Probe for Portable {
+    const FOURS: usize = 64;
+
     #[inline(always)]
-    fn first<const N: usize>(
-        data: &[u8],
-        window_start: usize,
-        pos: usize,
-        found: &[[u32; N]],
-        recent: usize,
-    ) -> Result<usize, usize> {
-        let end = data.len() - (LOOKAHEAD - 1);
-        for (at, distances) in (pos..end).zip(found) {
-            let repeats = recent != 0 && read32(data, at) == read32(data, at - recent);
-            let reach = at - window_start;
-            if repeats || distances.iter().any(|&distance| distance as usize <= reach) {
-                return Ok(at);
-            }
+    fn hashes<const BYTES: u32>(bytes: &[u8; BATCH_BYTES]) -> [u32; BATCH] {
+        let mut hashes = [0; BATCH];
+        for (hash, bytes) in hashes.iter_mut().zip(following(bytes)) {
+            *hash = self::hash::<BYTES>(bytes);
         }
-        Err(end.min(pos + found.len()))
+        hashes
+    }
+
+    #[inline(always)]
+    fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
+        let before = *slot;
+        *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
+        before.map(|before| entry.wrapping_sub(before))
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(_: &T) {}
+
+    #[inline(always)]
+    fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32 {
+        let mut mask = 0;
+        for (i, &distance) in distances.iter().enumerate() {
+            mask |= u32::from(distance <= (reach + i / N) as u32) << i;
+        }
+        mask
+    }
+
+    #[inline(always)]
+    fn repeats(data: &[u8], pos: usize, recent: usize, limit: usize) -> usize {
+        if recent == 0 {
+            return limit;
+        }
+        let repeats = |&i: &usize| read32(data, pos + i) == read32(data, pos + i - recent);
+        (0..limit).find(repeats).unwrap_or(limit)
     }
 
     #[inline(always)]
     fn lengths<const N: usize>(
         data: &[u8],
         pos: usize,
-        offsets: [usize; N],
+        recent: usize,
+        distances: &[u32; N],
+        reach: usize,
         end: usize,
-    ) -> [usize; N] {
-        let mut lengths = [0; N];
-        for (length, offset) in lengths.iter_mut().zip(offsets) {
-            if offset != 0 {
-                *length = common_length(data, pos - offset, pos, end);
-            }
-        }
-        lengths
+    ) -> (usize, [usize; N]) {
+        let length = |distance: usize, is_valid| {
+            if is_valid { common_length(data, pos - distance, pos, end) } else { 0 }
+        };
+        let lengths = distances.map(|d| length(d as usize, d as usize <= reach));
+        (length(recent, recent != 0), lengths)
     }
+}
+
+/// The hash of the first `BYTES` bytes: the upper half of [`product`].
+#[inline(always)]
+pub(crate) fn hash<const BYTES: u32>(bytes: &[u8; LOOKAHEAD]) -> u32 {
+    (product::<BYTES>(u64::from_le_bytes(*bytes)) >> 32) as u32
 }

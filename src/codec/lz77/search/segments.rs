@@ -6,7 +6,7 @@
 use super::candidates::LOOKAHEAD;
 use super::lazy::Match;
 use super::probe::{Probe, Task};
-use super::tagged::{Candidates, Lookup};
+use super::tagged::{Candidates, Found, Lookup};
 use core::marker::PhantomData;
 use core::ops::Range;
 
@@ -20,8 +20,26 @@ pub(crate) struct Segment<'a, const N: usize> {
     pub end: usize,
     /// Positions from here on have no candidates.
     pub last: usize,
-    /// For each position from `start` on, the distances to its candidates; then padding.
-    pub found: &'a [[u32; N]],
+    /// The candidates of the positions before `last`.
+    pub found: Found<'a, N>,
+}
+
+impl<const N: usize> Segment<'_, N> {
+    /// Looks at positions from `pos` on, which is before `last`, for the first whose four bytes equal those `recent` before
+    /// it (if that is not 0) or that has a candidate. Returns it and whether its bytes are so equal; or if none of the
+    /// positions looked at is such, where to continue.
+    #[inline(always)]
+    pub(crate) fn first<P: Probe>(
+        &self,
+        pos: usize,
+        recent: usize,
+    ) -> Result<(usize, bool), usize> {
+        let limit = P::FOURS.min(Found::<N>::AT_ONCE).min(self.last - pos);
+        let candidate = self.found.first(pos).min(limit);
+        let repeats = P::repeats(self.data, pos, recent, limit.min(candidate + 1));
+        let at = candidate.min(repeats);
+        if at < limit { Ok((pos + at, repeats <= candidate)) } else { Err(pos + at) }
+    }
 }
 
 /// The parse of one segment.
@@ -72,12 +90,12 @@ impl<const N: usize, L: Lookup<N>, Q: Parse<N>> Task for Segments<'_, N, L, Q> {
         let Chunk { block: data, chunk, segment: len, window_start, out, scratch } = self.chunk;
         let last = chunk.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
         for start in (chunk.start..last).step_by(2 * len) {
-            let found = self.candidates.find(data, start, last.min(start + 2 * len));
+            let to = last.min(start + 2 * len);
+            let found = self.candidates.find::<P>(data, window_start, start, to);
             let (middle, end) = (chunk.end.min(start + len), chunk.end.min(start + 2 * len));
             let a =
                 Segment { data, window_start, start, end: middle, last: last.min(middle), found };
             let b = Segment { start: middle, end, last: last.min(end), ..a };
-            let b = Segment { found: &found[(b.last - start).min(len)..], ..b };
             let (mut first, mut second) = (Q::new(a.start), Q::new(b.start));
             scratch.clear();
             while first.step::<P>(&a, out) | second.step::<P>(&b, scratch) {}

@@ -5,9 +5,10 @@
 //! positions that do not match, without fetching their bytes. Every position is entered, whatever a parse does. Hence
 //! candidates depend on the data alone, and a GPU finds the same ones by sorting positions by (hash, position).
 //!
-//! A position with fewer than [`LOOKAHEAD`] bytes left in the block neither has candidates nor is one.
+//! A position with fewer than [`LOOKAHEAD`](super::candidates::LOOKAHEAD) bytes left in the block neither has candidates nor is one.
 
-use super::candidates::{LOOKAHEAD, following, product};
+use super::candidates::{following, read64};
+use super::probe::{BATCH, Probe, hash};
 use crate::codec::lz77::MAX_BLOCK;
 use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
 
@@ -19,9 +20,9 @@ pub(crate) trait Lookup<const N: usize>: Default {
     fn reserve(&mut self) -> Result<(), OutOfMemory>;
     /// Prepares for a block of `len` bytes.
     fn start(&mut self, len: usize);
-    /// Finds the candidates of the positions from `from` on, one position for each element of `found`, as distances
-    /// back. A distance that reaches before the position's window is no candidate.
-    fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; N]]);
+    /// Finds the candidates of the positions from `from` on, one position for each row of `found`, as distances back. A
+    /// distance that reaches before the position's window is no candidate.
+    fn find<P: Probe>(&mut self, data: &[u8], from: usize, found: &mut [[u32; N]]);
 }
 
 /// Origins end here, so that a position with its origin fits into the 24 bits that a tag leaves.
@@ -61,31 +62,52 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
         self.end += len;
     }
 
-    /// Enters a position, given with its origin, where `bytes` stand, and returns its candidates.
+    /// The entry for a position, given with its origin, where bytes with this hash stand.
     #[inline(always)]
-    fn exchange(slots: &mut [[u32; K]], bytes: &[u8; LOOKAHEAD], pos: u32) -> [u32; K] {
-        let hash = (product::<BYTES>(u64::from_le_bytes(*bytes)) >> 32) as u32;
-        let entry = (hash << 24).wrapping_add(pos);
-        let slot = &mut slots[(hash >> (32 - BITS)) as usize];
-        let before = *slot;
-        *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
+    fn entry(hash: u32, pos: u32) -> u32 {
+        (hash << 24).wrapping_add(pos)
+    }
+
+    /// Enters a position and returns its candidates.
+    #[inline(always)]
+    fn exchange<P: Probe>(slots: &mut [[u32; K]], hash: u32, entry: u32) -> [u32; K] {
         // Equal tags cancel out. Unequal ones leave more than a block's length, and entries of earlier blocks more than
         // the position in this block.
-        before.map(|before| entry.wrapping_sub(before))
+        P::exchange(&mut slots[(hash >> (32 - BITS)) as usize], entry)
     }
-}
 
-/// For each position from `from` on with an element in `found`: that element, the bytes there, and the position with its
-/// origin.
-#[inline(always)]
-fn places<'a, const N: usize>(
-    data: &'a [u8],
-    from: usize,
-    origin: usize,
-    found: &'a mut [[u32; N]],
-) -> impl Iterator<Item = ((&'a mut [u32; N], &'a [u8; LOOKAHEAD]), u32)> {
-    let bytes = following(&data[from..][..found.len() + LOOKAHEAD - 1]);
-    found.iter_mut().zip(bytes).zip((origin + from) as u32..)
+    /// Finds the candidates of the positions from `from` on, and writes them to the rows of `found`, from the `C`-th
+    /// element of each on.
+    #[inline(always)]
+    fn find_columns<P: Probe, const C: usize, const N: usize>(
+        &mut self,
+        data: &[u8],
+        from: usize,
+        found: &mut [[u32; N]],
+    ) {
+        let slots = &mut self.slots[..1 << BITS];
+        let mut pos = (self.origin + from) as u32;
+        let mut rest = &data[from..];
+        let (batches, last) = found.as_chunks_mut::<BATCH>();
+        for batch in batches {
+            let bytes = rest.first_chunk().expect("eight bytes follow each position");
+            let hashes = P::hashes::<BYTES>(bytes);
+            let mut entries = [0; BATCH];
+            for ((entry, hash), pos) in entries.iter_mut().zip(hashes).zip(pos..) {
+                *entry = Self::entry(hash, pos);
+            }
+            for ((row, hash), entry) in batch.iter_mut().zip(hashes).zip(entries) {
+                row[C..C + K].copy_from_slice(&Self::exchange::<P>(slots, hash, entry));
+            }
+            pos += BATCH as u32;
+            rest = &rest[BATCH..];
+        }
+        for ((row, bytes), pos) in last.iter_mut().zip(following(rest)).zip(pos..) {
+            let hash = hash::<BYTES>(bytes);
+            let candidates = Self::exchange::<P>(slots, hash, Self::entry(hash, pos));
+            row[C..C + K].copy_from_slice(&candidates);
+        }
+    }
 }
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, BYTES, BITS> {
@@ -99,12 +121,9 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, 
         self.start(len);
     }
 
-    #[inline(never)]
-    fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; K]]) {
-        let slots = &mut self.slots[..1 << BITS];
-        for ((found, bytes), pos) in places(data, from, self.origin, found) {
-            *found = Self::exchange(slots, bytes, pos);
-        }
+    #[inline(always)]
+    fn find<P: Probe>(&mut self, data: &[u8], from: usize, found: &mut [[u32; K]]) {
+        self.find_columns::<P, 0, K>(data, from, found);
     }
 }
 
@@ -128,40 +147,80 @@ impl<const A: u32, const B: u32, const BITS: u32> Lookup<8> for Double4<A, B, BI
         self.short.start(len);
     }
 
-    #[inline(never)]
-    fn find(&mut self, data: &[u8], from: usize, found: &mut [[u32; 8]]) {
-        let long = &mut self.long.slots[..1 << BITS];
-        let short = &mut self.short.slots[..1 << BITS];
-        // Both tables have seen the same blocks.
-        for ((found, bytes), pos) in places(data, from, self.long.origin, found) {
-            let [a, b, c, d] = Tagged::<4, A, BITS>::exchange(long, bytes, pos);
-            let [e, f, g, h] = Tagged::<4, B, BITS>::exchange(short, bytes, pos);
-            *found = [a, b, c, d, e, f, g, h];
-        }
+    #[inline(always)]
+    fn find<P: Probe>(&mut self, data: &[u8], from: usize, found: &mut [[u32; 8]]) {
+        self.long.find_columns::<P, 0, 8>(data, from, found);
+        self.short.find_columns::<P, 4, 8>(data, from, found);
     }
 }
 
-/// The candidates of the positions of two segments.
+/// Finds the candidates of the positions of two segments.
 pub(crate) struct Candidates<const N: usize, L> {
     lookup: L,
-    found: Vec<[u32; N]>,
+    rows: Vec<[u32; N]>,
+    /// A bit for each distance, set if it stays within the window.
+    in_reach: Vec<[u8; BATCH / 8]>,
 }
+
+/// The candidates of positions.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a, const N: usize> {
+    /// The first position.
+    from: usize,
+    /// For each position, the distances to its candidates.
+    rows: &'a [[u32; N]],
+    in_reach: &'a [u8],
+}
+
+impl<const N: usize> Found<'_, N> {
+    /// Positions that [`first`](Self::first) looks at.
+    pub(crate) const AT_ONCE: usize = 56 / N;
+
+    /// The distances to a position's candidates.
+    #[inline(always)]
+    pub(crate) fn row(&self, pos: usize) -> &[u32; N] {
+        &self.rows[pos - self.from]
+    }
+
+    /// The first of the positions from `pos` on, counted from there, that has a candidate in the window; at least
+    /// [`AT_ONCE`](Self::AT_ONCE) if none of that many has.
+    #[inline(always)]
+    pub(crate) fn first(&self, pos: usize) -> usize {
+        let bit = (pos - self.from) * N;
+        let bits = read64(self.in_reach, bit / 8) >> (bit % 8);
+        bits.trailing_zeros() as usize / N
+    }
+}
+
+/// Positions whose candidates are found before those in reach are noted: so few that they stay in the cache meanwhile, and
+/// so many that most have been written before they are read.
+const PIECE: usize = 256;
 
 impl<const N: usize, L: Lookup<N>> Default for Candidates<N, L> {
     fn default() -> Self {
-        Self { lookup: L::default(), found: Vec::new() }
+        Self { lookup: L::default(), rows: Vec::new(), in_reach: Vec::new() }
     }
 }
 
 impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
+    /// Numbers of rows and of groups of bits for this many positions.
+    const fn lengths(positions: usize) -> (usize, usize) {
+        let rows = positions.next_multiple_of(PIECE);
+        // As many bits more as are read at a time.
+        (rows, rows * N / BATCH + 2)
+    }
+
     /// Bytes of memory kept, for segments of `segment_len` bytes.
     pub(crate) fn memory(segment_len: u64) -> u64 {
-        L::MEMORY + 4 * (2 * N as u64 * segment_len + PADDING as u64)
+        let (rows, bits) = Self::lengths(2 * segment_len as usize);
+        L::MEMORY + (4 * N * rows + BATCH / 8 * bits) as u64
     }
 
     /// Makes room for the candidates of `positions` positions at a time.
     pub(crate) fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
-        reserve(&mut self.found, positions + PADDING.div_ceil(N))?;
+        let (rows, bits) = Self::lengths(positions);
+        reserve(&mut self.rows, rows)?;
+        reserve(&mut self.in_reach, bits)?;
         self.lookup.reserve()
     }
 
@@ -170,27 +229,40 @@ impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
         self.lookup.start(len);
     }
 
-    /// Finds the candidates of the positions from `from` to `to`, and appends [`PADDING`] distances that are no
-    /// candidates.
+    /// Finds the candidates of the positions from `from` to `to`.
     #[inline(always)]
-    pub(crate) fn find(&mut self, data: &[u8], from: usize, to: usize) -> &[[u32; N]] {
-        let n = to - from;
-        self.found.resize(n + PADDING.div_ceil(N), [u32::MAX; N]);
-        let (found, rest) = self.found.split_at_mut(n);
-        self.lookup.find(data, from, found);
-        rest.fill([u32::MAX; N]);
-        &self.found
+    pub(crate) fn find<P: Probe>(
+        &mut self,
+        data: &[u8],
+        window_start: usize,
+        from: usize,
+        to: usize,
+    ) -> Found<'_, N> {
+        let (rows, bits) = Self::lengths(to - from);
+        self.rows.resize(rows, [u32::MAX; N]);
+        self.in_reach.resize(bits, [0; BATCH / 8]);
+        let masks = self.in_reach.chunks_mut(PIECE * N / BATCH);
+        let pieces = self.rows.chunks_mut(PIECE).zip(masks);
+        for (pos, (piece, masks)) in (from..).step_by(PIECE).zip(pieces) {
+            let (found, rest) = piece.split_at_mut(PIECE.min(to - pos));
+            self.lookup.find::<P>(data, pos, found);
+            rest.fill([u32::MAX; N]);
+            let mut reach = pos - window_start;
+            for (distances, mask) in piece.as_flattened().as_chunks().0.iter().zip(masks) {
+                *mask = P::in_reach::<N>(distances, reach).to_le_bytes();
+                reach += BATCH / N;
+            }
+        }
+        Found { from, rows: &self.rows, in_reach: self.in_reach.as_flattened() }
     }
 }
-
-/// Distances that may be read past those of a segment.
-pub(crate) const PADDING: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::lz77::search::candidates::read64;
+    use crate::codec::lz77::search::candidates::{LOOKAHEAD, product};
     use crate::codec::lz77::search::parse::tests::samples;
+    use crate::codec::lz77::search::probe::Portable;
 
     /// The table entries that a position finds by its hash of `BYTES` bytes, by a search of all positions before it.
     fn by_search<const BYTES: u32, const BITS: u32>(data: &[u8], pos: usize, k: usize) -> Vec<u32> {
@@ -209,15 +281,19 @@ mod tests {
             candidates.start(data.len());
             for from in (0..last).step_by(1000) {
                 let to = last.min(from + 1000);
-                let found = candidates.find(data, from, to);
+                let found = candidates.find::<Portable>(data, 0, from, to);
                 for pos in from..to {
-                    let row = found[pos - from].iter().copied();
+                    let row = found.row(pos).iter().copied();
                     let valid: Vec<_> = row.filter(|&d| d as usize <= pos).collect();
                     assert_eq!(valid, expected(data, pos));
+                    let has_valid = |pos| found.row(pos).iter().any(|&d| d as usize <= pos);
+                    let first = (pos..to).position(has_valid);
+                    let ahead = found.first(pos);
+                    match first.filter(|&first| first < Found::<N>::AT_ONCE) {
+                        Some(first) => assert_eq!(ahead, first),
+                        None => assert!(ahead >= Found::<N>::AT_ONCE.min(to - pos)),
+                    }
                 }
-                let rest = &found[to - from..];
-                assert!(rest.as_flattened().len() >= PADDING);
-                assert!(rest.as_flattened().iter().all(|&d| d == u32::MAX));
             }
         }
     }
@@ -237,16 +313,17 @@ mod tests {
     fn earlier_blocks_leave_no_candidates() {
         let block: Vec<u8> = (0..400_u32).map(|i| ((i * i) >> 3) as u8).collect();
         let last = block.len() + 1 - LOOKAHEAD;
-        type Found = Candidates<4, Tagged<4, 5, 8>>;
-        let found_by = |candidates: &mut Found, block: &[u8]| {
+        type Table = Candidates<4, Tagged<4, 5, 8>>;
+        let found_by = |candidates: &mut Table, block: &[u8]| {
             candidates.reserve(last).unwrap();
             candidates.start(block.len());
-            let found = candidates.find(block, 0, last).iter().enumerate();
-            found.map(|(pos, row)| row.map(|d| if d as usize <= pos { d } else { 0 })).collect()
+            let found = candidates.find::<Portable>(block, 0, 0, last);
+            let valid = |pos| found.row(pos).map(|d| if d as usize <= pos { d } else { 0 });
+            (0..last).map(valid).collect()
         };
-        let expected: Vec<[u32; 4]> = found_by(&mut Found::default(), &block);
+        let expected: Vec<[u32; 4]> = found_by(&mut Table::default(), &block);
         assert!(expected.as_flattened().iter().any(|&distance| distance > 0));
-        let mut used = Found::default();
+        let mut used = Table::default();
         for jump in [0, 0, MAX_BLOCK - 2000, 0, 0, MAX_BLOCK, MAX_BLOCK - 1, 0] {
             // A long block of which nothing was entered.
             used.start(jump);

@@ -2,9 +2,9 @@
 
 use super::directory::{Entry, Header};
 use super::models::{Models, Streams};
-use super::sequences::{self, Sequence};
-use super::spec::MIN_MATCH;
-use super::spec::{self, BATCH, Recent};
+use super::sequence_coder::SequenceCoder;
+use super::sequences::{self, SHORT_RUN};
+use super::spec::{BATCH, MIN_MATCH};
 use crate::codec::lanes::{Backend, LANES};
 use crate::codec::lz77::search::lazy::Match;
 use crate::codec::lz77::search::parse::Parser;
@@ -91,8 +91,7 @@ impl Encoder {
         // run of literals.
         let sequences = chunk / MIN_MATCH as usize + 2;
         reserve(&mut self.matches, sequences)?;
-        // Copying a short run of literals also writes some bytes after it.
-        reserve(&mut self.streams.literals, group + 16)?;
+        reserve(&mut self.streams.literals, group + SHORT_RUN)?;
         let rows = group.div_ceil(1 << header.chunk_log) * sequences.div_ceil(BATCH);
         reserve(&mut self.streams.tokens.rows, rows)?;
         reserve(&mut self.streams.offsets.rows, rows)?;
@@ -161,14 +160,9 @@ impl Encoder {
     #[inline(never)]
     fn collect(&mut self, block: &[u8], start: usize, end: usize) {
         let Streams { literals, tokens, offsets } = &mut self.streams;
-        let mut recent = Recent::START;
-        let mut count = 0;
-        sequences::cut(block, start..end, &self.matches, literals, |s: Sequence| {
-            tokens.push(count, spec::token(s.literals, s.length));
-            let offset = if s.length > 0 { recent.code(s.offset) } else { spec::NO_OFFSET };
-            offsets.push(count, offset);
-            count += 1;
-        });
+        let mut coder = SequenceCoder::new(self.backend, tokens, offsets);
+        sequences::cut(block, start..end, &self.matches, literals, |s| coder.push(s));
+        let count = coder.finish();
         self.chunks.push(Chunk { literals: literals.len(), sequences: count, len: end - start });
     }
 

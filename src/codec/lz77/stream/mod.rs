@@ -5,5 +5,6 @@ pub(crate) mod directory;
 pub(super) mod encode;
 pub(super) mod execute;
 pub(super) mod models;
-pub(super) mod sequences;
+pub(super) mod sequence_coder;
+mod sequences;
 pub(crate) mod spec;

@@ -1,6 +1,6 @@
 //! The models of a group of chunks: how each of its three streams codes its symbols.
 
-use super::spec::{BATCH, Coded, NO_OFFSET, OFFSET_BITS, OFFSETS, SYMBOL_BITS, TOKENS};
+use super::spec::{Coded, NO_OFFSET, OFFSET_BITS, OFFSETS, SYMBOL_BITS, TOKENS};
 use crate::bits::{BitReader, BitWriter};
 use crate::codec::fse::{self, EncodeTable};
 use crate::codec::huffman;
@@ -41,16 +41,11 @@ impl CodedRows {
         self.counts.fill(0);
     }
 
-    /// Adds the `i`-th symbol of a chunk. Each chunk has rows of its own.
+    /// Adds an empty batch. Returns it with the counts, to which its symbols must be added.
     #[inline(always)]
-    pub(crate) fn push(&mut self, i: usize, coded: Coded) {
-        if i.is_multiple_of(BATCH) {
-            self.rows.push([[NO_OFFSET; LANES]; 2]);
-        }
-        if let Some(batch) = self.rows.last_mut() {
-            batch[i % 2][i / 2 % LANES] = coded;
-        }
-        self.counts[coded.symbol()] += 1;
+    pub(super) fn batch(&mut self) -> (&mut [[Coded; LANES]; 2], &mut [u32; 256]) {
+        self.rows.push([[NO_OFFSET; LANES]; 2]);
+        (self.rows.last_mut().expect("a batch was added"), &mut self.counts)
     }
 }
 

@@ -13,9 +13,13 @@ pub(crate) struct Sequence {
     pub offset: u32,
 }
 
+/// Runs of at most this many literals are copied as if they were this long.
+pub(super) const SHORT_RUN: usize = 16;
+
 /// Cuts a chunk into sequences within the limits of the format, and appends its literals.
 ///
 /// Matches that continue each other, as at the seam of two segments, are joined.
+#[inline(always)]
 pub(crate) fn cut(
     block: &[u8],
     chunk: Range<usize>,
@@ -24,6 +28,9 @@ pub(crate) fn cut(
     mut emit: impl FnMut(Sequence),
 ) {
     let mut pos = chunk.start;
+    let mut filled = literals.len();
+    // Copying a short run also writes some bytes after it.
+    literals.resize(filled + chunk.len() + SHORT_RUN, 0);
     let mut rest = matches.iter().copied().peekable();
     while let Some(mut m) = rest.next() {
         while let Some(next) =
@@ -34,16 +41,17 @@ pub(crate) fn cut(
         let start = m.start as usize;
         let run = &block[pos..start];
         // Copy a fixed size where there is room: most runs are short.
-        match block.get(pos..pos + 16) {
-            Some(chunk) if run.len() <= 16 => {
-                literals.extend_from_slice(chunk);
-                literals.truncate(literals.len() - 16 + run.len());
+        match block.get(pos..pos + SHORT_RUN) {
+            Some(chunk) if run.len() <= SHORT_RUN => {
+                literals[filled..][..SHORT_RUN].copy_from_slice(chunk);
             }
-            _ => literals.extend_from_slice(run),
+            _ => literals[filled..][..run.len()].copy_from_slice(run),
         }
+        filled += run.len();
         limited(run.len() as u32, m.length, m.offset, &mut emit);
         pos = start + m.length as usize;
     }
+    literals.truncate(filled);
     if pos < chunk.end {
         literals.extend_from_slice(&block[pos..chunk.end]);
         limited((chunk.end - pos) as u32, 0, 0, &mut emit);

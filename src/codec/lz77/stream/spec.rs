@@ -152,7 +152,9 @@ pub(crate) fn offset(offset: u32) -> Coded {
     debug_assert!(offset > 0 && offset <= 1 << 24);
     let x = offset + 3;
     let k = x.ilog2() - 1;
-    Coded::new(RECENT as u32 + 2 * (k - 1) + (x >> k & 1), k, x & ((1 << k) - 1))
+    // The top two bits of `x` are 2 or 3.
+    let top = x >> k;
+    Coded::new(RECENT as u32 + 2 * k + top - 4, k, x - (top << k))
 }
 
 /// The latest explicit offsets of a chunk, the newest first: a queue.

@@ -1,0 +1,208 @@
+//! Hashes and comparisons with AVX2.
+
+use super::candidates::{common_length, factor};
+use super::probe::{BATCH, BATCH_BYTES, Portable, Probe, Task};
+use core::arch::x86_64::*;
+use core::hint::select_unpredictable;
+
+/// Whether this processor has what [`Avx2`] needs.
+pub(crate) fn is_available() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+        && is_x86_feature_detected!("popcnt")
+}
+
+/// Runs a task compiled for these instructions.
+///
+/// # Safety
+/// Call this only where [`is_available`] returns true.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) unsafe fn run(task: impl Task) {
+    task.run::<Avx2>();
+}
+
+/// Use its operations only inside a function that enables the target features of [`is_available`], and only where that
+/// returns true. Every `unsafe` below rests on that; each says what memory it touches, if any.
+pub(crate) struct Avx2;
+
+/// Lanes of a register.
+const LANES: usize = 8;
+
+/// One bit for each pair of equal bytes.
+#[inline(always)]
+fn equal(a: &[u8; 32], b: &[u8; 32]) -> u32 {
+    // SAFETY: see `Avx2`; the loads cover exactly the arrays.
+    unsafe {
+        let (a, b) = (_mm256_loadu_si256(a.as_ptr().cast()), _mm256_loadu_si256(b.as_ptr().cast()));
+        _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) as u32
+    }
+}
+
+impl Probe for Avx2 {
+    const FOURS: usize = 29;
+
+    #[inline(always)]
+    fn hashes<const BYTES: u32>(bytes: &[u8; BATCH_BYTES]) -> [u32; BATCH] {
+        const { assert!(BYTES > 4) }
+        let mut hashes = [0; BATCH];
+        for (i, hashes) in hashes.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+            // The 16 bytes from here on have those of eight positions, from the `skip`-th on.
+            let from = (LANES * i).min(BATCH_BYTES - 16);
+            let skip = (LANES * i - from) as i8;
+            // SAFETY: see `Avx2`; the load ends at or before the last byte, the store covers exactly the array.
+            unsafe {
+                let bytes = _mm_loadu_si128(bytes.as_ptr().add(from).cast());
+                let bytes = _mm256_broadcastsi128_si256(bytes);
+                // The first four bytes of each position, and the four after them.
+                let first = _mm256_setr_epi8(
+                    0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6, //
+                    4, 5, 6, 7, 5, 6, 7, 8, 6, 7, 8, 9, 7, 8, 9, 10,
+                );
+                let first = _mm256_add_epi8(first, _mm256_set1_epi8(skip));
+                let low = _mm256_shuffle_epi8(bytes, first);
+                let high = _mm256_shuffle_epi8(bytes, _mm256_add_epi8(first, _mm256_set1_epi8(4)));
+                // The upper half of the lower 64 bits of the product.
+                let low_factor = _mm256_set1_epi32(factor::<BYTES>() as i32);
+                let high_factor = _mm256_set1_epi32((factor::<BYTES>() >> 32) as i32);
+                let even = _mm256_srli_epi64::<32>(_mm256_mul_epu32(low, low_factor));
+                let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(low), low_factor);
+                let carried = _mm256_blend_epi32::<0b1010_1010>(even, odd);
+                let crossed = _mm256_add_epi32(
+                    _mm256_mullo_epi32(low, high_factor),
+                    _mm256_mullo_epi32(high, low_factor),
+                );
+                let hash = _mm256_add_epi32(carried, crossed);
+                _mm256_storeu_si256(hashes.as_mut_ptr().cast(), hash);
+            }
+        }
+        hashes
+    }
+
+    #[inline(always)]
+    fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
+        // Slots are written and read as a whole: a read of what was just written in parts would wait.
+        let mut distances = [0; K];
+        let (slot_at, distances_at) = (slot.as_mut_ptr(), distances.as_mut_ptr());
+        // SAFETY: see `Avx2`; loads and stores cover exactly the `K` elements of the two arrays.
+        unsafe {
+            let first = _mm_cvtsi32_si128(entry as i32);
+            let entries = _mm_shuffle_epi32::<0>(first);
+            match K {
+                2 => {
+                    let before = _mm_loadl_epi64(slot_at.cast());
+                    _mm_storel_epi64(slot_at.cast(), _mm_unpacklo_epi32(first, before));
+                    _mm_storel_epi64(distances_at.cast(), _mm_sub_epi32(entries, before));
+                }
+                4 => {
+                    let before = _mm_loadu_si128(slot_at.cast());
+                    let after = _mm_or_si128(_mm_slli_si128::<4>(before), first);
+                    _mm_storeu_si128(slot_at.cast(), after);
+                    _mm_storeu_si128(distances_at.cast(), _mm_sub_epi32(entries, before));
+                }
+                _ => return Portable::exchange(slot, entry),
+            }
+        }
+        distances
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(value: &T) {
+        // SAFETY: the instruction has no effect but on the time that later loads take.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast()) }
+    }
+
+    #[inline(always)]
+    fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32 {
+        const { assert!(N.is_power_of_two() && N <= LANES) };
+        let mut mask = 0;
+        for (i, distances) in distances.as_chunks::<LANES>().0.iter().enumerate() {
+            // SAFETY: see `Avx2`; the load covers exactly the array.
+            let valid = unsafe {
+                let iota = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+                let iota = _mm256_srl_epi32(iota, _mm_cvtsi32_si128(N.ilog2() as i32));
+                let first = (reach + i * LANES / N) as i32;
+                let reach = _mm256_add_epi32(iota, _mm256_set1_epi32(first));
+                let distances = _mm256_loadu_si256(distances.as_ptr().cast());
+                let valid = _mm256_cmpeq_epi32(_mm256_min_epu32(distances, reach), distances);
+                _mm256_movemask_ps(_mm256_castsi256_ps(valid)) as u32
+            };
+            mask |= valid << (i * LANES);
+        }
+        mask
+    }
+
+    #[inline(always)]
+    fn repeats(data: &[u8], pos: usize, recent: usize, limit: usize) -> usize {
+        let Some(here) = data.get(pos..).and_then(|d| d.first_chunk::<32>()) else {
+            return Portable::repeats(data, pos, recent, limit);
+        };
+        let equal = equal(here, data[pos - recent..].first_chunk().unwrap());
+        let pairs = equal & equal >> 1;
+        let fours = select_unpredictable(recent == 0, 0, pairs & pairs >> 2);
+        fours.trailing_zeros() as usize
+    }
+
+    #[inline(always)]
+    fn lengths<const N: usize>(
+        data: &[u8],
+        pos: usize,
+        recent: usize,
+        distances: &[u32; N],
+        reach: usize,
+        end: usize,
+    ) -> (usize, [usize; N]) {
+        let Some(here) = data.get(pos..).and_then(|d| d.first_chunk::<32>()) else {
+            return Portable::lengths(data, pos, recent, distances, reach, end);
+        };
+        // One bit for each byte before the end.
+        let before_end = u32::MAX >> (32 - (end - pos).min(32));
+        // A macro, because a closure would not be compiled for these instructions.
+        macro_rules! length {
+            ($distance:expr, $is_valid:expr) => {{
+                let is_valid = $is_valid;
+                let distance = select_unpredictable(is_valid, $distance, 0);
+                let counted = select_unpredictable(is_valid, before_end, 0);
+                let equal = equal(here, data[pos - distance..].first_chunk().unwrap());
+                (equal & counted).trailing_ones() as usize
+            }};
+        }
+        let mut length = length!(recent, recent != 0);
+        let mut lengths = [0; N];
+        let mut all = length;
+        for (length, &distance) in lengths.iter_mut().zip(distances) {
+            let distance = distance as usize;
+            *length = length!(distance, distance <= reach);
+            all |= *length;
+        }
+        if all >= 32 {
+            let with_recent = lengths.iter_mut().zip(distances.iter().map(|&d| d as usize));
+            for (length, distance) in with_recent.chain([(&mut length, recent)]) {
+                if *length == 32 {
+                    // SAFETY: see `Avx2`.
+                    *length = unsafe { length_from_32(data, pos, distance, end) };
+                }
+            }
+        }
+        (length, lengths)
+    }
+}
+
+/// The length of a match of at least 32 bytes.
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn length_from_32(data: &[u8], pos: usize, offset: usize, end: usize) -> usize {
+    let mut b = pos + 32;
+    while end - b >= 32 {
+        let (Some(x), Some(y)) = (data[b - offset..].first_chunk(), data[b..].first_chunk()) else {
+            break;
+        };
+        let equal = equal(x, y);
+        if equal != u32::MAX {
+            return b - pos + equal.trailing_ones() as usize;
+        }
+        b += 32;
+    }
+    b - pos + common_length(data, b - offset, b, end)
+}
