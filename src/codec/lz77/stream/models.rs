@@ -141,12 +141,14 @@ impl Model {
         }
         if fse {
             let log = (total.ilog2() as u8).clamp(fse::MIN_TABLE_LOG, alphabet.fse_log);
-            if present < 1 << log {
+            let states = (chunks * LANES) as u64 * u64::from(log) + FSE_LOG_BITS;
+            // A description has at least a bit for each symbol.
+            let least = states + present as u64;
+            if present < 1 << log && least < best {
                 let mut norm = [0; 256];
                 let norm_used = &mut norm[..alphabet.symbols];
                 fse::normalize(counts, log, norm_used);
                 let coded = fse::coded_bits(counts, norm_used, log);
-                let states = (chunks * LANES) as u64 * u64::from(log) + FSE_LOG_BITS;
                 let size = coded.expect("every symbol has a state")
                     + fse::description_bits(norm_used, log)
                     + states;
