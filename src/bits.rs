@@ -9,7 +9,7 @@
 #[derive(Debug)]
 pub struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// The low `held` bits are not yet in `out`.
+    /// The low `held` bits, fewer than 32, are not yet in `out`.
     pending: u64,
     held: u32,
 }
@@ -20,23 +20,24 @@ impl<'a> BitWriter<'a> {
         Self { out, pending: 0, held: 0 }
     }
 
-    /// Writes the low `count` bits of `value`, top bit first. `count` is at most 32, and the bits of
+    /// Writes the low `count` bits of `value`, top bit first. They reach `out` by [`Self::finish`] at the latest. `count` is at most 32, and the bits of
     /// `value` above it must be zero.
     #[inline]
     pub fn write(&mut self, value: u32, count: u32) {
         debug_assert!(count <= 32 && u64::from(value) >> count == 0);
         self.pending = (self.pending << count) | u64::from(value);
         self.held += count;
-        while self.held >= 8 {
-            self.held -= 8;
-            self.out.push((self.pending >> self.held) as u8);
+        if self.held >= 32 {
+            self.held -= 32;
+            let word = (self.pending >> self.held) as u32;
+            self.out.extend_from_slice(&word.to_be_bytes());
         }
     }
 
     /// Fills the last byte with zero bits.
-    pub fn finish(mut self) {
-        let padding = self.held.wrapping_neg() % 8;
-        self.write(0, padding);
+    pub fn finish(self) {
+        let rest = (self.pending << (32 - self.held)) as u32;
+        self.out.extend_from_slice(&rest.to_be_bytes()[..self.held.div_ceil(8) as usize]);
     }
 }
 

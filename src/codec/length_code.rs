@@ -53,7 +53,7 @@ const CODES: [[u8; SYMBOLS]; 25] = [
     [2, 7, 7, 7, 7, 6, 6, 6, 6, 5, 4, 4, 1],
 ];
 
-/// The words of the fixed codes, for writing.
+/// The words of the fixed codes.
 const CODE_WORDS: [[u8; SYMBOLS]; 25] = {
     let mut words = [[0; SYMBOLS]; 25];
     let mut code = 0;
@@ -76,6 +76,21 @@ const CODE_WORDS: [[u8; SYMBOLS]; 25] = {
         code += 1;
     }
     words
+};
+
+/// The word of each length and its bits. Room for 32 codes of 16 lengths, so that masked indices need no check.
+static WRITING: [[(u8, u8); 16]; 32] = {
+    let mut tables = [[(0, 0); 16]; 32];
+    let mut code = 0;
+    while code < 25 {
+        let mut len = 0;
+        while len < SYMBOLS {
+            tables[code][len] = (CODE_WORDS[code][len], CODES[code][len]);
+            len += 1;
+        }
+        code += 1;
+    }
+    tables
 };
 
 /// The fixed codes for reading: indexed by the next seven bits, the length and the bits to skip, as `len << 3 | bits`.
@@ -129,9 +144,9 @@ impl Context {
 
     /// Takes the next length, and gives its word in the fixed code and the bits of that.
     fn write(&mut self, len: u8) -> (u32, u32) {
-        let (code, at) = (self.code(), usize::from(len));
+        let (word, bits) = WRITING[self.code() % 32][usize::from(len) % 16];
         self.push(len);
-        (u32::from(CODE_WORDS[code][at]), u32::from(CODES[code][at]))
+        (u32::from(word), u32::from(bits))
     }
 }
 

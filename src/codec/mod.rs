@@ -18,8 +18,6 @@ pub(crate) mod log2;
 pub(crate) mod lz77;
 mod recipe;
 
-use core::ops::BitOr;
-
 pub(crate) use recipe::Recipe;
 
 /// Why a payload cannot be decoded: the first rule of the format that it breaks.
@@ -67,27 +65,45 @@ pub(crate) fn reserve_zeroed<T: Clone>(
     Ok(())
 }
 
-/// Calls `act` with the place and the value of each value that is not zero. It skips zeros by the eight, because in a small
-/// message most symbols of an alphabet are absent.
+/// What a table holds for each symbol of an alphabet.
+pub(crate) trait Entry: Copy + Default + PartialEq {
+    /// A word whose bytes are zero where the entries are.
+    fn marks(eight: &[Self; 8]) -> u64;
+}
+
+impl Entry for u8 {
+    #[inline(always)]
+    fn marks(eight: &[Self; 8]) -> u64 {
+        u64::from_le_bytes(*eight)
+    }
+}
+
+impl Entry for u32 {
+    #[inline(always)]
+    fn marks(eight: &[Self; 8]) -> u64 {
+        if *eight == [0; 8] {
+            return 0;
+        }
+        (0..8).fold(0, |marks, i| marks | u64::from(eight[i] != 0) << (8 * i))
+    }
+}
+
+/// Calls `act` with the place and the value of each entry that is not zero. It goes through zeros by the eight, because in
+/// a small message most symbols of an alphabet are absent.
 #[inline(always)]
-pub(crate) fn each_nonzero<T>(values: &[T], mut act: impl FnMut(usize, T))
-where
-    T: Copy + Default + PartialEq + BitOr<Output = T>,
-{
-    let zero = T::default();
-    let (eights, rest) = values.as_chunks::<8>();
+pub(crate) fn each_nonzero<T: Entry>(entries: &[T], mut act: impl FnMut(usize, T)) {
+    let (eights, rest) = entries.as_chunks::<8>();
     for (i, eight) in eights.iter().enumerate() {
-        if eight.iter().fold(zero, |all, &value| all | value) != zero {
-            for (j, &value) in eight.iter().enumerate() {
-                if value != zero {
-                    act(8 * i + j, value);
-                }
-            }
+        let mut marks = T::marks(eight);
+        while marks != 0 {
+            let j = marks.trailing_zeros() as usize / 8;
+            marks &= !(0xff << (8 * j));
+            act(8 * i + j, eight[j]);
         }
     }
-    for (place, &value) in (8 * eights.len()..).zip(rest) {
-        if value != zero {
-            act(place, value);
+    for (place, &entry) in (8 * eights.len()..).zip(rest) {
+        if entry != T::default() {
+            act(place, entry);
         }
     }
 }
@@ -96,4 +112,30 @@ where
 /// the speed, never the bytes.
 pub fn vector_instructions() -> &'static str {
     lanes::Backend::detect().name()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_entry_that_is_not_zero_comes_once_and_in_order() {
+        for len in 0..40 {
+            for seed in 0..50_u32 {
+                let random = |i: u32| (seed << 8 | i).wrapping_mul(0x9e37_79b1) >> 23;
+                let words: Vec<u32> = (0..len)
+                    .map(|i| if random(i) > seed * 10 { random(i) << 8 } else { 0 })
+                    .collect();
+                let bytes: Vec<u8> = words.iter().map(|&word| (word >> 8) as u8).collect();
+                let mut found = Vec::new();
+                each_nonzero(&words, |place, entry| found.push((place, entry)));
+                let expected = (0..).zip(words.iter().copied());
+                assert!(found.into_iter().eq(expected.filter(|&(_, entry)| entry != 0)));
+                let mut found = Vec::new();
+                each_nonzero(&bytes, |place, entry| found.push((place, entry)));
+                let expected = (0..).zip(bytes.iter().copied());
+                assert!(found.into_iter().eq(expected.filter(|&(_, entry)| entry != 0)));
+            }
+        }
+    }
 }

@@ -87,6 +87,25 @@ impl Cost {
         more
     }
 
+    /// The [share](Self::share) for a job of `blocks` blocks, if their number is known.
+    ///
+    /// # Errors
+    /// As for [`Self::share`].
+    pub(crate) fn share_for(
+        &self,
+        blocks: Option<u64>,
+        threads: usize,
+        limit: u64,
+    ) -> Result<Share, Error> {
+        // To count the cores takes longer than to code a small block.
+        let is_single = blocks.is_some_and(|blocks| blocks < 2);
+        let mut share = self.share(if is_single { 1 } else { threads }, limit)?;
+        if let Some(blocks) = blocks {
+            share.limit_to(blocks);
+        }
+        Ok(share)
+    }
+
     /// The largest share of at most `threads` workers that stays within `limit`; 0 threads means one for each core.
     ///
     /// # Errors

@@ -188,8 +188,8 @@ impl Workload {
                 Cost::of_decoding(&engine, &header)
             }
         };
-        let mut share = cost.share(limits.threads, limits.memory)?;
-        share.limit_to(bytes.div_ceil(self.block_size));
+        let blocks = bytes.div_ceil(self.block_size);
+        let share = cost.share_for(Some(blocks), limits.threads, limits.memory)?;
         Ok((share, cost.of(share)))
     }
 

@@ -96,10 +96,8 @@ impl<R: Read> Decoder<R> {
         let statistics = options.statistics.as_ref();
         let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, false);
         let cost = Cost::of_decoding(&*engine, &header);
-        let mut share = cost.share(options.threads, options.max_memory)?;
-        if let Some(size) = header.content_size {
-            share.limit_to(header.block_count(size));
-        }
+        let blocks = header.content_size.map(|size| header.block_count(size));
+        let mut share = cost.share_for(blocks, options.threads, options.max_memory)?;
         if let Some(job) = &mut job {
             // A large length in an unverified header is no reason to look for a device.
             let size = header.content_size.zip(options.input_size);

@@ -129,6 +129,11 @@ impl Session {
         }
     }
 
+    /// Whether the user asked for `-v`.
+    pub fn is_verbose(&self) -> bool {
+        self.verbosity.verbose
+    }
+
     /// Prints a line with `-v`.
     pub fn say(&self, text: Arguments<'_>) {
         if self.verbosity.verbose {

@@ -83,13 +83,14 @@ fn check_limits(device: Device, limits: &Limits, options: &Options) -> Result<()
     }
 }
 
-/// The number of threads. Counts the cores once, here: that takes half as long as compressing a small file.
+/// The number of threads; 0 is one for each core. The library counts the cores if there is more than one block: that
+/// takes half as long as compressing a small file.
 fn threads(machine: &Machine) -> Result<usize, Failure> {
     let threads = match machine.threads {
         Some(threads) => Some(threads),
         None => from_environment("PZ_THREADS", args::threads)?,
     };
-    Ok(threads.filter(|&threads| threads > 0).unwrap_or_else(all_cores))
+    Ok(threads.unwrap_or(0))
 }
 
 /// The number of threads that `0` stands for.
@@ -105,7 +106,8 @@ fn gpu(
     check: impl FnOnce(&Limits) -> Result<(), Failure> + Send + 'static,
 ) -> Result<Option<Gpu>, Failure> {
     let threads = match threads(machine)? {
-        0 => all_cores(),
+        // Only `-v` names their number.
+        0 if session.is_verbose() => all_cores(),
         threads => threads,
     };
     let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?, check);

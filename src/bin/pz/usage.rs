@@ -1,6 +1,7 @@
 //! Parses the command line. Like every error, a usage error is one line.
 
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
@@ -19,12 +20,13 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
         // Scripts ask for the version often, and building the parser takes longer than everything else.
         return table::print(concat!("pz ", env!("CARGO_PKG_VERSION"), "\n")).map(|()| None);
     }
-    let mut definition = args::command();
+    // Never drop the definition: to free its parts takes as long as to compress a small file.
+    let mut definition = ManuallyDrop::new(args::command());
     let help = help_for(&words, &definition);
     let fail = |what: String| Failure::environment(format!("{what} (see {help})"));
     levels::check(&words, |short| takes_value(&definition, short)).map_err(fail)?;
     let parsed = definition.try_get_matches_from_mut(words);
-    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    match parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)) {
         Ok(cli) if cli.command.is_some() => Ok(Some(cli)),
         Ok(cli) => match ambiguity(&cli.filter, &definition) {
             Some(what) => Err(fail(what)),

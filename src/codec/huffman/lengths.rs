@@ -8,6 +8,74 @@
 use super::{MAX_LEN, MAX_SYMBOLS};
 use crate::codec::each_nonzero;
 
+/// The symbols that occur in a message, and how often.
+pub struct Occurring {
+    /// `count << 8 | symbol`.
+    keys: [u64; MAX_SYMBOLS],
+    /// Number of symbols that occur.
+    symbols: usize,
+    /// Length of the message.
+    total: u64,
+}
+
+impl Occurring {
+    /// The symbols whose counts are not 0.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_SYMBOLS`] counts.
+    pub fn new(freqs: &[u32]) -> Self {
+        assert!(freqs.len() <= MAX_SYMBOLS);
+        let (mut keys, mut symbols, mut total) = ([0; MAX_SYMBOLS], 0, 0);
+        each_nonzero(freqs, |symbol, freq| {
+            keys[symbols & 0xff] = u64::from(freq) << 8 | symbol as u64;
+            symbols += 1;
+            total += u64::from(freq);
+        });
+        Self { keys, symbols, total }
+    }
+
+    /// The number of symbols that occur.
+    pub fn symbols(&self) -> usize {
+        self.symbols
+    }
+
+    /// The length of the message in symbols.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// A symbol that occurs; 0 if there is none.
+    pub fn any(&self) -> u8 {
+        self.keys[0] as u8
+    }
+
+    /// Finds the lengths of an optimal code, as [`code_lengths`] does. Returns the size in bits that it gives to the
+    /// message.
+    ///
+    /// # Panics
+    /// As for [`code_lengths`], if `lengths` are shorter than the counts were.
+    pub fn code_lengths(&mut self, max_len: u8, lengths: &mut [u8]) -> u64 {
+        assert!(max_len <= MAX_LEN && self.symbols <= 1 << max_len);
+        lengths.fill(0);
+        if self.symbols < 2 {
+            return 0;
+        }
+        let keys = &mut self.keys[..self.symbols];
+        keys.sort_unstable();
+        let mut depths = [0u8; MAX_SYMBOLS];
+        let depths = &mut depths[..keys.len()];
+        if !minimum_redundancy(keys, max_len, depths) {
+            package_merge(keys, max_len, depths);
+        }
+        let mut bits = 0;
+        for (&key, &depth) in keys.iter().zip(depths.iter()) {
+            lengths[key as usize & 0xff] = depth;
+            bits += (key >> 8) * u64::from(depth);
+        }
+        bits
+    }
+}
+
 /// Finds the lengths of an optimal prefix code whose longest word has at most `max_len` bits.
 ///
 /// Among equally frequent symbols the larger ones get the shorter codes. With fewer than two symbols
@@ -17,28 +85,8 @@ use crate::codec::each_nonzero;
 /// If `max_len` exceeds [`MAX_LEN`], there are more than [`MAX_SYMBOLS`] counts or more symbols
 /// occur than `1 << max_len`, or `lengths` and `freqs` differ in length.
 pub fn code_lengths(freqs: &[u32], max_len: u8, lengths: &mut [u8]) {
-    assert!(max_len <= MAX_LEN && freqs.len() <= MAX_SYMBOLS && lengths.len() == freqs.len());
-    lengths.fill(0);
-    let mut keys = [0u64; MAX_SYMBOLS];
-    let mut n = 0;
-    each_nonzero(freqs, |symbol, freq| {
-        keys[n & 0xff] = u64::from(freq) << 8 | symbol as u64;
-        n += 1;
-    });
-    if n < 2 {
-        return;
-    }
-    assert!(n <= 1 << max_len);
-    let keys = &mut keys[..n];
-    keys.sort_unstable();
-    let mut depths = [0u8; MAX_SYMBOLS];
-    let depths = &mut depths[..n];
-    if !minimum_redundancy(keys, max_len, depths) {
-        package_merge(keys, max_len, depths);
-    }
-    for (&key, &depth) in keys.iter().zip(depths.iter()) {
-        lengths[key as usize & 0xff] = depth;
-    }
+    assert!(lengths.len() == freqs.len());
+    Occurring::new(freqs).code_lengths(max_len, lengths);
 }
 
 /// Huffman's algorithm. Returns false if a code would be longer than `max_len`. Takes `count << 8 | symbol` in rising

@@ -13,7 +13,7 @@ mod description;
 mod lengths;
 
 pub use description::{description_bits, read_lengths, write_lengths};
-pub use lengths::code_lengths;
+pub use lengths::{Occurring, code_lengths};
 
 use crate::codec::{Malformed, each_nonzero};
 
@@ -53,17 +53,25 @@ fn count_lengths(lengths: &[u8], max_len: u8) -> Result<[u16; MAX_LEN as usize +
 /// # Panics
 /// If a length exceeds [`MAX_LEN`], or `codes` is shorter than `lengths`.
 pub fn assign_codes(lengths: &[u8], codes: &mut [u16]) {
+    let codes = &mut codes[..lengths.len()];
+    codes.fill(0);
+    each_code(lengths, |symbol, code, _| codes[symbol] = code);
+}
+
+/// Calls `take` with each symbol that has a code, its canonical code, right-aligned, and the code's length.
+///
+/// # Panics
+/// If a length exceeds [`MAX_LEN`].
+pub fn each_code(lengths: &[u8], mut take: impl FnMut(usize, u16, u8)) {
     let mut counts = [0u16; MAX_LEN as usize + 1];
     each_nonzero(lengths, |_, len| counts[usize::from(len)] += 1);
     let mut next = [0u16; MAX_LEN as usize + 1];
     for len in 1..next.len() {
         next[len] = (next[len - 1] + counts[len - 1]) << 1;
     }
-    let codes = &mut codes[..lengths.len()];
-    codes.fill(0);
     each_nonzero(lengths, |symbol, len| {
         let next = &mut next[usize::from(len)];
-        codes[symbol] = *next;
+        take(symbol, *next, len);
         *next += 1;
     });
 }
@@ -108,18 +116,6 @@ pub fn build_table_of<T: Copy>(
         next[usize::from(len)] = end;
     });
     Ok(())
-}
-
-/// The size in bits that the code gives to a message with these symbol counts, or `None` if a symbol that occurs has no
-/// code.
-pub fn coded_bits(freqs: &[u32], lengths: &[u8]) -> Option<u64> {
-    let (mut bits, mut is_complete) = (0, true);
-    each_nonzero(freqs, |symbol, freq| {
-        let len = lengths.get(symbol).copied().unwrap_or(0);
-        is_complete &= len > 0;
-        bits += u64::from(freq) * u64::from(len);
-    });
-    is_complete.then_some(bits)
 }
 
 #[cfg(test)]

@@ -107,6 +107,24 @@ fn round_trips_of_all_parameters() {
     }
 }
 
+/// What an encoder keeps from block to block does not show in its payloads.
+#[test]
+fn a_used_encoder_writes_what_a_new_one_writes() {
+    let text = mixture(70_000);
+    let blocks: [&[u8]; 7] =
+        [&text, &[7; 500], &noise(1, 300, 256), &text[..90], &[], &text[50..150], &text[..66_000]];
+    for (number, fse) in [(1, false), (3, true), (6, true)] {
+        let params = level(number, fse);
+        let mut used = Encoder::new();
+        for block in blocks.iter().chain(blocks.iter().rev()) {
+            let (mut payload, mut expected) = (Vec::new(), Vec::new());
+            used.encode(&params, block, &mut payload);
+            Encoder::new().encode(&params, block, &mut expected);
+            assert!(payload == expected, "-{number}, {} bytes", block.len());
+        }
+    }
+}
+
 #[test]
 fn the_text_describes_the_codec() {
     let noisy = noise(6, 70_000, 256);

@@ -71,10 +71,8 @@ impl EncodePlan {
         let statistics = options.statistics.as_ref().or(of_job).cloned();
         let EncodeBasis { header, recipe, engine, cost } =
             EncodeBasis::new(options, statistics.as_ref())?;
-        let mut share = cost.share(options.threads, options.memory)?;
-        if let Some(size) = options.content_size {
-            share.limit_to(header.block_count(size));
-        }
+        let blocks = options.content_size.map(|size| header.block_count(size));
+        let mut share = cost.share_for(blocks, options.threads, options.memory)?;
         let named = options.gpu.as_ref();
         let gpu = match &mut job {
             Some(job) => job.choose(named, len, share.workers),

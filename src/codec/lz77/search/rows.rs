@@ -208,10 +208,12 @@ pub(crate) const ALL_ACTIVE: Active = [u32::MAX; 4];
 
 /// For the row that starts at `row`, if the grid has literals from `shift` to `end`.
 pub(crate) fn active_literals(row: usize, shift: usize, end: usize) -> Active {
-    core::array::from_fn(|j| {
-        (0..LANES)
-            .fold(0, |mask, l| mask | u32::from((shift..end).contains(&(row + 4 * l + j))) << l)
-    })
+    // The lanes whose literal `j` lies in the row before `place`.
+    let before = |place: usize, j: usize| {
+        let lanes = (place.saturating_sub(row) + 3 - j) / 4;
+        ((1_u64 << lanes.min(LANES)) - 1) as u32
+    };
+    core::array::from_fn(|j| before(end, j) & !before(shift, j))
 }
 
 #[inline(always)]
@@ -267,4 +269,24 @@ fn coded_row<V: Vector>(
     let bits = code.sub(len).or(extra.shl(V::splat(32).sub(total)));
     let zero = V::splat(0);
     writer.row(V::select(active, bits, zero), V::select(active, total, zero));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn active_literals_are_those_of_the_grid() {
+        for shift in 0..4 {
+            for end in shift + 1..3 * LITERAL_ROW {
+                for row in (0..end).step_by(LITERAL_ROW) {
+                    let expected: Active = core::array::from_fn(|j| {
+                        let has = |l: usize| (shift..end).contains(&(row + 4 * l + j));
+                        (0..LANES).fold(0, |mask, l| mask | u32::from(has(l)) << l)
+                    });
+                    assert_eq!(active_literals(row, shift, end), expected, "{shift} {end} {row}");
+                }
+            }
+        }
+    }
 }

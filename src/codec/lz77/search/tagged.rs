@@ -16,14 +16,17 @@ use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
 pub(crate) trait Lookup<const N: usize>: Default {
     /// The table's size in bytes.
     const MEMORY: u64;
-    /// Allocates the table.
-    fn reserve(&mut self) -> Result<(), OutOfMemory>;
+    /// Allocates the table, for blocks of `positions` positions or more.
+    fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory>;
     /// Prepares for a block of `len` bytes.
     fn start(&mut self, len: usize);
     /// Finds the candidates of the positions from `from` on, one position for each row of `found`, as distances back. A
     /// distance that reaches before the position's window is no candidate.
     fn find<P: Probe>(&mut self, data: &[u8], from: usize, found: &mut [[u32; N]]);
 }
+
+/// The usual length of a page of memory.
+const PAGE: u64 = 4096;
 
 /// Origins end here, so that a position with its origin fits into the 24 bits that a tag leaves.
 const MAX_END: usize = MAX_BLOCK + 1;
@@ -45,9 +48,15 @@ pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
 impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = (4 * K as u64) << BITS;
 
-    fn reserve(&mut self) -> Result<(), OutOfMemory> {
+    fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
         if self.slots.is_empty() {
             self.end = 1;
+            // The first look into a page costs as much as the first write. So if most pages will be needed anyway, write
+            // to all of them first.
+            if positions as u64 > Self::MEMORY / PAGE {
+                reserve(&mut self.slots, 1 << BITS)?;
+                self.slots.resize(1 << BITS, [0; K]);
+            }
         }
         reserve_zeroed(&mut self.slots, 1 << BITS, [0; K])
     }
@@ -113,8 +122,8 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
 impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = Self::MEMORY;
 
-    fn reserve(&mut self) -> Result<(), OutOfMemory> {
-        self.reserve()
+    fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
+        self.reserve(positions)
     }
 
     fn start(&mut self, len: usize) {
@@ -137,9 +146,9 @@ pub(crate) struct Double4<const A: u32, const B: u32, const BITS: u32> {
 impl<const A: u32, const B: u32, const BITS: u32> Lookup<8> for Double4<A, B, BITS> {
     const MEMORY: u64 = Tagged::<4, A, BITS>::MEMORY + Tagged::<4, B, BITS>::MEMORY;
 
-    fn reserve(&mut self) -> Result<(), OutOfMemory> {
-        self.long.reserve()?;
-        self.short.reserve()
+    fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
+        self.long.reserve(positions)?;
+        self.short.reserve(positions)
     }
 
     fn start(&mut self, len: usize) {
@@ -221,7 +230,7 @@ impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
         let (rows, bits) = Self::lengths(positions);
         reserve(&mut self.rows, rows)?;
         reserve(&mut self.in_reach, bits)?;
-        self.lookup.reserve()
+        self.lookup.reserve(positions)
     }
 
     /// Prepares for a block of `len` bytes.

@@ -20,6 +20,7 @@ pub struct Encoder {
     matches: Vec<Match>,
     streams: Streams,
     chunks: Vec<Chunk>,
+    models: Models,
     fse: FseRows,
     words: Vec<u32>,
 }
@@ -68,6 +69,7 @@ impl Encoder {
             matches: Vec::new(),
             streams: Streams::default(),
             chunks: Vec::new(),
+            models: Models::new(),
             fse: FseRows::default(),
             words: Vec::new(),
         }
@@ -145,12 +147,12 @@ impl Encoder {
                 self.parser.parse(params, block, chunk.clone(), window_start, &mut self.matches);
                 self.collect(block, chunk.start, chunk.end);
             }
-            let mut models = Models::choose(&self.streams, self.chunks.len(), params.fse);
-            if out.len() - before + models.min_len() >= limit {
+            self.models.choose(&self.streams, self.chunks.len(), params.fse);
+            if out.len() - before + self.models.min_len() >= limit {
                 self.parser.finish(params, block.len());
                 return false;
             }
-            entry = self.write_group(&mut models, entry, out);
+            entry = self.write_group(entry, out);
         }
         self.parser.finish(params, block.len());
         true
@@ -167,10 +169,10 @@ impl Encoder {
     }
 
     /// Writes the group's tables and its chunks' words. Returns where the next directory entry goes.
-    fn write_group(&mut self, models: &mut Models, mut entry: usize, out: &mut Vec<u8>) -> usize {
+    fn write_group(&mut self, mut entry: usize, out: &mut Vec<u8>) -> usize {
         let mut record = out.len();
-        models.assign_codes();
-        models.write(out);
+        self.models.assign_codes();
+        self.models.write(out);
         out.resize(record + (out.len() - record).next_multiple_of(4), 0);
         let (mut literals, mut row) = (0, 0);
         for chunk in &self.chunks {
@@ -182,6 +184,7 @@ impl Encoder {
                 sequences: chunk.sequences,
                 len: chunk.len,
             };
+            let models = &self.models;
             self.fse.code(models, &streams);
             let (fse, words) = (&self.fse, &mut self.words);
             self.backend.run(WriteChunk { models, fse, streams, words });

@@ -2,10 +2,10 @@
 
 use super::spec::{Coded, NO_OFFSET, OFFSET_BITS, OFFSETS, SYMBOL_BITS, TOKENS};
 use crate::bits::{BitReader, BitWriter};
+use crate::codec::Malformed;
 use crate::codec::fse::{self, EncodeTable};
-use crate::codec::huffman;
+use crate::codec::huffman::{self, Occurring};
 use crate::codec::lanes::LANES;
-use crate::codec::{Malformed, each_nonzero};
 
 /// The symbols of a group, chunk after chunk.
 #[derive(Default)]
@@ -89,7 +89,7 @@ pub(crate) struct Model {
     min_bits: u64,
     lengths: [u8; 256],
     /// Each symbol's code, aligned to the top bit, and its length in the low five bits. Set by [`Self::assign_codes`]; not
-    /// used for FSE.
+    /// used for FSE, nor for symbols that do not occur.
     pub codes: [u32; 256],
     pub fse: Option<FseModel>,
 }
@@ -102,63 +102,70 @@ pub(crate) struct FseModel {
 }
 
 impl Model {
-    /// The cheapest model for a stream with these counts in `chunks` chunks.
-    fn choose(counts: &[u32; 256], alphabet: Alphabet, chunks: usize, fse: bool) -> Self {
-        let mut model = Self {
+    fn new() -> Self {
+        Self {
             mode: Mode::Constant,
             constant: 0,
             min_bits: 0,
             lengths: [0; 256],
             codes: [0; 256],
             fse: None,
-        };
-        let present = counts.iter().filter(|&&n| n > 0).count();
-        if present < 2 {
-            model.constant = counts.iter().position(|&n| n > 0).unwrap_or(0) as u8;
-            return model;
         }
-        let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
+    }
+
+    /// Becomes the cheapest model for a stream with these counts in `chunks` chunks.
+    fn choose(&mut self, counts: &[u32; 256], alphabet: Alphabet, chunks: usize, fse: bool) {
+        self.min_bits = 0;
+        self.fse = None;
+        let mut occurring = Occurring::new(counts);
+        let (present, total) = (occurring.symbols(), occurring.total());
+        if present < 2 {
+            self.mode = Mode::Constant;
+            self.constant = occurring.any();
+            return;
+        }
         let counts = &counts[..alphabet.symbols];
-        let lengths = &mut model.lengths[..alphabet.symbols];
-        huffman::code_lengths(counts, alphabet.huffman_bits, lengths);
-        let coded = huffman::coded_bits(counts, lengths).expect("every symbol has a code");
+        let lengths = &mut self.lengths[..alphabet.symbols];
+        let coded = occurring.code_lengths(alphabet.huffman_bits, lengths);
         let mut best = coded + huffman::description_bits(lengths);
-        model.mode = Mode::Huffman;
+        self.mode = Mode::Huffman;
         let raw = total * u64::from(alphabet.raw_bits);
         if raw <= best {
             best = raw;
-            model.mode = Mode::Raw;
+            self.mode = Mode::Raw;
         }
         if fse {
             let log = (total.ilog2() as u8).clamp(fse::MIN_TABLE_LOG, alphabet.fse_log);
-            if present < 1 << log {
+            let states = (chunks * LANES) as u64 * u64::from(log) + FSE_LOG_BITS;
+            // A description has at least a bit for each symbol.
+            let least = states + present as u64;
+            if present < 1 << log && least < best {
                 let mut norm = [0; 256];
                 let norm_used = &mut norm[..alphabet.symbols];
                 fse::normalize(counts, log, norm_used);
                 let coded = fse::coded_bits(counts, norm_used, log);
-                let states = (chunks * LANES) as u64 * u64::from(log) + FSE_LOG_BITS;
                 let size = coded.expect("every symbol has a state")
                     + fse::description_bits(norm_used, log)
                     + states;
                 if size < best {
-                    model.mode = Mode::Fse;
+                    self.mode = Mode::Fse;
                     let mut table = Box::new(EncodeTable::new());
                     table.build(norm_used, log);
-                    model.fse = Some(FseModel { log, norm, table });
+                    self.fse = Some(FseModel { log, norm, table });
                 }
             }
         }
         // What FSE takes is an estimate.
-        if model.mode != Mode::Fse {
-            model.min_bits = best;
+        if self.mode != Mode::Fse {
+            self.min_bits = best;
         }
-        model
     }
 
     /// Makes the codes of the mode that [`Self::choose`] has chosen.
     fn assign_codes(&mut self, alphabet: Alphabet) {
         match self.mode {
-            Mode::Constant | Mode::Fse => {}
+            Mode::Fse => {}
+            Mode::Constant => self.codes = [0; 256],
             Mode::Raw => {
                 let len = u32::from(alphabet.raw_bits);
                 for (symbol, code) in (0..).zip(&mut self.codes[..alphabet.symbols]) {
@@ -166,11 +173,9 @@ impl Model {
                 }
             }
             Mode::Huffman => {
-                let mut canonical = [0; 256];
-                huffman::assign_codes(&self.lengths, &mut canonical);
-                each_nonzero(&self.lengths, |symbol, len| {
-                    let code = u32::from(canonical[symbol]);
-                    self.codes[symbol] = code << (32 - len) | u32::from(len);
+                let Self { lengths, codes, .. } = self;
+                huffman::each_code(lengths, |symbol, code, len| {
+                    codes[symbol] = u32::from(code) << (32 - len) | u32::from(len);
                 });
             }
         }
@@ -215,14 +220,16 @@ pub(crate) struct Models {
 }
 
 impl Models {
+    pub(crate) fn new() -> Self {
+        Self { literals: Model::new(), tokens: Model::new(), offsets: Model::new() }
+    }
+
     /// Chooses the cheapest model for each stream.
     #[inline(never)]
-    pub(crate) fn choose(streams: &Streams, chunks: usize, fse: bool) -> Self {
-        Self {
-            literals: Model::choose(&count(&streams.literals), LITERAL, chunks, fse),
-            tokens: Model::choose(&streams.tokens.counts, TOKEN, chunks, fse),
-            offsets: Model::choose(&streams.offsets.counts, OFFSET, chunks, fse),
-        }
+    pub(crate) fn choose(&mut self, streams: &Streams, chunks: usize, fse: bool) {
+        self.literals.choose(&count(&streams.literals), LITERAL, chunks, fse);
+        self.tokens.choose(&streams.tokens.counts, TOKEN, chunks, fse);
+        self.offsets.choose(&streams.offsets.counts, OFFSET, chunks, fse);
     }
 
     /// The fewest bytes that a group with these models takes: offsets and lengths may have further bits.
@@ -248,15 +255,11 @@ impl Models {
         let models = self.each();
         out.push(models.iter().enumerate().fold(0, |b, (i, m)| b | (m.mode as u8) << (2 * i)));
         out.extend(models.iter().filter(|m| m.mode == Mode::Constant).map(|m| m.constant));
-        let mut lengths: Vec<&[u8]> = Vec::with_capacity(3);
+        let mut bits = BitWriter::new(out);
         for (model, alphabet) in models.iter().zip(ALPHABETS) {
             if model.mode == Mode::Huffman {
-                lengths.push(&model.lengths[..alphabet.symbols]);
+                huffman::write_lengths(&[&model.lengths[..alphabet.symbols]], &mut bits);
             }
-        }
-        let mut bits = BitWriter::new(out);
-        if !lengths.is_empty() {
-            huffman::write_lengths(&lengths, &mut bits);
         }
         for (model, alphabet) in models.iter().zip(ALPHABETS) {
             if let Some(fse) = &model.fse {
