@@ -20,7 +20,8 @@ impl<'a> BitWriter<'a> {
         Self { out, pending: 0, held: 0 }
     }
 
-    /// Writes the low `count` bits of `value`, top bit first. They reach `out` by [`Self::finish`] at the latest. `count` is at most 32, and the bits of
+    /// Writes the low `count` bits of `value`, top bit first. They reach `out` by [`Self::finish`] at the latest.
+    /// `count` is at most 32, and the bits of
     /// `value` above it must be zero.
     #[inline]
     pub fn write(&mut self, value: u32, count: u32) {

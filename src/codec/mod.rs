@@ -48,8 +48,8 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory
     Ok(())
 }
 
-/// Makes an empty vector hold `len` elements, each of which is `zero`. The system gives such memory page by page when it is
-/// first touched.
+/// Makes an empty vector hold `len` elements, each of which is `zero`. The system gives such memory page by page when
+/// it is first touched.
 pub(crate) fn reserve_zeroed<T: Clone>(
     vec: &mut Vec<T>,
     len: usize,
@@ -88,8 +88,8 @@ impl Entry for u32 {
     }
 }
 
-/// Calls `act` with the place and the value of each entry that is not zero. It goes through zeros by the eight, because in
-/// a small message most symbols of an alphabet are absent.
+/// Calls `act` with the place and the value of each entry that is not zero. It goes through zeros by the eight, because
+/// in a small message most symbols of an alphabet are absent.
 #[inline(always)]
 pub(crate) fn each_nonzero<T: Entry>(entries: &[T], mut act: impl FnMut(usize, T)) {
     let (eights, rest) = entries.as_chunks::<8>();

@@ -147,9 +147,9 @@ impl Auto {
         let Some(device) = self.knowledge().device(workload, limits, &cpu) else { return };
         prediction.opening = device.joins_after();
         let bytes = bytes as f64;
-        // A job does not even look for a device unless the work takes long enough for an unknown one. To encode, it goes
-        // by what earlier runs have shown, and looks if there were none; to decode, by the rate of its first blocks,
-        // which does not tell the overhead.
+        // A job does not even look for a device unless the work takes long enough for an unknown one. To encode, it
+        // goes by what earlier runs have shown, and looks if there were none; to decode, by the rate of its first
+        // blocks, which does not tell the overhead.
         let known = match workload.direction() {
             Direction::Encode => self.knowledge().known_cpu(workload, cpu.workers),
             Direction::Decode => Some(Throughput { overhead: 0.0, ..cpu }),

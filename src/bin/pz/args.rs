@@ -393,8 +393,8 @@ pub struct Placement {
     /// Do not wait for the disk, even with --rm: a system crash may then lose the contents
     #[arg(long, overrides_with = "sync")]
     pub no_sync: bool,
-    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, compress compressed files, remove
-    /// one of several hard links
+    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, compress compressed files,
+    /// remove one of several hard links
     #[arg(short, long)]
     pub force: bool,
     /// Folder for the outputs instead of the inputs' own; files of a directory keep their place in it

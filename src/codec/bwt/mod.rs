@@ -4,7 +4,8 @@
 //! runs, and the runs into segments (`runs`). Each segment is one rANS stream (`segments`). Its tables (`tables`)
 //! belong to the block; for each run, the earlier runs of its symbol in that segment choose one (`spec`). Segments
 //! decode independently, up to a renaming of symbols, and the inverse transform (`inverse`) starts at many stored rows,
-//! so a GPU has thousands of independent lanes in both stages. [`format::bwt`](mod@crate::format::bwt) describes the payload.
+//! so a GPU has thousands of independent lanes in both stages. [`format::bwt`](mod@crate::format::bwt) describes the
+//! payload.
 
 mod binary;
 mod choose;

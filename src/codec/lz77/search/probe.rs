@@ -16,8 +16,8 @@ pub(crate) trait Probe {
     /// The hashes of `BYTES` (5 to 8) bytes of the first [`BATCH`] positions, as [`hash`] gives them.
     fn hashes<const BYTES: u32>(bytes: &[u8; BATCH_BYTES]) -> [u32; BATCH];
 
-    /// Puts `entry` in front of a slot, drops the slot's last entry, and returns how much each entry that was there is less
-    /// than `entry`, modulo 2^32.
+    /// Puts `entry` in front of a slot, drops the slot's last entry, and returns how much each entry that was there is
+    /// less than `entry`, modulo 2^32.
     fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K];
 
     /// Begins to bring a value into the cache, if the processor has an instruction for that.
@@ -27,8 +27,8 @@ pub(crate) trait Probe {
     /// the window's start and the position. `reach` is that number for the first position.
     fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32;
 
-    /// The first of the positions from `pos` on, counted from there, whose four bytes equal those `recent` before it; at
-    /// least `limit` if it is not among that many positions or `recent` is 0. `limit` is at most
+    /// The first of the positions from `pos` on, counted from there, whose four bytes equal those `recent` before it;
+    /// at least `limit` if it is not among that many positions or `recent` is 0. `limit` is at most
     /// [`FOURS`](Self::FOURS).
     fn repeats(data: &[u8], pos: usize, recent: usize, limit: usize) -> usize;
 

@@ -25,9 +25,9 @@ pub(crate) struct Segment<'a, const N: usize> {
 }
 
 impl<const N: usize> Segment<'_, N> {
-    /// Looks at positions from `pos` on, which is before `last`, for the first whose four bytes equal those `recent` before
-    /// it (if that is not 0) or that has a candidate. Returns it and whether its bytes are so equal; or if none of the
-    /// positions looked at is such, where to continue.
+    /// Looks at positions from `pos` on, which is before `last`, for the first whose four bytes equal those `recent`
+    /// before it (if that is not 0) or that has a candidate. Returns it and whether its bytes are so equal; or if none
+    /// of the positions looked at is such, where to continue.
     #[inline(always)]
     pub(crate) fn first<P: Probe>(
         &self,

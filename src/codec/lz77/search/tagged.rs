@@ -5,7 +5,8 @@
 //! positions that do not match, without fetching their bytes. Every position is entered, whatever a parse does. Hence
 //! candidates depend on the data alone, and a GPU finds the same ones by sorting positions by (hash, position).
 //!
-//! A position with fewer than [`LOOKAHEAD`](super::candidates::LOOKAHEAD) bytes left in the block neither has candidates nor is one.
+//! A position with fewer than [`LOOKAHEAD`](super::candidates::LOOKAHEAD) bytes left in the block neither has
+//! candidates nor is one.
 
 use super::candidates::{following, read64};
 use super::probe::{BATCH, Probe, hash};
@@ -51,8 +52,8 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
     fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
         if self.slots.is_empty() {
             self.end = 1;
-            // The first look into a page costs as much as the first write. So if most pages will be needed anyway, write
-            // to all of them first.
+            // The first look into a page costs as much as the first write. So if most pages will be needed anyway,
+            // write to all of them first.
             if positions as u64 > Self::MEMORY / PAGE {
                 reserve(&mut self.slots, 1 << BITS)?;
                 self.slots.resize(1 << BITS, [0; K]);
@@ -201,8 +202,8 @@ impl<const N: usize> Found<'_, N> {
     }
 }
 
-/// Positions whose candidates are found before those in reach are noted: so few that they stay in the cache meanwhile, and
-/// so many that most have been written before they are read.
+/// Positions whose candidates are found before those in reach are noted: so few that they stay in the cache meanwhile,
+/// and so many that most have been written before they are read.
 const PIECE: usize = 256;
 
 impl<const N: usize, L: Lookup<N>> Default for Candidates<N, L> {

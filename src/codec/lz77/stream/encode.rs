@@ -111,8 +111,8 @@ impl Encoder {
         self.encode_below(params, block, out, usize::MAX);
     }
 
-    /// Appends the payload of `block` to `out`. Gives up and returns false as soon as it is certain that the payload is no
-    /// smaller than the block; then anything may have been appended.
+    /// Appends the payload of `block` to `out`. Gives up and returns false as soon as it is certain that the payload is
+    /// no smaller than the block; then anything may have been appended.
     ///
     /// # Panics
     /// If the block is longer than [`MAX_BLOCK`].

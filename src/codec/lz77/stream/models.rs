@@ -88,8 +88,8 @@ pub(crate) struct Model {
     /// The fewest bits that the symbols and their description take.
     min_bits: u64,
     lengths: [u8; 256],
-    /// Each symbol's code, aligned to the top bit, and its length in the low five bits. Set by [`Self::assign_codes`]; not
-    /// used for FSE, nor for symbols that do not occur.
+    /// Each symbol's code, aligned to the top bit, and its length in the low five bits. Set by [`Self::assign_codes`];
+    /// not used for FSE, nor for symbols that do not occur.
     pub codes: [u32; 256],
     pub fse: Option<FseModel>,
 }
