@@ -9,7 +9,7 @@
 //!
 //! 1. Make a device in the caller's context: [`OpenClDevice::from_context`] or [`WebGpuDevice::from_wgpu`].
 //! 2. Make buffers at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says, with the
-//! interface's own calls, and give them to [`Device::import`].
+//!    interface's own calls, and give them to [`Device::import`].
 //! 3. Make the coder with these [`Buffers`]. Block b of the contents begins at byte b · [`Encoder::slot`].
 //! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or tell the decoder what
 //!    payloads it gets ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
