@@ -21,8 +21,7 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Writes the low `count` bits of `value`, top bit first. They reach `out` by [`Self::finish`] at the latest.
-    /// `count` is at most 32, and the bits of
-    /// `value` above it must be zero.
+    /// `count` is at most 32, and the bits of `value` above it must be zero.
     #[inline]
     pub fn write(&mut self, value: u32, count: u32) {
         debug_assert!(count <= 32 && u64::from(value) >> count == 0);

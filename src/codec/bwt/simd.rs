@@ -6,6 +6,7 @@ use core::ops::Range;
 use super::Malformed;
 use super::segments::{self, Machine};
 use super::tables::{Starts, Tables};
+use crate::codec::lanes::avx2::is_available;
 
 /// Proof that the processor has the features that [`read`] is compiled for.
 #[derive(Debug, Clone, Copy)]
@@ -14,12 +15,7 @@ pub struct Avx2(());
 impl Avx2 {
     /// The proof, if the processor has them.
     pub fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("lzcnt")
-            && is_x86_feature_detected!("popcnt");
-        has.then_some(Self(()))
+        is_available().then_some(Self(()))
     }
 }
 

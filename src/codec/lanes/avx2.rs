@@ -3,7 +3,7 @@
 use super::{Kernel, LANES, Vector};
 use core::arch::x86_64::*;
 
-/// Whether this processor has what [`Avx2`] needs.
+/// Whether this processor has what [`Avx2`], and the other code for AVX2 in the codecs, needs.
 pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")

@@ -5,14 +5,8 @@ use super::probe::{BATCH, BATCH_BYTES, Portable, Probe, Task};
 use core::arch::x86_64::*;
 use core::hint::select_unpredictable;
 
-/// Whether this processor has what [`Avx2`] needs.
-pub(crate) fn is_available() -> bool {
-    is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("lzcnt")
-        && is_x86_feature_detected!("popcnt")
-}
+/// Whether this processor has what [`Avx2`] needs: the same as for the lanes in AVX2.
+pub(crate) use crate::codec::lanes::avx2::is_available;
 
 /// Runs a task compiled for these instructions.
 ///
