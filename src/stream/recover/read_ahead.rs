@@ -1,0 +1,265 @@
+//! Reads a damaged file ahead of the pieces taken, and decodes several stretches of it at once.
+
+use std::io::{Read, Seek};
+use std::sync::Arc;
+
+use super::stretch::{MAX_STEPS, STEPS_MEMORY, Stretch};
+use crate::error::Error;
+use crate::format::{BlockHeader, FrameHeader, Method, Pipeline};
+use crate::pipeline::DecodeOptions;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::memory::{Cost, Share, cores};
+use crate::pipeline::scheduler::Scheduler;
+use crate::stream::salvage::{Salvage, Step};
+
+/// Contents that the calling thread decodes alone, in bytes. To start threads takes about as long.
+const MAX_ALONE: u64 = 256 << 10;
+
+/// The stretches of a file, in order.
+pub(super) struct ReadAhead {
+    salvage: Salvage,
+    /// A step that waits for the next stretch.
+    waiting: Option<Step>,
+    threads: usize,
+    max_memory: u64,
+    engine: Arc<dyn Engine>,
+    division: Option<Division>,
+    scheduler: Option<Scheduler<Stretch>>,
+    /// The stretch whose pieces are being taken.
+    current: Option<Stretch>,
+    idle: Vec<Stretch>,
+    /// Whether the last stretch filled ends with an error. The caller may go on after it, but must get it first.
+    has_failed: bool,
+    /// Length of the contents of the blocks read.
+    seen: u64,
+}
+
+/// How memory is divided among stretches. It holds as long as blocks are of one kind.
+struct Division {
+    kind: Kind,
+    /// Bytes of memory that the salvage takes.
+    salvage: u64,
+    cost: Cost,
+    /// The most steps of a stretch.
+    max_steps: usize,
+    /// Computed when there is more than one stretch.
+    share: Option<Share>,
+}
+
+/// What the memory to decode a block depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    pipeline: Pipeline,
+    block_log: u8,
+}
+
+impl Kind {
+    /// The kind of a block. `None` if there are no such blocks.
+    fn of(header: &BlockHeader) -> Option<Self> {
+        // The frame's header may be lost; the block says enough.
+        let pipeline = match header.method {
+            Method::Store | Method::Fill => Pipeline::Store,
+            Method::Lz77 => Pipeline::Lzh,
+            Method::Bwt => Pipeline::Bwt,
+        };
+        // Every pipeline has stored blocks, including the one with the largest blocks.
+        let permitted = pipeline == Pipeline::Store || header.block_log <= pipeline.max_block_log();
+        permitted.then_some(Self { pipeline, block_log: header.block_log })
+    }
+
+    /// Whether blocks of `other` kind take no more memory, and none for other tables.
+    fn includes(self, other: Self) -> bool {
+        self == other || (other.pipeline == Pipeline::Store && other.block_log <= self.block_log)
+    }
+
+    fn cost(self, engine: &dyn Engine) -> Cost {
+        let Self { pipeline, block_log } = self;
+        let like = FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
+        Cost::of_decoding(engine, &like)
+    }
+}
+
+impl ReadAhead {
+    pub(super) fn new(salvage: Salvage, options: &DecodeOptions) -> Self {
+        Self {
+            salvage,
+            waiting: None,
+            threads: options.threads,
+            max_memory: options.max_memory,
+            engine: Arc::new(CpuEngine::new()),
+            division: None,
+            scheduler: None,
+            current: None,
+            idle: Vec::new(),
+            has_failed: false,
+            seen: 0,
+        }
+    }
+
+    /// Whether the end of a frame is missing in the part taken; at the end, in the whole file.
+    pub(super) fn end_unknown(&self) -> bool {
+        match &self.current {
+            Some(current) => current.end_unknown(),
+            None => self.salvage.end_unknown(),
+        }
+    }
+
+    /// The stretch with the next piece; `None` at the end of the file.
+    pub(super) fn stretch(&mut self, reader: &mut (impl Read + Seek)) -> Option<&mut Stretch> {
+        if self.current.as_ref().is_none_or(Stretch::is_spent) {
+            if let Some(mut spent) = self.current.take() {
+                spent.clear();
+                self.idle.push(spent);
+            }
+            self.current = self.next_decoded(reader);
+        }
+        self.current.as_mut()
+    }
+
+    /// The next stretch, decoded. Keeps as many others in flight as memory permits.
+    fn next_decoded(&mut self, reader: &mut (impl Read + Seek)) -> Option<Stretch> {
+        let submitted = |ahead: &Self| ahead.scheduler.as_ref().map_or(0, Scheduler::in_flight);
+        if submitted(self) == 0 {
+            self.has_failed = false;
+        }
+        // The first stretch waits for a second one: this thread decodes a stretch that is alone.
+        let mut first = None;
+        while !self.has_failed {
+            let in_flight = submitted(self) + usize::from(first.is_some());
+            if in_flight > 0 && in_flight >= self.max_in_flight() {
+                break;
+            }
+            let Some(stretch) = self.fill(reader, in_flight == 0) else { break };
+            if in_flight == 0 {
+                first = Some(stretch);
+            } else {
+                first.take().into_iter().chain([stretch]).for_each(|stretch| self.submit(stretch));
+            }
+        }
+        if let Some(mut stretch) = first {
+            stretch.decode(&*self.engine);
+            return Some(stretch);
+        }
+        self.scheduler.as_mut()?.next()
+    }
+
+    /// The most stretches in flight, with nothing submitted or the memory divided as before.
+    fn max_in_flight(&mut self) -> usize {
+        const ALONE: Share = Share { workers: 1, in_flight: 1 };
+        let Some(division) = self.division.as_mut().filter(|_| self.seen > MAX_ALONE) else {
+            return ALONE.in_flight;
+        };
+        if self.threads == 0 {
+            self.threads = cores();
+        }
+        let share = division.share.get_or_insert_with(|| {
+            let share = division.cost.share(self.threads, self.max_memory);
+            let mut share = share.unwrap_or(ALONE);
+            Scheduler::adapt(&mut self.scheduler, &mut share);
+            share
+        });
+        share.in_flight
+    }
+
+    fn submit(&mut self, stretch: Stretch) {
+        let share = self.division.as_ref().and_then(|division| division.share);
+        let workers = share.map_or(1, |share| share.workers);
+        let engine = &self.engine;
+        let scheduler = &mut self.scheduler;
+        scheduler
+            .get_or_insert_with(|| Scheduler::new(Arc::clone(engine), workers))
+            .submit(stretch);
+    }
+
+    /// Fills a stretch with the next steps. `None` at the end of the file, and if the next block must wait until none
+    /// is in flight. `is_alone` tells whether none is.
+    fn fill(&mut self, reader: &mut (impl Read + Seek), is_alone: bool) -> Option<Stretch> {
+        let mut stretch = self.idle.pop().unwrap_or_default();
+        while stretch.len() < self.division.as_ref().map_or(1, |division| division.max_steps) {
+            let next = self.waiting.take().map(Ok);
+            let next = next.or_else(|| self.salvage.next(reader).transpose());
+            let added = match next {
+                None => break,
+                Some(Err(error)) => Err(error),
+                Some(Ok(step)) => match self.admit(&step, &mut stretch, is_alone) {
+                    Ok(true) => self.add(step, &mut stretch, reader),
+                    Ok(false) => {
+                        self.waiting = Some(step);
+                        break;
+                    }
+                    Err(error) => Err(error),
+                },
+            };
+            if let Err(error) = added {
+                stretch.fail(error, &self.salvage);
+                self.has_failed = true;
+                break;
+            }
+        }
+        if stretch.is_empty() {
+            self.idle.push(stretch);
+            return None;
+        }
+        Some(stretch)
+    }
+
+    /// Whether `stretch` may take a step.
+    fn admit(&mut self, step: &Step, stretch: &mut Stretch, is_alone: bool) -> Result<bool, Error> {
+        let Step::Block { header, .. } = step else { return Ok(true) };
+        let Some(kind) = Kind::of(header) else { return Ok(true) };
+        Ok(stretch.has_room(header) && self.make_room(kind, stretch, is_alone)?)
+    }
+
+    /// Whether memory is divided for blocks of this kind. Divides it anew if all of it is free.
+    ///
+    /// # Errors
+    /// [`Error::LimitMemory`] if the options do not permit enough memory for one such block.
+    fn make_room(
+        &mut self,
+        kind: Kind,
+        stretch: &mut Stretch,
+        is_alone: bool,
+    ) -> Result<bool, Error> {
+        let salvage = self.salvage.memory();
+        let division = self.division.as_ref();
+        if division.is_some_and(|now| now.kind.includes(kind) && now.salvage == salvage) {
+            return Ok(true);
+        }
+        if !is_alone || !stretch.is_empty() {
+            return Ok(false);
+        }
+        let mut cost = kind.cost(&*self.engine);
+        cost.fixed = cost.fixed.saturating_add(salvage);
+        cost.share(1, self.max_memory)?;
+        let mut max_steps = 1;
+        let of_many = Cost { block: cost.block.saturating_add(STEPS_MEMORY), ..cost };
+        if of_many.least() <= self.max_memory {
+            (cost, max_steps) = (of_many, MAX_STEPS);
+        }
+        // Release the memory for blocks of another kind.
+        self.engine.release();
+        self.idle.clear();
+        *stretch = Stretch::default();
+        self.division = Some(Division { kind, salvage, cost, max_steps, share: None });
+        Ok(true)
+    }
+
+    fn add(
+        &mut self,
+        step: Step,
+        stretch: &mut Stretch,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<(), Error> {
+        let step = match step {
+            Step::Block { header, frame, source, range, .. } if Kind::of(&header).is_none() => {
+                Step::Lost { frame, source, range: Some(range) }
+            }
+            step => step,
+        };
+        if let Step::Block { header, .. } = &step {
+            self.seen = self.seen.saturating_add(header.content_len.into());
+        }
+        stretch.add(step, &self.salvage, reader)
+    }
+}

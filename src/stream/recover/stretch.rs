@@ -1,0 +1,268 @@
+//! Steps of a recovery that are decoded together.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use super::Piece;
+use crate::error::{Error, Place};
+use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, MIN_BLOCK_LOG, Method};
+use crate::pipeline::buffer::Buffer;
+use crate::pipeline::engine::{DecodeJob, Engine};
+use crate::pipeline::scheduler::Task;
+use crate::stream::salvage::{Salvage, Step};
+
+/// The most contents of blocks that share a stretch, in bytes. Such blocks take no more memory than a single block of
+/// the smallest block size.
+const MAX_SHARED: usize = 1 << MIN_BLOCK_LOG;
+
+/// The most steps of a stretch.
+pub(super) const MAX_STEPS: usize = 512;
+
+/// The most memory that the steps of a stretch take, in bytes, besides payloads and contents.
+pub(super) const STEPS_MEMORY: u64 =
+    (MAX_STEPS * (size_of::<Entry>() + size_of::<DecodeJob<'_>>())) as u64;
+
+/// Consecutive steps: a block of any size or several small ones, and what is lost around them.
+#[derive(Default)]
+pub(super) struct Stretch {
+    entries: Vec<Entry>,
+    /// Payloads of blocks that are not stored, one after another.
+    payloads: Buffer,
+    payloads_len: usize,
+    /// Contents of blocks, one after another.
+    contents: Buffer,
+    contents_len: usize,
+    /// Why there are no more entries, and whether the end of a frame is missing before that.
+    failure: Option<(Error, bool)>,
+    /// Number of entries taken.
+    taken: usize,
+    /// Whether the end of a frame is missing in the part taken.
+    end_unknown: bool,
+    is_decoded: bool,
+}
+
+struct Entry {
+    step: Step,
+    /// Where the block's contents begin.
+    start: usize,
+    /// The checksum at the end of a single frame.
+    checksum: [u8; CHECKSUM_LEN],
+    /// Whether the end of a frame is missing, up to this step.
+    end_unknown: bool,
+    /// For a block, the result of reading and decoding it.
+    outcome: Option<Result<(), Fault>>,
+}
+
+impl Entry {
+    /// Whether this is a block that has been read and not been decoded.
+    fn is_to_decode(&self) -> bool {
+        matches!(self.step, Step::Block { .. }) && self.outcome.is_none()
+    }
+}
+
+impl Stretch {
+    /// Makes it empty. Keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        (self.payloads_len, self.contents_len, self.taken) = (0, 0, 0);
+        (self.failure, self.end_unknown, self.is_decoded) = (None, false, false);
+    }
+
+    /// Whether nothing has been added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.failure.is_none()
+    }
+
+    /// Whether everything has been taken.
+    pub(super) fn is_spent(&self) -> bool {
+        self.taken == self.entries.len() && self.failure.is_none()
+    }
+
+    /// Number of steps.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the contents of such a block have room beside those of the blocks before.
+    pub(super) fn has_room(&self, header: &BlockHeader) -> bool {
+        self.contents_len == 0 || self.contents_len + header.content_len as usize <= MAX_SHARED
+    }
+
+    /// Adds the step that `salvage` has returned last; if it is a block, reads its payload. Errors of reading come to
+    /// light when the block is taken.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the system has too little memory for the list of steps.
+    pub(super) fn add(
+        &mut self,
+        step: Step,
+        salvage: &Salvage,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<(), Error> {
+        if self.entries.len() == self.entries.capacity() {
+            // Large blocks need but one entry.
+            let more = if self.entries.is_empty() { 1 } else { MAX_STEPS - 1 };
+            let needed = (more * size_of::<Entry>()) as u64;
+            self.entries.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed })?;
+        }
+        let end_unknown = salvage.end_unknown();
+        let (start, mut checksum, mut outcome) = (self.contents_len, Default::default(), None);
+        if let Step::Block { source, header, single, .. } = &step {
+            match self.read(source.end, header, single.is_some(), salvage, reader) {
+                Ok(end) => checksum = end,
+                Err(fault) => outcome = Some(Err(fault)),
+            }
+        }
+        self.entries.push(Entry { step, start, checksum, end_unknown, outcome });
+        Ok(())
+    }
+
+    /// Reads the payload of the block that ends at byte `end` of the file, and returns the checksum after it if the
+    /// block is that of a single frame.
+    fn read(
+        &mut self,
+        end: u64,
+        header: &BlockHeader,
+        is_single: bool,
+        salvage: &Salvage,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<[u8; CHECKSUM_LEN], Fault> {
+        let (len, payload_len) = (header.content_len as usize, header.payload_len as usize);
+        let is_stored = header.method == Method::Store;
+        if len <= MAX_SHARED {
+            // The first block makes room for all that may follow.
+            self.payloads.set_len(MAX_SHARED)?;
+            self.contents.set_len(MAX_SHARED)?;
+        }
+        let (buffer, at) = match is_stored {
+            true => (&mut self.contents, self.contents_len),
+            false => (&mut self.payloads, self.payloads_len),
+        };
+        let tail_len = payload_len + if is_single { CHECKSUM_LEN } else { 0 };
+        let start = end - tail_len as u64;
+        let mut held = salvage.held(start, tail_len);
+        let mut from: &mut dyn Read = match &mut held {
+            Some(bytes) => bytes,
+            None => {
+                reader.seek(SeekFrom::Start(start))?;
+                reader
+            }
+        };
+        if len > MAX_SHARED {
+            buffer.read_exact(&mut from, payload_len)?;
+        } else {
+            from.read_exact(&mut buffer[at..at + payload_len])?;
+        }
+        let mut checksum = [0; CHECKSUM_LEN];
+        if is_single {
+            from.read_exact(&mut checksum)?;
+        }
+        self.contents_len += len;
+        self.payloads_len += if is_stored { 0 } else { payload_len };
+        Ok(checksum)
+    }
+
+    /// Adds the error that keeps `salvage` from going on.
+    pub(super) fn fail(&mut self, error: Error, salvage: &Salvage) {
+        self.failure = Some((error, salvage.end_unknown()));
+    }
+
+    /// Decodes the blocks.
+    pub(super) fn decode(&mut self, engine: &dyn Engine) {
+        self.is_decoded = true;
+        let count = self.entries.iter().filter(|entry| entry.is_to_decode()).count();
+        if count == 0 {
+            return;
+        }
+        let Ok(mut contents) = self.contents.set_len(self.contents_len) else {
+            for entry in self.entries.iter_mut().filter(|entry| entry.is_to_decode()) {
+                entry.outcome = Some(Err(Fault::OutOfMemory(self.contents_len as u64)));
+            }
+            return;
+        };
+        let mut payloads = &self.payloads[..];
+        let mut jobs = Vec::with_capacity(count);
+        for entry in self.entries.iter().filter(|entry| entry.is_to_decode()) {
+            let Step::Block { header, single, .. } = &entry.step else { continue };
+            let mut header = *header;
+            let (own, later) = contents.split_at_mut(header.content_len as usize);
+            contents = later;
+            let payload = (header.method != Method::Store).then(|| {
+                let (own, later) = payloads.split_at(header.payload_len as usize);
+                payloads = later;
+                own
+            });
+            if let Some((frame, single)) = single.and_then(|frame| Some((frame, frame.single?))) {
+                header = single.sealed_block(&frame, payload.unwrap_or_default(), entry.checksum);
+            }
+            jobs.push(DecodeJob { header, payload, contents: own, outcome: None });
+        }
+        engine.decode(&mut jobs);
+        let entries = self.entries.iter_mut().filter(|entry| entry.is_to_decode());
+        for (entry, job) in entries.zip(jobs) {
+            entry.outcome = job.outcome;
+        }
+    }
+
+    /// Takes the next piece; `None` if everything has been taken.
+    ///
+    /// # Errors
+    /// Those of the block, unless it is merely damaged; then those of the search for more.
+    pub(super) fn take(&mut self) -> Result<Option<Piece<'_>>, Error> {
+        const LOST: Fault = Fault::Internal("a block was not decoded");
+        let Some(entry) = self.entries.get_mut(self.taken) else {
+            let Some((error, end_unknown)) = self.failure.take() else { return Ok(None) };
+            self.end_unknown = end_unknown;
+            return Err(error);
+        };
+        self.taken += 1;
+        self.end_unknown = entry.end_unknown;
+        Ok(Some(match &entry.step {
+            Step::Lost { frame, source, range } => {
+                Piece::Lost { frame: *frame, source: source.clone(), range: range.clone() }
+            }
+            Step::Block { frame, source, header, range, .. } => {
+                let (frame, number, source) = (*frame, header.number.into(), source.clone());
+                let range = range.clone();
+                let outcome = entry.outcome.take().unwrap_or(Err(LOST));
+                let place = Place::new(frame, source.start).in_block(number);
+                match outcome.map_err(|fault| fault.at(place)) {
+                    Ok(()) => {
+                        let end = entry.start + header.content_len as usize;
+                        let contents = &self.contents[entry.start..end];
+                        Piece::Block { frame, number, source, range, contents }
+                    }
+                    Err(Error::Corrupt { .. } | Error::Truncated { .. }) => {
+                        Piece::Lost { frame, source, range: Some(range) }
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }))
+    }
+
+    /// Whether the end of a frame is missing in the part taken.
+    pub(super) fn end_unknown(&self) -> bool {
+        self.end_unknown
+    }
+}
+
+impl Task for Stretch {
+    fn run(batch: &mut [Self], engine: &dyn Engine) {
+        batch.iter_mut().for_each(|stretch| stretch.decode(engine));
+    }
+
+    fn is_coded(&self) -> bool {
+        self.is_decoded
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_decoded
+    }
+
+    fn bytes(&self) -> u64 {
+        self.contents_len as u64
+    }
+
+    /// Blocks without an outcome are errors when they are taken.
+    fn set_panicked(&mut self) {}
+}
