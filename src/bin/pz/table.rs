@@ -1,5 +1,6 @@
 //! Lines up text in columns, and prints text and JSON on standard output.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -113,12 +114,25 @@ impl Printer {
     /// Adds text. It is printed by the time [`finish`](Self::finish) returns.
     pub fn put(&mut self, text: &str) -> Result<(), Failure> {
         self.text += text;
+        self.print_much()
+    }
+
+    /// Prints the text if there is much of it.
+    fn print_much(&mut self) -> Result<(), Failure> {
         if self.text.len() < PRINTED_AT_ONCE {
             return Ok(());
         }
         let printed = print(&self.text);
         self.text.clear();
         printed
+    }
+
+    /// Keeps the failure of a write for [`finish`](Self::finish).
+    fn keep_failure(&mut self, outcome: Result<(), Failure>) -> io::Result<()> {
+        outcome.map_err(|failure| {
+            self.failure = Some(failure);
+            io::Error::other("standard output failed")
+        })
     }
 
     /// Prints the rest, or returns the failure that kept an earlier part from being printed.
@@ -133,11 +147,16 @@ impl Printer {
 impl Write for Printer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = str::from_utf8(bytes).map_err(io::Error::other)?;
-        self.put(text).map_err(|failure| {
-            self.failure = Some(failure);
-            io::Error::other("standard output failed")
-        })?;
+        let put = self.put(text);
+        self.keep_failure(put)?;
         Ok(bytes.len())
+    }
+
+    /// Formats straight into the text, which need not be checked then.
+    fn write_fmt(&mut self, arguments: fmt::Arguments<'_>) -> io::Result<()> {
+        fmt::Write::write_fmt(&mut self.text, arguments).map_err(io::Error::other)?;
+        let printed = self.print_much();
+        self.keep_failure(printed)
     }
 
     fn flush(&mut self) -> io::Result<()> {

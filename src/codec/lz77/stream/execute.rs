@@ -112,8 +112,8 @@ impl<'a> Executor<'a> {
                 let from = self.literal;
                 self.block[self.pos..match_start].copy_from_slice(&self.literals[from..][..run]);
                 self.literal += run;
-                for i in match_start..end {
-                    self.block[i] = self.block[i - offset];
+                if length > 0 {
+                    copy_exactly(self.block, offset, match_start..end);
                 }
                 self.pos = end;
             }
@@ -194,6 +194,18 @@ const REPEAT: [[u8; 16]; 16] = {
     table
 };
 
+/// Copies a match to `range`, and writes nothing after it.
+#[inline(never)]
+fn copy_exactly(bytes: &mut [u8], offset: usize, range: Range<usize>) {
+    let (from, mut at) = (range.start - offset, range.start);
+    while at < range.end {
+        // From here to `at`, bytes repeat with a period of `offset`: each round can copy twice as many.
+        let n = (at - from).min(range.end - at);
+        bytes.copy_within(from..from + n, at);
+        at += n;
+    }
+}
+
 #[inline(always)]
 fn copy16(to: &mut [u8], from: &[u8]) {
     let chunk: [u8; 16] = *from.first_chunk().unwrap();
@@ -204,4 +216,24 @@ fn copy16(to: &mut [u8], from: &[u8]) {
 fn move16(bytes: &mut [u8], from: usize, to: usize) {
     let chunk: [u8; 16] = *bytes[from..].first_chunk().unwrap();
     *bytes[to..].first_chunk_mut().unwrap() = chunk;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_copy_repeats_its_period() {
+        for offset in 1..40 {
+            for length in 0..200 {
+                let mut bytes: Vec<u8> = (0..250).collect();
+                let mut expected = bytes.clone();
+                for i in 45..45 + length {
+                    expected[i] = expected[i - offset];
+                }
+                copy_exactly(&mut bytes, offset, 45..45 + length);
+                assert!(bytes == expected, "{length} bytes at offset {offset}");
+            }
+        }
+    }
 }
