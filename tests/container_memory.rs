@@ -126,6 +126,23 @@ fn memory_is_bounded() {
         }
     }
 
+    // The same in recovery, also of damaged frames and of many small blocks.
+    let small = compressed(&Options::new().pipeline(Pipeline::Lzh).block_size(1 << 16), 66_000);
+    let mut damaged = [&file[..], &small.repeat(1000), &file].concat();
+    for at in (5000..damaged.len()).step_by(damaged.len() / 9) {
+        damaged[at] ^= 1;
+    }
+    let needed = needed.unwrap() + (1 << 19);
+    for threads in [1, 2, 4] {
+        for limit in [needed, 2 * needed, 6 * needed] {
+            let options = DecodeOptions::new().threads(threads).max_memory(limit);
+            let (report, used) =
+                peak(|| pz::recover(&mut Cursor::new(&damaged), &mut io::sink(), false, &options));
+            assert!(report.unwrap().bytes > 64 << 20);
+            assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
+        }
+    }
+
     // Small files that claim to be large.
     let options = DecodeOptions::new().threads(1).max_memory(1 << 20).max_output(1 << 30);
     let bwt = compressed(&Options::new().pipeline(Pipeline::Bwt).block_size(1 << 26), 100_000);

@@ -85,6 +85,11 @@ impl Buffer {
         Ok(&mut self.bytes[..len])
     }
 
+    /// Bytes of memory that the buffer holds.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Shortens it to `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);

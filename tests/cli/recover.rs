@@ -59,6 +59,23 @@ fn a_sound_file_is_saved_whole() {
 }
 
 #[test]
+fn threads_do_not_change_the_report() {
+    let folder = Folder::new();
+    let contents = sample(40 * BLOCK);
+    damaged(&folder, &contents, BLOCK);
+    let report = |threads| {
+        let ran = folder.pz(&["recover", threads, "--json", "-f", "-o", "saved", "a.pz"]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        (ran.text(), ran.stderr, folder.read("saved"))
+    };
+    let expected = report("-T1");
+    assert!(expected.2.len() < contents.len());
+    for threads in ["-T2", "-T8"] {
+        assert!(report(threads) == expected);
+    }
+}
+
+#[test]
 fn a_cut_file_is_saved_to_its_end() {
     let folder = Folder::new();
     let contents = sample(5 * BLOCK);
@@ -202,6 +219,19 @@ fn memory_stays_under_its_limit() {
         let stderr = String::from_utf8(folder.read("stderr")).unwrap();
         assert!(!stderr.contains("memory"), "{stderr}");
         assert!(peak < least + (16 << 20), "case {number}: {peak} bytes, of which {least} always");
+    }
+    // Large blocks on several threads, in memory for some of them.
+    let options = pz::Options::new().level(pz::Level::new(9).unwrap()).block_size(1 << 20);
+    let mut file = pz::compress(&sample(8 << 20), &options).unwrap();
+    file[1000] ^= 1;
+    folder.write("blocks.pz", &file);
+    for memory in ["16M", "32M"] {
+        let arguments = ["recover", "-T8", "-M", memory, "-o", "out", "-f", "blocks.pz"];
+        let (code, peak) = peak_memory(&folder, &arguments);
+        assert_eq!(code, 2);
+        assert_eq!(folder.read("out").len(), 7 << 20);
+        let limit = if memory == "16M" { 16 << 20 } else { 32 << 20 };
+        assert!(peak < least + limit, "{peak} bytes, of which {least} always");
     }
     // A limit too small for one block is refused in one line.
     folder.pz_with(&["-o", "large.pz", "-b", "16M"], &sample(100_000)).silent();

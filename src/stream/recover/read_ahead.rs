@@ -144,7 +144,7 @@ impl ReadAhead {
         self.scheduler.as_mut()?.next()
     }
 
-    /// The most stretches in flight, with nothing submitted or the memory divided as before.
+    /// The most stretches to have in flight.
     fn max_in_flight(&mut self) -> usize {
         const ALONE: Share = Share { workers: 1, in_flight: 1 };
         let Some(division) = self.division.as_mut().filter(|_| self.seen > MAX_ALONE) else {
@@ -240,7 +240,9 @@ impl ReadAhead {
         // Release the memory for blocks of another kind.
         self.engine.release();
         self.idle.clear();
-        *stretch = Stretch::default();
+        if max_steps == 1 || !stretch.is_small() {
+            *stretch = Stretch::default();
+        }
         self.division = Some(Division { kind, salvage, cost, max_steps, share: None });
         Ok(true)
     }
@@ -261,5 +263,77 @@ impl ReadAhead {
             self.seen = self.seen.saturating_add(header.content_len.into());
         }
         stretch.add(step, &self.salvage, reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::pipeline::Options;
+
+    /// A file of blocks of 64 KiB.
+    fn file(len: usize) -> Vec<u8> {
+        let contents: Vec<u8> =
+            (0..len as u32).map(|i| ((i / 7).wrapping_mul(i >> 9) >> 8) as u8).collect();
+        crate::compress(&contents, &Options::new().block_size(1 << 16)).unwrap()
+    }
+
+    fn read_ahead(file: &[u8], options: &DecodeOptions) -> ReadAhead {
+        let salvage = Salvage::new(&mut Cursor::new(file), options.max_memory).unwrap().unwrap();
+        ReadAhead::new(salvage, options)
+    }
+
+    #[test]
+    fn as_many_stretches_are_in_flight_as_memory_permits() {
+        let file = file(4 << 20);
+        let one = {
+            let mut ahead = read_ahead(&file, &DecodeOptions::new());
+            ahead.stretch(&mut Cursor::new(&file)).unwrap();
+            ahead.division.unwrap().cost
+        };
+        let least = one.least();
+        for (limit, threads) in
+            [(least, 8), (least * 3, 8), (1 << 30, 8), (1 << 30, 2), (1 << 30, 1)]
+        {
+            let options = DecodeOptions::new().threads(threads).max_memory(limit);
+            let share = one.share(threads, limit).unwrap();
+            let mut ahead = read_ahead(&file, &options);
+            let (mut most, mut pieces) = (0, 0);
+            while let Some(stretch) = ahead.stretch(&mut Cursor::new(&file)) {
+                assert!(matches!(stretch.take(), Ok(Some(_))));
+                pieces += 1;
+                let in_flight = ahead.scheduler.as_ref().map_or(0, Scheduler::in_flight);
+                most = most.max(in_flight + 1 + ahead.idle.len());
+            }
+            assert_eq!(pieces, 64);
+            assert_eq!(most, share.in_flight, "{threads} threads in {limit} bytes");
+            assert_eq!(ahead.scheduler.is_some(), share.workers > 1);
+        }
+    }
+
+    #[test]
+    fn few_contents_start_no_threads() {
+        for (len, has_threads) in [(100, false), (200_000, false), (400_000, true)] {
+            let file = file(len);
+            let mut ahead = read_ahead(&file, &DecodeOptions::new().threads(4));
+            let mut reader = Cursor::new(&file);
+            while let Some(stretch) = ahead.stretch(&mut reader) {
+                stretch.take().unwrap();
+            }
+            assert_eq!(ahead.scheduler.is_some(), has_threads, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_stretch_has_many_small_blocks_or_one_large_one() {
+        let small = crate::compress(&[3; 200], &Options::new()).unwrap().repeat(10_000);
+        let mut ahead = read_ahead(&small, &DecodeOptions::new().threads(1));
+        let mut reader = Cursor::new(&small);
+        assert_eq!(ahead.stretch(&mut reader).unwrap().len(), (1 << 16) / 200);
+        let large = file(1 << 20);
+        let mut ahead = read_ahead(&large, &DecodeOptions::new().threads(1));
+        assert_eq!(ahead.stretch(&mut Cursor::new(&large)).unwrap().len(), 1);
     }
 }

@@ -77,6 +77,11 @@ impl Stretch {
         self.taken == self.entries.len() && self.failure.is_none()
     }
 
+    /// Whether it takes no more memory than blocks of any kind may.
+    pub(super) fn is_small(&self) -> bool {
+        self.payloads.capacity() <= MAX_SHARED && self.contents.capacity() <= MAX_SHARED
+    }
+
     /// Number of steps.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
