@@ -54,6 +54,25 @@ fn threads_do_not_change_the_bytes() {
     }
 }
 
+/// In tmpfs several threads write to the output at once, large blocks and small ones in different ways.
+#[test]
+fn blocks_of_different_sizes_are_restored_in_memory_backed_storage() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let output = memory.path().join("a");
+    let folder = Folder::new();
+    let contents = sample(3_400_000);
+    let (mut frames, mut expected) = (Vec::new(), Vec::new());
+    for part in [&contents[..], &contents[..100_000]] {
+        frames.extend(folder.pz_with(&["-1", "-b", "1M"], part).silent());
+        expected.extend(part);
+    }
+    folder.write("a.pz", &frames.repeat(12));
+    for _ in 0..5 {
+        folder.pz(&["decompress", "-f", "-T2", "-o", output.to_str().unwrap(), "a.pz"]).silent();
+        assert!(fs::read(&output).unwrap() == expected.repeat(12));
+    }
+}
+
 #[test]
 fn the_source_stays_unless_it_is_to_be_removed() {
     let folder = Folder::new();

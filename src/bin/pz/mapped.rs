@@ -73,7 +73,8 @@ impl Mapped {
         })
     }
 
-    /// Extends the file to at least `end` bytes.
+    /// Extends the file to at least `end` bytes. Every write begins with this: otherwise `len` would be too small, and
+    /// the next call would cut off what lies beyond.
     fn lengthen(&self, end: u64) -> io::Result<()> {
         let mut len = lock(&self.len);
         if *len < end {
@@ -123,9 +124,8 @@ impl Mapped {
         Ok(())
     }
 
-    /// Copies `bytes` to the file through its mappings.
+    /// Copies `bytes` to the file through its mappings. The file must be long enough.
     fn copy(&self, mut bytes: &[u8], range: Range<u64>) -> io::Result<()> {
-        self.lengthen(range.end)?;
         for part in self.parts(range) {
             let (region, within) = part?;
             let (now, later) = bytes.split_at(within.len());
@@ -168,6 +168,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl WriteAt for Mapped {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let range = offset..offset + bytes.len() as u64;
+        self.lengthen(range.end).inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
         let maps = || self.maps.load(Ordering::Relaxed);
         let ask = |range| maps() && self.collapse(range).is_ok();
         self.huge_pages.before_writing(&range, ask);
@@ -231,6 +232,19 @@ mod tests {
         let mut back = vec![0; contents.len()];
         FileExt::read_exact_at(&file, &mut back, 0).unwrap();
         assert!(back == contents && file.metadata().unwrap().len() == contents.len() as u64);
+    }
+
+    #[test]
+    fn no_write_cuts_off_one_behind_it() {
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
+        let Some(mapped) = Mapped::new(&file, None, &Arc::default()) else { return };
+        // Large enough to be mapped, and too small.
+        let (large, small) = (vec![1; MIN_MAPPED_WRITE], vec![2; 1000]);
+        mapped.write_all_at(&small, large.len() as u64).unwrap();
+        mapped.write_all_at(&large, 0).unwrap();
+        let mut back = vec![0; large.len() + small.len()];
+        FileExt::read_exact_at(&file, &mut back, 0).unwrap();
+        assert!(back == [large, small].concat());
     }
 
     #[test]
