@@ -24,7 +24,7 @@
 //   threads: max(N/2048*256, 8192)
 //   passes: 2
 //   buffers: jobs=32, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8, found=N*4, found_two=N*8
-//   local_mem: 8192
+//   local_mem: 16384
 // }
 //
 // @pz_cost four {

@@ -48,8 +48,8 @@ const LEVELS: [Row; 9] = {
     const OPTIMAL: Search =
         Search::Optimal(Effort { passes: 2, nice_length: 128, every_length: 64 });
     [
-        row(Lzh, 20, lz(Greedy, 18, 18)),
-        row(Lzh, 20, lz(GreedyLarge, 18, 20)),
+        row(Lzh, 22, lz(Greedy, 18, 22)),
+        row(Lzh, 22, lz(GreedyLarge, 18, 22)),
         row(Lzh, 22, lz(Double, 18, 22)),
         row(Lzh, 22, lz(Lazy4, 18, 22)),
         row(Lzh, 22, lz(Lazy8, 18, 22)),

@@ -40,8 +40,8 @@ fn csv_and_text() {
         "file,engine,level,pipeline,block_size,threads,bytes,compressed,ratio,compress_mb_s,\
          decompress_mb_s,compress_vs_cpu,decompress_vs_cpu"
     );
-    assert!(lines[1].starts_with("\"a,b\",cpu,1,lzh,1048576,1,50000,"), "{}", lines[1]);
-    assert!(lines[2].starts_with("\"a,b\",cpu,1,lzh,1048576,2,50000,"), "{}", lines[2]);
+    assert!(lines[1].starts_with("\"a,b\",cpu,1,lzh,4194304,1,50000,"), "{}", lines[1]);
+    assert!(lines[2].starts_with("\"a,b\",cpu,1,lzh,4194304,2,50000,"), "{}", lines[2]);
     assert_eq!(lines.len(), 3);
 
     let ran = folder.pz(&["bench", "-1", "none", "a,b"]);

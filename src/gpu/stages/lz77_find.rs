@@ -275,7 +275,7 @@ impl Method {
         Ok(match search {
             Search::Greedy => greedy((6, 15, 1)),
             Search::GreedyLarge => greedy((6, 16, 1)),
-            Search::Double => lazy(&LZ77_LAZY_TWO, vec![found("found_two", (6, 16, 2))], 1),
+            Search::Double => lazy(&LZ77_LAZY_TWO, vec![found("found_two", (6, 17, 2))], 1),
             Search::Lazy4 => lazy(&LZ77_LAZY_FOUR, vec![found("rows_four", (5, 17, 4))], 2),
             Search::Lazy8 => {
                 let second =

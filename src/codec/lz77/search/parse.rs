@@ -38,7 +38,7 @@ pub enum Search {
 
 type GreedyTable = Tagged<1, 6, 15>;
 type GreedyLargeTable = Tagged<1, 6, 16>;
-type DoubleTable = Tagged<2, 6, 16>;
+type DoubleTable = Tagged<2, 6, 17>;
 type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 16>;
 type Lazy16Table = Buckets<2, 16, 5, 16>;
