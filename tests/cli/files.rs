@@ -61,7 +61,7 @@ fn blocks_of_different_sizes_are_restored_in_memory_backed_storage() {
     let output = memory.path().join("a");
     let folder = Folder::new();
     let contents = sample(3_400_000);
-    let (mut frames, mut expected) = (Vec::new(), Vec::new());
+    let (mut frames, mut expected) = (Vec::<u8>::new(), Vec::<u8>::new());
     for part in [&contents[..], &contents[..100_000]] {
         frames.extend(folder.pz_with(&["-1", "-b", "1M"], part).silent());
         expected.extend(part);
