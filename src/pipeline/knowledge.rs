@@ -106,15 +106,17 @@ impl Knowledge {
         let rates = self.rates(subject);
         let opening = self.opening(subject);
         let of_runs = |what| rates.get(&name_with(workload, cpu.workers, what));
+        let [preparing, allocating] = [preparing(workload), allocating(workload)]
+            .map(|name| rates.get(&name).unwrap_or(0.0));
+        let ready = preparing + allocating;
         let Some(whole) = of_runs(TOGETHER) else {
             // Only measured, in memory. It begins when workers have finished their blocks and made room.
             let rate = Some(cpu.expected_with(rates.get(&workload.name())?));
-            let starting = cpu.block / cpu.worker;
+            let starting = ready + cpu.block / cpu.worker;
             let unknown = WithDevice::unknown(api_of(subject));
             return Some(WithDevice { opening, starting, rate, ..unknown });
         };
-        let preparing = rates.get(&preparing(workload)).unwrap_or(0.0);
-        let starting = preparing + of_runs(WAITING).unwrap_or(0.0);
+        let starting = ready + of_runs(WAITING).unwrap_or(0.0);
         Some(WithDevice { starting, ..WithDevice::known(opening, Some(whole)) })
     }
 
@@ -239,8 +241,10 @@ impl Knowledge {
         let Run { workload, workers, .. } = run;
         let subject = subject_of(device.api, &device.name, &device.driver);
         let mut rates = self.rates(&subject);
-        let [opening, prepared] = [device.opening, device.preparing].map(|time| time.as_secs_f64());
+        let [opening, prepared, allocated] =
+            [device.opening, device.preparing, device.allocating].map(|time| time.as_secs_f64());
         learn_preparing(&mut rates, workload, prepared);
+        rates.learn(&allocating(workload), allocated);
         if opening > 0.0 {
             rates.learn(OPENING, opening);
             let mut known = self.rates(DEVICES);
@@ -253,7 +257,7 @@ impl Knowledge {
         if let Some(begun) = device.begun() {
             let joined = begun.saturating_duration_since(run.begun).as_secs_f64();
             if opening > 0.0 {
-                let waited = (joined - opening - prepared).max(0.0);
+                let waited = (joined - opening - prepared - allocated).max(0.0);
                 rates.learn(&name_with(workload, *workers, WAITING), waited);
             }
             let wall = run.wall.as_secs_f64();
@@ -366,6 +370,11 @@ fn throughput(rates: &Rates, workload: &Workload, workers: usize, worker: f64) -
 /// The name of the seconds to compile a device's kernels or fetch them from the cache.
 fn preparing(workload: &Workload) -> String {
     format!("{} preparing", workload.name())
+}
+
+/// The name of the seconds to allocate the memory for a device's batches.
+fn allocating(workload: &Workload) -> String {
+    format!("{} allocating", workload.name())
 }
 
 /// The subject under which a device's rates are kept.

@@ -80,8 +80,10 @@ pub struct DeviceStatistics {
     pub peak_memory: u64,
     /// Time to open the device in the background.
     pub opening: Duration,
-    /// Time to compile its kernels after that.
+    /// Time to compile its kernels after that, or to fetch them from the cache.
     pub preparing: Duration,
+    /// Time to allocate memory for its batches after that.
+    pub allocating: Duration,
     /// The most batches at once.
     pub slots: u32,
     /// The most blocks in a batch.
@@ -234,6 +236,7 @@ impl Statistics {
             peak_memory: 0,
             opening: Duration::ZERO,
             preparing: Duration::ZERO,
+            allocating: Duration::ZERO,
             slots: 0,
             batch: 0,
             batches: 0,

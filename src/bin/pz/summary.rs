@@ -37,9 +37,10 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     }
     if let Some(device) = &device {
         lines.push(format!(
-            "device: opened in {}, prepared in {}; {}, at most {} at once, each of up to {}; {} left to the CPU",
+            "device: opened in {}, kernels ready in {}, memory in {}; {}, at most {} at once, each of up to {}; {} left to the CPU",
             seconds(device.opening),
             seconds(device.preparing),
+            seconds(device.allocating),
             counted(device.batches, "batch", "batches"),
             device.slots,
             counted(device.batch, "block", "blocks"),

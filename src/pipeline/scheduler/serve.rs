@@ -110,7 +110,7 @@ impl<T: Task> Shared<T> {
         let plans = accelerator.work.plans(device.limits(), shape);
         // A kernel that does not compile makes the device decline the batch later.
         let _ = device.prepare(&plans);
-        let mut preparing = begun.elapsed();
+        let preparing = begun.elapsed();
         // Compiling may take longer than the whole job, so workers make room only now.
         if !self.make_room() {
             return;
@@ -126,9 +126,12 @@ impl<T: Task> Shared<T> {
         let left = accelerator.blocks.map_or(0, |blocks| blocks.saturating_sub(finished));
         let in_use = left.div_ceil(batches.batch.into()) as usize;
         engines.iter().take(in_use).for_each(|engine| engine.make_ready(&accelerator.work));
-        preparing += begun.elapsed();
+        let allocating = begun.elapsed();
         if let Some(statistics) = statistics {
-            statistics.on_device(|device| device.preparing += preparing);
+            statistics.on_device(|device| {
+                device.preparing += preparing;
+                device.allocating += allocating;
+            });
         }
         let mut state = self.lock();
         if state.is_closed {
