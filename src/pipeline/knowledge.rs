@@ -106,8 +106,8 @@ impl Knowledge {
         let rates = self.rates(subject);
         let opening = self.opening(subject);
         let of_runs = |what| rates.get(&name_with(workload, cpu.workers, what));
-        let [preparing, allocating] = [preparing(workload), allocating(workload)]
-            .map(|name| rates.get(&name).unwrap_or(0.0));
+        let [preparing, allocating] =
+            [preparing(workload), allocating(workload)].map(|name| rates.get(&name).unwrap_or(0.0));
         let ready = preparing + allocating;
         let Some(whole) = of_runs(TOGETHER) else {
             // Only measured, in memory. It begins when workers have finished their blocks and made room.
