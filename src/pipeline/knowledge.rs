@@ -263,8 +263,9 @@ impl Knowledge {
             let wall = run.wall.as_secs_f64();
             let together = wall - joined - closing(opening);
             let bytes = (device.done.bytes + run.statistics.cpu().bytes) - device.bytes_before;
-            // A run that ended before each thread of the device had a batch says nothing about other runs.
-            let is_long = together >= MIN_SECONDS && device.batches >= device.slots.into();
+            // A run that ended before each thread of the device had a second batch says nothing about other runs: the
+            // first ones take longer.
+            let is_long = together >= MIN_SECONDS && device.batches >= 2 * u64::from(device.slots);
             if is_long && device.done.bytes > 0 {
                 workload.set_device_rates(&mut rates, None, device, true);
                 let name = name_with(workload, *workers, TOGETHER);
