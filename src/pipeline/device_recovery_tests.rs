@@ -3,6 +3,8 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::device_tests::{contents, devices};
 use crate::gpu::coder::Work;
@@ -13,6 +15,9 @@ use crate::{DecodeOptions, Encoder, Gpu, Level, Options, Pipeline, Statistics};
 use crate::{compress, decompress};
 
 const BLOCK: usize = 1 << 16;
+
+/// Blocks written at once: more than a batch takes.
+const AT_ONCE: usize = 16;
 
 fn options() -> Options {
     Options::new().level(Level::MIN).block_size(BLOCK as u64).threads(1)
@@ -70,11 +75,19 @@ fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned
     let block = contents(BLOCK);
     let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
     let mut blocks = 0;
+    let batches = || counted.device().map_or(0, |device| device.batches);
     let mut write_until = |is_time: &dyn Fn() -> bool| {
         while !is_time() {
             assert!(blocks < 5000, "{fault:?}: {} of {} bytes", faulty.most_used(), planned * one);
-            encoder.write_all(&block).unwrap();
-            blocks += 1;
+            let before = batches();
+            encoder.write_all(&block.repeat(AT_ONCE)).unwrap();
+            blocks += AT_ONCE;
+            // The worker beside a fast device must not do everything before the device has had a few batches.
+            for _ in 0..20 {
+                if batches() == before {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
         }
     };
     // Until batches are smaller, or slots do nothing, and the others work with what there is.

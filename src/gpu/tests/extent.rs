@@ -4,6 +4,9 @@
 //! the last byte that differs from what filled it: no formula may be smaller, and some plan must come within 2% of
 //! each. Batches of many tiny blocks show constants, and blocks of megabytes what grows with N.
 //!
+//! Formulas are made for the device that needs most. So only the software device comes within 2% of each; on others no
+//! formula may be too small.
+//!
 //! This needs a device whose kernels are told how many blocks there are. Kernels in WGSL derive it from the lengths of
 //! buffers, and what they write too far is dropped, so that their results are wrong.
 
@@ -37,6 +40,9 @@ const FILL: [u8; 251] = {
     }
     fill
 };
+
+/// Begins the complaint that a formula gives more than any plan writes.
+const TOO_LARGE: &str = "too large";
 
 /// Bytes behind the end of a buffer of so many.
 fn guard(bytes: u64) -> u64 {
@@ -213,7 +219,7 @@ impl Extents {
             match closest {
                 None => say("no plan uses it".into()),
                 Some((part, what)) if part > 1.0 => say(format!("too small: {what}")),
-                Some((part, what)) if part < 0.98 => say(format!("too large: {what}")),
+                Some((part, what)) if part < 0.98 => say(format!("{TOO_LARGE}: {what}")),
                 Some(_) => {}
             }
         }
@@ -330,8 +336,13 @@ fn formulas_are_what_kernels_write_and_planted_faults_are_found() {
             return;
         }
         let extents = measured(device);
-        let complaints = extents.complaints(&costs(|_| false, "", "").unwrap());
+        let needs_most = device.limits().kind == Kind::Software;
+        let mut complaints = extents.complaints(&costs(|_| false, "", "").unwrap());
+        complaints.retain(|complaint| needs_most || !complaint.contains(TOO_LARGE));
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+        if !needs_most {
+            return;
+        }
         // In all kernels that have the buffer, and in one of them.
         for kernel in ALL {
             let buffers = &kernel.cost().unwrap().buffers;
