@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use super::device_tests::{contents, devices};
@@ -15,9 +14,6 @@ use crate::{DecodeOptions, Encoder, Gpu, Level, Options, Pipeline, Statistics};
 use crate::{compress, decompress};
 
 const BLOCK: usize = 1 << 16;
-
-/// Blocks written at once: more than a batch takes.
-const AT_ONCE: usize = 16;
 
 fn options() -> Options {
     Options::new().level(Level::MIN).block_size(BLOCK as u64).threads(1)
@@ -64,7 +60,9 @@ fn a_device_is_retired_for_wrong_results() {
 fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned: u64) {
     let limits = Limits { compute_units: 1 << 16, ..device.limits().clone() };
     let one = block_memory(&encoding(), &limits);
-    let faulty = Arc::new(Faulty::new(Arc::clone(device), fault));
+    // If the device were fast, the writer would not keep all of its slots busy.
+    let faulty = Faulty::new(Arc::clone(device), fault).with_delay(Duration::from_millis(10));
+    let faulty = Arc::new(faulty);
     faulty.set_memory(3 * one + one / 2);
     let wide = WithLimits(Arc::clone(&faulty), limits);
     let counted = Statistics::new();
@@ -75,19 +73,11 @@ fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned
     let block = contents(BLOCK);
     let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
     let mut blocks = 0;
-    let batches = || counted.device().map_or(0, |device| device.batches);
     let mut write_until = |is_time: &dyn Fn() -> bool| {
         while !is_time() {
             assert!(blocks < 5000, "{fault:?}: {} of {} bytes", faulty.most_used(), planned * one);
-            let before = batches();
-            encoder.write_all(&block.repeat(AT_ONCE)).unwrap();
-            blocks += AT_ONCE;
-            // The worker beside a fast device must not do everything before the device has had a few batches.
-            for _ in 0..20 {
-                if batches() == before {
-                    thread::sleep(Duration::from_millis(1));
-                }
-            }
+            encoder.write_all(&block).unwrap();
+            blocks += 1;
         }
     };
     // Until batches are smaller, or slots do nothing, and the others work with what there is.
