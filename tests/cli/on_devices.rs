@@ -1,7 +1,7 @@
 //! Whole runs of the program with GPUs: they do their part, the output is right, and a missing one is reported.
 
 use std::io::Write;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -28,7 +28,10 @@ fn devices(folder: &Folder) -> Vec<(String, String)> {
 }
 
 fn start(folder: &Folder, arguments: &[&str]) -> Child {
-    let mut command = folder.command(arguments);
+    spawn(folder.command(arguments))
+}
+
+fn spawn(mut command: Command) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
@@ -318,7 +321,8 @@ mod signals {
             for (moment, signal) in moments.into_iter().zip(signals.into_iter().cycle()) {
                 let folder = Folder::new();
                 let machine = ["compress", "-o", "out", "--gpu-memory", "60M", "--device", &device];
-                let mut child = start(&folder, &[&machine[..], &SMALL].concat());
+                let arguments = [&machine[..], &SMALL].concat();
+                let mut child = spawn(crate::signals::command(&folder, &arguments));
                 let mut pipe = child.stdin.take().unwrap();
                 pipe.write_all(&contents).unwrap();
                 thread::sleep(Duration::from_millis(moment));

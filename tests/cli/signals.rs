@@ -20,15 +20,18 @@ fn send(child: &Child, signal: Signal) {
 }
 
 /// The program in a folder, not yet started. It ignores no signal, even if the tests run in a shell's background.
-fn command(folder: &Folder, arguments: &[&str]) -> Command {
+pub fn command(folder: &Folder, arguments: &[&str]) -> Command {
     let plain = folder.command(arguments);
     if !cfg!(target_os = "linux") {
         return plain;
     }
     let mut command = Command::new("env");
     command.arg("--default-signal=INT,TERM,HUP,QUIT").arg(program()).args(arguments);
-    for (name, _) in plain.get_envs() {
-        command.env_remove(name);
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
     }
     command.current_dir(folder.as_path()).stdin(Stdio::null());
     command
