@@ -106,9 +106,8 @@ impl Knowledge {
         let rates = self.rates(subject);
         let opening = self.opening(subject);
         let of_runs = |what| rates.get(&name_with(workload, cpu.workers, what));
-        let [preparing, allocating] =
-            [preparing(workload), allocating(workload)].map(|name| rates.get(&name).unwrap_or(0.0));
-        let ready = preparing + allocating;
+        let seconds = |what| rates.get(&time_of(workload, what)).unwrap_or(0.0);
+        let ready = seconds(PREPARING) + seconds(ALLOCATING);
         let Some(whole) = of_runs(TOGETHER) else {
             // Only measured, in memory. It begins when workers have finished their blocks and made room.
             let rate = Some(cpu.expected_with(rates.get(&workload.name())?));
@@ -244,12 +243,12 @@ impl Knowledge {
         let [opening, prepared, allocated] =
             [device.opening, device.preparing, device.allocating].map(|time| time.as_secs_f64());
         learn_preparing(&mut rates, workload, prepared);
-        rates.learn(&allocating(workload), allocated);
+        rates.learn(&time_of(workload, ALLOCATING), allocated);
         if opening > 0.0 {
             rates.learn(OPENING, opening);
             let mut known = self.rates(DEVICES);
             if known.get(&subject).is_some() {
-                let prepared = rates.get(&preparing(workload)).unwrap_or(0.0);
+                let prepared = rates.get(&time_of(workload, PREPARING)).unwrap_or(0.0);
                 known.learn(&subject, opening + prepared);
                 self.keep(DEVICES, known);
             }
@@ -324,7 +323,7 @@ const PREPARED_FROM_CACHE: f64 = 0.1;
 /// its time says nothing about later runs. If the driver keeps nothing, later runs take as long again, and they teach
 /// it.
 fn learn_preparing(rates: &mut Rates, workload: &Workload, seconds: f64) {
-    let name = preparing(workload);
+    let name = time_of(workload, PREPARING);
     match rates.get(&name) {
         None => rates.set(name, seconds.min(PREPARED_FROM_CACHE)),
         Some(_) => rates.learn_falling(&name, seconds),
@@ -345,6 +344,12 @@ const TOGETHER: &str = "together";
 
 /// Seconds until a device's first batch, besides opening and preparing it.
 const WAITING: &str = "waiting";
+
+/// Seconds to compile a device's kernels, or to fetch them from the cache.
+const PREPARING: &str = "preparing";
+
+/// Seconds to allocate the memory for a device's batches.
+const ALLOCATING: &str = "allocating";
 
 /// The name of what whole runs on `workers` workers show: [`OVERHEAD`], [`TOGETHER`] or [`WAITING`].
 fn name_with(workload: &Workload, workers: usize, what: &str) -> String {
@@ -368,14 +373,9 @@ fn throughput(rates: &Rates, workload: &Workload, workers: usize, worker: f64) -
     Throughput { workers, worker, overhead, block: workload.block_size() as f64 }
 }
 
-/// The name of the seconds to compile a device's kernels or fetch them from the cache.
-fn preparing(workload: &Workload) -> String {
-    format!("{} preparing", workload.name())
-}
-
-/// The name of the seconds to allocate the memory for a device's batches.
-fn allocating(workload: &Workload) -> String {
-    format!("{} allocating", workload.name())
+/// The name of a device's time for [`PREPARING`] or [`ALLOCATING`].
+fn time_of(workload: &Workload, what: &str) -> String {
+    format!("{} {what}", workload.name())
 }
 
 /// The subject under which a device's rates are kept.

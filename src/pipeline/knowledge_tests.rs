@@ -173,7 +173,7 @@ fn the_first_run_compiles_and_later_ones_do_not() {
     let mut rates = Rates::default();
     let mut after = |seconds| {
         learn_preparing(&mut rates, &workload, seconds);
-        rates.get(&preparing(&workload)).unwrap()
+        rates.get(&time_of(&workload, PREPARING)).unwrap()
     };
     assert_eq!(after(4.7), PREPARED_FROM_CACHE);
     assert_eq!(after(0.03), 0.03);
