@@ -328,7 +328,8 @@ fn predictions_follow_whole_runs() {
     let before = predict(Some(&gpu), 100_000_000);
     near(before.cpu_rate, 2e6);
     near(before.cpu_seconds, 50.0);
-    near(before.seconds, 0.7155 + 49.4345 / 5.0);
+    // In a run it does half of its 8 MB a second, beside workers that do 2.
+    near(before.seconds, 0.7155 + 49.4345 / 3.0);
     assert!(before.takes_part && before.device_rate == Some(Ok(8e6)), "{before:?}");
 
     // The threads were busy for a second in all, and the run took 0.7 s instead of half a second.

@@ -106,11 +106,14 @@ impl Knowledge {
         let rates = self.rates(subject);
         let opening = self.opening(subject);
         let of_runs = |what| rates.get(&name_with(workload, cpu.workers, what));
-        let seconds = |what| rates.get(&time_of(workload, what)).unwrap_or(0.0);
+        let seconds = |what| rates.get(&part_of(workload, what)).unwrap_or(0.0);
         let ready = seconds(PREPARING) + seconds(ALLOCATING);
         let Some(whole) = of_runs(TOGETHER) else {
-            // Only measured, in memory. It begins when workers have finished their blocks and made room.
-            let rate = Some(cpu.expected_with(rates.get(&workload.name())?));
+            // It begins when workers have finished their blocks and made room.
+            let rate = Some(match rates.get(&part_of(workload, BESIDE)) {
+                Some(beside) => cpu.joined_by(beside),
+                None => cpu.expected_with(rates.get(&workload.name())?),
+            });
             let starting = ready + cpu.block / cpu.worker;
             let unknown = WithDevice::unknown(api_of(subject));
             return Some(WithDevice { opening, starting, rate, ..unknown });
@@ -160,7 +163,7 @@ impl Knowledge {
             return Ok(rate);
         }
         let measured = workload.measure_device(gpu, sample)?;
-        workload.set_device_rates(&mut rates, Some(limits), &measured.found, false);
+        workload.set_measured_rates(&mut rates, limits, &measured.found);
         learn_preparing(&mut rates, workload, measured.preparing.as_secs_f64());
         self.keep(&subject(limits), rates.clone());
         rates.get(&workload.name()).ok_or_else(|| "it took no time to measure".into())
@@ -243,12 +246,12 @@ impl Knowledge {
         let [opening, prepared, allocated] =
             [device.opening, device.preparing, device.allocating].map(|time| time.as_secs_f64());
         learn_preparing(&mut rates, workload, prepared);
-        rates.learn(&time_of(workload, ALLOCATING), allocated);
+        rates.learn(&part_of(workload, ALLOCATING), allocated);
         if opening > 0.0 {
             rates.learn(OPENING, opening);
             let mut known = self.rates(DEVICES);
             if known.get(&subject).is_some() {
-                let prepared = rates.get(&time_of(workload, PREPARING)).unwrap_or(0.0);
+                let prepared = rates.get(&part_of(workload, PREPARING)).unwrap_or(0.0);
                 known.learn(&subject, opening + prepared);
                 self.keep(DEVICES, known);
             }
@@ -266,7 +269,11 @@ impl Knowledge {
             // first ones take longer.
             let is_long = together >= MIN_SECONDS && device.batches >= 2 * u64::from(device.slots);
             if is_long && device.done.bytes > 0 {
-                workload.set_device_rates(&mut rates, None, device, true);
+                let seconds = device.span.as_secs_f64();
+                if seconds > 0.0 {
+                    rates.learn(&part_of(workload, BESIDE), device.done.bytes as f64 / seconds);
+                }
+                workload.set_stage_rates(&mut rates, device);
                 let name = name_with(workload, *workers, TOGETHER);
                 rates.learn(&name, bytes as f64 / together);
             }
@@ -323,7 +330,7 @@ const PREPARED_FROM_CACHE: f64 = 0.1;
 /// its time says nothing about later runs. If the driver keeps nothing, later runs take as long again, and they teach
 /// it.
 fn learn_preparing(rates: &mut Rates, workload: &Workload, seconds: f64) {
-    let name = time_of(workload, PREPARING);
+    let name = part_of(workload, PREPARING);
     match rates.get(&name) {
         None => rates.set(name, seconds.min(PREPARED_FROM_CACHE)),
         Some(_) => rates.learn_falling(&name, seconds),
@@ -338,6 +345,9 @@ const MIN_OVERHEAD: f64 = 1e-14;
 
 /// Seconds of overhead for each byte.
 const OVERHEAD: &str = "overhead";
+
+/// Bytes a second of the device in whole runs, beside any number of workers.
+const BESIDE: &str = "beside workers";
 
 /// Bytes a second of device and workers together.
 const TOGETHER: &str = "together";
@@ -373,8 +383,9 @@ fn throughput(rates: &Rates, workload: &Workload, workers: usize, worker: f64) -
     Throughput { workers, worker, overhead, block: workload.block_size() as f64 }
 }
 
-/// The name of a device's time for [`PREPARING`] or [`ALLOCATING`].
-fn time_of(workload: &Workload, what: &str) -> String {
+/// The name of what whole runs show of a device, whatever the number of workers: [`PREPARING`], [`ALLOCATING`] or
+/// [`BESIDE`].
+fn part_of(workload: &Workload, what: &str) -> String {
     format!("{} {what}", workload.name())
 }
 

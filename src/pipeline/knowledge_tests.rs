@@ -155,7 +155,7 @@ fn a_rate_that_is_wrong_by_three_is_found() {
             }
             // The device's own rate counts with another number of workers.
             let more = Truth { workers: 2 * truth.workers, ..truth };
-            let (knowledge, name) = (taught(&truth), workload().name());
+            let (knowledge, name) = (taught(&truth), part_of(&workload(), BESIDE));
             let subject = subject(&made_up());
             let known = knowledge.get(&subject, &name).unwrap();
             assert!((known / truth.device - 1.0).abs() < 0.25, "{known} {truth:?}");
@@ -173,7 +173,7 @@ fn the_first_run_compiles_and_later_ones_do_not() {
     let mut rates = Rates::default();
     let mut after = |seconds| {
         learn_preparing(&mut rates, &workload, seconds);
-        rates.get(&time_of(&workload, PREPARING)).unwrap()
+        rates.get(&part_of(&workload, PREPARING)).unwrap()
     };
     assert_eq!(after(4.7), PREPARED_FROM_CACHE);
     assert_eq!(after(0.03), 0.03);

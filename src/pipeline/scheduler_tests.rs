@@ -7,8 +7,11 @@ use crate::format::Pipeline;
 use crate::gpu::coder::Work;
 use crate::gpu::device::{Device, DeviceError, Kind, Limits, MemorySource};
 use crate::gpu::tests::testing::{Nothing, made_up};
-use crate::pipeline::Gpu;
+use crate::pipeline::auto::Auto;
 use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::knowledge::subject;
+use crate::pipeline::workload::Workload;
+use crate::pipeline::{FrameKind, Gpu};
 
 #[derive(Debug, PartialEq)]
 struct Number {
@@ -191,21 +194,29 @@ impl Task for Counting {
 fn workers_make_room_for_a_device_while_it_takes_part() {
     let (alone, afterwards) =
         (Share { workers: 6, in_flight: 12 }, Share { workers: 4, in_flight: 5 });
-    // With few blocks the workers have stopped when no blocks are left; with many they have not.
-    for narrow in [4, 12] {
+    // With few blocks the workers have stopped when no blocks are left; with many they have not. A device that is there
+    // is known to be of no use.
+    for (narrow, is_there) in [(4, false), (12, false), (4, true), (12, true)] {
         let (running, held) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let peak = Arc::new(AtomicUsize::new(0));
         let (send, found) = std::sync::mpsc::channel();
         let counts = [Arc::clone(&running), Arc::clone(&held)];
-        let gpu = Gpu::finding::<fn() -> Result<Arc<dyn Device>, DeviceError>>(move || {
+        let gpu = Gpu::finding(move || {
             send.send(counts.map(|count| count.load(Ordering::SeqCst))).unwrap();
-            Err(DeviceError::Failed("it is not there".into()))
+            let open = || -> Result<Arc<dyn Device>, DeviceError> { panic!("it does not pay") };
+            let not_there = DeviceError::Failed("it is not there".into());
+            if is_there { Ok((made_up(), open)) } else { Err(not_there) }
         });
+        let (pipeline, block_size) = (Pipeline::Lzf, 1 << 16);
+        let workload = Workload::decoding_of(FrameKind { pipeline, level: None, block_size });
+        let auto = Auto::new().cache(None);
+        auto.knowledge().set(&subject(&made_up()), workload.name(), 1.0);
         let accelerator = Accelerator {
             host_blocks: 9,
             alone: Some(alone),
             afterwards,
             blocks: Some(1 << 40),
+            learned: Some((auto, workload)),
             ..Accelerator::alone(gpu, Work::Decode(Pipeline::Lzf), 1 << 16)
         };
         let beside = Share { workers: 2, in_flight: narrow + 9 };

@@ -301,37 +301,34 @@ impl Workload {
         }
     }
 
-    /// Sets in `rates` the rates that a device showed for this work and its stages.
-    pub(crate) fn set_device_rates(
+    /// Sets in `rates` the rates that a device with these limits showed, from memory to memory, for this work and its
+    /// stages.
+    pub(crate) fn set_measured_rates(
         &self,
         rates: &mut Rates,
-        limits: Option<&Limits>,
+        limits: &Limits,
         found: &DeviceStatistics,
-        learn: bool,
     ) {
-        let name = self.name();
-        let seconds = found.span.as_secs_f64();
-        if seconds <= 0.0 || found.done.bytes == 0 {
+        if found.span.is_zero() || found.done.bytes == 0 {
             return;
         }
-        if learn {
-            rates.learn(&name, found.done.bytes as f64 / seconds);
-        } else {
-            rates.set(name.clone(), steady_rate(found));
-        }
-        if let Some(limits) = limits
-            && rates.get(THREADS).is_none()
-            && rates.get(BYTES).is_none()
-        {
+        rates.set(self.name(), steady_rate(found));
+        if rates.get(THREADS).is_none() && rates.get(BYTES).is_none() {
             let measured = pair(&self.stages(limits), found.done.blocks, &found.stages);
             if let Some(figures) = Figures::fit(&measured) {
                 rates.set(THREADS, 1.0 / figures.thread);
                 rates.set(BYTES, 1.0 / figures.byte);
             }
         }
+        self.set_stage_rates(rates, found);
+    }
+
+    /// Sets in `rates` how fast each stage of this work ran on a device.
+    pub(crate) fn set_stage_rates(&self, rates: &mut Rates, found: &DeviceStatistics) {
         for stage in &found.stages {
-            let seconds = stage.time.as_secs_f64();
-            rates.set(format!("{name}: {}", stage.stage), found.done.bytes as f64 / seconds);
+            let (name, seconds) =
+                (format!("{}: {}", self.name(), stage.stage), stage.time.as_secs_f64());
+            rates.set(name, found.done.bytes as f64 / seconds);
         }
     }
 }

@@ -45,8 +45,6 @@ pub(crate) struct Faulty<D: Device> {
     writes: AtomicU64,
     /// How long queues wait by default.
     deadline: Duration,
-    /// How much longer than the device itself each call takes that waits for it.
-    delay: Duration,
     /// The available memory in bytes.
     memory: AtomicU64,
     /// How often an allocation was refused.
@@ -89,7 +87,6 @@ impl<D: Device> Faulty<D> {
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             deadline: crate::gpu::device::DEADLINE,
-            delay: Duration::ZERO,
             memory: AtomicU64::new(match fault {
                 Fault::MemoryAbove(most) | Fault::LateMemoryAbove(most) => most,
                 _ => u64::MAX,
@@ -104,11 +101,6 @@ impl<D: Device> Faulty<D> {
     /// Sets how long its queues wait by default.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
-    }
-
-    /// Makes calls that wait for the device take longer, so that fast devices are like slow ones.
-    pub fn with_delay(self, delay: Duration) -> Self {
-        Self { delay, ..self }
     }
 
     /// Sets the size that all buffers together may have from now on.
@@ -256,7 +248,6 @@ impl<D: Device> FaultyQueue<'_, D> {
     /// For calls that wait.
     fn wait(&mut self, kind: &'static str, buffers: &[BufferId]) -> Result<(), DeviceError> {
         if self.call(kind, buffers)? {
-            std::thread::sleep(self.faulty.delay);
             return Ok(());
         }
         if self.has_failed {

@@ -83,7 +83,7 @@ impl<T: Task> Shared<T> {
             // runs do not tell, encoding mostly takes long enough to ask at once.
             let encodes = matches!(accelerator.work, Work::Encode { .. });
             let asks_at_once = encodes && accelerator.is_known_to_pay() != Some(false);
-            if !asks_at_once && !self.is_worth_opening(accelerator) {
+            if !asks_at_once && !self.is_worth_opening(accelerator, true) {
                 return;
             }
             // For encoding, the driver's memory counts from the start.
@@ -93,7 +93,8 @@ impl<T: Task> Shared<T> {
             if let Err(error) = accelerator.gpu.found() {
                 return accelerator.is_idle(&error.to_string());
             }
-            if !self.is_worth_opening(accelerator) {
+            // For decoding, workers have stopped for the device. If it does not pay now, they go on.
+            if !self.is_worth_opening(accelerator, encodes) {
                 return;
             }
         }
@@ -185,9 +186,9 @@ impl<T: Task> Shared<T> {
     }
 
     /// Whether it pays to open the device for what is left. Unless earlier runs tell that it pays, waits until the
-    /// workers' rate is known. If it does not pay yet, keeps checking while there is work: the workers may turn out to
-    /// be slower. Returns `false` if it never pays.
-    fn is_worth_opening(&self, accelerator: &Accelerator) -> bool {
+    /// workers' rate is known. If it does not pay yet and `keeps_asking`, checks again while there is work: the workers
+    /// may turn out to be slower.
+    fn is_worth_opening(&self, accelerator: &Accelerator, keeps_asking: bool) -> bool {
         let Some(blocks) = accelerator.blocks else { return true };
         if accelerator.is_known_to_pay() == Some(true) {
             return true;
@@ -206,6 +207,9 @@ impl<T: Task> Shared<T> {
                     has_said_why = true;
                     accelerator.is_idle(&why_not(&cpu, bytes, &device));
                     accelerator.stays_closed();
+                }
+                if !keeps_asking {
+                    return false;
                 }
             }
             let waited = self.progress.wait_timeout(state, POLL_INTERVAL);
