@@ -140,7 +140,7 @@ impl Auto {
                 "the CPU: {alone:.2} s predicted, less than it takes to open a device"
             ));
         }
-        let could_pay = cpu.pays(bytes as f64, &WithDevice::known(opening, None));
+        let could_pay = cpu.pays(bytes as f64, &WithDevice::known(None, opening, None));
         let best = if could_pay { self.best(workload, bytes as f64, &cpu) } else { None };
         let Some(Best { seconds, name, device }) = best else {
             return on_cpu(format!(
@@ -198,7 +198,7 @@ impl Auto {
                     }
                     // The device is open now.
                     let rate = Some(cpu.expected_with(rate));
-                    (WithDevice::known(0.0, rate), Chosen::Open(gpu))
+                    (WithDevice::known(None, 0.0, rate), Chosen::Open(gpu))
                 }
                 None => continue,
             };

@@ -262,7 +262,7 @@ mod tests {
         let mut rates = EngineRates::default();
         assert_eq!(rates.throughput(10, 1000), None);
         rates.worker_took(10 * MILLISECOND, MILLISECOND);
-        let unknown = WithDevice::known(0.5, None);
+        let unknown = WithDevice::known(None, 0.5, None);
         let cpu = rates.throughput(10, 1000).unwrap();
         assert!((cpu.alone(1e6) - 1.0).abs() < 1e-9);
         assert!(cpu.pays(2e6, &unknown));

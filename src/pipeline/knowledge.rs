@@ -11,7 +11,7 @@ use super::memory::cores;
 use super::rate_cache::{Rates, Store};
 use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
-use super::throughput::{Throughput, WithDevice, closing};
+use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::clock::Instant;
 use crate::gpu::device::{Api, Limits};
@@ -33,7 +33,7 @@ pub(crate) struct Run {
     pub(crate) begun: Instant,
     /// Whether the run began to open a device.
     pub(crate) opened_device: bool,
-    /// Time that the run took.
+    /// Time that the run took, without closing the device.
     pub(crate) wall: Duration,
 }
 
@@ -104,22 +104,22 @@ impl Knowledge {
         cpu: &Throughput,
     ) -> Option<WithDevice> {
         let rates = self.rates(subject);
-        let opening = self.opening(subject);
         let of_runs = |what| rates.get(&name_with(workload, cpu.workers, what));
         let seconds = |what| rates.get(&part_of(workload, what)).unwrap_or(0.0);
-        let ready = seconds(PREPARING) + seconds(ALLOCATING);
-        let Some(whole) = of_runs(TOGETHER) else {
-            // It begins when workers have finished their blocks and made room.
-            let rate = Some(match rates.get(&part_of(workload, BESIDE)) {
-                Some(beside) => cpu.joined_by(beside),
-                None => cpu.expected_with(rates.get(&workload.name())?),
-            });
-            let starting = ready + cpu.block / cpu.worker;
-            let unknown = WithDevice::unknown(api_of(subject));
-            return Some(WithDevice { opening, starting, rate, ..unknown });
+        let (waiting, rate) = match of_runs(TOGETHER) {
+            Some(together) => (of_runs(WAITING).unwrap_or(0.0), together),
+            None => {
+                let rate = match rates.get(&part_of(workload, BESIDE)) {
+                    Some(beside) => cpu.joined_by(beside),
+                    None => cpu.expected_with(rates.get(&workload.name())?),
+                };
+                // It begins when workers have finished their blocks and made room.
+                (cpu.block / cpu.worker, rate)
+            }
         };
-        let starting = ready + of_runs(WAITING).unwrap_or(0.0);
-        Some(WithDevice { starting, ..WithDevice::known(opening, Some(whole)) })
+        let starting = seconds(PREPARING) + seconds(ALLOCATING) + waiting;
+        let known = WithDevice::known(api_of(subject), self.opening(subject), Some(rate));
+        Some(WithDevice { starting, ..known })
     }
 
     /// The seconds that finding and opening a device is expected to take.
@@ -263,7 +263,7 @@ impl Knowledge {
                 rates.learn(&name_with(workload, *workers, WAITING), waited);
             }
             let wall = run.wall.as_secs_f64();
-            let together = wall - joined - closing(opening);
+            let together = wall - joined;
             let bytes = (device.done.bytes + run.statistics.cpu().bytes) - device.bytes_before;
             // A run that ended before each thread of the device had a second batch says nothing about other runs: the
             // first ones take longer.

@@ -27,13 +27,12 @@ pub(crate) struct Throughput {
 pub(crate) struct WithDevice {
     /// Seconds to find and open it.
     pub(crate) opening: f64,
-    /// To decide, count at least this many seconds for opening it. A device that no whole run has used is worth trying
-    /// only for longer work.
-    pub(crate) min_opening: f64,
     /// Seconds from then until its first batch begins.
     pub(crate) starting: f64,
     /// Bytes a second of device and workers together from then on; `None` if unknown.
     pub(crate) rate: Option<f64>,
+    /// Seconds to close it.
+    pub(crate) closing: f64,
 }
 
 /// A device pays only if the job is predicted to take at most this fraction of the CPU's time: predictions are not
@@ -44,31 +43,33 @@ const MAX_TIME_RATIO: f64 = 0.9;
 /// blocks, too. (0.4 to 0.6 were measured.)
 const IN_RUNS: f64 = 0.5;
 
-/// Closing a device takes this fraction of the time to open it: the driver frees everything.
-const CLOSING: f64 = 0.3;
+/// Closing a device takes this fraction of the time to open it: the driver frees everything, mostly when the program
+/// ends.
+const CLOSING: f64 = 0.4;
+
+/// The same through WebGPU, whose driver opens faster and frees more slowly.
+const CLOSING_WEBGPU: f64 = 1.5;
 
 impl WithDevice {
     /// A device without known rates. It is worth trying for work that takes the CPU alone a second; through WebGPU,
     /// which sets up a graphics driver and translates the kernels, a second and a half.
     pub(crate) fn unknown(api: Option<Api>) -> Self {
-        let opening = if api == Some(Api::WebGpu) { 1.05 } else { 0.7 };
-        Self { opening, min_opening: opening, starting: 0.0, rate: None }
+        let opening = if api == Some(Api::WebGpu) { 0.97 } else { 0.65 };
+        let closing = CLOSING * opening;
+        Self { opening, starting: 0.0, rate: None, closing }
     }
 
-    /// A device that is open in `opening` seconds, if the rate of device and workers together is known.
-    pub(crate) fn known(opening: f64, rate: Option<f64>) -> Self {
-        Self { opening, min_opening: 0.0, starting: 0.0, rate }
+    /// A device that is open in `opening` seconds, and `rate`, in bytes a second, of device and workers together.
+    pub(crate) fn known(api: Option<Api>, opening: f64, rate: Option<f64>) -> Self {
+        let factor = if api == Some(Api::WebGpu) { CLOSING_WEBGPU } else { CLOSING };
+        let closing = factor * opening;
+        Self { opening, starting: 0.0, rate, closing }
     }
 
     /// Seconds until its first batch begins.
     pub(crate) fn joins_after(&self) -> f64 {
         self.opening + self.starting
     }
-}
-
-/// Seconds to close a device that took `opening` seconds to open.
-pub(crate) fn closing(opening: f64) -> f64 {
-    CLOSING * opening
 }
 
 impl Throughput {
@@ -95,13 +96,12 @@ impl Throughput {
         }
         let before = bytes * joined / alone;
         let rate = device.rate.unwrap_or_else(|| self.max_with_device());
-        joined + (bytes - before) / rate + closing(device.opening)
+        joined + (bytes - before) / rate + device.closing
     }
 
     /// Whether a device clearly pays for `bytes` bytes that are left to do.
     pub(crate) fn pays(&self, bytes: f64, device: &WithDevice) -> bool {
-        let device = WithDevice { opening: device.opening.max(device.min_opening), ..*device };
-        self.with_device(bytes, &device) < MAX_TIME_RATIO * self.alone(bytes)
+        self.with_device(bytes, device) < MAX_TIME_RATIO * self.alone(bytes)
     }
 
     /// Whether `device`, in bytes a second, is at least the rate of the `displaced` workers.
@@ -156,16 +156,16 @@ mod tests {
 
     #[test]
     fn a_device_joins_when_it_is_open() {
-        let device = WithDevice { starting: 0.1, ..WithDevice::known(0.4, Some(4e7)) };
+        let device = WithDevice { starting: 0.1, ..WithDevice::known(None, 0.4, Some(4e7)) };
         // The job ends before the device is open.
         near(cpu(0.0).with_device(4e6, &device), 0.4);
         // Half of the job is done by then.
-        near(cpu(0.0).with_device(1e7, &device), 0.62 + 5e6 / 4e7);
+        near(cpu(0.0).with_device(1e7, &device), 0.66 + 5e6 / 4e7);
         // An unknown device might do the rest in no time, except for the overhead.
-        let unknown = WithDevice::known(0.5, None);
-        near(cpu(0.0).with_device(1e7, &unknown), 0.65);
+        let unknown = WithDevice::known(None, 0.5, None);
+        near(cpu(0.0).with_device(1e7, &unknown), 0.7);
         let left = 1e7 * (1.0 - 0.5 / 1.1);
-        near(cpu(1e-8).with_device(1e7, &unknown), 0.65 + left * 2e-8);
+        near(cpu(1e-8).with_device(1e7, &unknown), 0.7 + left * 2e-8);
         near(cpu(0.0).joined_by(5e6), 1.5e7);
         near(cpu(0.0).expected_with(5e6), 1.25e7);
         near(cpu(1e-7).joined_by(5e6), 5e6);
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn a_device_pays_if_it_clearly_saves_time() {
         let unknown = WithDevice::unknown(None);
-        let slow = WithDevice::known(0.1, Some(1.05e7));
-        let fast = WithDevice::known(0.1, Some(4e7));
+        let slow = WithDevice::known(None, 0.1, Some(1.05e7));
+        let fast = WithDevice::known(None, 0.1, Some(4e7));
         for (bytes, overhead, device, pays) in [
             // The CPU takes a tenth of a second for each million bytes.
             (5e6, 0.0, unknown, false),
