@@ -52,12 +52,17 @@ step "Documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features --quiet
 
 step "Every combination of features"
-for features in "" fast-sort simd "simd fast-sort" cli "cli fast-sort" opencl webgpu "opencl webgpu"; do
+for features in "" opencl webgpu; do
     cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
 done
+# Tests do not depend on these.
+for features in fast-sort simd "simd fast-sort" cli "cli fast-sort" "opencl webgpu"; do
+    cargo clippy --locked --quiet --lib --bins --no-default-features --features "$features" -- -D warnings
+done
 
-step "Tests, portable code alone"
-cargo test --locked --no-default-features --features cli
+step "Tests of codecs and format, portable code alone; of the program what depends on devices"
+cargo test --locked --no-default-features --features cli --lib --test container --test container_golden --test container_reference --test container_single
+cargo test --locked --no-default-features --features cli --test cli -- cost:: devices:: refusals::
 portable=$(mktemp -d)
 trap 'rm -rf "$portable"' EXIT
 cp "$target/debug/pz" "$portable/pz"

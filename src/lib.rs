@@ -67,8 +67,8 @@ mod user_cache;
 pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};
 pub use pipeline::{
-    Auto, ComputeRate, DecodeOptions, DeviceStatistics, EngineStatistics, FrameKind, Gpu, Level,
-    Options, Prediction, Sample, Statistics,
+    Auto, ComputeRate, DEFAULT_MEMORY, DecodeOptions, DeviceStatistics, EngineStatistics,
+    FrameKind, Gpu, Level, Options, Prediction, Sample, Statistics,
 };
 pub use stream::{
     AutoFinishEncoder, BlockInfo, Compressor, Decoder, Decompressor, Encoder, Extent, FrameInfo,

@@ -54,7 +54,7 @@ mod device_tests;
 pub use auto::Auto;
 pub use gpu::Gpu;
 pub use level::Level;
-pub use options::{DecodeOptions, Options};
+pub use options::{DEFAULT_MEMORY, DecodeOptions, Options};
 pub use prediction::{FrameKind, Prediction};
 pub use sample::Sample;
 pub use statistics::{DeviceStatistics, EngineStatistics, Statistics};

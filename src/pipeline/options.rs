@@ -10,10 +10,8 @@ use crate::error::Error;
 use crate::format::Pipeline;
 use crate::gpu::coder::Encoding;
 
-/// The default limit on host memory for compression: 2 GiB.
-const DEFAULT_ENCODE_MEMORY: u64 = 2 << 30;
-/// The default limit on host memory for decompression: 1 GiB.
-const DEFAULT_DECODE_MEMORY: u64 = 1 << 30;
+/// The default limit of [`Options`] and [`DecodeOptions`] on host memory, in bytes: 2 GiB.
+pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
 /// How to compress. The setters chain.
 ///
@@ -50,7 +48,7 @@ impl Options {
             block_size: None,
             window: None,
             threads: 0,
-            memory: DEFAULT_ENCODE_MEMORY,
+            memory: DEFAULT_MEMORY,
             content_size: None,
             gpu: None,
             auto: None,
@@ -217,12 +215,12 @@ pub struct DecodeOptions {
 }
 
 impl DecodeOptions {
-    /// All cores, at most 1 GiB of memory, output of any length.
+    /// All cores, at most 2 GiB of memory, output of any length.
     pub fn new() -> Self {
         Self {
             threads: 0,
             max_output: u64::MAX,
-            max_memory: DEFAULT_DECODE_MEMORY,
+            max_memory: DEFAULT_MEMORY,
             input_size: None,
             gpu: None,
             auto: None,

@@ -205,7 +205,7 @@ pub struct List {
     /// Which files.
     #[command(flatten)]
     pub selection: Selection,
-    /// Most memory to take [default: 1G]
+    /// Most memory to take [default: 2G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
     /// Print JSON: an array with an object per file
@@ -361,7 +361,7 @@ pub struct Machine {
     /// Worker threads; 0 is one per core [default: 0] [env: PZ_THREADS]
     #[arg(short = 'T', long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// Most memory to take [default: 2G to compress or with a GPU named by --device, else 1G]
+    /// Most memory to take [default: 2G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]

@@ -3,7 +3,7 @@
 use std::thread;
 
 use pz::gpu::device::Limits;
-use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
+use pz::{Auto, DEFAULT_MEMORY, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
@@ -196,28 +196,12 @@ impl DecodeSettings {
     }
 }
 
-/// Default memory limit of decompression; also the library's own default.
-const DECODE_MEMORY: u64 = 1 << 30;
-
-/// Default limit with a GPU that the user named. With half as much memory its batches are half as large, and
-/// inverting a Burrows-Wheeler transform takes half as long again.
-const DECODE_MEMORY_WITH_GPU: u64 = 2 << 30;
-
-/// The library's options for decompression on `threads` threads, with a GPU that the user named or without.
-pub fn decoding_on(threads: usize, has_gpu: bool) -> DecodeOptions {
-    let memory = if has_gpu { DECODE_MEMORY_WITH_GPU } else { DECODE_MEMORY };
-    DecodeOptions::new().threads(threads).max_memory(memory)
-}
-
 /// The library's options for decompression, and the limits for the formats of other programs.
 pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings, Failure> {
     let device = device(machine.device)?;
     let mut settings = decode_quietly(machine)?;
     if let Some(gpu) = gpu(machine, device, session, |_| Ok(()))? {
         settings.options = settings.options.gpu(gpu);
-        if machine.memory.is_none() {
-            settings.options = settings.options.max_memory(DECODE_MEMORY_WITH_GPU);
-        }
     }
     settings.options = settings.options.auto(&learning(machine, device, session)?);
     Ok(settings)
@@ -226,7 +210,7 @@ pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings
 /// Like [`decode`], but on the CPU and without messages about devices.
 pub fn decode_quietly(machine: &Machine) -> Result<DecodeSettings, Failure> {
     let threads = threads(machine)?;
-    let memory = machine.memory.map_or(DECODE_MEMORY, |Size(bytes)| bytes);
-    let options = decoding_on(threads, false).max_memory(memory);
+    let memory = machine.memory.map_or(DEFAULT_MEMORY, |Size(bytes)| bytes);
+    let options = DecodeOptions::new().threads(threads).max_memory(memory);
     Ok(DecodeSettings { options, memory })
 }

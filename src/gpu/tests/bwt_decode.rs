@@ -124,8 +124,11 @@ fn gpu_decodes_bwt_as_the_cpu_does() {
     ];
     each_device(|device| {
         for params in params {
-            let cases: Vec<_> =
-                blocks().iter().map(|block| (encode(params, block), block.len())).collect();
+            let all = blocks();
+            // Other parameters need fewer blocks.
+            let step = if params == LEVEL_9 { 1 } else { 3 };
+            let blocks = all.iter().step_by(step);
+            let cases: Vec<_> = blocks.map(|block| (encode(params, block), block.len())).collect();
             assert_eq!(disagreement(device, &cases), None, "{params:?}");
         }
     });
@@ -134,11 +137,11 @@ fn gpu_decodes_bwt_as_the_cpu_does() {
 /// Blocks with several sets of tables and many segments.
 #[test]
 fn gpu_decodes_long_bwt_blocks() {
-    let mixed = [text(300_000), noise(5, 200_000, 30), text(300_000), vec![3; 100_000]].concat();
+    let mixed = [text(200_000), noise(5, 100_000, 30), text(200_000), vec![3; 100_000]].concat();
     let mixed = [mixed, noise(9, 148_577, 256)].concat();
     each_device(|device| {
         for params in [LEVEL_9, Params { segment_log: 10, start_log: 12 }] {
-            let cases: Vec<_> = [&mixed[..], &mixed[..700_001]]
+            let cases: Vec<_> = [&mixed[..], &mixed[..500_001]]
                 .iter()
                 .map(|block| (encode(params, block), block.len()))
                 .collect();

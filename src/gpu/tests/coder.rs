@@ -71,13 +71,18 @@ fn is_declined<T>(name: &str, device: &dyn Device, made: &Result<T, CoderError>)
     }
 }
 
-/// Blocks to encode: fewer where a software device is slow.
+/// Blocks to encode: shorter ones where a software device is slow.
 fn blocks_for(recipe: &Recipe) -> Vec<Vec<u8>> {
+    let lens = match recipe {
+        Recipe::Bwt(_)
+        | Recipe::Lz77(Params {
+            search: Search::Lazy16 | Search::Lazy64 | Search::Optimal(_),
+            ..
+        }) => [66_000, 1, 5_000, 20_000, 9_000, 20_000],
+        _ => [90_000, 1, 20_000, 140_000, 65_537, 30_000],
+    };
     let mut blocks = blocks();
-    if let Recipe::Lz77(Params { search: Search::Optimal(_), .. }) | Recipe::Bwt(_) = recipe {
-        let lens = [70_000, 1, 9_000, 30_000, 20_000, 20_000];
-        blocks.iter_mut().zip(lens).for_each(|(block, len)| block.truncate(len));
-    }
+    blocks.iter_mut().zip(lens).for_each(|(block, len)| block.truncate(len));
     blocks
 }
 

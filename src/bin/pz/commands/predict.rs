@@ -205,11 +205,10 @@ impl Subject {
                 Ok::<_, Failure>(auto.predict(gpu, options, bytes, sample.as_ref())?)
             }
             Subject::Decode(kind) => {
-                let options = settings::decoding_on(threads, gpu.is_some());
+                let options = DecodeOptions::new().threads(threads);
                 Ok(auto.predict_decoding(gpu, *kind, &options, bytes, sample.as_ref())?)
             }
         };
-        // The CPU alone has other limits on memory than beside a device.
         let mut engines = vec![Engine::cpu(threads, &predict(None)?)];
         for Opened { device, gpu } in opened {
             engines.push(Engine::device(device, gpu, predict(Some(gpu))?));

@@ -233,8 +233,8 @@ fn payloads_of_short_blocks() {
 fn payloads_of_long_blocks() {
     each_device(|device| {
         // More runs than a group of chunks holds.
-        let mut block = text(100_000);
-        block.extend(noise(50_000, 4, 255));
+        let mut block = text(30_000);
+        block.extend(noise(20_000, 4, 255));
         block.extend(vec![0; 30_001]);
         block.extend(noise(100_000, 4, 15));
         let blocks = [block, noise(20_000, 8, 255), fibonacci(10_000), periodic(20_000, 700)];
