@@ -7,8 +7,11 @@ use std::sync::Arc;
 use super::device_tests::{contents, devices};
 use crate::gpu::coder::Work;
 use crate::gpu::device::{Api, Device, Kind, Limits};
+use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::gpu::tests::testing::WithLimits;
+use crate::pipeline::engine::{EncodeJob, Engine};
+use crate::pipeline::gpu_engine::GpuEngine;
 use crate::{DecodeOptions, Encoder, Gpu, Level, Options, Pipeline, Statistics};
 use crate::{compress, decompress};
 
@@ -111,5 +114,92 @@ fn batches_grow_again_in_a_running_job() {
 fn slots_come_back_in_a_running_job() {
     for device in slow_devices() {
         memory_comes_back(&device, Fault::MemoryAbove(0), 6, 6);
+    }
+}
+
+/// An engine on a device whose free memory changes.
+struct VaryingMemory<'d> {
+    device: &'d Faulty<Arc<dyn Device>>,
+    engine: GpuEngine<'d>,
+    options: Options,
+    contents: Vec<u8>,
+}
+
+/// Blocks in a full batch.
+const PLANNED: u32 = 8;
+
+impl<'d> VaryingMemory<'d> {
+    fn new(device: &'d Faulty<Arc<dyn Device>>) -> Self {
+        let options = Options::new().level(Level::MIN).block_size(1 << 16);
+        let engine = GpuEngine::new(device, Shape::new(PLANNED, 1 << 16), false, None);
+        Self { device, engine, options, contents: contents(1 << 12) }
+    }
+
+    /// Encodes a full batch; the engine must do every block.
+    fn encode(&self) {
+        let mut payloads = vec![Vec::new(); PLANNED as usize];
+        let job = |payload| EncodeJob::new(&self.contents, payload);
+        let mut jobs: Vec<_> = payloads.iter_mut().map(job).collect();
+        self.engine.encode(&self.options.recipe().unwrap(), &mut jobs);
+        assert!(jobs.iter().all(|job| job.coded.is_some()), "a block is left");
+    }
+
+    /// The device memory of a batch of `blocks` blocks.
+    fn memory(&self, blocks: u64) -> u64 {
+        let work = Work::Encode { recipe: self.options.recipe().unwrap(), verify: false };
+        blocks * work.cost(self.device.limits(), 1 << 16).unwrap().memory
+    }
+}
+
+/// Whichever call runs out of memory, the engine halves the batch and the device does all of it.
+#[test]
+fn late_refusals_of_memory_halve_the_batch() {
+    for device in devices() {
+        let sound = Faulty::new(Arc::clone(&device), Fault::None);
+        VaryingMemory::new(&sound).encode();
+        for n in sound.sample_of_calls(4) {
+            let faulty = Faulty::new(Arc::clone(&device), Fault::Late(n));
+            let varying = VaryingMemory::new(&faulty);
+            varying.encode();
+            assert_eq!(faulty.refusals(), 1, "call {n}");
+            assert_eq!(faulty.live(), varying.memory(u64::from(PLANNED) / 2), "call {n}");
+            drop(varying);
+            assert_eq!(faulty.live(), 0, "memory of the device is lost");
+        }
+    }
+}
+
+/// When the memory is free again, batches grow back to the planned size. Until then the engine tries less and less
+/// often.
+#[test]
+fn batches_grow_again_when_memory_comes_back() {
+    for device in devices() {
+        for fault in [Fault::MemoryAbove(0), Fault::LateMemoryAbove(0)] {
+            let faulty = Faulty::new(Arc::clone(&device), fault);
+            let varying = VaryingMemory::new(&faulty);
+            let planned = varying.memory(PLANNED.into());
+            faulty.set_memory(planned);
+            varying.encode();
+            assert_eq!((faulty.live(), faulty.refusals()), (planned, 0));
+            faulty.set_memory(varying.memory(3));
+            // 32 batches of two blocks.
+            for _ in 0..8 {
+                varying.encode();
+            }
+            // Two halvings, and a trial after 4, 8 and 16 batches.
+            assert!((3..=6).contains(&faulty.refusals()), "{fault:?}: {}", faulty.refusals());
+            assert_eq!(faulty.live(), varying.memory(2));
+            faulty.set_memory(planned);
+            // At most 32 batches of two blocks, and 8 of four.
+            for _ in 0..13 {
+                varying.encode();
+            }
+            assert_eq!(faulty.live(), planned, "{fault:?}: batches stay small");
+            let refusals = faulty.refusals();
+            varying.encode();
+            assert_eq!(faulty.refusals(), refusals);
+            drop(varying);
+            assert_eq!(faulty.live(), 0);
+        }
     }
 }

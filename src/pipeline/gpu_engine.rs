@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use self::batch_limit::BatchLimit;
 pub(super) use self::batch_limit::MAX_PATIENCE;
-use self::batch_limit::{BatchLimit, NEVER, PATIENCE};
 use super::cpu::CpuEngine;
 use super::engine::{DecodeJob, EncodeJob, Engine};
 use super::statistics::{DeviceStatistics, Statistics};
@@ -190,10 +190,10 @@ impl<'d> GpuEngine<'d> {
         short.for_each(BatchLimit::try_again);
     }
 
-    /// Limits batches of `kind` to `blocks` blocks.
-    fn limit(state: &mut State<'d>, kind: Kind, blocks: u32, patience: u32) {
-        state.limits.retain(|limit| limit.kind != kind);
-        state.limits.push(BatchLimit::new(kind, blocks, patience));
+    /// Sets the limit of one kind of work.
+    fn set_limit(state: &mut State<'d>, limit: BatchLimit) {
+        state.limits.retain(|other| other.kind != limit.kind);
+        state.limits.push(limit);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'d>> {
@@ -231,7 +231,7 @@ impl<'d> GpuEngine<'d> {
                     limit.blocks
                 }
                 (CoderError::Device(DeviceError::OutOfMemory { .. }), None) => {
-                    Self::limit(&mut state, kind, blocks / 2, PATIENCE);
+                    Self::set_limit(&mut state, BatchLimit::new(kind, blocks / 2));
                     blocks / 2
                 }
                 (
@@ -239,7 +239,7 @@ impl<'d> GpuEngine<'d> {
                     | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }),
                     _,
                 ) => {
-                    Self::limit(&mut state, kind, 0, NEVER);
+                    Self::set_limit(&mut state, BatchLimit::declined(kind));
                     0
                 }
                 (CoderError::Device(_), _) => {

@@ -47,6 +47,8 @@ pub(crate) mod throughput;
 pub(crate) mod workload;
 
 #[cfg(test)]
+mod device_fault_tests;
+#[cfg(test)]
 mod device_recovery_tests;
 #[cfg(test)]
 mod device_tests;

@@ -17,8 +17,11 @@ pub fn pz() -> Command {
             command.env_remove(name);
         }
     }
-    // Keep what tests learn about this machine out of the user's cache.
-    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    // Keep what tests learn about this machine out of the user's cache. Where a test has a cache of its own, software
+    // devices still share what they have compiled.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    command.env("XDG_CACHE_HOME", cache).env("MESA_SHADER_CACHE_DIR", cache);
+    command.env("POCL_CACHE_DIR", cache.join("pocl/kcache"));
     command.stdin(Stdio::null());
     command
 }

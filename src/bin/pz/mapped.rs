@@ -167,8 +167,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl WriteAt for Mapped {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let written = self.write(bytes, offset);
+        self.failed.fetch_or(written.is_err(), Ordering::Relaxed);
+        written
+    }
+}
+
+impl Mapped {
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let range = offset..offset + bytes.len() as u64;
-        self.lengthen(range.end).inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
+        self.lengthen(range.end)?;
         let maps = || self.maps.load(Ordering::Relaxed);
         let ask = |range| maps() && self.collapse(range).is_ok();
         self.huge_pages.before_writing(&range, ask);
@@ -180,9 +188,7 @@ impl WriteAt for Mapped {
             self.maps.store(false, Ordering::Relaxed);
         }
         // If the file system is full, this write says so.
-        let written = FileExt::write_all_at(&self.file, bytes, offset);
-        self.failed.fetch_or(written.is_err(), Ordering::Relaxed);
-        written
+        FileExt::write_all_at(&self.file, bytes, offset)
     }
 }
 

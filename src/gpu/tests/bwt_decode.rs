@@ -175,7 +175,7 @@ fn where_lists_and_tables_are_does_not_matter() {
 }
 
 /// Damaged payloads: device and CPU must agree on which are well-formed, and on their bytes.
-fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
+fn damaged() -> Vec<(Vec<u8>, usize)> {
     let blocks = [
         text(3000),
         noise(1, 2500, 4),
@@ -186,7 +186,7 @@ fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
         vec![1],
     ];
     let params = [Params { segment_log: 10, start_log: 8 }, LEVEL_9];
-    let random = noise(seed, 100_000, 256);
+    let random = noise(1, 100_000, 256);
     let mut random =
         random.chunks(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]) as usize);
     let mut next = move || random.next().unwrap();
@@ -215,7 +215,7 @@ fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
     }
     // Start rows of other blocks, and pure noise.
     for i in 0..20 {
-        let mut payload = noise(i * 7 + seed, 400, 256);
+        let mut payload = noise(i * 7 + 1, 400, 256);
         payload[0] &= 0xf3;
         payload[1] &= 7;
         cases.push((payload, 1 + next() % 3000));
@@ -226,13 +226,11 @@ fn damaged(seed: u32) -> Vec<(Vec<u8>, usize)> {
 #[test]
 fn gpu_and_cpu_agree_on_damaged_bwt_payloads() {
     each_device(|device| {
-        for seed in [1, 2] {
-            let cases = damaged(seed);
-            let accepted = cases.iter().filter(|(payload, len)| by_cpu(payload, *len).is_some());
-            println!("{} of {} payloads are well-formed", accepted.count(), cases.len());
-            if let Some(at) = disagreement(device, &cases) {
-                panic!("seed {seed}: payload {at} is taken differently");
-            }
+        let cases = damaged();
+        let accepted = cases.iter().filter(|(payload, len)| by_cpu(payload, *len).is_some());
+        println!("{} of {} payloads are well-formed", accepted.count(), cases.len());
+        if let Some(at) = disagreement(device, &cases) {
+            panic!("payload {at} is taken differently");
         }
     });
 }

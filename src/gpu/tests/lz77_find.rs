@@ -151,6 +151,9 @@ fn matches_of_samples_are_those_of_the_cpu() {
     each_device(|device| {
         for search in SEARCHES {
             agrees(device, &params(search, 16, 17, 14), &short);
+        }
+        // The others differ from these in the number of positions.
+        for search in [Search::Greedy, Search::Double, Search::Lazy8, Search::Lazy64] {
             agrees(device, &params(search, 16, 18, 14), &long);
             agrees(device, &params(search, 16, 16, 9), &long[long.len() - 3..]);
         }

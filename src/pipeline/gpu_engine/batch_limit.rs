@@ -16,31 +16,35 @@ pub(super) struct BatchLimit {
     pub(super) patience: u32,
     /// Whether the last change made batches larger.
     has_grown: bool,
+    /// Whether the device declines the work: it never does even one block.
+    is_declined: bool,
 }
 
 /// Batches to do before the first trial of a larger one.
-pub(super) const PATIENCE: u32 = 4;
+const PATIENCE: u32 = 4;
 
 /// The most batches between trials, so that failed trials cost little.
 pub(in crate::pipeline) const MAX_PATIENCE: u32 = 64;
 
-/// The patience with work that the device declines: it never does even one block.
-pub(super) const NEVER: u32 = u32::MAX;
-
 impl BatchLimit {
-    /// A limit of `blocks` blocks, to be exceeded after `patience` batches.
-    pub(super) fn new(kind: Kind, blocks: u32, patience: u32) -> Self {
-        Self { kind, blocks, done: 0, patience, has_grown: false }
+    /// A limit of `blocks` blocks, to be exceeded after some batches.
+    pub(super) fn new(kind: Kind, blocks: u32) -> Self {
+        Self { kind, blocks, done: 0, patience: PATIENCE, has_grown: false, is_declined: false }
+    }
+
+    /// For work that the device declines.
+    pub(super) fn declined(kind: Kind) -> Self {
+        Self { is_declined: true, ..Self::new(kind, 0) }
     }
 
     /// Whether the device had no memory for a single block.
     pub(super) fn is_short(&self) -> bool {
-        self.blocks == 0 && self.patience != NEVER
+        self.blocks == 0 && !self.is_declined
     }
 
     /// Whether the device declines the work.
     pub(super) fn is_declined(&self) -> bool {
-        self.patience == NEVER
+        self.is_declined
     }
 
     /// Permits a batch of one block.
