@@ -174,6 +174,7 @@ impl WriteAt for Mapped {
 }
 
 impl Mapped {
+    /// Writes at `offset`: through a mapping if there are many bytes, else plainly.
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let range = offset..offset + bytes.len() as u64;
         self.lengthen(range.end)?;
