@@ -51,12 +51,12 @@ cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 step "Documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features --quiet
 
-step "Combinations of features"
+step "Every combination of features"
 for features in "" opencl webgpu; do
     cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
 done
-# Tests do not depend on these. The program alone is built below.
-for features in fast-sort simd "cli fast-sort"; do
+# Tests do not depend on these.
+for features in fast-sort simd "simd fast-sort" cli "cli fast-sort" "opencl webgpu"; do
     cargo clippy --locked --quiet --lib --bins --no-default-features --features "$features" -- -D warnings
 done
 

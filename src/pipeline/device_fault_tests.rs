@@ -147,20 +147,32 @@ fn a_device_that_fails_says_why() {
     }
 }
 
+/// Runs a job of 12 blocks in both directions, with plans for 12 batches of one block and, in turn, as much memory as
+/// `available` says for batches that take `one` each. Returns how many blocks the CPU encoded each time.
+fn left_by_short_memory(
+    device: &Arc<dyn Device>,
+    fault: fn(u64) -> Fault,
+    available: impl Fn(u64) -> Vec<u64>,
+) -> Vec<u64> {
+    let job = FaultJob::new(device, 12, 3);
+    let one = job.memory / 3;
+    let larger = FaultJob { memory: 12 * one, ..job };
+    let left = |most| {
+        let faulty = || Arc::new(Faulty::new(Arc::clone(device), fault(most)));
+        larger.survive(&faulty(), true);
+        larger.survive(&faulty(), false)
+    };
+    available(one).into_iter().map(left).collect()
+}
+
 /// Another program has taken memory that the plans count on: batches become fewer and smaller, and the CPU does the
 /// rest.
 #[test]
 fn memory_taken_by_another_program_fails_no_job() {
     for device in devices() {
-        let job = FaultJob::new(&device, 12, 3);
-        let one = job.memory / 3;
-        let larger = FaultJob { memory: 12 * one, ..job.clone() };
-        let mut left = Vec::new();
-        for most in [0, one / 3, one, one + one / 2, 4 * one, 12 * one] {
-            let faulty = || Arc::new(Faulty::new(Arc::clone(&device), Fault::MemoryAbove(most)));
-            larger.survive(&faulty(), true);
-            left.push(larger.survive(&faulty(), false));
-        }
+        let left = left_by_short_memory(&device, Fault::MemoryAbove, |one| {
+            vec![0, one / 3, one, one + one / 2, 4 * one, 12 * one]
+        });
         // Nothing fits in the first two cases, everything in the last. Some blocks are one repeated byte, and take no
         // memory.
         assert!(left[0] > 1 && left[1] == left[0] && left[5] == 0, "{left:?}");
@@ -171,16 +183,9 @@ fn memory_taken_by_another_program_fails_no_job() {
 #[test]
 fn missing_memory_that_shows_on_first_use_fails_no_job() {
     for device in devices() {
-        let job = FaultJob::new(&device, 12, 3);
-        let one = job.memory / 3;
-        let larger = FaultJob { memory: 12 * one, ..job.clone() };
-        let mut left = Vec::new();
-        for most in [0, one / 3, 2 * one, 4 * one, 12 * one] {
-            let fault = Fault::LateMemoryAbove(most);
-            let faulty = || Arc::new(Faulty::new(Arc::clone(&device), fault));
-            larger.survive(&faulty(), true);
-            left.push(larger.survive(&faulty(), false));
-        }
+        let left = left_by_short_memory(&device, Fault::LateMemoryAbove, |one| {
+            vec![0, one / 3, 2 * one, 4 * one, 12 * one]
+        });
         assert!(left[0] > 1 && left[1] == left[0] && left[4] == 0, "{left:?}");
     }
 }

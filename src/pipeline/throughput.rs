@@ -55,8 +55,7 @@ impl WithDevice {
     /// which sets up a graphics driver and translates the kernels, a second and a half.
     pub(crate) fn unknown(api: Option<Api>) -> Self {
         let opening = if api == Some(Api::WebGpu) { 0.97 } else { 0.65 };
-        let closing = CLOSING * opening;
-        Self { opening, starting: 0.0, rate: None, closing }
+        Self::known(None, opening, None)
     }
 
     /// A device that is open in `opening` seconds, and `rate`, in bytes a second, of device and workers together.

@@ -326,9 +326,8 @@ impl Workload {
     /// Sets in `rates` how fast each stage of this work ran on a device.
     pub(crate) fn set_stage_rates(&self, rates: &mut Rates, found: &DeviceStatistics) {
         for stage in &found.stages {
-            let (name, seconds) =
-                (format!("{}: {}", self.name(), stage.stage), stage.time.as_secs_f64());
-            rates.set(name, found.done.bytes as f64 / seconds);
+            let rate = found.done.bytes as f64 / stage.time.as_secs_f64();
+            rates.set(format!("{}: {}", self.name(), stage.stage), rate);
         }
     }
 }
