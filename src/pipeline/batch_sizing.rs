@@ -52,7 +52,7 @@ pub(crate) struct Situation {
     pub(crate) slots: usize,
     /// Workers beside the device.
     pub(crate) workers: usize,
-    /// How many more workers there would be without the device.
+    /// How many more workers there would be if the device left.
     pub(crate) displaced: usize,
     /// Whether the input has ended.
     pub(crate) is_ended: bool,

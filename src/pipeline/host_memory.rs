@@ -137,6 +137,11 @@ impl HostMemory {
         self.workers = self.workers_on_returned;
     }
 
+    /// How many workers there would be if the device left now: its driver keeps some memory.
+    pub(crate) fn workers_afterwards(&self) -> usize {
+        self.limits.afterwards.workers
+    }
+
     /// The most workers that may work beside the device, however fast it is.
     pub(crate) fn max_beside(&self) -> usize {
         self.workers_on_returned

@@ -318,6 +318,7 @@ impl<T: Task> Shared<T> {
                 break None;
             }
             let workers = self.workers_beside(&state);
+            let afterwards = state.memory.workers_afterwards();
             let now = Situation {
                 queued: state.queue.len(),
                 window: self.window,
@@ -326,7 +327,7 @@ impl<T: Task> Shared<T> {
                 batch: most,
                 slots: state.device.threads,
                 workers,
-                displaced: self.workers.saturating_sub(workers),
+                displaced: self.workers.min(afterwards).saturating_sub(workers),
                 is_ended: state.is_ended,
                 is_awaited: state.is_awaited,
             };
