@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
+use crate::codec::filter::{Filter, FilterChain};
 use crate::format::{Fault, Pipeline};
 
 /// A place in a compressed file.
@@ -102,6 +103,11 @@ pub enum Error {
         /// The name given.
         name: String,
     },
+    /// There is no filter of that name.
+    InvalidFilter {
+        /// The name given.
+        name: String,
+    },
     /// A block size that is not a power of two, or not one that the pipeline permits.
     InvalidBlockSize {
         /// The size given, in bytes.
@@ -171,6 +177,7 @@ impl Error {
             | Self::OutOfMemory { .. }
             | Self::InvalidLevel { .. }
             | Self::InvalidPipeline { .. }
+            | Self::InvalidFilter { .. }
             | Self::InvalidBlockSize { .. }
             | Self::InvalidWindow { .. }
             | Self::Changed { .. }
@@ -214,6 +221,10 @@ impl fmt::Display for Error {
             Self::InvalidPipeline { name } => {
                 write!(f, "there is no pipeline {name:?} (there are lzh, lzf, bwt, fse and store)")
             }
+            Self::InvalidFilter { name } => write!(
+                f,
+                "there is no filter {name:?} (there are none, types such as f32, bf16, i16 and i64x3, and chains such as delta8,zigzag8,transpose8)"
+            ),
             Self::InvalidWindow { size } => {
                 write!(f, "window {size} is not a power of two between 65536 and 16777216")
             }
@@ -270,6 +281,7 @@ impl From<Error> for io::Error {
             Error::LimitOutput { .. } => io::ErrorKind::QuotaExceeded,
             Error::InvalidLevel { .. }
             | Error::InvalidPipeline { .. }
+            | Error::InvalidFilter { .. }
             | Error::InvalidBlockSize { .. }
             | Error::InvalidWindow { .. }
             | Error::InvalidRange { .. } => io::ErrorKind::InvalidInput,
@@ -302,5 +314,21 @@ impl FromStr for Pipeline {
             .into_iter()
             .find(|pipeline| pipeline.name() == name)
             .ok_or_else(|| Error::InvalidPipeline { name: name.to_owned() })
+    }
+}
+
+impl FromStr for FilterChain {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::from_name(name).ok_or_else(|| Error::InvalidFilter { name: name.to_owned() })
+    }
+}
+
+impl FromStr for Filter {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::from_name(name).ok_or_else(|| Error::InvalidFilter { name: name.to_owned() })
     }
 }

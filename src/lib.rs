@@ -64,6 +64,7 @@ mod stream;
 mod test_data;
 mod user_cache;
 
+pub use codec::filter::{Filter, FilterChain};
 pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};
 pub use pipeline::{

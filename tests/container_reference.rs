@@ -59,7 +59,8 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
         assert_eq!(contents.len() - start, lengths.len() * block_size, "the last was not full");
         let block = left;
         let [_, _, kind] = take(&mut left);
-        let method = kind & 15;
+        let method = kind & 7;
+        let is_filtered = kind & 8 != 0;
         assert_eq!(kind >> 4, block_log - 16);
         assert!(methods.contains(&method));
         assert_eq!(u32::from_le_bytes(take(&mut left)) as usize, lengths.len());
@@ -70,6 +71,8 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
             assert!((1..content_len).contains(&payload_len));
             (payload_len, u32::from_le_bytes(take(&mut left)))
         });
+        assert!(!is_filtered || method >= 2);
+        let filters = is_filtered.then(|| take(&mut left));
         let content_checksum = u32::from_le_bytes(take(&mut left));
         let (payload_len, payload_checksum) = coded.unwrap_or((content_len, content_checksum));
         let header_len = block.len() - left.len();
@@ -77,7 +80,7 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
         let (payload, rest) = left.split_at(payload_len);
         left = rest;
         assert_eq!(crc(payload), payload_checksum);
-        let out = block_contents(method, payload, content_len);
+        let out = block_contents(method, payload, content_len, filters);
         assert_eq!(crc(&out), content_checksum);
         contents.extend(out);
         lengths.push((block.len() - left.len()) as u32);
@@ -102,7 +105,12 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
 }
 
 /// Decodes the payload of a block.
-fn block_contents(method: u8, payload: &[u8], content_len: usize) -> Vec<u8> {
+fn block_contents(
+    method: u8,
+    payload: &[u8],
+    content_len: usize,
+    filters: Option<[u8; 13]>,
+) -> Vec<u8> {
     let mut out = vec![0; content_len];
     match method {
         0 => out.copy_from_slice(payload),
@@ -113,14 +121,117 @@ fn block_contents(method: u8, payload: &[u8], content_len: usize) -> Vec<u8> {
         2 => lz77::Decoder::new().decode(payload, &mut out).unwrap(),
         _ => bwt::Decoder::new().decode(payload, &mut out).unwrap(),
     }
-    out
+    match filters {
+        Some(filters) => unfilter(filters, &out),
+        None => out,
+    }
+}
+
+/// Inverts the filters of a block.
+fn unfilter(filters: [u8; 13], filtered: &[u8]) -> Vec<u8> {
+    let mut left = &filters[..];
+    let [unit_log] = take(&mut left);
+    assert!((18..=20).contains(&unit_log));
+    let stages = [(); 3].map(|()| u32::from_le_bytes(take(&mut left)));
+    let used = stages.iter().take_while(|&&stage| stage != 0).count();
+    assert!(used > 0 && stages[used..].iter().all(|&stage| stage == 0));
+    let units = filtered.chunks(1 << unit_log);
+    let inverted = units.map(|unit| {
+        stages[..used].iter().rev().fold(unit.to_vec(), |unit, &stage| inverse(stage, &unit))
+    });
+    inverted.collect::<Vec<_>>().concat()
+}
+
+/// Inverts a stage of a unit.
+fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
+    let (id, order, w, p) = (stage & 15, stage >> 4 & 15, (stage >> 8 & 255) as usize, stage >> 16);
+    assert!(if id == 3 { (1..=2).contains(&order) } else { order == 0 });
+    assert!(if id == 1 { (2..=255).contains(&w) } else { [1, 2, 4, 8].contains(&w) });
+    let bits = 8 * w as u32;
+    match id {
+        1 | 2 | 4 => assert_eq!(p, 0),
+        3 | 6 => assert!(p >= 1),
+        5 => assert!(p >= 1 && p < bits),
+        7 => assert!((w == 4 && p <= 10) || (w == 8 && p <= 15)),
+        _ => panic!("stage {id}"),
+    }
+    let mut n = unit.len() / w;
+    if id == 2 {
+        n = n / 8 * 8;
+    }
+    let mut x = unit.to_vec();
+    if id == 1 {
+        (0..n).for_each(|i| (0..w).for_each(|j| x[i * w + j] = unit[j * n + i]));
+        return x;
+    }
+    if id == 2 {
+        x[..n * w].fill(0);
+        for i in 0..n {
+            for j in 0..8 * w {
+                let k = j * n + i;
+                x[i * w + j / 8] |= (unit[k / 8] >> (k % 8) & 1) << (j % 8);
+            }
+        }
+        return x;
+    }
+    let modulo = if w == 8 { u64::MAX } else { (1 << bits) - 1 };
+    let mut y: Vec<u64> = unit[..n * w]
+        .chunks(w)
+        .map(|element| element.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+        .collect();
+    let p_elements = p as usize;
+    match id {
+        3 => (0..order).for_each(|_| {
+            (p_elements..n).for_each(|i| y[i] = y[i].wrapping_add(y[i - p_elements]) & modulo);
+        }),
+        4 => y.iter_mut().for_each(|y| *y = if *y % 2 == 0 { *y / 2 } else { modulo - *y / 2 }),
+        5 => y.iter_mut().for_each(|y| *y = (*y >> p | *y << (bits - p)) & modulo),
+        6 => (p_elements..n).for_each(|i| y[i] ^= y[i - p_elements]),
+        _ => y.iter_mut().for_each(|y| *y = float(*y, w, p)),
+    }
+    for (element, number) in x.chunks_mut(w).zip(y) {
+        element.copy_from_slice(&number.to_le_bytes()[..w]);
+    }
+    x
+}
+
+/// The float that a number of stage 7 stands for, in integers.
+fn float(y: u64, w: usize, p: u32) -> u64 {
+    let (m_log, s, bias) = if w == 4 { (22, 24, 127) } else { (51, 53, 1023) };
+    let q = if w == 4 { i64::from(y as u32 as i32) } else { y as i64 };
+    if q.abs_diff(0) >= 1 << m_log {
+        return y;
+    }
+    if q == 0 {
+        return 0;
+    }
+    // With |q| < 2^51 and d < 2^50, everything fits in 128 bits.
+    let (mut above, mut below) = (u128::from(q.unsigned_abs()), 10_u128.pow(p));
+    let mut e = 0_i32;
+    while above < below << (s - 1) {
+        (above, e) = (above << 1, e - 1);
+    }
+    while above >= below << s {
+        (below, e) = (below << 1, e + 1);
+    }
+    let (mut m, rest) = (above / below, above % below);
+    if 2 * rest > below || (2 * rest == below && m % 2 == 1) {
+        m += 1;
+    }
+    if m == 1 << s {
+        (m, e) = (1 << (s - 1), e + 1);
+    }
+    let exponent = (e + s - 1 + bias) as u64;
+    let sign = u64::from(q < 0) << (8 * w - 1);
+    sign | exponent << (s - 1) | (m as u64 - (1 << (s - 1)))
 }
 
 /// Decodes the single frame at the start of `frame`. Returns the bytes after it.
 fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> &'a [u8] {
     let mut left = &frame[10..];
     let [block_log, level_and_method, flags] = take(&mut left);
-    let method = level_and_method >> 4;
+    let method = level_and_method >> 4 & 7;
+    let is_filtered = level_and_method >> 7 != 0;
     assert!(methods.contains(&method));
     assert_eq!(flags & 0b1100_1111, 8);
     let w = usize::from(flags >> 4 & 3);
@@ -137,6 +248,8 @@ fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> 
         1 => 1,
         _ => number() + 1,
     };
+    assert!(!is_filtered || method >= 2);
+    let filters = is_filtered.then(|| take(&mut left));
     match w {
         0 => assert_eq!(method, 0),
         1 => assert!((1..=256).contains(&content_len)),
@@ -151,7 +264,7 @@ fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> 
     let header = &frame[..checked + 1];
     let (payload, rest) = left.split_at(payload_len);
     left = rest;
-    let out = block_contents(method, payload, content_len);
+    let out = block_contents(method, payload, content_len, filters);
     let counted = [header, if method == 0 { &[] } else { payload }, &out].concat();
     assert_eq!(u32::from_le_bytes(take(&mut left)), crc(&counted));
     contents.extend(out);
@@ -177,6 +290,37 @@ fn files_follow_the_text_of_the_format() {
         let options = Options::new().pipeline(Pipeline::Store).block_size(block_size);
         file.extend(pz::compress(&zeros, &options).unwrap());
         contents.extend(&zeros);
+    }
+    assert!(decode(&file) == contents);
+}
+
+#[test]
+fn filtered_files_follow_the_text_of_the_format() {
+    let mut file = Vec::new();
+    let mut contents = Vec::new();
+    let prices = |i: i32| (f64::from(i % 977) / 100.0 - 3.0).to_le_bytes();
+    for (name, options) in [
+        ("delta4x3,zigzag4,transpose4", Options::new()),
+        ("deltadelta2,zigzag2,bits2", Options::new().pipeline(Pipeline::Bwt)),
+        ("rotate8:11,transpose8", Options::new().pipeline(Pipeline::Fse)),
+        ("transpose20", Options::new()),
+        ("xor8,transpose8", Options::new()),
+        ("decimal8:2,zigzag8,transpose8", Options::new()),
+        ("delta1x3000,delta1x3", Options::new()),
+    ] {
+        for len in [300, 65_536, 100_003, 1_300_001] {
+            let part: Vec<u8> = (0..).flat_map(prices).take(len).collect();
+            for block_log in [16, 20, 21] {
+                let options = options.clone().block_size(1 << block_log);
+                let filtered = options.clone().filter(name.parse().unwrap());
+                let small = pz::compress(&part, &filtered).unwrap();
+                let plain = pz::compress(&part, &options).unwrap();
+                // A few numbers are stored.
+                assert!(len < 1000 || small != plain, "{name}, {len} bytes");
+                file.extend(small);
+                contents.extend(&part);
+            }
+        }
     }
     assert!(decode(&file) == contents);
 }

@@ -15,7 +15,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("user_cache", &[]),
     ("codec", &["bits"]),
     ("format", &["codec"]),
-    ("error", &["format"]),
+    ("error", &["codec", "format"]),
     ("gpu", &["codec", "format", "user_cache"]),
     ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),

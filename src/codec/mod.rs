@@ -8,8 +8,11 @@
 //! |---|---|
 //! | [`lz77`] | chunks of literals and sequences, Huffman or FSE coded over 32 lanes |
 //! | [`bwt`] | Burrows-Wheeler transform and its second stage in independent segments |
+//!
+//! [`filter`] rearranges the bytes of typed data before a codec.
 
 pub(crate) mod bwt;
+pub(crate) mod filter;
 pub(crate) mod fse;
 pub(crate) mod huffman;
 pub(crate) mod lanes;
@@ -18,7 +21,7 @@ pub(crate) mod log2;
 pub(crate) mod lz77;
 mod recipe;
 
-pub(crate) use recipe::Recipe;
+pub(crate) use recipe::{Codec, Recipe};
 
 /// Why a payload cannot be decoded: the first rule of the format that it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

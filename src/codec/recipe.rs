@@ -1,10 +1,25 @@
-//! A codec with its parameters.
+//! What exactly is done to a block.
 
+use super::filter::Filter;
 use super::{bwt, lz77};
 
-/// How each block is encoded.
+/// How each block is encoded: a filter, then a codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Recipe {
+pub(crate) struct Recipe {
+    pub(crate) filter: Filter,
+    pub(crate) codec: Codec,
+}
+
+impl From<Codec> for Recipe {
+    /// Without a filter.
+    fn from(codec: Codec) -> Self {
+        Self { filter: Filter::None, codec }
+    }
+}
+
+/// A codec with its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Codec {
     /// Blocks are stored.
     #[default]
     Store,

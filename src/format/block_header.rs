@@ -4,8 +4,9 @@ use std::io::Read;
 
 use crc32c::crc32c;
 
-use super::kinds::MIN_BLOCK_LOG;
+use super::kinds::{IS_FILTERED, MIN_BLOCK_LOG};
 use super::{BLOCK_MARKER, Fault, FrameHeader, Method, read_array};
+use crate::codec::filter::{DESCRIPTOR_LEN, FilterChain};
 
 /// Length of the part that every block header has.
 const COMMON: usize = 11;
@@ -13,11 +14,15 @@ const COMMON: usize = 11;
 pub(crate) const STORE_LEN: usize = COMMON + 8;
 /// Length of the header of a block of any other method.
 pub(crate) const CODED_LEN: usize = COMMON + 16;
+/// Length of the longest header, that of a filtered block.
+pub(crate) const MAX_LEN: usize = CODED_LEN + DESCRIPTOR_LEN;
 
 /// A block header that is valid by itself; [`BlockHeader::check`] compares it with its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
     pub(crate) method: Method,
+    /// The filters that the contents went through before the method.
+    pub(crate) filters: Option<FilterChain>,
     /// Base-2 logarithm of the frame's block size.
     pub(crate) block_log: u8,
     /// Number of the block in its frame, from 0.
@@ -35,7 +40,7 @@ pub(crate) struct BlockHeader {
 /// A header as bytes, on the stack.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeaderBytes {
-    bytes: [u8; CODED_LEN],
+    bytes: [u8; MAX_LEN],
     len: usize,
 }
 
@@ -50,26 +55,34 @@ impl std::ops::Deref for HeaderBytes {
 impl BlockHeader {
     /// Length of the header in bytes.
     pub(crate) const fn len(&self) -> usize {
-        header_len(self.method)
+        header_len(self.kind())
+    }
+
+    /// Method and filters, as in the header.
+    const fn kind(&self) -> u8 {
+        self.method.id() | if self.filters.is_some() { IS_FILTERED } else { 0 }
     }
 
     /// Length of header and payload in bytes: what the index records.
     pub(crate) fn block_len(&self) -> u32 {
-        // At most 27 + 2^26: `read` and the encoder keep payloads no longer than their contents.
+        // At most 40 + 2^26: `read` and the encoder keep payloads no longer than their contents.
         self.len() as u32 + self.payload_len
     }
 
     /// The header as bytes.
     pub(crate) fn to_bytes(self) -> HeaderBytes {
-        let mut bytes = [0; CODED_LEN];
+        let mut bytes = [0; MAX_LEN];
         bytes[0..2].copy_from_slice(&BLOCK_MARKER);
-        bytes[2] = self.method.id() | (self.block_log - MIN_BLOCK_LOG) << 4;
+        bytes[2] = self.kind() | (self.block_log - MIN_BLOCK_LOG) << 4;
         bytes[3..7].copy_from_slice(&self.number.to_le_bytes());
         bytes[7..11].copy_from_slice(&self.content_len.to_le_bytes());
         let len = self.len();
         if self.method != Method::Store {
             bytes[11..15].copy_from_slice(&self.payload_len.to_le_bytes());
             bytes[15..19].copy_from_slice(&self.payload_crc.to_le_bytes());
+        }
+        if let Some(filters) = self.filters {
+            bytes[FILTERS..FILTERS + DESCRIPTOR_LEN].copy_from_slice(&filters.to_bytes());
         }
         bytes[len - 8..len - 4].copy_from_slice(&self.content_crc.to_le_bytes());
         let checksum = crc32c(&bytes[..len - 4]);
@@ -79,13 +92,11 @@ impl BlockHeader {
 
     /// Reads the rest of a block header, after its marker.
     pub(crate) fn read_after_marker(reader: &mut impl Read) -> Result<Self, Fault> {
-        let mut bytes = [0; CODED_LEN];
+        let mut bytes = [0; MAX_LEN];
         bytes[..2].copy_from_slice(&BLOCK_MARKER);
         reader.read_exact(&mut bytes[2..STORE_LEN])?;
-        let method = Method::from_id(bytes[2] & 15);
-        // If the method is unknown, take the longer header: its checksum then tells whether it is damaged.
-        let len = method.as_ref().map_or(CODED_LEN, |&method| header_len(method));
-        reader.read_exact(&mut bytes[STORE_LEN..len.max(STORE_LEN)])?;
+        let len = header_len(bytes[2] & 15);
+        reader.read_exact(&mut bytes[STORE_LEN..len])?;
         Self::parse(&bytes[..len])
     }
 
@@ -97,8 +108,8 @@ impl BlockHeader {
         if bytes[..2] != BLOCK_MARKER {
             return Err(Fault::Corrupt("there is no block here"));
         }
-        let method = Method::from_id(bytes[2] & 15);
-        let len = method.as_ref().map_or(CODED_LEN, |&method| header_len(method));
+        let kind = bytes[2] & 15;
+        let len = header_len(kind);
         let bytes = bytes.get(..len).ok_or(Fault::Truncated)?;
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -106,12 +117,20 @@ impl BlockHeader {
         if crc32c(&bytes[..len - 4]) != word(len - 4) {
             return Err(Fault::Corrupt("the block header's checksum does not agree"));
         }
-        let method = method?;
+        let method = Method::from_id(kind & !IS_FILTERED)?;
+        let filters = match bytes.get(FILTERS..len - 8).and_then(<[u8]>::first_chunk) {
+            Some(filters) if kind & IS_FILTERED != 0 => Some(
+                FilterChain::from_bytes(filters)
+                    .ok_or(Fault::Unsupported("a filter of the block is not known"))?,
+            ),
+            _ => None,
+        };
         let content_len = word(7);
         let content_crc = word(len - 8);
         let stored = method == Method::Store;
         let header = Self {
             method,
+            filters,
             block_log: MIN_BLOCK_LOG + (bytes[2] >> 4),
             number: word(3),
             content_len,
@@ -140,6 +159,9 @@ impl BlockHeader {
         if !payload_fits {
             return Err(Fault::Corrupt("the payload's length is out of range"));
         }
+        if self.filters.is_some() && matches!(self.method, Method::Store | Method::Fill) {
+            return Err(Fault::Corrupt("a block of this method has no filters"));
+        }
         Ok(())
     }
 
@@ -158,9 +180,15 @@ impl BlockHeader {
     }
 }
 
-const fn header_len(method: Method) -> usize {
-    match method {
-        Method::Store => STORE_LEN,
+/// Where a filtered block's header has the filters.
+const FILTERS: usize = COMMON + 8;
+
+/// Length of the header of a block with this method and these filters. For unknown methods it is that of the known
+/// ones: the checksum then tells whether the header is damaged.
+const fn header_len(kind: u8) -> usize {
+    match kind {
+        0 => STORE_LEN,
+        _ if kind & IS_FILTERED != 0 => MAX_LEN,
         _ => CODED_LEN,
     }
 }
@@ -188,6 +216,7 @@ mod tests {
     fn sample(method: Method) -> BlockHeader {
         let mut header = BlockHeader {
             method,
+            filters: None,
             block_log: 20,
             number: 0x0102_0304,
             content_len: 1 << 20,
@@ -204,8 +233,16 @@ mod tests {
 
     #[test]
     fn round_trip_and_damage() {
-        for method in [Method::Store, Method::Fill, Method::Lz77, Method::Bwt] {
-            let header = sample(method);
+        let chain = FilterChain::from_name("delta8x3,zigzag8,transpose8");
+        for (method, filters) in [
+            (Method::Store, None),
+            (Method::Fill, None),
+            (Method::Lz77, None),
+            (Method::Bwt, None),
+            (Method::Lz77, chain),
+            (Method::Bwt, chain),
+        ] {
+            let header = BlockHeader { filters, ..sample(method) };
             let bytes = header.to_bytes();
             assert_eq!(BlockHeader::parse(&bytes).unwrap(), header);
             let Ok(NextStructure::Block(streamed)) = read_next(&mut &bytes[..]) else { panic!() };
@@ -225,6 +262,7 @@ mod tests {
 
     #[test]
     fn lengths_out_of_range_are_refused() {
+        let chain = FilterChain::from_name("bf16");
         let cases = [
             ("empty", BlockHeader { content_len: 0, ..sample(Method::Store) }),
             ("too long", BlockHeader { content_len: (1 << 20) + 1, ..sample(Method::Store) }),
@@ -236,6 +274,8 @@ mod tests {
             ("no gain", BlockHeader { payload_len: 1 << 20, ..sample(Method::Lz77) }),
             ("payload", BlockHeader { payload_len: u32::MAX, ..sample(Method::Bwt) }),
             ("block size", BlockHeader { block_log: 27, ..sample(Method::Bwt) }),
+            ("stored", BlockHeader { filters: chain, ..sample(Method::Store) }),
+            ("filled", BlockHeader { filters: chain, ..sample(Method::Fill) }),
         ];
         for (what, header) in cases {
             assert!(

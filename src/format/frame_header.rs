@@ -5,14 +5,15 @@ use std::io::{self, Read};
 use crc32c::crc32c;
 
 use super::kinds::MIN_BLOCK_LOG;
-use super::{Fault, MAGIC, MAX_BLOCKS, Method, Pipeline, Single, VERSION, read_array};
+use super::{Fault, MAGIC, MAX_BLOCKS, Pipeline, Single, VERSION, read_array};
+use crate::codec::filter::DESCRIPTOR_LEN;
 
 /// Length of the part that all headers have, without the checksum.
 const FIXED: usize = 13;
 /// Length of the shortest header.
 pub(crate) const MIN_LEN: usize = FIXED + 4;
 /// Length of the longest header.
-const MAX_LEN: usize = FIXED + 8 + 256 + 256 + 4;
+const MAX_LEN: usize = FIXED + 6 + DESCRIPTOR_LEN + 256 + 256 + 4;
 
 const HAS_CONTENT_SIZE: u8 = 1 << 0;
 const HAS_FILTERS: u8 = 1 << 1;
@@ -56,7 +57,7 @@ impl FrameHeader {
         let mut bytes = Vec::with_capacity(MIN_LEN + 8);
         bytes.extend_from_slice(&MAGIC);
         if let Some(single) = self.single {
-            let level = self.level | single.method.id() << 4;
+            let level = self.level | single.kind() << 4;
             let flags = IS_SINGLE | (single.width() as u8) << WIDTH_SHIFT;
             bytes.extend_from_slice(&[VERSION, self.pipeline.id(), self.block_log, level, flags]);
             single.append_to(&mut bytes);
@@ -89,14 +90,12 @@ impl FrameHeader {
         if flags & !(if is_single { KNOWN_FLAGS_OF_SINGLE } else { KNOWN_FLAGS }) != 0 {
             return Err(Fault::Unsupported("a flag of the frame header is not known"));
         }
-        let method = Method::from_id(level >> 4);
+        let kind = level >> 4;
         if is_single {
-            // If the method is unknown, read both lengths: the check then tells whether the header is damaged.
             let width = usize::from(flags >> WIDTH_SHIFT);
-            let has_both = method.as_ref().map_or(true, |&method| Single::has_payload_len(method));
-            read_more(reader, &mut bytes, if has_both { 2 * width } else { width })?;
+            read_more(reader, &mut bytes, Single::fields_len(kind, width))?;
         }
-        let lengths = FIXED..bytes.len();
+        let fields_of_single = FIXED..bytes.len();
         let mut content_size = None;
         if flags & HAS_CONTENT_SIZE != 0 {
             let size: [u8; 8] = read_array(reader)?;
@@ -136,7 +135,7 @@ impl FrameHeader {
         }
         if is_single {
             let width = usize::from(flags >> WIDTH_SHIFT);
-            let mut single = Single::parse(method?, width, &bytes[lengths])?;
+            let mut single = Single::parse(kind, width, &bytes[fields_of_single])?;
             single.header_crc = crc32c(&bytes);
             if single.content_len > 0 {
                 let block = single.block(&header);
@@ -219,6 +218,8 @@ fn check_fields(mut fields: &[u8]) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::filter::FilterChain;
+    use crate::format::Method;
 
     fn sample() -> FrameHeader {
         FrameHeader {
@@ -234,10 +235,11 @@ mod tests {
     fn sample_of_single(
         pipeline: Pipeline,
         method: Method,
+        filters: Option<FilterChain>,
         content_len: u32,
         payload_len: u32,
     ) -> (FrameHeader, Vec<u8>) {
-        let single = Single { method, content_len, payload_len, header_crc: 0 };
+        let single = Single { method, filters, content_len, payload_len, header_crc: 0 };
         let mut header = FrameHeader {
             pipeline,
             block_log: 24,
@@ -259,11 +261,14 @@ mod tests {
 
     #[test]
     fn single_blocks_round_trip_in_few_bytes() {
-        for (method, pipeline) in [
-            (Method::Store, Pipeline::Lzh),
-            (Method::Fill, Pipeline::Store),
-            (Method::Lz77, Pipeline::Fse),
-            (Method::Bwt, Pipeline::Bwt),
+        let chain = FilterChain::from_name("rotate4,transpose4");
+        for (method, pipeline, filters) in [
+            (Method::Store, Pipeline::Lzh, None),
+            (Method::Fill, Pipeline::Store, None),
+            (Method::Lz77, Pipeline::Fse, None),
+            (Method::Bwt, Pipeline::Bwt, None),
+            (Method::Bwt, Pipeline::Bwt, chain),
+            (Method::Lz77, Pipeline::Lzh, chain),
         ] {
             for (content_len, width) in
                 [(2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 3), (1 << 24, 3)]
@@ -273,9 +278,11 @@ mod tests {
                     Method::Fill => (1, 1),
                     _ => (content_len - 1, 2),
                 };
-                let (header, bytes) = sample_of_single(pipeline, method, content_len, payload_len);
-                assert_eq!(bytes.len(), FIXED + lengths * width + 1);
-                assert!(bytes.len() + super::super::CHECKSUM_LEN <= 24);
+                let (header, bytes) =
+                    sample_of_single(pipeline, method, filters, content_len, payload_len);
+                let len_of_filters = filters.map_or(0, |_| DESCRIPTOR_LEN);
+                assert_eq!(bytes.len(), FIXED + lengths * width + len_of_filters + 1);
+                assert!(bytes.len() + super::super::CHECKSUM_LEN <= 24 + len_of_filters);
                 assert_eq!(read(&bytes).unwrap(), Some((header, bytes.len())));
                 for len in 1..bytes.len() {
                     assert!(matches!(read(&bytes[..len]), Err(Fault::Truncated)), "{len}");
@@ -287,7 +294,7 @@ mod tests {
                 }
             }
         }
-        let (header, bytes) = sample_of_single(Pipeline::Lzh, Method::Store, 0, 0);
+        let (header, bytes) = sample_of_single(Pipeline::Lzh, Method::Store, None, 0, 0);
         assert_eq!(bytes.len() + super::super::CHECKSUM_LEN, 18);
         assert_eq!(read(&bytes).unwrap(), Some((header, bytes.len())));
     }

@@ -8,6 +8,9 @@ use super::Fault;
 /// Base-2 logarithm of the smallest block size.
 pub(crate) const MIN_BLOCK_LOG: u8 = 16;
 
+/// Beside a method in a header: the contents are filtered.
+pub(super) const IS_FILTERED: u8 = 1 << 3;
+
 /// The stages that a block goes through.
 ///
 /// ```

@@ -20,7 +20,9 @@ pub mod bwt {}
 
 use std::io::{self, Read};
 
-pub(crate) use block_header::{BlockHeader, CODED_LEN, NextStructure, read_next};
+pub(crate) use block_header::{
+    BlockHeader, CODED_LEN, MAX_LEN as MAX_BLOCK_HEADER_LEN, NextStructure, read_next,
+};
 pub(crate) use fault::Fault;
 pub(crate) use footer::{Footer, LEN as FOOTER_LEN};
 pub(crate) use frame_header::{FrameHeader, MIN_LEN as MIN_FRAME_HEADER_LEN};

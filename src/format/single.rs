@@ -3,7 +3,9 @@
 
 use crc32c::{crc32c, crc32c_append, crc32c_combine};
 
+use super::kinds::IS_FILTERED;
 use super::{BlockHeader, CODED_LEN, Fault, FrameHeader, MIN_FRAME_HEADER_LEN, Method};
+use crate::codec::filter::{DESCRIPTOR_LEN, FilterChain};
 
 /// Length of the checksum at the end of the frame.
 pub(crate) const CHECKSUM_LEN: usize = 4;
@@ -14,6 +16,8 @@ pub(crate) const MAX_CONTENT_LEN: usize = 1 << 24;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Single {
     pub(crate) method: Method,
+    /// The filters that the contents went through before the method.
+    pub(crate) filters: Option<FilterChain>,
     /// Length of the contents; 0 if the frame has no block.
     pub(crate) content_len: u32,
     /// Length of the payload.
@@ -25,7 +29,8 @@ pub(crate) struct Single {
 /// The fewest bytes that a full block can take, in whichever form its frame is written: it repeats one byte.
 pub(crate) const fn least_full_block_len(block_log: u8) -> u64 {
     let content_len = 1 << block_log;
-    let single = Single { method: Method::Fill, content_len, payload_len: 1, header_crc: 0 };
+    let (method, filters) = (Method::Fill, None);
+    let single = Single { method, filters, content_len, payload_len: 1, header_crc: 0 };
     if content_len as usize > MAX_CONTENT_LEN {
         CODED_LEN as u64 + 1
     } else {
@@ -47,13 +52,30 @@ impl Single {
         }
     }
 
-    /// Whether the header holds the payload's length. For other methods the length follows from that of the contents.
-    pub(crate) const fn has_payload_len(method: Method) -> bool {
-        !matches!(method, Method::Store | Method::Fill)
+    /// Bytes of the lengths, `width` bytes each, and of the filters, which follow `flags`. `kind` is the four bits of
+    /// method and filters. For unknown methods these are as many as for known ones: the check then tells whether the
+    /// header is damaged.
+    pub(crate) const fn fields_len(kind: u8, width: usize) -> usize {
+        let lengths = if kind < 2 { width } else { 2 * width };
+        lengths + if kind & IS_FILTERED != 0 { DESCRIPTOR_LEN } else { 0 }
     }
 
-    /// Reads the lengths that follow `flags`, `width` bytes each.
-    pub(crate) fn parse(method: Method, width: usize, lengths: &[u8]) -> Result<Self, Fault> {
+    /// Method and filters, as in the header.
+    pub(crate) const fn kind(&self) -> u8 {
+        self.method.id() | if self.filters.is_some() { IS_FILTERED } else { 0 }
+    }
+
+    /// Reads the lengths and the filters that follow `flags`.
+    pub(crate) fn parse(kind: u8, width: usize, fields: &[u8]) -> Result<Self, Fault> {
+        let method = Method::from_id(kind & !IS_FILTERED)?;
+        let (lengths, filters) = match fields.split_last_chunk::<DESCRIPTOR_LEN>() {
+            Some((lengths, filters)) if kind & IS_FILTERED != 0 => {
+                let filters = FilterChain::from_bytes(filters);
+                let unknown = Fault::Unsupported("a filter of the block is not known");
+                (lengths, Some(filters.ok_or(unknown)?))
+            }
+            _ => (fields, None),
+        };
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b));
         let (content, payload) = lengths.split_at(width);
         let content_len = if width == 0 { 0 } else { number(content) + 1 };
@@ -62,19 +84,22 @@ impl Single {
             Method::Fill => 1,
             Method::Lz77 | Method::Bwt => number(payload) + 1,
         };
-        let single = Self { method, content_len, payload_len, header_crc: 0 };
+        let single = Self { method, filters, content_len, payload_len, header_crc: 0 };
         if single.width() != width || (width == 0 && method != Method::Store) {
             return Err(Fault::Corrupt("the block's length is not in its shortest form"));
         }
         Ok(single)
     }
 
-    /// Appends the lengths.
+    /// Appends the lengths and the filters.
     pub(crate) fn append_to(&self, bytes: &mut Vec<u8>) {
         let width = self.width();
         bytes.extend_from_slice(&self.content_len.wrapping_sub(1).to_le_bytes()[..width]);
-        if Self::has_payload_len(self.method) {
+        if !matches!(self.method, Method::Store | Method::Fill) {
             bytes.extend_from_slice(&(self.payload_len - 1).to_le_bytes()[..width]);
+        }
+        if let Some(filters) = self.filters {
+            bytes.extend_from_slice(&filters.to_bytes());
         }
     }
 
@@ -87,6 +112,7 @@ impl Single {
     pub(crate) fn block(&self, frame: &FrameHeader) -> BlockHeader {
         BlockHeader {
             method: self.method,
+            filters: self.filters,
             block_log: frame.block_log,
             number: 0,
             content_len: self.content_len,
@@ -185,7 +211,8 @@ mod tests {
         ] {
             let contents = &contents[..content_len as usize];
             let payload = &contents[..payload_len as usize];
-            let single = Single { method, content_len, payload_len, header_crc: 0x1234 };
+            let (filters, header_crc) = (None, 0x1234);
+            let single = Single { method, filters, content_len, payload_len, header_crc };
             let frame = FrameHeader {
                 pipeline: Pipeline::Lzh,
                 block_log: 20,

@@ -308,7 +308,7 @@ fn counted(device: Option<&Limits>) -> Statistics {
             counted.device_begins();
         }
         let mut job = EncodeJob::new(&block, &mut payload);
-        engine.encode(&Recipe::Store, std::slice::from_mut(&mut job));
+        engine.encode(&Recipe::default(), std::slice::from_mut(&mut job));
     }
     if device.is_some() {
         counted.device_batch(Instant::now(), 100, 100 << 16, 0);

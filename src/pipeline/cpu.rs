@@ -7,8 +7,8 @@ use crc32c::crc32c;
 
 use super::buffer::zeroed;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
-use crate::codec::Recipe;
-use crate::codec::{OutOfMemory, bwt, lz77};
+use crate::codec::filter::{self, Filter, FilterChain};
+use crate::codec::{Codec, OutOfMemory, Recipe, bwt, lz77};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 /// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
@@ -26,6 +26,10 @@ struct Scratch {
     lz77_decoder: Option<Box<lz77::Decoder>>,
     bwt_encoder: Option<Box<bwt::Encoder>>,
     bwt_decoder: Option<Box<bwt::Decoder>>,
+    /// A block's filtered contents.
+    filtered: Vec<u8>,
+    /// Part of a block while filters work on it.
+    unit: Vec<u8>,
 }
 
 impl CpuEngine {
@@ -78,19 +82,21 @@ impl Engine for CpuEngine {
     }
 
     fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64 {
-        match recipe {
-            Recipe::Store => 0,
-            Recipe::Lz77(params) => lz77::Encoder::memory(params, block_size),
-            Recipe::Bwt(params) => bwt::Encoder::memory(params, block_size),
-        }
+        let codec = match &recipe.codec {
+            Codec::Store => 0,
+            Codec::Lz77(params) => lz77::Encoder::memory(params, block_size),
+            Codec::Bwt(params) => bwt::Encoder::memory(params, block_size),
+        };
+        codec.saturating_add(recipe.filter.memory(block_size))
     }
 
     fn decode_memory(&self, pipeline: Pipeline, block_size: usize) -> u64 {
-        match pipeline {
-            Pipeline::Store => 0,
+        let codec = match pipeline {
+            Pipeline::Store => return 0,
             Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77::Decoder::memory(block_size),
             Pipeline::Bwt => bwt::Decoder::memory(block_size),
-        }
+        };
+        codec.saturating_add(FilterChain::scratch_len(block_size) as u64)
     }
 }
 
@@ -102,32 +108,66 @@ fn encode(
 ) -> Result<Coded, OutOfMemory> {
     payload.clear();
     let content_crc = crc32c(contents);
-    let method = if is_fill(contents) {
+    if is_fill(contents) {
         payload.push(contents[0]);
-        Method::Fill
-    } else {
-        match recipe {
-            Recipe::Store => Method::Store,
-            Recipe::Lz77(params) => {
-                let encoder = scratch.lz77_encoder.get_or_insert_default();
-                encoder.reserve(params, contents.len())?;
-                match encoder.encode_if_smaller(params, contents, payload) {
-                    true => Method::Lz77,
-                    false => Method::Store,
-                }
-            }
-            Recipe::Bwt(params) => {
-                let encoder = scratch.bwt_encoder.get_or_insert_default();
-                encoder.try_encode(params, contents, payload)?;
-                Method::Bwt
+        let (method, payload_crc) = (Method::Fill, crc32c(payload));
+        return Ok(Coded { method, filters: None, payload_crc, content_crc });
+    }
+    // The filters borrow their memory from the scratch, whose codecs run after them.
+    let mut filtered = std::mem::take(&mut scratch.filtered);
+    let filters = apply_filter(scratch, recipe.filter, contents, &mut filtered);
+    let coded = filters.and_then(|filters| {
+        let source = if filters.is_some() { &filtered[..] } else { contents };
+        let method = run_codec(scratch, &recipe.codec, source, payload)?;
+        if method == Method::Store || payload.len() >= contents.len() {
+            payload.clear();
+            return Ok(Coded::stored(content_crc));
+        }
+        Ok(Coded { method, filters, payload_crc: crc32c(payload), content_crc })
+    });
+    scratch.filtered = filtered;
+    coded
+}
+
+/// Filters the contents, and returns which filters did it; `None` if they stay as they are.
+fn apply_filter(
+    scratch: &mut Scratch,
+    filter: Filter,
+    contents: &[u8],
+    filtered: &mut Vec<u8>,
+) -> Result<Option<FilterChain>, OutOfMemory> {
+    match filter {
+        Filter::None => Ok(None),
+        Filter::Chain(chain) => {
+            let fits = filter::apply(&chain, contents, filtered, &mut scratch.unit)?;
+            Ok(fits.then_some(chain))
+        }
+    }
+}
+
+/// Encodes `source`. Returns [`Method::Store`] if the codec cannot make it smaller.
+fn run_codec(
+    scratch: &mut Scratch,
+    codec: &Codec,
+    source: &[u8],
+    payload: &mut Vec<u8>,
+) -> Result<Method, OutOfMemory> {
+    match codec {
+        Codec::Store => Ok(Method::Store),
+        Codec::Lz77(params) => {
+            let encoder = scratch.lz77_encoder.get_or_insert_default();
+            encoder.reserve(params, source.len())?;
+            match encoder.encode_if_smaller(params, source, payload) {
+                true => Ok(Method::Lz77),
+                false => Ok(Method::Store),
             }
         }
-    };
-    if method == Method::Store || payload.len() >= contents.len() {
-        payload.clear();
-        return Ok(Coded { method: Method::Store, payload_crc: content_crc, content_crc });
+        Codec::Bwt(params) => {
+            let encoder = scratch.bwt_encoder.get_or_insert_default();
+            encoder.try_encode(params, source, payload)?;
+            Ok(Method::Bwt)
+        }
     }
-    Ok(Coded { method, payload_crc: crc32c(payload), content_crc })
 }
 
 /// Whether a payload decodes to the contents it was made from. A checksum that a device took of its own payload does
@@ -135,6 +175,7 @@ fn encode(
 fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8]) -> bool {
     let header = BlockHeader {
         method: coded.method,
+        filters: coded.filters,
         block_log: 0,
         number: 0,
         content_len: contents.len() as u32,
@@ -159,7 +200,7 @@ impl CpuEngine {
     /// Encodes the block if its contents are one repeated byte; returns whether the block is coded.
     pub(crate) fn encode_fill(job: &mut EncodeJob<'_>) -> bool {
         if is_fill(job.contents) {
-            let (recipe, scratch) = (Recipe::Store, &mut Scratch::default());
+            let (recipe, scratch) = (Recipe::default(), &mut Scratch::default());
             job.coded = encode(scratch, &recipe, job.contents, job.payload).ok();
         }
         job.coded.is_some()
@@ -197,6 +238,9 @@ fn decode(scratch: &mut Scratch, job: &mut DecodeJob<'_>) -> Result<(), Fault> {
                 decoder.reserve(payload.len(), job.contents.len())?;
                 decoder.decode(payload, job.contents)?;
             }
+        }
+        if let Some(filters) = &header.filters {
+            filter::invert(filters, job.contents, &mut scratch.unit)?;
         }
     }
     if crc32c(job.contents) != header.content_crc {

@@ -5,19 +5,27 @@
 
 use rayon::ThreadPool;
 
-use crate::codec::OutOfMemory;
+use crate::codec::filter::FilterChain;
+use crate::codec::{OutOfMemory, Recipe};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
-
-use crate::codec::Recipe;
 
 /// How the contents of a block were coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Coded {
     pub(crate) method: Method,
+    /// The filters that the contents went through before.
+    pub(crate) filters: Option<FilterChain>,
     /// CRC-32C of the payload.
     pub(crate) payload_crc: u32,
     /// CRC-32C of the contents.
     pub(crate) content_crc: u32,
+}
+
+impl Coded {
+    /// A block that is stored, with this CRC-32C of the contents.
+    pub(crate) const fn stored(content_crc: u32) -> Self {
+        Self { method: Method::Store, filters: None, payload_crc: content_crc, content_crc }
+    }
 }
 
 /// One block to encode.

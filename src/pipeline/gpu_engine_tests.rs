@@ -7,7 +7,7 @@ use crate::pipeline::level::Level;
 /// Gives an engine 8 blocks on a device that has memory for `blocks` of them but no queue. Returns the batch limits,
 /// whether the engine calls the device broken, and whether it is disabled.
 fn after(blocks: u64) -> (Vec<u32>, bool, bool) {
-    let recipe = Level::MIN.recipe(Pipeline::Lzh);
+    let recipe = Level::MIN.codec(Pipeline::Lzh).into();
     let most = Shape::new(8, 1 << 16);
     let unlimited = Ledger::new(u64::MAX);
     let one = pipelines::encode(unlimited.limits(), &recipe, Shape { blocks: 1, ..most }).unwrap();

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::lz77::{self, Effort, MIN_CHUNK_LOG, Search};
-use crate::codec::{Recipe, bwt};
+use crate::codec::{Codec, bwt};
 use crate::error::Error;
 use crate::format::Pipeline;
 
@@ -99,20 +99,20 @@ impl Level {
         1 << self.row().block_log
     }
 
-    /// How `pipeline` encodes each block at this level.
-    pub(crate) fn recipe(self, pipeline: Pipeline) -> Recipe {
+    /// The codec of `pipeline` at this level.
+    pub(crate) fn codec(self, pipeline: Pipeline) -> Codec {
         let Row { lz77, bwt, .. } = *self.row();
         match pipeline {
-            Pipeline::Store => Recipe::Store,
-            Pipeline::Lzh => Recipe::Lz77(lz77::Params { fse: false, ..lz77 }),
-            Pipeline::Lzf => Recipe::Lz77(lz77::Params { fse: true, ..lz77 }),
+            Pipeline::Store => Codec::Store,
+            Pipeline::Lzh => Codec::Lz77(lz77::Params { fse: false, ..lz77 }),
+            Pipeline::Lzf => Codec::Lz77(lz77::Params { fse: true, ..lz77 }),
             Pipeline::Fse => {
                 // There are no matches, so windows do not matter. Many short chunks that share tables keep a device
                 // busy.
                 let lz77 = lz77.with_window(MIN_CHUNK_LOG);
-                Recipe::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 })
+                Codec::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 })
             }
-            Pipeline::Bwt => Recipe::Bwt(bwt),
+            Pipeline::Bwt => Codec::Bwt(bwt),
         }
     }
 

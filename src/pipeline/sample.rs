@@ -179,6 +179,7 @@ impl Block<'_> {
     fn job<'a>(&'a self, contents: &'a mut [u8]) -> DecodeJob<'a> {
         let header = BlockHeader {
             method: self.coded.method,
+            filters: self.coded.filters,
             block_log: 0,
             number: 0,
             content_len: self.contents.len() as u32,
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn workers_are_measured_both_ways() {
         let sample = Sample::of_blocks(vec![text(1 << 16); 5]);
-        let recipe = Level::MIN.recipe(Pipeline::Lzh);
+        let recipe = Level::MIN.codec(Pipeline::Lzh).into();
         for workers in [1, 3, 9] {
             for direction in [Direction::Encode, Direction::Decode] {
                 assert!(sample.worker_rate(direction, &recipe, workers) > 1e5);

@@ -12,7 +12,7 @@ use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
 use super::{Gpu, Level, Options};
 use crate::clock::Instant;
-use crate::codec::Recipe;
+use crate::codec::{Codec, Recipe};
 use crate::error::Error;
 use crate::format::FrameHeader;
 use crate::gpu::coder::Work;
@@ -241,7 +241,7 @@ impl Workload {
         let recipe = recipe.map_err(|error| error.to_string())?;
         let (work, of_sample) = match self.direction {
             // The device makes the payloads itself.
-            Direction::Encode => (Work::Encode { recipe, verify: true }, Recipe::Store),
+            Direction::Encode => (Work::Encode { recipe, verify: true }, Codec::Store.into()),
             Direction::Decode => (Work::Decode(pipeline), recipe),
         };
         let encoded = sample.encoded(&of_sample, self.direction);

@@ -68,6 +68,7 @@ impl FrameWriter {
         let payload = if coded.method == Method::Store { contents } else { payload };
         let header = BlockHeader {
             method: coded.method,
+            filters: coded.filters,
             block_log: self.header.block_log,
             number: self.index.block_count() as u32,
             content_len: contents.len() as u32,
@@ -95,6 +96,7 @@ impl FrameWriter {
         let content_len = contents.len() as u32;
         let single = Single {
             method: coded.method,
+            filters: coded.filters,
             content_len,
             payload_len: payload.len() as u32,
             header_crc: 0,
@@ -124,7 +126,7 @@ impl FrameWriter {
     /// blocks.
     pub(crate) fn finish(&mut self, writer: &mut impl Write) -> Result<(), Error> {
         if self.frame_len == 0 && !self.is_ended {
-            let nothing = Coded { method: Method::Store, payload_crc: 0, content_crc: 0 };
+            let nothing = Coded::stored(0);
             return self.single(writer, nothing, &[], &[]);
         }
         if self.frame_len == 0 { Ok(()) } else { self.end_frame(writer) }

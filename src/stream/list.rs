@@ -6,9 +6,10 @@ use crc32c::crc32c_append;
 
 use super::directory::{FrameEntry, frame_at, frame_before, walk};
 use super::window::{WINDOW, Window};
+use crate::codec::filter::FilterChain;
 use crate::error::{Error, Place};
 use crate::format::{
-    BlockHeader, CHECKSUM_LEN, CODED_LEN, Fault, INDEX_MARKER, Method, Pipeline, VERSION,
+    BlockHeader, CHECKSUM_LEN, Fault, INDEX_MARKER, MAX_BLOCK_HEADER_LEN, Method, Pipeline, VERSION,
 };
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::memory::Cost;
@@ -52,6 +53,8 @@ pub struct BlockInfo {
     pub number: u64,
     /// How the block is coded.
     pub method: Method,
+    /// The filters that the contents went through before, if any.
+    pub filters: Option<FilterChain>,
     /// Offset of the block's header in the file, in bytes. In a single frame, whose block has no header, the offset of
     /// its payload.
     pub offset: u64,
@@ -353,7 +356,7 @@ impl<R: Read + Seek> Listing<R> {
         };
         (blocks.number, blocks.at) = (number + 1, end);
         let range = offset - frame.offset..end - frame.offset;
-        let len = (end - offset).min(CODED_LEN as u64) as usize;
+        let len = (end - offset).min(MAX_BLOCK_HEADER_LEN as u64) as usize;
         let place = Place::new(blocks.frame_number, offset).in_block(number);
         let header = if let Some(single) = &frame.header.single {
             // The block's checksums follow from its payload.
@@ -377,6 +380,7 @@ impl<R: Read + Seek> Listing<R> {
         Ok(Some(BlockInfo {
             number,
             method: header.method,
+            filters: header.filters,
             offset,
             compressed_size: end - offset,
             payload_offset: end - u64::from(header.payload_len),

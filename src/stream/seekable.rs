@@ -319,7 +319,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         let place = Place::new(spot.frame as u64, offset).in_block(spot.block);
         // Every block is shorter than its contents and a header together.
         let len = range.end - range.start;
-        if len > entry.header.block_size() as u64 + crate::format::CODED_LEN as u64 {
+        if len > entry.header.block_size() as u64 + crate::format::MAX_BLOCK_HEADER_LEN as u64 {
             return Err(Fault::Corrupt("the block is too long").at(place));
         }
         let run = self.run_with(spot, end, &range);

@@ -166,6 +166,9 @@ pub fn encode_with(
     if let Some(Size(bytes)) = encoding.window {
         options = options.window(bytes);
     }
+    if let Some(filter) = encoding.filter {
+        options = options.filter(filter);
+    }
     if let Some(Size(bytes)) = memory {
         options = options.memory(bytes);
     }

@@ -1,6 +1,6 @@
 use super::*;
+use crate::codec::Codec;
 use crate::codec::Malformed;
-use crate::codec::Recipe;
 use crate::format::Pipeline;
 use crate::pipeline::Level;
 use crate::test_data::{mixture, noise};
@@ -9,8 +9,8 @@ use proptest::prelude::*;
 /// The parameters of a level.
 fn level(number: u32, fse: bool) -> Params {
     let pipeline = if fse { Pipeline::Lzf } else { Pipeline::Lzh };
-    match Level::new(number).unwrap().recipe(pipeline) {
-        Recipe::Lz77(params) => params,
+    match Level::new(number).unwrap().codec(pipeline) {
+        Codec::Lz77(params) => params,
         _ => unreachable!("these pipelines are LZ77"),
     }
 }

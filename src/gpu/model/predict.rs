@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn work_is_that_of_the_plans() {
-        let recipe = Level::DEFAULT.recipe(Pipeline::Lzh);
+        let recipe = Level::DEFAULT.codec(Pipeline::Lzh).into();
         let of = |blocks| {
             let plan = pipelines::encode(&limits(), &recipe, Shape::new(blocks, 1 << 20)).unwrap();
             (StageWork::of(&plan), plan)

@@ -3,8 +3,9 @@
 use super::checksum::{Direction, add_checksums, add_packing};
 use super::lz77_decode::Needs;
 use super::{bwt_decode, bwt_encode, lz77_code, lz77_decode, lz77_find};
-use crate::codec::Recipe;
+use crate::codec::filter::Filter;
 use crate::codec::lz77::Search;
+use crate::codec::{Codec, Recipe};
 use crate::format::Pipeline;
 use crate::gpu::device::Limits;
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
@@ -29,16 +30,19 @@ fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
 
 /// Makes the plan from `contents` to `packed`, with a result for each block.
 pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
+    if recipe.filter != Filter::None {
+        return declined("blocks are not filtered on devices");
+    }
     let mut plan = Plan::new(shape);
-    match recipe {
-        Recipe::Store => return declined("stored blocks are not encoded"),
-        Recipe::Lz77(params) => {
+    match &recipe.codec {
+        Codec::Store => return declined("stored blocks are not encoded"),
+        Codec::Lz77(params) => {
             if params.search != Search::None {
                 lz77_find::append(&mut plan, limits, params)?;
             }
             lz77_code::append(&mut plan, limits, params)?;
         }
-        Recipe::Bwt(params) => plan = bwt_encode::plan(limits, shape, params)?,
+        Codec::Bwt(params) => plan = bwt_encode::plan(limits, shape, params)?,
     }
     add_checksums(&mut plan, limits, Direction::Encode)?;
     add_packing(&mut plan)?;
@@ -47,10 +51,10 @@ pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<P
 
 /// The pipeline that decodes payloads of `recipe`.
 pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
-    match recipe {
-        Recipe::Store => Pipeline::Store,
-        Recipe::Lz77(_) => Pipeline::Lzf,
-        Recipe::Bwt(_) => Pipeline::Bwt,
+    match recipe.codec {
+        Codec::Store => Pipeline::Store,
+        Codec::Lz77(_) => Pipeline::Lzf,
+        Codec::Bwt(_) => Pipeline::Bwt,
     }
 }
 

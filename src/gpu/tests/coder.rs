@@ -1,8 +1,8 @@
 //! Whole pipelines on every device produce the CPU's bytes, and decode them.
 
 use super::testing::each_device;
-use crate::codec::Recipe;
 use crate::codec::lz77::{Params, Search};
+use crate::codec::{Codec, Recipe};
 use crate::format::{Method, Pipeline};
 use crate::gpu::coder::{Buffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadPlace};
 use crate::gpu::device::{Api, Device};
@@ -73,9 +73,9 @@ fn is_declined<T>(name: &str, device: &dyn Device, made: &Result<T, CoderError>)
 
 /// Blocks to encode: shorter ones where a software device is slow.
 fn blocks_for(recipe: &Recipe) -> Vec<Vec<u8>> {
-    let lens = match recipe {
-        Recipe::Bwt(_)
-        | Recipe::Lz77(Params {
+    let lens = match &recipe.codec {
+        Codec::Bwt(_)
+        | Codec::Lz77(Params {
             search: Search::Lazy16 | Search::Lazy64 | Search::Optimal(_),
             ..
         }) => [66_000, 1, 5_000, 20_000, 9_000, 20_000],

@@ -15,9 +15,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::testing::each_device;
-use crate::codec::Recipe;
 use crate::codec::bwt;
 use crate::codec::lz77::{self, Params};
+use crate::codec::{Codec, Recipe};
 use crate::format::Pipeline;
 use crate::gpu::device::run::{Memory, submit};
 use crate::gpu::device::{Api, Device, Kind, Limits, Queue};
@@ -153,14 +153,14 @@ impl Extents {
     ) {
         let len = contents.len() as u32;
         let mut payload = Vec::new();
-        match recipe {
-            Recipe::Lz77(params) => {
+        match &recipe.codec {
+            Codec::Lz77(params) => {
                 lz77::Encoder::new().encode(params, contents, &mut payload);
             }
-            Recipe::Bwt(params) => {
+            Codec::Bwt(params) => {
                 bwt::Encoder::new().encode(params, contents, &mut payload);
             }
-            Recipe::Store => unreachable!(),
+            Codec::Store => unreachable!(),
         }
         let shape = Shape::new(blocks, len);
         assert!(payload.len() <= shape.slot as usize, "{name}: {} bytes", payload.len());
@@ -232,8 +232,8 @@ fn slots(contents: &[u8], shape: Shape) -> Vec<u8> {
 }
 
 fn lz77(level: u32, change: impl Fn(Params) -> Params) -> Recipe {
-    match Level::new(level).unwrap().recipe(Pipeline::Lzf) {
-        Recipe::Lz77(params) => Recipe::Lz77(change(params)),
+    match Level::new(level).unwrap().codec(Pipeline::Lzf) {
+        Codec::Lz77(params) => Codec::Lz77(change(params)).into(),
         _ => unreachable!("the pipeline is LZ77"),
     }
 }
@@ -273,13 +273,14 @@ fn measured(device: &dyn Device) -> Extents {
     let optimal = lz77(8, |p| Params { segment_log: 12, ..fine(p) });
     extents.encode(bounded, "an optimal parse", &optimal, (&text(mid), 1));
     extents.decode(bounded, "chunks of text", (&greedy, none), (&text(large), 1));
-    let fse = Level::DEFAULT.recipe(Pipeline::Fse);
+    let fse = Level::DEFAULT.codec(Pipeline::Fse).into();
     extents.encode(with, "literals", &fse, (&text(large), 1));
     extents.encode(with, "dense literals", &fse, (&dense(large), 1));
     let long = Needs::of_long_windows(true);
     extents.decode(with, "tiny blocks", (&greedy, long), (&short(tiny), 64));
 
-    let recipe = |segment_log, start_log| Recipe::Bwt(bwt::Params { segment_log, start_log });
+    let recipe =
+        |segment_log, start_log| Recipe::from(Codec::Bwt(bwt::Params { segment_log, start_log }));
     extents.encode(with, "tiny blocks by the BWT", &recipe(13, 8), (&text(tiny), 64));
     extents.encode(with, "the BWT", &recipe(13, 8), (&noise(3, 1 << 20, 256), 1));
     extents.decode(with, "tiny blocks of the BWT", (&recipe(10, 8), none), (&short(tiny), 64));

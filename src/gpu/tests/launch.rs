@@ -13,7 +13,7 @@ use crate::gpu::model::plan::{Plan, PlanError, Shape};
 #[cfg(all(feature = "opencl", feature = "webgpu"))]
 use {
     super::plan::Builder,
-    crate::codec::{Recipe, lz77::MIN_CHUNK_LOG},
+    crate::codec::{Codec, lz77::MIN_CHUNK_LOG},
     crate::format::Pipeline,
     crate::gpu::device::{Api, Kind, Teams},
     crate::gpu::model::plan::Run,
@@ -172,8 +172,8 @@ fn of_wgsl(source: &str, entry: &str) -> u64 {
 #[cfg(all(feature = "opencl", feature = "webgpu"))]
 fn short_windows() -> impl Iterator<Item = (String, Builder)> {
     Level::all().filter_map(|level| {
-        let Recipe::Lz77(params) = level.recipe(Pipeline::Lzf) else { return None };
-        let recipe = Recipe::Lz77(params.with_window(MIN_CHUNK_LOG));
+        let Codec::Lz77(params) = level.codec(Pipeline::Lzf) else { return None };
+        let recipe = Codec::Lz77(params.with_window(MIN_CHUNK_LOG)).into();
         let encode = move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape);
         Some((format!("encoder of short windows, level {level}"), Box::new(encode) as Builder))
     })

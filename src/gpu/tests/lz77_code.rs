@@ -2,7 +2,7 @@
 
 use super::lz77_find::short_words;
 use super::testing::{GARBAGE, each_device, run_plan};
-use crate::codec::Recipe;
+use crate::codec::Codec;
 use crate::codec::lz77::testing::{Backend, Parser, parse, samples};
 use crate::codec::lz77::{Encoder, Params, Search};
 use crate::format::Pipeline;
@@ -14,8 +14,8 @@ use crate::pipeline::Level;
 use crate::test_data::{mixture, noise};
 
 pub(crate) fn level(number: u32, pipeline: Pipeline) -> Params {
-    match Level::new(number).unwrap().recipe(pipeline) {
-        Recipe::Lz77(params) => params,
+    match Level::new(number).unwrap().codec(pipeline) {
+        Codec::Lz77(params) => params,
         _ => unreachable!("these pipelines are LZ77"),
     }
 }

@@ -1,7 +1,7 @@
 //! Each device finds the same matches as the CPU.
 
 use super::testing::{each_device, run_plan};
-use crate::codec::Recipe;
+use crate::codec::Codec;
 use crate::codec::lz77::testing::{Backend, Match, Parser, parse, samples};
 use crate::codec::lz77::{Effort, Params, Search};
 use crate::gpu::device::run::{Memory, submit};
@@ -253,7 +253,7 @@ fn h200_lz77_find() {
     let total = std::env::var("PZ_TOTAL").map_or(1_000_000_000, |total| total.parse().unwrap());
     let levels = std::env::var("PZ_LEVELS").unwrap_or_else(|_| "12345678".into());
     for level in levels.bytes().map(|digit| Level::new(u32::from(digit - b'0')).unwrap()) {
-        let Recipe::Lz77(mut params) = level.recipe(level.pipeline()) else { continue };
+        let Codec::Lz77(mut params) = level.codec(level.pipeline()) else { continue };
         if let Ok(log) = std::env::var("PZ_SEGMENT_LOG") {
             params.segment_log = log.parse().unwrap();
         }

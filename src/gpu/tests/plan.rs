@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::testing::{each_device, made_up};
-use crate::codec::Recipe;
+use crate::codec::Codec;
 use crate::format::Pipeline;
 use crate::gpu::device::run::Memory;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
@@ -58,8 +58,8 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
     all.push(("decoder of LZ77 that needs little".into(), Box::new(decode)));
     for pipeline in Pipeline::ALL {
         for level in Level::all() {
-            let recipe = level.recipe(pipeline);
-            if let Recipe::Lz77(params) = recipe {
+            let codec = level.codec(pipeline);
+            if let Codec::Lz77(params) = codec {
                 let find = move |plan: &mut Plan, limits: &Limits| {
                     lz77_find::append(plan, limits, &params)
                 };
@@ -69,6 +69,7 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
                 };
                 all.push((format!("coder of {pipeline:?}, level {level}"), stage(code)));
             }
+            let recipe = codec.into();
             let encode = move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape);
             all.push((format!("encoder of {pipeline:?}, level {level}"), Box::new(encode)));
         }
@@ -177,7 +178,7 @@ fn workgroups_are_no_larger_than_devices_run() {
                 let decoders =
                     needs.map(|needs| pipelines::decode(&limits, pipeline, shape, needs));
                 let encoders = Level::all()
-                    .map(|level| pipelines::encode(&limits, &level.recipe(pipeline), shape));
+                    .map(|level| pipelines::encode(&limits, &level.codec(pipeline).into(), shape));
                 for plan in decoders.into_iter().chain(encoders) {
                     match plan {
                         Ok(plan) => assert!(largest(&plan) <= most, "{limits:?} {plan:?}"),

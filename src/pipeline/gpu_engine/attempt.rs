@@ -4,7 +4,7 @@ use crc32c::{crc32c, crc32c_append};
 
 use super::{CPU_CHECK_INTERVAL, Coder, GpuEngine, State};
 use crate::clock::Instant;
-use crate::codec::Recipe;
+use crate::codec::{Codec, Recipe};
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, Decoder, PayloadPlace};
 use crate::gpu::model::plan::Shape;
@@ -42,8 +42,8 @@ impl<'d> GpuEngine<'d> {
         })?;
 
         let computed = Instant::now();
-        let method = match recipe {
-            Recipe::Bwt(_) => Method::Bwt,
+        let method = match recipe.codec {
+            Codec::Bwt(_) => Method::Bwt,
             _ => Method::Lz77,
         };
         let mut sent = Vec::with_capacity(jobs.len());
@@ -55,13 +55,13 @@ impl<'d> GpuEngine<'d> {
                 continue;
             }
             let Some((start, payload_len)) = block.payload else {
-                let payload_crc = content_crc;
-                job.coded = Some(Coded { method: Method::Store, payload_crc, content_crc });
+                job.coded = Some(Coded::stored(content_crc));
                 continue;
             };
             let content_len = job.contents.len() as u32;
             let place = PayloadPlace { start, payload_len, content_len };
-            let coded = Coded { method, payload_crc: block.payload_crc, content_crc };
+            let (filters, payload_crc) = (None, block.payload_crc);
+            let coded = Coded { method, filters, payload_crc, content_crc };
             sent.push(Encoded { job, coded, place });
         }
         let range = |block: &Encoded<'_, '_>| (block.place.start, block.place.payload_len as usize);

@@ -7,7 +7,7 @@ use super::frame::Tracker;
 use super::walk::Walk;
 use super::{Item, What};
 use crate::error::Error;
-use crate::format::{BlockHeader, CODED_LEN, Fault, Footer, FrameHeader, INDEX_MARKER};
+use crate::format::{BlockHeader, Fault, Footer, FrameHeader, INDEX_MARKER, MAX_BLOCK_HEADER_LEN};
 use crate::stream::window::WINDOW;
 
 /// Walks ahead. It goes through the file only once, however often it is asked.
@@ -215,7 +215,7 @@ impl Indexed {
         };
         let content_start = self.number << frame.block_log;
         let content_len = (footer.content_size - content_start).min(frame.block_size() as u64);
-        let header = BlockHeader::parse(walk.window.at(reader, start, CODED_LEN)?);
+        let header = BlockHeader::parse(walk.window.at(reader, start, MAX_BLOCK_HEADER_LEN)?);
         let header = header.and_then(|header| {
             header.check(frame, self.number)?;
             let is_listed = start + u64::from(header.block_len()) == self.at

@@ -9,8 +9,9 @@ use crc32c::{crc32c, crc32c_append};
 use super::{Item, What};
 use crate::error::Error;
 use crate::format::{
-    BLOCK_MARKER, BlockHeader, CHECKSUM_LEN, CODED_LEN, FOOTER_LEN, Footer, FrameHeader,
-    INDEX_MARKER, MAGIC, MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Method, Pipeline, Single,
+    BLOCK_MARKER, BlockHeader, CHECKSUM_LEN, FOOTER_LEN, Footer, FrameHeader, INDEX_MARKER, MAGIC,
+    MAX_BLOCK_HEADER_LEN, MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Method, Pipeline,
+    Single,
 };
 use crate::stream::window::Window;
 
@@ -19,7 +20,7 @@ const MAX_FRAME_HEADER_LEN: usize = 1024;
 /// Base-2 logarithm of the largest block size.
 const MAX_BLOCK_LOG: u8 = Pipeline::Bwt.max_block_log();
 /// Possible lengths of a block, header included.
-const BLOCK_LENGTHS: Range<u32> = 20..(1 << MAX_BLOCK_LOG) + 28;
+const BLOCK_LENGTHS: Range<u32> = 20..(1 << MAX_BLOCK_LOG) + MAX_BLOCK_HEADER_LEN as u32 + 1;
 
 /// Finds the structures of a file, in order and without gaps.
 pub(super) struct Walk {
@@ -111,7 +112,7 @@ impl Walk {
         reader: &mut (impl Read + Seek),
         start: u64,
     ) -> Result<Option<Item>, Error> {
-        let head = self.window.at(reader, start, CODED_LEN)?;
+        let head = self.window.at(reader, start, MAX_BLOCK_HEADER_LEN)?;
         if head.starts_with(&BLOCK_MARKER) {
             let Ok(header) = BlockHeader::parse(head) else { return Ok(None) };
             let end = start + u64::from(header.block_len());

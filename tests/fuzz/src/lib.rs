@@ -24,7 +24,7 @@ pub use libfuzzer_sys;
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is that of its program in `fuzz_targets`.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("lz77", codecs::lz77),
     ("bwt", codecs::bwt),
     ("huffman", codecs::huffman),
@@ -41,6 +41,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("round_trip_lzf", round_trip::lzf),
     ("round_trip_fse", round_trip::fse),
     ("round_trip_bwt", round_trip::bwt),
+    ("round_trip_filter", round_trip::filter),
 ];
 
 /// The target called `name`.

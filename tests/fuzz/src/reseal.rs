@@ -3,6 +3,8 @@
 use crc32c::crc32c;
 
 const MAGIC: &[u8] = b"\x89PZF\r\n\x1a\n";
+/// Length of a block's filters.
+const FILTERS: usize = 13;
 
 /// Goes through `file` for as long as it looks like a frame (`src/format/FORMAT.md`), and corrects the checksum of
 /// every header, payload, index and footer. The checksums of contents stay, except those of stored blocks, whose
@@ -33,7 +35,8 @@ fn seal(file: &mut [u8], from: usize, to: usize) -> Option<usize> {
 
 /// Seals a single frame: its check and, if it is stored or filled, so that its contents are known, its checksum.
 fn single(file: &mut [u8]) -> Option<()> {
-    let (method, flags) = (*file.get(11)? >> 4, *file.get(12)?);
+    let (kind, flags) = (*file.get(11)? >> 4, *file.get(12)?);
+    let (method, filters) = (kind & 7, if kind & 8 != 0 { FILTERS } else { 0 });
     let width = usize::from(flags >> 4 & 3);
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, &byte| n << 8 | usize::from(byte));
     let lengths = 13..13 + if method < 2 { width } else { 2 * width };
@@ -41,7 +44,7 @@ fn single(file: &mut [u8]) -> Option<()> {
         0 => 0,
         _ => number(file.get(13..13 + width)?) + 1,
     };
-    let mut header = lengths.end;
+    let mut header = lengths.end + filters;
     for bit in [2, 4] {
         if flags & bit != 0 {
             header += 1 + usize::from(*file.get(header)?);
@@ -86,10 +89,11 @@ fn block(file: &mut [u8], at: usize) -> Option<usize> {
         let bytes = file.get(at..at + 4)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
     };
-    let stored = file.get(at + 2)? & 15 == 0;
+    let kind = file.get(at + 2)?;
+    let (stored, filters) = (kind & 15 == 0, if kind & 8 != 0 { FILTERS } else { 0 });
     let len = number(at + if stored { 7 } else { 11 })?;
     // The payload's checksum is 15 bytes after the marker; in a stored block, whose payload is the contents, 11 bytes.
-    let (field, header) = if stored { (at + 11, at + 15) } else { (at + 15, at + 23) };
+    let (field, header) = if stored { (at + 11, at + 15) } else { (at + 15, at + 23 + filters) };
     let payload = header + 4..(header + 4).checked_add(len)?;
     let checksum = crc32c(file.get(payload.clone())?);
     file.get_mut(field..field + 4)?.copy_from_slice(&checksum.to_le_bytes());

@@ -53,3 +53,14 @@ pub fn fse(data: &[u8]) {
 pub fn bwt(data: &[u8]) {
     round_trip(Pipeline::Bwt, data);
 }
+
+/// Filters. A line names a filter; the rest are the contents.
+pub fn filter(data: &[u8]) {
+    let Some(end) = data.iter().position(|&byte| byte == b'\n') else { return };
+    let name = std::str::from_utf8(&data[..end]);
+    let Some(filter) = name.ok().and_then(|name| name.parse().ok()) else { return };
+    for pipeline in [Pipeline::Lzh, Pipeline::Bwt] {
+        let options = Options::new().pipeline(pipeline).block_size(1 << 16).threads(1);
+        check(&data[end + 1..], &options.filter(filter));
+    }
+}

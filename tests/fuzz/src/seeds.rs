@@ -60,6 +60,15 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             let heads = texts.map(|text| text.lines().take(40).collect::<Vec<_>>().join("\n"));
             heads.map(String::into_bytes).collect()
         }
+        "round_trip_filter" => FILTERS
+            .iter()
+            .flat_map(|filter| {
+                let of = move |contents: Vec<u8>| {
+                    [filter.as_bytes(), b"\n", &contents[..contents.len().min(70_000)]].concat()
+                };
+                contents().into_iter().map(of)
+            })
+            .collect(),
         _ if target.starts_with("round_trip_") => contents()
             .into_iter()
             .enumerate()
@@ -70,6 +79,16 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         _ => panic!("no target is called {target}"),
     }
 }
+
+/// Filters of every kind.
+const FILTERS: [&str; 6] = [
+    "f32",
+    "i64x3",
+    "deltadelta2x2,zigzag2,bits2",
+    "decimal4:3,delta4,transpose4",
+    "transpose7,xor2,rotate8:9",
+    "delta1x300,delta1x3",
+];
 
 /// Text, tables, numbers, noise, runs, and almost nothing.
 fn contents() -> Vec<Vec<u8>> {
@@ -148,6 +167,16 @@ fn files() -> Vec<Vec<u8>> {
             };
             files.push(pz::compress(&contents, &options.threads(1)).expect("a file"));
         }
+    }
+    for (filter, contents) in [
+        ("f32", &contents()[3]),
+        ("delta1x3,zigzag1,bits1", &contents()[1]),
+        ("decimal4:3,delta4,transpose4", &contents()[3]),
+        ("transpose7,xor2,rotate8:9", &contents()[5]),
+    ] {
+        let options = Options::new().block_size(1 << 16).threads(1);
+        let options = options.filter(filter.parse().expect("a filter"));
+        files.push(pz::compress(contents, &options).expect("a file"));
     }
     files.push([&files[1][..], &files[8]].concat());
     // Short frames in the longer form, which the encoder no longer writes.

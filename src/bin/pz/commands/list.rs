@@ -108,6 +108,7 @@ impl File {
         let mut columns = Columns::new(&[
             "Block",
             "<Method",
+            "<Filter",
             "Offset",
             "Compressed",
             "Contents from",
@@ -234,6 +235,8 @@ struct JsonBlocks<'a>(&'a Reading);
 struct JsonBlock {
     number: u64,
     method: &'static str,
+    /// The chain of filters; null if there is none.
+    filter: Option<String>,
     offset: u64,
     compressed_size: u64,
     content_offset: u64,
@@ -305,6 +308,7 @@ impl Serialize for JsonBlocks<'_> {
             array.serialize_element(&JsonBlock {
                 number: block.number,
                 method: block.method.name(),
+                filter: block.filters.map(|chain| chain.to_string()),
                 offset: block.offset,
                 compressed_size: block.compressed_size,
                 content_offset: block.content_offset,
@@ -413,10 +417,11 @@ fn print_blocks(
 }
 
 /// A block as a row.
-fn cells(block: &BlockInfo) -> [String; 9] {
+fn cells(block: &BlockInfo) -> [String; 10] {
     [
         block.number.to_string(),
         block.method.name().to_string(),
+        block.filters.map_or_else(|| "-".to_string(), |chain| chain.to_string()),
         block.offset.to_string(),
         block.compressed_size.to_string(),
         block.content_offset.to_string(),

@@ -80,9 +80,9 @@ impl args::Cat {
 impl Filter {
     /// Whether an option makes sense only for compression.
     pub fn compresses(&self) -> bool {
-        let Encoding { levels, pipeline, block_size, window, no_verify } = &self.encoding;
+        let Encoding { levels, pipeline, block_size, window, filter, no_verify } = &self.encoding;
         let is_shaped = pipeline.is_some() || block_size.is_some() || window.is_some();
-        !levels.0.is_empty() || is_shaped || *no_verify || self.verify
+        !levels.0.is_empty() || is_shaped || filter.is_some() || *no_verify || self.verify
     }
 
     /// The command that the filter's options stand for.

@@ -1,0 +1,104 @@
+//! Applies a chain of filters.
+
+use super::transpose::{transpose, transpose_all_bits};
+use super::words::Word;
+use super::{FilterChain, Stage, decimal};
+use crate::codec::{OutOfMemory, reserve};
+
+/// Writes the filtered `contents` to `filtered`. Returns false if the chain does not fit these contents: they have
+/// floats whose bits [`Stage::Decimal`] uses for integers.
+pub(crate) fn apply(
+    chain: &FilterChain,
+    contents: &[u8],
+    filtered: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
+) -> Result<bool, OutOfMemory> {
+    reserve(filtered, contents.len())?;
+    reserve(scratch, FilterChain::scratch_len(contents.len()))?;
+    filtered.clear();
+    filtered.extend_from_slice(contents);
+    for unit in filtered.chunks_mut(chain.unit_len()) {
+        for stage in chain.stages() {
+            if !apply_stage(stage, unit, scratch) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Applies a stage to a unit.
+fn apply_stage(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) -> bool {
+    match (stage, stage.width()) {
+        (Stage::Transpose { .. }, width) => {
+            let whole = unit.len() / width * width;
+            let before = copy(unit, scratch);
+            transpose(&before[..whole], &mut unit[..whole], width);
+        }
+        (Stage::BitTranspose { .. }, width) => {
+            let whole = unit.len() / (8 * width) * (8 * width);
+            let before = copy(unit, scratch);
+            transpose_all_bits(&before[..whole], &mut unit[..whole], width);
+        }
+        (Stage::Decimal { width: 4, digits }, _) => {
+            return each_decimal(u32::elements_mut(unit), |bits| decimal::of_f32(bits, digits));
+        }
+        (Stage::Decimal { digits, .. }, _) => {
+            return each_decimal(u64::elements_mut(unit), |bits| decimal::of_f64(bits, digits));
+        }
+        (_, 1) => apply_to::<u8>(stage, unit, scratch),
+        (_, 2) => apply_to::<u16>(stage, unit, scratch),
+        (_, 4) => apply_to::<u32>(stage, unit, scratch),
+        _ => apply_to::<u64>(stage, unit, scratch),
+    }
+    true
+}
+
+fn copy<'s>(unit: &[u8], scratch: &'s mut Vec<u8>) -> &'s [u8] {
+    scratch.clear();
+    scratch.extend_from_slice(unit);
+    scratch
+}
+
+/// Applies a stage that has elements of type `W` and leaves them in their places.
+fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
+    match stage {
+        Stage::Delta { order, stride, .. } => {
+            for _ in 0..order {
+                subtract::<W>(unit, scratch, stride, W::sub);
+            }
+        }
+        Stage::Xor { stride, .. } => subtract::<W>(unit, scratch, stride, W::xor),
+        Stage::Zigzag { .. } => each(W::elements_mut(unit), W::zigzag),
+        Stage::Rotate { bits, .. } => each(W::elements_mut(unit), |word: W| word.rotate(bits)),
+        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Decimal { .. } => {}
+    }
+}
+
+/// Replaces each element by its difference to the one `stride` before, as `sub` defines it.
+fn subtract<W: Word>(unit: &mut [u8], scratch: &mut Vec<u8>, stride: u16, sub: impl Fn(W, W) -> W) {
+    let before = W::elements(copy(unit, scratch));
+    let elements = W::elements_mut(unit);
+    if let Some(elements) = elements.get_mut(stride.into()..) {
+        for (element, before) in elements.iter_mut().zip(before) {
+            *element = sub(W::load(*element), W::load(*before)).store();
+        }
+    }
+}
+
+fn each<W: Word>(elements: &mut [W::Bytes], act: impl Fn(W) -> W) {
+    for element in elements {
+        *element = act(W::load(*element)).store();
+    }
+}
+
+/// Replaces each element by its code. Returns false if one has none.
+fn each_decimal<W: Word>(elements: &mut [W::Bytes], code: impl Fn(W) -> Option<W>) -> bool {
+    elements.iter_mut().all(|element| match code(W::load(*element)) {
+        Some(code) => {
+            *element = code.store();
+            true
+        }
+        None => false,
+    })
+}

@@ -1,0 +1,166 @@
+//! Byte and bit transposition of whole elements.
+
+use std::ops::Range;
+
+/// Writes the bytes of the elements of `from`, `width` bytes each, to planes: all first bytes, then all second bytes.
+pub(super) fn transpose(from: &[u8], to: &mut [u8], width: usize) {
+    let count = from.len() / width;
+    match width {
+        2 => split::<2>(from, to, count),
+        4 => split::<4>(from, to, count),
+        8 => split::<8>(from, to, count),
+        _ => {
+            // A few elements at a time, so that they stay in the cache until all their bytes are moved.
+            for start in (0..count).step_by(TILE) {
+                let end = count.min(start + TILE);
+                for plane in 0..width {
+                    let bytes = from[start * width + plane..].iter().step_by(width);
+                    let places = &mut to[plane * count + start..plane * count + end];
+                    places.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+                }
+            }
+        }
+    }
+}
+
+/// Elements that are moved together.
+const TILE: usize = 64;
+
+fn split<const W: usize>(from: &[u8], to: &mut [u8], count: usize) {
+    let (elements, _) = from.as_chunks::<W>();
+    let (tiles, rest) = elements.as_chunks::<TILE>();
+    let mut planes = [[0; TILE]; W];
+    for (i, tile) in tiles.iter().enumerate() {
+        for (j, element) in tile.iter().enumerate() {
+            for (plane, byte) in planes.iter_mut().zip(element) {
+                plane[j] = *byte;
+            }
+        }
+        for (j, plane) in planes.iter().enumerate() {
+            to[j * count + i * TILE..][..TILE].copy_from_slice(plane);
+        }
+    }
+    for (i, element) in (tiles.len() * TILE..).zip(rest) {
+        for (j, byte) in element.iter().enumerate() {
+            to[j * count + i] = *byte;
+        }
+    }
+}
+
+/// Undoes [`transpose`] for the elements `range` of the `count` in `from`. `to` is as long as they are.
+pub(super) fn untranspose(
+    from: &[u8],
+    to: &mut [u8],
+    width: usize,
+    count: usize,
+    range: Range<usize>,
+) {
+    match width {
+        2 => join::<2>(from, to, count, range),
+        4 => join::<4>(from, to, count, range),
+        8 => join_8(from, to, count, range),
+        _ => {
+            for start in range.clone().step_by(TILE) {
+                let end = range.end.min(start + TILE);
+                let to = &mut to[(start - range.start) * width..(end - range.start) * width];
+                for plane in 0..width {
+                    let bytes = &from[plane * count + start..plane * count + end];
+                    let places = to[plane..].iter_mut().step_by(width);
+                    places.zip(bytes).for_each(|(place, byte)| *place = *byte);
+                }
+            }
+        }
+    }
+}
+
+fn join<const W: usize>(from: &[u8], to: &mut [u8], count: usize, range: Range<usize>) {
+    let planes: [&[u8]; W] = std::array::from_fn(|j| &from[j * count..][range.clone()]);
+    let (elements, _) = to.as_chunks_mut::<W>();
+    for (i, element) in elements.iter_mut().enumerate().take(range.len()) {
+        *element = std::array::from_fn(|j| planes[j][i]);
+    }
+}
+
+/// Eight elements of eight bytes at a time, as a matrix of bytes.
+fn join_8(from: &[u8], to: &mut [u8], count: usize, range: Range<usize>) {
+    let planes: [&[u8]; 8] = std::array::from_fn(|j| &from[j * count..][range.clone()]);
+    let (elements, _) = to.as_chunks_mut::<8>();
+    let (eights, rest) = elements.as_chunks_mut::<8>();
+    for (i, eight) in eights.iter_mut().enumerate() {
+        let rows = planes.map(|plane| {
+            let bytes = plane[8 * i..].first_chunk();
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        });
+        *eight = transpose_bytes(rows).map(u64::to_le_bytes);
+    }
+    for (i, element) in (8 * eights.len()..).zip(rest) {
+        *element = std::array::from_fn(|j| planes[j][i]);
+    }
+}
+
+/// Byte j of word i becomes byte i of word j.
+#[inline(always)]
+fn transpose_bytes(mut rows: [u64; 8]) -> [u64; 8] {
+    for (step, mask) in
+        [(4, 0xffff_ffff_u64), (2, 0x0000_ffff_0000_ffff), (1, 0x00ff_00ff_00ff_00ff)]
+    {
+        let shift = 8 * step as u32;
+        for i in (0..8).filter(|i| i & step == 0) {
+            let (a, b) = (rows[i], rows[i | step]);
+            rows[i] = a & mask | (b & mask) << shift;
+            rows[i | step] = a >> shift & mask | b & !mask;
+        }
+    }
+    rows
+}
+
+/// Bit j of byte i becomes bit i of byte j (Warren, "Hacker's Delight", section 7-3).
+#[inline(always)]
+fn transpose_bits(mut word: u64) -> u64 {
+    for (shift, mask) in
+        [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0xf0f0_f0f0)]
+    {
+        let swapped = (word ^ word >> shift) & mask;
+        word ^= swapped ^ swapped << shift;
+    }
+    word
+}
+
+/// Writes the bits of the elements of `from`, `width` bytes each, to planes: bit 0 of all elements, then bit 1. Their
+/// number must be a multiple of 8.
+pub(super) fn transpose_all_bits(from: &[u8], to: &mut [u8], width: usize) {
+    let plane_len = from.len() / width / 8;
+    for (i, eight) in from.chunks_exact(8 * width).enumerate() {
+        for byte in 0..width {
+            let bytes = std::array::from_fn(|k| eight[k * width + byte]);
+            let bits = transpose_bits(u64::from_le_bytes(bytes)).to_le_bytes();
+            for (bit, byte_of_plane) in bits.into_iter().enumerate() {
+                to[(8 * byte + bit) * plane_len + i] = byte_of_plane;
+            }
+        }
+    }
+}
+
+/// Undoes [`transpose_all_bits`] for the elements `range` of the `count` in `from`; the ends of the range are multiples
+/// of 8. `to` is as long as these elements.
+pub(super) fn untranspose_all_bits(
+    from: &[u8],
+    to: &mut [u8],
+    width: usize,
+    count: usize,
+    range: Range<usize>,
+) {
+    let plane_len = count / 8;
+    for byte in 0..width {
+        let planes: [&[u8]; 8] = std::array::from_fn(|bit| {
+            &from[(8 * byte + bit) * plane_len..][range.start / 8..range.end / 8]
+        });
+        for (i, eight) in to.chunks_exact_mut(8 * width).enumerate() {
+            let bytes = std::array::from_fn(|bit| planes[bit][i]);
+            let elements = transpose_bits(u64::from_le_bytes(bytes)).to_le_bytes();
+            for (k, element) in elements.into_iter().enumerate() {
+                eight[k * width + byte] = element;
+            }
+        }
+    }
+}

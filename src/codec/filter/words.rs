@@ -1,0 +1,142 @@
+//! Elements of 1, 2, 4 and 8 bytes, and the stages that change each element by itself or by those before it.
+
+use super::decimal;
+
+/// An unsigned little-endian element.
+pub(super) trait Word: Copy + Default {
+    /// Its bytes.
+    type Bytes: Copy;
+
+    /// The whole elements of `bytes`.
+    fn elements(bytes: &[u8]) -> &[Self::Bytes];
+    /// The whole elements of `bytes`.
+    fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes];
+    fn load(bytes: Self::Bytes) -> Self;
+    fn store(self) -> Self::Bytes;
+
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn zigzag(self) -> Self;
+    fn undo_zigzag(self) -> Self;
+    fn rotate(self, bits: u8) -> Self;
+    fn undo_rotate(self, bits: u8) -> Self;
+    fn undo_decimal(self, digits: u8) -> Self;
+    /// The value as it is kept between tiles.
+    fn to_carry(self) -> u64;
+    fn from_carry(carry: u64) -> Self;
+
+    /// Replaces each element by the sum of all elements up to it and `before`, and returns the last.
+    fn running_sums(elements: &mut [Self::Bytes], mut before: Self) -> Self {
+        for bytes in elements {
+            before = before.add(Self::load(*bytes));
+            *bytes = before.store();
+        }
+        before
+    }
+}
+
+macro_rules! word {
+    ($word:ty, $signed:ty $(, $running_sums:item)?) => {
+        impl Word for $word {
+            type Bytes = [u8; size_of::<$word>()];
+
+            #[inline(always)]
+            fn elements(bytes: &[u8]) -> &[Self::Bytes] {
+                bytes.as_chunks().0
+            }
+            #[inline(always)]
+            fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
+                bytes.as_chunks_mut().0
+            }
+            #[inline(always)]
+            fn load(bytes: Self::Bytes) -> Self {
+                Self::from_le_bytes(bytes)
+            }
+            #[inline(always)]
+            fn store(self) -> Self::Bytes {
+                self.to_le_bytes()
+            }
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+            #[inline(always)]
+            fn zigzag(self) -> Self {
+                (self << 1) ^ ((self as $signed) >> (<$word>::BITS - 1)) as $word
+            }
+            #[inline(always)]
+            fn undo_zigzag(self) -> Self {
+                (self >> 1) ^ (self & 1).wrapping_neg()
+            }
+            #[inline(always)]
+            fn rotate(self, bits: u8) -> Self {
+                self.rotate_left(bits.into())
+            }
+            #[inline(always)]
+            fn undo_rotate(self, bits: u8) -> Self {
+                self.rotate_right(bits.into())
+            }
+            #[inline(always)]
+            fn undo_decimal(self, digits: u8) -> Self {
+                match size_of::<$word>() {
+                    4 => decimal::to_f32(self as u32, digits) as $word,
+                    _ => decimal::to_f64(self as u64, digits) as $word,
+                }
+            }
+            #[inline(always)]
+            fn to_carry(self) -> u64 {
+                self.into()
+            }
+            #[inline(always)]
+            fn from_carry(carry: u64) -> Self {
+                carry as $word
+            }
+            $($running_sums)?
+        }
+    };
+}
+
+word!(
+    u8,
+    i8,
+    fn running_sums(elements: &mut [[u8; 1]], before: u8) -> u8 {
+        sums_of_bytes(elements.as_flattened_mut(), before)
+    }
+);
+word!(u16, i16);
+word!(u32, i32);
+word!(u64, i64);
+
+/// Running sums of bytes, eight at a time: pairs of bytes are summed in lanes of 16 bits, whose running sums a
+/// multiplication gives, because none overflows.
+fn sums_of_bytes(bytes: &mut [u8], before: u8) -> u8 {
+    const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
+    const LANES: u64 = 0x0001_0001_0001_0001;
+    let mut before = u64::from(before);
+    let (eights, rest) = bytes.as_chunks_mut::<8>();
+    for eight in eights {
+        let word = u64::from_le_bytes(*eight);
+        let odd = word >> 8 & EVEN;
+        let pairs = (word & EVEN) + odd;
+        let sums = pairs.wrapping_mul(LANES);
+        let after_odd = sums + before * LANES;
+        let after_even = after_odd - odd;
+        *eight = (after_even & EVEN | (after_odd & EVEN) << 8).to_le_bytes();
+        before = (before + (sums >> 48)) & 255;
+    }
+    let mut before = before as u8;
+    for byte in rest {
+        before = before.wrapping_add(*byte);
+        *byte = before;
+    }
+    before
+}

@@ -1,0 +1,151 @@
+//! Filtered blocks through every entry point: round trips, ranges, lists, limits, damage and recovery.
+
+mod common;
+
+use std::io::{Cursor, Read, Seek, SeekFrom, Write};
+
+use common::{decode_options, sample};
+use pz::{
+    DecodeOptions, Decoder, Encoder, Error, Filter, FilterChain, Method, Options, Pipeline,
+    SeekableReader,
+};
+
+/// Readings of four sensors of 16 bits, `len` bytes of them.
+fn readings(len: usize) -> Vec<u8> {
+    let reading = |i: usize| {
+        let (time, sensor) = (i / 4, i % 4);
+        let wave = (time as f64 / (20.0 + sensor as f64)).sin() * 9000.0;
+        (wave as i16).wrapping_add((i.wrapping_mul(0x9e37_79b9) >> 60) as i16).to_le_bytes()
+    };
+    (0..).flat_map(reading).take(len).collect()
+}
+
+const CHAIN: &str = "delta2x4,zigzag2,transpose2";
+
+fn filtered(options: Options) -> Options {
+    options.filter(CHAIN.parse().unwrap())
+}
+
+#[test]
+fn every_entry_point_restores_filtered_blocks() {
+    for len in [1, 2, 3, 77, 65_537, 200_001] {
+        let contents = readings(len);
+        for pipeline in Pipeline::ALL {
+            let options = filtered(Options::new().pipeline(pipeline).block_size(1 << 16));
+            let small = pz::compress(&contents, &options.clone().threads(1)).unwrap();
+            for threads in [1, 2, 8] {
+                let options = options.clone().threads(threads);
+                assert!(pz::compress(&contents, &options).unwrap() == small, "{pipeline} {len}");
+                let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+                encoder.write_all(&contents).unwrap();
+                assert!(encoder.finish().unwrap() == small, "{pipeline} {len}");
+                let decode = decode_options().threads(threads);
+                assert!(pz::decompress(&small, &decode).unwrap() == contents, "{pipeline} {len}");
+                let mut out = Vec::new();
+                Decoder::new(&small[..], &decode).unwrap().read_to_end(&mut out).unwrap();
+                assert!(out == contents, "{pipeline} {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn filters_help_and_lists_name_them() {
+    let contents = readings(300_000);
+    let options = Options::new().block_size(1 << 17);
+    let plain = pz::compress(&contents, &options).unwrap();
+    let small = pz::compress(&contents, &filtered(options.clone())).unwrap();
+    assert!(small.len() * 4 < plain.len() * 3, "{} {}", small.len(), plain.len());
+    let chain: FilterChain = CHAIN.parse().unwrap();
+    let frames = pz::list(&mut Cursor::new(&small), true).unwrap();
+    assert_eq!(frames[0].blocks.len(), 3);
+    assert!(frames[0].blocks.iter().all(|block| block.filters == Some(chain)));
+    // A single frame, and blocks that are stored or one repeated byte.
+    let single = pz::compress(&contents[..50_000], &filtered(options.clone())).unwrap();
+    let frames = pz::list(&mut Cursor::new(&single), true).unwrap();
+    assert_eq!(frames[0].blocks[0].filters, Some(chain));
+    let mut noise = sample(1 << 17, 3);
+    let mut state = 1_u64;
+    for byte in &mut noise {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        *byte = (state >> 56) as u8;
+    }
+    let mixed = [&noise[..], &[7; 1 << 17]].concat();
+    let small = pz::compress(&mixed, &filtered(options)).unwrap();
+    let frames = pz::list(&mut Cursor::new(&small), true).unwrap();
+    let blocks: Vec<_> =
+        frames[0].blocks.iter().map(|block| (block.method, block.filters)).collect();
+    assert_eq!(blocks, [(Method::Store, None), (Method::Fill, None)]);
+    assert!(pz::decompress(&small, &decode_options()).unwrap() == mixed);
+}
+
+#[test]
+fn ranges_of_filtered_blocks() {
+    let contents = readings(400_003);
+    let options = filtered(Options::new().block_size(1 << 16));
+    let small = pz::compress(&contents, &options).unwrap();
+    let mut reader = SeekableReader::new(Cursor::new(&small), &decode_options()).unwrap();
+    for (start, len) in [(0, 1), (65_535, 2), (100_001, 200_000), (400_002, 1)] {
+        reader.seek(SeekFrom::Start(start)).unwrap();
+        let mut part = vec![0; len];
+        reader.read_exact(&mut part).unwrap();
+        assert!(part == contents[start as usize..][..len], "{start}..");
+    }
+}
+
+#[test]
+fn filters_take_memory_within_the_limits() {
+    let contents = readings(3 << 20);
+    let options = Options::new().block_size(1 << 20);
+    let least = |options: &Options| match pz::compress(&contents, &options.clone().memory(1)) {
+        Err(Error::LimitMemory { needed, .. }) => needed,
+        _ => panic!("a byte of memory suffices"),
+    };
+    let (plain, with_filter) = (least(&options), least(&filtered(options.clone())));
+    assert!(with_filter >= plain + (2 << 20), "{plain} {with_filter}");
+    let small = pz::compress(&contents, &filtered(options.memory(with_filter))).unwrap();
+    let needed = match pz::decompress(&small, &DecodeOptions::new().max_memory(1)) {
+        Err(Error::LimitMemory { needed, .. }) => needed,
+        _ => panic!("a byte of memory suffices"),
+    };
+    let limited = DecodeOptions::new().max_memory(needed);
+    assert!(pz::decompress(&small, &limited).unwrap() == contents);
+}
+
+#[test]
+fn damaged_filtered_blocks_are_found_and_the_others_recovered() {
+    let contents = readings(300_000);
+    let options = filtered(Options::new().block_size(1 << 16).threads(1));
+    let small = pz::compress(&contents, &options).unwrap();
+    let frames = pz::list(&mut Cursor::new(&small), true).unwrap();
+    let hit = &frames[0].blocks[2];
+    // In the header's filters, in its checksums, and in the payload.
+    for offset in [19, 24, 31, 33, 38, 40, 500] {
+        let mut damaged = small.clone();
+        damaged[(hit.offset + offset) as usize] ^= 0x10;
+        assert!(pz::decompress(&damaged, &decode_options()).is_err(), "byte {offset}");
+        let mut saved = Vec::new();
+        pz::recover(&mut Cursor::new(&damaged), &mut saved, false, &decode_options()).unwrap();
+        let expected = [&contents[..2 << 16], &contents[3 << 16..]].concat();
+        assert!(saved == expected, "byte {offset}: {} bytes", saved.len());
+    }
+    // Any flipped bit of a small file is found.
+    let small = pz::compress(&contents[..600], &options).unwrap();
+    for bit in 0..small.len() * 8 {
+        let mut damaged = small.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(pz::decompress(&damaged, &decode_options()).is_err(), "bit {bit}");
+    }
+    for len in 0..small.len() {
+        assert!(pz::decompress(&small[..len], &decode_options()).is_err(), "{len} bytes");
+    }
+}
+
+#[test]
+fn names_of_filters() {
+    assert_eq!("none".parse::<Filter>().unwrap(), Filter::None);
+    assert_eq!("i16x4".parse::<Filter>().unwrap().to_string(), CHAIN);
+    assert_eq!("bf16".parse::<Filter>().unwrap().to_string(), "rotate2,transpose2");
+    let error = "f17".parse::<Filter>().unwrap_err();
+    assert!(error.to_string().starts_with("there is no filter \"f17\" (there are none, types"));
+}
