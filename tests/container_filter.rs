@@ -147,5 +147,7 @@ fn names_of_filters() {
     assert_eq!("i16x4".parse::<Filter>().unwrap().to_string(), CHAIN);
     assert_eq!("bf16".parse::<Filter>().unwrap().to_string(), "rotate2,transpose2");
     let error = "f17".parse::<Filter>().unwrap_err();
-    assert!(error.to_string().starts_with("there is no filter \"f17\" (there are none, types"));
+    assert!(
+        error.to_string().starts_with("there is no filter \"f17\" (there are none, auto, types")
+    );
 }

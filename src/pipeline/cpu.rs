@@ -7,8 +7,9 @@ use crc32c::crc32c;
 
 use super::buffer::zeroed;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
-use crate::codec::filter::{self, Filter, FilterChain};
-use crate::codec::{Codec, OutOfMemory, Recipe, bwt, lz77};
+use super::memory::payload_capacity;
+use crate::codec::filter::{self, Chooser, Filter, FilterChain};
+use crate::codec::{Codec, OutOfMemory, Recipe, bwt, lz77, reserve};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 /// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
@@ -30,6 +31,9 @@ struct Scratch {
     filtered: Vec<u8>,
     /// Part of a block while filters work on it.
     unit: Vec<u8>,
+    chooser: Chooser,
+    /// A part of a sample, encoded.
+    tried: Vec<u8>,
 }
 
 impl CpuEngine {
@@ -115,7 +119,7 @@ fn encode(
     }
     // The filters borrow their memory from the scratch, whose codecs run after them.
     let mut filtered = std::mem::take(&mut scratch.filtered);
-    let filters = apply_filter(scratch, recipe.filter, contents, &mut filtered);
+    let filters = apply_filter(scratch, recipe, contents, &mut filtered);
     let coded = filters.and_then(|filters| {
         let source = if filters.is_some() { &filtered[..] } else { contents };
         let method = run_codec(scratch, &recipe.codec, source, payload)?;
@@ -132,17 +136,38 @@ fn encode(
 /// Filters the contents, and returns which filters did it; `None` if they stay as they are.
 fn apply_filter(
     scratch: &mut Scratch,
-    filter: Filter,
+    recipe: &Recipe,
     contents: &[u8],
     filtered: &mut Vec<u8>,
 ) -> Result<Option<FilterChain>, OutOfMemory> {
-    match filter {
-        Filter::None => Ok(None),
-        Filter::Chain(chain) => {
-            let fits = filter::apply(&chain, contents, filtered, &mut scratch.unit)?;
-            Ok(fits.then_some(chain))
+    let chain = match recipe.filter {
+        Filter::None => None,
+        Filter::Auto => choose_filter(scratch, &recipe.codec, contents)?,
+        Filter::Chain(chain) => Some(chain),
+    };
+    let Some(chain) = chain else { return Ok(None) };
+    let fits = filter::apply(&chain, contents, filtered, &mut scratch.unit)?;
+    Ok(fits.then_some(chain))
+}
+
+/// The filters that suit the contents and the codec; `None` if none do.
+fn choose_filter(
+    scratch: &mut Scratch,
+    codec: &Codec,
+    contents: &[u8],
+) -> Result<Option<FilterChain>, OutOfMemory> {
+    let mut chooser = std::mem::take(&mut scratch.chooser);
+    let mut tried = std::mem::take(&mut scratch.tried);
+    let chosen = chooser.choose(contents, |part| {
+        reserve(&mut tried, payload_capacity(part.len()))?;
+        tried.clear();
+        match run_codec(scratch, codec, part, &mut tried)? {
+            Method::Store => Ok(part.len()),
+            _ => Ok(part.len().min(tried.len())),
         }
-    }
+    });
+    (scratch.chooser, scratch.tried) = (chooser, tried);
+    chosen
 }
 
 /// Encodes `source`. Returns [`Method::Store`] if the codec cannot make it smaller.

@@ -350,7 +350,7 @@ pub struct Encoding {
     /// How far back matches reach instead of the level's, a power of two from 64K to 16M; less is faster on a GPU
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
-    /// Filter for typed data: none, a type such as f32, bf16, i16 or i64x3, or a chain such as delta8,zigzag8,transpose8
+    /// Filter for typed data: none, auto, a type such as f32, bf16, i16 or i64x3, or a chain such as delta8,zigzag8,transpose8
     #[arg(long, value_name = "NAME")]
     pub filter: Option<pz::Filter>,
     /// Do not decode again what a GPU has encoded, to check it; the output is the same

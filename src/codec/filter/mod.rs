@@ -10,6 +10,7 @@
 //!
 //! | module | |
 //! |---|---|
+//! | [`choose`] | which chain suits a block |
 //! | [`name`] | chains as text, as on command lines and in listings |
 //! | [`forward`] | applies a chain |
 //! | [`inverse`] | undoes it |
@@ -17,6 +18,7 @@
 //! | [`transpose`] | byte and bit transposition |
 //! | [`decimal`] | floats that are decimal numbers, as integers |
 
+mod choose;
 mod decimal;
 mod forward;
 mod inverse;
@@ -26,6 +28,7 @@ mod tests;
 mod transpose;
 mod words;
 
+pub(crate) use choose::{Chooser, part_len};
 pub(crate) use forward::apply;
 pub(crate) use inverse::invert;
 
@@ -218,6 +221,9 @@ pub enum Filter {
     /// None.
     #[default]
     None,
+    /// For each block the chain that suits its contents, or none. The choice depends on the contents and the codec
+    /// alone.
+    Auto,
     /// This chain.
     Chain(FilterChain),
 }
@@ -228,6 +234,11 @@ impl Filter {
         match self {
             Self::None => 0,
             Self::Chain(_) => (block_len + FilterChain::scratch_len(block_len)) as u64,
+            // Parts of the sample, filtered, and encoded.
+            Self::Auto => {
+                let filtering = block_len + FilterChain::scratch_len(block_len);
+                (filtering + 9 * part_len(block_len)) as u64
+            }
         }
     }
 }

@@ -104,6 +104,7 @@ impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.pad("none"),
+            Self::Auto => f.pad("auto"),
             Self::Chain(chain) => chain.fmt(f),
         }
     }
@@ -114,6 +115,7 @@ impl Filter {
     pub(crate) fn from_name(text: &str) -> Option<Self> {
         match text {
             "none" => Some(Self::None),
+            "auto" => Some(Self::Auto),
             _ => FilterChain::from_name(text).map(Self::Chain),
         }
     }

@@ -1,0 +1,331 @@
+//! Chooses filters for a block by what it holds.
+//!
+//! Encoders on all machines must choose alike, so the rule is exact: integers only, places that depend on the block's
+//! length alone, and sizes from the block's own codec.
+//!
+//! 1. A small sample shows whether the block is text, and whether bytes that lie 2, 4 or 8 apart, or pixels, resemble
+//!    each other more than their neighbours. Most text, programs and archives end here, unfiltered.
+//! 2. The entropy of the filtered sample's bytes ranks the candidates.
+//! 3. The codec encodes 1/64 of the block with the best few and without a filter, then 1/16 with the best two.
+//!
+//! An entropy coder has tables for each part of a block, and a unit's planes mostly lie in parts of their own. So a
+//! filtered sample is scored in four parts, each a quarter of the planes.
+
+use super::forward::apply;
+use super::{FilterChain, Stage, decimal};
+use crate::codec::log2::{FRACTION_BITS, log2};
+use crate::codec::{OutOfMemory, reserve};
+
+/// Shorter blocks are not filtered: there is too little to choose by.
+const MIN_LEN: usize = 1 << 14;
+/// Pieces of the first sample, and their length.
+const GLANCES: usize = 8;
+const GLANCE_LEN: usize = 1 << 11;
+/// Pieces, and parts, of the samples that the codec encodes.
+const PARTS: usize = 4;
+/// The shortest such pieces.
+const MIN_PIECES: [usize; 2] = [1 << 12, 1 << 14];
+/// Candidates that the codec tries on the smaller sample.
+const MAX_TRIED: usize = 4;
+
+/// Memory to choose with.
+#[derive(Default)]
+pub(crate) struct Chooser {
+    filtered: Vec<u8>,
+    unit: Vec<u8>,
+    part: Vec<u8>,
+}
+
+/// Bytes of the longest sample's parts in a block of `block_len` bytes.
+pub(crate) fn part_len(block_len: usize) -> usize {
+    (block_len / 16 / PARTS).max(MIN_PIECES[1])
+}
+
+impl Chooser {
+    /// The filters for `contents`; `None` if they are best left as they are. `size` encodes its argument with the
+    /// block's codec, and returns the size of the result.
+    pub(crate) fn choose(
+        &mut self,
+        contents: &[u8],
+        mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<Option<FilterChain>, OutOfMemory> {
+        if contents.len() < MIN_LEN {
+            return Ok(None);
+        }
+        let glances: Vec<_> = pieces(contents, GLANCES, GLANCE_LEN).collect();
+        if is_text(&glances) || !looks_typed(&glances) {
+            return Ok(None);
+        }
+        let mut ranked = Vec::new();
+        for chain in candidates(&glances) {
+            if let Some(bits) = self.entropy(&chain, &glances)? {
+                ranked.push((bits, chain));
+            }
+        }
+        ranked.sort_by_key(|(bits, _)| *bits);
+        let plain = self.plain_entropy(&glances);
+        ranked.retain(|(bits, _)| *bits < plain - plain / 32);
+        ranked.truncate(MAX_TRIED);
+        if let Some(bits) = ranked.first().and_then(|(_, chain)| with_bits(chain)) {
+            ranked.truncate(MAX_TRIED - 1);
+            ranked.push((0, bits));
+        }
+        let mut tried: Vec<_> = ranked.into_iter().map(|(_, chain)| Some(chain)).collect();
+        if tried.is_empty() {
+            return Ok(None);
+        }
+        tried.push(None);
+        for (parts, least) in [(64 * PARTS, MIN_PIECES[0]), (16 * PARTS, MIN_PIECES[1])] {
+            let piece = (contents.len() / parts).max(least);
+            let mut scored = Vec::new();
+            for chain in tried {
+                let bytes = self.encoded(chain.as_ref(), contents, piece, &mut size)?;
+                // A filter must be worth its time; and samples do not show matches from afar, of which filters leave
+                // fewer.
+                scored.push((if chain.is_some() { bytes + bytes / 32 } else { bytes }, chain));
+            }
+            scored.sort_by_key(|(bytes, _)| *bytes);
+            scored.truncate(2);
+            if matches!(scored[..], [(_, None), ..]) {
+                return Ok(None);
+            }
+            tried = scored.into_iter().map(|(_, chain)| chain).collect();
+        }
+        Ok(tried.swap_remove(0))
+    }
+
+    /// Bytes that pieces of `contents` take with `chain`, each piece filtered alone.
+    fn encoded(
+        &mut self,
+        chain: Option<&FilterChain>,
+        contents: &[u8],
+        piece: usize,
+        size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<usize, OutOfMemory> {
+        let has_planes =
+            chain.is_some_and(|chain| chain.stages().any(|stage| stage.is_transposition()));
+        let mut total = 0;
+        if !has_planes {
+            for piece in pieces(contents, PARTS, piece) {
+                total += match chain {
+                    None => size(piece)?,
+                    Some(chain) => match apply(chain, piece, &mut self.filtered, &mut self.unit)? {
+                        true => size(&self.filtered)?,
+                        false => piece.len(),
+                    },
+                };
+            }
+            return Ok(total);
+        }
+        let Some(chain) = chain else { return Ok(total) };
+        // The pieces' quarters, those of the same planes together.
+        let quarter = piece / PARTS;
+        reserve(&mut self.part, PARTS * quarter * PARTS)?;
+        self.part.clear();
+        self.part.resize(PARTS * quarter * PARTS, 0);
+        for (i, piece) in pieces(contents, PARTS, piece).enumerate() {
+            if !apply(chain, piece, &mut self.filtered, &mut self.unit)? {
+                return Ok(usize::MAX / 2);
+            }
+            for (j, bytes) in self.filtered.chunks_exact(quarter).take(PARTS).enumerate() {
+                self.part[(j * PARTS + i) * quarter..][..quarter].copy_from_slice(bytes);
+            }
+        }
+        for part in self.part.chunks_exact(PARTS * quarter) {
+            total += size(part)?;
+        }
+        Ok(total)
+    }
+
+    /// Bits that the filtered pieces take by the frequencies of their bytes, those of each plane apart. `None` if the
+    /// chain does not fit them.
+    fn entropy(
+        &mut self,
+        chain: &FilterChain,
+        pieces: &[&[u8]],
+    ) -> Result<Option<u64>, OutOfMemory> {
+        let last = chain.stages().next_back();
+        let planes = match last {
+            Some(Stage::Transpose { width }) => usize::from(width),
+            _ => 1,
+        };
+        let mut counts = vec![[0; 256]; planes];
+        for piece in pieces {
+            if !apply(chain, piece, &mut self.filtered, &mut self.unit)? {
+                return Ok(None);
+            }
+            let plane_len = self.filtered.len() / planes;
+            for (counts, plane) in counts.iter_mut().zip(self.filtered.chunks_exact(plane_len)) {
+                count(counts, plane);
+            }
+        }
+        Ok(Some(counts.iter().map(bits).sum()))
+    }
+
+    fn plain_entropy(&self, pieces: &[&[u8]]) -> u64 {
+        let mut counts = [0; 256];
+        pieces.iter().for_each(|piece| count(&mut counts, piece));
+        bits(&counts)
+    }
+}
+
+/// `count` pieces of `len` bytes, from the beginning to the end of `contents`, which are at least as long as a piece.
+/// Each begins at a multiple of 64 bytes, so that elements are whole.
+fn pieces(contents: &[u8], count: usize, len: usize) -> impl Iterator<Item = &[u8]> {
+    let len = len.min(contents.len());
+    let last = contents.len() - len;
+    (0..count).map(move |i| &contents[last / (count - 1) * i / 64 * 64..][..len])
+}
+
+fn count(counts: &mut [u32; 256], bytes: &[u8]) {
+    bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+}
+
+/// Bits that bytes with these counts take, and a bit and a half for each byte's place in a table.
+fn bits(counts: &[u32; 256]) -> u64 {
+    let total: u32 = counts.iter().sum();
+    let used = counts.iter().filter(|&&count| count > 0);
+    let of_table = 3 * used.clone().count() as u64 / 2;
+    let saved: u64 = used.map(|&count| u64::from(count) * u64::from(log2(count))).sum();
+    let all = u64::from(total) * u64::from(log2(total));
+    (all.saturating_sub(saved) >> FRACTION_BITS) + of_table
+}
+
+/// Whether the pieces are text: hardly a control character, and mostly printable ones of ASCII, or UTF-8.
+fn is_text(pieces: &[&[u8]]) -> bool {
+    let mut counts = [0; 256];
+    pieces.iter().for_each(|piece| count(&mut counts, piece));
+    let sum = |range: std::ops::Range<usize>| counts[range].iter().sum::<u32>();
+    let all = sum(0..256);
+    let spaces = sum(9..11) + counts[13];
+    let controls = sum(0..32) - spaces;
+    // The bytes that continue a character are as many as the leading ones, or more.
+    let is_utf_8 = sum(192..256) <= sum(128..192);
+    let printable = sum(32..127) + spaces;
+    controls <= all / 512 && (printable >= all / 4 * 3 || (is_utf_8 && printable >= all / 8))
+}
+
+/// Whether bytes depend on their place in elements, or resemble those of the pixel before.
+fn looks_typed(pieces: &[&[u8]]) -> bool {
+    let mut planes = [[0_u32; 256]; 8];
+    for piece in pieces {
+        for element in piece.as_chunks::<8>().0 {
+            planes
+                .iter_mut()
+                .zip(element)
+                .for_each(|(counts, &byte)| counts[usize::from(byte)] += 1);
+        }
+    }
+    // The counts of planes of 4, 2 and 1 bytes.
+    let joined = |step: usize| {
+        let of = |first: usize| {
+            let mut sum = [0; 256];
+            for plane in planes.iter().skip(first).step_by(step) {
+                sum.iter_mut().zip(plane).for_each(|(sum, count)| *sum += count);
+            }
+            bits(&sum)
+        };
+        (0..step).map(of).sum::<u64>()
+    };
+    let plain = joined(1);
+    let is_less = |bits: u64| bits < plain - plain / 16;
+    if [2, 4, 8].into_iter().any(|step| is_less(joined(step))) {
+        return true;
+    }
+    [1, 2, 3, 4].into_iter().any(|distance| {
+        let mut counts = [0; 256];
+        for piece in pieces {
+            for (byte, before) in piece[distance..].iter().zip(*piece) {
+                counts[usize::from(byte.wrapping_sub(*before))] += 1;
+            }
+        }
+        is_less(bits(&counts))
+    })
+}
+
+/// The chains to consider.
+fn candidates(pieces: &[&[u8]]) -> Vec<FilterChain> {
+    let mut chains = Vec::new();
+    let mut add = |stages: &[Stage]| chains.extend(FilterChain::new(stages));
+    for width in [2, 4, 8] {
+        let transpose = Stage::Transpose { width };
+        let zigzag = Stage::Zigzag { width };
+        add(&[transpose]);
+        add(&[Stage::Rotate { width, bits: 1 }, transpose]);
+        add(&[Stage::Xor { width, stride: 1 }, transpose]);
+        for stride in [1, 2, 3] {
+            add(&[Stage::Delta { width, order: 1, stride }, zigzag, transpose]);
+        }
+        add(&[Stage::Delta { width, order: 2, stride: 1 }, zigzag, transpose]);
+        if let Some(digits) = digits(width, pieces) {
+            let decimal = Stage::Decimal { width, digits };
+            add(&[decimal, transpose]);
+            add(&[decimal, zigzag, transpose]);
+            add(&[decimal, Stage::Delta { width, order: 1, stride: 1 }, transpose]);
+        }
+    }
+    for stride in [1, 2, 3, 4] {
+        add(&[Stage::Delta { width: 1, order: 1, stride }]);
+    }
+    if let Some(width) = record_width(pieces) {
+        add(&[Stage::Transpose { width }]);
+        if width.is_multiple_of(4) {
+            let stride = u16::from(width / 4);
+            let delta = Stage::Delta { width: 4, order: 1, stride };
+            add(&[delta, Stage::Transpose { width }]);
+        }
+    }
+    chains
+}
+
+/// The chain with bits transposed instead of bytes, if elements are small numbers.
+fn with_bits(chain: &FilterChain) -> Option<FilterChain> {
+    let mut stages: Vec<_> = chain.stages().collect();
+    match stages[..] {
+        [.., Stage::Zigzag { .. }, ref mut last @ Stage::Transpose { width }] => {
+            *last = Stage::BitTranspose { width };
+            FilterChain::new(&stages)
+        }
+        _ => None,
+    }
+}
+
+/// How many digits behind the point nearly all floats of `width` bytes have; `None` if they have too many.
+fn digits(width: u8, pieces: &[&[u8]]) -> Option<u8> {
+    let max = decimal::max_digits(width)?;
+    (0..=max.min(6)).find(|&digits| {
+        let (mut decimals, mut all) = (0, 0);
+        for piece in pieces {
+            let piece = &piece[..piece.len().min(256)];
+            if width == 4 {
+                for bytes in piece.as_chunks().0 {
+                    let bits = u32::from_le_bytes(*bytes);
+                    let code = decimal::of_f32(bits, digits);
+                    decimals += u32::from(bits == 0 || code.is_some_and(|code| code != bits));
+                    all += 1;
+                }
+            } else {
+                for bytes in piece.as_chunks().0 {
+                    let bits = u64::from_le_bytes(*bytes);
+                    let code = decimal::of_f64(bits, digits);
+                    decimals += u32::from(bits == 0 || code.is_some_and(|code| code != bits));
+                    all += 1;
+                }
+            }
+        }
+        decimals >= all - all / 8
+    })
+}
+
+/// The distance at which bytes are most often equal, if that is often: the width of records.
+fn record_width(pieces: &[&[u8]]) -> Option<u8> {
+    let equal = |distance: usize| -> usize {
+        let of =
+            |piece: &&[u8]| piece[distance..].iter().zip(*piece).filter(|(a, b)| a == b).count();
+        pieces.iter().map(of).sum()
+    };
+    let widths = (3..=64).filter(|width| !matches!(width, 4 | 8));
+    // Of several with the same count, the narrowest.
+    let best = widths.map(|width| (equal(width), std::cmp::Reverse(width))).max()?;
+    (best.0 > GLANCES * GLANCE_LEN / 8).then_some(best.1.0 as u8)
+}
