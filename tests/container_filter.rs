@@ -151,3 +151,80 @@ fn names_of_filters() {
         error.to_string().starts_with("there is no filter \"f17\" (there are none, auto, types")
     );
 }
+
+/// Arrays, and the filters that may be chosen for them.
+fn arrays() -> Vec<(&'static str, Vec<u8>)> {
+    let len = 1 << 18;
+    let mut state = 1_u64;
+    let mut random = move || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) as u32
+    };
+    let mut ids = 1_u64 << 40;
+    let ids = (0..).flat_map(|_| {
+        ids += u64::from(random() % 100);
+        ids.to_le_bytes()
+    });
+    let ids = ids.take(len).collect();
+    let random = move |i: u32| (i.wrapping_mul(0x9e37_79b9) >> 7).wrapping_mul(0x85eb_ca6b) >> 9;
+    let floats = (0..).flat_map(|i| (random(i) as f32 / 8e6 + 1e-3).to_le_bytes());
+    let floats = floats.take(len).collect();
+    let prices = (0..).flat_map(|i: u32| (f64::from(random(i) % 9000) / 100.0).to_le_bytes());
+    let prices = prices.take(len).collect();
+    let pixels = (0..).flat_map(|i: u32| {
+        let light = (f64::from(i % 640) / 30.0).sin() * 90.0 + 120.0;
+        [light as u8, (light * 0.8) as u8, 255 - light as u8]
+            .map(|c| c.wrapping_add(random(i) as u8 & 3))
+    });
+    let pixels = pixels.take(len).collect();
+    vec![
+        ("delta8", ids),
+        ("transpose4", floats),
+        ("decimal8:2", prices),
+        ("delta1x3", pixels),
+        ("delta2x", readings(len)),
+    ]
+}
+
+#[test]
+fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
+    for pipeline in [Pipeline::Lzh, Pipeline::Fse, Pipeline::Bwt] {
+        let options = Options::new().pipeline(pipeline);
+        let auto = options.clone().filter(Filter::Auto);
+        for (expected, contents) in arrays() {
+            let small = pz::compress(&contents, &auto).unwrap();
+            let frames = pz::list(&mut Cursor::new(&small), true).unwrap();
+            let chain = frames[0].blocks[0].filters.map(|chain| chain.to_string());
+            let is_expected = chain.as_ref().is_some_and(|chain| chain.contains(expected));
+            assert!(is_expected, "{pipeline}: {chain:?} instead of {expected}");
+            let (small_len, plain_len) =
+                (small.len(), pz::compress(&contents, &options).unwrap().len());
+            assert!(small_len < plain_len, "{pipeline}: {chain:?}: {small_len}, not {plain_len}");
+            assert!(pz::decompress(&small, &decode_options()).unwrap() == contents);
+        }
+        let text = include_bytes!("../src/format/FORMAT.md").repeat(20);
+        for plain in [&text[..], &sample(300_000, 4), &[], b"x", &[0; 100_000]] {
+            assert!(pz::compress(plain, &auto).unwrap() == pz::compress(plain, &options).unwrap());
+        }
+    }
+}
+
+#[test]
+fn auto_chooses_alike_on_any_number_of_threads_and_within_the_memory_limit() {
+    let mut contents = arrays().into_iter().flat_map(|(_, array)| array).collect::<Vec<_>>();
+    contents.extend(sample(500_000, 9));
+    let options = Options::new().filter(Filter::Auto).block_size(1 << 17);
+    let small = pz::compress(&contents, &options.clone().threads(1)).unwrap();
+    for threads in [2, 7] {
+        let options = options.clone().threads(threads);
+        assert!(pz::compress(&contents, &options).unwrap() == small);
+        let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+        encoder.write_all(&contents).unwrap();
+        assert!(encoder.finish().unwrap() == small);
+    }
+    let frames = pz::list(&mut Cursor::new(&small), true).unwrap();
+    let chains: std::collections::BTreeSet<_> =
+        frames[0].blocks.iter().map(|block| block.filters.map(|chain| chain.to_string())).collect();
+    assert!(chains.len() > 3 && chains.contains(&None), "{chains:?}");
+    assert!(pz::decompress(&small, &decode_options()).unwrap() == contents);
+}

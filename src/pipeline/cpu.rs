@@ -32,7 +32,7 @@ struct Scratch {
     /// Part of a block while filters work on it.
     unit: Vec<u8>,
     chooser: Chooser,
-    /// A part of a sample, encoded.
+    /// A sample or a part of one, encoded.
     tried: Vec<u8>,
 }
 
@@ -158,7 +158,7 @@ fn choose_filter(
 ) -> Result<Option<FilterChain>, OutOfMemory> {
     let mut chooser = std::mem::take(&mut scratch.chooser);
     let mut tried = std::mem::take(&mut scratch.tried);
-    let chosen = chooser.choose(contents, |part| {
+    let chosen = chooser.choose(contents, matches!(codec, Codec::Lz77(_)), |part| {
         reserve(&mut tried, payload_capacity(part.len()))?;
         tried.clear();
         match run_codec(scratch, codec, part, &mut tried)? {

@@ -72,6 +72,24 @@ fn a_device_does_every_block_in_the_predicted_memory() {
     }
 }
 
+#[test]
+fn a_device_decodes_filtered_blocks_and_leaves_their_encoding_to_the_cpu() {
+    let contents: Vec<u8> = (0..100_000_u32).flat_map(|i| (i * 7 + i % 5).to_le_bytes()).collect();
+    for device in devices() {
+        let gpu = Gpu::new(Arc::clone(&device));
+        let filtered = options(&gpu).filter("i32".parse().unwrap());
+        let expected = compress(&contents, &Options { gpu: None, ..filtered.clone() }).unwrap();
+        let counted = Statistics::new();
+        assert!(compress(&contents, &filtered.statistics(&counted)).unwrap() == expected);
+        assert_eq!(counted.cpu().blocks, 7);
+        assert!(counted.device().is_none_or(|device| device.done.blocks == 0));
+        let counted = Statistics::new();
+        assert!(decompress(&expected, &decoding(&gpu).statistics(&counted)).unwrap() == contents);
+        let device = counted.device().unwrap();
+        assert_eq!((device.done.blocks, device.left), (7, 0), "{device:?}");
+    }
+}
+
 /// A real device with smaller limits on its memory and buffers. It counts the memory in use, and panics on an
 /// allocation beyond the limits.
 struct Simulated {

@@ -333,7 +333,6 @@ impl Engine for GpuEngine<'_> {
             let fits = |job: &&mut DecodeJob<'_>| {
                 let len = job.contents.len();
                 job.header.method == method
-                    && job.header.filters.is_none()
                     && len <= self.max_shape.slot as usize
                     && job.payload.is_some_and(|payload| payload.len() <= len)
             };

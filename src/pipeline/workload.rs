@@ -12,6 +12,7 @@ use super::sample::Sample;
 use super::statistics::{DeviceStatistics, Statistics};
 use super::{Gpu, Level, Options};
 use crate::clock::Instant;
+use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
 use crate::format::FrameHeader;
@@ -130,8 +131,12 @@ impl Workload {
         };
         let options = &self.options;
         let window = options.window.map(|w| format!(" -w {w}")).unwrap_or_default();
+        let filter = match options.filter {
+            Filter::None => String::new(),
+            filter => format!(" --filter {filter}"),
+        };
         format!(
-            "{direction} {} -{} -b {}{window}",
+            "{direction} {} -{} -b {}{window}{filter}",
             options.chosen_pipeline(),
             options.level,
             self.block_size

@@ -74,6 +74,35 @@ fn one_line_a_block() {
 }
 
 #[test]
+fn the_filter_of_each_block_is_listed() {
+    let folder = Folder::new();
+    let numbers: Vec<u8> = (0..40_000_u32).flat_map(|i| (i * 3 + i % 7).to_le_bytes()).collect();
+    folder.write("a", &[&numbers[..131_072], &sample(65_536)].concat());
+    for (filter, expected) in [
+        ("i32", ["delta4,zigzag4,transpose4"; 3]),
+        ("none", ["-"; 3]),
+        ("auto", ["delta4,zigzag4,transpose4", "delta4,zigzag4,transpose4", "-"]),
+    ] {
+        folder.pz(&["compress", "-f", "-b", "64K", "--filter", filter, "a"]).silent();
+        let ran = folder.pz(&["list", "-v", "a.pz"]);
+        let filters: Vec<_> = ran
+            .stdout_lines()
+            .filter(|line| line.contains("lz77"))
+            .filter_map(|line| line.split_whitespace().nth(2))
+            .collect();
+        assert_eq!(filters, expected, "{}", ran.text());
+        let list = folder.pz(&["list", "-v", "--json", "a.pz"]).json();
+        let block = &list[0]["frames"][0]["blocks"][2];
+        match expected[2] {
+            "-" => assert!(block["filter"].is_null()),
+            name => assert_eq!(block["filter"], name),
+        }
+        folder.pz(&["decompress", "-f", "-o", "b", "a.pz"]).silent();
+        assert!(folder.read("b") == folder.read("a"));
+    }
+}
+
+#[test]
 fn json_says_everything() {
     let folder = Folder::new();
     let contents = sample(200_000);

@@ -104,6 +104,12 @@ fn requests_that_make_no_sense() {
              lzh, lzf, bwt, fse and store) (see pz compress --help)",
         ),
         (
+            vec!["compress", "--filter", "f17", "a"],
+            "pz: invalid value 'f17' for '--filter <NAME>': there is no filter \"f17\" (there are none, \
+             auto, types such as f32, bf16, i16 and i64x3, and chains such as \
+             delta8,zigzag8,transpose8) (see pz compress --help)",
+        ),
+        (
             vec!["decompress", "--range", "2..1", "-c", "b.pz"],
             "pz: invalid value '2..1' for '--range <FROM..TO>': the range ends before it begins (see pz \
              decompress --help)",

@@ -8,8 +8,8 @@
 //! 2. The entropy of the filtered sample's bytes ranks the candidates.
 //! 3. The codec encodes 1/64 of the block with the best few and without a filter, then 1/16 with the best two.
 //!
-//! An entropy coder has tables for each part of a block, and a unit's planes mostly lie in parts of their own. So a
-//! filtered sample is scored in four parts, each a quarter of the planes.
+//! LZ77's entropy coder has tables for each part of a block, and a unit's planes mostly lie in parts of their own. So it
+//! encodes a filtered sample in four parts, each a quarter of the planes.
 
 use super::forward::apply;
 use super::{FilterChain, Stage, decimal};
@@ -33,25 +33,30 @@ const MAX_TRIED: usize = 4;
 pub(crate) struct Chooser {
     filtered: Vec<u8>,
     unit: Vec<u8>,
-    part: Vec<u8>,
+    sample: Vec<u8>,
+    /// Whether the codec encodes a sample in parts.
+    in_parts: bool,
 }
 
-/// Bytes of the longest sample's parts in a block of `block_len` bytes.
-pub(crate) fn part_len(block_len: usize) -> usize {
-    (block_len / 16 / PARTS).max(MIN_PIECES[1])
+/// Bytes of the longest sample of a block of `block_len` bytes.
+pub(crate) fn sample_len(block_len: usize) -> usize {
+    (block_len / 16).max(PARTS * MIN_PIECES[1])
 }
 
 impl Chooser {
     /// The filters for `contents`; `None` if they are best left as they are. `size` encodes its argument with the
-    /// block's codec, and returns the size of the result.
+    /// block's codec, and returns the size of the result. `has_tables` tells whether that codec has tables for each part
+    /// of a block.
     pub(crate) fn choose(
         &mut self,
         contents: &[u8],
+        has_tables: bool,
         mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<FilterChain>, OutOfMemory> {
         if contents.len() < MIN_LEN {
             return Ok(None);
         }
+        self.in_parts = has_tables;
         let glances: Vec<_> = pieces(contents, GLANCES, GLANCE_LEN).collect();
         if is_text(&glances) || !looks_typed(&glances) {
             return Ok(None);
@@ -102,36 +107,28 @@ impl Chooser {
         piece: usize,
         size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<usize, OutOfMemory> {
+        let quarter = piece.min(contents.len()) / PARTS;
+        let len = PARTS * PARTS * quarter;
+        reserve(&mut self.sample, len)?;
+        self.sample.clear();
+        self.sample.resize(len, 0);
         let has_planes =
             chain.is_some_and(|chain| chain.stages().any(|stage| stage.is_transposition()));
+        for (i, mut piece) in pieces(contents, PARTS, PARTS * quarter).enumerate() {
+            if let Some(chain) = chain {
+                if !apply(chain, piece, &mut self.filtered, &mut self.unit)? {
+                    return Ok(usize::MAX / 2);
+                }
+                piece = &self.filtered;
+            }
+            // Quarters of the same planes go together.
+            for (j, bytes) in piece.chunks_exact(quarter).enumerate() {
+                let at = if has_planes { j * PARTS + i } else { i * PARTS + j };
+                self.sample[at * quarter..][..quarter].copy_from_slice(bytes);
+            }
+        }
         let mut total = 0;
-        if !has_planes {
-            for piece in pieces(contents, PARTS, piece) {
-                total += match chain {
-                    None => size(piece)?,
-                    Some(chain) => match apply(chain, piece, &mut self.filtered, &mut self.unit)? {
-                        true => size(&self.filtered)?,
-                        false => piece.len(),
-                    },
-                };
-            }
-            return Ok(total);
-        }
-        let Some(chain) = chain else { return Ok(total) };
-        // The pieces' quarters, those of the same planes together.
-        let quarter = piece / PARTS;
-        reserve(&mut self.part, PARTS * quarter * PARTS)?;
-        self.part.clear();
-        self.part.resize(PARTS * quarter * PARTS, 0);
-        for (i, piece) in pieces(contents, PARTS, piece).enumerate() {
-            if !apply(chain, piece, &mut self.filtered, &mut self.unit)? {
-                return Ok(usize::MAX / 2);
-            }
-            for (j, bytes) in self.filtered.chunks_exact(quarter).take(PARTS).enumerate() {
-                self.part[(j * PARTS + i) * quarter..][..quarter].copy_from_slice(bytes);
-            }
-        }
-        for part in self.part.chunks_exact(PARTS * quarter) {
+        for part in self.sample.chunks_exact(if self.in_parts { len / PARTS } else { len }) {
             total += size(part)?;
         }
         Ok(total)

@@ -9,7 +9,7 @@ use super::{FilterChain, MAX_STAGES, Stage};
 use crate::codec::{OutOfMemory, reserve};
 
 /// Bytes that all stages of a run do before the next ones: a multiple of every width but those of records.
-const TILE: usize = 1 << 13;
+pub(super) const TILE: usize = 1 << 13;
 /// The longest stride whose elements are kept from tile to tile.
 const MAX_KEPT: usize = 4;
 

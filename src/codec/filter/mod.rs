@@ -28,7 +28,7 @@ mod tests;
 mod transpose;
 mod words;
 
-pub(crate) use choose::{Chooser, part_len};
+pub(crate) use choose::Chooser;
 pub(crate) use forward::apply;
 pub(crate) use inverse::invert;
 
@@ -234,10 +234,10 @@ impl Filter {
         match self {
             Self::None => 0,
             Self::Chain(_) => (block_len + FilterChain::scratch_len(block_len)) as u64,
-            // Parts of the sample, filtered, and encoded.
+            // The sample, and what it is encoded to.
             Self::Auto => {
                 let filtering = block_len + FilterChain::scratch_len(block_len);
-                (filtering + 9 * part_len(block_len)) as u64
+                (filtering + 9 * choose::sample_len(block_len) / 4) as u64
             }
         }
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 pub(super) fn transpose(from: &[u8], to: &mut [u8], width: usize) {
     let count = from.len() / width;
     match width {
+        1 => to.copy_from_slice(from),
         2 => split::<2>(from, to, count),
         4 => split::<4>(from, to, count),
         8 => split::<8>(from, to, count),
@@ -56,6 +57,7 @@ pub(super) fn untranspose(
     range: Range<usize>,
 ) {
     match width {
+        1 => to.copy_from_slice(&from[range]),
         2 => join::<2>(from, to, count, range),
         4 => join::<4>(from, to, count, range),
         8 => join_8(from, to, count, range),
@@ -126,23 +128,48 @@ fn transpose_bits(mut word: u64) -> u64 {
     word
 }
 
+/// Bytes whose bits are transposed together: bits become bytes of planes of bytes, and back.
+const BITS_TILE: usize = super::inverse::TILE;
+
 /// Writes the bits of the elements of `from`, `width` bytes each, to planes: bit 0 of all elements, then bit 1. Their
 /// number must be a multiple of 8.
 pub(super) fn transpose_all_bits(from: &[u8], to: &mut [u8], width: usize) {
     let plane_len = from.len() / width / 8;
-    for (i, eight) in from.chunks_exact(8 * width).enumerate() {
-        for byte in 0..width {
-            let bytes = std::array::from_fn(|k| eight[k * width + byte]);
-            let bits = transpose_bits(u64::from_le_bytes(bytes)).to_le_bytes();
-            for (bit, byte_of_plane) in bits.into_iter().enumerate() {
-                to[(8 * byte + bit) * plane_len + i] = byte_of_plane;
+    let mut buffer = [0; BITS_TILE];
+    for (tile, elements) in from.chunks(BITS_TILE).enumerate() {
+        let count = elements.len() / width;
+        let start = tile * BITS_TILE / width / 8;
+        let bytes = &mut buffer[..elements.len()];
+        transpose(elements, bytes, width);
+        for (byte, plane) in bytes.chunks_exact(count).enumerate() {
+            let mut place = |i: usize, bits: [u64; 8]| {
+                for (bit, bits) in bits.into_iter().enumerate() {
+                    let at = (8 * byte + bit) * plane_len + start + i;
+                    let n = (plane_len - start - i).min(8);
+                    to[at..at + n].copy_from_slice(&bits.to_le_bytes()[..n]);
+                }
+            };
+            let (groups, rest) = plane.as_chunks::<64>();
+            for (i, group) in groups.iter().enumerate() {
+                let mut rows = [0; 8];
+                rows.iter_mut().zip(group.as_chunks().0).for_each(|(row, bytes)| {
+                    *row = transpose_bits(u64::from_le_bytes(*bytes));
+                });
+                place(8 * i, transpose_bytes(rows));
+            }
+            let mut rows = [0; 8];
+            for (row, bytes) in rows.iter_mut().zip(rest.as_chunks().0) {
+                *row = transpose_bits(u64::from_le_bytes(*bytes));
+            }
+            if !rest.is_empty() {
+                place(8 * groups.len(), transpose_bytes(rows));
             }
         }
     }
 }
 
 /// Undoes [`transpose_all_bits`] for the elements `range` of the `count` in `from`; the ends of the range are multiples
-/// of 8. `to` is as long as these elements.
+/// of 8. `to` is as long as these elements, and at most a tile.
 pub(super) fn untranspose_all_bits(
     from: &[u8],
     to: &mut [u8],
@@ -151,16 +178,27 @@ pub(super) fn untranspose_all_bits(
     range: Range<usize>,
 ) {
     let plane_len = count / 8;
-    for byte in 0..width {
-        let planes: [&[u8]; 8] = std::array::from_fn(|bit| {
+    let mut buffer = [0; BITS_TILE];
+    let bytes = &mut buffer[..to.len()];
+    for (byte, plane) in bytes.chunks_exact_mut(range.len()).enumerate() {
+        let bits: [&[u8]; 8] = std::array::from_fn(|bit| {
             &from[(8 * byte + bit) * plane_len..][range.start / 8..range.end / 8]
         });
-        for (i, eight) in to.chunks_exact_mut(8 * width).enumerate() {
-            let bytes = std::array::from_fn(|bit| planes[bit][i]);
-            let elements = transpose_bits(u64::from_le_bytes(bytes)).to_le_bytes();
-            for (k, element) in elements.into_iter().enumerate() {
-                eight[k * width + byte] = element;
-            }
+        let (groups, rest) = plane.as_chunks_mut::<64>();
+        for (i, group) in groups.iter_mut().enumerate() {
+            let rows = bits.map(|bits| {
+                let bytes = bits[8 * i..].first_chunk();
+                bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+            });
+            let rows = transpose_bytes(rows).map(transpose_bits);
+            group.as_chunks_mut().0.iter_mut().zip(rows).for_each(|(bytes, row)| {
+                *bytes = row.to_le_bytes();
+            });
+        }
+        for (i, bytes) in (8 * groups.len()..).zip(rest.as_chunks_mut::<8>().0) {
+            let row = u64::from_le_bytes(bits.map(|bits| bits[i]));
+            *bytes = transpose_bits(row).to_le_bytes();
         }
     }
+    untranspose(bytes, to, width, range.len(), 0..range.len());
 }

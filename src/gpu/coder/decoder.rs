@@ -12,7 +12,7 @@ use crate::gpu::stages::job::{Job, JobResult};
 use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::pipelines;
 
-/// Decodes batches on a device.
+/// Decodes batches on a device. The contents of filtered blocks stay filtered.
 pub struct Decoder<'d> {
     batch: Batch<'d>,
     filled: u64,
