@@ -154,7 +154,7 @@ fn names_of_filters() {
 
 /// Arrays, and the filters that may be chosen for them.
 fn arrays() -> Vec<(&'static str, Vec<u8>)> {
-    let len = 1 << 18;
+    let len = 1 << 20;
     let mut state = 1_u64;
     let mut random = move || {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -166,13 +166,18 @@ fn arrays() -> Vec<(&'static str, Vec<u8>)> {
         ids.to_le_bytes()
     });
     let ids = ids.take(len).collect();
-    let random = move |i: u32| (i.wrapping_mul(0x9e37_79b9) >> 7).wrapping_mul(0x85eb_ca6b) >> 9;
+    // 23 bits for each number (splitmix64).
+    let random = |i: u32| {
+        let mixed = (u64::from(i) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ mixed >> 27) >> 41) as u32
+    };
     let floats = (0..).flat_map(|i| (random(i) as f32 / 8e6 + 1e-3).to_le_bytes());
     let floats = floats.take(len).collect();
     let prices = (0..).flat_map(|i: u32| (f64::from(random(i) % 9000) / 100.0).to_le_bytes());
     let prices = prices.take(len).collect();
     let pixels = (0..).flat_map(|i: u32| {
-        let light = (f64::from(i % 640) / 30.0).sin() * 90.0 + 120.0;
+        let light = (f64::from(i % 640) / 30.0 + f64::from(i / 640) / 9.0).sin() * 90.0 + 120.0;
         [light as u8, (light * 0.8) as u8, 255 - light as u8]
             .map(|c| c.wrapping_add(random(i) as u8 & 3))
     });
@@ -182,7 +187,7 @@ fn arrays() -> Vec<(&'static str, Vec<u8>)> {
         ("transpose4", floats),
         ("decimal8:2", prices),
         ("delta1x3", pixels),
-        ("delta2x", readings(len)),
+        ("delta", readings(len)),
     ]
 }
 

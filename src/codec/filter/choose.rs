@@ -8,11 +8,14 @@
 //! 2. The entropy of the filtered sample's bytes ranks the candidates.
 //! 3. The codec encodes 1/64 of the block with the best few and without a filter, then 1/16 with the best two.
 //!
-//! LZ77's entropy coder has tables for each part of a block, and a unit's planes mostly lie in parts of their own. So it
-//! encodes a filtered sample in four parts, each a quarter of the planes.
+//! Samples do not show matches that reach farther than a piece, so the choice can be wrong for typed data that repeats
+//! itself from afar.
+//!
+//! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So it
+//! encodes a filtered sample in up to four parts, each a part of the planes.
 
 use super::forward::apply;
-use super::{FilterChain, Stage, decimal};
+use super::{FilterChain, Stage, UNIT_LOG, decimal};
 use crate::codec::log2::{FRACTION_BITS, log2};
 use crate::codec::{OutOfMemory, reserve};
 
@@ -21,7 +24,9 @@ const MIN_LEN: usize = 1 << 14;
 /// Pieces of the first sample, and their length.
 const GLANCES: usize = 8;
 const GLANCE_LEN: usize = 1 << 11;
-/// Pieces, and parts, of the samples that the codec encodes.
+/// Base-2 logarithm of the bytes that share entropy tables at most levels.
+const TABLE_LOG: u32 = 18;
+/// Pieces of the samples that the codec encodes, and the most parts of them.
 const PARTS: usize = 4;
 /// The shortest such pieces.
 const MIN_PIECES: [usize; 2] = [1 << 12, 1 << 14];
@@ -34,8 +39,8 @@ pub(crate) struct Chooser {
     filtered: Vec<u8>,
     unit: Vec<u8>,
     sample: Vec<u8>,
-    /// Whether the codec encodes a sample in parts.
-    in_parts: bool,
+    /// In how many parts the codec encodes a sample.
+    parts: usize,
 }
 
 /// Bytes of the longest sample of a block of `block_len` bytes.
@@ -56,7 +61,8 @@ impl Chooser {
         if contents.len() < MIN_LEN {
             return Ok(None);
         }
-        self.in_parts = has_tables;
+        let tables = contents.len().min(1 << UNIT_LOG) >> TABLE_LOG;
+        self.parts = if has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
         let glances: Vec<_> = pieces(contents, GLANCES, GLANCE_LEN).collect();
         if is_text(&glances) || !looks_typed(&glances) {
             return Ok(None);
@@ -128,7 +134,7 @@ impl Chooser {
             }
         }
         let mut total = 0;
-        for part in self.sample.chunks_exact(if self.in_parts { len / PARTS } else { len }) {
+        for part in self.sample.chunks_exact(len / self.parts) {
             total += size(part)?;
         }
         Ok(total)

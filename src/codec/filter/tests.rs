@@ -234,7 +234,7 @@ fn divided(q: i64, digits: u8, bits: u32, bias: i32) -> u64 {
     let (mut quotient, mut rest) = (dividend / divisor, dividend % divisor);
     for _ in 0..shift {
         rest *= 2;
-        quotient = quotient << 1 | rest / divisor;
+        quotient = 2 * quotient + rest / divisor;
         rest %= divisor;
     }
     let excess = quotient.ilog2() + 1 - bits;
