@@ -111,7 +111,7 @@ fn encode(
             Recipe::Lz77(params) => {
                 let encoder = scratch.lz77_encoder.get_or_insert_default();
                 encoder.reserve(params, contents.len())?;
-                match encoder.encode_if_smaller(params, contents, payload) {
+                match encoder.encode_if_smaller(params, contents, payload)? {
                     true => Method::Lz77,
                     false => Method::Store,
                 }
