@@ -1,22 +1,22 @@
 // Lists the candidates of each position for the optimal parse of LZ77, by the rule of codec::lz77::candidate_lists.
 //
-// `entries` holds the sorted entries of a four-byte hash, and later those of a seven-byte hash. Three things are kept
-// of each hash's entries: their positions; their marks, with a bit for each earlier entry that is a candidate, the
-// nearest in bit 0; and the sorted index of each position. Each has its own array of words, because they are stored
-// in random order and so stay in a cache. `found` comes from lz77/latest, for a three-byte hash.
+// `entries` holds the sorted entries of a four-byte hash. Three things are kept of them: their positions; their marks,
+// with a bit for each earlier entry that is a candidate, the nearest in bit 0; and the sorted index of each position.
+// Each has its own array of words, because they are stored in random order and so stay in a cache. `found` comes from
+// lz77/latest, for a three-byte hash. `lz77_low` holds four distances for each position, which come from lz77/suffixes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length, padded with zeros.
-// Four are in `lz77_low` and four in `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
+// Four go to `lz77_low` and four to `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
 // position with fewer than eight bytes up to the block's end has no candidates.
 //
-// Constants: CANDIDATES, of a position by the hash whose entries are marked; SAME, the bits of an entry's first word
-// that candidates have in common; NICE_LENGTH.
+// Constants: CANDIDATES, of a position by the hash; SAME, the bits of an entry's first word that candidates have in
+// common; NICE_LENGTH.
 //
 // @pz_cost {
 //   threads: N
-//   passes: 4
-//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, sorted_marks=N*8,
-//            sorted_places=N*8, lz77_low=N*16, lz77_high=N*16
+//   passes: 3
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*4, sorted_marks=N*4,
+//            sorted_places=N*4, lz77_low=N*16, lz77_high=N*16
 //   local_mem: 256
 // }
 // @pz_import team
@@ -27,28 +27,26 @@
 // Beyond this offset a match of three bytes costs more than three literals.
 #define SHORT_REACH (1u << 12)
 #define NONE 0xffffffffu
-// How many candidates a position has by the second hash.
-#define FAR_CANDIDATES 32u
 #define ALL 0xffffffffu
 
 // A work item for each entry: marks which of those before it are candidates.
 __kernel void mark(__global const uint *restrict jobs, __global const uint2 *restrict entries,
                    __global uint *restrict positions, __global uint *restrict marked, __global uint *restrict places,
-                   uint slot, uint blocks, uint window_log, uint is_far) {
+                   uint slot, uint blocks, uint window_log) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
     uint block = group / groups;
     uint index = group % groups * THREADS + get_local_id(0);
     if (block >= blocks) return;
     uint len = jobs[(size_t)block * 8];
     if (len < 8u || index >= len - 7u) return;
-    entries += (size_t)block * slot;
+    size_t own = (size_t)block * slot;
+    entries += own;
     uint2 entry = entries[index];
     uint pos = entry.y, reach = pos & ((1u << window_log) - 1u), marks = 0;
     for (uint k = 0; k < min(CANDIDATES, index); k++) {
         uint2 other = entries[index - 1u - k];
         if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) marks |= 1u << k;
     }
-    size_t own = ((size_t)block * 2 + is_far) * slot;
     positions[own + index] = pos;
     marked[own + index] = marks;
     places[own + pos] = index;
@@ -106,7 +104,7 @@ inline uint long_length(__global const uint *contents, uint words, uint pos, uin
 __kernel void list(__global const uint *restrict jobs, __global const uint *restrict contents,
                    __global const uint *restrict found, __global const uint *restrict positions,
                    __global const uint *restrict marked, __global const uint *restrict places,
-                   __global uint4 *restrict low, __global uint4 *restrict high, uint slot, uint blocks, uint window_log,
+                   __global uint4 *restrict low, __global uint4 *restrict high, uint slot, uint blocks,
                    uint chunk_log) {
     uint group = get_group_id(0), groups = (slot + THREADS - 1u) / THREADS;
     uint block = group / groups;
@@ -116,23 +114,18 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
     if (len < 8u || pos >= len - 7u) return;
     uint words = slot >> 2;
     contents += (size_t)block * words;
-    positions += (size_t)block * slot * 2;
-    marked += (size_t)block * slot * 2;
-    places += (size_t)block * slot * 2;
-    __global const uint *far_positions = positions + slot;
+    size_t own = (size_t)block * slot;
+    positions += own;
     uint chunk_end = min(len, ((pos >> chunk_log) + 1u) << chunk_log);
     uint room = min(chunk_end - pos, LONGEST);
 
-    uint near = places[pos], far = places[slot + pos];
-    uint near_marks = marked[near], far_marks = marked[slot + far];
-    uint near_distance = next_distance(positions, near, &near_marks, pos);
-    uint far_distance = next_distance(far_positions, far, &far_marks, pos);
-    // An earlier position at most this far away with seven equal bytes is a candidate of the second hash.
-    uint earliest = far < FAR_CANDIDATES ? 0 : far_positions[far - FAR_CANDIDATES];
-    uint covered = pos - min(earliest, pos);
+    uint near = places[own + pos], marks = marked[own + near];
+    uint near_distance = next_distance(positions, near, &marks, pos);
+    // Those of the suffixes, by increasing distance.
+    uint4 far = low[own + pos];
     // No match of three bytes is nearer than this one.
-    uint offset = found[(size_t)block * slot + pos];
-    if (offset == 0) offset = min(near_distance, far_distance);
+    uint offset = found[own + pos];
+    if (offset == 0) offset = min(near_distance, far.x);
 
     uint row[LIST] = {0, 0, 0, 0, 0, 0, 0, 0};
     uint count = 0, longest = 2;
@@ -158,15 +151,12 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
             }
         }
         uint nearest = offset;
-        if (near_distance <= nearest) near_distance = next_distance(positions, near, &near_marks, pos);
-        if (far_distance <= nearest) far_distance = next_distance(far_positions, far, &far_marks, pos);
-        // A candidate of the first hash alone has at most six equal bytes.
-        while (longest >= 6 && near_distance <= covered)
-            near_distance = next_distance(positions, near, &near_marks, pos);
-        offset = min(near_distance, far_distance);
+        if (near_distance <= nearest) near_distance = next_distance(positions, near, &marks, pos);
+        if (far.x <= nearest) far = (uint4)(far.yzw, NONE);
+        offset = min(near_distance, far.x);
     }
-    low[(size_t)block * slot + pos] = (uint4)(row[0], row[1], row[2], row[3]);
-    if (row[3] != 0) high[(size_t)block * slot + pos] = (uint4)(row[4], row[5], row[6], row[7]);
+    low[own + pos] = (uint4)(row[0], row[1], row[2], row[3]);
+    if (row[3] != 0) high[own + pos] = (uint4)(row[4], row[5], row[6], row[7]);
 }
 
 // The last word that is not 0.

@@ -1,22 +1,22 @@
 // Lists the candidates of each position for the optimal parse of LZ77, by the rule of codec::lz77::candidate_lists.
 //
-// `entries` holds the sorted entries of a four-byte hash, and later those of a seven-byte hash. Three things are kept
-// of each hash's entries: their positions; their marks, with a bit for each earlier entry that is a candidate, the
-// nearest in bit 0; and the sorted index of each position. Each has its own array of words, because they are stored
-// in random order and so stay in a cache. `found` comes from lz77/latest, for a three-byte hash.
+// `entries` holds the sorted entries of a four-byte hash. Three things are kept of them: their positions; their marks,
+// with a bit for each earlier entry that is a candidate, the nearest in bit 0; and the sorted index of each position.
+// Each has its own array of words, because they are stored in random order and so stay in a cache. `found` comes from
+// lz77/latest, for a three-byte hash. `lz77_low` holds four distances for each position, which come from lz77/suffixes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length, padded with zeros.
-// Four are in `lz77_low` and four in `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
+// Four go to `lz77_low` and four to `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
 // position with fewer than eight bytes up to the block's end has no candidates.
 //
-// Constants: CANDIDATES, of a position by the hash whose entries are marked; SAME, the bits of an entry's first word
-// that candidates have in common; NICE_LENGTH.
+// Constants: CANDIDATES, of a position by the hash; SAME, the bits of an entry's first word that candidates have in
+// common; NICE_LENGTH.
 //
 // @pz_cost {
 //   threads: N
-//   passes: 4
-//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*8, sorted_marks=N*8,
-//            sorted_places=N*8, lz77_low=N*16, lz77_high=N*16
+//   passes: 3
+//   buffers: jobs=32, contents=N, found=N*4, entries=N*8, sorted_positions=N*4, sorted_marks=N*4,
+//            sorted_places=N*4, lz77_low=N*16, lz77_high=N*16
 //   local_mem: 256
 // }
 // @pz_import team
@@ -27,10 +27,8 @@ const LONGEST = 256u;
 // Beyond this offset a match of three bytes costs more than three literals.
 const SHORT_REACH = 1u << 12u;
 const NONE = 0xffffffffu;
-// How many candidates a position has by the second hash.
-const FAR_CANDIDATES = 32u;
 
-// mark: slot, blocks, window_log, is_far; list: slot, blocks, window_log, chunk_log; inherit: slot, chunks, blocks, chunk_log.
+// mark: slot, blocks, window_log; list: slot, blocks, chunk_log; inherit: slot, chunks, blocks, chunk_log.
 struct Args {
     slot: u32,
     a: u32,
@@ -82,10 +80,9 @@ fn mark(local_index: u32, workgroup_index: u32) {
             marks |= 1u << k;
         }
     }
-    let own = 2u * slot_start + args.c * args.slot;
-    own_positions[own + index] = entry.y;
-    own_marks[own + index] = marks;
-    own_places[own + entry.y] = index;
+    own_positions[slot_start + index] = entry.y;
+    own_marks[slot_start + index] = marks;
+    own_places[slot_start + entry.y] = index;
 }
 
 // The distance of the nearest marked entry before the one at `place`; NONE if there is none.
@@ -118,28 +115,20 @@ fn list(local_index: u32, workgroup_index: u32) {
     block_words = args.slot >> 2u;
     from_word = block * block_words;
     let slot_start = block * args.slot;
-    let chunk_end = min(len, (pos >> args.c) + 1u << args.c);
+    let chunk_end = min(len, (pos >> args.b) + 1u << args.b);
     let room = min(chunk_end - pos, LONGEST);
 
-    // Sorted indices of the position's entries, and the remaining marks.
-    let near = 2u * slot_start + places[2u * slot_start + pos];
-    let far_start = 2u * slot_start + args.slot;
-    let far = far_start + places[far_start + pos];
-    var near_marks = marks_of[near];
-    var far_marks = marks_of[far];
-    var near_distance = distance_to(pos, near, near_marks);
-    var far_distance = distance_to(pos, far, far_marks);
-    near_marks &= max(near_marks, 1u) - 1u;
-    far_marks &= max(far_marks, 1u) - 1u;
-    // An earlier position at most this far away with seven equal bytes is a candidate of the second hash.
-    var covered = pos;
-    if far - far_start >= FAR_CANDIDATES {
-        covered = pos - min(positions[far - FAR_CANDIDATES], pos);
-    }
+    // The sorted index of the position's entry, and the remaining marks.
+    let near = slot_start + places[slot_start + pos];
+    var marks = marks_of[near];
+    var near_distance = distance_to(pos, near, marks);
+    marks &= max(marks, 1u) - 1u;
+    // Those of the suffixes, by increasing distance.
+    var far = low[slot_start + pos];
     // No match of three bytes is nearer than this one.
     var offset = found[slot_start + pos];
     if offset == 0u {
-        offset = min(near_distance, far_distance);
+        offset = min(near_distance, far.x);
     }
 
     var first = vec4<u32>();
@@ -170,19 +159,13 @@ fn list(local_index: u32, workgroup_index: u32) {
         }
         let nearest = offset;
         if near_distance <= nearest {
-            near_distance = distance_to(pos, near, near_marks);
-            near_marks &= max(near_marks, 1u) - 1u;
+            near_distance = distance_to(pos, near, marks);
+            marks &= max(marks, 1u) - 1u;
         }
-        if far_distance <= nearest {
-            far_distance = distance_to(pos, far, far_marks);
-            far_marks &= max(far_marks, 1u) - 1u;
+        if far.x <= nearest {
+            far = vec4(far.yzw, NONE);
         }
-        // A candidate of the first hash alone has at most six equal bytes.
-        while longest >= 6u && near_distance <= covered {
-            near_distance = distance_to(pos, near, near_marks);
-            near_marks &= max(near_marks, 1u) - 1u;
-        }
-        offset = min(near_distance, far_distance);
+        offset = min(near_distance, far.x);
     }
     low[slot_start + pos] = first;
     if first.w != 0u {

@@ -14,7 +14,7 @@
 //
 // @pz_cost entries {
 //   threads: max(N/2048*512, 8192)
-//   passes: 12
+//   passes: 6
 //   buffers: jobs=32, contents=N, sort_histogram=N/1024*1024, sort_digits=1024, entries_first=N*8
 //   local_mem: 26688
 // }

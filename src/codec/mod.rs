@@ -20,6 +20,9 @@ mod length_code;
 pub(crate) mod log2;
 pub(crate) mod lz77;
 mod recipe;
+#[cfg(any(test, not(feature = "fast-sort")))]
+mod sais;
+mod suffix_order;
 
 pub(crate) use recipe::{Codec, Recipe};
 

@@ -182,7 +182,7 @@ fn run_codec(
         Codec::Lz77(params) => {
             let encoder = scratch.lz77_encoder.get_or_insert_default();
             encoder.reserve(params, source.len())?;
-            match encoder.encode_if_smaller(params, source, payload) {
+            match encoder.encode_if_smaller(params, source, payload)? {
                 true => Ok(Method::Lz77),
                 false => Ok(Method::Store),
             }

@@ -49,6 +49,32 @@ fn csv_and_text() {
     assert_eq!(ran.text().lines().count(), 2, "{}", ran.text());
 }
 
+/// With `--resident`, too, one array has all files, levels and directions.
+#[test]
+fn json_of_a_device_alone() {
+    let folder = Folder::new();
+    folder.write("a", &sample(100_000));
+    folder.write("b", &sample(50_000));
+    let args = ["bench", "--resident", "--json", "--device", "opencl", "-1", "-3", "-b", "64K"];
+    let rows = folder.pz(&[&args[..], &["a", "b"]].concat()).json();
+    let found: Vec<_> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            (
+                row["file"].as_str().unwrap(),
+                row["level"].as_u64().unwrap(),
+                row["bytes"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let of = |file, level, bytes| [(file, level, bytes); 2];
+    let expected =
+        [of("a", 1, 100_000), of("a", 3, 100_000), of("b", 1, 50_000), of("b", 3, 50_000)];
+    assert_eq!(found, expected.concat());
+}
+
 /// One run measures several devices and compares each with the CPU.
 #[test]
 fn devices_beside_the_cpu() {

@@ -14,8 +14,6 @@ mod inverse;
 mod oracle;
 mod payload;
 mod runs;
-#[cfg(any(test, not(feature = "fast-sort")))]
-mod sais;
 mod segments;
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
 mod simd;

@@ -4,10 +4,10 @@
 //! block ended in a byte less than all others. The row of the suffix at position `p` holds the byte before `p`. The row
 //! of the whole block has none and is left out, so the transform is as long as the block.
 //!
-//! With the feature `fast-sort`, libsais (Ilya Grebnov, in C) sorts; without it, [`super::sais`] does. The suffixes
+//! With the feature `fast-sort`, libsais (Ilya Grebnov, in C) sorts; without it, the sorter in Rust does. The suffixes
 //! have only one order, so both give the same transform.
 
-use super::super::{OutOfMemory, reserve};
+use super::super::{OutOfMemory, reserve, suffix_order};
 
 /// Extra entries of scratch, in which libsais keeps its buckets.
 const SCRATCH_EXTRA: usize = 6 * 256;
@@ -17,10 +17,9 @@ pub fn scratch_len(block_len: usize) -> usize {
     block_len + SCRATCH_EXTRA
 }
 
-/// Bytes of memory that [`transform`] takes besides its scratch. libsais takes nearly none; the sorter in Rust takes
-/// the types and buckets of the text and of its texts of names.
+/// Bytes of memory that [`transform`] takes besides its scratch.
 pub fn extra_memory(block_len: usize) -> u64 {
-    if cfg!(feature = "fast-sort") { 0 } else { 5 * block_len as u64 + (4 << 10) }
+    suffix_order::memory(block_len)
 }
 
 /// Writes the transform of a block (1 byte to 2 GiB) to `bwt`, and to `rows` the rows of the suffixes at multiples of
@@ -66,7 +65,7 @@ fn transform_portably(
     rows: &mut [i32],
     order: &mut [i32],
 ) -> Result<(), OutOfMemory> {
-    super::sais::sort(block, order)?;
+    super::super::sais::sort(block, order)?;
     // Row 0 is the empty suffix.
     bwt[0] = block[block.len() - 1];
     let mut filled = 1;

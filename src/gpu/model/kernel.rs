@@ -112,6 +112,8 @@ kernels! {
     LZ77_DEEP = "lz77/deep";
     /// Lists the candidates of each position for the optimal parse.
     LZ77_CANDIDATES = "lz77/candidates";
+    /// Finds candidates in the order of suffixes for the optimal parse.
+    LZ77_SUFFIXES = "lz77/suffixes";
     /// Computes the prices of symbols for the optimal parse.
     LZ77_PRICES = "lz77/prices";
     /// The optimal parse.

@@ -41,14 +41,13 @@ pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, Plan
     if params.segment_log < 13 {
         return Err(PlanError::Declined("segments are too short for the encoder's kernels".into()));
     }
-    if limits.ends_long_loops() && shape.slot > 1 << 22 {
-        return Err(PlanError::Declined("blocks of up to 4 MiB only".into()));
-    }
-    let mut builder = Builder::new(limits, shape);
+    check_length(limits, shape)?;
+    let mut plan = Plan::new(shape);
+    let mut builder = Builder::new(limits, &mut plan);
     builder.sort_suffixes()?;
     builder.finish(params.start_log)?;
     builder.second_stage(params)?;
-    Ok(builder.plan)
+    Ok(plan)
 }
 
 /// Makes the plan for the forward transform alone.
@@ -61,10 +60,27 @@ pub fn plan(limits: &Limits, shape: Shape, params: &Params) -> Result<Plan, Plan
 /// Fails if the kernels' costs are wrong.
 #[cfg(test)]
 pub(crate) fn transform(limits: &Limits, shape: Shape, start_log: u8) -> Result<Plan, CostError> {
-    let mut builder = Builder::new(limits, shape);
+    let mut plan = Plan::new(shape);
+    let mut builder = Builder::new(limits, &mut plan);
     builder.sort_suffixes()?;
     builder.finish(start_log)?;
-    Ok(builder.plan)
+    Ok(plan)
+}
+
+/// Appends to `plan` the steps from `jobs` and `contents` to each suffix's rank in `sort_rank`.
+///
+/// # Errors
+/// Fails if the kernels' costs are wrong, or if the device stops long loops and blocks are too long for it.
+pub(super) fn append_suffix_sort(plan: &mut Plan, limits: &Limits) -> Result<(), PlanError> {
+    check_length(limits, plan.shape)?;
+    Ok(Builder::new(limits, plan).sort_suffixes()?)
+}
+
+fn check_length(limits: &Limits, shape: Shape) -> Result<(), PlanError> {
+    if limits.ends_long_loops() && shape.slot > 1 << 22 {
+        return Err(PlanError::Declined("blocks of up to 4 MiB only".into()));
+    }
+    Ok(())
 }
 
 /// The copy of the lists' elements that a step reads. It writes the other copy.
@@ -80,8 +96,8 @@ const COPIES: [Elements; 2] = [
     Elements { high: "sort_high_b", low: "sort_low_b", position: "sort_position_b" },
 ];
 
-struct Builder {
-    plan: Plan,
+struct Builder<'p> {
+    plan: &'p mut Plan,
     shape: Shape,
     threads: u32,
     /// The most workgroups per block in a step with a lot of work, and in one with little. `None`: one per tile.
@@ -95,12 +111,12 @@ fn refine(initial: bool) -> [(&'static str, u32); 3] {
     [("GROUP_LOG", GROUP_LOG), ("INITIAL", initial.into()), ("MAX_REGISTERS", REFINE_REGISTERS)]
 }
 
-impl Builder {
-    fn new(limits: &Limits, shape: Shape) -> Self {
+impl<'p> Builder<'p> {
+    fn new(limits: &Limits, plan: &'p mut Plan) -> Self {
         let local = limits.teams == Teams::Local;
         Self {
-            plan: Plan::new(shape),
-            shape,
+            shape: plan.shape,
+            plan,
             bytes: limits.api == Api::OpenCl,
             threads: if local { 32 } else { 256 },
             // Where a workgroup is a single team, loops over tiles must be short, since some devices stop long loops.

@@ -1,14 +1,15 @@
 //! Plans for the optimal parse of LZ77: it finds the same matches as the CPU's.
 //!
-//! The first steps list the candidates of each position, by three hashes. Then each pass computes the prices of each
+//! The first steps list the candidates of each position, by two hashes and the order of suffixes. Then each pass computes the prices of each
 //! chunk's symbols and parses its segments with them, one work item per segment. Every parse but the last also counts
 //! symbols for the next prices.
 
+use super::bwt_encode;
 use super::lz77_find::{Hash, Sort, same_of_bucket};
 use crate::codec::lz77::{Effort, Params};
 use crate::gpu::device::{Api, Limits, Teams};
 use crate::gpu::model::kernel::{
-    Kernel, LZ77_CANDIDATES, LZ77_LATEST_ONE, LZ77_OPTIMAL, LZ77_PRICES,
+    Kernel, LZ77_CANDIDATES, LZ77_LATEST_ONE, LZ77_OPTIMAL, LZ77_PRICES, LZ77_SUFFIXES,
 };
 use crate::gpu::model::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 
@@ -73,37 +74,44 @@ pub(in crate::gpu) fn append(
     let match_counts = plan.buffer(&LZ77_OPTIMAL, "match_counts")?;
     let (window_log, chunk_log) = (u32::from(params.window_log), u32::from(params.chunk_log));
 
+    // The candidates in the order of suffixes.
+    bwt_encode::append_suffix_sort(plan, limits)?;
+    let rank = plan.buffer(&LZ77_SUFFIXES, "sort_rank")?;
+    let ordered = plan.buffer(&LZ77_SUFFIXES, "sort_position_a")?;
+    let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
+    let places = blocks * slot.div_ceil(GROUP_THREADS);
+    let mut steps = Steps { plan, team_threads };
+    let what = ("suffixes", &LZ77_SUFFIXES, "order");
+    steps.of_groups(what, places, vec![], vec![jobs, rank, ordered], vec![slot, blocks]);
+    let what = ("suffixes", &LZ77_SUFFIXES, "neighbours");
+    let args = vec![slot, blocks, window_log];
+    steps.of_groups(what, places, vec![], vec![jobs, ordered, low], args);
+
     // The candidates by each hash; the hash of three bytes gives only one.
     let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
-    let (three, near, far) = (hash(3, 14, 1), hash(4, 16, 16), hash(7, 16, 32));
+    let (three, near) = (hash(3, 14, 1), hash(4, 16, 8));
     let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
     let positions = plan.buffer(&LZ77_CANDIDATES, "sorted_positions")?;
     let marks = plan.buffer(&LZ77_CANDIDATES, "sorted_marks")?;
     let sorted_places = plan.buffer(&LZ77_CANDIDATES, "sorted_places")?;
     let rows = plan.buffer(&LZ77_LATEST_ONE, "rows_one")?;
-    let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
     let chunks = slot.div_ceil(1 << chunk_log);
     let nice = ("NICE_LENGTH", nice);
-    let defines =
-        |hash: Hash| vec![("CANDIDATES", hash.candidates), ("SAME", same_of_bucket(hash)), nice];
-    let places = blocks * slot.div_ceil(GROUP_THREADS);
+    let defines = vec![("CANDIDATES", near.candidates), ("SAME", same_of_bucket(near)), nice];
     Sort { plan, limits, window_log }.append_latest(three, found, rows)?;
-    for (is_far, hash) in [(0, near), (1, far)] {
-        Sort { plan, limits, window_log }.append_entries(hash, entries)?;
-        let mut steps = Steps { plan, team_threads };
-        let what = ("candidates", &LZ77_CANDIDATES, "mark");
-        let buffers = vec![jobs, entries, positions, marks, sorted_places];
-        let args = vec![slot, blocks, window_log, is_far];
-        steps.of_groups(what, places, defines(hash), buffers, args);
-    }
+    Sort { plan, limits, window_log }.append_entries(near, entries)?;
     let mut steps = Steps { plan, team_threads };
-    let args = vec![slot, blocks, window_log, chunk_log];
+    let what = ("candidates", &LZ77_CANDIDATES, "mark");
+    let buffers = vec![jobs, entries, positions, marks, sorted_places];
+    let args = vec![slot, blocks, window_log];
+    steps.of_groups(what, places, defines.clone(), buffers, args);
+    let args = vec![slot, blocks, chunk_log];
     let what = ("candidates", &LZ77_CANDIDATES, "list");
     let sources = vec![jobs, contents, found, positions, marks, sorted_places, low, high];
-    steps.of_groups(what, places, defines(near), sources, args);
+    steps.of_groups(what, places, defines.clone(), sources, args);
     let what = ("candidates", &LZ77_CANDIDATES, "inherit");
     let args = vec![slot, chunks, blocks, chunk_log];
-    steps.of_teams(what, blocks * chunks, defines(near), vec![jobs, low, high], args);
+    steps.of_teams(what, blocks * chunks, defines, vec![jobs, low, high], args);
 
     steps.plan.steps.push(Step::Clear(symbols));
     let stride = (steps.plan.buffers[symbols.0].bytes / u64::from(blocks) / 4) as u32;

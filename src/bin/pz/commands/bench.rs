@@ -21,7 +21,7 @@ use crate::table;
 /// Each direction runs again until this much time has passed. The fastest run counts.
 const MEASURING_TIME: Duration = Duration::from_secs(1);
 
-/// Measures each file at each level on each number of threads.
+/// Measures each file at each level on each number of threads, or on devices alone.
 pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
     let devices = settings::devices(args.device.as_ref())?;
     let devices = devices.open(settings::gpu_memory(args.gpu_memory)?)?;
@@ -29,29 +29,13 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
         given if given.is_empty() => Level::all().collect(),
         given => given.clone(),
     };
-    if args.resident && args.csv {
-        table::print(resident::CSV_HEAD)?;
+    if args.resident {
+        return run_resident(&devices, &levels, args, session);
     }
     let mut rows = Vec::new();
     for path in &args.files {
         let input = Input::Path(path.clone());
         match fs::read(path) {
-            Ok(data) if args.resident => {
-                let gpus = devices.iter().filter_map(|(device, gpu)| Some((device, gpu.as_ref()?)));
-                let gpus: Vec<_> = gpus.collect();
-                if gpus.is_empty() {
-                    return Err(Failure::environment(
-                        "--resident needs a GPU: --device opencl or webgpu",
-                    ));
-                }
-                for (device, gpu) in gpus {
-                    let opened =
-                        gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
-                    let on = (&*device.to_string(), opened);
-                    let measured = resident::measure(&show(path), &data, &levels, on, args);
-                    measured.unwrap_or_else(|failure| session.fail(&input, failure));
-                }
-            }
             Ok(data) => {
                 for &level in &levels {
                     let runs =
@@ -71,6 +55,41 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
                 }
             }
             Err(error) => session.fail(&input, error.into()),
+        }
+    }
+    if args.json { table::print_json(&rows) } else { Ok(()) }
+}
+
+/// Measures each file at each level on each device alone.
+fn run_resident(
+    devices: &[(Device, Option<Gpu>)],
+    levels: &[Level],
+    args: &Bench,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    let gpus: Vec<_> =
+        devices.iter().filter_map(|(device, gpu)| Some((device, gpu.as_ref()?))).collect();
+    if gpus.is_empty() {
+        return Err(Failure::environment("--resident needs a GPU: --device opencl or webgpu"));
+    }
+    if args.csv {
+        table::print(resident::CSV_HEAD)?;
+    }
+    let mut rows = Vec::new();
+    for path in &args.files {
+        let input = Input::Path(path.clone());
+        let data = match fs::read(path) {
+            Ok(data) => data,
+            Err(error) => {
+                session.fail(&input, error.into());
+                continue;
+            }
+        };
+        for (device, gpu) in &gpus {
+            let opened = gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
+            let on = (&*device.to_string(), opened);
+            let measured = resident::measure(&show(path), &data, levels, on, args, &mut rows);
+            measured.unwrap_or_else(|failure| session.fail(&input, failure));
         }
     }
     if args.json { table::print_json(&rows) } else { Ok(()) }

@@ -19,7 +19,7 @@ const RUNS: usize = 5;
 
 /// One direction at one level.
 #[derive(Serialize)]
-struct Row {
+pub struct Row {
     file: String,
     device: String,
     level: u8,
@@ -42,15 +42,16 @@ struct Stage {
     milliseconds: f64,
 }
 
-/// Measures `data` at each of `levels` on `device`, in both directions, and prints the results.
+/// Measures `data` at each of `levels` on `device`, in both directions. Adds the results to `rows`, and prints them
+/// unless they are to be JSON.
 pub fn measure(
     file: &str,
     data: &[u8],
     levels: &[Level],
     (name, device): (&str, &Arc<dyn Device>),
     args: &Bench,
+    rows: &mut Vec<Row>,
 ) -> Result<(), Failure> {
-    let mut rows = Vec::new();
     let total = args.total.map_or(data.len() as u64, |Size(bytes)| bytes);
     let permitted = args.gpu_memory.map(|Size(bytes)| bytes);
     for &level in levels {
@@ -85,7 +86,7 @@ pub fn measure(
             }
         }
     }
-    if args.json { table::print_json(&rows) } else { Ok(()) }
+    Ok(())
 }
 
 fn failure(error: &CoderError) -> Failure {

@@ -1,10 +1,11 @@
 //! Lists all matches worth considering at each position of a chunk, for the optimal parse.
 //!
-//! A position's candidates come from several tables with hashes of different lengths: short hashes find near matches,
-//! long ones far matches. A match is kept if it is longer than all matches at smaller offsets.
+//! A position's candidates come from tables of two short hashes, which find near matches, and from the order of
+//! suffixes, which finds the longest. A match is kept if it is longer than all matches at smaller offsets.
 
 use super::buckets::Finder;
 use super::candidates::{LOOKAHEAD, Table, common_length, read64};
+use super::suffixes::Suffixes;
 use crate::codec::lz77::stream::spec::MIN_MATCH;
 use crate::codec::{OutOfMemory, reserve};
 use core::ops::Range;
@@ -16,47 +17,54 @@ pub(crate) struct Candidate {
     pub length: u32,
 }
 
-/// Three finders, whose candidates are joined: one with a hash of 3 bytes, one with a short hash, and one with a long
-/// hash.
+/// Three finders, whose candidates are joined: one with a hash of 3 bytes, one with another hash, and the order of
+/// suffixes.
 #[derive(Default)]
-pub(crate) struct Finders<S, L> {
+pub(crate) struct Finders<S> {
     three: Table<1, 3, 14>,
     short: S,
-    long: L,
+    suffixes: Suffixes,
 }
 
-impl<S: Finder, L: Finder> Finders<S, L> {
-    /// Size of the tables in bytes.
-    pub(crate) const MEMORY: u64 = Table::<1, 3, 14>::MEMORY + S::MEMORY + L::MEMORY;
+impl<S: Finder> Finders<S> {
+    /// Bytes of memory for a block of `len` bytes.
+    pub(crate) fn memory(len: usize) -> u64 {
+        Table::<1, 3, 14>::MEMORY + S::MEMORY + Suffixes::memory(len)
+    }
 
-    /// Allocates the tables.
-    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+    /// Makes room for a block of `len` bytes.
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<(), OutOfMemory> {
         self.three.reserve()?;
         self.short.reserve()?;
-        self.long.reserve()
+        self.suffixes.reserve(len)
     }
 
-    /// Prepares for a block of `len` bytes.
-    pub(crate) fn start(&mut self, len: usize) {
-        self.three.start(len);
-        self.short.start(len);
-        self.long.start(len);
+    /// Prepares for `block`.
+    ///
+    /// # Errors
+    /// If the system refuses memory.
+    pub(crate) fn start(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+        self.suffixes.sort(block)?;
+        self.three.start(block.len());
+        self.short.start(block.len());
+        Ok(())
     }
 
-    /// Enters `pos`, where `bytes` stand, and appends the distances back to its candidates.
+    /// Enters `pos`, where `bytes` stand, and appends the distances back to its candidates, those of the suffixes no
+    /// farther than `window`. Returns how many distances come before those.
     #[inline(always)]
-    fn exchange(&mut self, bytes: u64, pos: usize, out: &mut Vec<u32>) -> usize {
+    fn exchange(&mut self, bytes: u64, pos: usize, window: usize, out: &mut Vec<u32>) -> usize {
         out.extend_from_slice(&self.three.exchange(bytes, pos));
         out.extend_from_slice(self.short.candidates(bytes, pos).as_ref());
         let near = out.len();
-        out.extend_from_slice(self.long.candidates(bytes, pos).as_ref());
+        self.suffixes.candidates(pos, window, out);
         near
     }
 
-    /// Brings the entries for these bytes into the cache.
+    /// Brings what is kept for this position, where `bytes` stand, into the cache.
     #[inline(always)]
-    fn touch(&self, bytes: u64) -> u32 {
-        self.short.touch(bytes) ^ self.long.touch(bytes)
+    fn touch(&self, bytes: u64, pos: usize) -> u32 {
+        self.short.touch(bytes) ^ self.suffixes.touch(pos)
     }
 
     /// Enters positions without looking up their candidates.
@@ -64,14 +72,12 @@ impl<S: Finder, L: Finder> Finders<S, L> {
     fn enter(&mut self, data: &[u8], from: usize, to: usize) {
         self.three.enter(data, from, to);
         self.short.enter(data, from, to);
-        self.long.enter(data, from, to);
     }
 
     /// Ends a block of `len` bytes.
     pub(crate) fn finish(&mut self, len: usize) {
         self.three.finish(len);
         self.short.finish(len);
-        self.long.finish(len);
     }
 }
 
@@ -108,10 +114,10 @@ impl CandidateLists {
     }
 
     /// Finds the candidates of `chunk`. The chunks of a block must come in order.
-    #[inline(never)]
-    pub(crate) fn find<S: Finder, L: Finder>(
+    #[inline(always)]
+    pub(crate) fn find<S: Finder>(
         &mut self,
-        finders: &mut Finders<S, L>,
+        finders: &mut Finders<S>,
         data: &[u8],
         chunk: Range<usize>,
         window_start: usize,
@@ -127,12 +133,13 @@ impl CandidateLists {
                 finders.enter(data, start, stop);
                 continue;
             }
-            let touched = (start..stop).fold(0, |t, pos| t ^ finders.touch(read64(data, pos)));
+            let touched = (start..stop).fold(0, |t, pos| t ^ finders.touch(read64(data, pos), pos));
             core::hint::black_box(touched);
             self.distances.clear();
             self.differences.clear();
             for (pos, end) in (start..stop).zip(&mut ends) {
-                let near = finders.exchange(read64(data, pos), pos, &mut self.distances);
+                let bytes = read64(data, pos);
+                let near = finders.exchange(bytes, pos, pos - window_start, &mut self.distances);
                 *end = (near, self.distances.len());
             }
             let mut first = 0;

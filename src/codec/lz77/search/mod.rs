@@ -15,5 +15,6 @@ mod probe_avx2;
 pub(super) mod rows;
 pub(super) mod scalar_rows;
 pub(super) mod segments;
+pub(super) mod suffixes;
 pub(super) mod tagged;
 pub(super) mod vector_rows;

@@ -13,10 +13,11 @@ use super::candidate_lists::{Candidate, CandidateLists, Finders, LONGEST, MAX_LI
 use super::candidates::{LOOKAHEAD, common_length, read32};
 use super::lazy::Match;
 use super::prices::{Counts, Prices};
+use super::probe::{Probe, Task};
+use super::segments::Chunk;
 use crate::codec::lz77::Params;
 use crate::codec::lz77::stream::spec::{self, MAX_LITERALS, MIN_MATCH, RECENT, Recent};
 use crate::codec::{OutOfMemory, reserve};
-use core::ops::Range;
 
 /// How thoroughly to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,20 @@ pub struct Effort {
     pub nice_length: u32,
     /// All lengths up to this one are tried; above it, only those of the candidates.
     pub every_length: u32,
+}
+
+/// The optimal parse of a chunk.
+pub(crate) struct OptimalParse<'a, S> {
+    pub(crate) optimal: &'a mut Optimal<S>,
+    pub(crate) effort: Effort,
+    pub(crate) chunk: Chunk<'a>,
+}
+
+impl<S: Finder> Task for OptimalParse<'_, S> {
+    #[inline(always)]
+    fn run<P: Probe>(self) {
+        self.optimal.parse(self.effort, self.chunk);
+    }
 }
 
 /// The last step of the cheapest path found to a position.
@@ -50,33 +65,42 @@ struct PathState {
 
 /// Working memory of the parse.
 #[derive(Default)]
-pub(crate) struct Optimal<S, L> {
-    finders: Finders<S, L>,
+pub(crate) struct Optimal<S> {
+    finders: Finders<S>,
     lists: CandidateLists,
     arrivals: Vec<Arrival>,
     states: Vec<PathState>,
 }
 
-impl<S: Finder, L: Finder> Optimal<S, L> {
-    /// Bytes of memory that a search keeps.
-    pub(crate) fn memory(params: &Params) -> u64 {
+impl<S: Finder> Optimal<S> {
+    /// Bytes of memory that a search keeps for blocks of `len` bytes.
+    pub(crate) fn memory(params: &Params, len: usize) -> u64 {
         let (chunk, segment) = (1u64 << params.chunk_log, 1u64 << params.segment_log);
         let lists = chunk * (4 + (MAX_LIST * size_of::<Candidate>()) as u64);
         let ways = segment * (size_of::<Arrival>() + size_of::<PathState>()) as u64;
         // Vectors of lists grow to twice what they hold.
-        Finders::<S, L>::MEMORY + 2 * lists + ways
+        Finders::<S>::memory(len) + 2 * lists + ways
     }
 
-    /// Makes room for chunks and segments of these lengths.
-    pub(crate) fn reserve(&mut self, chunk: usize, segment: usize) -> Result<(), OutOfMemory> {
-        self.finders.reserve()?;
+    /// Makes room for blocks, chunks and segments of these lengths.
+    pub(crate) fn reserve(
+        &mut self,
+        block: usize,
+        chunk: usize,
+        segment: usize,
+    ) -> Result<(), OutOfMemory> {
+        self.finders.reserve(block)?;
         self.lists.reserve(chunk)?;
         reserve(&mut self.arrivals, segment + 1)?;
         reserve(&mut self.states, segment + 1)
     }
 
-    pub(crate) fn start(&mut self, len: usize) {
-        self.finders.start(len);
+    /// Prepares for `block`.
+    ///
+    /// # Errors
+    /// If the system refuses memory.
+    pub(crate) fn start(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+        self.finders.start(block)
     }
 
     pub(crate) fn finish(&mut self, len: usize) {
@@ -84,23 +108,17 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
     }
 
     /// Appends the matches of a chunk.
-    pub(crate) fn parse(
-        &mut self,
-        effort: Effort,
-        segment_log: u8,
-        data: &[u8],
-        chunk: Range<usize>,
-        window_start: usize,
-        out: &mut Vec<Match>,
-    ) {
+    #[inline(always)]
+    fn parse(&mut self, effort: Effort, chunk: Chunk<'_>) {
+        let Chunk { block: data, chunk, segment: segment_len, window_start, out, .. } = chunk;
         self.lists.find(&mut self.finders, data, chunk.clone(), window_start, effort.nice_length);
         let first = out.len();
         let mut prices = Counts::expected(&data[chunk.clone()]).prices();
         for pass in 1..=effort.passes {
             out.truncate(first);
             let mut counts = Counts::none();
-            for start in chunk.clone().step_by(1 << segment_log) {
-                let end = (start + (1 << segment_log)).min(chunk.end);
+            for start in chunk.clone().step_by(segment_len) {
+                let end = (start + segment_len).min(chunk.end);
                 let segment = Segment { data, chunk_start: chunk.start, window_start, start, end };
                 let before = out.len();
                 self.parse_segment(&segment, effort, &prices, out);
@@ -128,7 +146,7 @@ impl<S: Finder, L: Finder> Optimal<S, L> {
         counts.add_literals(&segment.data[pos..segment.end]);
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn parse_segment(
         &mut self,
         segment: &Segment<'_>,

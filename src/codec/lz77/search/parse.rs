@@ -4,7 +4,7 @@ use super::buckets::{Buckets, Finder};
 use super::deep::Deep;
 use super::greedy::Greedy;
 use super::lazy::{Lazy, Match};
-use super::optimal::{Effort, Optimal};
+use super::optimal::{Effort, Optimal, OptimalParse};
 use super::probe::Backend;
 use super::segments::{Chunk, Segments};
 use super::tagged::{Candidates, Double4, Tagged};
@@ -32,7 +32,7 @@ pub enum Search {
     Lazy16,
     /// Lazy by two positions. One hash, 64 positions.
     Lazy64,
-    /// Optimal by price. Three hashes, with 1, 16 and 32 positions.
+    /// Optimal by price. Two hashes, with 1 and 8 positions, and neighbours in the order of suffixes.
     Optimal(Effort),
 }
 
@@ -43,7 +43,7 @@ type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 16>;
 type Lazy16Table = Buckets<2, 16, 5, 16>;
 type Lazy64Table = Buckets<8, 64, 5, 16>;
-type OptimalTables = Optimal<Buckets<2, 16, 4, 16>, Buckets<4, 32, 7, 16>>;
+type OptimalTables = Optimal<Buckets<1, 8, 4, 16>>;
 
 /// Finds the matches of blocks.
 pub(crate) struct Parser {
@@ -90,12 +90,16 @@ impl Parser {
             Search::Lazy8 => self.lazy8.get_or_insert_default().reserve(positions),
             Search::Lazy16 => self.lazy16.get_or_insert_default().reserve(),
             Search::Lazy64 => self.lazy64.get_or_insert_default().reserve(),
-            Search::Optimal(_) => self.optimal.get_or_insert_default().reserve(chunk, segment),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().reserve(len, chunk, segment),
         }
     }
 
-    /// Prepares for a block of `len` bytes.
-    pub(crate) fn start(&mut self, params: &Params, len: usize) {
+    /// Prepares for `block`.
+    ///
+    /// # Errors
+    /// If the system refuses memory.
+    pub(crate) fn start(&mut self, params: &Params, block: &[u8]) -> Result<(), OutOfMemory> {
+        let len = block.len();
         match params.search {
             Search::None => {}
             Search::Greedy => self.greedy.get_or_insert_default().start(len),
@@ -105,8 +109,9 @@ impl Parser {
             Search::Lazy8 => self.lazy8.get_or_insert_default().start(len),
             Search::Lazy16 => self.lazy16.get_or_insert_default().start(len),
             Search::Lazy64 => self.lazy64.get_or_insert_default().start(len),
-            Search::Optimal(_) => self.optimal.get_or_insert_default().start(len),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().start(block)?,
         }
+        Ok(())
     }
 
     /// Appends the matches of a chunk. The chunks of a block must come in order.
@@ -120,7 +125,7 @@ impl Parser {
     ) {
         let segment = 1 << params.segment_log;
         let scratch = &mut self.scratch;
-        let part = Chunk { block, chunk: chunk.clone(), segment, window_start, out, scratch };
+        let part = Chunk { block, chunk, segment, window_start, out, scratch };
         match params.search {
             Search::None => {}
             Search::Greedy => {
@@ -151,7 +156,7 @@ impl Parser {
             }
             Search::Optimal(effort) => {
                 let optimal = self.optimal.get_or_insert_default();
-                optimal.parse(effort, params.segment_log, block, chunk, window_start, out);
+                self.backend.run(OptimalParse { optimal, effort, chunk: part });
             }
         }
     }
@@ -166,8 +171,8 @@ impl Parser {
         }
     }
 
-    /// Bytes of memory that a search keeps.
-    pub(crate) fn memory(params: &Params) -> u64 {
+    /// Bytes of memory that a search keeps for blocks of `len` bytes.
+    pub(crate) fn memory(params: &Params, len: usize) -> u64 {
         let segment = 1 << params.segment_log;
         // At worst, a match every four bytes; vectors grow to twice what they hold.
         let scratch = 2 * (segment / 4) * size_of::<Match>() as u64;
@@ -180,7 +185,7 @@ impl Parser {
             Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
             Search::Lazy16 => Lazy16Table::MEMORY,
             Search::Lazy64 => Lazy64Table::MEMORY,
-            Search::Optimal(_) => OptimalTables::memory(params),
+            Search::Optimal(_) => OptimalTables::memory(params, len),
         };
         tables + scratch
     }
@@ -245,7 +250,7 @@ pub(crate) mod tests {
     /// All matches of a block.
     pub(crate) fn parse(parser: &mut Parser, params: &Params, block: &[u8]) -> Vec<Match> {
         let mut out = Vec::new();
-        parser.start(params, block.len());
+        parser.start(params, block).unwrap();
         for start in (0..block.len()).step_by(1 << params.chunk_log) {
             let chunk = start..block.len().min(start + (1 << params.chunk_log));
             let window_start = start >> params.window_log << params.window_log;

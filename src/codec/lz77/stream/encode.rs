@@ -80,7 +80,7 @@ impl Encoder {
         let group = Header::new(params, block_len).group_len().min(block_len) as u64;
         // At worst there is a match or a run of literals every three bytes, which takes 12 bytes here and 16 in rows,
         // and every literal has a code of its own. Vectors grow to twice what they hold.
-        2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params)
+        2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params, block_len)
     }
 
     /// Makes room for all that encoding a block of `block_len` bytes takes, except a payload longer than the block.
@@ -106,13 +106,18 @@ impl Encoder {
     /// Appends the payload of `block` to `out`.
     ///
     /// # Panics
-    /// If the block is longer than [`MAX_BLOCK`].
+    /// If the block is longer than [`MAX_BLOCK`], or the system refuses memory.
     pub fn encode(&mut self, params: &Params, block: &[u8], out: &mut Vec<u8>) {
-        self.encode_below(params, block, out, usize::MAX);
+        if let Err(OutOfMemory { bytes }) = self.encode_below(params, block, out, usize::MAX) {
+            panic!("the system refused {bytes} bytes of memory");
+        }
     }
 
     /// Appends the payload of `block` to `out`. Gives up and returns false as soon as it is certain that the payload is
     /// no smaller than the block; then anything may have been appended.
+    ///
+    /// # Errors
+    /// If the system refuses memory; then, too, anything may have been appended.
     ///
     /// # Panics
     /// If the block is longer than [`MAX_BLOCK`].
@@ -121,7 +126,7 @@ impl Encoder {
         params: &Params,
         block: &[u8],
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<bool, OutOfMemory> {
         self.encode_below(params, block, out, block.len())
     }
 
@@ -132,12 +137,12 @@ impl Encoder {
         block: &[u8],
         out: &mut Vec<u8>,
         limit: usize,
-    ) -> bool {
+    ) -> Result<bool, OutOfMemory> {
         assert!(block.len() <= MAX_BLOCK);
         let before = out.len();
         let header = Header::new(params, block.len());
         let mut entry = header.write(block.len(), out);
-        self.parser.start(params, block.len());
+        self.parser.start(params, block)?;
         for group in header.groups(block.len()) {
             self.streams.clear();
             self.chunks.clear();
@@ -150,12 +155,12 @@ impl Encoder {
             self.models.choose(&self.streams, self.chunks.len(), params.fse);
             if out.len() - before + self.models.min_len() >= limit {
                 self.parser.finish(params, block.len());
-                return false;
+                return Ok(false);
             }
             entry = self.write_group(entry, out);
         }
         self.parser.finish(params, block.len());
-        true
+        Ok(true)
     }
 
     /// Adds a chunk's literals and coded sequences to those of the group.

@@ -38,7 +38,7 @@ const STARTS: &str = "encode_starts";
 const FRESH: &str = "encode_fresh";
 const DESCRIBED: &str = "encode_described";
 
-impl Builder {
+impl Builder<'_> {
     /// Workgroups per block in a step with one team for each of up to `items` items.
     fn team_parts(&self, items: u32) -> u32 {
         let groups = items.div_ceil(self.threads / 32);

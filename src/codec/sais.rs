@@ -8,7 +8,7 @@
 //! piece by its rank among the pieces, and sort the suffixes of the text of names, which is at most half as long, in
 //! the same way.
 
-use super::super::{OutOfMemory, reserve};
+use super::{OutOfMemory, reserve};
 
 /// No suffix.
 const NONE: i32 = -1;

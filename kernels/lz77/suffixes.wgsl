@@ -1,0 +1,96 @@
+// Finds LZ77 candidates in the order of suffixes, by the rule of codec::lz77::suffixes. bwt/sort has given each position
+// its rank in that order.
+//
+// A position's candidates are the distances back to them, the smallest first, padded with NONE. They stand in
+// `lz77_low`, where lz77/candidates puts the position's list afterwards. A position with fewer than eight bytes up to
+// the block's end has none.
+//
+// @pz_cost {
+//   threads: N
+//   passes: 2
+//   buffers: jobs=32, sort_rank=N*4, sort_position_a=N*4, lz77_low=N*16
+//   local_mem: 0
+// }
+
+const NONE = 0xffffffffu;
+// How many suffixes to look at on each side.
+const REACH = 32u;
+
+// order: slot, blocks; neighbours: slot, blocks, window_log.
+struct Args {
+    slot: u32,
+    blocks: u32,
+    window_log: u32,
+}
+var<immediate> args: Args;
+
+@group(0) @binding(0) var<storage, read> jobs: array<u32>;
+// order
+@group(0) @binding(1) var<storage, read> rank: array<u32>;
+@group(0) @binding(2) var<storage, read_write> ordered: array<u32>;
+// neighbours
+@group(0) @binding(1) var<storage, read> suffixes: array<u32>;
+@group(0) @binding(2) var<storage, read_write> low: array<vec4<u32>>;
+
+// A work item for each position: puts the positions in the order of their suffixes.
+// @pz_entry
+fn order(local_index: u32, workgroup_index: u32) {
+    let groups = (args.slot + THREADS - 1u) / THREADS;
+    let block = workgroup_index / groups;
+    let pos = workgroup_index % groups * THREADS + local_index;
+    if block >= args.blocks || pos >= jobs[block * 8u] {
+        return;
+    }
+    let start = block * args.slot;
+    ordered[start + rank[start + pos]] = pos;
+}
+
+// The distances to the first two positions that count on one side, `step` entries apart from place `place` on: those
+// before `pos` by at most `reach`, each nearer than the one before it.
+fn nearer(place: u32, step: u32, count: u32, pos: u32, reach: u32) -> vec2<u32> {
+    var at = place;
+    var found = vec2(NONE);
+    var limit = reach;
+    for (var k = 0u; k < count; k++) {
+        at += step;
+        let distance = pos - suffixes[at];
+        if distance - 1u < limit {
+            if found.x != NONE {
+                found.y = distance;
+                break;
+            }
+            found.x = distance;
+            limit = distance - 1u;
+        }
+    }
+    return found;
+}
+
+// A work item for each suffix.
+// @pz_entry
+fn neighbours(local_index: u32, workgroup_index: u32) {
+    let groups = (args.slot + THREADS - 1u) / THREADS;
+    let block = workgroup_index / groups;
+    let place = workgroup_index % groups * THREADS + local_index;
+    if block >= args.blocks {
+        return;
+    }
+    let len = jobs[block * 8u];
+    if place >= len {
+        return;
+    }
+    let start = block * args.slot;
+    let pos = suffixes[start + place];
+    if pos + 7u >= len {
+        return;
+    }
+    let reach = pos & ((1u << args.window_log) - 1u);
+    let after = nearer(start + place, 1u, min(REACH, len - 1u - place), pos, reach);
+    let before = nearer(start + place, 0xffffffffu, min(REACH, place), pos, reach);
+    // Each side has the smaller distance last. Merge them.
+    let small = min(vec2(after.x, before.x), vec2(after.y, before.y));
+    let large = max(vec2(after.x, before.x), vec2(after.y, before.y));
+    let middle = vec2(max(small.x, small.y), min(large.x, large.y));
+    low[start + pos] = vec4(
+        min(small.x, small.y), min(middle.x, middle.y), max(middle.x, middle.y), max(large.x, large.y));
+}
