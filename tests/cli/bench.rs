@@ -38,7 +38,7 @@ fn csv_and_text() {
     assert_eq!(
         lines[0],
         "file,engine,level,pipeline,block_size,threads,bytes,compressed,ratio,compress_mb_s,\
-         decompress_mb_s,compress_vs_cpu,decompress_vs_cpu"
+         decompress_mb_s,compress_vs_cpu,decompress_vs_cpu,filter,chain"
     );
     assert!(lines[1].starts_with("\"a,b\",cpu,1,lzh,4194304,1,50000,"), "{}", lines[1]);
     assert!(lines[2].starts_with("\"a,b\",cpu,1,lzh,4194304,2,50000,"), "{}", lines[2]);
@@ -110,4 +110,33 @@ fn devices_beside_the_cpu() {
     // `all` leaves out software devices.
     let text = folder.pz(&["bench", "-1", "-T1", "--device", "all", "a"]).text();
     assert!(text.lines().nth(1).unwrap().contains(" cpu "), "{text}");
+}
+
+/// One table compares filters, at the default level if none is given.
+#[test]
+fn filters() {
+    let folder = Folder::new();
+    let wave = |i: u32| ((f64::from(i) / 40.0).sin() * 9000.0) as i16;
+    let samples: Vec<u8> = (0..100_000).flat_map(|i| wave(i).to_le_bytes()).collect();
+    folder.write("a", &samples);
+    let args = ["--filter", "none", "--filter", "i16", "--filter", "auto"];
+    let rows = folder.pz(&[&["bench", "--json"], &args[..], &["a"]].concat()).json();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for (row, name) in rows.iter().zip(["none", "i16", "auto"]) {
+        assert_eq!((&row["filter"], &row["level"]), (&name.into(), &3.into()));
+        let packed = folder.pz(&["compress", "--filter", name, "-c", "a"]).silent();
+        assert_eq!(row["compressed"], packed.len());
+    }
+    assert!(rows[0]["chain"].is_null());
+    assert_eq!(rows[1]["chain"], "delta2,zigzag2,transpose2");
+    assert!(rows[1]["ratio"].as_f64().unwrap() > 1.5 * rows[0]["ratio"].as_f64().unwrap());
+    assert!(rows[2]["chain"].is_string(), "{}", rows[2]);
+
+    let text = folder.pz(&["bench", "-1", "--filter", "bf16", "a"]).text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with("  file  filter"), "{text}");
+    assert!(lines[1].ends_with("  a  bf16: rotate2,transpose2"), "{text}");
+    let ran = folder.pz(&["bench", "--filter", "i24", "a"]);
+    assert!(ran.stderr.contains("there is no filter \"i24\""), "{}", ran.stderr);
 }

@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use pz::Pipeline;
 
 use crate::device::{Device, Several};
+use crate::filters::Filters;
 use crate::levels::Levels;
 use crate::paper::{Completions, Help, Man, Types};
 use crate::selection::Selection;
@@ -85,6 +86,9 @@ pub struct Filter {
     /// How to compress.
     #[command(flatten)]
     pub encoding: Encoding,
+    /// Filter for typed data: none, auto, a type such as f32, bf16, i16 or i64x3, or a chain such as delta8,zigzag8,transpose8
+    #[arg(long, value_name = "NAME")]
+    pub filter: Option<pz::Filter>,
     /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
@@ -119,6 +123,9 @@ pub struct Compress {
     /// How to compress.
     #[command(flatten)]
     pub encoding: Encoding,
+    /// Filter for typed data: none, auto, a type such as f32, bf16, i16 or i64x3, or a chain such as delta8,zigzag8,transpose8
+    #[arg(long, value_name = "NAME")]
+    pub filter: Option<pz::Filter>,
     /// Where the output goes.
     #[command(flatten)]
     pub placement: Placement,
@@ -219,7 +226,9 @@ pub struct List {
 // `pz bench`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz bench -1 -3 -9 -T 1,0 silesia.tar\n  \
-    measures three levels in memory, on one thread and on all cores, and checks each output first")]
+    measures three levels in memory, on one thread and on all cores, and checks each output first\n\
+    Example: pz bench -6 --filter all weights.safetensors\n  \
+    compares the filters for typed data")]
 pub struct Bench {
     /// Files to measure with
     #[arg(value_name = "FILE", required = true)]
@@ -227,6 +236,9 @@ pub struct Bench {
     /// Which levels; all unless the user chose some.
     #[command(flatten)]
     pub encoding: Encoding,
+    /// Filter to measure with, an option for each, or all: auto, the types, and usual chains; at -3 unless levels are given
+    #[arg(long, value_name = "NAME")]
+    pub filter: Vec<Filters>,
     /// Threads to measure with, one or several numbers: 0 is all cores
     #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<usize>,
@@ -350,9 +362,6 @@ pub struct Encoding {
     /// How far back matches reach instead of the level's, a power of two from 64K to 16M; less is faster on a GPU
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
-    /// Filter for typed data: none, auto, a type such as f32, bf16, i16 or i64x3, or a chain such as delta8,zigzag8,transpose8
-    #[arg(long, value_name = "NAME")]
-    pub filter: Option<pz::Filter>,
     /// Do not decode again what a GPU has encoded, to check it; the output is the same
     #[arg(long)]
     pub no_verify: bool,

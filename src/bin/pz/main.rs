@@ -10,6 +10,7 @@ mod device;
 mod device_probe;
 mod direction;
 mod failure;
+mod filters;
 mod folder;
 mod formats;
 mod inputs;

@@ -3,7 +3,7 @@
 use std::thread;
 
 use pz::gpu::device::Limits;
-use pz::{Auto, DEFAULT_MEMORY, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
+use pz::{Auto, DEFAULT_MEMORY, DecodeOptions, Filter, Gpu, Level, Options, Pipeline, Statistics};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
@@ -126,6 +126,7 @@ fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<
 /// The library's options for compression.
 pub fn encode(
     encoding: &Encoding,
+    filter: Option<Filter>,
     machine: &Machine,
     session: &mut Session,
 ) -> Result<Options, Failure> {
@@ -136,6 +137,9 @@ pub fn encode(
     };
     let threads = threads(machine)?;
     let mut options = encode_with(encoding, level, threads, machine.memory)?;
+    if let Some(filter) = filter {
+        options = options.filter(filter);
+    }
     let asked = options.clone();
     // A device does nothing for stored blocks. A later message says that it took no part.
     let is_stored = asked.chosen_pipeline() == Pipeline::Store;
@@ -165,9 +169,6 @@ pub fn encode_with(
     }
     if let Some(Size(bytes)) = encoding.window {
         options = options.window(bytes);
-    }
-    if let Some(filter) = encoding.filter {
-        options = options.filter(filter);
     }
     if let Some(Size(bytes)) = memory {
         options = options.memory(bytes);

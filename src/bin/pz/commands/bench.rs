@@ -1,16 +1,18 @@
-//! `pz bench`: measures ratio and speed of each level, in memory.
+//! `pz bench`: measures ratio and speed of each level and filter, in memory.
 
 use std::fs;
 use std::hint::black_box;
+use std::io::Cursor;
 use std::time::{Duration, Instant};
 
-use pz::{DecodeOptions, Decoder, Encoder, Gpu, Level, Options, Statistics};
+use pz::{DecodeOptions, Decoder, Encoder, FilterChain, Gpu, Level, Options, Statistics};
 use serde::Serialize;
 
 use super::resident;
 use crate::args::Bench;
 use crate::device::Device;
 use crate::failure::{Failure, show};
+use crate::filters::{Filters, Named};
 use crate::messages;
 use crate::session::Session;
 use crate::settings;
@@ -21,49 +23,73 @@ use crate::table;
 /// Each direction runs again until this much time has passed. The fastest run counts.
 const MEASURING_TIME: Duration = Duration::from_secs(1);
 
-/// Measures each file at each level on each number of threads, or on devices alone.
+/// Measures each file at each level with each filter on each number of threads, or on devices alone.
 pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
     let devices = settings::devices(args.device.as_ref())?;
     let devices = devices.open(settings::gpu_memory(args.gpu_memory)?)?;
     let levels: Vec<Level> = match &args.encoding.levels.0 {
-        given if given.is_empty() => Level::all().collect(),
-        given => given.clone(),
+        given if !given.is_empty() => given.clone(),
+        _ if !args.filter.is_empty() => vec![Level::DEFAULT],
+        _ => Level::all().collect(),
     };
+    let filters = Filters::merge(&args.filter);
     if args.resident {
-        return run_resident(&devices, &levels, args, session);
+        return run_resident(&devices, &levels, &filters, args, session);
+    }
+    let mut settings = Vec::new();
+    for &level in &levels {
+        for filter in &filters {
+            for &threads in &args.threads {
+                settings.extend(devices.iter().map(|(device, gpu)| Setting {
+                    level,
+                    filter,
+                    threads,
+                    device: *device,
+                    gpu: gpu.as_ref(),
+                }));
+            }
+        }
     }
     let mut rows = Vec::new();
     for path in &args.files {
         let input = Input::Path(path.clone());
-        match fs::read(path) {
-            Ok(data) => {
-                for &level in &levels {
-                    let runs =
-                        args.threads.iter().flat_map(|&n| devices.iter().map(move |d| (n, d)));
-                    for (threads, (device, gpu)) in runs {
-                        match measure(&show(path), &data, level, threads, (*device, gpu), args) {
-                            Ok(mut row) => {
-                                row.compare(&rows);
-                                if !args.json {
-                                    print_row(&row, rows.is_empty(), args.csv)?;
-                                }
-                                rows.push(row);
-                            }
-                            Err(failure) => session.fail(&input, failure),
-                        }
-                    }
-                }
+        let data = match fs::read(path) {
+            Ok(data) => data,
+            Err(error) => {
+                session.fail(&input, error.into());
+                continue;
             }
-            Err(error) => session.fail(&input, error.into()),
+        };
+        for setting in &settings {
+            match measure(&show(path), &data, setting, args) {
+                Ok(mut row) => {
+                    row.compare(&rows);
+                    if !args.json {
+                        print_row(&row, rows.is_empty(), args)?;
+                    }
+                    rows.push(row);
+                }
+                Err(failure) => session.fail(&input, failure),
+            }
         }
     }
     if args.json { table::print_json(&rows) } else { Ok(()) }
 }
 
-/// Measures each file at each level on each device alone.
+/// What one measurement is made with.
+struct Setting<'a> {
+    level: Level,
+    filter: &'a Named,
+    threads: usize,
+    device: Device,
+    gpu: Option<&'a Gpu>,
+}
+
+/// Measures each file at each level with each filter on each device alone.
 fn run_resident(
     devices: &[(Device, Option<Gpu>)],
     levels: &[Level],
+    filters: &[Named],
     args: &Bench,
     session: &mut Session,
 ) -> Result<(), Failure> {
@@ -88,8 +114,11 @@ fn run_resident(
         for (device, gpu) in &gpus {
             let opened = gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
             let on = (&*device.to_string(), opened);
-            let measured = resident::measure(&show(path), &data, levels, on, args, &mut rows);
-            measured.unwrap_or_else(|failure| session.fail(&input, failure));
+            for filter in filters {
+                let how = (levels, filter);
+                let measured = resident::measure(&show(path), &data, how, on, args, &mut rows);
+                measured.unwrap_or_else(|failure| session.fail(&input, failure));
+            }
         }
     }
     if args.json { table::print_json(&rows) } else { Ok(()) }
@@ -112,18 +141,15 @@ struct Row {
     /// Speed divided by that of the CPU alone on as many threads, if that was measured before.
     compress_vs_cpu: Option<f64>,
     decompress_vs_cpu: Option<f64>,
+    /// The filter's name, and the chain of filters that most blocks got, if any.
+    filter: String,
+    chain: Option<String>,
 }
 
-fn measure(
-    file: &str,
-    data: &[u8],
-    level: Level,
-    threads: usize,
-    (device, gpu): (Device, &Option<Gpu>),
-    args: &Bench,
-) -> Result<Row, Failure> {
+fn measure(file: &str, data: &[u8], setting: &Setting, args: &Bench) -> Result<Row, Failure> {
+    let &Setting { level, filter, threads, device, gpu } = setting;
     let options = settings::encode_with(&args.encoding, level, threads, args.memory)?;
-    let mut options = options.content_size(data.len() as u64);
+    let mut options = options.filter(filter.filter).content_size(data.len() as u64);
     let mut decoding = DecodeOptions::new().threads(threads);
     if let Some(Size(bytes)) = args.memory {
         decoding = decoding.max_memory(bytes);
@@ -166,7 +192,23 @@ fn measure(
         decompress_mb_s: speed(decompress),
         compress_vs_cpu: None,
         decompress_vs_cpu: None,
+        filter: filter.name.clone(),
+        chain: usual_chain(&packed)?.map(|chain| chain.to_string()),
     })
+}
+
+/// The chain of filters that most blocks got.
+fn usual_chain(packed: &[u8]) -> Result<Option<FilterChain>, pz::Error> {
+    let mut counts: Vec<(usize, Option<FilterChain>)> = Vec::new();
+    for frame in pz::list(&mut Cursor::new(packed), true)? {
+        for block in frame.blocks {
+            match counts.iter_mut().find(|(_, chain)| *chain == block.filters) {
+                Some((count, _)) => *count += 1,
+                None => counts.push((1, block.filters)),
+            }
+        }
+    }
+    Ok(counts.into_iter().max_by_key(|(count, _)| *count).and_then(|(_, chain)| chain))
 }
 
 fn compress(mut data: &[u8], options: &Options, buffer: &mut Vec<u8>) -> Result<u64, pz::Error> {
@@ -189,7 +231,7 @@ fn fastest(mut run: impl FnMut() -> Result<u64, pz::Error>) -> Result<Duration, 
     Ok(best)
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 15] = [
     "file",
     "engine",
     "level",
@@ -203,13 +245,17 @@ const COLUMNS: [&str; 13] = [
     "decompress_mb_s",
     "compress_vs_cpu",
     "decompress_vs_cpu",
+    "filter",
+    "chain",
 ];
 
 impl Row {
     /// Compares the speeds with the CPU's in the same run of the program.
     fn compare(&mut self, rows: &[Row]) {
         let same = |row: &&Row| {
-            let key = |row: &Row| (row.level, row.threads, row.block_size, row.file.clone());
+            let key = |row: &Row| {
+                (row.level, row.threads, row.block_size, row.file.clone(), row.filter.clone())
+            };
             row.engine == "cpu" && key(row) == key(self)
         };
         if let Some(cpu) = rows.iter().rev().find(same) {
@@ -218,7 +264,7 @@ impl Row {
         }
     }
 
-    fn cells(&self) -> [String; 13] {
+    fn cells(&self) -> [String; 15] {
         let times = |ratio: Option<f64>| ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
         [
             self.file.clone(),
@@ -234,6 +280,8 @@ impl Row {
             format!("{:.1}", self.decompress_mb_s),
             times(self.compress_vs_cpu),
             times(self.decompress_vs_cpu),
+            self.filter.clone(),
+            self.chain.clone().unwrap_or_default(),
         ]
     }
 
@@ -266,11 +314,19 @@ const TEXT_HEAD: &str =
     "level     block  device    thr   compressed    ratio  comp. MB/s        dec. MB/s        file";
 
 /// Prints a row at once, so that a long run shows its results as they come.
-fn print_row(row: &Row, first: bool, csv: bool) -> Result<(), Failure> {
-    let (head, line) = match csv {
+fn print_row(row: &Row, first: bool, args: &Bench) -> Result<(), Failure> {
+    let (mut head, mut line) = match args.csv {
         true => (COLUMNS.join(","), row.to_csv()),
         false => (TEXT_HEAD.to_string(), row.to_text()),
     };
+    if !args.csv && !args.filter.is_empty() {
+        head += "  filter";
+        line = format!("{line}  {}", row.filter);
+        let chain = row.chain.as_deref().unwrap_or("none");
+        if chain != row.filter {
+            line = format!("{line}: {chain}");
+        }
+    }
     let head = if first { head + "\n" } else { String::new() };
     table::print(&format!("{head}{line}\n"))
 }

@@ -15,7 +15,7 @@ use crate::transfer;
 
 /// Compresses each file.
 pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
-    let options = settings::encode(&args.encoding, &args.machine, session)?;
+    let options = settings::encode(&args.encoding, args.filter, &args.machine, session)?;
     let check = args.verify.then(|| settings::decode_quietly(&args.machine)).transpose()?;
     let mut small = SmallFiles::default();
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {

@@ -80,15 +80,15 @@ impl args::Cat {
 impl Filter {
     /// Whether an option makes sense only for compression.
     pub fn compresses(&self) -> bool {
-        let Encoding { levels, pipeline, block_size, window, filter, no_verify } = &self.encoding;
+        let Encoding { levels, pipeline, block_size, window, no_verify } = &self.encoding;
         let is_shaped = pipeline.is_some() || block_size.is_some() || window.is_some();
-        !levels.0.is_empty() || is_shaped || filter.is_some() || *no_verify || self.verify
+        !levels.0.is_empty() || is_shaped || self.filter.is_some() || *no_verify || self.verify
     }
 
     /// The command that the filter's options stand for.
     fn into_command(self) -> Command {
-        let Filter { files, encoding, machine, placement, verify, range, json, verbosity, .. } =
-            self;
+        let Filter { files, encoding, filter, machine, placement, range, verbosity, .. } = self;
+        let (verify, json) = (self.verify, self.json);
         if self.list {
             let (selection, verbose) = (placement.selection, verbosity.verbose);
             let memory = machine.memory;
@@ -102,6 +102,7 @@ impl Filter {
             Command::Compress(args::Compress {
                 files,
                 encoding,
+                filter,
                 placement,
                 verify,
                 machine,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::args::Bench;
 use crate::failure::Failure;
+use crate::filters::Named;
 use crate::settings;
 use crate::sizes::{Human, Size};
 use crate::table::{self, Table};
@@ -23,6 +24,7 @@ pub struct Row {
     file: String,
     device: String,
     level: u8,
+    filter: String,
     pipeline: String,
     block_size: u64,
     ratio: f64,
@@ -42,12 +44,12 @@ struct Stage {
     milliseconds: f64,
 }
 
-/// Measures `data` at each of `levels` on `device`, in both directions. Adds the results to `rows`, and prints them
+/// Measures `data` at each of `levels` with `filter` on `device`, in both directions. Adds the results to `rows`, and prints them
 /// unless they are to be JSON.
 pub fn measure(
     file: &str,
     data: &[u8],
-    levels: &[Level],
+    (levels, filter): (&[Level], &Named),
     (name, device): (&str, &Arc<dyn Device>),
     args: &Bench,
     rows: &mut Vec<Row>,
@@ -56,6 +58,7 @@ pub fn measure(
     let permitted = args.gpu_memory.map(|Size(bytes)| bytes);
     for &level in levels {
         let options = settings::encode_with(&args.encoding, level, 0, args.memory)?;
+        let options = options.filter(filter.filter);
         let subject = Subject::new(data, &options, total)?;
         for direction in ["encode", "decode"] {
             let measured = match direction {
@@ -67,7 +70,7 @@ pub fn measure(
                     let row = Row::new(
                         file,
                         name,
-                        level,
+                        (level, filter),
                         &options,
                         subject.ratio(),
                         direction,
@@ -97,7 +100,7 @@ impl Row {
     fn new(
         file: &str,
         device: &str,
-        level: Level,
+        (level, filter): (Level, &Named),
         options: &Options,
         ratio: f64,
         direction: &'static str,
@@ -109,6 +112,7 @@ impl Row {
             file: file.into(),
             device: device.into(),
             level: level.get(),
+            filter: filter.name.clone(),
             pipeline: options.chosen_pipeline().to_string(),
             block_size: options.chosen_block_size()?,
             ratio,
@@ -129,11 +133,12 @@ impl Row {
 
     fn to_text(&self) -> String {
         let mut text = format!(
-            "{} on {}: -{} {}, blocks of {}, ratio {:.3}: {} {:.1} GB/s\n  {} bytes in {} blocks, {} of device memory, {:.3} ms ({:.3} ms from start to end)\n",
+            "{} on {}: -{} {}, filter {}, blocks of {}, ratio {:.3}: {} {:.1} GB/s\n  {} bytes in {} blocks, {} of device memory, {:.3} ms ({:.3} ms from start to end)\n",
             self.file,
             self.device,
             self.level,
             self.pipeline,
+            self.filter,
             Human(self.block_size),
             self.ratio,
             self.direction,
@@ -158,7 +163,7 @@ impl Row {
     fn to_csv(&self) -> String {
         let line = |stage: &str, milliseconds: f64| {
             format!(
-                "{},{},{},{},{},{:.4},{},{},{},{},{stage},{milliseconds:.4}\n",
+                "{},{},{},{},{},{:.4},{},{},{},{},{stage},{milliseconds:.4},{}\n",
                 super::bench::csv_field(&self.file),
                 self.device,
                 self.level,
@@ -169,6 +174,7 @@ impl Row {
                 self.blocks,
                 self.bytes,
                 self.device_memory,
+                super::bench::csv_field(&self.filter),
             )
         };
         let stages = self.stages.iter().map(|s| line(s.stage, s.milliseconds));
@@ -177,5 +183,4 @@ impl Row {
 }
 
 /// The first line of comma-separated values.
-pub const CSV_HEAD: &str =
-    "file,device,level,pipeline,block_size,ratio,direction,blocks,bytes,device_memory,stage,ms\n";
+pub const CSV_HEAD: &str = "file,device,level,pipeline,block_size,ratio,direction,blocks,bytes,device_memory,stage,ms,filter\n";
