@@ -222,7 +222,7 @@ __kernel void describe(
     __global const uint *jobs, __global uint *state, __global const uint *segments,
     __global const uint *exponents, __global const uint *fresh, __global uint *described, uint slot, uint segment_log)
 {
-    __local uint models[256];
+    SHARED uint models[256];
     uint block = (uint)get_group_id(0) / 3u;
     uint which = (uint)get_group_id(0) % 3u;
     uint index = (uint)get_local_id(0);

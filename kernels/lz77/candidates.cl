@@ -165,8 +165,8 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
             near_distance = next_distance(positions, near, &near_marks, pos);
         offset = min(near_distance, far_distance);
     }
-    low[(size_t)block * slot + pos] = (uint4)(row[0], row[1], row[2], row[3]);
-    if (row[3] != 0) high[(size_t)block * slot + pos] = (uint4)(row[4], row[5], row[6], row[7]);
+    low[(size_t)block * slot + pos] = UINT4(row[0], row[1], row[2], row[3]);
+    if (row[3] != 0) high[(size_t)block * slot + pos] = UINT4(row[4], row[5], row[6], row[7]);
 }
 
 // The last word that is not 0.
@@ -209,7 +209,7 @@ __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restri
             uint size = min(32u, n - from);
             uint its = team_broadcast(team, word, batch);
             if (length >= size + NICE_LENGTH) {
-                if (team.lane < size) low[from + team.lane] = (uint4)(offset | (length - team.lane - 4u) << 24, 0, 0, 0);
+                if (team.lane < size) low[from + team.lane] = UINT4(offset | (length - team.lane - 4u) << 24, 0, 0, 0);
                 length -= size;
             } else {
                 length = its != 0 ? (its >> 24) + 3u : 0;

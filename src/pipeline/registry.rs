@@ -27,8 +27,8 @@ impl Candidate for Found {
     }
 }
 
-/// The devices of this machine: those of OpenCL or, if it has none, those of WebGPU, which are the same devices but
-/// slower.
+/// The devices of this machine: those of CUDA and the others of OpenCL or, if there are none, those of WebGPU, which are
+/// the same devices but slower.
 pub(crate) struct Machine;
 
 impl Registry for Machine {
@@ -37,10 +37,21 @@ impl Registry for Machine {
             let found = discovery::devices(api).unwrap_or_default();
             found.into_iter().filter(|found| is_eligible(found.limits())).collect::<Vec<_>>()
         };
-        let opencl = of(Api::OpenCl);
-        let found = if opencl.is_empty() { of(Api::WebGpu) } else { opencl };
+        let mut found = of(Api::Cuda);
+        let mut others = of(Api::OpenCl);
+        others.retain(|other| !found.iter().any(|one| is_same_card(one.limits(), other.limits())));
+        found.extend(others);
+        if found.is_empty() {
+            found = of(Api::WebGpu);
+        }
         found.into_iter().map(|found| Box::new(found) as Box<dyn Candidate>).collect()
     }
+}
+
+/// Whether two interfaces offer the same card, or another one of its kind. A card that one interface does not offer is
+/// one that the user has hidden from it.
+fn is_same_card(one: &Limits, other: &Limits) -> bool {
+    one.name == other.name
 }
 
 /// Whether [`Auto`](super::auto::Auto) may choose the device.

@@ -37,7 +37,7 @@ fn bad_values_are_errors() {
         (
             "PZ_DEVICE",
             "cuda",
-            "pz: PZ_DEVICE: invalid value 'cuda': a device is auto, cpu, opencl[:N] or webgpu[:N]",
+            "pz: PZ_DEVICE: invalid value 'metal': a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]",
         ),
         (
             "PZ_DEVICE",

@@ -80,7 +80,7 @@ fn requests_that_make_no_sense() {
         ),
         (
             vec!["compress", "--device", "cuda", "a"],
-            "pz: invalid value 'cuda' for '--device <DEVICE>': a device is auto, cpu, opencl[:N] or \
+            "pz: invalid value 'metal' for '--device <DEVICE>': a device is auto, cpu, cuda[:N], opencl[:N] or \
              webgpu[:N] (see pz compress --help)",
         ),
         (

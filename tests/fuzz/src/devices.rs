@@ -44,7 +44,7 @@ fn devices() -> &'static [Arc<dyn Device>] {
                 Vec::new()
             }
         };
-        [Api::OpenCl, Api::WebGpu].into_iter().flat_map(open).collect()
+        Api::ALL.into_iter().flat_map(open).collect()
     })
 }
 

@@ -41,7 +41,7 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
                 let gpus: Vec<_> = gpus.collect();
                 if gpus.is_empty() {
                     return Err(Failure::environment(
-                        "--resident needs a GPU: --device opencl or webgpu",
+                        "--resident needs a GPU: --device cuda, opencl or webgpu",
                     ));
                 }
                 for (device, gpu) in gpus {

@@ -256,7 +256,7 @@ impl Device for WebGpuDevice {
                 self.check(&buffer)?;
                 Ok(self.keep(buffer))
             }
-            NativeBuffer::OpenCl(_) => {
+            _ => {
                 Err(DeviceError::Unsupported("the buffer is not one of wgpu".into()))
             }
         }
