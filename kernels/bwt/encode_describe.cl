@@ -163,9 +163,12 @@ inline void describe_tables(
                 uint before_column = column > 0 ? equal_to[row] : NONE;
                 uint above = row > 0 ? before_row : before_column;
                 uint left = column > 0 ? before_column : above;
-                uint above_fresh = row > 0 ? fresh_of_set[at - columns] : 0;
-                uint left_fresh = column > 0 ? fresh_of_set[at - 1] : 0;
-                bool f = fresh_of_set[at] != 0;
+                // From the table's own place, because CUDA's compiler takes `at` for (ulong)(at - n) + n, which is wrong
+                // where `at` is less than n.
+                __global const uint *own = fresh_of_set + at;
+                uint above_fresh = row > 0 ? own[-(int)columns] : 0;
+                uint left_fresh = column > 0 ? own[-1] : 0;
+                bool f = own[0] != 0;
                 put_bit(w, &is_fresh[above_fresh * 2 + left_fresh], f);
                 before_row = f ? at : above;
                 equal_to[row] = before_row;

@@ -155,7 +155,8 @@ fn gpus() -> Vec<Device> {
         let found = found.into_iter().filter(|found| found.limits().kind != Kind::Software);
         found.map(move |found| device(Some(found.number() as u32))).collect::<Vec<_>>()
     };
-    [of(Api::Cuda, Device::Cuda), of(Api::OpenCl, Device::OpenCl), of(Api::WebGpu, Device::WebGpu)].concat()
+    [of(Api::Cuda, Device::Cuda), of(Api::OpenCl, Device::OpenCl), of(Api::WebGpu, Device::WebGpu)]
+        .concat()
 }
 
 impl FromStr for Several {
