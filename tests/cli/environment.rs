@@ -36,7 +36,7 @@ fn bad_values_are_errors() {
         ("PZ_THREADS", "-1", "pz: PZ_THREADS: invalid value '-1': expected a number of threads"),
         (
             "PZ_DEVICE",
-            "cuda",
+            "metal",
             "pz: PZ_DEVICE: invalid value 'metal': a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]",
         ),
         (
