@@ -70,7 +70,7 @@ impl UserCache {
     }
 
     /// Whether files are kept at all.
-    #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
+    #[cfg(any(feature = "opencl", feature = "webgpu"))]
     pub(crate) fn is_there(&self) -> bool {
         self.folder.is_some()
     }

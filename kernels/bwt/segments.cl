@@ -336,7 +336,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             bad = 32u;
             break;
         }
-        runs = UINT4(runs.y, runs.z, runs.w, symbol | at << 8);
+        runs = FOLLOWED_BY(runs, symbol | at << 8);
         count += 1u;
         if ((count & 3u) == 0u) {
             *out = runs;
@@ -352,7 +352,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     if (bad != 0u) results[block * RESULT_WORDS] = bad;
     if (count > 0u && bad == 0u) {
         if ((count & 3u) != 0u) {
-            for (uint i = count & 3u; i < 4u; i++) runs = UINT4(runs.y, runs.z, runs.w, 0u);
+            for (uint i = count & 3u; i < 4u; i++) runs = FOLLOWED_BY(runs, 0u);
             *out = runs;
         }
         entry[2] = count;

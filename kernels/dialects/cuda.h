@@ -1,7 +1,7 @@
 // OpenCL C as CUDA C++, as far as the kernels use it. It goes before a kernel's source, after the constants.
 //
-// Without -w: what CUDA C++ understands otherwise must not go unnoticed. So there is no overload for types that the
-// kernels do not use: a call with a byte is an error, and not a call with an int.
+// What CUDA C++ understands otherwise must not go unnoticed. So functions have no overload for types that the kernels do
+// not use: a call with a byte is an error, and not a call with an int.
 
 typedef unsigned char uchar;
 typedef unsigned short ushort;
@@ -71,6 +71,10 @@ inline uint2 UINT2(uint x, uint y) { return make_uint2(x, y); }
 inline uint2 UINT2(uint v) { return make_uint2(v, v); }
 inline uint4 UINT4(uint x, uint y, uint z, uint w) { return make_uint4(x, y, z, w); }
 inline uint4 UINT4(uint v) { return make_uint4(v, v, v, v); }
+
+inline uint2 FIRST_TWO(uint4 v) { return make_uint2(v.x, v.y); }
+inline uint2 LAST_TWO(uint4 v) { return make_uint2(v.z, v.w); }
+inline uint4 FOLLOWED_BY(uint4 v, uint value) { return make_uint4(v.y, v.z, v.w, value); }
 
 #define PZ_OPERATOR(op)                                                                                             \
     inline uint2 operator op(uint2 a, uint2 b) { return make_uint2(a.x op b.x, a.y op b.y); }                       \

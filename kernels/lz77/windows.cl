@@ -79,8 +79,8 @@ inline void load_starts(const Chunk *c, uint at, uint2 *starts) {
     #pragma unroll
     for (uint g = 0u; g < LANE_BYTES; g += 2u) {
         uint4 two = from[g / 2u];
-        starts[g] = UINT2(two.x, two.y);
-        starts[g + 1u] = UINT2(two.z, two.w);
+        starts[g] = FIRST_TWO(two);
+        starts[g + 1u] = LAST_TWO(two);
     }
 }
 

@@ -26,7 +26,7 @@ fn loaded_by(folder: &Folder, arguments: &[&str], stdin: Option<&[u8]>) -> (Ran,
 }
 
 fn has_drivers(loaded: &str) -> bool {
-    ["libOpenCL", "libvulkan"].iter().any(|name| loaded.contains(name))
+    ["libcuda", "libOpenCL", "libvulkan"].iter().any(|name| loaded.contains(name))
 }
 
 /// A frame's header and nothing else, declaring 4 TiB.

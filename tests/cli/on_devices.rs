@@ -21,7 +21,7 @@ fn devices(folder: &Folder) -> Vec<(String, String)> {
     let all = list["devices"].as_array().unwrap();
     let found = all[1..].iter().map(|found| (text(&found["device"]), text(&found["name"])));
     let found: Vec<_> = found.collect();
-    if found.is_empty() && cfg!(any(feature = "cuda", feature = "opencl", feature = "webgpu")) {
+    if found.is_empty() && cfg!(any(feature = "opencl", feature = "webgpu")) {
         skip("there is no device");
     }
     found

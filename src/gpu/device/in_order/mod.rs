@@ -20,9 +20,11 @@ use super::deadline::Deadline;
 use super::{DeviceError, Dispatch, Limits};
 
 pub(super) use queue::InOrderQueue;
-pub(super) use shared::{InFlight, Memory, Shared};
+#[cfg(feature = "opencl")]
+pub(super) use shared::InFlight;
+pub(super) use shared::{Memory, Shared};
 pub(super) use staging::OfCaller;
-#[cfg(test)]
+#[cfg(all(test, feature = "opencl"))]
 pub(super) use staging::{PIECE, PIECES};
 
 /// An open device of an interface: its calls, without a policy of their own.
