@@ -47,3 +47,16 @@ need_software_devices() {
         die "Software devices for OpenCL (PoCL) or Vulkan (lavapipe) are missing, and cannot be installed here;" \
             "on Debian: apt-get install ${missing[*]}"
 }
+
+# NVRTC, which compiles kernels for CUDA, so that they are compiled on every machine. It comes from PyPI, to the folder
+# that is given, unless PZ_NVRTC names a library. Sets PZ_NVRTC.
+need_nvrtc() {
+    [ -z "${PZ_NVRTC:-}" ] || return 0
+    export PZ_NVRTC=$1/nvidia/cuda_nvrtc/lib/libnvrtc.so.12
+    [ ! -e "$PZ_NVRTC" ] || return 0
+    python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip ||
+        die "pip is missing, and cannot be installed here: on Debian, apt-get install python3-pip"
+    say "Fetching NVRTC"
+    python3 -m pip install --quiet --no-deps --upgrade --target "$1" nvidia-cuda-nvrtc-cu12==12.9.86 && [ -e "$PZ_NVRTC" ] ||
+        die "NVRTC is missing, and pip cannot fetch it: set PZ_NVRTC to the path of libnvrtc.so"
+}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up and runs all tests of pz, on a machine with Rust. Usage: scripts/test.sh
 # Tests kernels on software devices, and installs those if they are missing (on Debian and its derivatives).
-# A test that cannot run here fails. The exception is a test that needs a mount: if mounting is forbidden, the script says so.
+# A test that cannot run here fails. The exceptions are tests that need a mount, where mounting is forbidden, and tests on
+# CUDA's devices, which have no software: the script says so. Kernels are compiled for CUDA all the same.
 # Ends with "All tests passed" and exit code 0 if every test passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -27,6 +28,8 @@ cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 ||
     die "rustfmt or clippy is missing, and rustup cannot install them"
 
 need_software_devices
+need_nvrtc "$target/nvrtc"
+compgen -G '/dev/nvidia[0-9]*' >/dev/null || say "NOT TESTED: running kernels through CUDA, because this machine has no NVIDIA GPU"
 rustup target list --installed 2>/dev/null | grep -qx wasm32-unknown-unknown ||
     rustup target add wasm32-unknown-unknown || true
 command -v node >/dev/null || install_packages nodejs || true
@@ -52,11 +55,11 @@ step "Documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features --quiet
 
 step "Every combination of features"
-for features in "" opencl webgpu; do
+for features in "" cuda opencl webgpu; do
     cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
 done
 # Tests do not depend on these.
-for features in fast-sort simd "simd fast-sort" cli "cli fast-sort" "opencl webgpu"; do
+for features in fast-sort simd "simd fast-sort" cli "cli fast-sort" "cuda opencl" "cuda webgpu" "opencl webgpu"; do
     cargo clippy --locked --quiet --lib --bins --no-default-features --features "$features" -- -D warnings
 done
 

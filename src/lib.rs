@@ -43,7 +43,7 @@
 //! - `simd` (default): vector instructions, chosen at run time. They do not change the output.
 //! - `fast-sort` (default): a C library does the sorting of `bwt`. Without it the crate needs no C compiler
 //!   and builds for `wasm32-unknown-unknown`; `bwt` takes longer to encode, to the same bytes.
-//! - `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so one program
+//! - `cuda`, `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so one program
 //!   runs on every machine.
 //! - `cli` (default): the `pz` program.
 

@@ -118,7 +118,7 @@ pub fn refused_cache() -> Option<String> {
     REFUSAL.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 fn user_folder() -> Option<PathBuf> {
     use etcetera::BaseStrategy;
     // Honour the variable on every system, even where the custom is another folder.
@@ -128,7 +128,7 @@ fn user_folder() -> Option<PathBuf> {
 }
 
 /// Without devices there is nothing to keep.
-#[cfg(not(any(feature = "opencl", feature = "webgpu")))]
+#[cfg(not(any(feature = "cuda", feature = "opencl", feature = "webgpu")))]
 fn user_folder() -> Option<PathBuf> {
     None
 }

@@ -125,7 +125,7 @@ fn a_device_decodes_ranges() {
     let level = Level::new(1).unwrap();
     let options = Options::new().level(level).block_size(1 << 16);
     let file = pz::compress(&contents, &options).unwrap();
-    for api in [Api::OpenCl, Api::WebGpu] {
+    for api in Api::ALL {
         // Other tests check whether there must be devices.
         for found in devices(api).unwrap_or_default() {
             let gpu = Gpu::new(found.open().unwrap()).memory(256 << 20);

@@ -19,7 +19,7 @@ inline uint units(__global const Result *results, uint block, uint slot) {
 
 // One workgroup: each work item sums the lengths of consecutive blocks.
 __kernel void place(__global const Result *results, __global uint2 *packed_starts, uint blocks, uint slot) {
-    __local uint sums[2][THREADS];
+    SHARED uint sums[2][THREADS];
     uint lane = (uint)get_local_id(0);
     if (get_group_id(0) != 0) return;
     uint share = (blocks + THREADS - 1) / THREADS;
@@ -39,7 +39,7 @@ __kernel void place(__global const Result *results, __global uint2 *packed_start
     uint start = sums[from][lane] - sum;
     for (uint b = begin; b < end; b++) {
         uint len = units(results, b, slot);
-        packed_starts[b] = (uint2)(start, len);
+        packed_starts[b] = UINT2(start, len);
         start += len;
     }
 }
@@ -63,7 +63,7 @@ __kernel void gather(__global const Result *results, __global const uint2 *packe
     for (uint i = first + (uint)get_local_id(0); i < end; i += THREADS) {
         uint4 unit = payload[i];
         uint rest = len - i * 16;
-        if (rest < 16) unit &= (uint4)(keep(rest, 0), keep(rest, 4), keep(rest, 8), keep(rest, 12));
+        if (rest < 16) unit &= UINT4(keep(rest, 0), keep(rest, 4), keep(rest, 8), keep(rest, 12));
         packed[(ulong)place.x + i] = unit;
     }
 }

@@ -76,9 +76,9 @@ inline ulong payload_start(__global const Job *jobs, uint block, uint blocks, ui
 __kernel void reduce_pieces(__global const Job *jobs, __global const Result *results, __global const uint *contents,
     __global const uint *payload, __global uint *crc_pieces, uint blocks, uint slot, uint contents_count,
     uint payload_count, uint decoding) {
-    __local uint rest[UNIT * COLUMNS];
-    __local uint sums[COLUMNS];
-    __local uint halves[128];
+    SHARED uint rest[UNIT * COLUMNS];
+    SHARED uint sums[COLUMNS];
+    SHARED uint halves[128];
     uint lane = (uint)get_local_id(0);
     uint count = contents_count + payload_count;
     uint group = (uint)get_group_id(0);
@@ -181,7 +181,7 @@ inline uint exponent(uint len, uint start) {
 // half the payload.
 __kernel void sum_pieces(__global const Job *jobs, __global const uint *crc_pieces, __global Result *results, uint blocks,
     uint slot, uint contents_count, uint payload_count, uint decoding) {
-    __local uint sums[THREADS];
+    SHARED uint sums[THREADS];
     uint lane = (uint)get_local_id(0);
     uint block = (uint)get_group_id(0);
     if (block >= blocks) return;

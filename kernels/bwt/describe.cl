@@ -157,11 +157,11 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
                        __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_tables,
                        __global uint *bwt_segments, uint slot, uint blocks, uint most_segments, uint most_columns) {
     TEAM_START(team);
-    __local uint state[STATE_WORDS];
-    __local uint exponents[1024]; // of 32 rows of a column
-    __local uint fresh[32];
-    __local uint numbers[32];
-    __local uint failed;
+    SHARED uint state[STATE_WORDS];
+    SHARED uint exponents[1024]; // of 32 rows of a column
+    SHARED uint fresh[32];
+    SHARED uint numbers[32];
+    SHARED uint failed;
     uint block = (uint)get_group_id(0) / 3u;
     if (block >= blocks) return;
     uint part = (uint)get_group_id(0) % 3u;

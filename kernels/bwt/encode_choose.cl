@@ -37,7 +37,7 @@ inline uint log2_of(uint x) {
 __kernel void prepare(__global const uint *jobs, __global uint *state, __global uint *segments, uint slot) {
     uint block = (uint)get_group_id(0);
     uint index = (uint)get_local_id(0);
-    __local uint set_count;
+    SHARED uint set_count;
     state += block * ENCODE_STATE;
     segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
     uint count = state[ENCODE_SEGMENTS];
@@ -118,7 +118,7 @@ __kernel void assign(
     __global const uint *state, __global uint *segments, __global const uint *counts, __global const uint *costs,
     uint slot, uint parts)
 {
-    __local uint sums[SETS];
+    SHARED uint sums[SETS];
     uint block = (uint)get_group_id(0) / parts;
     uint index = (uint)get_local_id(0);
     uint count = state[block * ENCODE_STATE + ENCODE_SEGMENTS];
@@ -175,8 +175,8 @@ __kernel void share(
 {
     TEAM_START(team);
     // At end * (end - 1) / 2 + begin: what rows begin to end - 1 cost with one table.
-    __local ulong costs[TEAMS * 528u];
-    __local uint cuts[TEAMS * 33u];
+    SHARED ulong costs[TEAMS * 528u];
+    SHARED uint cuts[TEAMS * 33u];
     uint parts = SETS * 12u / TEAMS;
     uint block = (uint)get_group_id(0) / parts;
     uint at = (uint)get_group_id(0) % parts * TEAMS + team.index;

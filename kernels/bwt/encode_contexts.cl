@@ -19,7 +19,7 @@ __kernel void contexts(
     __global const uint *segments, __global const uint *lists, uint slot, uint parts)
 {
     TEAM_START(team);
-    __local uint histories[TEAMS * 256u];
+    SHARED uint histories[TEAMS * 256u];
     uint block = (uint)get_group_id(0) / parts;
     state += block * ENCODE_STATE;
     uint len = jobs[block * 8u];
@@ -81,8 +81,8 @@ __kernel void count(
     __global const uint *jobs, __global const uint *begins, __global const uint *infos, __global const uint *state,
     __global uint *segments, __global uint *counts, uint slot, uint parts)
 {
-    __local uint bins[CELLS / 2];
-    __local uint cells;
+    SHARED uint bins[CELLS / 2];
+    SHARED uint cells;
     uint block = (uint)get_group_id(0) / parts;
     uint index = (uint)get_local_id(0);
     state += block * ENCODE_STATE;

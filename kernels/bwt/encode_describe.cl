@@ -163,9 +163,12 @@ inline void describe_tables(
                 uint before_column = column > 0 ? equal_to[row] : NONE;
                 uint above = row > 0 ? before_row : before_column;
                 uint left = column > 0 ? before_column : above;
-                uint above_fresh = row > 0 ? fresh_of_set[at - columns] : 0;
-                uint left_fresh = column > 0 ? fresh_of_set[at - 1] : 0;
-                bool f = fresh_of_set[at] != 0;
+                // From the table's own place, because CUDA's compiler takes `at` for (ulong)(at - n) + n, which is wrong
+                // where `at` is less than n.
+                __global const uint *own = fresh_of_set + at;
+                uint above_fresh = row > 0 ? own[-(int)columns] : 0;
+                uint left_fresh = column > 0 ? own[-1] : 0;
+                bool f = own[0] != 0;
                 put_bit(w, &is_fresh[above_fresh * 2 + left_fresh], f);
                 before_row = f ? at : above;
                 equal_to[row] = before_row;
@@ -222,7 +225,7 @@ __kernel void describe(
     __global const uint *jobs, __global uint *state, __global const uint *segments,
     __global const uint *exponents, __global const uint *fresh, __global uint *described, uint slot, uint segment_log)
 {
-    __local uint models[256];
+    SHARED uint models[256];
     uint block = (uint)get_group_id(0) / 3u;
     uint which = (uint)get_group_id(0) % 3u;
     uint index = (uint)get_local_id(0);

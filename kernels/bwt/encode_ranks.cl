@@ -29,7 +29,7 @@ __kernel void firsts(
     __global const uint *infos, __global uint *tables, __global const uint *state, uint slot, uint parts)
 {
     TEAM_START(team);
-    __local uint first[TEAMS * 256u];
+    SHARED uint first[TEAMS * 256u];
     uint block = (uint)get_group_id(0) / parts;
     uint runs = state[block * ENCODE_STATE + ENCODE_RUNS];
     uint chunks = (runs + CHUNK - 1) / CHUNK;
@@ -108,7 +108,7 @@ __kernel void ranks(
     __global uint *lists, uint slot, uint parts)
 {
     TEAM_START(team);
-    __local uint2 keys[TEAMS * 128u];
+    SHARED uint2 keys[TEAMS * 128u];
     uint block = (uint)get_group_id(0) / parts;
     state += block * ENCODE_STATE;
     uint runs = state[ENCODE_RUNS];
@@ -177,7 +177,7 @@ __kernel void ranks(
                 if (team.lane == 0) before = all;
                 bool holds = (z0 | z1) != 0;
                 uint holder = team_ballot(team, holds);
-                if (holds) found[k] = (uint2)(z0, z1 | team.lane);
+                if (holds) found[k] = UINT2(z0, z1 | team.lane);
                 // Moves the bytes up to that one by a place, and all bytes of the lanes before it.
                 uint moved0 = z0 ^ (z0 - 1u);
                 uint moved1 = z0 != 0 ? 0 : z1 ^ (z1 - 1u);

@@ -31,8 +31,8 @@ __kernel void count_runs(
     uint slot, uint parts)
 {
     TEAM_START(team);
-    __local uint sum;
-    __local uint used[8];
+    SHARED uint sum;
+    SHARED uint used[8];
     uint block = (uint)get_group_id(0) / parts;
     uint index = (uint)get_local_id(0);
     uint len = jobs[block * 8u];

@@ -16,7 +16,7 @@
 // of 64 has a block.
 __kernel void lists(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_lists,
                     uint slot, uint blocks, uint groups) {
-    __local uint current[64];
+    SHARED uint current[64];
     uint block = (uint)get_group_id(0);
     if (block >= blocks) return;
     uint lane = (uint)get_local_id(0);
@@ -61,8 +61,8 @@ __kernel void expand(__global const uint *results, __global const uint *bwt_bloc
                      __global const uint *bwt_lists, __global const uint *bwt_links, __global uint *contents,
                      uint slot, uint blocks, uint groups) {
     TEAM_START(team);
-    __local uint all_bytes[TEAMS * 64u];
-    __local uint all_runs[TEAMS * BATCH];
+    SHARED uint all_bytes[TEAMS * 64u];
+    SHARED uint all_runs[TEAMS * BATCH];
     __local uint *bytes = all_bytes + team.index * 64u;
     __local uint *runs = all_runs + team.index * BATCH;
     uint tiles = (slot + TILE - 1u) / TILE;

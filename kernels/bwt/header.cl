@@ -17,8 +17,8 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
                      __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_rows, uint slot,
                      uint blocks) {
     TEAM_START(team);
-    __local uint used[8];
-    __local uint list[256];
+    SHARED uint used[8];
+    SHARED uint list[256];
     uint block = (uint)get_group_id(0);
     if (block >= blocks) return;
     __global const uint *bytes = payload_of(payload, jobs, block);
@@ -144,7 +144,7 @@ inline uint kind_of(uint packed) {
 __kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_segments,
                       uint slot, uint blocks) {
     TEAM_START(team);
-    __local uint next[MAX_SETS * LENGTHS];
+    SHARED uint next[MAX_SETS * LENGTHS];
     uint block = (uint)get_group_id(0);
     if (block >= blocks) return;
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;

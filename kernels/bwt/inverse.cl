@@ -30,7 +30,7 @@
 __kernel void histogram(__global const uint *results, __global const uint *bwt_blocks, __global const uint4 *contents,
                         __global uint *bwt_counts, uint slot, uint blocks, uint groups, uint done, uint most) {
     TEAM_START(team);
-    __local uint all_counts[TEAMS * 256u];
+    SHARED uint all_counts[TEAMS * 256u];
     __local uint *counts = all_counts + team.index * 256u;
     uint chunks = CHUNKS_OF(slot);
     uint index = team_uniform(team, (uint)get_group_id(0) * TEAMS + team.index);
@@ -70,7 +70,7 @@ __kernel void histogram(__global const uint *results, __global const uint *bwt_b
 // Turns counts into the row of each byte's first occurrence in each chunk. A workgroup of 256 has a block.
 __kernel void rows(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_counts,
                    uint slot, uint blocks, uint groups, uint done, uint most) {
-    __local uint totals[256];
+    SHARED uint totals[256];
     uint block = (uint)get_group_id(0);
     if (block >= blocks) return;
     uint byte = (uint)get_local_id(0);
@@ -102,7 +102,7 @@ __kernel void link(__global const uint *results, __global const uint *bwt_blocks
                    __global const uchar *contents, __global const uint *bwt_counts, __global uint *bwt_links,
                    uint slot, uint blocks, uint groups, uint done, uint most) {
     TEAM_START(team);
-    __local uint all_rows[TEAMS * 257u];
+    SHARED uint all_rows[TEAMS * 257u];
     __local uint *next = all_rows + team.index * 257u;
     uint chunks = CHUNKS_OF(slot);
     uint index = team_uniform(team, (uint)get_group_id(0) * TEAMS + team.index);
@@ -173,7 +173,7 @@ __kernel void compose(__global const uint *results, __global const uint *bwt_blo
     #pragma unroll
     for (uint k = 0u; k < 4u; k++) {
         uint at = from + k * THREADS;
-        if (at < n) *STEP(low, high, at, half_slot) = (uint2)(link[k] >> 8, bytes[k]);
+        if (at < n) *STEP(low, high, at, half_slot) = UINT2(link[k] >> 8, bytes[k]);
     }
 }
 
@@ -223,7 +223,7 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
             place = link >> 8;
         }
         unit -= 1u;
-        out[unit] = (uint4)(words[0], words[1], words[2], words[3]);
+        out[unit] = UINT4(words[0], words[1], words[2], words[3]);
     }
     while (unit > unit_end) {
         uint words[4];
@@ -235,7 +235,7 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
             words[3u - k] = step.y;
         }
         unit -= 1u;
-        out[unit] = (uint4)(words[0], words[1], words[2], words[3]);
+        out[unit] = UINT4(words[0], words[1], words[2], words[3]);
     }
     if (unit > unit_begin) {
         bwt_walks[(size_t)block * WALKS_OF(slot) + index] = place;

@@ -56,9 +56,9 @@ inline void words_start(Words *w, __global const uint *payload, size_t first, ui
     w->odd = (uint)first & 1u;
     w->left = count;
     w->end = count > 0u ? (w->odd + count + 1u) >> 1 : 0u;
-    w->now = w->end > 0u ? w->pairs[0] : (uint2)(0u);
-    w->after = w->end > 1u ? w->pairs[1] : (uint2)(0u);
-    w->coming = w->end > 2u ? w->pairs[2] : (uint2)(0u);
+    w->now = w->end > 0u ? w->pairs[0] : UINT2(0u);
+    w->after = w->end > 1u ? w->pairs[1] : UINT2(0u);
+    w->coming = w->end > 2u ? w->pairs[2] : UINT2(0u);
     w->loaded = 3u;
     w->taken = 0u;
 }
@@ -98,7 +98,7 @@ inline uint log_scale(uint value) {
 // How many of eight starts are at most v, which is in both halves of vv.
 inline uint up_to(uint4 starts, uint vv) {
     uint high = 0x80008000u;
-    uint4 r = ((uint4)(vv | high) - starts) & high;
+    uint4 r = (UINT4(vv | high) - starts) & high;
     return popcount(r.x | r.y >> 1 | r.z >> 2 | r.w >> 3);
 }
 
@@ -136,7 +136,7 @@ inline uint take_token_far(__global const uint4 *tables, uint table, ulong *stat
 }
 
 inline uint4 shift_in(uint4 unit, uint next) {
-    return (uint4)(unit.x >> 8 | unit.y << 24, unit.y >> 8 | unit.z << 24, unit.z >> 8 | unit.w << 24,
+    return UINT4(unit.x >> 8 | unit.y << 24, unit.y >> 8 | unit.z << 24, unit.z >> 8 | unit.w << 24,
                    unit.w >> 8 | next << 24);
 }
 
@@ -150,12 +150,12 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
                        __global uint *bwt_segments, __global const uint4 *bwt_tables, 
                        __global uint *bwt_histories, __global uint4 *bwt_lists, __global uint *bwt_links, uint slot, uint blocks,
                        uint groups) {
-    __local uint4 tables[KEPT_TABLES * 4u];
-    __local uint numbers[CONTEXTS / 4u]; // table numbers, a byte for each context
-    __local uint2 eights[KEPT_TABLES];
-    __local uint4 lists[NEAR * THREADS];
-    __local uint4 masks[17]; // masks[n] covers the first n bytes
-    __local uint shared_go;
+    SHARED uint4 tables[KEPT_TABLES * 4u];
+    SHARED uint numbers[CONTEXTS / 4u]; // table numbers, a byte for each context
+    SHARED uint2 eights[KEPT_TABLES];
+    SHARED uint4 lists[NEAR * THREADS];
+    SHARED uint4 masks[17]; // masks[n] covers the first n bytes
+    SHARED uint shared_go;
     // The first groups of all blocks come first. This spreads groups with work, and the longest segments, over all
     // processors.
     uint block = (uint)get_group_id(0) % blocks;
@@ -175,7 +175,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         first += size;
     }
     for (uint i = local_index; i < 17u; i += THREADS) {
-        masks[i] = (uint4)(first_bytes(i, 0u), first_bytes(i, 4u), first_bytes(i, 8u), first_bytes(i, 12u));
+        masks[i] = UINT4(first_bytes(i, 0u), first_bytes(i, 4u), first_bytes(i, 8u), first_bytes(i, 12u));
     }
     if (local_index == 0u) shared_go = set < MAX_SETS && results[block * RESULT_WORDS] == 0u ? 1u : 0u;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -195,7 +195,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         uint table = (number & 0xffffu) + (i < RANK_CONTEXTS ? 0u : KEPT);
         if (number >= NUMBER_IS_FIRST && (number & 0xffffu) < KEPT) {
             for (uint k = 0u; k < 4u; k++) tables[EIGHT(table, k)] = source[4u * i + k];
-            eights[table] = (uint2)((source[4u * i + 1u].x & 0xffffu) | source[4u * i + 2u].x << 16,
+            eights[table] = UINT2((source[4u * i + 1u].x & 0xffffu) | source[4u * i + 2u].x << 16,
                                     source[4u * i + 3u].x & 0xffffu);
         }
     }
@@ -217,7 +217,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     uint labels = has_segment ? 256u : 0u;
     for (uint label = 0u; label < labels; label++) histories[label * 32u] = log_scale(label + 1u) << 8 | 8u << 24;
     __local uint4 *list = lists + local_index;
-    uint4 front = (uint4)(0x03020100u, 0x07060504u, 0x0b0a0908u, 0x0f0e0d0cu);
+    uint4 front = UINT4(0x03020100u, 0x07060504u, 0x0b0a0908u, 0x0f0e0d0cu);
     __global uint4 *final = bwt_lists + (size_t)block * (slot / 64u + 16u) + segment * 16u;
     uint units = has_segment ? UNITS : 0u;
     for (uint unit = 1u; unit <= units; unit++) {
@@ -225,7 +225,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     }
 
     __global uint4 *out = (__global uint4 *)(bwt_links + block * LINKS_OF(slot) + RUNS_AT(at, segment));
-    uint4 runs = (uint4)(0u);
+    uint4 runs = UINT4(0u);
     uint rank_mean = 24u << 8;
     uint run_mean = 10u << 8;
     ulong x = refill(&w, 0);
@@ -323,7 +323,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             unit = next3;
         }
         // The symbols before the rank move back, this symbol goes to the front, and the rest stays.
-        uint4 changed = (shift_in(unit, 0u) & before) | ((uint4)(symbol * 0x01010101u) & ~before);
+        uint4 changed = (shift_in(unit, 0u) & before) | (UINT4(symbol * 0x01010101u) & ~before);
         unit = (changed & upto) | (unit & ~upto);
         if (units == 0u) {
             front = unit;
@@ -336,7 +336,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             bad = 32u;
             break;
         }
-        runs = (uint4)(runs.yzw, symbol | at << 8);
+        runs = FOLLOWED_BY(runs, symbol | at << 8);
         count += 1u;
         if ((count & 3u) == 0u) {
             *out = runs;
@@ -352,7 +352,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     if (bad != 0u) results[block * RESULT_WORDS] = bad;
     if (count > 0u && bad == 0u) {
         if ((count & 3u) != 0u) {
-            for (uint i = count & 3u; i < 4u; i++) runs = (uint4)(runs.yzw, 0u);
+            for (uint i = count & 3u; i < 4u; i++) runs = FOLLOWED_BY(runs, 0u);
             *out = runs;
         }
         entry[2] = count;

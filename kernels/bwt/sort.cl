@@ -78,7 +78,7 @@ __kernel void histogram(
     __global const uint *key, __global uint *counts, __global const uint *state,
     uint slot, uint parts, uint which, uint shift)
 {
-    __local uint bins[256 * COUNTERS];
+    SHARED uint bins[256 * COUNTERS];
     uint block = (uint)get_group_id(0) / parts;
     uint part = (uint)get_group_id(0) % parts;
     uint index = (uint)get_local_id(0);
@@ -136,13 +136,13 @@ __kernel void scatter(
     __global const uint *counts, __global const uint *state, uint slot, uint parts, uint which, uint shift)
 {
     TEAM_START(team);
-    __local uint ranks[TEAMS * 256u];  // while a team counts: its elements of a digit so far; then: where the next one goes
-    __local uint firsts[256];          // elements of lower digits in the subtile
-    __local uint ends[256];            // the sum of where an element of the digit goes and its place in the subtile
-    __local uint done[256];            // elements of a digit in earlier subtiles
-    __local uint sums[8];              // of 32 digits each, in the subtile, and in the list
-    __local uint all_sums[8];
-    __local uint staged[SUBTILE];
+    SHARED uint ranks[TEAMS * 256u];  // while a team counts: its elements of a digit so far; then: where the next one goes
+    SHARED uint firsts[256];          // elements of lower digits in the subtile
+    SHARED uint ends[256];            // the sum of where an element of the digit goes and its place in the subtile
+    SHARED uint done[256];            // elements of a digit in earlier subtiles
+    SHARED uint sums[8];              // of 32 digits each, in the subtile, and in the list
+    SHARED uint all_sums[8];
+    SHARED uint staged[SUBTILE];
     uint block = (uint)get_group_id(0) / parts;
     uint part = (uint)get_group_id(0) % parts;
     uint index = (uint)get_local_id(0);

@@ -75,11 +75,11 @@ __kernel void order_small(
     uint slot, uint parts, uint parity)
 {
     TEAM_START(team);
-    __local uint keys[WINDOW];
-    __local uint starts[ROWS];       // bits: first elements of groups
-    __local uint kept[ROWS];         // bits: places in the new order of elements to keep
-    __local uint kept_before[ROWS];
-    __local uint room;
+    SHARED uint keys[WINDOW];
+    SHARED uint starts[ROWS];       // bits: first elements of groups
+    SHARED uint kept[ROWS];         // bits: places in the new order of elements to keep
+    SHARED uint kept_before[ROWS];
+    SHARED uint room;
     uint block = (uint)get_group_id(0) / parts;
     uint part = (uint)get_group_id(0) % parts;
     uint index = (uint)get_local_id(0);
@@ -226,14 +226,14 @@ __kernel void classify(
     uint slot, uint parts, uint parity)
 {
     TEAM_START(team);
-    __local uint starts[ROWS];       // bits: first elements of groups
-    __local uint old_starts[ROWS];   // first elements of the groups of the round before
-    __local uint carried[2];         // where the tile's first group begins in the list, and that of the round before
-    __local uint small[ROWS];        // bits: elements to keep in the small list
-    __local uint large[ROWS];
-    __local uint small_before[ROWS];
-    __local uint large_before[ROWS];
-    __local uint rooms[2];
+    SHARED uint starts[ROWS];       // bits: first elements of groups
+    SHARED uint old_starts[ROWS];   // first elements of the groups of the round before
+    SHARED uint carried[2];         // where the tile's first group begins in the list, and that of the round before
+    SHARED uint small[ROWS];        // bits: elements to keep in the small list
+    SHARED uint large[ROWS];
+    SHARED uint small_before[ROWS];
+    SHARED uint large_before[ROWS];
+    SHARED uint rooms[2];
     uint block = (uint)get_group_id(0) / parts;
     uint part = (uint)get_group_id(0) % parts;
     uint index = (uint)get_local_id(0);

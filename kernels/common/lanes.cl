@@ -93,7 +93,7 @@ typedef struct {
 
 // Two words; words from the end on are 0.
 INLINE uint2 lanes_load(Lanes *s, uint index, __global const uint2 *at) {
-    uint2 pair = (uint2)(0u, 0u);
+    uint2 pair = UINT2(0u, 0u);
     if (index < s->end) pair = load_constant2(at);
     if (index + 1u >= s->end) pair.y = 0u;
     return pair;

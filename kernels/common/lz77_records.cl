@@ -35,7 +35,7 @@ INLINE void record_span(Team t, Records *r) {
     uint count = popcount(mask);
     uint upto = team_scan(t, count);
     if (r->span + 32u * t.lane < (r->length + 255u & ~255u)) {
-        r->starts[r->span / 32u + t.lane] = (uint2)(mask, r->started + upto - count - 1u);
+        r->starts[r->span / 32u + t.lane] = UINT2(mask, r->started + upto - count - 1u);
     }
     r->started += team_max(t, upto);
     r->mask[t.lane] = 0u;

@@ -32,7 +32,7 @@ typedef struct {
 #define TAKE(s, takes, at, before, length, offset)                                                                 \
     do {                                                                                                           \
         if ((takes) && (s).lane == 0u)                                                                             \
-            (s).list[count] = (uint2)((at) - (before) - (s).start | ((before) + (length)) << 16, offset);          \
+            (s).list[count] = UINT2((at) - (before) - (s).start | ((before) + (length)) << 16, offset);            \
         if (takes) {                                                                                               \
             count++;                                                                                               \
             second = (offset) != recent ? recent : second;                                                         \

@@ -19,7 +19,7 @@ typedef struct {
 } Team;
 
 #define TEAM_START(team)                         \
-    __local uint team_scratch_[TEAM_SCRATCH];    \
+    SHARED uint team_scratch_[TEAM_SCRATCH];     \
     Team team;                                   \
     team.lane = (uint)get_local_id(0) & 31u;     \
     team.index = (uint)get_local_id(0) >> 5;     \

@@ -152,11 +152,11 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
         }
         uint nearest = offset;
         if (near_distance <= nearest) near_distance = next_distance(positions, near, &marks, pos);
-        if (far.x <= nearest) far = (uint4)(far.yzw, NONE);
+        if (far.x <= nearest) far = UINT4(far.y, far.z, far.w, NONE);
         offset = min(near_distance, far.x);
     }
-    low[own + pos] = (uint4)(row[0], row[1], row[2], row[3]);
-    if (row[3] != 0) high[own + pos] = (uint4)(row[4], row[5], row[6], row[7]);
+    low[own + pos] = UINT4(row[0], row[1], row[2], row[3]);
+    if (row[3] != 0) high[own + pos] = UINT4(row[4], row[5], row[6], row[7]);
 }
 
 // The last word that is not 0.
@@ -199,7 +199,7 @@ __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restri
             uint size = min(32u, n - from);
             uint its = team_broadcast(team, word, batch);
             if (length >= size + NICE_LENGTH) {
-                if (team.lane < size) low[from + team.lane] = (uint4)(offset | (length - team.lane - 4u) << 24, 0, 0, 0);
+                if (team.lane < size) low[from + team.lane] = UINT4(offset | (length - team.lane - 4u) << 24, 0, 0, 0);
                 length -= size;
             } else {
                 length = its != 0 ? (its >> 24) + 3u : 0;

@@ -28,7 +28,7 @@ __kernel void count(
     __global uint *restrict counts,
     uint blocks, uint slot, uint chunk_log, uint chunks_per_block, uint literal_stride, uint group_log, uint chunk_stride, uint count_stride
 ) {
-    __local uint histogram[256u * COPIES];
+    SHARED uint histogram[256u * COPIES];
     uint lane = (uint)get_local_id(0);
     uint pieces = 1u << (chunk_log - PIECE_LOG);
     uint at = (uint)get_group_id(0);

@@ -258,12 +258,12 @@ INLINE bool run_batch(Team t, Memory m, Cursor *c, Output *out, Sequence even, S
     uint written = out->position == out->literal ? 0u : b.total;
     if (even.length != 0u && b.match0 - even.offset < out->position) prefetch_byte(c->base + (b.match0 - even.offset));
     if (odd.length != 0u && b.match1 - odd.offset < out->position) prefetch_byte(c->base + (b.match1 - odd.offset));
-    m.owners[2u * t.lane] = (uint4)(b.match0, out->literal + b.literals0 - out->position - b.start0 + FINAL, 0u - even.offset, 0u);
-    m.owners[2u * t.lane + 1u] = (uint4)(b.match1, out->literal + b.literals1 - out->position - b.start1 + FINAL, 0u - odd.offset, 0u);
+    m.owners[2u * t.lane] = UINT4(b.match0, out->literal + b.literals0 - out->position - b.start0 + FINAL, 0u - even.offset, 0u);
+    m.owners[2u * t.lane + 1u] = UINT4(b.match1, out->literal + b.literals1 - out->position - b.start1 + FINAL, 0u - odd.offset, 0u);
     uint started = 0u;
     #pragma unroll 1
     for (uint span = 0u; span < written; span += SPAN) {
-        ((__local uint2 *)m.starts)[t.lane] = (uint2)(0u, 0u);
+        ((__local uint2 *)m.starts)[t.lane] = UINT2(0u, 0u);
         team_sync(t);
         uint bit = b.start0 - span;
         if (bit < SPAN && b.start0 < b.total) atomic_or(&m.starts[bit >> 5], 1u << (bit & 31u));
@@ -274,7 +274,7 @@ INLINE bool run_batch(Team t, Memory m, Cursor *c, Output *out, Sequence even, S
         uint count0 = popcount(mask.x);
         uint count = team_scan(t, count0 + popcount(mask.y));
         uint before = started + count - count0 - popcount(mask.y);
-        ((__local uint2 *)(m.starts + SPAN_WORDS))[t.lane] = (uint2)(before, before + count0);
+        ((__local uint2 *)(m.starts + SPAN_WORDS))[t.lane] = UINT2(before, before + count0);
         if (b.total > SPAN) started += team_max(t, count);
         team_sync(t);
 
@@ -301,16 +301,16 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
 #endif
                           uint blocks,
                           uint max_chunks, uint slot, uint per_block, uint stride, uint turn) {
-    __local Entry symbols_of[TEAMS][SYMBOL_ENTRIES] __attribute__((aligned(16)));
-    __local Entry offsets_of[TEAMS][OFFSET_ENTRIES] __attribute__((aligned(16)));
-    __local uint ring_of[TEAMS][RING] __attribute__((aligned(16)));
-    __local uint history_of[TEAMS][HISTORY];
+    SHARED Entry symbols_of[TEAMS][SYMBOL_ENTRIES] __attribute__((aligned(16)));
+    SHARED Entry offsets_of[TEAMS][OFFSET_ENTRIES] __attribute__((aligned(16)));
+    SHARED uint ring_of[TEAMS][RING] __attribute__((aligned(16)));
+    SHARED uint history_of[TEAMS][HISTORY];
 #if RECORDS
-    __local uint mask_of[TEAMS][RECORD_SPAN / 32u];
+    SHARED uint mask_of[TEAMS][RECORD_SPAN / 32u];
 #else
-    __local uint4 owners_of[TEAMS][64];
-    __local uint starts_of[TEAMS][2u * SPAN_WORDS] __attribute__((aligned(16)));
-    __local uint sources_of[TEAMS][GROUP];
+    SHARED uint4 owners_of[TEAMS][64];
+    SHARED uint starts_of[TEAMS][2u * SPAN_WORDS] __attribute__((aligned(16)));
+    SHARED uint sources_of[TEAMS][GROUP];
 #endif
     TEAM_START(t);
     uint team = team_uniform(t, (uint)get_group_id(0) * TEAMS + t.index);

@@ -41,14 +41,17 @@
 // A row of candidates or of distances, and the same row with another one in front.
 #if FOUR
 typedef uint4 Row;
-#define PUSHED(row, first) ((uint4)(first, (row).s012))
-#define DISTANCES(entry, row, reach) ((entry) - (row) & as_uint4((entry) - (row) <= (uint4)(reach)))
+#define ROW(v) UINT4(v)
+#define PUSHED(row, first) UINT4(first, (row).x, (row).y, (row).z)
+#define DISTANCES(entry, row, reach) ((entry) - (row) & as_uint4((entry) - (row) <= UINT4(reach)))
 #elif TWO
 typedef uint2 Row;
-#define PUSHED(row, first) ((uint2)(first, (row).x))
-#define DISTANCES(entry, row, reach) ((entry) - (row) & as_uint2((entry) - (row) <= (uint2)(reach)))
+#define ROW(v) UINT2(v)
+#define PUSHED(row, first) UINT2(first, (row).x)
+#define DISTANCES(entry, row, reach) ((entry) - (row) & as_uint2((entry) - (row) <= UINT2(reach)))
 #else
 typedef uint Row;
+#define ROW(v) (v)
 #define PUSHED(row, first) (first)
 #define DISTANCES(entry, row, reach) ((entry) - (row) <= (reach) ? (entry) - (row) : 0u)
 #endif
@@ -79,7 +82,7 @@ __kernel void latest(__global const uint *restrict histogram, __global const uin
 #endif
                      uint slot, uint tiles, uint blocks, uint window_log) {
     TEAM_START(team);
-    __local Row tables[TEAMS * SLOTS];
+    SHARED Row tables[TEAMS * SLOTS];
     __local Row *table = tables + team.index * SLOTS;
     uint windows = ((slot - 1u) >> window_log) + 1u, index = (uint)get_group_id(0) * TEAMS + team.index;
     uint digit = index % RADIX, window = index / RADIX % windows, block = index / RADIX / windows;
@@ -94,7 +97,7 @@ __kernel void latest(__global const uint *restrict histogram, __global const uin
     uint begin = team_uniform(team, counts[tile]);
     uint end = team_uniform(team, next_tile < tiles ? counts[next_tile] : totals[digit]);
     if (begin >= end) return;
-    for (uint i = team.lane; i < SLOTS; i += 32u) table[i] = (Row)(0u);
+    for (uint i = team.lane; i < SLOTS; i += 32u) table[i] = ROW(0u);
     team_sync(team);
 
     entries += (size_t)block * slot + before;

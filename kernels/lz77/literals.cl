@@ -145,8 +145,8 @@ INLINE uint read_run(Team t, Lanes *in, Stream *tokens, Stream *offsets, bool ac
 __kernel void lz77_literals(__global uint *contents, __global const uint *payload, __global uint *results,
                             __global const uint *lz77_chunks, __global const uint *lz77_tables,
                             uint blocks, uint max_chunks, uint slot, uint per_block) {
-    __local uint table[SYMBOL_TABLE] __attribute__((aligned(16)));
-    __local uint rings[TEAMS * RING] __attribute__((aligned(16)));
+    SHARED uint table[SYMBOL_TABLE] __attribute__((aligned(16)));
+    SHARED uint rings[TEAMS * RING] __attribute__((aligned(16)));
     TEAM_START(t);
     uint block = (uint)get_group_id(0) / per_block;
     if (block >= blocks) return;
@@ -195,7 +195,7 @@ __kernel void lz77_literals(__global uint *contents, __global const uint *payloa
         state = 1u << log | next_bits(&in) >> (32u - log);
         in.held += log;
     }
-    __local const uint *own = fse ? (__local const uint *)((size_t)table - ((size_t)4u << log)) : table;
+    __local const uint *own = fse ? LOCAL_BEFORE(const uint, table, (size_t)4u << log) : table;
     __global uint *to = contents + ((ulong)block * slot + chunk_start) / 4u + t.lane;
     uint row = 0u;
 #if TEAM_PTX

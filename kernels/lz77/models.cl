@@ -236,7 +236,7 @@ __kernel void choose_lengths(
     TASK_ARGS
 ) {
     TEAM_START(team);
-    __local uint memory[TEAMS * (3u * 256u + DESCRIPTION_WORDS + 1216u)];
+    SHARED uint memory[TEAMS * (3u * 256u + DESCRIPTION_WORDS + 1216u)];
     __local uint *counts = memory + team.index * (3u * 256u + DESCRIPTION_WORDS + 1216u);
     __local uint *keys = counts + 256, *lengths = counts + 512, *description = counts + 768;
     __local uint *work = description + DESCRIPTION_WORDS;
@@ -282,7 +282,7 @@ __kernel void choose_lengths(
 // Makes the codes of symbols from their lengths.
 __kernel void tables_from_lengths(__global const uint *restrict jobs, __global uint *restrict models, TASK_ARGS) {
     TEAM_START(team);
-    __local uint memory[TEAMS * (256u + 16u)];
+    SHARED uint memory[TEAMS * (256u + 16u)];
     __local uint *lengths = memory + team.index * (256u + 16u), *next = lengths + 256;
     Task task;
     if (!TASK(task)) return;

@@ -240,7 +240,7 @@ __kernel void choose_norms(
     TASK_ARGS
 ) {
     TEAM_START(team);
-    __local uint memory[TEAMS * (3u * 256u + DESCRIPTION_WORDS)];
+    SHARED uint memory[TEAMS * (3u * 256u + DESCRIPTION_WORDS)];
     __local uint *counts = memory + team.index * (3u * 256u + DESCRIPTION_WORDS);
     __local uint *norms = counts + 256, *lengths = counts + 512, *description = counts + 768;
     Task task;
@@ -279,9 +279,9 @@ __kernel void choose_norms(
 // Makes the tables of FSE from norms.
 __kernel void tables_from_norms(__global const uint *restrict jobs, __global uint *restrict models, TASK_ARGS) {
     TEAM_START(team);
-    __local uint memory[TEAMS * (2u * 256u + 1024u)];
-    __local uint masks[TEAMS * 64u];
-    __local uchar orders[TEAMS * 256u];
+    SHARED uint memory[TEAMS * (2u * 256u + 1024u)];
+    SHARED uint masks[TEAMS * 64u];
+    SHARED uchar orders[TEAMS * 256u];
     __local uint *norms = memory + team.index * (2u * 256u + 1024u), *begins = norms + 256, *places = norms + 512;
     Task task;
     if (!TASK(task)) return;

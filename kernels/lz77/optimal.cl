@@ -93,7 +93,7 @@
         next_b = contents[min((from_b >> 2) + 1u, most_word)];                                       \
         at_c = contents[min(from_c >> 2, most_word)];                                                \
         next_c = contents[min((from_c >> 2) + 1u, most_word)];                                       \
-        list_a = (uint4)(0);                                                                         \
+        list_a = UINT4(0);                                                                           \
         if ((p) < last) {                                                                            \
             list_a = low[p];                                                                         \
             list_b = high[p];                                                                        \
@@ -105,9 +105,9 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
                     __global const uint *restrict symbols, __global uint2 *restrict paths, __global uint4 *restrict states,
                     __global uint *restrict match_counts, uint slot, uint segments, uint blocks, uint window_log,
                     uint chunk_log, uint symbol_stride, uint state_stride, uint first, uint steps) {
-    __local uint ring[RING * THREADS];
-    __local uint record_prices[RECORDS * THREADS], record_lengths[RECORDS * THREADS];
-    __local uint tables[CHUNKS * TABLE_WORDS] __attribute__((aligned(16)));
+    SHARED uint ring[RING * THREADS];
+    SHARED uint record_prices[RECORDS * THREADS], record_lengths[RECORDS * THREADS];
+    SHARED uint tables[CHUNKS * TABLE_WORDS] __attribute__((aligned(16)));
     uint lane = (uint)get_local_id(0);
     uint groups = (segments + THREADS - 1u) / THREADS;
     uint block = (uint)get_group_id(0) / groups, first_number = (uint)get_group_id(0) % groups * THREADS;
@@ -179,7 +179,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     uint stop = len != 0 ? min(first + steps, len) : 0;
     // What the parse loads for a position: its bytes, those at the recent offsets, and its list.
     uint own = 0, own_next = 0, at_a = 0, next_a = 0, at_b = 0, next_b = 0, at_c = 0, next_c = 0;
-    uint4 list_a = (uint4)(0), list_b = (uint4)(0);
+    uint4 list_a = UINT4(0), list_b = UINT4(0);
     uint most_word = words - 1u;
     ASK_FOR(i)
     while (i < stop) {
@@ -196,7 +196,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         uint arrival = ring[PLACE(i + 1u)];
         if ((int)(literal - arrival) < 0) arrival = literal;
         uint arrival_length = 127u - (arrival / ONE_LENGTH & 127u), arrival_source = arrival & SOURCE_MASK;
-        uint4 before = (uint4)(0);
+        uint4 before = UINT4(0);
         uint listed_word = 0;
         if (arrival_length != 1u) {
             uint from = i + 1u - arrival_length;
@@ -259,7 +259,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             i += longest;
             reached = i;
             known_a = known_b = known_c = 0;
-            paths[i - 1u] = (uint2)(offset | (longest - 3u) << 24, symbol | run << 2);
+            paths[i - 1u] = UINT2(offset | (longest - 3u) << 24, symbol | run << 2);
             recent_c = symbol == 3u ? recent_b : recent_c;
             recent_b = symbol == 3u ? recent_a : recent_b;
             recent_a = symbol == 3u ? offset : recent_a;
@@ -267,7 +267,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             run = 0;
         } else {
             states[(i & (RING - 1u)) * lanes] =
-                (uint4)(recent_a | length_a << 24, recent_b | length_b << 24, recent_c | length_c << 24, run | count << 15);
+                UINT4(recent_a | length_a << 24, recent_b | length_b << 24, recent_c | length_c << 24, run | count << 15);
             reached = max(reached, i + longest);
             i++;
             known_a = max(length_a, 1u) - 1u;
@@ -281,7 +281,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
                 its |= (old_a & (arrival_source == 0 ? ALL : 0)) | (old_b & (arrival_source == 1u ? ALL : 0))
                     | (old_c & (arrival_source == 2u ? ALL : 0));
                 uint symbol = its == old_a ? 0 : its == old_b ? 1u : its == old_c ? 2u : 3u;
-                paths[at] = (uint2)(its | (arrival_length - 3u) << 24, symbol | (before.w & 0x7fffu) << 2);
+                paths[at] = UINT2(its | (arrival_length - 3u) << 24, symbol | (before.w & 0x7fffu) << 2);
                 // What remains of those matches.
                 known_a = max(before.x >> 24, arrival_length) - arrival_length;
                 known_b = max(before.y >> 24, arrival_length) - arrival_length;
@@ -334,18 +334,18 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     }
     if (len != 0 && i == len) {
         match_counts[number] = count;
-        if (run != 0) paths[i - 1u] = (uint2)(0, run << 2);
+        if (run != 0) paths[i - 1u] = UINT2(0, run << 2);
     }
 
     // Saves the state for the next part.
     if (len == 0 || first + steps > (1u << SEGMENT_LOG)) return;
     for (uint k = 0; k < rows / 4u; k++)
         states[(RING + k) * lanes] =
-            (uint4)(ring[PLACE(4u * k)], ring[PLACE(4u * k + 1u)], ring[PLACE(4u * k + 2u)], ring[PLACE(4u * k + 3u)]);
+            UINT4(ring[PLACE(4u * k)], ring[PLACE(4u * k + 1u)], ring[PLACE(4u * k + 2u)], ring[PLACE(4u * k + 3u)]);
     states[(RING + RING / 4u) * lanes] =
-        (uint4)(i, run | count << 15, price, reached);
+        UINT4(i, run | count << 15, price, reached);
     states[(RING + RING / 4u + 1u) * lanes] =
-        (uint4)(recent_a | known_a << 24, recent_b | known_b << 24, recent_c | known_c << 24, 0);
+        UINT4(recent_a | known_a << 24, recent_b | known_b << 24, recent_c | known_c << 24, 0);
 }
 
 // Goes backward along the cheapest path of each segment.
@@ -356,7 +356,7 @@ __kernel void trace(__global const uint *restrict jobs, __global const uint2 *re
 #endif
                     uint slot, uint segments, uint blocks, uint chunk_log, uint symbol_stride) {
 #if COUNT
-    __local uint histogram[CHUNKS * COUNT_WORDS];
+    SHARED uint histogram[CHUNKS * COUNT_WORDS];
 #endif
     uint lane = (uint)get_local_id(0);
     uint groups = (segments + THREADS - 1u) / THREADS;
@@ -399,7 +399,7 @@ __kernel void trace(__global const uint *restrict jobs, __global const uint2 *re
             literals = min(path.y >> 2, stop - length);
             left--;
             stop -= length;
-            matches[left] = (uint2)(stop | length << 16, offset);
+            matches[left] = UINT2(stop | length << 16, offset);
 #if COUNT
             atomic_inc(&counts[TOKENS + 32u * min(literals, 7u) + length_code(length)]);
             atomic_inc(&counts[OFFSETS + (symbol < 3u ? symbol : offset_symbol(offset))]);

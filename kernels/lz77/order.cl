@@ -30,7 +30,7 @@ inline uint class_of(__global const uint *lz77_chunks, uint number, uint max_chu
 
 __kernel void lz77_order(__global const uint *lz77_chunks, __global uint *order, uint count, uint max_chunks, uint per_block,
                          uint stride) {
-    __local uint places[CLASSES];
+    SHARED uint places[CLASSES];
     uint item = (uint)get_local_id(0);
     if (get_group_id(0) != 0) return;
     for (uint c = item; c < CLASSES; c += THREADS) places[c] = 0u;

@@ -22,7 +22,7 @@
 __kernel void count_bytes(__global const uint *restrict jobs, __global const uint *restrict contents,
                           __global uint *restrict symbols, uint slot, uint chunk_log, uint pieces, uint blocks,
                           uint stride) {
-    __local uint histogram[256u * COPIES];
+    SHARED uint histogram[256u * COPIES];
     uint lane = (uint)get_local_id(0);
     uint block = (uint)get_group_id(0) / pieces, begin = (uint)get_group_id(0) % pieces << PIECE_LOG;
     if (block >= blocks) return;

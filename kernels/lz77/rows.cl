@@ -117,7 +117,7 @@ inline void write_offset(
 inline uint2 load_row(
     __global const uint *literals, __global const uint2 *literal_codes, uint row, uint rows, uint lane, bool is_coded, uint shift
 ) {
-    uint2 v = (uint2)(0u, 0u);
+    uint2 v = UINT2(0u, 0u);
     uint at = 32u * row + lane;
     if (row < rows) {
         if (is_coded) {
@@ -150,7 +150,7 @@ __kernel void write_words(
     uint chunk_stride, uint model_stride, uint word_stride
 ) {
     TEAM_START(team);
-    __local uint memory[TEAMS * LOCAL_WORDS];
+    SHARED uint memory[TEAMS * LOCAL_WORDS];
     __local uint *codes = memory + team.index * LOCAL_WORDS, *token_codes = codes + 256, *offset_codes = codes + 512;
     uint at = (uint)get_group_id(0) * TEAMS + team.index;
     uint chunk = at % chunks_per_block, block = at / chunks_per_block;

@@ -63,7 +63,7 @@ __kernel void cut(
 ) {
     TEAM_START(team);
 #if MATCHES
-    __local Gather gathers[TEAMS];
+    SHARED Gather gathers[TEAMS];
     __local Gather *g = &gathers[team.index];
 #endif
     uint at = (uint)get_group_id(0) * TEAMS + team.index;
@@ -246,8 +246,8 @@ __kernel void classify(
     uint sequence_stride, uint chunk_stride, uint group_log, uint count_stride
 ) {
     TEAM_START(team);
-    __local uint buffers[TEAMS * 32];
-    __local uint histograms[TEAMS * 320];
+    SHARED uint buffers[TEAMS * 32];
+    SHARED uint histograms[TEAMS * 320];
     uint at = (uint)get_group_id(0) * TEAMS + team.index;
     uint block = at / chunks_per_block, chunk = at % chunks_per_block;
     if (block >= blocks) return;

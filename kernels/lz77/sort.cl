@@ -65,7 +65,7 @@ inline uint digit_of(uint hash) {
 #define SOURCE_BLOCK(block) (source + (size_t)(block) * (slot >> 2))
 #define SOURCE_TYPE uint
 inline uint2 entry_at(__global const uint *source, uint index) {
-    return (uint2)(hash_at(source, index), index);
+    return UINT2(hash_at(source, index), index);
 }
 #else
 #define SOURCE_BLOCK(block) (source + (size_t)(block) * slot)
@@ -78,7 +78,7 @@ inline uint2 entry_at(__global const uint2 *source, uint index) {
 // A workgroup for each tile of each block.
 __kernel void count(__global const uint *jobs, __global const SOURCE_TYPE *source, __global uint *histogram, uint slot,
                     uint tiles, uint blocks, uint window_log) {
-    __local uint counts[RADIX];
+    SHARED uint counts[RADIX];
     uint group = get_group_id(0), local_index = get_local_id(0);
     uint block = group / tiles, tile = group % tiles;
     if (block >= blocks) return;
@@ -123,11 +123,11 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
 #endif
                     uint slot, uint tiles, uint blocks, uint window_log) {
     // First the number of a digit's entries in a team's part, later the number in the parts before it.
-    __local uint counts[TEAMS * RADIX];
+    SHARED uint counts[TEAMS * RADIX];
     // Where a digit's entries begin in the tile, and how far to move them from there.
-    __local uint starts[RADIX], moves[RADIX];
-    __local uint sums[RADIX / 32], digit_sums[RADIX / 32];
-    __local uint hashes[TILE], positions[TILE];
+    SHARED uint starts[RADIX], moves[RADIX];
+    SHARED uint sums[RADIX / 32], digit_sums[RADIX / 32];
+    SHARED uint hashes[TILE], positions[TILE];
     TEAM_START(team);
     uint group = get_group_id(0), local_index = get_local_id(0);
     uint block = group / tiles, tile = group % tiles;
@@ -215,6 +215,6 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
     __global uint2 *out = entries + (size_t)block * slot;
     for (uint i = local_index; i < end - first; i += THREADS) {
         uint hash = hashes[i];
-        out[i + moves[digit_of(hash)]] = (uint2)(hash, positions[i]);
+        out[i + moves[digit_of(hash)]] = UINT2(hash, positions[i]);
     }
 }

@@ -98,8 +98,8 @@ __kernel void literal_states(
     uint chunk_stride, uint model_stride
 ) {
     TEAM_START(team);
-    __local uint codes[256];
-    __local ushort next[2048];
+    SHARED uint codes[256];
+    SHARED ushort next[2048];
     // The chunks of a workgroup are of one group.
     uint per_block = (chunks_per_block + TEAMS - 1u) / TEAMS;
     uint block = (uint)get_group_id(0) / per_block;
@@ -184,8 +184,8 @@ __kernel void sequence_states(
     uint chunk_stride, uint model_stride
 ) {
     TEAM_START(team);
-    __local uint all_codes[TEAMS * (256u + 64u)];
-    __local ushort all_next[TEAMS * (2048u + 256u)];
+    SHARED uint all_codes[TEAMS * (256u + 64u)];
+    SHARED ushort all_next[TEAMS * (2048u + 256u)];
     __local uint *codes = all_codes + team.index * (256u + 64u), *offset_codes = codes + 256;
     __local ushort *next = all_next + team.index * (2048u + 256u), *offset_next = next + 2048;
     START;

@@ -30,7 +30,7 @@ __kernel void order(__global const uint *restrict jobs, __global const uint *res
 // The distances to the first two positions that count on one side, `step` entries apart from place `at` on: those
 // before `pos` by at most `reach`, each nearer than the one before it.
 inline uint2 nearer(__global const uint *ordered, uint at, uint step, uint count, uint pos, uint reach) {
-    uint2 found = (uint2)(NONE, NONE);
+    uint2 found = UINT2(NONE, NONE);
     uint limit = reach;
     for (uint k = 0; k < count; k++) {
         at += step;
@@ -63,7 +63,7 @@ __kernel void neighbours(__global const uint *restrict jobs, __global const uint
     uint2 after = nearer(ordered, place, 1u, min(REACH, len - 1u - place), pos, reach);
     uint2 before = nearer(ordered, place, 0u - 1u, min(REACH, place), pos, reach);
     // Each side has the smaller distance last. Merge them.
-    uint4 d = (uint4)(min(after.x, after.y), max(after.x, after.y), min(before.x, before.y), max(before.x, before.y));
-    d = (uint4)(min(d.x, d.z), max(d.x, d.z), min(d.y, d.w), max(d.y, d.w));
-    low[(size_t)block * slot + pos] = (uint4)(d.x, min(d.y, d.z), max(d.y, d.z), d.w);
+    uint4 d = UINT4(min(after.x, after.y), max(after.x, after.y), min(before.x, before.y), max(before.x, before.y));
+    d = UINT4(min(d.x, d.z), max(d.x, d.z), min(d.y, d.w), max(d.y, d.w));
+    low[(size_t)block * slot + pos] = UINT4(d.x, min(d.y, d.z), max(d.y, d.z), d.w);
 }

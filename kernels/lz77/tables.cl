@@ -252,14 +252,14 @@ static inline void build_fse(Team t, uint symbols, uint log, __local const ushor
 __kernel void lz77_tables(__global const uint *payload, __global uint *results, __global const uint *lz77_chunks,
                           __global uint *lz77_tables_out, uint blocks, uint max_chunks,
                           uint per_block) {
-    __local uchar codes[LENGTH_CODES * 128u];
-    __local ushort values_of[TEAMS][VALUES];
-    __local uchar order_of[TEAMS][ALPHABET];
-    __local ushort firsts_of[TEAMS][16], limits_of[TEAMS][16];
-    __local uint shared_of[TEAMS][5];
+    SHARED uchar codes[LENGTH_CODES * 128u];
+    SHARED ushort values_of[TEAMS][VALUES];
+    SHARED uchar order_of[TEAMS][ALPHABET];
+    SHARED ushort firsts_of[TEAMS][16], limits_of[TEAMS][16];
+    SHARED uint shared_of[TEAMS][5];
 #if FSE
-    __local uint next_of[TEAMS][STATES / 2u];
-    __local uint mask_of[TEAMS][64];
+    SHARED uint next_of[TEAMS][STATES / 2u];
+    SHARED uint mask_of[TEAMS][64];
 #endif
     TEAM_START(t);
     length_code_build(codes, (uint)get_local_id(0));

@@ -79,8 +79,8 @@ inline void load_starts(const Chunk *c, uint at, uint2 *starts) {
     #pragma unroll
     for (uint g = 0u; g < LANE_BYTES; g += 2u) {
         uint4 two = from[g / 2u];
-        starts[g] = two.xy;
-        starts[g + 1u] = two.zw;
+        starts[g] = FIRST_TWO(two);
+        starts[g + 1u] = LAST_TWO(two);
     }
 }
 
@@ -132,7 +132,7 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
                            __global const uint2 *lz77_starts, uint blocks, uint max_chunks, uint slot, uint per_block,
                            uint stride, uint turn, uint turns) {
     // The sources of this step, and of the one before, which some work items may still be writing.
-    __local uint sources_of[2u * STEP];
+    SHARED uint sources_of[2u * STEP];
     uint item = (uint)get_local_id(0);
     uint group = (uint)get_group_id(0);
     uint block = group / per_block;

@@ -8,8 +8,8 @@
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //!
 //! Imports point down this table. Nothing here knows of files. A plan knows nothing of a backend, and no backend
-//! contains an algorithm: a third backend is one more implementation of [`device::Device`], one more set of kernel
-//! sources, and nothing else.
+//! contains an algorithm: one more backend is one more implementation of [`device::Device`], perhaps one more set of
+//! kernel sources, and nothing else.
 
 pub mod coder;
 pub mod device;

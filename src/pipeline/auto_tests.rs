@@ -236,7 +236,7 @@ fn auto_passes_over_devices_it_cannot_open_or_measure() {
 /// them.
 #[test]
 fn real_devices_are_measured_and_used() {
-    let all = [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| discovery::devices(api).ok());
+    let all = Api::ALL.into_iter().filter_map(|api| discovery::devices(api).ok());
     for found in all.flatten() {
         let limits = Limits { kind: Kind::Discrete, ..found.limits().clone() };
         println!("on {}: {}", limits.api, limits.name);

@@ -38,7 +38,7 @@ pub(super) fn decoding(gpu: &Gpu) -> DecodeOptions {
 /// Every device of this machine, or those whose interface `PZ_TEST_DEVICE` names.
 pub(super) fn devices() -> Vec<Arc<dyn Device>> {
     let wanted = std::env::var("PZ_TEST_DEVICE").unwrap_or_default().to_lowercase();
-    let apis = [Api::OpenCl, Api::WebGpu];
+    let apis = Api::ALL;
     let wanted = apis.into_iter().filter(|api| api.to_string().to_lowercase().contains(&wanted));
     // Other tests check that there are devices.
     let found = wanted.flat_map(|api| discovery::devices(api).unwrap_or_default());

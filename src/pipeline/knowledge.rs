@@ -400,7 +400,7 @@ fn subject_of(api: Api, name: &str, driver: &str) -> String {
 
 /// The interface to the device with that subject.
 fn api_of(subject: &str) -> Option<Api> {
-    [Api::OpenCl, Api::WebGpu].into_iter().find(|api| subject.starts_with(&format!("{api} ")))
+    Api::ALL.into_iter().find(|api| subject.starts_with(&format!("{api} ")))
 }
 
 /// The subject under which the CPU's rates are kept.

@@ -27,8 +27,8 @@ impl Candidate for Found {
     }
 }
 
-/// The devices of this machine: those of OpenCL or, if it has none, those of WebGPU, which are the same devices but
-/// slower.
+/// The devices of this machine: those of OpenCL and the others of CUDA or, if there are none, those of WebGPU, which are
+/// the same devices but slower. CUDA comes second until its speed has been measured.
 pub(crate) struct Machine;
 
 impl Registry for Machine {
@@ -37,13 +37,41 @@ impl Registry for Machine {
             let found = discovery::devices(api).unwrap_or_default();
             found.into_iter().filter(|found| is_eligible(found.limits())).collect::<Vec<_>>()
         };
-        let opencl = of(Api::OpenCl);
-        let found = if opencl.is_empty() { of(Api::WebGpu) } else { opencl };
+        let found = each_once(of(Api::OpenCl), of(Api::Cuda), Found::limits);
+        let found = if found.is_empty() { of(Api::WebGpu) } else { found };
         found.into_iter().map(|found| Box::new(found) as Box<dyn Candidate>).collect()
     }
+}
+
+/// The devices of one interface, and those of another that are other cards. Cards of one name count as the same: a card
+/// that the first does not offer beside such a one is hidden from it by the user.
+fn each_once<T>(first: Vec<T>, mut second: Vec<T>, limits: impl Fn(&T) -> &Limits) -> Vec<T> {
+    second.retain(|other| !first.iter().any(|one| limits(one).name == limits(other).name));
+    first.into_iter().chain(second).collect()
 }
 
 /// Whether [`Auto`](super::auto::Auto) may choose the device.
 pub(crate) fn is_eligible(limits: &Limits) -> bool {
     limits.kind != Kind::Software
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::tests::testing::made_up;
+
+    #[test]
+    fn a_card_is_used_through_one_interface() {
+        let of = |api, names: &[&str]| -> Vec<Limits> {
+            names.iter().map(|name| Limits { api, name: (*name).into(), ..made_up() }).collect()
+        };
+        let chosen = |opencl: &[&str], cuda: &[&str]| -> Vec<String> {
+            let each = each_once(of(Api::OpenCl, opencl), of(Api::Cuda, cuda), |limits| limits);
+            each.iter().map(|limits| format!("{} {}", limits.api, limits.name)).collect()
+        };
+        assert_eq!(chosen(&["A"], &["A", "B", "A"]), ["OpenCL A", "CUDA B"]);
+        assert_eq!(chosen(&["A", "A"], &["A"]), ["OpenCL A", "OpenCL A"]);
+        assert_eq!(chosen(&[], &["A", "B"]), ["CUDA A", "CUDA B"]);
+        assert!(chosen(&[], &[]).is_empty());
+    }
 }

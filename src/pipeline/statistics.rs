@@ -412,7 +412,7 @@ mod tests {
         use crate::gpu::device::discovery::devices;
         let contents: Vec<u8> = (0..3_u32 << 18).map(|i| (i.wrapping_mul(i) >> 17) as u8).collect();
         // Other tests check that there are devices.
-        let all = [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok());
+        let all = Api::ALL.into_iter().filter_map(|api| devices(api).ok());
         for found in all.flatten() {
             // A new `Gpu` for each job, which holds no memory from another.
             let device = found.open().unwrap();

@@ -1,5 +1,5 @@
 //! The program ignores foreign files in its cache folder, and they do not hold it up.
-#![cfg(all(unix, any(feature = "opencl", feature = "webgpu")))]
+#![cfg(all(unix, any(feature = "cuda", feature = "opencl", feature = "webgpu")))]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

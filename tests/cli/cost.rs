@@ -85,7 +85,10 @@ fn predicts_how_long_a_file_takes() {
     assert!(!folder.has("cache/pz"));
     run(&["cost", "--device", "cpu", "-T1", "--size", "1M"]).text();
     // A build without devices keeps no rates between runs.
-    assert_eq!(folder.has("cache/pz"), cfg!(any(feature = "opencl", feature = "webgpu")));
+    assert_eq!(
+        folder.has("cache/pz"),
+        cfg!(any(feature = "cuda", feature = "opencl", feature = "webgpu"))
+    );
 
     let list = folder.pz(&["devices", "--json"]).json();
     for found in &list["devices"].as_array().unwrap()[1..] {
@@ -153,7 +156,7 @@ fn every_run_teaches() {
     };
     run(&["compress", "--device", "cpu", "-T1", "-q", "short"]).silent();
     assert_eq!(learned(), "");
-    let is_kept = cfg!(any(feature = "opencl", feature = "webgpu"));
+    let is_kept = cfg!(any(feature = "cuda", feature = "opencl", feature = "webgpu"));
     run(&["compress", "--device", "cpu", "-T1", "-5", "-q", "long"]).silent();
     assert_eq!(learned().contains("encode lzh -5 -b 4194304 -T1 overhead\n"), is_kept);
     run(&["decompress", "--device", "cpu", "-T1", "-q", "-c", "long.pz"]);

@@ -22,7 +22,7 @@ fn every_backend_has_devices_or_a_reason_for_having_none() {
     let folder = Folder::new();
     let list = folder.pz(&["devices", "--json"]).json();
     let text = folder.pz(&["devices"]).text();
-    for backend in ["opencl", "webgpu"] {
+    for backend in ["cuda", "opencl", "webgpu"] {
         let devices = list["devices"].as_array().unwrap();
         let devices: Vec<_> = devices
             .iter()
@@ -48,7 +48,7 @@ fn every_backend_has_devices_or_a_reason_for_having_none() {
 
 /// A missing library or driver is no failure.
 #[test]
-#[cfg(all(target_os = "linux", feature = "opencl", feature = "webgpu"))]
+#[cfg(all(target_os = "linux", feature = "cuda", feature = "opencl", feature = "webgpu"))]
 fn without_drivers_there_is_a_reason() {
     let folder = Folder::new();
     let run = |variables: &[(&str, &str)]| {
@@ -60,15 +60,88 @@ fn without_drivers_there_is_a_reason() {
     };
     let empty = folder.as_path().to_str().unwrap();
     // Neither loader finds a driver.
-    let list =
-        run(&[("OCL_ICD_VENDORS", empty), ("VK_DRIVER_FILES", empty), ("VK_ICD_FILENAMES", empty)]);
+    // CUDA has no loader to point elsewhere; a machine without GPU has none of its libraries, or no device.
+    let list = run(&[
+        ("OCL_ICD_VENDORS", empty),
+        ("VK_DRIVER_FILES", empty),
+        ("VK_ICD_FILENAMES", empty),
+        ("CUDA_VISIBLE_DEVICES", ""),
+    ]);
     assert_eq!(list["devices"].as_array().unwrap().len(), 1, "{list}");
     let backends: Vec<_> =
         list["absent"].as_array().unwrap().iter().map(|absent| &absent["backend"]).collect();
-    assert_eq!(backends, ["opencl", "webgpu"]);
+    assert_eq!(backends, ["cuda", "opencl", "webgpu"]);
     for absent in list["absent"].as_array().unwrap() {
         assert!(absent["remedy"].as_str().unwrap().starts_with("install "), "{absent}");
     }
+}
+
+/// A driver of CUDA with a device, as far as a list of devices asks for it.
+#[cfg(all(target_os = "linux", feature = "cuda"))]
+const CUDA: &str = r#"
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#define NOTHING(name) int name(void) { return 999; }
+NOTHING(cuDevicePrimaryCtxRetain) NOTHING(cuDevicePrimaryCtxRelease_v2) NOTHING(cuCtxPushCurrent_v2)
+NOTHING(cuCtxPopCurrent_v2) NOTHING(cuMemGetInfo_v2) NOTHING(cuMemAlloc_v2) NOTHING(cuMemFree_v2) NOTHING(cuMemHostAlloc)
+NOTHING(cuMemFreeHost) NOTHING(cuMemcpyHtoDAsync_v2) NOTHING(cuMemcpyDtoHAsync_v2) NOTHING(cuMemsetD32Async)
+NOTHING(cuPointerGetAttribute) NOTHING(cuStreamCreate) NOTHING(cuStreamDestroy_v2) NOTHING(cuEventCreate)
+NOTHING(cuEventRecord) NOTHING(cuEventQuery) NOTHING(cuEventElapsedTime) NOTHING(cuEventDestroy_v2)
+NOTHING(cuModuleLoadData) NOTHING(cuModuleUnload) NOTHING(cuModuleGetFunction) NOTHING(cuFuncGetAttribute)
+NOTHING(cuLaunchKernel)
+int cuInit(unsigned flags) { return getenv("CODE") ? atoi(getenv("CODE")) : 0; }
+int cuDriverGetVersion(int *version) { *version = 12080; return 0; }
+int cuGetErrorName(int code, const char **name) { *name = "CUDA_ERROR_OF_A_TEST"; return 0; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+int cuDeviceGetName(char *name, int len, int device) { strcpy(name, "A GPU"); return 0; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = (size_t)8 << 30; return 0; }
+int cuDeviceGetAttribute(int *value, int what, int device) {
+    *value = what == 20 ? 0 : what == 75 ? 9 : what == 76 ? 0 : 1024;
+    return 0;
+}
+"#;
+
+/// Whatever CUDA lacks, `pz devices` says it, and how to get it.
+#[test]
+#[cfg(all(target_os = "linux", feature = "cuda"))]
+fn what_cuda_lacks_is_said() {
+    let folder = Folder::new();
+    let source = folder.write("cuda.c", CUDA.as_bytes());
+    let library = folder.path("libcuda.so.1");
+    let made = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        return crate::support::skip("there is no C compiler");
+    }
+    let cuda = |variables: &[(&str, &str)]| {
+        let mut command = folder.command(&["devices", "--json"]);
+        command.env("LD_LIBRARY_PATH", folder.as_path()).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let absent = list["absent"].as_array().unwrap();
+        let absent = absent.iter().find(|absent| absent["backend"] == "cuda");
+        absent.map(|absent| ["why", "remedy"].map(|key| absent[key].as_str().unwrap().to_string()))
+    };
+    const DRIVER: &str = "install the driver of your NVIDIA GPU";
+    let [why, remedy] = cuda(&[("CODE", "100")]).unwrap();
+    assert_eq!((why.as_str(), remedy.as_str()), ("CUDA has no device", DRIVER));
+    let [why, remedy] = cuda(&[("CODE", "803")]).unwrap();
+    assert_eq!((why.as_str(), remedy.as_str()), ("cuInit: CUDA_ERROR_OF_A_TEST (803)", DRIVER));
+    let [why, remedy] = cuda(&[("PZ_NVRTC", "/nowhere/libnvrtc.so.12")]).unwrap();
+    assert_eq!(why, "/nowhere/libnvrtc.so.12, which PZ_NVRTC names, is not there");
+    assert!(remedy.contains("nvidia-cuda-nvrtc-cu12") && remedy.contains("PZ_NVRTC"), "{remedy}");
+    // A library that is not the compiler's.
+    let [why, _] = cuda(&[("PZ_NVRTC", library.to_str().unwrap())]).unwrap();
+    assert!(why.ends_with("libcuda.so.1: lacks nvrtcVersion"), "{why}");
+    std::fs::write(&library, "no library").unwrap();
+    let [why, remedy] = cuda(&[]).unwrap();
+    assert!(why.starts_with("the library of NVIDIA's driver (libcuda.so.1) is not there"), "{why}");
+    assert_eq!(remedy, DRIVER);
 }
 
 /// Lists one device by its name, with the same lines as in the list of all.

@@ -36,8 +36,8 @@ fn bad_values_are_errors() {
         ("PZ_THREADS", "-1", "pz: PZ_THREADS: invalid value '-1': expected a number of threads"),
         (
             "PZ_DEVICE",
-            "cuda",
-            "pz: PZ_DEVICE: invalid value 'cuda': a device is auto, cpu, opencl[:N] or webgpu[:N]",
+            "metal",
+            "pz: PZ_DEVICE: invalid value 'metal': a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]",
         ),
         (
             "PZ_DEVICE",

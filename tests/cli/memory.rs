@@ -26,7 +26,7 @@ fn loaded_by(folder: &Folder, arguments: &[&str], stdin: Option<&[u8]>) -> (Ran,
 }
 
 fn has_drivers(loaded: &str) -> bool {
-    ["libOpenCL", "libvulkan"].iter().any(|name| loaded.contains(name))
+    ["libcuda", "libOpenCL", "libvulkan"].iter().any(|name| loaded.contains(name))
 }
 
 /// A frame's header and nothing else, declaring 4 TiB.
@@ -45,7 +45,7 @@ fn declares_4_tib(folder: &Folder) -> Vec<u8> {
 #[test]
 fn no_device_is_looked_for_because_of_a_header_alone() {
     let folder = Folder::new();
-    let uses_drivers = cfg!(any(feature = "opencl", feature = "webgpu"));
+    let uses_drivers = cfg!(any(feature = "cuda", feature = "opencl", feature = "webgpu"));
     if uses_drivers && !has_drivers(&loaded_by(&folder, &["devices"], None).1) {
         return skip("there are no drivers, or the loader does not tell");
     }

@@ -79,8 +79,8 @@ fn requests_that_make_no_sense() {
             "pz: device opencl:99: no such device; 'pz devices' lists the devices",
         ),
         (
-            vec!["compress", "--device", "cuda", "a"],
-            "pz: invalid value 'cuda' for '--device <DEVICE>': a device is auto, cpu, opencl[:N] or \
+            vec!["compress", "--device", "metal", "a"],
+            "pz: invalid value 'metal' for '--device <DEVICE>': a device is auto, cpu, cuda[:N], opencl[:N] or \
              webgpu[:N] (see pz compress --help)",
         ),
         (

@@ -248,7 +248,7 @@ pub struct Bench {
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
-    /// cpu, opencl[:N] or webgpu[:N], several with commas between them, or all: the CPU and every GPU [env: PZ_DEVICE]
+    /// cpu, cuda[:N], opencl[:N] or webgpu[:N], several with commas between them, or all: the CPU and every GPU [env: PZ_DEVICE]
     #[arg(long, value_name = "DEVICE,…")]
     pub device: Option<Several>,
     /// Measure the device alone, stage by stage, on blocks in its memory; needs --device
@@ -269,7 +269,7 @@ pub struct Bench {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz devices --json | jq '.devices[].name'")]
 pub struct Devices {
-    /// List only this one: cpu, opencl[:N] or webgpu[:N]; an error if it is missing
+    /// List only this one: cpu, cuda[:N], opencl[:N] or webgpu[:N]; an error if it is missing
     #[arg(value_name = "DEVICE")]
     pub device: Option<Device>,
     /// Print JSON
@@ -299,7 +299,7 @@ pub struct Cost {
     /// Bytes of a block, a power of two [default: 1M, or for predictions the level's]
     #[arg(short, long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub block_size: Option<Size>,
-    /// Show the batches for this device: auto, cpu, opencl[:N] or webgpu[:N]; auto is every GPU [env: PZ_DEVICE]
+    /// Show the batches for this device: auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]; auto is every GPU [env: PZ_DEVICE]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<Device>,
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
@@ -379,7 +379,7 @@ pub struct Machine {
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
-    /// auto, cpu, opencl[:N] or webgpu[:N] [default: auto] [env: PZ_DEVICE]
+    /// auto, cpu, cuda[:N], opencl[:N] or webgpu[:N] [default: auto] [env: PZ_DEVICE]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<Device>,
 }

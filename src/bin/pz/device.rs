@@ -29,6 +29,8 @@ pub enum Device {
     Auto,
     /// The processor's cores.
     Cpu,
+    /// A GPU through CUDA, by its number in `pz devices`.
+    Cuda(Option<u32>),
     /// A GPU through OpenCL, by its number in `pz devices`.
     OpenCl(Option<u32>),
     /// A GPU through WebGPU, by its number in `pz devices`.
@@ -89,6 +91,7 @@ impl Device {
     /// The API and number of this GPU; `None` for `auto` and `cpu`.
     fn named(self) -> Option<(Api, Option<u32>)> {
         match self {
+            Device::Cuda(number) => Some((Api::Cuda, number)),
             Device::OpenCl(number) => Some((Api::OpenCl, number)),
             Device::WebGpu(number) => Some((Api::WebGpu, number)),
             Device::Auto | Device::Cpu => None,
@@ -152,7 +155,8 @@ fn gpus() -> Vec<Device> {
         let found = found.into_iter().filter(|found| found.limits().kind != Kind::Software);
         found.map(move |found| device(Some(found.number() as u32))).collect::<Vec<_>>()
     };
-    [of(Api::OpenCl, Device::OpenCl), of(Api::WebGpu, Device::WebGpu)].concat()
+    [of(Api::Cuda, Device::Cuda), of(Api::OpenCl, Device::OpenCl), of(Api::WebGpu, Device::WebGpu)]
+        .concat()
 }
 
 impl FromStr for Several {
@@ -180,9 +184,10 @@ impl FromStr for Device {
         match (backend, number) {
             ("auto", None) => Ok(Device::Auto),
             ("cpu", None) => Ok(Device::Cpu),
+            ("cuda", number) => Ok(Device::Cuda(number)),
             ("opencl", number) => Ok(Device::OpenCl(number)),
             ("webgpu", number) => Ok(Device::WebGpu(number)),
-            _ => Err("a device is auto, cpu, opencl[:N] or webgpu[:N]".into()),
+            _ => Err("a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]".into()),
         }
     }
 }
@@ -192,6 +197,7 @@ impl fmt::Display for Device {
         let (backend, number) = match self {
             Device::Auto => ("auto", None),
             Device::Cpu => ("cpu", None),
+            Device::Cuda(number) => ("cuda", *number),
             Device::OpenCl(number) => ("opencl", *number),
             Device::WebGpu(number) => ("webgpu", *number),
         };
@@ -224,7 +230,9 @@ mod tests {
             ("cpu:0", None),
             ("opencl:", None),
             ("opencl:-1", None),
-            ("cuda", None),
+            ("cuda", Some(Device::Cuda(None))),
+            ("cuda:2", Some(Device::Cuda(Some(2)))),
+            ("metal", None),
             ("", None),
         ] {
             assert_eq!(text.parse::<Device>().ok(), device, "{text:?}");

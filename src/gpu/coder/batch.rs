@@ -20,6 +20,8 @@ pub(super) struct Batch<'d> {
     pub(super) plan: Plan,
     pub(super) needs: Needs,
     pub(super) most: Shape,
+    /// Blocks that have been submitted, and whose results have not been read.
+    submitted: usize,
     planner: Box<Planner<'d>>,
 }
 
@@ -33,16 +35,20 @@ impl<'d> Batch<'d> {
         let needs = Needs::default();
         let plan = planner(device.limits(), most, needs)?;
         let memory = Memory::allocate_but(device, &plan, own)?;
-        Ok(Self { device, queue: device.queue()?, memory, plan, needs, most, planner })
+        Ok(Self {
+            device,
+            queue: device.queue()?,
+            memory,
+            plan,
+            needs,
+            most,
+            submitted: 0,
+            planner,
+        })
     }
 
-    /// Uploads the jobs of a batch, starts it, calls `meanwhile`, and waits for the results.
-    pub(super) fn run(
-        &mut self,
-        jobs: &[Job],
-        needs: Needs,
-        meanwhile: impl FnOnce(),
-    ) -> Result<Vec<JobResult>, CoderError> {
+    /// Uploads the jobs of a batch and starts it, without waiting for it.
+    pub(super) fn submit(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
         assert!(!jobs.is_empty() && jobs.len() <= self.most.blocks as usize);
         if jobs.len() != self.plan.shape.blocks as usize || needs != self.needs {
             // Blocks keep their places, so a plan for fewer blocks runs in memory made for more.
@@ -54,8 +60,17 @@ impl<'d> Batch<'d> {
         self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;
         submit(&self.plan, memory, &mut *self.queue)?;
         self.queue.flush()?;
-        meanwhile();
-        let mut results = vec![JobResult::default(); jobs.len()];
+        self.submitted = jobs.len();
+        Ok(())
+    }
+
+    /// Waits for the batch that was submitted last, and returns its results; none if there is no such batch.
+    pub(super) fn wait(&mut self) -> Result<Vec<JobResult>, CoderError> {
+        let mut results = vec![JobResult::default(); std::mem::take(&mut self.submitted)];
+        if results.is_empty() {
+            return Ok(results);
+        }
+        let memory = &self.memory;
         let into = bytemuck::cast_slice_mut(&mut results);
         self.queue.read(memory.named("results"), 0, into)?;
         Ok(results)

@@ -205,6 +205,20 @@ impl<'d> Decoder<'d> {
         payloads: &[PayloadPlace],
         meanwhile: impl FnOnce(),
     ) -> Result<Vec<DecodedBlock>, CoderError> {
+        self.submit(payloads)?;
+        meanwhile();
+        self.wait()
+    }
+
+    /// Starts to decode, like [`Self::decode`], and does not wait: [`Self::wait`] does. What the caller queues behind it
+    /// in the same stream finds the contents.
+    ///
+    /// Until then nothing may write to the payloads, and a second batch would replace the first. Other decoders may have
+    /// batches in flight meanwhile.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn submit(&mut self, payloads: &[PayloadPlace]) -> Result<(), CoderError> {
         let job = |place: &PayloadPlace| Job {
             content_len: place.content_len,
             payload_len: place.payload_len,
@@ -212,12 +226,20 @@ impl<'d> Decoder<'d> {
             ..Job::default()
         };
         let jobs: Vec<_> = payloads.iter().map(job).collect();
+        self.batch.submit(&jobs, self.needs)
+    }
+
+    /// Waits for the batch that was submitted last, and returns its results. Without such a batch there are none.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn wait(&mut self) -> Result<Vec<DecodedBlock>, CoderError> {
         let block = |result: &JobResult| DecodedBlock {
             is_decoded: result.status == 0,
             payload_crc: result.payload_crc,
             content_crc: result.content_crc,
         };
-        Ok(self.batch.run(&jobs, self.needs, meanwhile)?.iter().map(block).collect())
+        Ok(self.batch.wait()?.iter().map(block).collect())
     }
 
     /// Copies the contents of block `block`, from their beginning, to the host.

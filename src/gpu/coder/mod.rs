@@ -7,15 +7,20 @@
 //! # Between buffers of the caller's
 //! Data that the caller's own kernels have made can be encoded where it is, and decoded to where they need it:
 //!
-//! 1. Make a device in the caller's context: [`OpenClDevice::from_context`] or [`WebGpuDevice::from_wgpu`].
+//! 1. Make a device in the caller's context: [`CudaDevice::with_ordinal`], [`OpenClDevice::from_context`] or
+//!    [`WebGpuDevice::from_wgpu`]. With CUDA, it can work in a stream of the caller's: [`CudaDevice::on_stream`].
 //! 2. Make buffers at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says, with the
 //!    interface's own calls, and give them to [`Device::import`].
 //! 3. Make the coder with these [`Buffers`]. Block b of the contents begins at byte b · [`Encoder::slot`].
 //! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or tell the decoder what
 //!    payloads it gets ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
 //!
-//! The results are in the caller's buffers when the call returns.
+//! The results are in the caller's buffers when the call returns. [`Encoder::submit`] and [`Decoder::submit`] only start
+//! the work. The results are in the buffers after [`Encoder::wait`] or [`Decoder::wait`]. In a stream of the caller's,
+//! work that the caller queues after `submit` finds them there without waiting.
 //!
+//! [`CudaDevice::with_ordinal`]: super::device::CudaDevice::with_ordinal
+//! [`CudaDevice::on_stream`]: super::device::CudaDevice::on_stream
 //! [`OpenClDevice::from_context`]: super::device::OpenClDevice::from_context
 //! [`WebGpuDevice::from_wgpu`]: super::device::WebGpuDevice::from_wgpu
 
@@ -153,6 +158,8 @@ impl BufferBytes {
 /// Encodes batches on a device.
 pub struct Encoder<'d> {
     batch: Batch<'d>,
+    /// Lengths of the blocks that were submitted last.
+    lens: Vec<u32>,
 }
 
 /// The result of encoding a block.
@@ -192,7 +199,8 @@ impl<'d> Encoder<'d> {
     ) -> Result<Self, CoderError> {
         let planner =
             Box::new(move |limits: &Limits, shape, _| pipelines::encode(limits, &recipe, shape));
-        Ok(Self { batch: Batch::new(device, most, &own.named("packed"), planner)? })
+        let batch = Batch::new(device, most, &own.named("packed"), planner)?;
+        Ok(Self { batch, lens: Vec::new() })
     }
 
     /// Bytes of device memory that such an encoder takes, including the caller's buffers.
@@ -290,9 +298,32 @@ impl<'d> Encoder<'d> {
         lens: &[u32],
         meanwhile: impl FnOnce(),
     ) -> Result<Vec<EncodedBlock>, CoderError> {
+        self.submit(lens)?;
+        meanwhile();
+        self.wait()
+    }
+
+    /// Starts to encode, like [`Self::encode`], and does not wait: [`Self::wait`] does. What the caller queues behind it
+    /// in the same stream finds the results.
+    ///
+    /// Until then nothing may write to the contents, and a second batch would replace the first. Other encoders may have
+    /// batches in flight meanwhile.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn submit(&mut self, lens: &[u32]) -> Result<(), CoderError> {
         let job = |&content_len: &u32| Job { content_len, ..Job::default() };
         let jobs: Vec<_> = lens.iter().map(job).collect();
-        let results = self.batch.run(&jobs, Needs::default(), meanwhile)?;
+        self.lens = lens.to_vec();
+        self.batch.submit(&jobs, Needs::default())
+    }
+
+    /// Waits for the batch that was submitted last, and returns its results. Without such a batch there are none.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn wait(&mut self) -> Result<Vec<EncodedBlock>, CoderError> {
+        let results = self.batch.wait()?;
         let mut start = 0;
         let block = |(result, &len): (&JobResult, &u32)| {
             let is_smaller = result.status == 0 && result.payload_len < len;
@@ -303,7 +334,7 @@ impl<'d> Encoder<'d> {
             let (payload_crc, content_crc) = (result.payload_crc, result.content_crc);
             EncodedBlock { payload, payload_crc, content_crc }
         };
-        Ok(results.iter().zip(lens).map(block).collect())
+        Ok(results.iter().zip(&self.lens).map(block).collect())
     }
 
     /// Copies from the payloads to the host.

@@ -39,7 +39,7 @@ impl Deadline {
     }
 
     /// Whether it has passed.
-    #[cfg(any(feature = "opencl", feature = "webgpu"))]
+    #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
     pub(crate) fn has_passed(&self) -> bool {
         self.has_passed_at(Instant::now(), processor_time)
     }
@@ -67,12 +67,12 @@ pub(crate) fn cores() -> u32 {
 
 /// Processor time that this process has used, on all cores together.
 pub(crate) fn processor_time() -> Option<Duration> {
-    #[cfg(all(unix, any(feature = "opencl", feature = "webgpu")))]
+    #[cfg(all(unix, any(feature = "cuda", feature = "opencl", feature = "webgpu")))]
     {
         use rustix::time::{ClockId, clock_gettime};
         Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok()
     }
-    #[cfg(not(all(unix, any(feature = "opencl", feature = "webgpu"))))]
+    #[cfg(not(all(unix, any(feature = "cuda", feature = "opencl", feature = "webgpu"))))]
     None
 }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(unix, any(feature = "opencl", feature = "webgpu")))]
+    #[cfg(all(unix, any(feature = "cuda", feature = "opencl", feature = "webgpu")))]
     fn processor_time_is_counted() {
         let before = processor_time().unwrap();
         let mut x = 1u64;

@@ -14,6 +14,8 @@ pub struct Found {
 }
 
 enum Backend {
+    #[cfg(feature = "cuda")]
+    Cuda(super::cuda::Found),
     #[cfg(feature = "opencl")]
     OpenCl(super::opencl::Found),
     #[cfg(feature = "webgpu")]
@@ -70,6 +72,8 @@ impl Found {
             kernel.cost().map_err(|error| DeviceError::Failed(error.to_string()))?;
         }
         match self.backend {
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(ref found) => Ok(Arc::new(found.open()?)),
             #[cfg(feature = "opencl")]
             Backend::OpenCl(ref found) => Ok(Arc::new(found.open()?)),
             #[cfg(feature = "webgpu")]
@@ -81,6 +85,8 @@ impl Found {
 impl Backend {
     fn limits(&self) -> &Limits {
         match *self {
+            #[cfg(feature = "cuda")]
+            Self::Cuda(ref found) => found.limits(),
             #[cfg(feature = "opencl")]
             Self::OpenCl(ref found) => found.limits(),
             #[cfg(feature = "webgpu")]
@@ -109,11 +115,14 @@ impl fmt::Debug for Found {
 /// Says why if there is no device.
 pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
     let seen = Seen::of_user();
-    let (found, remedy) = match api {
+    let found = match api {
+        Api::Cuda => cuda(),
         Api::OpenCl => opencl(),
         Api::WebGpu => webgpu(),
     };
-    let mut backends = found.map_err(|error| Absence { api, why: error.to_string(), remedy })?;
+    let absence =
+        |(error, remedy): (DeviceError, _)| Absence { api, why: error.to_string(), remedy };
+    let mut backends = found.map_err(absence)?;
     software_last(&mut backends, |backend| backend.limits().kind);
     seen.note(api, backends.len());
     let number = |(number, backend)| Found { number, backend };
@@ -127,33 +136,44 @@ pub fn seen(api: Api) -> usize {
     Seen::of_user().count(api)
 }
 
-type Backends = (Result<Vec<Backend>, DeviceError>, &'static str);
+/// The devices of an interface, or why there are none and what to do about it.
+type Backends = Result<Vec<Backend>, (DeviceError, &'static str)>;
+
+#[cfg(feature = "cuda")]
+fn cuda() -> Backends {
+    Ok(super::cuda::devices()?.into_iter().map(Backend::Cuda).collect())
+}
 
 #[cfg(feature = "opencl")]
 fn opencl() -> Backends {
-    let found = super::opencl::devices();
-    (found.map(|found| found.into_iter().map(Backend::OpenCl).collect()), super::opencl::REMEDY)
+    let found = super::opencl::devices().map_err(|error| (error, super::opencl::REMEDY))?;
+    Ok(found.into_iter().map(Backend::OpenCl).collect())
 }
 
 #[cfg(feature = "webgpu")]
 fn webgpu() -> Backends {
-    let found = super::webgpu::devices();
-    (found.map(|found| found.into_iter().map(Backend::WebGpu).collect()), super::webgpu::REMEDY)
+    let found = super::webgpu::devices().map_err(|error| (error, super::webgpu::REMEDY))?;
+    Ok(found.into_iter().map(Backend::WebGpu).collect())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Backends {
+    not_in_this_build("install a build with the feature 'cuda'")
 }
 
 #[cfg(not(feature = "opencl"))]
 fn opencl() -> Backends {
-    (not_in_this_build(), "install a build with the feature 'opencl'")
+    not_in_this_build("install a build with the feature 'opencl'")
 }
 
 #[cfg(not(feature = "webgpu"))]
 fn webgpu() -> Backends {
-    (not_in_this_build(), "install a build with the feature 'webgpu'")
+    not_in_this_build("install a build with the feature 'webgpu'")
 }
 
-#[cfg(not(all(feature = "opencl", feature = "webgpu")))]
-fn not_in_this_build() -> Result<Vec<Backend>, DeviceError> {
-    Err(DeviceError::Absent("not in this build".into()))
+#[cfg(not(all(feature = "cuda", feature = "opencl", feature = "webgpu")))]
+fn not_in_this_build(remedy: &'static str) -> Backends {
+    Err((DeviceError::Absent("not in this build".into()), remedy))
 }
 
 #[cfg(test)]
@@ -163,7 +183,7 @@ mod tests {
 
     #[test]
     fn no_device_is_opened_for_a_kernel_without_a_cost() {
-        for found in [Api::OpenCl, Api::WebGpu].into_iter().filter_map(|api| devices(api).ok()) {
+        for found in Api::ALL.into_iter().filter_map(|api| devices(api).ok()) {
             assert!(found[0].open_for(&[&TEST_DEVICE]).is_ok());
             for (kernel, what) in [
                 (
@@ -188,7 +208,7 @@ mod tests {
 
     #[test]
     fn there_are_devices_or_there_is_a_reason() {
-        for api in [Api::OpenCl, Api::WebGpu] {
+        for api in Api::ALL {
             match devices(api) {
                 Ok(found) => {
                     assert!(!found.is_empty());

@@ -11,18 +11,26 @@
 //! | `deadline` | when a device that does not answer is given up |
 //! | [`discovery`] | which devices there are, and why others are not there |
 //! | `seen` | how many devices the last look found |
+//! | `nvml` | how much memory of an NVIDIA GPU is free |
 //! | `program`, `program_cache` | what the backends share of programs; compiled ones, kept from run to run |
-//! | `opencl`, `webgpu` | the backends |
+//! | `in_order` | what the backends share whose drivers have in-order queues and events |
+//! | `cuda`, `opencl`, `webgpu` | the backends |
 
-#[cfg(any(feature = "opencl", feature = "webgpu", test))]
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu", test))]
 pub(crate) mod deadline;
 pub mod discovery;
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+mod in_order;
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+mod nvml;
 #[cfg(feature = "opencl")]
 pub(crate) mod opencl;
 pub(crate) mod pool;
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 mod program;
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 mod program_cache;
 pub(crate) mod run;
 mod seen;
@@ -35,6 +43,8 @@ use std::time::Duration;
 use super::model::budget::{budget, budget_of};
 use super::model::kernel::Kernel;
 pub(crate) use super::model::limits::STAGING;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaDevice;
 #[cfg(feature = "opencl")]
 pub use opencl::OpenClDevice;
 #[cfg(feature = "webgpu")]
@@ -44,7 +54,7 @@ pub use super::model::limits::{Api, Kind, Limits, MemorySource, Teams};
 use super::model::plan::Plan;
 
 /// The default deadline of a queue: longer than any batch takes on a device that works.
-#[cfg(any(feature = "opencl", feature = "webgpu", test))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu", test))]
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Why a call to a device failed.
@@ -99,6 +109,13 @@ pub struct BufferId(pub u64);
 pub enum NativeBuffer {
     /// A `cl_mem`.
     OpenCl(*mut std::ffi::c_void),
+    /// Memory of a CUDA device.
+    Cuda {
+        /// Where it is on the device (a `CUdeviceptr`, or the pointer that `cudaMalloc` gives): a multiple of 16.
+        address: u64,
+        /// Its size in bytes: a multiple of 4.
+        bytes: u64,
+    },
     /// A buffer of the wgpu device.
     #[cfg(feature = "webgpu")]
     WebGpu(wgpu::Buffer),
@@ -189,18 +206,19 @@ pub trait Device: Send + Sync {
     }
 
     /// Makes the caller's buffer usable on this device, in place and without a copy, until [`Self::free`]. The device
-    /// keeps a reference of its own. [`Encoder`] and [`Decoder`] take imported buffers as
+    /// keeps a reference of its own where the interface has references. [`Encoder`] and [`Decoder`] take imported buffers as
     /// [`Buffers`](crate::gpu::coder::Buffers).
     ///
     /// To share buffers with the caller's own code, the device must work where that code works: make it with
-    /// `OpenClDevice::from_context` or `WebGpuDevice::from_wgpu`.
+    /// `CudaDevice::with_ordinal`, `OpenClDevice::from_context` or `WebGpuDevice::from_wgpu`.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] if the buffer is not of this interface, or not of the same context or wgpu device,
     /// or if kernels may not read and write it. A wgpu buffer needs the usages `STORAGE`, `COPY_SRC` and `COPY_DST`.
     ///
     /// # Safety
-    /// - A `cl_mem` is a valid memory object. A wgpu buffer is one of the same `wgpu::Instance`: others cannot be told
+    /// - A `cl_mem` is a valid memory object. CUDA's memory has as many bytes as the caller says, and stays valid until
+    ///   [`Self::free`]: it has no references. A wgpu buffer is one of the same `wgpu::Instance`: others cannot be told
     ///   apart.
     /// - While a call to a coder or a queue that uses the buffer runs, nothing else writes to it, and nothing else
     ///   reads what the call writes. So the caller waits for its own work on the buffer before such a call. The call's

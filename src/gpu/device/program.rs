@@ -1,6 +1,12 @@
 //! What the backends share for compiling kernels: each kernel file is compiled for a device with a set of constants.
 
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+use std::collections::HashMap;
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+use std::sync::{Arc, OnceLock};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -29,6 +35,40 @@ impl ProgramKey {
     }
 }
 
+/// The compiled programs of a device, by what they are compiled from. A program that does not compile is kept as its
+/// error, so that it is not compiled again.
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+#[derive(Debug)]
+pub(in crate::gpu) struct Programs<K, P>(Mutex<HashMap<K, Program<P>>>);
+
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+type Program<P> = Arc<OnceLock<Result<Arc<P>, DeviceError>>>;
+
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+impl<K, P> Default for Programs<K, P> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+impl<K: Eq + Hash, P> Programs<K, P> {
+    /// The program of `key`. Calls `build` the first time; other programs can be built at the same time.
+    ///
+    /// # Errors
+    /// The error of `build`.
+    pub fn get(
+        &self,
+        key: K,
+        build: impl FnOnce() -> Result<P, DeviceError>,
+    ) -> Result<Arc<P>, DeviceError> {
+        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = Arc::clone(programs.entry(key).or_default());
+        drop(programs);
+        program.get_or_init(|| build().map(Arc::new)).clone()
+    }
+}
+
 /// Checks that `limits` permit workgroups of `threads` work items for `kernel`.
 ///
 /// # Errors
@@ -45,6 +85,39 @@ pub(in crate::gpu) fn check_workgroup(
         "kernel {} has workgroups of {threads} work items, and {} has at most {}",
         kernel.stem, limits.name, limits.max_workgroup,
     )))
+}
+
+/// Checks that `limits` permit the workgroup memory that an entry point `takes`, in bytes.
+///
+/// # Errors
+/// Fails if they do not.
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+pub(in crate::gpu) fn check_memory(
+    limits: &Limits,
+    (kernel, entry): (&Kernel, &str),
+    takes: u64,
+) -> Result<(), DeviceError> {
+    if takes <= u64::from(limits.local_memory) {
+        return Ok(());
+    }
+    Err(DeviceError::Unsupported(format!(
+        "kernel {} ({entry}) takes {takes} bytes of workgroup memory, and {} has {}",
+        kernel.stem, limits.name, limits.local_memory,
+    )))
+}
+
+/// The error for an entry point that a device runs in workgroups of `most` work items, and not in those of `threads`.
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+pub(in crate::gpu) fn too_large(
+    limits: &Limits,
+    (kernel, entry): (&Kernel, &str),
+    threads: u32,
+    most: u64,
+) -> DeviceError {
+    DeviceError::Unsupported(format!(
+        "kernel {} ({entry}) has workgroups of {threads} work items, and {} can run at most {most} of them",
+        kernel.stem, limits.name,
+    ))
 }
 
 /// Calls `compile` for the runs of `plans`, several at a time, and once for all runs with the same `key`.

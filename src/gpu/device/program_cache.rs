@@ -64,6 +64,7 @@ impl Cache {
     }
 
     /// Whether the cache keeps anything.
+    #[cfg(any(feature = "opencl", feature = "webgpu"))]
     pub fn is_there(&self) -> bool {
         self.0.is_there()
     }

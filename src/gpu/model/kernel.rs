@@ -2,13 +2,18 @@
 //!
 //! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `batch/` the kernels that any batch
 //! needs,
-//! `common/` what kernel files import, and `test/` the kernels that only tests run.
+//! `common/` what kernel files import, `dialects/` what goes before files in OpenCL C, and `test/` the kernels that only
+//! tests run.
 //!
 //! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. [`Kernel::source`]
 //! turns a file into what a backend compiles: it adds constants at the top and replaces each line
 //! `// @pz_import NAME` by the file `kernels/common/NAME` of the same language. WGSL has no conditional compilation, so
 //! the lines from `// @pz_if CONSTANT` to `// @pz_end` are kept only if that constant is set and not 0; the lines from
 //! `// @pz_else` to `// @pz_end` are kept otherwise.
+//!
+//! CUDA compiles the files in OpenCL C. What CUDA C++ writes differently, the files call by names that
+//! `dialects/opencl.h` and `dialects/cuda.h` define: workgroup memory is `SHARED`, vectors are made by `UINT2` and
+//! `UINT4`. [`super::cuda_source`] does the rest.
 //!
 //! An entry point in OpenCL C is a `__kernel` function. In WGSL, it is a function after the line `// @pz_entry`. It has
 //! two parameters: the work item's number in its workgroup, and the workgroup's number.
@@ -30,7 +35,8 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use super::cost::{CostError, KernelCost};
-use super::limits::{Api, Limits, Teams};
+use super::cuda_source;
+use super::limits::{Api, Language, Limits, Teams};
 
 /// A kernel file in both languages, or one variant of it.
 #[derive(Debug)]
@@ -246,11 +252,23 @@ pub(crate) static TEST_TURNS: Kernel = Kernel {
     cost: OnceLock::new(),
 };
 
+/// What goes before every file in OpenCL C.
+const OPENCL_DIALECT: &str = include_str!("../../../kernels/dialects/opencl.h");
+
 /// Makes each entry point in OpenCL C state the size of its workgroups, as WGSL always does. Without it, a compiler may
 /// give each work item so many registers that the largest workgroups do not run. A compiler that knows the size ignores
 /// MAX_REGISTERS, so the size of the workgroup must then limit the registers well enough.
 const WORKGROUPS: &str =
     "#define __kernel kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))\n";
+
+/// The constant of a dispatch that limits the registers of a work item, on NVIDIA's GPUs.
+const MAX_REGISTERS: &str = "MAX_REGISTERS";
+
+/// The limit on the registers of a work item in these constants of a dispatch.
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+pub(in crate::gpu) fn max_registers(defines: &[(&'static str, u32)]) -> Option<u32> {
+    defines.iter().find(|(name, _)| *name == MAX_REGISTERS).map(|(_, most)| *most)
+}
 
 impl Kernel {
     /// The cost that the file states.
@@ -293,9 +311,9 @@ impl Kernel {
 
     /// The file's text. Of several cost blocks, only the variant's own remains.
     pub fn text(&self, api: Api) -> Cow<'static, str> {
-        let text = match api {
-            Api::OpenCl => self.opencl,
-            Api::WebGpu => self.wgsl,
+        let text = match api.language() {
+            Language::OpenClC => self.opencl,
+            Language::Wgsl => self.wgsl,
         };
         let text = newest(&self.file(api), text);
         match self.file_and_variant().1 {
@@ -316,14 +334,22 @@ impl Kernel {
         ];
         let mut source = String::new();
         for (name, value) in own.iter().chain(defines) {
-            source += &match limits.api {
-                Api::OpenCl => format!("#define {name} {value}u\n"),
-                Api::WebGpu => format!("const {name}: u32 = {value}u;\n"),
+            source += &match limits.api.language() {
+                Language::OpenClC => format!("#define {name} {value}u\n"),
+                Language::Wgsl => format!("const {name}: u32 = {value}u;\n"),
             };
         }
-        let is_limited = defines.iter().any(|(name, _)| *name == "MAX_REGISTERS");
-        if limits.api == Api::OpenCl && !(is_limited && threads <= 256) {
-            source += WORKGROUPS;
+        let is_limited = defines.iter().any(|(name, _)| *name == MAX_REGISTERS);
+        let states_workgroups = !(is_limited && threads <= 256);
+        match limits.api {
+            Api::Cuda => source += &cuda_source::head(states_workgroups),
+            Api::OpenCl => {
+                if states_workgroups {
+                    source += WORKGROUPS;
+                }
+                source += &newest("dialects/opencl.h", OPENCL_DIALECT);
+            }
+            Api::WebGpu => {}
         }
         let is_set = |name: &str| own.iter().chain(defines).any(|(n, v)| *n == name && *v != 0);
         resolve(&self.text(limits.api), limits.api, &is_set, &mut Vec::new(), &mut source);
@@ -333,9 +359,9 @@ impl Kernel {
 
 /// The extension of kernel files for `api`.
 fn extension(api: Api) -> &'static str {
-    match api {
-        Api::OpenCl => "cl",
-        Api::WebGpu => "wgsl",
+    match api.language() {
+        Language::OpenClC => "cl",
+        Language::Wgsl => "wgsl",
     }
 }
 
@@ -400,9 +426,9 @@ fn resolve(
                 continue;
             }
             imported.push(common.name);
-            let text = match api {
-                Api::OpenCl => common.opencl,
-                Api::WebGpu => common.wgsl,
+            let text = match api.language() {
+                Language::OpenClC => common.opencl,
+                Language::Wgsl => common.wgsl,
             };
             let text = newest(&format!("common/{}.{}", common.name, extension(api)), text);
             resolve(&text, api, is_set, imported, source);
@@ -419,7 +445,7 @@ fn resolve(
 
 /// In tests, the current text of the file in the folder named by `PZ_KERNELS`, so that kernels can be edited without
 /// recompiling the library. Otherwise the text that was compiled in.
-fn newest(file: &str, compiled: &'static str) -> Cow<'static, str> {
+pub(super) fn newest(file: &str, compiled: &'static str) -> Cow<'static, str> {
     #[cfg(test)]
     if let Some(folder) = std::env::var_os("PZ_KERNELS") {
         let path = std::path::Path::new(&folder).join(file);

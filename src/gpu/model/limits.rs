@@ -8,16 +8,39 @@ pub(crate) const STAGING: u64 = 24 << 20;
 /// The programming interface that drives a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
+    /// NVIDIA's CUDA.
+    Cuda,
     /// OpenCL 1.2 or later.
     OpenCl,
     /// WebGPU on Vulkan, Metal or Direct3D 12.
     WebGpu,
 }
 
+/// A language in which kernels are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Language {
+    /// OpenCL C. CUDA's compiler gets it behind a header that makes it CUDA C++.
+    OpenClC,
+    /// WebGPU's language.
+    Wgsl,
+}
+
 impl Api {
+    /// Every interface. Those that drive the same GPUs faster come first.
+    pub const ALL: [Self; 3] = [Self::Cuda, Self::OpenCl, Self::WebGpu];
+
+    /// The language of the kernels that devices of this interface run.
+    pub(crate) fn language(self) -> Language {
+        match self {
+            Self::Cuda | Self::OpenCl => Language::OpenClC,
+            Self::WebGpu => Language::Wgsl,
+        }
+    }
+
     /// The name used in arguments and file names.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Cuda => "cuda",
             Self::OpenCl => "opencl",
             Self::WebGpu => "webgpu",
         }
@@ -27,6 +50,7 @@ impl Api {
 impl fmt::Display for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Cuda => "CUDA",
             Self::OpenCl => "OpenCL",
             Self::WebGpu => "WebGPU",
         })

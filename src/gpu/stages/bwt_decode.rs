@@ -53,7 +53,7 @@ impl Lanes {
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
         // WebGPU offers less workgroup memory, and there more lanes at once gain more than lists in it.
         let choices = match limits.api {
-            Api::OpenCl => [(96, 14), (64, 14), (32, 7), (32, 1)],
+            Api::Cuda | Api::OpenCl => [(96, 14), (64, 14), (32, 7), (32, 1)],
             Api::WebGpu => [(64, 3), (32, 3), (32, 2), (32, 1)],
         };
         let choices = choices.map(|(count, near)| Self { count, near, kept: 64 });
@@ -79,7 +79,9 @@ struct Limit {
 impl Limit {
     fn of(limits: &Limits) -> Self {
         match (limits.api, limits.kind) {
-            (Api::OpenCl, _) => Self { segments: 1 << 16, columns: 1 << 16, walked: MAX_SLOT },
+            (Api::Cuda | Api::OpenCl, _) => {
+                Self { segments: 1 << 16, columns: 1 << 16, walked: MAX_SLOT }
+            }
             // At most 60,000 iterations per work item, whatever the payload says: software devices stop there.
             (_, Kind::Software | Kind::Other) => {
                 Self { segments: 256, columns: 4, walked: MIN_WALKED }

@@ -117,7 +117,7 @@ impl<'p> Builder<'p> {
         Self {
             shape: plan.shape,
             plan,
-            bytes: limits.api == Api::OpenCl,
+            bytes: limits.api != Api::WebGpu,
             threads: if local { 32 } else { 256 },
             // Where a workgroup is a single team, loops over tiles must be short, since some devices stop long loops.
             max_parts: (!local).then_some([256, 32]),

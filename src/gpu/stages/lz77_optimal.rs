@@ -163,7 +163,7 @@ fn lanes(limits: &Limits) -> u32 {
         return lanes;
     }
     match limits.api {
-        Api::OpenCl => 16,
+        Api::Cuda | Api::OpenCl => 16,
         Api::WebGpu => 8,
     }
 }

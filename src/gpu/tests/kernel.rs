@@ -38,12 +38,17 @@ fn files_and_registry_are_the_same_set() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
     let entries = std::fs::read_dir(&top).unwrap().map(|entry| entry.unwrap().file_name());
     let folders: BTreeSet<_> = entries.map(|name| name.into_string().unwrap()).collect();
-    assert_eq!(folders, ["batch", "bwt", "common", "lz77", "test"].map(String::from).into());
+    assert_eq!(
+        folders,
+        ["batch", "bwt", "common", "dialects", "lz77", "test"].map(String::from).into()
+    );
     for folder in folders {
         for entry in std::fs::read_dir(top.join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let extension = path.extension().and_then(|extension| extension.to_str());
-            assert!(matches!(extension, Some("cl" | "wgsl")), "{path:?}");
+            let is_dialect = path.parent().is_some_and(|parent| parent.ends_with("dialects"));
+            let expected: &[_] = if is_dialect { &["h"] } else { &["cl", "wgsl"] };
+            assert!(extension.is_some_and(|found| expected.contains(&found)), "{path:?}");
         }
     }
 }

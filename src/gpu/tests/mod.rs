@@ -7,14 +7,14 @@ mod cost;
 mod extent;
 mod fault;
 pub(crate) mod faulty;
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 pub(crate) mod import;
 mod kernel;
 mod launch;
 mod lz77_code;
 mod lz77_decode;
 pub(crate) mod lz77_find;
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod pool;
 mod team;
 pub(crate) mod testing;

@@ -100,7 +100,9 @@ pub(in crate::gpu) fn limits(api: Api, teams: Teams) -> Limits {
 }
 
 /// Every kind of device that has plans.
-pub(in crate::gpu) const KINDS: [(Api, Teams); 4] = [
+pub(in crate::gpu) const KINDS: [(Api, Teams); 6] = [
+    (Api::Cuda, Teams::Ptx),
+    (Api::Cuda, Teams::Local),
     (Api::OpenCl, Teams::Ptx),
     (Api::OpenCl, Teams::Local),
     (Api::WebGpu, Teams::Subgroup),

@@ -2,10 +2,10 @@
 //!
 //! | environment | |
 //! |---|---|
-//! | `PZ_TEST_DEVICE` | use only devices whose interface (`opencl`, `webgpu`) or name contains this |
-//! | `PZ_TEST_NO_SKIP=1` | fail a test that finds no device of an interface |
+//! | `PZ_TEST_DEVICE` | use only devices whose interface (`cuda`, `opencl`, `webgpu`) or name contains this |
+//! | `PZ_TEST_NO_SKIP=1` | fail a test that finds no device of an interface that has software devices |
 
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -15,10 +15,10 @@ use crate::gpu::device::{
     Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams,
 };
 use crate::gpu::model::kernel::Kernel;
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 use crate::gpu::model::kernel::TEST_DEVICE;
 use crate::gpu::model::plan::Plan;
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 use crate::gpu::model::plan::Run;
 
 /// Every buffer is filled with this byte first, so that tests notice code that relies on old contents.
@@ -28,9 +28,11 @@ type Opened = Result<Vec<Box<dyn Device>>, DeviceError>;
 
 /// The devices of an interface. They are opened only once, so that each kernel is compiled once.
 fn devices(api: Api) -> &'static Opened {
+    static CUDA: OnceLock<Opened> = OnceLock::new();
     static OPENCL: OnceLock<Opened> = OnceLock::new();
     static WEBGPU: OnceLock<Opened> = OnceLock::new();
     match api {
+        Api::Cuda => CUDA.get_or_init(|| open(api)),
         Api::OpenCl => OPENCL.get_or_init(|| open(api)),
         Api::WebGpu => WEBGPU.get_or_init(|| open(api)),
     }
@@ -38,9 +40,23 @@ fn devices(api: Api) -> &'static Opened {
 
 fn open(api: Api) -> Opened {
     match api {
+        Api::Cuda => cuda(),
         Api::OpenCl => opencl(),
         Api::WebGpu => webgpu(),
     }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda() -> Opened {
+    let open = |found: &crate::gpu::device::cuda::Found| {
+        found.open().map(|d| Box::new(d) as Box<dyn Device>)
+    };
+    crate::gpu::device::cuda::devices().map_err(|(error, _)| error)?.iter().map(open).collect()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Opened {
+    Err(DeviceError::Absent("this build is without the feature".into()))
 }
 
 #[cfg(feature = "opencl")]
@@ -69,7 +85,7 @@ fn webgpu() -> Opened {
     Err(DeviceError::Absent("this build is without the feature".into()))
 }
 
-/// Runs `test` on every device of both interfaces, including software devices.
+/// Runs `test` on every device of all interfaces, including software devices.
 ///
 /// # Panics
 /// If `test` panics, or if skipping is forbidden and an interface of this build has no device.
@@ -86,8 +102,13 @@ fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
     let wanted = std::env::var("PZ_TEST_DEVICE").ok().map(|wanted| wanted.to_lowercase());
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
     let no_skip = std::env::var_os("PZ_TEST_NO_SKIP").is_some_and(|value| value == "1");
-    let apis = [(Api::OpenCl, cfg!(feature = "opencl")), (Api::WebGpu, cfg!(feature = "webgpu"))];
-    for (api, is_built) in apis {
+    // There is no software device for CUDA, so a machine without one is no failure.
+    let apis = [
+        (Api::Cuda, false),
+        (Api::OpenCl, cfg!(feature = "opencl")),
+        (Api::WebGpu, cfg!(feature = "webgpu")),
+    ];
+    for (api, is_expected) in apis {
         let api_name = api.to_string().to_lowercase();
         let run = |opened: &Opened| {
             let mut tested = 0;
@@ -99,10 +120,11 @@ fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
                     tested += 1;
                 }
             }
+            let is_built = is_expected || cfg!(feature = "cuda");
             if tested == 0 && is_built && is_wanted(&api_name) {
                 let why = opened.as_ref().err().map_or("no device".into(), ToString::to_string);
                 eprintln!("\n*** SKIPPED on {api}: {why} ***\n");
-                assert!(!no_skip, "a test was to run on {api}, and cannot: {why}");
+                assert!(!(no_skip && is_expected), "a test was to run on {api}, and cannot: {why}");
             }
         };
         opened(api, &run);
@@ -168,7 +190,7 @@ impl<D: Device> Device for WithLimits<D> {
 }
 
 /// A dispatch of a kernel that counts up.
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 pub(crate) fn counting(threads: u32) -> Run {
     Run {
         stage: "count",
@@ -183,7 +205,7 @@ pub(crate) fn counting(threads: u32) -> Run {
 }
 
 /// The sorted contents of a folder; empty if there is none.
-#[cfg(any(feature = "opencl", feature = "webgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();

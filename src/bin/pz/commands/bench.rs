@@ -96,7 +96,9 @@ fn run_resident(
     let gpus: Vec<_> =
         devices.iter().filter_map(|(device, gpu)| Some((device, gpu.as_ref()?))).collect();
     if gpus.is_empty() {
-        return Err(Failure::environment("--resident needs a GPU: --device opencl or webgpu"));
+        return Err(Failure::environment(
+            "--resident needs a GPU: --device cuda, opencl or webgpu",
+        ));
     }
     if args.csv {
         table::print(resident::CSV_HEAD)?;

@@ -52,12 +52,11 @@ fn chosen(device: Device) -> Result<Vec<Found>, Failure> {
     };
     match device {
         Device::Cpu => Ok(Vec::new()),
+        Device::Cuda(number) => one(Api::Cuda, number),
         Device::OpenCl(number) => one(Api::OpenCl, number),
         Device::WebGpu(number) => one(Api::WebGpu, number),
         Device::Auto => {
-            let all = [Api::OpenCl, Api::WebGpu]
-                .into_iter()
-                .filter_map(|api| discovery::devices(api).ok());
+            let all = Api::ALL.into_iter().filter_map(|api| discovery::devices(api).ok());
             Ok(all.flatten().filter(|found| found.limits().kind != Kind::Software).collect())
         }
     }

@@ -24,7 +24,7 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
 
 fn all() -> DeviceList {
     let mut list = DeviceList { devices: vec![Processor::Cpu(cpu())], absent: Vec::new() };
-    for api in [Api::OpenCl, Api::WebGpu] {
+    for api in Api::ALL {
         match discovery::devices(api) {
             Ok(found) => list.devices.extend(found.iter().map(|found| Processor::Gpu(gpu(found)))),
             Err(absence) => list.absent.push(Absent {

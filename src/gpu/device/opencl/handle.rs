@@ -1,13 +1,11 @@
-//! References to OpenCL objects, and waiting for events.
+//! References to OpenCL objects, and the state of events.
 
 use std::ffi::c_void;
-use std::time::{Duration, Instant};
 
 use opencl3::event::{self, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS};
 
 use super::failure_for;
 use crate::gpu::device::DeviceError;
-use crate::gpu::device::deadline::Deadline;
 
 /// An OpenCL object: all its types are such pointers.
 pub(super) type Raw = *mut c_void;
@@ -16,7 +14,7 @@ pub(super) type Raw = *mut c_void;
 ///
 /// Errors on release are ignored: they happen only when the object or its whole context is already gone.
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(in crate::gpu::device) struct Handle {
     raw: Raw,
     release: unsafe fn(Raw) -> Result<(), i32>,
 }
@@ -76,29 +74,4 @@ pub(super) fn ended(status: i32) -> Result<bool, DeviceError> {
         return Err(failure_for("a command on the device", status, 0));
     }
     Ok(status == CL_COMPLETE)
-}
-
-/// Waits for the command of `event`.
-///
-/// This polls instead of calling `clWaitForEvents`, which has no timeout. The command must have been flushed.
-///
-/// # Errors
-/// [`DeviceError::TimedOut`], or the error of the command.
-pub(super) fn wait(event: &Handle, until: Deadline) -> Result<(), DeviceError> {
-    /// A sleeping thread wakes about this much too late, so shorter waits spin.
-    const AWAKE: Duration = Duration::from_micros(60);
-    let start = Instant::now();
-    while !has_ended(event)? {
-        if until.has_passed() {
-            return Err(DeviceError::TimedOut);
-        }
-        let waited = start.elapsed();
-        if waited < AWAKE {
-            std::thread::yield_now();
-        } else {
-            let nap = (waited / 8).clamp(Duration::from_micros(20), Duration::from_millis(1));
-            std::thread::sleep(nap);
-        }
-    }
-    Ok(())
 }

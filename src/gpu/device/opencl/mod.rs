@@ -2,25 +2,22 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `handle` | references to OpenCL objects; waiting for events, with a deadline |
-//! | `device` | an open device: context, buffers |
-//! | `nvml` | how much memory of an NVIDIA device is free |
+//! | `handle` | references to OpenCL objects, and the state of events |
+//! | `device` | an open device, and the caller's context and buffers |
+//! | `driver` | the calls that in-order queues make |
+//! | `pinned` | pinned host memory |
 //! | `program` | compiled kernels |
-//! | `queue` | an in-order queue |
-//! | `staging` | pinned host memory for all copies, except those of pinned memory that the caller holds |
 //!
 //! All calls to OpenCL are in this module.
 
 mod device;
+mod driver;
 mod handle;
-mod nvml;
+mod pinned;
 mod program;
-mod queue;
-mod staging;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use opencl3::device::{
@@ -36,6 +33,7 @@ use opencl3::error_codes::{
 };
 use opencl3::platform::{Platform, get_platforms};
 
+use super::nvml::{self, PciPlace, Uuid};
 use super::{Api, DeviceError, Kind, Limits, MemorySource, Teams};
 
 pub use device::OpenClDevice;
@@ -196,74 +194,28 @@ fn free_memory(device: &opencl3::device::Device) -> Option<(u64, MemorySource)> 
         return Some((free_memory_amd(device)?, MemorySource::Free));
     }
     if has("cl_nv_device_attribute_query") {
-        return Some((
-            nvml::free_memory(Uuid::of(device), PciPlace::of(device))?,
-            MemorySource::Nvml,
-        ));
+        return Some((nvml::free_memory(uuid(device), pci_place(device))?, MemorySource::Nvml));
     }
     None
 }
 
-/// The identity of a GPU, which every interface of its driver gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Uuid([u8; 16]);
-
-impl Uuid {
-    /// Of a device with the extension `cl_khr_device_uuid`.
-    fn of(device: &opencl3::device::Device) -> Option<Self> {
-        /// `CL_DEVICE_UUID_KHR`.
-        const UUID: u32 = 0x106a;
-        Some(Self(get_device_data(device.id(), UUID).ok()?.try_into().ok()?))
-    }
+/// The UUID of a device with the extension `cl_khr_device_uuid`.
+fn uuid(device: &opencl3::device::Device) -> Option<Uuid> {
+    /// `CL_DEVICE_UUID_KHR`.
+    const UUID: u32 = 0x106a;
+    Some(Uuid(get_device_data(device.id(), UUID).ok()?.try_into().ok()?))
 }
 
-impl fmt::Display for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GPU")?;
-        let mut bytes = self.0.iter();
-        for len in [4, 2, 2, 2, 6] {
-            f.write_str("-")?;
-            for byte in bytes.by_ref().take(len) {
-                write!(f, "{byte:02x}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A GPU's place on the PCI bus, by which other libraries know it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PciPlace {
-    domain: u32,
-    bus: u32,
-    device: u32,
-    function: u32,
-}
-
-impl PciPlace {
-    /// The place of an NVIDIA device.
-    fn of(device: &opencl3::device::Device) -> Option<Self> {
-        /// `CL_DEVICE_PCI_DOMAIN_ID_NV`, which older drivers lack.
-        const DOMAIN: u32 = 0x400a;
-        let number = |what| {
-            let bytes = get_device_data(device.id(), what).ok()?;
-            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
-        };
-        let slot = number(CL_DEVICE_PCI_SLOT_ID_NV)?;
-        Some(Self::from_slot(number(DOMAIN), number(CL_DEVICE_PCI_BUS_ID_NV)?, slot))
-    }
-
-    /// Decodes a slot: the device's number times 8, plus the function's number.
-    fn from_slot(domain: Option<u32>, bus: u32, slot: u32) -> Self {
-        Self { domain: domain.unwrap_or(0), bus, device: slot >> 3, function: slot & 7 }
-    }
-}
-
-impl fmt::Display for PciPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, bus, device, function } = self;
-        write!(f, "{domain:08x}:{bus:02x}:{device:02x}.{function}")
-    }
+/// The place of an NVIDIA device on the bus.
+fn pci_place(device: &opencl3::device::Device) -> Option<PciPlace> {
+    /// `CL_DEVICE_PCI_DOMAIN_ID_NV`, which older drivers lack.
+    const DOMAIN: u32 = 0x400a;
+    let number = |what| {
+        let bytes = get_device_data(device.id(), what).ok()?;
+        Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    let slot = number(CL_DEVICE_PCI_SLOT_ID_NV)?;
+    Some(PciPlace::from_slot(number(DOMAIN), number(CL_DEVICE_PCI_BUS_ID_NV)?, slot))
 }
 
 /// Reads the free memory that AMD's driver reports: kilobytes in total, and in the largest piece.

@@ -1,8 +1,6 @@
 //! Compiles kernels, once per device.
 
-use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use opencl3::kernel::{
     CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
@@ -13,34 +11,28 @@ use opencl3::program::{
     create_program_with_source, get_program_build_info, get_program_info, release_program,
 };
 
-use super::device::Shared;
+use super::driver::ClDriver;
 use super::handle::Handle;
 use super::{failure, failure_for};
-use crate::gpu::device::program::{ProgramKey, check_workgroup, prepare};
+use crate::gpu::device::program::{
+    ProgramKey, Programs, check_memory, check_workgroup, prepare, too_large,
+};
 use crate::gpu::device::{DeviceError, Dispatch, Teams, program_cache};
-use crate::gpu::model::kernel::Kernel;
+use crate::gpu::model::kernel::{Kernel, max_registers};
 use crate::gpu::model::plan::{Plan, Run};
-
-/// The constant of a dispatch that limits the registers per work item on NVIDIA's compiler.
-const MAX_REGISTERS: &str = "MAX_REGISTERS";
-
-/// A program, or the error of compiling it: a failed program is not compiled again.
-type Program = Arc<OnceLock<Result<Handle, DeviceError>>>;
 
 /// The programs of a device.
 #[derive(Debug, Default)]
-pub(super) struct Programs(Mutex<HashMap<ProgramKey, Program>>);
+pub(super) struct ClPrograms(Programs<ProgramKey, Handle>);
 
-impl Programs {
+impl ClPrograms {
     /// Makes a kernel object, owned by the caller, for the program and entry point that `work` names.
-    pub fn kernel(&self, shared: &Shared, work: &Dispatch<'_>) -> Result<Handle, DeviceError> {
-        let limits = &shared.limits;
+    pub fn kernel(&self, driver: &ClDriver, work: &Dispatch<'_>) -> Result<Handle, DeviceError> {
+        let limits = &driver.limits;
         let stem = work.kernel.stem;
         check_workgroup(limits, work.kernel, work.threads)?;
-        let program = self.program(ProgramKey::new(work.kernel, work.threads, work.defines));
-        let program =
-            program.get_or_init(|| build(shared, work.kernel, work.threads, work.defines));
-        let program = program.as_ref().map_err(Clone::clone)?;
+        let key = ProgramKey::new(work.kernel, work.threads, work.defines);
+        let program = self.0.get(key, || build(driver, work.kernel, work.threads, work.defines))?;
         let Ok(entry) = CString::new(work.entry) else {
             return Err(DeviceError::Failed(format!("{:?} is no entry point", work.entry)));
         };
@@ -49,26 +41,19 @@ impl Programs {
         })?;
         // SAFETY: the kernel has just been made.
         let kernel = unsafe { Handle::owning(kernel, release_kernel) };
-        let device = shared.device.id();
+        let device = driver.device.id();
         let info = |what| {
             get_kernel_work_group_info(kernel.raw(), device, what)
                 .map_err(|code| failure("clGetKernelWorkGroupInfo", code))
         };
         let takes = info(CL_KERNEL_LOCAL_MEM_SIZE)?.to_ulong();
-        if takes > u64::from(limits.local_memory) {
-            return Err(DeviceError::Unsupported(format!(
-                "kernel {stem} ({}) takes {takes} bytes of workgroup memory, and {} has {}",
-                work.entry, limits.name, limits.local_memory,
-            )));
-        }
+        check_memory(limits, (work.kernel, work.entry), takes)?;
         // Registers and workgroup memory may lower the limit for this kernel.
         let reported = info(CL_KERNEL_WORK_GROUP_SIZE)?.to_size();
         let compiled = info(CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?.to_vec_size();
         if !runs(work.threads as usize, reported, &compiled) {
-            return Err(DeviceError::Unsupported(format!(
-                "kernel {stem} ({}) has workgroups of {} work items, and {} can run at most {reported} of them",
-                work.entry, work.threads, limits.name,
-            )));
+            let entry = (work.kernel, work.entry);
+            return Err(too_large(limits, entry, work.threads, reported as u64));
         }
         Ok(kernel)
     }
@@ -81,57 +66,49 @@ fn runs(threads: usize, reported: usize, compiled: &[usize]) -> bool {
     threads <= reported || compiled == [threads, 1, 1]
 }
 
-impl Programs {
-    fn program(&self, key: ProgramKey) -> Program {
-        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(programs.entry(key).or_default())
-    }
-
+impl ClPrograms {
     /// Compiles the programs of `plans` that are not compiled yet, several at a time.
     ///
     /// # Errors
     /// One of the errors, if some programs do not compile.
-    pub fn prepare(&self, shared: &Shared, plans: &[Plan]) -> Result<(), DeviceError> {
-        prepare(&shared.limits, plans, ProgramKey::of_run, |run: &Run| {
-            let program = self.program(ProgramKey::of_run(run));
-            let built =
-                program.get_or_init(|| build(shared, run.kernel, run.threads, &run.defines));
-            built.as_ref().map(|_| ()).map_err(Clone::clone)
+    pub fn prepare(&self, driver: &ClDriver, plans: &[Plan]) -> Result<(), DeviceError> {
+        prepare(&driver.limits, plans, ProgramKey::of_run, |run: &Run| {
+            let build = || build(driver, run.kernel, run.threads, &run.defines);
+            self.0.get(ProgramKey::of_run(run), build).map(|_| ())
         })
     }
 }
 
 fn build(
-    shared: &Shared,
+    driver: &ClDriver,
     kernel: &'static Kernel,
     threads: u32,
     defines: &[(&'static str, u32)],
 ) -> Result<Handle, DeviceError> {
-    let source = kernel.source(&shared.limits, threads, defines);
+    let source = kernel.source(&driver.limits, threads, defines);
     let mut options = String::from("-cl-std=CL1.2");
-    let registers = defines.iter().find(|(name, _)| *name == MAX_REGISTERS);
-    if let (Some((_, most)), Teams::Ptx) = (registers, shared.limits.teams) {
+    if let (Some(most), Teams::Ptx) = (max_registers(defines), driver.limits.teams) {
         options += &format!(" -cl-nv-maxrregcount={most}");
     }
-    let key = program_cache::Key::new(&shared.limits, &source, &options);
+    let key = program_cache::Key::new(&driver.limits, &source, &options);
     let options = CString::new(options).unwrap_or_default();
-    let device = shared.device.id();
+    let device = driver.device.id();
     if let Some(program) =
-        shared.cache.load(key).and_then(|binary| loaded(shared, &binary, &options))
+        driver.cache.load(key).and_then(|binary| loaded(driver, &binary, &options))
     {
         return Ok(program);
     }
-    let program = create_program_with_source(shared.context.raw(), &[&source])
+    let program = create_program_with_source(driver.context.raw(), &[&source])
         .map_err(|code| failure("clCreateProgramWithSource", code))?;
     // SAFETY: the program has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
     match build_program(program.raw(), &[device], &options, None, std::ptr::null_mut()) {
         Ok(()) => {
-            if shared.cache.is_there()
+            if driver.cache.is_there()
                 && let Ok(binaries) = get_program_info(program.raw(), CL_PROGRAM_BINARIES)
                 && let [binary] = &Vec::<Vec<u8>>::from(binaries)[..]
             {
-                shared.cache.save(key, binary);
+                driver.cache.save(key, binary);
             }
             Ok(program)
         }
@@ -148,14 +125,14 @@ fn build(
 }
 
 /// Loads a program from its binary; `None` if the driver rejects it.
-fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
-    let device = shared.device.id();
+fn loaded(driver: &ClDriver, binary: &[u8], options: &CString) -> Option<Handle> {
+    let device = driver.device.id();
     // SAFETY: the context is valid, and the device belongs to it. The call treats the list of slices as a list of
     // pointers and reads one per device; a slice begins with its pointer. The driver trusts the binary. It is one
     // that the same device and driver gave to an earlier run by this user: the cache reads only files that this user
     // alone can have written, their names contain a hash of device and driver, and a checksum detects damage.
     let program =
-        unsafe { create_program_with_binary(shared.context.raw(), &[device], &[binary]) }.ok()?;
+        unsafe { create_program_with_binary(driver.context.raw(), &[device], &[binary]) }.ok()?;
     // SAFETY: the program has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
     build_program(program.raw(), &[device], options, None, std::ptr::null_mut()).ok()?;
@@ -165,15 +142,15 @@ fn loaded(shared: &Shared, binary: &[u8], options: &CString) -> Option<Handle> {
 /// Bytes of workgroup memory that the driver's compiler reserves for each of these entry points of `source`.
 #[cfg(all(test, feature = "webgpu"))]
 pub(super) fn workgroup_memory(
-    shared: &Shared,
+    driver: &ClDriver,
     source: &str,
     entries: &[&str],
 ) -> Result<Vec<u64>, DeviceError> {
-    let program = create_program_with_source(shared.context.raw(), &[source])
+    let program = create_program_with_source(driver.context.raw(), &[source])
         .map_err(|code| failure("clCreateProgramWithSource", code))?;
     // SAFETY: the program has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
-    let device = shared.device.id();
+    let device = driver.device.id();
     // That compiles in less time, and whatever the source declares counts.
     let options = CString::new("-cl-std=CL1.2 -cl-opt-disable").unwrap_or_default();
     build_program(program.raw(), &[device], &options, None, std::ptr::null_mut())

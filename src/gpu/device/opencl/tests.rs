@@ -6,6 +6,7 @@ use opencl3::memory::{
 };
 
 use super::*;
+use crate::gpu::device::in_order::{PIECE, PIECES};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{BufferId, Device, Dispatch, NativeBuffer, Queue};
 use crate::gpu::model::kernel::TEST_TURNS;
@@ -38,8 +39,8 @@ fn turns(queue: &mut dyn Queue, buffer: BufferId, args: [u32; 2]) {
 fn copies_are_longer_than_what_they_go_through() {
     for device in opened() {
         let mut queue = device.queue().unwrap();
-        let piece = staging::PIECE;
-        for len in [piece - 4, piece, piece + 4, (staging::PIECES + 1) * piece + 12] {
+        let piece = PIECE;
+        for len in [piece - 4, piece, piece + 4, (PIECES + 1) * piece + 12] {
             let data: Vec<u8> =
                 (0..len as u32).map(|i| (i.wrapping_mul(40503) >> 9) as u8).collect();
             let buffer = device.allocate(len as u64).unwrap();
@@ -98,7 +99,7 @@ fn a_device_is_of_use_after_work_was_given_up() {
 #[test]
 fn what_the_caller_has_made_is_used_in_place() {
     for theirs in opened() {
-        let (context, id) = (theirs.shared.context.raw(), theirs.shared.device.id());
+        let (context, id) = (theirs.shared.driver.context.raw(), theirs.shared.driver.device.id());
         // SAFETY: both are valid while `theirs` lives.
         let ours = unsafe { OpenClDevice::from_context(context, id) }.unwrap();
         codes_between_callers_buffers(&theirs, ours, |buffer| {
@@ -111,11 +112,11 @@ fn what_the_caller_has_made_is_used_in_place() {
 fn an_imported_buffer_is_kept_until_it_is_freed() {
     let others = opened();
     for (theirs, other) in opened().iter().zip(&others) {
-        let (context, id) = (theirs.shared.context.raw(), theirs.shared.device.id());
+        let (context, id) = (theirs.shared.driver.context.raw(), theirs.shared.driver.device.id());
         // SAFETY: both are valid while `theirs` lives.
         let ours = unsafe { OpenClDevice::from_context(context, id) }.unwrap();
         let made = |context: &OpenClDevice, flags| {
-            let context = context.shared.context.raw();
+            let context = context.shared.driver.context.raw();
             // SAFETY: the context is valid, and there is no host pointer.
             unsafe { create_buffer(context, flags, 128, std::ptr::null_mut()) }.unwrap()
         };
@@ -147,20 +148,6 @@ fn an_imported_buffer_is_kept_until_it_is_freed() {
 }
 
 #[test]
-fn a_place_on_the_bus_is_named_as_nvml_names_it() {
-    let place = PciPlace::from_slot(None, 0x18, 0);
-    assert_eq!(place.to_string(), "00000000:18:00.0");
-    let place = PciPlace::from_slot(Some(1), 0xaf, 0x1f << 3 | 5);
-    assert_eq!(place.to_string(), "00000001:af:1f.5");
-}
-
-#[test]
-fn an_identity_is_written_as_nvml_writes_it() {
-    let bytes = std::array::from_fn(|i| (i * 17) as u8);
-    assert_eq!(Uuid(bytes).to_string(), "GPU-00112233-4455-6677-8899-aabbccddeeff");
-}
-
-#[test]
 fn a_compiler_that_is_wrong_is_refused() {
     let pocl = "Portable Computing Language 5.0+debian";
     assert!(miscompiles(pocl, None) && miscompiles(pocl, Some("loopvec".into())));
@@ -173,13 +160,13 @@ fn a_compiler_that_is_wrong_is_refused() {
 #[test]
 fn housekeeping_goes_on_after_a_failure() {
     for device in opened() {
-        let failed = device.shared.housekeeping();
-        device.shared.renew_housekeeping(&failed);
-        let next = device.shared.housekeeping();
+        let failed = device.shared.driver.housekeeping();
+        device.shared.driver.renew_housekeeping(&failed);
+        let next = device.shared.driver.housekeeping();
         assert_ne!(next.raw(), failed.raw());
         // If another thread fails in the old queue, nothing changes.
-        device.shared.renew_housekeeping(&failed);
-        assert_eq!(device.shared.housekeeping().raw(), next.raw());
+        device.shared.driver.renew_housekeeping(&failed);
+        assert_eq!(device.shared.driver.housekeeping().raw(), next.raw());
         let buffer = device.allocate(4096).unwrap();
         device.free(buffer);
     }

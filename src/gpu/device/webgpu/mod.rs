@@ -256,9 +256,7 @@ impl Device for WebGpuDevice {
                 self.check(&buffer)?;
                 Ok(self.keep(buffer))
             }
-            NativeBuffer::OpenCl(_) => {
-                Err(DeviceError::Unsupported("the buffer is not one of wgpu".into()))
-            }
+            _ => Err(DeviceError::Unsupported("the buffer is not one of wgpu".into())),
         }
     }
 

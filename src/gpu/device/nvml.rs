@@ -1,13 +1,55 @@
-//! NVIDIA's management library (NVML), which reports the free memory of a GPU. OpenCL reports only the total.
+//! NVIDIA's management library (NVML), which reports the free memory of a GPU. OpenCL reports only the total, and CUDA
+//! must open the device first.
 //!
 //! The library comes with the driver and is loaded at run time. Without it, the free memory is unknown.
 
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::fmt;
 use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::{PciPlace, Uuid};
+/// The identity of a GPU, which every interface of its driver gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Uuid(pub [u8; 16]);
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GPU")?;
+        let mut bytes = self.0.iter();
+        for len in [4, 2, 2, 2, 6] {
+            f.write_str("-")?;
+            for byte in bytes.by_ref().take(len) {
+                write!(f, "{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A GPU's place on the PCI bus, by which other libraries know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PciPlace {
+    domain: u32,
+    bus: u32,
+    device: u32,
+    function: u32,
+}
+
+impl PciPlace {
+    /// Decodes a slot: the device's number times 8, plus the function's number.
+    #[cfg(feature = "opencl")]
+    pub fn from_slot(domain: Option<u32>, bus: u32, slot: u32) -> Self {
+        Self { domain: domain.unwrap_or(0), bus, device: slot >> 3, function: slot & 7 }
+    }
+}
+
+impl fmt::Display for PciPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, bus, device, function } = self;
+        write!(f, "{domain:08x}:{bus:02x}:{device:02x}.{function}")
+    }
+}
 
 /// The loaded library, initialised once for the life of the process.
 struct Nvml {
@@ -77,5 +119,25 @@ impl Nvml {
         // SAFETY: the handle comes from NVML, and there is room for the result.
         let told = unsafe { (self.memory_of)(device, &raw mut memory) };
         (told == SUCCESS && memory.free <= memory.total).then_some(memory.free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(feature = "opencl")]
+    fn a_place_on_the_bus_is_named_as_nvml_names_it() {
+        let place = PciPlace::from_slot(None, 0x18, 0);
+        assert_eq!(place.to_string(), "00000000:18:00.0");
+        let place = PciPlace::from_slot(Some(1), 0xaf, 0x1f << 3 | 5);
+        assert_eq!(place.to_string(), "00000001:af:1f.5");
+    }
+
+    #[test]
+    fn an_identity_is_written_as_nvml_writes_it() {
+        let bytes = std::array::from_fn(|i| (i * 17) as u8);
+        assert_eq!(Uuid(bytes).to_string(), "GPU-00112233-4455-6677-8899-aabbccddeeff");
     }
 }

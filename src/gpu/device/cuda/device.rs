@@ -1,0 +1,176 @@
+//! An open device, and the caller's buffers and streams.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+use super::api::{self, Raw};
+use super::driver::CudaDriver;
+use super::handle::{Buffer, Stream};
+use super::program::CudaPrograms;
+use super::{Found, devices};
+use crate::gpu::device::in_order::{InOrderQueue, Memory, OfCaller, Shared};
+use crate::gpu::device::program_cache::Cache;
+use crate::gpu::device::{
+    BufferId, Device, DeviceError, HostMemory, Limits, MemorySource, NativeBuffer, Queue,
+};
+use crate::gpu::model::plan::Plan;
+
+/// Kernels read and write buffers in units of this many bytes.
+const ALIGNMENT: u64 = 16;
+
+/// An open device.
+#[derive(Debug)]
+pub struct CudaDevice {
+    shared: Arc<Shared<CudaDriver>>,
+    /// The caller's stream, in which all queues of this device work.
+    stream: Option<Raw>,
+}
+
+impl CudaDevice {
+    /// Opens the device that CUDA gives this number, in its primary context: the one that CUDA's runtime uses, and
+    /// PyTorch and CuPy with it.
+    ///
+    /// # Errors
+    /// Fails if there is no such device, or if driver or compiler are missing.
+    pub fn with_ordinal(ordinal: u32) -> Result<Self, DeviceError> {
+        let found = devices().map_err(|(error, _)| error)?;
+        let of_ordinal = |found: &&Found| u32::try_from(found.ordinal) == Ok(ordinal);
+        match found.iter().find(of_ordinal) {
+            Some(found) => found.open(),
+            None => Err(DeviceError::Absent(format!("CUDA has no device {ordinal}"))),
+        }
+    }
+
+    pub(super) fn open(found: &Found) -> Result<Self, DeviceError> {
+        Self::open_with(found, Cache::of_user(&found.limits))
+    }
+
+    pub(super) fn open_with(found: &Found, cache: Cache) -> Result<Self, DeviceError> {
+        let context = found.context()?;
+        let (memory, _) = context.memory()?;
+        let limits = Limits { memory, memory_source: MemorySource::Free, ..found.limits.clone() };
+        let driver = CudaDriver {
+            limits,
+            compiler: found.compiler.clone(),
+            programs: CudaPrograms::default(),
+            cache,
+            context,
+        };
+        Ok(Self { shared: Arc::new(Shared::new(driver)), stream: None })
+    }
+
+    /// The same device, working in a stream of the caller's: its queues run their work behind what the stream has been
+    /// given before, and the caller's later work in the stream runs behind theirs. Buffers and compiled kernels are the
+    /// same as this device's.
+    ///
+    /// # Safety
+    /// `stream` is a valid `CUstream` or `cudaStream_t` of the device's primary context, and stays valid while the new
+    /// device or a queue of it exists, and until their work has ended. It may be one of CUDA's default streams.
+    #[must_use]
+    pub unsafe fn on_stream(&self, stream: *mut c_void) -> Self {
+        Self { shared: Arc::clone(&self.shared), stream: Some(Raw(stream)) }
+    }
+
+    /// The address of a buffer on the device (a `CUdeviceptr`), for callers with their own CUDA code. It is valid until
+    /// the buffer is freed.
+    pub fn exported(&self, buffer: BufferId) -> Option<u64> {
+        Some(self.shared.memory(buffer, 0, 0).ok()?.buffer.address)
+    }
+
+    /// Imports memory of the caller's.
+    ///
+    /// # Safety
+    /// The caller keeps the promises of [`Device::import`].
+    unsafe fn import_address(&self, address: u64, bytes: u64) -> Result<BufferId, DeviceError> {
+        let context = &self.shared.driver.context;
+        let unsuitable = |why: &str| DeviceError::Unsupported(format!("the buffer {why}"));
+        if bytes == 0 || !bytes.is_multiple_of(4) {
+            return Err(unsuitable("has a size that is 0 or no multiple of 4 bytes"));
+        }
+        if address == 0 || !address.is_multiple_of(ALIGNMENT) {
+            return Err(unsuitable("does not begin at a multiple of 16 bytes"));
+        }
+        let _current = context.enter()?;
+        let cuda = context.cuda;
+        let (mut memory_type, mut device): (c_uint, c_int) = (0, -1);
+        // SAFETY: the results of these attributes are numbers of 32 bits. The call checks the address.
+        let is_known = unsafe {
+            let get = cuda.cuPointerGetAttribute;
+            let kind = get((&raw mut memory_type).cast(), api::POINTER_MEMORY_TYPE, address);
+            let of = get((&raw mut device).cast(), api::POINTER_DEVICE, address);
+            cuda.check("cuPointerGetAttribute", kind).is_ok()
+                && cuda.check("cuPointerGetAttribute", of).is_ok()
+        };
+        if !is_known || memory_type != api::MEMORY_OF_DEVICE {
+            return Err(unsuitable("is not memory of a CUDA device"));
+        }
+        if device != context.device() {
+            return Err(unsuitable("belongs to another device"));
+        }
+        let buffer = Arc::new(Buffer::of_caller(context, address));
+        Ok(self.shared.enter(Memory { buffer, bytes }))
+    }
+}
+
+impl Device for CudaDevice {
+    fn limits(&self) -> &Limits {
+        &self.shared.driver.limits
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        if bytes == 0 || !bytes.is_multiple_of(4) {
+            return Err(DeviceError::Failed(format!("a buffer of {bytes} bytes")));
+        }
+        if bytes > self.limits().max_buffer {
+            return Err(DeviceError::OutOfMemory { bytes });
+        }
+        let buffer = Arc::new(Buffer::new(&self.shared.driver.context, bytes)?);
+        Ok(self.shared.enter(Memory { buffer, bytes }))
+    }
+
+    fn free(&self, buffer: BufferId) {
+        self.shared.free(buffer);
+    }
+
+    fn buffer_bytes(&self, buffer: BufferId) -> Option<u64> {
+        self.shared.buffer_bytes(buffer)
+    }
+
+    unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
+        match buffer {
+            NativeBuffer::Cuda { address, bytes } => {
+                // SAFETY: the caller promises that it is valid memory of so many bytes.
+                unsafe { self.import_address(address, bytes) }
+            }
+            _ => Err(DeviceError::Unsupported("the buffer is not one of CUDA".into())),
+        }
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        self.shared.driver.context.memory().ok().map(|(free, _)| free)
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        let context = &self.shared.driver.context;
+        let stream = match self.stream {
+            Some(raw) => Stream::of_caller(context, raw),
+            None => Stream::new(context)?,
+        };
+        Ok(Box::new(InOrderQueue::new(Arc::clone(&self.shared), stream)))
+    }
+
+    fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
+        Ok(HostMemory(Box::new(OfCaller::new(&self.shared, bytes.max(1))?)))
+    }
+
+    fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
+        let driver = &self.shared.driver;
+        driver.programs.prepare(driver, plans)
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        self.shared.leak_if_busy();
+    }
+}

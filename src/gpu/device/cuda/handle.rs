@@ -1,0 +1,344 @@
+//! The context, and objects that belong to it: released when dropped.
+//!
+//! Errors on release are ignored: they happen only when the object or its whole context is already gone.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::api::{self, Cuda, Raw};
+use crate::gpu::device::DeviceError;
+use crate::gpu::device::in_order::Pinned;
+
+/// A device's primary context, which this process's users of the device share.
+#[derive(Debug)]
+pub(in crate::gpu::device) struct Context {
+    pub(super) cuda: &'static Cuda,
+    device: c_int,
+    raw: Raw,
+}
+
+/// Makes the context current on this thread, and restores the caller's when dropped.
+pub(super) struct Current<'c>(&'c Context);
+
+impl Context {
+    pub(super) fn primary(cuda: &'static Cuda, device: c_int) -> Result<Self, DeviceError> {
+        let mut raw = Raw::NULL;
+        // SAFETY: there is room for the result, which we own a reference to.
+        let code = unsafe { (cuda.cuDevicePrimaryCtxRetain)(&raw mut raw, device) };
+        cuda.check("cuDevicePrimaryCtxRetain", code)?;
+        Ok(Self { cuda, device, raw })
+    }
+
+    /// CUDA's number of the device.
+    pub(super) fn device(&self) -> c_int {
+        self.device
+    }
+
+    /// Makes the context current on this thread for as long as the result lives.
+    pub(super) fn enter(&self) -> Result<Current<'_>, DeviceError> {
+        // SAFETY: the context is valid while `self` lives.
+        let code = unsafe { (self.cuda.cuCtxPushCurrent_v2)(self.raw) };
+        self.cuda.check("cuCtxPushCurrent", code)?;
+        Ok(Current(self))
+    }
+
+    /// Memory of the device that is free now, and all of it, in bytes.
+    pub(super) fn memory(&self) -> Result<(u64, u64), DeviceError> {
+        let _current = self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: there is room for the results.
+        let code = unsafe { (self.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
+        self.cuda.check("cuMemGetInfo", code)?;
+        Ok((free as u64, total as u64))
+    }
+}
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        let mut ours = Raw::NULL;
+        // SAFETY: this thread has pushed the context, and there is room for the result.
+        unsafe { (self.0.cuda.cuCtxPopCurrent_v2)(&raw mut ours) };
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: we own the reference that this releases.
+        unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(self.device) };
+    }
+}
+
+/// A stream.
+pub(in crate::gpu::device) struct Stream {
+    pub(super) raw: Raw,
+    is_ours: bool,
+    context: Arc<Context>,
+}
+
+impl Stream {
+    /// A stream that waits for no other.
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, DeviceError> {
+        let _current = context.enter()?;
+        let mut raw = Raw::NULL;
+        // SAFETY: there is room for the result.
+        let code = unsafe { (context.cuda.cuStreamCreate)(&raw mut raw, api::STREAM_NON_BLOCKING) };
+        context.cuda.check("cuStreamCreate", code)?;
+        Ok(Self { raw, is_ours: true, context: Arc::clone(context) })
+    }
+
+    /// A stream of the caller's, which is not destroyed.
+    pub(super) fn of_caller(context: &Arc<Context>, raw: Raw) -> Self {
+        Self { raw, is_ours: false, context: Arc::clone(context) }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Ok(_current) = self.context.enter()
+        {
+            // SAFETY: the stream is valid. The call does not wait for work in it.
+            unsafe { (self.context.cuda.cuStreamDestroy_v2)(self.raw) };
+        }
+    }
+}
+
+/// An event, recorded in a stream behind a command.
+struct OneEvent {
+    raw: Raw,
+    context: Arc<Context>,
+}
+
+impl OneEvent {
+    /// Records an event behind what `stream` has been given so far. The context is current.
+    fn record(stream: &Stream, flags: u32) -> Result<Self, DeviceError> {
+        let context = Arc::clone(&stream.context);
+        let mut raw = Raw::NULL;
+        // SAFETY: there is room for the result.
+        let code = unsafe { (context.cuda.cuEventCreate)(&raw mut raw, flags) };
+        context.cuda.check("cuEventCreate", code)?;
+        let event = Self { raw, context };
+        // SAFETY: event and stream are valid and of one context.
+        let code = unsafe { (event.context.cuda.cuEventRecord)(raw, stream.raw) };
+        event.context.cuda.check("cuEventRecord", code)?;
+        Ok(event)
+    }
+}
+
+impl Drop for OneEvent {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.context.enter() {
+            // SAFETY: the event is valid. The call does not wait for it.
+            unsafe { (self.context.cuda.cuEventDestroy_v2)(self.raw) };
+        }
+    }
+}
+
+/// The end of a command, and the beginning of one that is timed.
+#[derive(Clone)]
+pub(in crate::gpu::device) struct Event {
+    start: Option<Arc<OneEvent>>,
+    end: Arc<OneEvent>,
+}
+
+impl Event {
+    /// Runs `command` in `stream`, and records its end. The context is current.
+    pub(super) fn of(
+        stream: &Stream,
+        timed: bool,
+        command: impl FnOnce() -> Result<(), DeviceError>,
+    ) -> Result<Self, DeviceError> {
+        let start = if timed { Some(Arc::new(OneEvent::record(stream, 0)?)) } else { None };
+        command()?;
+        let flags = if timed { 0 } else { api::EVENT_WITHOUT_TIME };
+        Ok(Self { start, end: Arc::new(OneEvent::record(stream, flags)?) })
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> Result<bool, DeviceError> {
+        let context = &self.end.context;
+        let _current = context.enter()?;
+        // SAFETY: the event is valid.
+        match unsafe { (context.cuda.cuEventQuery)(self.end.raw) } {
+            api::NOT_READY => Ok(false),
+            code => context.cuda.check("a command on the device", code).map(|()| true),
+        }
+    }
+
+    /// Milliseconds from its beginning to its end; 0 if it is not timed.
+    pub(super) fn milliseconds(&self) -> Result<f32, DeviceError> {
+        let context = &self.end.context;
+        let Some(start) = &self.start else { return Ok(0.0) };
+        let _current = context.enter()?;
+        let mut time = 0.0;
+        // SAFETY: both events are valid, of one context, recorded and timed, and there is room for the result.
+        let code =
+            unsafe { (context.cuda.cuEventElapsedTime)(&raw mut time, start.raw, self.end.raw) };
+        context.cuda.check("cuEventElapsedTime", code)?;
+        Ok(time)
+    }
+}
+
+/// Memory of the device.
+pub(in crate::gpu::device) struct Buffer {
+    pub(super) address: u64,
+    is_ours: bool,
+    context: Arc<Context>,
+}
+
+impl Buffer {
+    pub(super) fn new(context: &Arc<Context>, bytes: u64) -> Result<Self, DeviceError> {
+        let Ok(size) = usize::try_from(bytes) else {
+            return Err(DeviceError::OutOfMemory { bytes });
+        };
+        let _current = context.enter()?;
+        let mut address = 0;
+        // SAFETY: there is room for the result.
+        let code = unsafe { (context.cuda.cuMemAlloc_v2)(&raw mut address, size) };
+        context.cuda.check_for("cuMemAlloc", code, bytes)?;
+        Ok(Self { address, is_ours: true, context: Arc::clone(context) })
+    }
+
+    /// Memory of the caller's, which is not freed.
+    pub(super) fn of_caller(context: &Arc<Context>, address: u64) -> Self {
+        Self { address, is_ours: false, context: Arc::clone(context) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Ok(_current) = self.context.enter()
+        {
+            // SAFETY: the memory is ours, and its owner has waited for the work that uses it.
+            unsafe { (self.context.cuda.cuMemFree_v2)(self.address) };
+        }
+    }
+}
+
+/// Pinned host memory.
+pub(in crate::gpu::device) struct CudaPinned {
+    at: *mut u8,
+    len: usize,
+    context: Arc<Context>,
+}
+
+// SAFETY: `at` points to memory that belongs to this object alone.
+unsafe impl Send for CudaPinned {}
+// SAFETY: as above; nothing is written through a shared reference.
+unsafe impl Sync for CudaPinned {}
+
+impl CudaPinned {
+    /// Allocates `len` bytes, all 0.
+    pub(super) fn new(context: &Arc<Context>, len: usize) -> Result<Self, DeviceError> {
+        let _current = context.enter()?;
+        let mut at: *mut c_void = std::ptr::null_mut();
+        // SAFETY: there is room for the result.
+        let code =
+            unsafe { (context.cuda.cuMemHostAlloc)(&raw mut at, len, api::HOST_MEMORY_PORTABLE) };
+        context.cuda.check_for("cuMemHostAlloc", code, len as u64)?;
+        // Memory that is read before a copy must be initialised.
+        // SAFETY: there are `len` bytes, which are ours.
+        unsafe { at.cast::<u8>().write_bytes(0, len) };
+        Ok(Self { at: at.cast(), len, context: Arc::clone(context) })
+    }
+}
+
+impl Pinned for CudaPinned {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the memory is there while `self` lives, is initialised, and is written only through `&mut self`. A
+        // command could still write to it only if nobody waited for that command, which the documentation of
+        // `HostMemory` warns about.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
+    }
+}
+
+impl Drop for CudaPinned {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.context.enter() {
+            // SAFETY: the memory is ours, and its owner has waited for the copies that use it.
+            unsafe { (self.context.cuda.cuMemFreeHost)(self.at.cast()) };
+        }
+    }
+}
+
+/// A compiled entry point.
+pub(in crate::gpu::device) struct Function {
+    pub(super) raw: Raw,
+    module: Raw,
+    context: Arc<Context>,
+}
+
+impl Function {
+    /// Loads a program and its entry point.
+    ///
+    /// # Safety
+    /// The program is one that CUDA's compiler has made, unchanged. PTX ends with a 0.
+    pub(super) unsafe fn load(
+        context: &Arc<Context>,
+        program: &[u8],
+        entry: &str,
+    ) -> Result<Self, DeviceError> {
+        let Ok(name) = std::ffi::CString::new(entry) else {
+            return Err(DeviceError::Failed(format!("{entry:?} is no entry point")));
+        };
+        let _current = context.enter()?;
+        let cuda = context.cuda;
+        let mut module = Raw::NULL;
+        // SAFETY: there is room for the result; the caller promises that the program is valid.
+        let code = unsafe { (cuda.cuModuleLoadData)(&raw mut module, program.as_ptr().cast()) };
+        cuda.check("cuModuleLoadData", code)?;
+        let mut function = Self { raw: Raw::NULL, module, context: Arc::clone(context) };
+        // SAFETY: the module is valid, the name ends with a 0, and there is room for the result.
+        let code =
+            unsafe { (cuda.cuModuleGetFunction)(&raw mut function.raw, module, name.as_ptr()) };
+        cuda.check("cuModuleGetFunction", code)?;
+        if let Some(load) = cuda.cuFuncLoad {
+            // Otherwise the driver may load it at its first launch, which then waits for kernels that are running.
+            // SAFETY: the function is valid.
+            cuda.check("cuFuncLoad", unsafe { load(function.raw) })?;
+        }
+        Ok(function)
+    }
+
+    pub(super) fn attribute(&self, what: c_int) -> Result<c_int, DeviceError> {
+        let _current = self.context.enter()?;
+        let mut value = 0;
+        let cuda = self.context.cuda;
+        // SAFETY: the function is valid, and there is room for the result.
+        let code = unsafe { (cuda.cuFuncGetAttribute)(&raw mut value, what, self.raw) };
+        cuda.check("cuFuncGetAttribute", code)?;
+        Ok(value)
+    }
+
+    /// The sizes of its parameters in bytes; `None` if the driver cannot tell.
+    pub(super) fn parameters(&self) -> Option<Vec<usize>> {
+        let info = self.context.cuda.cuFuncGetParamInfo?;
+        let _current = self.context.enter().ok()?;
+        let mut sizes = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the function is valid, and there is room for the results.
+            let code = unsafe { info(self.raw, sizes.len(), &raw mut offset, &raw mut size) };
+            if Cuda::is_invalid(code) {
+                return Some(sizes);
+            }
+            self.context.cuda.check("cuFuncGetParamInfo", code).ok()?;
+            sizes.push(size);
+        }
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.context.enter() {
+            // SAFETY: the module is ours, and nothing runs its function any more.
+            unsafe { (self.context.cuda.cuModuleUnload)(self.module) };
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! NVRTC, the compiler of CUDA C++.
+
+use std::ffi::{CString, c_char, c_int};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::api::{Raw, functions};
+use super::library::{self, OWN};
+use crate::gpu::device::DeviceError;
+use crate::gpu::model::cuda_source;
+use crate::gpu::model::kernel::{Kernel, max_registers};
+use crate::gpu::model::limits::{Limits, Teams};
+
+functions! {
+    /// NVRTC's functions.
+    Functions;
+    fn nvrtcVersion(*mut c_int, *mut c_int);
+    fn nvrtcGetNumSupportedArchs(*mut c_int);
+    fn nvrtcGetSupportedArchs(*mut c_int);
+    fn nvrtcCreateProgram(
+        *mut Raw, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char
+    );
+    fn nvrtcDestroyProgram(*mut Raw);
+    fn nvrtcCompileProgram(Raw, c_int, *const *const c_char);
+    fn nvrtcGetProgramLogSize(Raw, *mut usize);
+    fn nvrtcGetProgramLog(Raw, *mut c_char);
+    fn nvrtcGetCUBINSize(Raw, *mut usize);
+    fn nvrtcGetCUBIN(Raw, *mut c_char);
+    fn nvrtcGetPTXSize(Raw, *mut usize);
+    fn nvrtcGetPTX(Raw, *mut c_char);
+}
+
+const SUCCESS: c_int = 0;
+const COMPILATION: c_int = 6;
+
+/// The library.
+#[derive(Debug)]
+struct Nvrtc {
+    functions: Functions,
+    version: (i32, i32),
+    /// Compute capabilities that it compiles for, times 10.
+    architectures: Vec<i32>,
+}
+
+impl Nvrtc {
+    /// The library, loaded once for the life of the process.
+    fn get(newest: i32) -> Result<&'static Self, DeviceError> {
+        static NVRTC: OnceLock<Result<Nvrtc, DeviceError>> = OnceLock::new();
+        NVRTC.get_or_init(|| Self::load(newest)).as_ref().map_err(Clone::clone)
+    }
+
+    fn load(newest: i32) -> Result<Self, DeviceError> {
+        let mut refused = None;
+        for path in library::nvrtc(newest, &OWN) {
+            match Self::in_file(&path, newest) {
+                Ok(Some(nvrtc)) => return Ok(nvrtc),
+                Ok(None) => {}
+                Err(why) => refused = Some(format!("{}: {why}", path.display())),
+            }
+        }
+        let why = refused.unwrap_or_else(|| match std::env::var_os(library::NVRTC) {
+            Some(path) => {
+                format!("{}, which PZ_NVRTC names, is not there", PathBuf::from(path).display())
+            }
+            None => format!(
+                "NVRTC, the compiler of CUDA's kernels, is not there (in a version up to {newest})"
+            ),
+        });
+        Err(DeviceError::Absent(why))
+    }
+
+    /// Loads a library; `None` if there is none.
+    fn in_file(path: &std::path::Path, newest: i32) -> Result<Option<Self>, String> {
+        // SAFETY: loading NVIDIA's library runs its initialisers, which make no demands on the process.
+        let Ok(library) = (unsafe { Library::new(path) }) else { return Ok(None) };
+        // SAFETY: the types are those of `nvrtc.h`, which NVIDIA keeps stable.
+        let functions = unsafe { Functions::in_library(library) };
+        let functions = functions.map_err(|name| format!("lacks {name}"))?;
+        let mut nvrtc = Self { functions, version: (0, 0), architectures: Vec::new() };
+        let functions = &nvrtc.functions;
+        let check = |code| if code == SUCCESS { Ok(()) } else { Err(format!("fails with {code}")) };
+        let (mut major, mut minor, mut count) = (0, 0, 0);
+        // SAFETY: there is room for the results.
+        unsafe {
+            check((functions.nvrtcVersion)(&raw mut major, &raw mut minor))?;
+            check((functions.nvrtcGetNumSupportedArchs)(&raw mut count))?;
+            let mut architectures = vec![0; usize::try_from(count).unwrap_or(0)];
+            check((functions.nvrtcGetSupportedArchs)(architectures.as_mut_ptr()))?;
+            nvrtc.architectures = architectures;
+        }
+        nvrtc.version = (major, minor);
+        if major > newest {
+            return Err(format!(
+                "is version {major}.{minor}, and the driver supports up to {newest}"
+            ));
+        }
+        Ok(Some(nvrtc))
+    }
+}
+
+/// A program that is being compiled, destroyed when dropped.
+struct Program<'n>(Raw, &'n Functions);
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the program is valid, and nobody uses it any more.
+        unsafe { (self.1.nvrtcDestroyProgram)(&raw mut self.0) };
+    }
+}
+
+/// Compiles kernels for one kind of GPU.
+#[derive(Debug, Clone)]
+pub(super) struct Compiler {
+    nvrtc: &'static Nvrtc,
+    /// The compute capability to compile for, times 10.
+    architecture: i32,
+    /// Whether the result is machine code; otherwise it is PTX, which the driver compiles for GPUs newer than NVRTC.
+    is_machine_code: bool,
+}
+
+impl fmt::Display for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.nvrtc.version;
+        write!(f, "NVRTC {major}.{minor}")
+    }
+}
+
+impl Compiler {
+    /// A compiler for GPUs of this compute capability, behind a driver that supports CUDA up to `version`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Absent`] if there is none.
+    pub fn of(version: i32, capability: (i32, i32)) -> Result<Self, DeviceError> {
+        let nvrtc = Nvrtc::get(version / 1000)?;
+        let wanted = capability.0 * 10 + capability.1;
+        let (major, minor) = nvrtc.version;
+        match target(&nvrtc.architectures, wanted) {
+            Some(architecture) => {
+                let is_machine_code = architecture == wanted;
+                Ok(Self { nvrtc, architecture, is_machine_code })
+            }
+            None => Err(DeviceError::Absent(format!(
+                "NVRTC {major}.{minor} does not compile for GPUs of compute capability {}.{}",
+                capability.0, capability.1,
+            ))),
+        }
+    }
+
+    /// The options to compile with, besides the source.
+    pub fn options(&self, limits: &Limits, defines: &[(&'static str, u32)]) -> Vec<String> {
+        let kind = if self.is_machine_code { "sm" } else { "compute" };
+        let mut options = vec![
+            format!("--gpu-architecture={kind}_{}", self.architecture),
+            "--device-as-default-execution-space".into(),
+            "--std=c++17".into(),
+            // Much is unused in one program or another.
+            "--disable-warnings".into(),
+        ];
+        if let (Some(most), Teams::Ptx) = (max_registers(defines), limits.teams) {
+            options.push(format!("--maxrregcount={most}"));
+        }
+        options
+    }
+
+    /// Compiles the source of one entry point.
+    ///
+    /// # Errors
+    /// [`DeviceError::Build`] with the compiler's messages, or another failure of the compiler.
+    pub fn compile(
+        &self,
+        stem: &'static str,
+        source: &str,
+        options: &[String],
+    ) -> Result<Vec<u8>, DeviceError> {
+        let functions = &self.nvrtc.functions;
+        let nul = |_| DeviceError::Failed(format!("kernel {stem} contains a 0"));
+        let source = CString::new(source).map_err(nul)?;
+        let name = CString::new(format!("{stem}.cl")).map_err(nul)?;
+        let options: Vec<_> = options
+            .iter()
+            .map(|o| CString::new(o.as_str()))
+            .collect::<Result<_, _>>()
+            .map_err(nul)?;
+        let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
+        let check = |call: &str, code| match code {
+            SUCCESS => Ok(()),
+            _ => Err(DeviceError::Failed(format!("{call} of kernel {stem} failed with {code}"))),
+        };
+        let mut program = Raw::NULL;
+        let none = std::ptr::null();
+        // SAFETY: the texts end with a 0 and live as long as the call; there are no headers.
+        let code = unsafe {
+            let (source, name) = (source.as_ptr(), name.as_ptr());
+            (functions.nvrtcCreateProgram)(&raw mut program, source, name, 0, none, none)
+        };
+        check("nvrtcCreateProgram", code)?;
+        let program = Program(program, functions);
+        // SAFETY: the program is valid, and the options are so many texts that end with a 0.
+        let code = unsafe {
+            (functions.nvrtcCompileProgram)(program.0, options.len() as c_int, options.as_ptr())
+        };
+        if code == COMPILATION {
+            let get = (functions.nvrtcGetProgramLogSize, functions.nvrtcGetProgramLog);
+            let log = self.bytes(&program, get).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log).trim_matches(['\0', '\n', ' ']).to_string();
+            return Err(DeviceError::Build { kernel: stem, log });
+        }
+        check("nvrtcCompileProgram", code)?;
+        let get = match self.is_machine_code {
+            true => (functions.nvrtcGetCUBINSize, functions.nvrtcGetCUBIN),
+            false => (functions.nvrtcGetPTXSize, functions.nvrtcGetPTX),
+        };
+        self.bytes(&program, get)
+            .ok_or_else(|| DeviceError::Failed(format!("NVRTC gave no program for kernel {stem}")))
+    }
+
+    /// What a pair of functions gives: one tells the size, the other the bytes.
+    fn bytes(&self, program: &Program<'_>, (size_of, get): (SizeOf, Get)) -> Option<Vec<u8>> {
+        let mut size = 0;
+        // SAFETY: the program is valid, and there is room for the result.
+        let code = unsafe { size_of(program.0, &raw mut size) };
+        if code != SUCCESS || size == 0 {
+            return None;
+        }
+        let mut bytes = vec![0u8; size];
+        // SAFETY: the program is valid, and there is room for as many bytes as it has told.
+        let code = unsafe { get(program.0, bytes.as_mut_ptr().cast()) };
+        (code == SUCCESS).then_some(bytes)
+    }
+}
+
+type SizeOf = unsafe extern "C" fn(Raw, *mut usize) -> c_int;
+type Get = unsafe extern "C" fn(Raw, *mut c_char) -> c_int;
+
+/// What to compile for to run on `wanted`: that itself, or the newest that is older, whose PTX the driver compiles.
+fn target(architectures: &[i32], wanted: i32) -> Option<i32> {
+    architectures.iter().copied().filter(|architecture| *architecture <= wanted).max()
+}
+
+/// The source of the program that runs `entry` of `kernel`.
+///
+/// # Errors
+/// Fails if the kernel has no such entry point.
+pub(super) fn source_of(
+    kernel: &Kernel,
+    entry: &str,
+    limits: &Limits,
+    threads: u32,
+    defines: &[(&'static str, u32)],
+) -> Result<String, DeviceError> {
+    let source = kernel.source(limits, threads, defines);
+    cuda_source::with_entry(&source, entry).ok_or_else(|| {
+        DeviceError::Failed(format!("kernel {} has no entry point {entry}", kernel.stem))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::target;
+
+    #[test]
+    fn a_gpu_newer_than_the_compiler_runs_an_older_ones_programs() {
+        let architectures = [75, 80, 86, 87, 89, 90, 100];
+        assert_eq!(target(&architectures, 90), Some(90));
+        assert_eq!(target(&architectures, 120), Some(100));
+        assert_eq!(target(&architectures, 88), Some(87));
+        assert_eq!(target(&architectures, 61), None);
+    }
+}

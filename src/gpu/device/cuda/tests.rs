@@ -1,0 +1,295 @@
+//! Tests without a device: all programs compile. What devices must do is tested in [`crate::gpu::tests`].
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::api::version_text;
+use super::nvrtc::{Compiler, source_of};
+use crate::gpu::device::program_cache::Cache;
+use crate::gpu::device::{
+    Api, BufferId, CudaDevice, Device, DeviceError, Dispatch, Limits, NativeBuffer, Queue, Teams,
+};
+use crate::gpu::model::kernel::{Kernel, TEST_DEVICE, TEST_TEAM, TEST_TURNS};
+use crate::gpu::model::plan::Shape;
+use crate::gpu::tests::import::codes_between_callers_buffers;
+use crate::gpu::tests::plan::{builders, limits};
+use crate::gpu::tests::testing::files_in;
+
+/// The compiler for GPUs of this capability, or for those that it knows at all.
+fn compiler(capability: (i32, i32)) -> Option<Compiler> {
+    match Compiler::of(i32::MAX, capability) {
+        Ok(compiler) => Some(compiler),
+        Err(error) => {
+            let no_skip = std::env::var_os("PZ_TEST_NO_SKIP").is_some_and(|value| value == "1");
+            assert!(!no_skip, "a test was to compile with NVRTC, and cannot: {error}");
+            eprintln!("\n*** SKIPPED with NVRTC: {error} ***\n");
+            None
+        }
+    }
+}
+
+/// One entry point of a kernel file with the constants of a plan.
+struct Program {
+    kernel: &'static Kernel,
+    entry: &'static str,
+    source: String,
+    options: Vec<String>,
+}
+
+/// Every program of every plan, and of the tests, each once.
+fn programs(compiler: &Compiler, limits: &Limits) -> Vec<Program> {
+    let mut seen = HashSet::new();
+    let mut programs = Vec::new();
+    let mut add = |kernel: &'static Kernel, entry, threads, defines: &[(&'static str, u32)]| {
+        let source = source_of(kernel, entry, limits, threads, defines).unwrap();
+        if seen.insert(source.clone()) {
+            let options = compiler.options(limits, defines);
+            programs.push(Program { kernel, entry, source, options });
+        }
+    };
+    for (_, build) in builders() {
+        for len in [1, 5000, 1 << 20, 1 << 24] {
+            // A device of few compute units has chunks decoded in order, and several teams in a workgroup.
+            for (blocks, compute_units) in [(2, 132), (2, 0), (200, 132)] {
+                let limits = Limits { compute_units, ..limits.clone() };
+                let Ok(plan) = build(&limits, Shape::new(blocks, len)) else { continue };
+                plan.runs().for_each(|run| add(run.kernel, run.entry, run.threads, &run.defines));
+            }
+        }
+    }
+    let threads = if limits.teams == Teams::Local { 32 } else { 128 };
+    add(&TEST_DEVICE, "count_up", 1024, &[("ADD", 3)]);
+    add(&TEST_TURNS, "turns", 32, &[]);
+    add(&TEST_TEAM, "team_functions", threads, &[]);
+    programs
+}
+
+/// Bytes of workgroup memory of an entry point, in a compiled program: the size of an ELF section.
+fn workgroup_memory(program: &[u8], entry: &str) -> u64 {
+    let number = |at: usize, bytes: usize| {
+        let read = program[at..at + bytes].iter().rev();
+        read.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    assert_eq!(&program[..4], b"\x7fELF");
+    let (table, size) = (number(0x28, 8) as usize, number(0x3a, 2) as usize);
+    let (count, names) = (number(0x3c, 2) as usize, number(0x3e, 2) as usize);
+    let section = |i: usize| table + i * size;
+    let names = number(section(names) + 0x18, 8) as usize;
+    let wanted = format!(".nv.shared.{entry}\0");
+    let is_wanted = |i: &usize| {
+        let name = names + number(section(*i), 4) as usize;
+        program[name..].starts_with(wanted.as_bytes())
+    };
+    (0..count).find(is_wanted).map_or(0, |i| number(section(i) + 0x20, 8))
+}
+
+/// What CUDA takes of a workgroup's memory for itself, at most. It counts for no limit.
+const RESERVED: u64 = 1024;
+
+/// Every program compiles, and takes the workgroup memory that its cost states at most.
+fn all_compile(capability: (i32, i32), teams: Teams) {
+    let Some(compiler) = compiler(capability) else { return };
+    let limits = limits(Api::Cuda, teams);
+    let programs = programs(&compiler, &limits);
+    assert!(programs.len() > 80, "{} programs", programs.len());
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Program { kernel, entry, source, options } = program;
+            let complaint = match compiler.compile(kernel.stem, source, options) {
+                Ok(compiled) => {
+                    let takes = workgroup_memory(&compiled, entry);
+                    let most = kernel.cost().unwrap().local_mem;
+                    let is_too_much = takes > u64::from(most) + RESERVED;
+                    is_too_much.then(|| format!("takes {takes} bytes, and states {most}"))
+                }
+                Err(error) => Some(error.to_string()),
+            };
+            let complaint = complaint.map(|text| format!("{} of {}: {text}", entry, kernel.stem));
+            wrong.lock().unwrap().extend(complaint);
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    println!("{} programs compiled by {compiler}", programs.len());
+}
+
+#[test]
+fn every_program_compiles_for_teams_of_warps() {
+    all_compile((9, 0), Teams::Ptx);
+}
+
+#[test]
+fn every_program_compiles_for_older_gpus() {
+    all_compile((7, 5), Teams::Local);
+}
+
+fn opened() -> Vec<CudaDevice> {
+    match super::devices() {
+        Ok(found) => found.iter().map(|found| found.open().unwrap()).collect(),
+        Err((error, _)) => {
+            eprintln!("\n*** SKIPPED on CUDA: {error} ***\n");
+            Vec::new()
+        }
+    }
+}
+
+fn turns(queue: &mut dyn Queue, buffer: BufferId, args: [u32; 2]) -> Result<(), DeviceError> {
+    queue.dispatch(&Dispatch {
+        kernel: &TEST_TURNS,
+        entry: "turns",
+        defines: &[],
+        buffers: &[buffer],
+        args: &args,
+        groups: args[1].div_ceil(32),
+        threads: 32,
+    })
+}
+
+/// One turn of the kernel's loop, from 0.
+const TURNED: u32 = 1_013_904_223;
+
+#[test]
+fn what_the_caller_has_made_is_used_in_place() {
+    for theirs in opened() {
+        let ours = CudaDevice::with_ordinal(0).unwrap();
+        codes_between_callers_buffers(&theirs, ours, |buffer| NativeBuffer::Cuda {
+            address: theirs.exported(buffer).unwrap(),
+            bytes: theirs.buffer_bytes(buffer).unwrap(),
+        });
+    }
+}
+
+#[test]
+fn buffers_that_are_unfit_are_refused() {
+    for device in opened() {
+        let buffer = device.allocate(256).unwrap();
+        let at = device.exported(buffer).unwrap();
+        let on_host = [0u128; 4];
+        for (address, bytes) in
+            [(at + 8, 128), (at, 0), (at, 6), (0, 128), (on_host.as_ptr() as u64, 64)]
+        {
+            // SAFETY: nothing uses the buffer.
+            let imported = unsafe { device.import(NativeBuffer::Cuda { address, bytes }) };
+            assert!(matches!(imported, Err(DeviceError::Unsupported(_))), "{imported:?}");
+        }
+        // SAFETY: as above.
+        let imported = unsafe { device.import(NativeBuffer::OpenCl(std::ptr::null_mut())) };
+        assert!(matches!(imported, Err(DeviceError::Unsupported(_))), "{imported:?}");
+        // Part of a buffer is a buffer.
+        // SAFETY: only one of the two buffers is used at a time.
+        let part = unsafe { device.import(NativeBuffer::Cuda { address: at + 128, bytes: 128 }) };
+        let part = part.unwrap();
+        let mut queue = device.queue().unwrap();
+        queue.clear(buffer, 0, 256).unwrap();
+        turns(&mut *queue, part, [1, 32]).unwrap();
+        let mut back = [1u32; 64];
+        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+        assert!(back[..32] == [0; 32] && back[32..] == [TURNED; 32], "{back:?}");
+        assert!(queue.read(part, 128, &mut [0; 4]).is_err());
+        drop(queue);
+        device.free(part);
+        assert_eq!((device.exported(part), device.buffer_bytes(part)), (None, None));
+        assert_eq!(device.exported(buffer), Some(at));
+        device.free(buffer);
+    }
+}
+
+/// What is queued in one of two queues that work in the same stream is done in the order in which it was queued.
+#[test]
+fn queues_work_in_the_callers_stream() {
+    for device in opened() {
+        let buffer = device.allocate(128).unwrap();
+        // SAFETY: null is the default stream of the context.
+        let in_stream = unsafe { device.on_stream(std::ptr::null_mut()) };
+        let (mut one, mut other) = (in_stream.queue().unwrap(), in_stream.queue().unwrap());
+        one.clear(buffer, 0, 128).unwrap();
+        turns(&mut *other, buffer, [5, 32]).unwrap();
+        one.clear(buffer, 0, 128).unwrap();
+        turns(&mut *other, buffer, [1, 32]).unwrap();
+        let mut back = [0u32; 32];
+        one.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+        assert_eq!(back, [TURNED; 32]);
+        other.finish().unwrap();
+        drop((one, other));
+        drop(in_stream);
+        device.free(buffer);
+    }
+}
+
+/// The driver would read parameters that are not there.
+#[test]
+fn a_dispatch_with_other_parameters_is_refused() {
+    for device in opened() {
+        let buffer = device.allocate(128).unwrap();
+        let mut queue = device.queue().unwrap();
+        let work = Dispatch {
+            kernel: &TEST_TURNS,
+            entry: "turns",
+            defines: &[],
+            buffers: &[buffer],
+            args: &[1],
+            groups: 1,
+            threads: 32,
+        };
+        let refused = queue.dispatch(&work);
+        // Older drivers do not tell what parameters a kernel has; they must not run this.
+        if let Ok(()) = refused {
+            panic!("a kernel ran without its last parameter");
+        }
+        turns(&mut *queue, buffer, [1, 32]).unwrap();
+        queue.finish().unwrap();
+        drop(queue);
+        device.free(buffer);
+    }
+}
+
+#[test]
+fn programs_are_kept() {
+    let folder = std::env::temp_dir().join(format!("pz-test-cuda-{}", std::process::id()));
+    let files = || files_in(&folder);
+    let Ok(found) = super::devices() else { return };
+    for found in &found {
+        let run = || {
+            let cache = Cache::in_folder(folder.clone());
+            let device = CudaDevice::open_with(found, cache).unwrap();
+            let buffer = device.allocate(128).unwrap();
+            let mut queue = device.queue().unwrap();
+            queue.clear(buffer, 0, 128).unwrap();
+            turns(&mut *queue, buffer, [1, 32]).unwrap();
+            let mut back = [0u32; 32];
+            queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+            assert_eq!(back, [TURNED; 32]);
+        };
+        run();
+        let [file] = &files()[..] else { panic!("{:?}", files()) };
+        let kept = std::fs::read(file).unwrap();
+        run();
+        assert_eq!(std::fs::read(file).unwrap(), kept);
+        // A program in the cache that the driver refuses is compiled anew.
+        let nonsense = b"no program, and long enough for a driver to look for a header in it, which it does not find";
+        let crc = crc32c::crc32c(nonsense).to_le_bytes();
+        std::fs::write(file, [&kept[..32], &crc, nonsense].concat()).unwrap();
+        run();
+        assert_eq!(std::fs::read(file).unwrap(), kept);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+#[test]
+fn limits_make_sense() {
+    assert_eq!((version_text(12_080), version_text(13_000)), ("12.8".into(), "13.0".into()));
+    for device in opened() {
+        let limits = device.limits();
+        assert!(limits.memory > limits.max_buffer && limits.max_buffer > 1 << 20, "{limits:?}");
+        assert!(limits.max_workgroup >= 1024 && limits.local_memory >= 48 << 10, "{limits:?}");
+        assert!(limits.memory_source.is_free() && limits.compute_units > 0, "{limits:?}");
+        let free = device.free_memory().unwrap();
+        let buffer = device.allocate(256 << 20).unwrap();
+        // Other programs may free memory meanwhile.
+        println!("{free} bytes are free, and then {:?}", device.free_memory());
+        device.free(buffer);
+    }
+}

@@ -1,0 +1,146 @@
+//! Pinned host memory that data in other memory is copied through on its way to and from a device.
+//!
+//! Copies of pinned memory run at the full rate of the bus and do not block the thread. They also keep the driver away
+//! from the caller's memory: a copy that we abandon may still happen later. The only memory of a caller's that is
+//! copied directly is memory that we allocated for it ([`HostMemory`](crate::gpu::device::HostMemory)) and that allows
+//! for this.
+
+use std::sync::Arc;
+
+use super::{Driver, Pinned, Shared};
+use crate::gpu::device::deadline::Deadline;
+use crate::gpu::device::{DeviceError, HostBytes, STAGING};
+
+/// Size of a piece in bytes. It is large enough to hide the cost of starting a copy. It is no larger because drivers
+/// pin memory slowly and block other threads meanwhile.
+pub(in crate::gpu::device) const PIECE: usize = 2 << 20;
+/// Pieces in flight in one direction.
+pub(in crate::gpu::device) const PIECES: usize = 4;
+const _: () = assert!(2 * (PIECES * PIECE) as u64 <= STAGING, "both directions");
+
+/// Copies begin at multiples of this many bytes within a piece.
+const ALIGNMENT: usize = 64;
+
+/// Pinned memory that a caller holds.
+pub(in crate::gpu::device) struct OfCaller<D: Driver> {
+    /// `None` once it is leaked.
+    pinned: Option<D::Pinned>,
+    shared: Arc<Shared<D>>,
+}
+
+impl<D: Driver> OfCaller<D> {
+    pub fn new(shared: &Arc<Shared<D>>, len: usize) -> Result<Self, DeviceError> {
+        let pinned = shared.driver.pin(len)?;
+        shared.enter_pinned(pinned.range());
+        Ok(Self { pinned: Some(pinned), shared: Arc::clone(shared) })
+    }
+}
+
+impl<D: Driver> HostBytes for OfCaller<D> {
+    fn bytes(&self) -> &[u8] {
+        self.pinned.as_ref().map_or(&[], Pinned::bytes)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.pinned.as_mut().map_or(&mut [], Pinned::bytes_mut)
+    }
+}
+
+impl<D: Driver> Drop for OfCaller<D> {
+    fn drop(&mut self) {
+        let Some(pinned) = self.pinned.take() else { return };
+        self.shared.leave_pinned(pinned.range());
+        if self.shared.has_given_up() {
+            // An abandoned copy may still write here, so leak it.
+            std::mem::forget(pinned);
+        }
+    }
+}
+
+/// [`PIECE`] bytes of pinned memory.
+pub(super) struct Piece<D: Driver> {
+    memory: D::Pinned,
+    /// The last command that uses it.
+    busy: Option<D::Event>,
+}
+
+impl<D: Driver> Piece<D> {
+    pub fn new(driver: &D) -> Result<Self, DeviceError> {
+        Ok(Self { memory: driver.pin(PIECE)?, busy: None })
+    }
+
+    /// The memory. Before reading what a command wrote there, wait for the command.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut()
+    }
+
+    /// Notes that the command of `event` uses the piece.
+    pub fn is_used_by(&mut self, event: D::Event) {
+        self.busy = Some(event);
+    }
+
+    /// Waits for the command that uses it.
+    pub fn wait(&mut self, driver: &D, until: Deadline) -> Result<(), DeviceError> {
+        if let Some(event) = &self.busy {
+            driver.wait(event, until)?;
+            self.busy = None;
+        }
+        Ok(())
+    }
+
+    fn is_free(&self, driver: &D) -> Result<bool, DeviceError> {
+        self.busy.as_ref().map_or(Ok(true), |event| driver.has_ended(event))
+    }
+}
+
+/// A ring of pieces for uploads of any length.
+pub(super) struct Uploads<D: Driver> {
+    pieces: Vec<Piece<D>>,
+    current: usize,
+    /// Bytes of the current piece that are taken.
+    used: usize,
+}
+
+impl<D: Driver> Default for Uploads<D> {
+    fn default() -> Self {
+        Self { pieces: Vec::new(), current: 0, used: 0 }
+    }
+}
+
+impl<D: Driver> Uploads<D> {
+    /// Returns a piece with free space, and where the space begins.
+    pub fn place(
+        &mut self,
+        driver: &D,
+        until: Deadline,
+    ) -> Result<(&mut Piece<D>, usize), DeviceError> {
+        if self.pieces.is_empty() {
+            self.pieces.push(Piece::new(driver)?);
+        } else if self.used >= PIECE {
+            self.go_on(driver, until)?;
+        }
+        Ok((&mut self.pieces[self.current], self.used))
+    }
+
+    /// Marks `bytes` bytes from that place on as used by `event`'s command.
+    pub fn take(&mut self, bytes: usize, event: D::Event) {
+        self.pieces[self.current].is_used_by(event);
+        self.used = (self.used + bytes).next_multiple_of(ALIGNMENT);
+    }
+
+    fn go_on(&mut self, driver: &D, until: Deadline) -> Result<(), DeviceError> {
+        let next = (self.current + 1) % self.pieces.len();
+        if !self.pieces[next].is_free(driver)? && self.pieces.len() < PIECES {
+            // If there is no memory for another piece, use those we have.
+            if let Ok(piece) = Piece::new(driver) {
+                self.current += 1;
+                self.used = 0;
+                self.pieces.insert(self.current, piece);
+                return Ok(());
+            }
+        }
+        self.pieces[next].wait(driver, until)?;
+        (self.current, self.used) = (next, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! The calls to a device: what [`in_order`](crate::gpu::device::in_order) queues run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use opencl3::command_queue::{
+    CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, enqueue_nd_range_kernel,
+    enqueue_read_buffer, enqueue_write_buffer, flush, release_command_queue,
+};
+use opencl3::error_codes::CL_INVALID_WORK_GROUP_SIZE;
+use opencl3::event::{
+    CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, get_event_profiling_info,
+};
+use opencl3::kernel::set_kernel_arg;
+
+use super::handle::{Handle, Raw, has_ended};
+use super::pinned::ClPinned;
+use super::program::ClPrograms;
+use super::{failure, failure_for};
+use crate::gpu::device::in_order::{Driver, Memory};
+use crate::gpu::device::program_cache::Cache;
+use crate::gpu::device::{DeviceError, Dispatch, Limits};
+
+/// An open device.
+#[derive(Debug)]
+pub(in crate::gpu::device) struct ClDriver {
+    pub limits: Limits,
+    pub device: opencl3::device::Device,
+    pub programs: ClPrograms,
+    pub cache: Cache,
+    /// A queue that never runs a kernel, so its commands never wait for one. It is replaced after a failure, because
+    /// some drivers refuse every later command in a failed queue.
+    housekeeping: Mutex<Arc<Handle>>,
+    // Dropped last, because the objects above belong to it.
+    pub context: Handle,
+}
+
+impl ClDriver {
+    pub fn new(
+        context: Handle,
+        device: opencl3::device::Device,
+        limits: Limits,
+        cache: Cache,
+    ) -> Result<Self, DeviceError> {
+        let housekeeping = Mutex::new(Arc::new(new_queue(&context, &device)?));
+        Ok(Self { limits, device, programs: ClPrograms::default(), cache, housekeeping, context })
+    }
+
+    /// An in-order queue whose commands can be timed.
+    pub fn new_queue(&self) -> Result<Handle, DeviceError> {
+        new_queue(&self.context, &self.device)
+    }
+
+    /// The current housekeeping queue.
+    pub fn housekeeping(&self) -> Arc<Handle> {
+        Arc::clone(&self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the housekeeping queue `failed`, unless another thread has already done so.
+    pub fn renew_housekeeping(&self, failed: &Arc<Handle>) {
+        let mut current = self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&current, failed)
+            && let Ok(queue) = self.new_queue()
+        {
+            *current = Arc::new(queue);
+        }
+    }
+}
+
+fn new_queue(context: &Handle, device: &opencl3::device::Device) -> Result<Handle, DeviceError> {
+    // OpenCL 2.0 has a newer call for this, but 1.2 devices lack it. This call works on all devices.
+    // SAFETY: context and device are valid.
+    let queue =
+        unsafe { create_command_queue(context.raw(), device.id(), CL_QUEUE_PROFILING_ENABLE) };
+    let queue = queue.map_err(|code| failure_for("clCreateCommandQueue", code, 0))?;
+    // SAFETY: the queue has just been made.
+    Ok(unsafe { Handle::owning(queue, release_command_queue) })
+}
+
+/// Starts the newest command of `queue`, whose event a call has returned.
+///
+/// # Safety
+/// The event is valid, and the caller owns one reference to it.
+unsafe fn started(queue: &Handle, event: Raw) -> Result<Arc<Handle>, DeviceError> {
+    // SAFETY: the caller promises exactly this.
+    let event = unsafe { Handle::event(event) };
+    flush(queue.raw()).map_err(|code| failure_for("clFlush", code, 0))?;
+    Ok(Arc::new(event))
+}
+
+impl Driver for ClDriver {
+    type Buffer = Handle;
+    type Stream = Handle;
+    type Event = Arc<Handle>;
+    type Pinned = ClPinned;
+    type Kernel = Handle;
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn pin(&self, len: usize) -> Result<ClPinned, DeviceError> {
+        ClPinned::new(self, len)
+    }
+
+    unsafe fn upload(
+        &self,
+        stream: &Handle,
+        (memory, offset): (&Memory<Self>, u64),
+        from: &[u8],
+    ) -> Result<Arc<Handle>, DeviceError> {
+        let (queue, buffer) = (stream.raw(), memory.buffer.raw());
+        let (source, none) = (from.as_ptr().cast(), std::ptr::null());
+        // SAFETY: queue and buffer are valid and of one context. The caller promises the rest.
+        let event = unsafe {
+            enqueue_write_buffer(queue, buffer, 0, offset as usize, from.len(), source, 0, none)
+        };
+        let event =
+            event.map_err(|code| failure_for("clEnqueueWriteBuffer", code, memory.bytes))?;
+        // SAFETY: the event has just been made.
+        unsafe { started(stream, event) }
+    }
+
+    unsafe fn download(
+        &self,
+        stream: &Handle,
+        (memory, offset): (&Memory<Self>, u64),
+        into: &mut [u8],
+    ) -> Result<Arc<Handle>, DeviceError> {
+        let (queue, buffer) = (stream.raw(), memory.buffer.raw());
+        let (to, none) = (into.as_mut_ptr().cast(), std::ptr::null());
+        // SAFETY: queue and buffer are valid and of one context. The caller promises the rest.
+        let event = unsafe {
+            enqueue_read_buffer(queue, buffer, 0, offset as usize, into.len(), to, 0, none)
+        };
+        let event = event.map_err(|code| failure_for("clEnqueueReadBuffer", code, memory.bytes))?;
+        // SAFETY: the event has just been made.
+        unsafe { started(stream, event) }
+    }
+
+    unsafe fn clear(
+        &self,
+        stream: &Handle,
+        (memory, offset): (&Memory<Self>, u64),
+        bytes: u64,
+    ) -> Result<Arc<Handle>, DeviceError> {
+        let zero = 0u32;
+        // SAFETY: queue and buffer are valid and of one context. The call copies the pattern before it returns. The
+        // caller promises that the range is within the buffer.
+        let event = unsafe {
+            enqueue_fill_buffer(
+                stream.raw(),
+                memory.buffer.raw(),
+                (&raw const zero).cast(),
+                4,
+                offset as usize,
+                bytes as usize,
+                0,
+                std::ptr::null(),
+            )
+        };
+        let event = event.map_err(|code| failure_for("clEnqueueFillBuffer", code, memory.bytes))?;
+        // SAFETY: the event has just been made.
+        unsafe { started(stream, event) }
+    }
+
+    fn kernel(&self, work: &Dispatch<'_>) -> Result<Handle, DeviceError> {
+        self.programs.kernel(self, work)
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: &Handle,
+        kernel: &Handle,
+        buffers: &[Memory<Self>],
+        work: &Dispatch<'_>,
+        _timed: bool,
+    ) -> Result<Arc<Handle>, DeviceError> {
+        let mut index = 0;
+        let mut set = |bytes: usize, value: *const std::ffi::c_void| {
+            // SAFETY: the kernel is valid and its queue's alone. `value` has `bytes` bytes, which the call copies. If
+            // the index or the type does not match the kernel, the call returns an error.
+            let set = unsafe { set_kernel_arg(kernel.raw(), index, bytes, value) };
+            let call = || format!("clSetKernelArg({}, {index})", work.entry);
+            set.map_err(|code| failure(&call(), code))?;
+            index += 1;
+            Ok(())
+        };
+        for memory in buffers {
+            let raw = memory.buffer.raw();
+            set(size_of::<Raw>(), (&raw const raw).cast())?;
+        }
+        for arg in work.args {
+            set(size_of::<u32>(), (&raw const *arg).cast())?;
+        }
+        let global = work.groups as usize * work.threads as usize;
+        let local = work.threads as usize;
+        // SAFETY: queue, kernel and buffers are valid and of one context, and there is one dimension. The kernel
+        // accesses nothing outside its buffers; the compiler cannot check that, but we have reviewed and tested every
+        // kernel for it.
+        let event = unsafe {
+            enqueue_nd_range_kernel(
+                stream.raw(),
+                kernel.raw(),
+                1,
+                std::ptr::null(),
+                &raw const global,
+                &raw const local,
+                0,
+                std::ptr::null(),
+            )
+        };
+        let bytes = buffers.iter().map(|memory| memory.bytes).sum();
+        let call = || format!("clEnqueueNDRangeKernel({})", work.entry);
+        let event = event.map_err(|code| match code {
+            CL_INVALID_WORK_GROUP_SIZE => DeviceError::Unsupported(format!(
+                "kernel {} ({}) has workgroups of {local} work items, which {} does not run",
+                work.kernel.stem, work.entry, self.limits.name,
+            )),
+            _ => failure_for(&call(), code, bytes),
+        })?;
+        // SAFETY: the event has just been made.
+        unsafe { started(stream, event) }
+    }
+
+    fn has_ended(&self, event: &Arc<Handle>) -> Result<bool, DeviceError> {
+        has_ended(event)
+    }
+
+    fn time(&self, event: &Arc<Handle>) -> Result<Duration, DeviceError> {
+        let time = |what| {
+            let time = get_event_profiling_info(event.raw(), what);
+            time.map_err(|code| failure_for("clGetEventProfilingInfo", code, 0))
+        };
+        let start = time(CL_PROFILING_COMMAND_START)?.to_ulong();
+        let end = time(CL_PROFILING_COMMAND_END)?.to_ulong();
+        Ok(Duration::from_nanos(end.saturating_sub(start)))
+    }
+}
