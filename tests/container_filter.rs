@@ -152,36 +152,44 @@ fn names_of_filters() {
     );
 }
 
-/// Arrays, and the filters that may be chosen for them.
-fn arrays() -> Vec<(&'static str, Vec<u8>)> {
-    let len = 1 << 20;
-    let mut state = 1_u64;
-    let mut random = move || {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (state >> 33) as u32
-    };
-    let mut ids = 1_u64 << 40;
-    let ids = (0..).flat_map(|_| {
-        ids += u64::from(random() % 100);
-        ids.to_le_bytes()
-    });
-    let ids = ids.take(len).collect();
-    // 23 bits for each number (splitmix64).
-    let random = |i: u32| {
-        let mixed = (u64::from(i) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        ((mixed ^ mixed >> 27) >> 41) as u32
-    };
-    let floats = (0..).flat_map(|i| (random(i) as f32 / 8e6 + 1e-3).to_le_bytes());
-    let floats = floats.take(len).collect();
-    let prices = (0..).flat_map(|i: u32| (f64::from(random(i) % 9000) / 100.0).to_le_bytes());
-    let prices = prices.take(len).collect();
+/// The number with this index among random ones of 23 bits (splitmix64).
+fn random(i: u32) -> u32 {
+    let mixed = (u64::from(i) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((mixed ^ mixed >> 27) >> 41) as u32
+}
+
+/// Pixels in bands, which are alike in many rows.
+fn bands() -> Vec<u8> {
     let pixels = (0..).flat_map(|i: u32| {
         let light = (f64::from(i % 640) / 30.0 + f64::from(i / 640) / 9.0).sin() * 90.0 + 120.0;
         [light as u8, (light * 0.8) as u8, 255 - light as u8]
             .map(|c| c.wrapping_add(random(i) as u8 & 3))
     });
-    let pixels = pixels.take(len).collect();
+    pixels.take(1 << 20).collect()
+}
+
+/// Arrays, and the filters that may be chosen for them.
+fn arrays() -> Vec<(&'static str, Vec<u8>)> {
+    let len = 1 << 20;
+    let mut state = 1_u64;
+    let mut step = move || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) as u32
+    };
+    let mut ids = 1_u64 << 40;
+    let ids = (0..).flat_map(|_| {
+        ids += u64::from(step() % 100);
+        ids.to_le_bytes()
+    });
+    let ids = ids.take(len).collect();
+    let floats = (0..).flat_map(|i| (random(i) as f32 / 8e6 + 1e-3).to_le_bytes());
+    let floats = floats.take(len).collect();
+    let prices = (0..).flat_map(|i: u32| (f64::from(random(i) % 9000) / 100.0).to_le_bytes());
+    let prices = prices.take(len).collect();
+    // With noise of its own, no channel tells of another, and no row of a row far away.
+    let pixels =
+        (0..).zip(bands()).map(|(i, c): (u32, u8)| c.wrapping_add(random(i) as u8 & 15)).collect();
     vec![
         ("delta8", ids),
         ("transpose4", floats),
@@ -207,6 +215,10 @@ fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
             assert!(small_len < plain_len, "{pipeline}: {chain:?}: {small_len}, not {plain_len}");
             assert!(pz::decompress(&small, &decode_options()).unwrap() == contents);
         }
+        // Bands that come again row by row: only matches from near are fewer with a filter.
+        let bands = bands();
+        let [small, plain] = [&auto, &options].map(|how| pz::compress(&bands, how).unwrap().len());
+        assert!(small <= plain, "{pipeline}: {small}, not {plain}");
         let text = include_bytes!("../src/format/FORMAT.md").repeat(20);
         for plain in [&text[..], &[], b"x", &[0; 100_000]] {
             assert!(pz::compress(plain, &auto).unwrap() == pz::compress(plain, &options).unwrap());
@@ -240,4 +252,58 @@ fn auto_chooses_alike_on_any_number_of_threads_and_within_the_memory_limit() {
         frames[0].blocks.iter().map(|block| block.filters.map(|chain| chain.to_string())).collect();
     assert!(chains.len() > 3 && chains.contains(&None), "{chains:?}");
     assert!(pz::decompress(&small, &decode_options()).unwrap() == contents);
+}
+
+/// A picture of `columns` by `rows` pixels, as Windows stores it. Rows resemble each other more than pixels do.
+fn picture(columns: u32, rows: u32) -> Vec<u8> {
+    let row_len = (3 * columns).next_multiple_of(4);
+    let mut file = b"BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0".to_vec();
+    file.extend([columns, rows].map(u32::to_le_bytes).as_flattened());
+    file.extend(b"\x01\0\x18\0");
+    file.resize(54, 0);
+    let mut state = 1_u64;
+    let mut random = move || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 56) as u8
+    };
+    let mut row: Vec<u8> = (0..row_len).map(|_| random()).collect();
+    for _ in 0..rows {
+        row.iter_mut().for_each(|byte| *byte = byte.wrapping_add(random() % 3));
+        file.extend_from_slice(&row);
+    }
+    file
+}
+
+#[test]
+fn a_header_tells_of_rows_however_the_input_comes() {
+    let contents = picture(1001, 200);
+    let options = Options::new().filter(Filter::Auto).block_size(1 << 17);
+    let small = pz::compress(&contents, &options.clone().threads(1)).unwrap();
+    let frames = pz::list(&mut Cursor::new(&small), true).unwrap();
+    for block in &frames[0].blocks {
+        assert_eq!(block.filters.map(|chain| chain.to_string()).unwrap(), "delta1x3004");
+    }
+    // Without the header the rows are noise.
+    let mut headless = contents.clone();
+    headless[0] = 0;
+    assert!(pz::compress(&headless, &options).unwrap().len() > 2 * small.len());
+    assert!(pz::decompress(&small, &decode_options()).unwrap() == contents);
+    let file: std::sync::Arc<dyn pz::ReadAt> = std::sync::Arc::new(contents.clone());
+    for threads in [1, 2, 7] {
+        let options = options.clone().threads(threads);
+        assert!(pz::compress(&contents, &options).unwrap() == small, "{threads} threads");
+        let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+        contents.chunks(70_001).for_each(|part| encoder.write_all(part).unwrap());
+        assert!(encoder.finish().unwrap() == small, "{threads} threads, written");
+        let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+        encoder.read_from(&mut &contents[..]).unwrap();
+        assert!(encoder.finish().unwrap() == small, "{threads} threads, read");
+        // Threads read blocks themselves; the beginning may come in parts, too.
+        for parts in [0, 100] {
+            let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+            encoder.read_range(&file, 0..parts).unwrap();
+            encoder.read_range(&file, parts..contents.len() as u64).unwrap();
+            assert!(encoder.finish().unwrap() == small, "{threads} threads, from {parts}");
+        }
+    }
 }

@@ -142,7 +142,7 @@ fn apply_filter(
 ) -> Result<Option<FilterChain>, OutOfMemory> {
     let chain = match recipe.filter {
         Filter::None => None,
-        Filter::Auto => choose_filter(scratch, &recipe.codec, contents)?,
+        Filter::Auto => choose_filter(scratch, recipe, contents)?,
         Filter::Chain(chain) => Some(chain),
     };
     let Some(chain) = chain else { return Ok(None) };
@@ -153,12 +153,14 @@ fn apply_filter(
 /// The filters that suit the contents and the codec; `None` if none do.
 fn choose_filter(
     scratch: &mut Scratch,
-    codec: &Codec,
+    recipe: &Recipe,
     contents: &[u8],
 ) -> Result<Option<FilterChain>, OutOfMemory> {
     let mut chooser = std::mem::take(&mut scratch.chooser);
     let mut tried = std::mem::take(&mut scratch.tried);
-    let chosen = chooser.choose(contents, matches!(codec, Codec::Lz77(_)), |part| {
+    let Recipe { hints, codec, .. } = recipe;
+    let has_tables = matches!(codec, Codec::Lz77(_));
+    let chosen = chooser.choose(contents, hints, has_tables, |part| {
         reserve(&mut tried, payload_capacity(part.len()))?;
         tried.clear();
         match run_codec(scratch, codec, part, &mut tried)? {

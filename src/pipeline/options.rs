@@ -201,13 +201,14 @@ impl Options {
         let codec = self.level.codec(self.chosen_pipeline());
         let filter = if codec == Codec::Store { Filter::None } else { self.filter };
         let (Codec::Lz77(params), Some(size)) = (codec, self.window) else {
-            return Ok(Recipe { filter, codec });
+            return Ok(Recipe { filter, ..codec.into() });
         };
         let logs = MIN_CHUNK_LOG.into()..=MAX_BLOCK.ilog2();
         if !size.is_power_of_two() || !logs.contains(&size.ilog2()) {
             return Err(Error::InvalidWindow { size });
         }
-        Ok(Recipe { filter, codec: Codec::Lz77(params.with_window(size.ilog2() as u8)) })
+        let codec = Codec::Lz77(params.with_window(size.ilog2() as u8));
+        Ok(Recipe { filter, ..codec.into() })
     }
 }
 

@@ -19,6 +19,7 @@ use super::places::ReadAt;
 use super::tasks::{EncodeTask, Origin};
 use crate::clock::Instant;
 use crate::codec::Recipe;
+use crate::codec::filter::{Filter, LOOKED_AT};
 use crate::error::Error;
 use crate::format::MAX_BLOCKS;
 use crate::gpu::coder::Work;
@@ -54,6 +55,8 @@ pub(super) use plan::{EncodeBasis, EncodePlan};
 pub struct Encoder<W: Write> {
     writer: W,
     recipe: Recipe,
+    /// Whether a block has been submitted.
+    has_begun: bool,
     block_size: usize,
     cost: Cost,
     memory: u64,
@@ -93,6 +96,7 @@ impl<W: Write> Encoder<W> {
         Self {
             writer,
             recipe: plan.recipe,
+            has_begun: false,
             block_size: plan.header.block_size(),
             cost: plan.cost,
             memory: options.memory,
@@ -248,6 +252,7 @@ impl<W: Write> Encoder<W> {
         }
         task.contents.truncate(self.filled);
         task.is_last = true;
+        self.set_recipe(&mut task);
         self.filled = 0;
         self.submitted = 0;
         if self.scheduler.is_some() || self.accelerator.is_some() {
@@ -304,7 +309,6 @@ impl<W: Write> Encoder<W> {
         if self.current.is_none() {
             let mut task = self.idle.pop().unwrap_or_default();
             task.reset();
-            task.recipe = self.recipe;
             task.contents.set_len(len).map_err(|fault| fault.at(Default::default()))?;
             self.current = Some(task);
             self.filled = 0;
@@ -329,8 +333,28 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
+    /// Sets how to encode a block. The first says how to encode them all.
+    fn set_recipe(&mut self, task: &mut EncodeTask) {
+        if !self.has_begun && self.recipe.filter == Filter::Auto {
+            self.recipe = match &task.origin {
+                None => self.recipe.hinted_by(&task.contents),
+                // A worker will read the block. If that fails, there is no file to have hints for.
+                Some(Origin { input, offset, .. }) => {
+                    let mut beginning = vec![0; task.contents.len().min(LOOKED_AT)];
+                    match input.read_exact_at(&mut beginning, *offset) {
+                        Ok(()) => self.recipe.hinted_by(&beginning),
+                        Err(_) => self.recipe,
+                    }
+                }
+            };
+        }
+        self.has_begun = true;
+        task.recipe = self.recipe;
+    }
+
     /// Submits a block to the workers, and writes blocks that they have finished.
-    fn submit(&mut self, task: EncodeTask) -> Result<(), Error> {
+    fn submit(&mut self, mut task: EncodeTask) -> Result<(), Error> {
+        self.set_recipe(&mut task);
         self.submitted += 1;
         self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {

@@ -158,7 +158,8 @@ impl Compressor {
         if self.payloads.len() < at_once {
             self.payloads.resize_with(at_once, Vec::new);
         }
-        let (engine, recipe) = (&self.basis.engine, &self.basis.recipe);
+        let engine = &self.basis.engine;
+        let recipe = &self.basis.recipe.hinted_by(input);
         let mut frames = FrameWriter::new(self.basis.header);
         let mut output = Growing(output);
         let mut left = input;

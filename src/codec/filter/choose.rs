@@ -6,7 +6,11 @@
 //! 1. A small sample shows whether the block is text, and whether bytes that lie 2, 4 or 8 apart, or pixels, resemble
 //!    each other more than their neighbours. Most text, programs and archives end here, unfiltered.
 //! 2. The entropy of the filtered sample's bytes ranks the candidates.
-//! 3. The codec encodes 1/64 of the block with the best few and without a filter, then 1/16 with the best two.
+//! 3. The codec encodes 1/64 of the block with the best few, with those that a header [suggests](super::hints), and
+//!    without a filter, then 1/16 with the best two.
+//!
+//! 4. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
+//!    best and without a filter, unless the filter is far ahead.
 //!
 //! Samples do not show matches that reach farther than a piece, so the choice can be wrong for typed data that repeats
 //! itself from afar.
@@ -14,8 +18,10 @@
 //! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So it
 //! encodes a filtered sample in up to four parts, each a part of the planes.
 
+use std::ops::Range;
+
 use super::forward::apply;
-use super::{FilterChain, Stage, UNIT_LOG, decimal};
+use super::{FilterChain, Hints, Stage, UNIT_LOG, decimal};
 use crate::codec::log2::{FRACTION_BITS, log2};
 use crate::codec::{OutOfMemory, reserve};
 
@@ -32,6 +38,9 @@ const PARTS: usize = 4;
 const MIN_PIECES: [usize; 2] = [1 << 12, 1 << 14];
 /// Candidates that the codec tries on the smaller sample.
 const MAX_TRIED: usize = 4;
+
+/// A chain that reaches no farther suffers little where a piece begins.
+const MAX_IGNORED: usize = 64;
 
 /// Memory to choose with.
 #[derive(Default)]
@@ -55,6 +64,7 @@ impl Chooser {
     pub(crate) fn choose(
         &mut self,
         contents: &[u8],
+        hints: &Hints,
         has_tables: bool,
         mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<FilterChain>, OutOfMemory> {
@@ -64,11 +74,12 @@ impl Chooser {
         let tables = contents.len().min(1 << UNIT_LOG) >> TABLE_LOG;
         self.parts = if has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
         let glances: Vec<_> = pieces(contents, GLANCES, GLANCE_LEN).collect();
-        if is_text(&glances) || !looks_typed(&glances) {
+        if is_text(&glances) {
             return Ok(None);
         }
+        let candidates = if looks_typed(&glances) { candidates(&glances) } else { Vec::new() };
         let mut ranked = Vec::new();
-        for chain in candidates(&glances) {
+        for chain in candidates {
             if let Some(bits) = self.entropy(&chain, &glances)? {
                 ranked.push((bits, chain));
             }
@@ -82,10 +93,16 @@ impl Chooser {
             ranked.push((0, bits));
         }
         let mut tried: Vec<_> = ranked.into_iter().map(|(_, chain)| Some(chain)).collect();
+        for chain in hints.chains() {
+            if !tried.contains(&Some(chain)) {
+                tried.push(Some(chain));
+            }
+        }
         if tried.is_empty() {
             return Ok(None);
         }
         tried.push(None);
+        let mut clear = Vec::new();
         for (parts, least) in [(64 * PARTS, MIN_PIECES[0]), (16 * PARTS, MIN_PIECES[1])] {
             let piece = (contents.len() / parts).max(least);
             let mut scored = Vec::new();
@@ -96,16 +113,38 @@ impl Chooser {
                 scored.push((if chain.is_some() { bytes + bytes / 32 } else { bytes }, chain));
             }
             scored.sort_by_key(|(bytes, _)| *bytes);
+            if let Some(&(plain, _)) = scored.iter().find(|(_, chain)| chain.is_none()) {
+                clear = scored.iter().filter(|(bytes, _)| bytes / 2 < plain / 3).copied().collect();
+            }
             scored.truncate(2);
             if matches!(scored[..], [(_, None), ..]) {
                 return Ok(None);
             }
             tried = scored.into_iter().map(|(_, chain)| chain).collect();
         }
-        Ok(tried.swap_remove(0))
+        let Some(chain) = tried.swap_remove(0) else { return Ok(None) };
+        let is_clear = clear.iter().any(|(_, other)| *other == Some(chain));
+        if has_tables || is_clear || self.helps_a_quarter(&chain, contents, size)? {
+            return Ok(Some(chain));
+        }
+        Ok(None)
     }
 
-    /// Bytes that pieces of `contents` take with `chain`, each piece filtered alone.
+    /// Whether a quarter of `contents` takes less with `chain` than without.
+    fn helps_a_quarter(
+        &mut self,
+        chain: &FilterChain,
+        contents: &[u8],
+        mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<bool, OutOfMemory> {
+        let len = contents.len() / 4;
+        let quarter = &contents[(contents.len() - len) / 2 / 64 * 64..][..len];
+        let fits = apply(chain, quarter, &mut self.filtered, &mut self.unit)?;
+        let (plain, filtered) = (size(quarter)?, size(&self.filtered)?);
+        Ok(fits && filtered + filtered / 32 < plain)
+    }
+
+    /// Bytes that pieces of `contents` take with `chain`, each piece filtered alone, or with what it depends on.
     fn encoded(
         &mut self,
         chain: Option<&FilterChain>,
@@ -120,9 +159,10 @@ impl Chooser {
         self.sample.resize(len, 0);
         let has_planes =
             chain.is_some_and(|chain| chain.stages().any(|stage| stage.is_transposition()));
-        for (i, mut piece) in pieces(contents, PARTS, PARTS * quarter).enumerate() {
+        for (i, place) in places(contents, PARTS, PARTS * quarter).enumerate() {
+            let mut piece = &contents[place.clone()];
             if let Some(chain) = chain {
-                if !apply(chain, piece, &mut self.filtered, &mut self.unit)? {
+                if !self.filter(chain, contents, place)? {
                     return Ok(usize::MAX / 2);
                 }
                 piece = &self.filtered;
@@ -138,6 +178,31 @@ impl Chooser {
             total += size(part)?;
         }
         Ok(total)
+    }
+
+    /// Filters the piece of `contents` at `place` as in the middle of a unit. Returns false if the chain does not fit it.
+    fn filter(
+        &mut self,
+        chain: &FilterChain,
+        contents: &[u8],
+        place: Range<usize>,
+    ) -> Result<bool, OutOfMemory> {
+        let reach = chain.reach();
+        let stages: Vec<_> = chain.stages().collect();
+        let in_place = stages.iter().take_while(|stage| !stage.is_transposition()).count();
+        let (Some(first), true) = (FilterChain::new(&stages[..in_place]), reach > MAX_IGNORED)
+        else {
+            return apply(chain, &contents[place], &mut self.filtered, &mut self.unit);
+        };
+        let before = reach.next_multiple_of(64).min(place.start);
+        let around = &contents[place.start - before..place.end];
+        if !apply(&first, around, &mut self.filtered, &mut self.unit)? {
+            return Ok(false);
+        }
+        self.filtered.drain(..before);
+        let Some(then) = FilterChain::new(&stages[in_place..]) else { return Ok(true) };
+        let piece = std::mem::take(&mut self.filtered);
+        apply(&then, &piece, &mut self.filtered, &mut self.unit)
     }
 
     /// Bits that the filtered pieces take by the frequencies of their bytes, those of each plane apart. `None` if the
@@ -175,9 +240,14 @@ impl Chooser {
 /// `count` pieces of `len` bytes, from the beginning to the end of `contents`, which are at least as long as a piece.
 /// Each begins at a multiple of 64 bytes, so that elements are whole.
 fn pieces(contents: &[u8], count: usize, len: usize) -> impl Iterator<Item = &[u8]> {
+    places(contents, count, len).map(|place| &contents[place])
+}
+
+/// Where [`pieces`] lie.
+fn places(contents: &[u8], count: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
     let len = len.min(contents.len());
     let last = contents.len() - len;
-    (0..count).map(move |i| &contents[last / (count - 1) * i / 64 * 64..][..len])
+    (0..count).map(move |i| last / (count - 1) * i / 64 * 64).map(move |at| at..at + len)
 }
 
 fn count(counts: &mut [u32; 256], bytes: &[u8]) {

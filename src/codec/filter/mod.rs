@@ -11,6 +11,7 @@
 //! | module | |
 //! |---|---|
 //! | [`choose`] | which chain suits a block |
+//! | [`hints`] | chains that a header at the beginning of the input suggests |
 //! | [`name`] | chains as text, as on command lines and in listings |
 //! | [`forward`] | applies a chain |
 //! | [`inverse`] | undoes it |
@@ -21,6 +22,7 @@
 mod choose;
 mod decimal;
 mod forward;
+mod hints;
 mod inverse;
 mod name;
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod words;
 
 pub(crate) use choose::Chooser;
 pub(crate) use forward::apply;
+pub(crate) use hints::{Hints, LOOKED_AT};
 pub(crate) use inverse::invert;
 
 /// The most stages of a chain.
@@ -176,6 +179,18 @@ impl FilterChain {
         self.stages.into_iter().flatten()
     }
 
+    /// The most bytes from an element to another that its value depends on.
+    pub(crate) fn reach(&self) -> usize {
+        let of = |stage| match stage {
+            Stage::Delta { width, order, stride } => {
+                usize::from(width) * usize::from(order) * usize::from(stride)
+            }
+            Stage::Xor { width, stride } => usize::from(width) * usize::from(stride),
+            _ => 0,
+        };
+        self.stages().map(of).sum()
+    }
+
     /// Bytes of a unit.
     pub(crate) const fn unit_len(&self) -> usize {
         1 << self.unit_log
@@ -222,7 +237,8 @@ pub enum Filter {
     #[default]
     None,
     /// For each block the chain that suits its contents, or none. The choice depends on the contents and the codec
-    /// alone.
+    /// alone, and on what a header at the beginning of the input says: those of `.npy`, safetensors, Parquet, WAV, BMP
+    /// and TIFF files name widths and rows, and so add chains to choose from.
     Auto,
     /// This chain.
     Chain(FilterChain),
@@ -234,10 +250,12 @@ impl Filter {
         match self {
             Self::None => 0,
             Self::Chain(_) => (block_len + FilterChain::scratch_len(block_len)) as u64,
-            // The sample, and what it is encoded to.
+            // The sample with what lies before a piece of it, a quarter, and what they are encoded to.
             Self::Auto => {
-                let filtering = block_len + FilterChain::scratch_len(block_len);
-                (filtering + 9 * choose::sample_len(block_len) / 4) as u64
+                let filtering = block_len + 2 * FilterChain::scratch_len(block_len);
+                let before = 2 * hints::MAX_REACH.min(block_len);
+                let sampling = 5 * choose::sample_len(block_len) / 2 + before;
+                (filtering + sampling + block_len / 2) as u64
             }
         }
     }

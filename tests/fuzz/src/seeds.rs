@@ -68,6 +68,10 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
                 };
                 contents().into_iter().map(of)
             })
+            .chain(HEADERS.map(|header| {
+                let samples = (0..9000_i32).flat_map(|i| (i * i >> 9).to_le_bytes());
+                [b"auto\n", header, &samples.collect::<Vec<u8>>()].concat()
+            }))
             .collect(),
         _ if target.starts_with("round_trip_") => contents()
             .into_iter()
@@ -81,13 +85,24 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
 }
 
 /// Filters of every kind.
-const FILTERS: [&str; 6] = [
+const FILTERS: [&str; 7] = [
+    "auto",
     "f32",
     "i64x3",
     "deltadelta2x2,zigzag2,bits2",
     "decimal4:3,delta4,transpose4",
     "transpose7,xor2,rotate8:9",
     "delta1x300,delta1x3",
+];
+
+/// Beginnings of files that tell of their contents.
+const HEADERS: [&[u8]; 6] = [
+    b"\x93NUMPY\x01\0\x3a\0{'descr': '<i4', 'fortran_order': False, 'shape': (90, 100)}  \n",
+    b"\x38\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"F32\",\"shape\":[9],\"data_offsets\":[0,36]}}  ",
+    b"PAR1\x15\0\x15\xd0\x0f\x15\xd0\x0f\x2c\x15\xf4\x03\x15\0\x15\x06\x15\x06\0\0",
+    b"RIFF\xa4\x8c\0\0WAVEfmt \x10\0\0\0\x01\0\x02\0D\xac\0\0\x10\xb1\x02\0\x04\0\x10\0data\xa0\x8c\0\0",
+    b"BM\xd6\x8c\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x64\0\0\0\x78\0\0\0\x01\0\x18\0\0\0\0\0\xa0\x8c\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    b"II*\0\x08\0\0\0\x03\0\0\x01\x03\0\x01\0\0\0\x64\0\0\0\x02\x01\x03\0\x01\0\0\0\x10\0\0\0\x11\x01\x03\0\x01\0\0\0\x32\0\0\0\0\0\0\0",
 ];
 
 /// Text, tables, numbers, noise, runs, and almost nothing.
