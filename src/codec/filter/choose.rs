@@ -9,8 +9,8 @@
 //! 3. The codec encodes 1/64 of the block with the best few, with those that a header [suggests](super::hints), and
 //!    without a filter, then 1/16 with the best two.
 //!
-//! 4. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
-//!    best and without a filter, unless the filter is far ahead.
+//! 4. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with
+//!    the best and without a filter, unless the filter is far ahead.
 //!
 //! Samples do not show matches that reach farther than a piece, so the choice can be wrong for typed data that repeats
 //! itself from afar.
@@ -180,7 +180,8 @@ impl Chooser {
         Ok(total)
     }
 
-    /// Filters the piece of `contents` at `place` as in the middle of a unit. Returns false if the chain does not fit it.
+    /// Filters the piece of `contents` at `place` as in the middle of a unit. Returns false if the chain does not fit
+    /// it.
     fn filter(
         &mut self,
         chain: &FilterChain,

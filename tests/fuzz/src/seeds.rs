@@ -69,7 +69,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
                 contents().into_iter().map(of)
             })
             .chain(HEADERS.map(|header| {
-                let samples = (0..9000_i32).flat_map(|i| (i * i >> 9).to_le_bytes());
+                let samples = (0..9000_i32).flat_map(|i| ((i * i) >> 9).to_le_bytes());
                 [b"auto\n", header, &samples.collect::<Vec<u8>>()].concat()
             }))
             .collect(),
