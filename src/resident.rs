@@ -121,17 +121,22 @@ impl<'a> Subject<'a> {
             })?;
         let mut places = Vec::with_capacity(batch.len());
         for &b in &batch {
-            let (contents, _, payload) = &self.blocks[b];
+            let (contents, coded, payload) = &self.blocks[b];
             let place = decoder.write(payload, contents.len() as u32)?;
-            places.push(place.ok_or_else(|| wrong("a payload is too long"))?);
+            let place = place.ok_or_else(|| wrong("a payload is too long"))?;
+            places.push(PayloadPlace { filters: coded.filters, ..place });
         }
         let decoded = decoder.decode(&places)?;
+        if decoded.iter().any(|block| block.is_filtered) {
+            let what = "devices do not undo filters of decimal floats";
+            return Err(CoderError::Plan(PlanError::Declined(what.into())));
+        }
         let mut bytes = vec![0; longest as usize];
         for (number, (&b, block)) in (0..).zip(batch.iter().zip(&decoded)) {
             let (contents, coded, _) = &self.blocks[b];
             let bytes = &mut bytes[..contents.len()];
             decoder.read(number, bytes)?;
-            let DecodedBlock { is_decoded, payload_crc, content_crc } = *block;
+            let DecodedBlock { is_decoded, payload_crc, content_crc, .. } = *block;
             let is_right = is_decoded
                 && (payload_crc, content_crc) == (coded.payload_crc, coded.content_crc)
                 && bytes == *contents;

@@ -83,7 +83,7 @@ impl Stage {
     }
 
     /// The stage as in a header: `id`, `order`, `width` and `parameter`, from the lowest bit.
-    const fn to_word(self) -> u32 {
+    pub(crate) const fn to_word(self) -> u32 {
         let (id, order, parameter) = match self {
             Self::Transpose { .. } => (1, 0, 0),
             Self::BitTranspose { .. } => (2, 0, 0),

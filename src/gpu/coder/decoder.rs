@@ -4,19 +4,23 @@ use super::StageTime;
 use super::Work;
 use super::batch::Batch;
 use super::{BufferBytes, Buffers, CoderError};
+use crate::codec::filter::FilterChain;
 use crate::format::Pipeline;
 use crate::gpu::device::{BufferId, Device, Limits};
 use crate::gpu::model::budget::BlockCost;
 use crate::gpu::model::plan::Shape;
-use crate::gpu::stages::job::{Job, JobResult};
+use crate::gpu::stages::filter::Undoing;
+use crate::gpu::stages::job::{Job, JobResult, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::pipelines;
 
-/// Decodes batches on a device. The contents of filtered blocks stay filtered.
+/// Decodes batches on a device.
 pub struct Decoder<'d> {
     batch: Batch<'d>,
     filled: u64,
     needs: Needs,
+    /// For each block of the batch that was submitted last, whether the device leaves its filters alone.
+    still_filtered: Vec<bool>,
 }
 
 /// Where a payload is on the device.
@@ -28,6 +32,8 @@ pub struct PayloadPlace {
     pub payload_len: u32,
     /// Length of the block's contents in bytes.
     pub content_len: u32,
+    /// The block's filters, which the decoder undoes if the device can: see [`DecodedBlock::is_filtered`].
+    pub filters: Option<FilterChain>,
 }
 
 /// The result of decoding a payload.
@@ -39,6 +45,8 @@ pub struct DecodedBlock {
     pub payload_crc: u32,
     /// CRC-32C of the contents, for comparison with the recorded one: a damaged payload can still be well-formed.
     pub content_crc: u32,
+    /// Whether the contents are still filtered. Devices cannot undo filters of decimal floats.
+    pub is_filtered: bool,
 }
 
 impl<'d> Decoder<'d> {
@@ -74,6 +82,7 @@ impl<'d> Decoder<'d> {
             batch: Batch::new(device, most, &own.named("payload"), planner)?,
             filled: 0,
             needs: Needs::default(),
+            still_filtered: Vec::new(),
         })
     }
 
@@ -180,7 +189,8 @@ impl<'d> Decoder<'d> {
             self.needs = self.needs.and(Needs::of(payload, content_len as usize));
             let start = self.filled;
             self.filled = (start + payload.len() as u64).next_multiple_of(16);
-            places.push(PayloadPlace { start, payload_len: payload.len() as u32, content_len });
+            let payload_len = payload.len() as u32;
+            places.push(PayloadPlace { start, payload_len, content_len, filters: None });
         }
         let parts =
             places.iter().zip(payloads).map(|(place, (payload, _))| (place.start, *payload));
@@ -219,14 +229,23 @@ impl<'d> Decoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn submit(&mut self, payloads: &[PayloadPlace]) -> Result<(), CoderError> {
-        let job = |place: &PayloadPlace| Job {
-            content_len: place.content_len,
-            payload_len: place.payload_len,
-            payload_start: (place.start / 16) as u32,
-            ..Job::default()
-        };
-        let jobs: Vec<_> = payloads.iter().map(job).collect();
-        self.batch.submit(&jobs, self.needs)
+        let mut needs = self.needs;
+        let mut jobs = Vec::with_capacity(payloads.len());
+        self.still_filtered.clear();
+        for place in payloads {
+            let undo = place.filters.as_ref().map(Undo::of);
+            self.still_filtered.push(undo == Some(None));
+            let undo = undo.flatten().unwrap_or_default();
+            needs = needs.and_filters(Undoing::of(&undo));
+            jobs.push(Job {
+                content_len: place.content_len,
+                payload_len: place.payload_len,
+                payload_start: (place.start / 16) as u32,
+                undo,
+                ..Job::default()
+            });
+        }
+        self.batch.submit(&jobs, needs)
     }
 
     /// Waits for the batch that was submitted last, and returns its results. Without such a batch there are none.
@@ -234,12 +253,13 @@ impl<'d> Decoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn wait(&mut self) -> Result<Vec<DecodedBlock>, CoderError> {
-        let block = |result: &JobResult| DecodedBlock {
+        let block = |(result, is_filtered): (&JobResult, &bool)| DecodedBlock {
             is_decoded: result.status == 0,
             payload_crc: result.payload_crc,
             content_crc: result.content_crc,
+            is_filtered: *is_filtered,
         };
-        Ok(self.batch.wait()?.iter().map(block).collect())
+        Ok(self.batch.wait()?.iter().zip(&self.still_filtered).map(block).collect())
     }
 
     /// Copies the contents of block `block`, from their beginning, to the host.

@@ -1,8 +1,7 @@
 //! The kernel files.
 //!
-//! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `batch/` the kernels that any batch
-//! needs,
-//! `common/` what kernel files import, `dialects/` what goes before files in OpenCL C, and `test/` the kernels that only
+//! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `filter/` those of filters, `batch/` the
+//! kernels that any batch needs, `common/` what kernel files import, `dialects/` what goes before files in OpenCL C, and `test/` the kernels that only
 //! tests run.
 //!
 //! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. [`Kernel::source`]
@@ -148,6 +147,12 @@ kernels! {
     BWT_SORT_REFINE = "bwt/sort_refine";
     /// CRC-32C of contents and payloads.
     CRC32C = "batch/crc32c";
+    /// Undoes filters that change each element by itself.
+    FILTER_WORDS = "filter/words";
+    /// Undoes transpositions of bytes and bits.
+    FILTER_SHUFFLE = "filter/shuffle";
+    /// Undoes differences.
+    FILTER_SUMS = "filter/sums";
     /// Payloads one behind the other.
     COMPACT = "batch/compact";
     /// BWT payloads: fixed fields and rows.
@@ -216,6 +221,7 @@ common![
     "bwt_encode",
     "bwt_sort_state",
     "crc",
+    "filter",
     "lanes",
     "length_code",
     "log2",

@@ -130,12 +130,14 @@ pub struct Plan {
     pub buffers: Vec<PlanBuffer>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+    /// Kernels that do not run, but have buffers here: other plans, which run in the same memory, need them.
+    pub(crate) idle: Vec<&'static Kernel>,
 }
 
 impl Plan {
     /// An empty plan.
     pub fn new(shape: Shape) -> Self {
-        Self { shape, buffers: Vec::new(), steps: Vec::new() }
+        Self { shape, buffers: Vec::new(), steps: Vec::new(), idle: Vec::new() }
     }
 
     /// The buffer that `kernel` calls `name`: adds it to the plan unless an earlier kernel already has.
@@ -161,6 +163,18 @@ impl Plan {
             Step::Run(run) => Some(run),
             Step::Clear(_) => None,
         })
+    }
+
+    /// Every kernel that has buffers here, each once.
+    #[cfg(test)]
+    pub(crate) fn kernels(&self) -> Vec<&'static Kernel> {
+        let mut kernels: Vec<&Kernel> = Vec::new();
+        for kernel in self.runs().map(|run| run.kernel).chain(self.idle.iter().copied()) {
+            if !kernels.iter().any(|other| other.stem == kernel.stem) {
+                kernels.push(kernel);
+            }
+        }
+        kernels
     }
 
     /// Total size of all buffers in bytes.

@@ -19,8 +19,20 @@ pub struct Job {
     pub payload_len: u32,
     /// Decoding: offset of its payload in the batch's payloads, in units of 16 bytes.
     pub payload_start: u32,
+    /// Decoding: the filters to undo.
+    pub undo: Undo,
     /// Always 0.
-    pub reserved: [u32; 5],
+    pub reserved: u32,
+}
+
+/// The filters of a block that its decoder undoes; all 0 if there are none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Undo {
+    /// Base-2 logarithm of a unit's bytes.
+    pub unit_log: u32,
+    /// The stages as in a block's header, the last one first.
+    pub stages: [u32; 3],
 }
 
 /// The result of a block.

@@ -19,6 +19,7 @@ use crate::gpu::model::kernel::{
     Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_LITERALS, LZ77_ORDER, LZ77_TABLES, LZ77_WINDOWS,
 };
 use crate::gpu::model::plan::{Plan, PlanError, Run, Shape, Step};
+use crate::gpu::stages::filter::Undoing;
 
 /// The longest chunk whose sequences can be recorded, as a base-2 logarithm; the bytes of a chunk per record; and the
 /// additional records for the last chunk of a block.
@@ -54,6 +55,8 @@ pub struct Needs {
     matches: bool,
     /// The fewest chunks that share tables, as a base-2 logarithm.
     group_log: u8,
+    /// The filters to undo.
+    filters: Undoing,
 }
 
 impl Default for Needs {
@@ -66,6 +69,7 @@ impl Default for Needs {
             in_turns: false,
             matches: false,
             group_log: u8::MAX,
+            filters: Undoing::default(),
         }
     }
 }
@@ -84,6 +88,7 @@ impl Needs {
             in_turns: true,
             matches: true,
             group_log: 0,
+            filters: Undoing::default(),
         }
     }
 
@@ -108,6 +113,7 @@ impl Needs {
             in_turns: header.chunk_log > RECORDED_CHUNK_LOG,
             matches: false,
             group_log: header.group_log,
+            filters: Undoing::default(),
         };
         let (entries, _) = directory.as_chunks::<{ Entry::BYTES }>();
         for (i, entry) in entries.iter().enumerate() {
@@ -133,6 +139,17 @@ impl Needs {
         Self { fse, chunk_log: 18, max_log: 4, in_turns: false, ..Self::any(1, fse) }
     }
 
+    /// The same, and to undo filters.
+    #[must_use]
+    pub(crate) fn and_filters(self, filters: Undoing) -> Self {
+        Self { filters: self.filters.and(filters), ..self }
+    }
+
+    /// The filters to undo.
+    pub(crate) fn filters(&self) -> Undoing {
+        self.filters
+    }
+
     /// The union of both needs.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -144,6 +161,7 @@ impl Needs {
             in_turns: self.in_turns || other.in_turns,
             matches: self.matches || other.matches,
             group_log: self.group_log.min(other.group_log),
+            filters: self.filters.and(other.filters),
         }
     }
 }

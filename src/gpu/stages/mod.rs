@@ -9,12 +9,14 @@
 //! | [`lz77_decode`] | decodes LZ77 payloads |
 //! | [`bwt_encode`] | encodes with the BWT codec |
 //! | [`bwt_decode`] | decodes BWT payloads |
+//! | [`filter`] | undoes filters |
 //! | [`checksum`] | computes checksums, and packs payloads |
 //! | `pipelines` | chains stages into whole pipelines |
 
 pub(crate) mod bwt_decode;
 pub(crate) mod bwt_encode;
 pub(crate) mod checksum;
+pub(crate) mod filter;
 pub(crate) mod job;
 pub(crate) mod lz77_code;
 pub(crate) mod lz77_decode;

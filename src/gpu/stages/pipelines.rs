@@ -2,7 +2,7 @@
 
 use super::checksum::{Direction, add_checksums, add_packing};
 use super::lz77_decode::Needs;
-use super::{bwt_decode, bwt_encode, lz77_code, lz77_decode, lz77_find};
+use super::{bwt_decode, bwt_encode, filter, lz77_code, lz77_decode, lz77_find};
 use crate::codec::filter::Filter;
 use crate::codec::lz77::Search;
 use crate::codec::{Codec, Recipe};
@@ -82,6 +82,7 @@ pub(crate) fn decode(
         Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77_decode::plan(limits, shape, needs)?,
         Pipeline::Bwt => bwt_decode::plan(limits, shape)?,
     };
+    filter::append(&mut plan, needs.filters())?;
     add_checksums(&mut plan, limits, Direction::Decode)?;
     runnable(plan, limits)
 }

@@ -190,7 +190,7 @@ fn buffers_of_the_callers_are_used() {
         assert!(needs.contents <= bytes.contents && needs.payloads <= bytes.payloads);
         let mut decoder = Decoder::new(device, pipeline, len, 1, own).unwrap();
         decoder.expect(Needs::of(&coded, contents.len()));
-        let place = PayloadPlace { start, payload_len, content_len: len };
+        let place = PayloadPlace { start, payload_len, content_len: len, filters: None };
         assert!(decoder.decode(&[place]).unwrap()[0].is_decoded);
         let mut bytes = vec![0; contents.len()];
         decoder.read(0, &mut bytes).unwrap();
@@ -242,4 +242,47 @@ fn files_are_the_same_with_every_device() {
             }
         }
     }
+}
+
+/// A decoder undoes the filters of some blocks of a batch, and says which ones it leaves to the host.
+#[test]
+fn filters_are_undone_beside_blocks_without_any() {
+    let contents: Vec<u8> =
+        (0..60_000_u32).flat_map(|i| (i as f32 / 100.0).to_le_bytes()).collect();
+    let names = ["none", "f32", "delta1x3000,delta4", "decimal4:2,transpose4", "i64x3"];
+    each_device(|device| {
+        for pipeline in [Pipeline::Lzh, Pipeline::Bwt] {
+            let options = Options::new().pipeline(pipeline);
+            let len = contents.len() as u32;
+            let made = Decoder::new(device, pipeline, len, 5, Buffers::default());
+            if is_declined(&pipeline.to_string(), device, &made) {
+                continue;
+            }
+            let mut decoder = made.unwrap();
+            let coded = names.map(|name| {
+                let recipe = options.clone().filter(name.parse().unwrap()).recipe().unwrap();
+                on_cpu(&recipe, &contents)
+            });
+            // Batches with filters and without take turns.
+            for range in [0..5, 0..1, 1..5] {
+                decoder.clear();
+                let mut places = Vec::new();
+                for (coded, payload) in &coded[range.clone()] {
+                    let place = decoder.write(payload, len).unwrap().unwrap();
+                    places.push(PayloadPlace { filters: coded.filters, ..place });
+                }
+                let decoded = decoder.decode(&places).unwrap();
+                for ((number, name), block) in (0..).zip(&names[range.clone()]).zip(decoded) {
+                    let is_decimal = name.starts_with("decimal");
+                    assert!(block.is_decoded, "{pipeline} {name}");
+                    assert_eq!(block.is_filtered, is_decimal, "{pipeline} {name}");
+                    let mut bytes = vec![0; contents.len()];
+                    decoder.read(number, &mut bytes).unwrap();
+                    assert_eq!(bytes == contents, !is_decimal, "{pipeline} {name}");
+                    let crc = crc32c::crc32c(&contents);
+                    assert_eq!(block.content_crc == crc, !is_decimal, "{pipeline} {name}");
+                }
+            }
+        }
+    });
 }

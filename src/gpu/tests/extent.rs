@@ -24,7 +24,8 @@ use crate::gpu::device::{Api, Device, Kind, Limits, Queue};
 use crate::gpu::model::cost::{CostError, Formula, KernelCost};
 use crate::gpu::model::kernel::{ALL, Kernel};
 use crate::gpu::model::plan::{Plan, Shape, Step};
-use crate::gpu::stages::job::Job;
+use crate::gpu::stages::filter;
+use crate::gpu::stages::job::{Job, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::pipelines;
 use crate::pipeline::Level;
@@ -181,6 +182,19 @@ impl Extents {
         self.run(device, &format!("decode {name}"), &plan, &inputs);
     }
 
+    /// Undoes the transposition of `blocks` blocks that fill their slots of `len` bytes.
+    fn undo_filters(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
+        let shape = Shape::new(blocks, len);
+        let mut plan = Plan::new(shape);
+        filter::append(&mut plan, filter::Undoing::ALL).unwrap();
+        let chain = "transpose4".parse().unwrap();
+        let undo = Undo::of(&chain).unwrap();
+        let jobs = vec![Job { content_len: len, undo, ..Job::default() }; blocks as usize];
+        let contents = noise(7, (len * blocks) as usize, 256);
+        let inputs = [("jobs", bytemuck::cast_slice(&jobs)), ("contents", &contents[..])];
+        self.run(device, "undo filters", &plan, &inputs);
+    }
+
     /// What is wrong with the formulas of `costs`, if plans write at least the part `least` of what each gives.
     fn complaints(&self, costs: &[(&str, KernelCost)], least: f64) -> Vec<String> {
         let mut formulas: BTreeMap<&str, (Vec<&str>, Vec<&Formula>)> = BTreeMap::new();
@@ -278,6 +292,9 @@ fn measured(device: &dyn Device) -> Extents {
     extents.encode(with, "dense literals", &fse, (&dense(large), 1));
     let long = Needs::of_long_windows(true);
     extents.decode(with, "tiny blocks", (&greedy, long), (&short(tiny), 64));
+
+    extents.undo_filters(device, (tiny as u32, 64));
+    extents.undo_filters(device, (large as u32, 1));
 
     let recipe =
         |segment_log, start_log| Recipe::from(Codec::Bwt(bwt::Params { segment_log, start_log }));

@@ -52,7 +52,8 @@ pub(crate) fn codes_between_callers_buffers(
         payload.truncate(payload_len as usize);
         assert!(payload == on_cpu(&recipe, part).1);
         needs = needs.and(Needs::of(&payload, part.len()));
-        places.push(PayloadPlace { start, payload_len, content_len: part.len() as u32 });
+        let content_len = part.len() as u32;
+        places.push(PayloadPlace { start, payload_len, content_len, filters: None });
     }
 
     queue.clear(their_contents, 0, needed.contents).unwrap();

@@ -25,7 +25,7 @@ fn files_and_registry_are_the_same_set() {
     assert_eq!((stems.len(), common.len()), (ALL.len(), COMMON.len()), "a stem is repeated");
     for (api, extension) in [(Api::OpenCl, "cl"), (Api::WebGpu, "wgsl")] {
         let registered: BTreeSet<_> = ALL.iter().map(|kernel| kernel.file(api)).collect();
-        let kernels: BTreeSet<_> = ["batch", "bwt", "lz77"]
+        let kernels: BTreeSet<_> = ["batch", "bwt", "filter", "lz77"]
             .iter()
             .flat_map(|folder| {
                 let stems = on_disk(folder, extension).into_iter();
@@ -40,7 +40,7 @@ fn files_and_registry_are_the_same_set() {
     let folders: BTreeSet<_> = entries.map(|name| name.into_string().unwrap()).collect();
     assert_eq!(
         folders,
-        ["batch", "bwt", "common", "dialects", "lz77", "test"].map(String::from).into()
+        ["batch", "bwt", "common", "dialects", "filter", "lz77", "test"].map(String::from).into()
     );
     for folder in folders {
         for entry in std::fs::read_dir(top.join(folder)).unwrap() {

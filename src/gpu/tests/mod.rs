@@ -7,6 +7,7 @@ mod cost;
 mod extent;
 mod fault;
 pub(crate) mod faulty;
+mod filter;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 pub(crate) mod import;
 mod kernel;

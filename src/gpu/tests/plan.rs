@@ -8,11 +8,10 @@ use crate::codec::Codec;
 use crate::format::Pipeline;
 use crate::gpu::device::run::Memory;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
-use crate::gpu::model::kernel::Kernel;
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
 use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::{
-    bwt_decode, bwt_encode, checksum, lz77_code, lz77_decode, lz77_find, pipelines,
+    bwt_decode, bwt_encode, checksum, filter, lz77_code, lz77_decode, lz77_find, pipelines,
 };
 use crate::pipeline::level::Level;
 
@@ -37,6 +36,8 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
         all.push((format!("checksums, {direction:?}"), stage(add)));
     }
     all.push(("packing".into(), stage(|plan, _| Ok(checksum::add_packing(plan)?))));
+    let undo = |plan: &mut Plan, _: &Limits| Ok(filter::append(plan, filter::Undoing::ALL)?);
+    all.push(("filters".into(), stage(undo)));
     all.push((
         "suffix sorting".into(),
         Box::new(|limits, shape| Ok(bwt_encode::transform(limits, shape, 14)?)),
@@ -109,19 +110,9 @@ pub(in crate::gpu) const KINDS: [(Api, Teams); 6] = [
     (Api::WebGpu, Teams::Local),
 ];
 
-fn kernels_of(plan: &Plan) -> Vec<&'static Kernel> {
-    let mut kernels: Vec<&Kernel> = Vec::new();
-    for run in plan.runs() {
-        if !kernels.iter().any(|other| other.stem == run.kernel.stem) {
-            kernels.push(run.kernel);
-        }
-    }
-    kernels
-}
-
 /// Checks a plan, and returns the first fault.
 fn check(plan: &Plan) -> Result<(), String> {
-    let kernels = kernels_of(plan);
+    let kernels = plan.kernels();
     let predicted = plan.shape.memory(&kernels).map_err(|error| error.to_string())?;
     if plan.memory() != predicted {
         return Err(format!("takes {} bytes, and {predicted} are predicted", plan.memory()));
@@ -218,7 +209,7 @@ fn devices_allocate_what_costs_predict() {
                 let Ok(plan) = build(device.limits(), shape) else { continue };
                 *counting.most.lock().unwrap() = 0;
                 let memory = Memory::allocate(&counting, &plan).unwrap();
-                let predicted = shape.memory(&kernels_of(&plan)).unwrap();
+                let predicted = shape.memory(&plan.kernels()).unwrap();
                 assert_eq!(memory.bytes(), predicted, "{name}");
                 drop(memory);
                 assert_eq!(*counting.most.lock().unwrap(), predicted, "{name}");

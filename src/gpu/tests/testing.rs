@@ -14,7 +14,6 @@ use crate::gpu::device::run::{Memory, submit};
 use crate::gpu::device::{
     Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams,
 };
-use crate::gpu::model::kernel::Kernel;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 use crate::gpu::model::kernel::TEST_DEVICE;
 use crate::gpu::model::plan::Plan;
@@ -242,7 +241,10 @@ pub(crate) fn run_plan(
         Ok(bytes)
     };
     let outputs = outputs.iter().map(read).collect();
-    let kernels: Vec<&Kernel> = plan.runs().map(|run| run.kernel).collect();
-    assert_eq!(pool.high_water(), plan.shape.memory(&kernels).unwrap(), "memory of the plan");
+    assert_eq!(
+        pool.high_water(),
+        plan.shape.memory(&plan.kernels()).unwrap(),
+        "memory of the plan"
+    );
     outputs
 }

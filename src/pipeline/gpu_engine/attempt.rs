@@ -59,8 +59,8 @@ impl<'d> GpuEngine<'d> {
                 continue;
             };
             let content_len = job.contents.len() as u32;
-            let place = PayloadPlace { start, payload_len, content_len };
             let (filters, payload_crc) = (None, block.payload_crc);
+            let place = PayloadPlace { start, payload_len, content_len, filters };
             let coded = Coded { method, filters, payload_crc, content_crc };
             sent.push(Encoded { job, coded, place });
         }
@@ -112,21 +112,24 @@ impl<'d> GpuEngine<'d> {
             .iter()
             .map(|job| (job.payload.unwrap_or_default(), job.contents.len() as u32))
             .collect();
-        let places = decoder.write_all(&payloads)?;
+        let mut places = decoder.write_all(&payloads)?;
+        for (place, job) in places.iter_mut().zip(jobs.iter()) {
+            place.filters = job.header.filters;
+        }
         let uploaded = Instant::now();
         let blocks = decoder.decode(&places)?;
         let computed = Instant::now();
         let mut copies = Vec::with_capacity(jobs.len());
         let mut ranges = Vec::with_capacity(jobs.len());
         for ((number, job), block) in (0..).zip(jobs.iter_mut()).zip(blocks) {
-            let BlockHeader { filters, payload_crc, content_crc, .. } = job.header;
-            // The host undoes filters, so the device's checksum is that of filtered contents.
-            let is_right = filters.is_some() || block.content_crc == content_crc;
+            let BlockHeader { payload_crc, content_crc, .. } = job.header;
+            // The device's checksum of contents that it left filtered is another.
+            let is_right = block.is_filtered || block.content_crc == content_crc;
             // The CPU decodes the remaining blocks again and reports what is wrong with them.
             if block.is_decoded && block.payload_crc == payload_crc && is_right {
                 ranges.push((number, job.contents.len()));
-                let expected = block.content_crc;
-                copies.push(Copied { job, len: 0, crc: 0, expected });
+                let (expected, is_filtered) = (block.content_crc, block.is_filtered);
+                copies.push(Copied { job, len: 0, crc: 0, expected, is_filtered });
             }
         }
         decoder.read_all(&ranges, |i, piece| {
@@ -138,12 +141,12 @@ impl<'d> GpuEngine<'d> {
         })?;
         let mut is_wrong = false;
         let mut scratch = Vec::new();
-        for Copied { job, len, crc, expected } in copies {
+        for Copied { job, len, crc, expected, is_filtered } in copies {
             if len != job.contents.len() || crc != expected {
                 is_wrong = true;
                 continue;
             }
-            let Some(filters) = &job.header.filters else {
+            let Some(filters) = job.header.filters.as_ref().filter(|_| is_filtered) else {
                 job.outcome = Some(Ok(()));
                 continue;
             };
@@ -175,6 +178,8 @@ struct Copied<'a, 'j> {
     crc: u32,
     /// What it must be.
     expected: u32,
+    /// Whether the host undoes the filters.
+    is_filtered: bool,
 }
 
 /// Which of the encoded blocks are sound. The host compares the payloads' checksums, and decodes block `by_cpu`.

@@ -1,0 +1,22 @@
+// What the filters of blocks are, as jobs say it.
+
+typedef struct {
+    // `undo` has the stages to undo, as in a block's header, the first to undo first; 0 where there is none.
+    uint content_len, payload_len, payload_start, unit_log, undo[3], reserved;
+} Job;
+
+#define FILTER_TRANSPOSE 1u
+#define FILTER_BIT_TRANSPOSE 2u
+#define FILTER_DELTA 3u
+#define FILTER_ZIGZAG 4u
+#define FILTER_ROTATE 5u
+#define FILTER_XOR 6u
+
+#define FILTER_ID(word) ((word) & 15u)
+#define FILTER_ORDER(word) ((word) >> 4 & 15u)
+// Whatever the job says, a width divides, and a stage of words has at most 8 bytes.
+#define FILTER_BYTES(word) max((word) >> 8 & 255u, 1u)
+#define FILTER_WIDTH(word) min(FILTER_BYTES(word), 8u)
+#define FILTER_PARAMETER(word) ((word) >> 16)
+// Base-2 logarithm of a unit's bytes.
+#define UNIT_LOG(job) clamp((job).unit_log, 18u, 20u)

@@ -1,0 +1,35 @@
+// What the filters of blocks are, as jobs say it.
+
+const JOB_WORDS = 8u;
+// Base-2 logarithm of a unit's bytes.
+const JOB_UNIT_LOG = 3u;
+// The stages to undo, as in a block's header, the first to undo first; 0 where there is none.
+const JOB_UNDO = 4u;
+
+const FILTER_TRANSPOSE = 1u;
+const FILTER_BIT_TRANSPOSE = 2u;
+const FILTER_DELTA = 3u;
+const FILTER_ZIGZAG = 4u;
+const FILTER_ROTATE = 5u;
+const FILTER_XOR = 6u;
+
+fn filter_id(word: u32) -> u32 {
+    return word & 15u;
+}
+
+fn filter_order(word: u32) -> u32 {
+    return (word >> 4u) & 15u;
+}
+
+// Whatever the job says, a width divides, and a stage of words has at most 8 bytes.
+fn filter_bytes(word: u32) -> u32 {
+    return max((word >> 8u) & 255u, 1u);
+}
+
+fn filter_width(word: u32) -> u32 {
+    return min(filter_bytes(word), 8u);
+}
+
+fn filter_parameter(word: u32) -> u32 {
+    return word >> 16u;
+}

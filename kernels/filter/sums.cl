@@ -1,0 +1,139 @@
+// Undoes differences: each element becomes the sum, or the exclusive or, of itself and those before it at multiples of
+// a stride.
+//
+// A workgroup of 256 has a unit, and goes from tile to tile. In a tile, work items have parts of the columns, whose
+// sums they exchange. Strides of more than 256 elements have no tiles: what an element depends on has been written.
+//
+// @pz_cost {
+//   threads: N/262144*256
+//   passes: 6
+//   buffers: jobs=32, contents=N
+//   local_mem: 14336
+// }
+// @pz_import filter
+
+// Words of a tile, and columns that it may have.
+#define TILE 2048u
+#define COLUMNS 256u
+
+inline ulong joined(ulong a, ulong b, bool is_xor) {
+    return is_xor ? a ^ b : a + b;
+}
+
+// Element `at` of a unit.
+inline ulong element(__global const uint *unit, uint at, uint width) {
+    if (width == 8) return (ulong)unit[2 * at + 1] << 32 | unit[2 * at];
+    uint word = unit[at * width / 4];
+    return word >> 8 * (at * width & 3);
+}
+
+// Adds to each element the one `stride` before it: a stride of chunks of 8 bytes at a time.
+inline void add_rows(__global uint *unit, uint count, uint width, uint stride, bool is_xor) {
+    uint in_chunk = 8 / width;
+    uint chunks = (count + in_chunk - 1) / in_chunk;
+    uint at_once = stride / in_chunk;
+    ulong mask = width < 8 ? ((ulong)1 << 8 * width) - 1 : ~(ulong)0;
+    for (uint first = 0; first < chunks; first += at_once) {
+        uint end = min(first + at_once, chunks);
+        for (uint chunk = first + (uint)get_local_id(0); chunk < end; chunk += THREADS) {
+            ulong old = (ulong)unit[2 * chunk + 1] << 32 | unit[2 * chunk];
+            ulong changed = 0;
+            for (uint i = 0; i < in_chunk; i++) {
+                uint at = chunk * in_chunk + i;
+                ulong v = old >> 8 * width * i;
+                if (at >= stride && at < count) v = joined(v, element(unit, at - stride, width), is_xor);
+                changed |= (v & mask) << 8 * width * i;
+            }
+            unit[2 * chunk] = (uint)changed;
+            unit[2 * chunk + 1] = (uint)(changed >> 32);
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+    }
+}
+
+// `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
+__kernel void sums(__global const Job *jobs, __global uint *contents, uint blocks, uint slot, uint count, uint stage,
+    uint turn) {
+    // Elements of a tile: a word each, and a second one if they have 8 bytes.
+    SHARED uint values[TILE];
+    // What the tile before had last, for each column.
+    SHARED ulong carried[COLUMNS];
+    SHARED ulong parts[2 * COLUMNS];
+    uint lane = (uint)get_local_id(0);
+    uint block = (uint)get_group_id(0) / count;
+    if (block >= blocks) return;
+    uint word = jobs[block].undo[stage];
+    bool is_xor = FILTER_ID(word) == FILTER_XOR;
+    uint turns = is_xor ? 1u : FILTER_ID(word) == FILTER_DELTA ? FILTER_ORDER(word) : 0u;
+    if (turn >= turns) return;
+    uint width = FILTER_WIDTH(word), stride = max(FILTER_PARAMETER(word), 1u);
+    uint content_len = min(jobs[block].content_len, slot);
+    uint unit_log = UNIT_LOG(jobs[block]), number = (uint)get_group_id(0) % count;
+    if (number >= (content_len + (1u << unit_log) - 1) >> unit_log) return;
+    uint start = number << unit_log;
+    uint unit_count = min(content_len - start, 1u << unit_log) / width;
+    __global uint *unit = contents + (ulong)block * (slot / 4) + start / 4;
+    if (stride > COLUMNS) {
+        add_rows(unit, unit_count, width, stride, is_xor);
+        return;
+    }
+
+    bool is_wide = width == 8;
+    uint tile = is_wide ? TILE / 2 : TILE;
+    uint in_word = is_wide ? 1u : 4 / width;
+    // Work item g * stride + c has part g of column c.
+    uint groups = COLUMNS / stride;
+    uint group = lane / stride, column = lane % stride;
+    carried[lane] = 0;
+    for (uint first = 0; first < unit_count; first += tile, unit += TILE / in_word) {
+        uint here = min(unit_count - first, tile);
+        uint words = is_wide ? 2 * here : (here + in_word - 1) / in_word;
+        for (uint i = lane; i < words; i += THREADS) {
+            uint w = unit[i];
+            if (is_wide) values[i / 2 + (i & 1) * tile] = w;
+            else for (uint k = 0; k < in_word; k++) values[i * in_word + k] = w >> 8 * width * k;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        uint rows = (here + stride - 1) / stride;
+        uint own = (rows + groups - 1) / groups;
+        uint begin = group * own * stride + column;
+        uint end = group < groups ? min((group + 1) * own * stride, here) : 0u;
+        ulong sum = 0;
+        for (uint i = begin; i < end; i += stride) {
+            ulong v = is_wide ? (ulong)values[tile + i] << 32 | values[i] : values[i];
+            sum = joined(sum, v, is_xor);
+        }
+        parts[lane] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        uint from = 0;
+        for (uint by = stride; by < COLUMNS; by *= 2) {
+            ulong total = parts[from + lane];
+            if (lane >= by) total = joined(total, parts[from + lane - by], is_xor);
+            from = COLUMNS - from;
+            parts[from + lane] = total;
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        sum = carried[column];
+        if (group > 0) sum = joined(sum, parts[from + lane - stride], is_xor);
+        for (uint i = begin; i < end; i += stride) {
+            ulong v = is_wide ? (ulong)values[tile + i] << 32 | values[i] : values[i];
+            sum = joined(sum, v, is_xor);
+            values[i] = (uint)sum;
+            if (is_wide) values[tile + i] = (uint)(sum >> 32);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        // If another tile follows, this one is full.
+        if (lane < stride && here == tile) {
+            uint last = tile - stride + lane;
+            carried[lane] = is_wide ? (ulong)values[tile + last] << 32 | values[last] : values[last];
+        }
+        uint mask = width < 4 ? (1u << 8 * width) - 1 : 0xffffffffu;
+        for (uint i = lane; i < words; i += THREADS) {
+            uint w = 0;
+            if (is_wide) w = values[i / 2 + (i & 1) * tile];
+            else for (uint k = 0; k < in_word; k++) w |= (values[i * in_word + k] & mask) << 8 * width * k;
+            unit[i] = w;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
