@@ -14,9 +14,9 @@ typedef struct {
 
 #define FILTER_ID(word) ((word) & 15u)
 #define FILTER_ORDER(word) ((word) >> 4 & 15u)
-// Whatever the job says, a width divides, and a stage of words has at most 8 bytes.
+// Whatever the job says, a width divides, and words have 1, 2, 4 or 8 bytes.
 #define FILTER_BYTES(word) max((word) >> 8 & 255u, 1u)
-#define FILTER_WIDTH(word) min(FILTER_BYTES(word), 8u)
+#define FILTER_WIDTH(word) (1u << min(31u - clz(FILTER_BYTES(word)), 3u))
 #define FILTER_PARAMETER(word) ((word) >> 16)
 // Base-2 logarithm of a unit's bytes.
 #define UNIT_LOG(job) clamp((job).unit_log, 18u, 20u)

@@ -21,13 +21,13 @@ fn filter_order(word: u32) -> u32 {
     return (word >> 4u) & 15u;
 }
 
-// Whatever the job says, a width divides, and a stage of words has at most 8 bytes.
+// Whatever the job says, a width divides, and words have 1, 2, 4 or 8 bytes.
 fn filter_bytes(word: u32) -> u32 {
     return max((word >> 8u) & 255u, 1u);
 }
 
 fn filter_width(word: u32) -> u32 {
-    return min(filter_bytes(word), 8u);
+    return 1u << min(firstLeadingBit(filter_bytes(word)), 3u);
 }
 
 fn filter_parameter(word: u32) -> u32 {

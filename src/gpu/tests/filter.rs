@@ -129,7 +129,19 @@ fn a_planted_fault_is_found() {
 fn what_jobs_say_is_bounded() {
     let other = noise(1, 4096, 256);
     each_device(|device| {
-        for word in [1, 2, 3 | 1 << 4, 4, 5, 6, u32::MAX, 3 | 15 << 4 | 0xff << 8, 2 | 0xff << 8] {
+        for word in [
+            1,
+            2,
+            3 | 1 << 4,
+            4,
+            5,
+            6,
+            u32::MAX,
+            3 | 15 << 4 | 0xff << 8,
+            2 | 0xff << 8,
+            4 | 3 << 8,
+            6 | 7 << 8,
+        ] {
             let hostile = Undo { unit_log: u32::MAX, stages: [word; 3] };
             let blocks = [
                 (other.clone(), Undo::default()),
