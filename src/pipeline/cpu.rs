@@ -7,8 +7,7 @@ use crc32c::crc32c;
 
 use super::buffer::zeroed;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
-use crate::codec::Recipe;
-use crate::codec::{OutOfMemory, bwt, lz77};
+use crate::codec::{OutOfMemory, Recipe, Smallest, bwt, lz77, reserve};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 /// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
@@ -26,6 +25,8 @@ struct Scratch {
     lz77_decoder: Option<Box<lz77::Decoder>>,
     bwt_encoder: Option<Box<bwt::Encoder>>,
     bwt_decoder: Option<Box<bwt::Decoder>>,
+    /// The payload that is tried for [`Recipe::Smallest`].
+    trial: Vec<u8>,
 }
 
 impl CpuEngine {
@@ -82,6 +83,12 @@ impl Engine for CpuEngine {
             Recipe::Store => 0,
             Recipe::Lz77(params) => lz77::Encoder::memory(params, block_size),
             Recipe::Bwt(params) => bwt::Encoder::memory(params, block_size),
+            Recipe::Smallest(Smallest { bwt, quick, best }) => {
+                let quick = lz77::Encoder::memory(quick, block_size);
+                let bwt = bwt::Encoder::memory(bwt, block_size);
+                let best = lz77::Encoder::memory(best, block_size);
+                quick + bwt.max(best)
+            }
         }
     }
 
@@ -89,7 +96,10 @@ impl Engine for CpuEngine {
         match pipeline {
             Pipeline::Store => 0,
             Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77::Decoder::memory(block_size),
-            Pipeline::Bwt => bwt::Decoder::memory(block_size),
+            Pipeline::Bwt => {
+                let lz77 = lz77::Decoder::memory(block_size.min(lz77::MAX_BLOCK));
+                bwt::Decoder::memory(block_size) + lz77
+            }
         }
     }
 }
@@ -109,18 +119,16 @@ fn encode(
         match recipe {
             Recipe::Store => Method::Store,
             Recipe::Lz77(params) => {
-                let encoder = scratch.lz77_encoder.get_or_insert_default();
-                encoder.reserve(params, contents.len())?;
-                match encoder.encode_if_smaller(params, contents, payload)? {
+                match encode_lz77(scratch, params, contents, payload, contents.len())? {
                     true => Method::Lz77,
                     false => Method::Store,
                 }
             }
             Recipe::Bwt(params) => {
-                let encoder = scratch.bwt_encoder.get_or_insert_default();
-                encoder.try_encode(params, contents, payload)?;
+                encode_bwt(scratch, params, contents, payload)?;
                 Method::Bwt
             }
+            Recipe::Smallest(smallest) => encode_smallest(scratch, smallest, contents, payload)?,
         }
     };
     if method == Method::Store || payload.len() >= contents.len() {
@@ -128,6 +136,57 @@ fn encode(
         return Ok(Coded { method: Method::Store, payload_crc: content_crc, content_crc });
     }
     Ok(Coded { method, payload_crc: crc32c(payload), content_crc })
+}
+
+/// Sets `payload` to that of `contents` and returns true, unless it has `limit` bytes or more.
+fn encode_lz77(
+    scratch: &mut Scratch,
+    params: &lz77::Params,
+    contents: &[u8],
+    payload: &mut Vec<u8>,
+    limit: usize,
+) -> Result<bool, OutOfMemory> {
+    payload.clear();
+    let encoder = scratch.lz77_encoder.get_or_insert_default();
+    encoder.reserve(params, contents.len())?;
+    Ok(encoder.encode_below(params, contents, payload, limit)? && payload.len() < limit)
+}
+
+fn encode_bwt(
+    scratch: &mut Scratch,
+    params: &bwt::Params,
+    contents: &[u8],
+    payload: &mut Vec<u8>,
+) -> Result<(), OutOfMemory> {
+    scratch.bwt_encoder.get_or_insert_default().try_encode(params, contents, payload)
+}
+
+/// Sets `payload` to the smallest payload, and returns its method. Frees the memory of either codec before the other
+/// takes it.
+fn encode_smallest(
+    scratch: &mut Scratch,
+    smallest: &Smallest,
+    contents: &[u8],
+    payload: &mut Vec<u8>,
+) -> Result<Method, OutOfMemory> {
+    let Smallest { bwt, quick, best } = smallest;
+    scratch.lz77_encoder = None;
+    encode_bwt(scratch, bwt, contents, payload)?;
+    let mut trial = std::mem::take(&mut scratch.trial);
+    reserve(&mut trial, contents.len())?;
+    let limit = contents.len().min(Smallest::quick_limit(payload.len()));
+    let mut is_smaller = false;
+    if encode_lz77(scratch, quick, contents, &mut trial, limit)? {
+        scratch.bwt_encoder = None;
+        let limit = contents.len().min(payload.len());
+        is_smaller = encode_lz77(scratch, best, contents, &mut trial, limit)?;
+    }
+    if is_smaller {
+        payload.clear();
+        payload.extend_from_slice(&trial);
+    }
+    scratch.trial = trial;
+    Ok(if is_smaller { Method::Lz77 } else { Method::Bwt })
 }
 
 /// Whether a payload decodes to the contents it was made from. A checksum that a device took of its own payload does

@@ -7,6 +7,7 @@
 
 mod attempt;
 mod batch_limit;
+mod smallest;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -254,6 +255,14 @@ impl<'d> GpuEngine<'d> {
         }
     }
 
+    /// Encodes `jobs` by a recipe of a single part.
+    fn encode_by(&self, recipe: &Recipe, jobs: &mut [&mut EncodeJob<'_>]) {
+        self.in_batches(Kind::Encode(*recipe), jobs, |state, jobs, shape| {
+            jobs.iter_mut().for_each(|job| job.payload.clear());
+            self.try_encode(state, recipe, jobs, shape)
+        });
+    }
+
     /// Records a batch in which the device returned wrong bytes.
     fn note_wrong(&self, state: &mut State<'d>) {
         state.wrong += 1;
@@ -321,10 +330,10 @@ impl Engine for GpuEngine<'_> {
         };
         let mut jobs: Vec<_> = batch.iter_mut().collect();
         jobs.retain_mut(fits);
-        self.in_batches(Kind::Encode(*recipe), &mut jobs, |state, jobs, shape| {
-            jobs.iter_mut().for_each(|job| job.payload.clear());
-            self.try_encode(state, recipe, jobs, shape)
-        });
+        match recipe {
+            Recipe::Smallest(smallest) => self.encode_smallest(smallest, &mut jobs),
+            _ => self.encode_by(recipe, &mut jobs),
+        }
     }
 
     fn decode(&self, batch: &mut [DecodeJob<'_>]) {

@@ -177,7 +177,13 @@ impl Options {
 
     /// How these options encode each block.
     pub(crate) fn recipe(&self) -> Result<Recipe, Error> {
-        let recipe = self.level.recipe(self.chosen_pipeline());
+        let recipe = match self.level.recipe(self.chosen_pipeline()) {
+            // LZ77 does not take such long blocks.
+            Recipe::Smallest(parts) if self.chosen_block_size()? > MAX_BLOCK as u64 => {
+                Recipe::Bwt(parts.bwt)
+            }
+            recipe => recipe,
+        };
         let (Recipe::Lz77(params), Some(size)) = (recipe, self.window) else { return Ok(recipe) };
         let logs = MIN_CHUNK_LOG.into()..=MAX_BLOCK.ilog2();
         if !size.is_power_of_two() || !logs.contains(&size.ilog2()) {

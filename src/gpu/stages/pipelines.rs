@@ -27,11 +27,12 @@ fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-/// Makes the plan from `contents` to `packed`, with a result for each block.
+/// Makes the plan from `contents` to `packed`, with a result for each block. If a recipe has several
+/// [parts](Recipe::parts), the plan is that of the first.
 pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = Plan::new(shape);
-    match recipe {
-        Recipe::Store => return declined("stored blocks are not encoded"),
+    match &recipe.first() {
+        Recipe::Store | Recipe::Smallest(_) => return declined("stored blocks are not encoded"),
         Recipe::Lz77(params) => {
             if params.search != Search::None {
                 lz77_find::append(&mut plan, limits, params)?;
@@ -50,7 +51,7 @@ pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
     match recipe {
         Recipe::Store => Pipeline::Store,
         Recipe::Lz77(_) => Pipeline::Lzf,
-        Recipe::Bwt(_) => Pipeline::Bwt,
+        Recipe::Bwt(_) | Recipe::Smallest(_) => Pipeline::Bwt,
     }
 }
 

@@ -153,14 +153,14 @@ impl Extents {
     ) {
         let len = contents.len() as u32;
         let mut payload = Vec::new();
-        match recipe {
+        match recipe.first() {
             Recipe::Lz77(params) => {
-                lz77::Encoder::new().encode(params, contents, &mut payload);
+                lz77::Encoder::new().encode(&params, contents, &mut payload);
             }
             Recipe::Bwt(params) => {
-                bwt::Encoder::new().encode(params, contents, &mut payload);
+                bwt::Encoder::new().encode(&params, contents, &mut payload);
             }
-            Recipe::Store => unreachable!(),
+            Recipe::Store | Recipe::Smallest(_) => unreachable!(),
         }
         let shape = Shape::new(blocks, len);
         assert!(payload.len() <= shape.slot as usize, "{name}: {} bytes", payload.len());

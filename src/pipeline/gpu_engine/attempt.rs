@@ -44,7 +44,8 @@ impl<'d> GpuEngine<'d> {
         let computed = Instant::now();
         let method = match recipe {
             Recipe::Bwt(_) => Method::Bwt,
-            _ => Method::Lz77,
+            Recipe::Lz77(_) => Method::Lz77,
+            Recipe::Store | Recipe::Smallest(_) => return Ok(()),
         };
         let mut sent = Vec::with_capacity(jobs.len());
         let mut is_wrong = false;
