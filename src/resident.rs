@@ -62,7 +62,7 @@ impl<'a> Subject<'a> {
         let encode = |contents: &&'a [u8]| {
             let mut payload = Vec::new();
             let mut job = EncodeJob::new(contents, &mut payload);
-            engine.encode(&recipe, std::slice::from_mut(&mut job));
+            engine.encode(&recipe.first(), std::slice::from_mut(&mut job));
             job.coded.map(|coded| (*contents, coded, payload))
         };
         let blocks: Vec<&[u8]> = data.chunks(block_len as usize).collect();

@@ -41,7 +41,7 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
     let (methods, largest): (&[u8], u8) = match pipeline {
         0 => (&[0, 1], 24),
         1..=3 => (&[0, 1, 2], 24),
-        4 => (&[0, 1, 3], 26),
+        4 => (&[0, 1, 2, 3], 26),
         reserved => panic!("pipeline {reserved}"),
     };
     assert!((16..=largest).contains(&block_log));
@@ -118,7 +118,10 @@ fn block_contents(
             assert!(payload.len() == 1 && content_len >= 2);
             out.fill(payload[0]);
         }
-        2 => lz77::Decoder::new().decode(payload, &mut out).unwrap(),
+        2 => {
+            assert!(content_len <= 1 << 24);
+            lz77::Decoder::new().decode(payload, &mut out).unwrap();
+        }
         _ => bwt::Decoder::new().decode(payload, &mut out).unwrap(),
     }
     match filters {

@@ -24,7 +24,7 @@ mod recipe;
 mod sais;
 mod suffix_order;
 
-pub(crate) use recipe::{Codec, Recipe};
+pub(crate) use recipe::{Codec, Recipe, Smallest};
 
 /// Why a payload cannot be decoded: the first rule of the format that it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

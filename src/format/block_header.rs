@@ -17,6 +17,9 @@ pub(crate) const CODED_LEN: usize = COMMON + 16;
 /// Length of the longest header, that of a filtered block.
 pub(crate) const MAX_LEN: usize = CODED_LEN + DESCRIPTOR_LEN;
 
+/// The longest contents of a block of method [`Method::Lz77`].
+const MAX_LZ77_LEN: u32 = 1 << 24;
+
 /// A block header that is valid by itself; [`BlockHeader::check`] compares it with its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
@@ -151,6 +154,9 @@ impl BlockHeader {
         if content_len == 0 || content_len > 1 << self.block_log {
             return Err(Fault::Corrupt("the block's length is out of range"));
         }
+        if self.method == Method::Lz77 && content_len > MAX_LZ77_LEN {
+            return Err(Fault::Corrupt("the block is too long for its method"));
+        }
         let payload_fits = match self.method {
             Method::Store => true,
             Method::Fill => self.payload_len == 1 && content_len > 1,
@@ -270,6 +276,10 @@ mod tests {
             ("fill of 2", BlockHeader { payload_len: 2, ..sample(Method::Fill) }),
             ("fill of 0", BlockHeader { payload_len: 0, ..sample(Method::Fill) }),
             ("short fill", BlockHeader { content_len: 1, ..sample(Method::Fill) }),
+            (
+                "long LZ77",
+                BlockHeader { block_log: 25, content_len: (1 << 24) + 1, ..sample(Method::Lz77) },
+            ),
             ("no payload", BlockHeader { payload_len: 0, ..sample(Method::Lz77) }),
             ("no gain", BlockHeader { payload_len: 1 << 20, ..sample(Method::Lz77) }),
             ("payload", BlockHeader { payload_len: u32::MAX, ..sample(Method::Bwt) }),
@@ -298,7 +308,10 @@ mod tests {
         assert!(header.check(&frame, 0x0102_0304).is_ok());
         assert!(header.check(&frame, 5).is_err());
         assert!(header.check(&FrameHeader { block_log: 21, ..frame }, 0x0102_0304).is_err());
+        assert!(sample(Method::Bwt).check(&frame, 0x0102_0304).is_err());
         let bwt = FrameHeader { pipeline: Pipeline::Bwt, ..frame };
-        assert!(header.check(&bwt, 0x0102_0304).is_err());
+        assert!(header.check(&bwt, 0x0102_0304).is_ok());
+        let store = FrameHeader { pipeline: Pipeline::Store, ..frame };
+        assert!(header.check(&store, 0x0102_0304).is_err());
     }
 }

@@ -27,7 +27,7 @@ pub enum Pipeline {
     Lzh,
     /// LZ77, then finite state entropy.
     Lzf,
-    /// Burrows-Wheeler transform and its second stage.
+    /// Burrows-Wheeler transform and its second stage; at level 9, LZ77 for blocks that it makes smaller.
     Bwt,
     /// Entropy coding alone, for data without repetitions whose bytes differ in frequency.
     Fse,
@@ -83,7 +83,7 @@ impl Pipeline {
     pub(crate) const fn permits(self, method: Method) -> bool {
         match method {
             Method::Store | Method::Fill => true,
-            Method::Lz77 => matches!(self, Self::Lzh | Self::Lzf | Self::Fse),
+            Method::Lz77 => !matches!(self, Self::Store),
             Method::Bwt => matches!(self, Self::Bwt),
         }
     }

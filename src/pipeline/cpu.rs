@@ -9,7 +9,7 @@ use super::buffer::zeroed;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::memory::payload_capacity;
 use crate::codec::filter::{self, Chooser, Filter, FilterChain};
-use crate::codec::{Codec, OutOfMemory, Recipe, bwt, lz77, reserve};
+use crate::codec::{Codec, OutOfMemory, Recipe, Smallest, bwt, lz77, reserve};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 /// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
@@ -32,8 +32,8 @@ struct Scratch {
     /// Part of a block while filters work on it.
     unit: Vec<u8>,
     chooser: Chooser,
-    /// A sample or a part of one, encoded.
-    tried: Vec<u8>,
+    /// The payload that is tried for [`Codec::Smallest`], or of a sample.
+    trial: Vec<u8>,
 }
 
 impl CpuEngine {
@@ -90,6 +90,12 @@ impl Engine for CpuEngine {
             Codec::Store => 0,
             Codec::Lz77(params) => lz77::Encoder::memory(params, block_size),
             Codec::Bwt(params) => bwt::Encoder::memory(params, block_size),
+            Codec::Smallest(Smallest { bwt, quick, best }) => {
+                let quick = lz77::Encoder::memory(quick, block_size);
+                let bwt = bwt::Encoder::memory(bwt, block_size);
+                let best = lz77::Encoder::memory(best, block_size);
+                quick + bwt.max(best)
+            }
         };
         codec.saturating_add(recipe.filter.memory(block_size))
     }
@@ -98,7 +104,10 @@ impl Engine for CpuEngine {
         let codec = match pipeline {
             Pipeline::Store => return 0,
             Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77::Decoder::memory(block_size),
-            Pipeline::Bwt => bwt::Decoder::memory(block_size),
+            Pipeline::Bwt => {
+                let lz77 = lz77::Decoder::memory(block_size.min(lz77::MAX_BLOCK));
+                bwt::Decoder::memory(block_size) + lz77
+            }
         };
         codec.saturating_add(FilterChain::scratch_len(block_size) as u64)
     }
@@ -157,18 +166,18 @@ fn choose_filter(
     contents: &[u8],
 ) -> Result<Option<FilterChain>, OutOfMemory> {
     let mut chooser = std::mem::take(&mut scratch.chooser);
-    let mut tried = std::mem::take(&mut scratch.tried);
-    let Recipe { hints, codec, .. } = recipe;
+    let mut tried = std::mem::take(&mut scratch.trial);
+    let (hints, codec) = (&recipe.hints, recipe.codec.first());
     let has_tables = matches!(codec, Codec::Lz77(_));
     let chosen = chooser.choose(contents, hints, has_tables, |part| {
         reserve(&mut tried, payload_capacity(part.len()))?;
         tried.clear();
-        match run_codec(scratch, codec, part, &mut tried)? {
+        match run_codec(scratch, &codec, part, &mut tried)? {
             Method::Store => Ok(part.len()),
             _ => Ok(part.len().min(tried.len())),
         }
     });
-    (scratch.chooser, scratch.tried) = (chooser, tried);
+    (scratch.chooser, scratch.trial) = (chooser, tried);
     chosen
 }
 
@@ -181,20 +190,67 @@ fn run_codec(
 ) -> Result<Method, OutOfMemory> {
     match codec {
         Codec::Store => Ok(Method::Store),
-        Codec::Lz77(params) => {
-            let encoder = scratch.lz77_encoder.get_or_insert_default();
-            encoder.reserve(params, source.len())?;
-            match encoder.encode_if_smaller(params, source, payload)? {
-                true => Ok(Method::Lz77),
-                false => Ok(Method::Store),
-            }
-        }
+        Codec::Lz77(params) => match encode_lz77(scratch, params, source, payload, source.len())? {
+            true => Ok(Method::Lz77),
+            false => Ok(Method::Store),
+        },
         Codec::Bwt(params) => {
-            let encoder = scratch.bwt_encoder.get_or_insert_default();
-            encoder.try_encode(params, source, payload)?;
+            encode_bwt(scratch, params, source, payload)?;
             Ok(Method::Bwt)
         }
+        Codec::Smallest(smallest) => encode_smallest(scratch, smallest, source, payload),
     }
+}
+
+/// Sets `payload` to that of `contents` and returns true, unless it has `limit` bytes or more.
+fn encode_lz77(
+    scratch: &mut Scratch,
+    params: &lz77::Params,
+    contents: &[u8],
+    payload: &mut Vec<u8>,
+    limit: usize,
+) -> Result<bool, OutOfMemory> {
+    payload.clear();
+    let encoder = scratch.lz77_encoder.get_or_insert_default();
+    encoder.reserve(params, contents.len())?;
+    Ok(encoder.encode_below(params, contents, payload, limit)? && payload.len() < limit)
+}
+
+fn encode_bwt(
+    scratch: &mut Scratch,
+    params: &bwt::Params,
+    contents: &[u8],
+    payload: &mut Vec<u8>,
+) -> Result<(), OutOfMemory> {
+    scratch.bwt_encoder.get_or_insert_default().try_encode(params, contents, payload)
+}
+
+/// Sets `payload` to the smallest payload, and returns its method. Frees the memory of either codec before the other
+/// takes it.
+fn encode_smallest(
+    scratch: &mut Scratch,
+    smallest: &Smallest,
+    contents: &[u8],
+    payload: &mut Vec<u8>,
+) -> Result<Method, OutOfMemory> {
+    let Smallest { bwt, quick, best } = smallest;
+    scratch.lz77_encoder = None;
+    encode_bwt(scratch, bwt, contents, payload)?;
+    let mut trial = std::mem::take(&mut scratch.trial);
+    reserve(&mut trial, contents.len())?;
+    let limit = contents.len().min(Smallest::quick_limit(payload.len()));
+    let mut is_smaller = false;
+    if encode_lz77(scratch, quick, contents, &mut trial, limit)? {
+        scratch.bwt_encoder = None;
+        let limit = contents.len().min(payload.len());
+        is_smaller = encode_lz77(scratch, best, contents, &mut trial, limit)?;
+    }
+    if is_smaller {
+        payload.clear();
+        payload.extend_from_slice(&trial);
+    }
+    scratch.trial = trial;
+    Ok(if is_smaller { Method::Lz77 } else { Method::Bwt })
 }
 
 /// Whether a payload decodes to the contents it was made from. A checksum that a device took of its own payload does

@@ -7,6 +7,7 @@
 
 mod attempt;
 mod batch_limit;
+mod smallest;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -17,7 +18,8 @@ pub(super) use self::batch_limit::MAX_PATIENCE;
 use super::cpu::CpuEngine;
 use super::engine::{DecodeJob, EncodeJob, Engine};
 use super::statistics::{DeviceStatistics, Statistics};
-use crate::codec::Recipe;
+use crate::codec::filter::Filter;
+use crate::codec::{Codec, Recipe};
 use crate::format::{Method, Pipeline};
 use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, StageTime, Work};
 use crate::gpu::device::{Device, DeviceError};
@@ -254,6 +256,14 @@ impl<'d> GpuEngine<'d> {
         }
     }
 
+    /// Encodes `jobs` by a recipe of a single part.
+    fn encode_by(&self, recipe: &Recipe, jobs: &mut [&mut EncodeJob<'_>]) {
+        self.in_batches(Kind::Encode(*recipe), jobs, |state, jobs, shape| {
+            jobs.iter_mut().for_each(|job| job.payload.clear());
+            self.try_encode(state, recipe, jobs, shape)
+        });
+    }
+
     /// Records a batch in which the device returned wrong bytes.
     fn note_wrong(&self, state: &mut State<'d>) {
         state.wrong += 1;
@@ -321,10 +331,13 @@ impl Engine for GpuEngine<'_> {
         };
         let mut jobs: Vec<_> = batch.iter_mut().collect();
         jobs.retain_mut(fits);
-        self.in_batches(Kind::Encode(*recipe), &mut jobs, |state, jobs, shape| {
-            jobs.iter_mut().for_each(|job| job.payload.clear());
-            self.try_encode(state, recipe, jobs, shape)
-        });
+        match &recipe.codec {
+            // Filtered blocks are declined below.
+            Codec::Smallest(smallest) if recipe.filter == Filter::None => {
+                self.encode_smallest(smallest, &mut jobs);
+            }
+            _ => self.encode_by(recipe, &mut jobs),
+        }
     }
 
     fn decode(&self, batch: &mut [DecodeJob<'_>]) {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::lz77::{self, Effort, MIN_CHUNK_LOG, Search};
-use crate::codec::{Codec, bwt};
+use crate::codec::{Codec, Smallest, bwt};
 use crate::error::Error;
 use crate::format::Pipeline;
 
@@ -56,7 +56,7 @@ const LEVELS: [Row; 9] = {
         row(Lzf, 22, lz(Lazy16, 18, 22)),
         row(Lzf, 23, lz(Lazy64, 18, 23)),
         row(Lzf, 24, lz(OPTIMAL, 18, 24)),
-        row(Bwt, 23, lz(OPTIMAL, 18, 23)),
+        row(Bwt, 24, lz(OPTIMAL, 18, 24)),
     ]
 };
 
@@ -111,6 +111,11 @@ impl Level {
                 // busy.
                 let lz77 = lz77.with_window(MIN_CHUNK_LOG);
                 Codec::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 })
+            }
+            Pipeline::Bwt if self == Self::MAX => {
+                let quick = lz77::Params { search: Search::Double, fse: false, ..lz77 };
+                let best = lz77::Params { fse: true, ..lz77 };
+                Codec::Smallest(Smallest { bwt, quick, best })
             }
             Pipeline::Bwt => Codec::Bwt(bwt),
         }

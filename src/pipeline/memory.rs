@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use super::buffer::Buffer;
 use super::engine::Engine;
-use crate::codec::Recipe;
+use crate::codec::{Codec, Recipe};
 use crate::error::Error;
 use crate::format::{FrameHeader, MAX_BLOCKS};
 
@@ -42,11 +42,12 @@ impl Cost {
     /// The memory to encode blocks of `block_size` bytes.
     pub(crate) fn of_encoding(engine: &dyn Engine, recipe: &Recipe, block_size: usize) -> Self {
         let size = block_size as u64;
+        let trial = if matches!(recipe.codec, Codec::Smallest(_)) { size } else { 0 };
         Self {
             // The index of blocks.
             fixed: 4 * MAX_BLOCKS,
             worker: engine.encode_memory(recipe, block_size),
-            block: size + payload_capacity(block_size) as u64 + size_of::<Buffer>() as u64,
+            block: size + payload_capacity(block_size) as u64 + trial + size_of::<Buffer>() as u64,
         }
     }
 

@@ -52,6 +52,8 @@ mod device_fault_tests;
 mod device_recovery_tests;
 #[cfg(test)]
 mod device_tests;
+#[cfg(test)]
+mod smallest_tests;
 
 pub use auto::Auto;
 pub use gpu::Gpu;

@@ -198,7 +198,13 @@ impl Options {
 
     /// How these options encode each block.
     pub(crate) fn recipe(&self) -> Result<Recipe, Error> {
-        let codec = self.level.codec(self.chosen_pipeline());
+        let codec = match self.level.codec(self.chosen_pipeline()) {
+            // LZ77 does not take such long blocks.
+            Codec::Smallest(parts) if self.chosen_block_size()? > MAX_BLOCK as u64 => {
+                Codec::Bwt(parts.bwt)
+            }
+            codec => codec,
+        };
         let filter = if codec == Codec::Store { Filter::None } else { self.filter };
         let (Codec::Lz77(params), Some(size)) = (codec, self.window) else {
             return Ok(Recipe { filter, ..codec.into() });

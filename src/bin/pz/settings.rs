@@ -4,6 +4,7 @@ use std::thread;
 
 use pz::gpu::device::Limits;
 use pz::{Auto, DEFAULT_MEMORY, DecodeOptions, Filter, Gpu, Level, Options, Pipeline, Statistics};
+use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
@@ -115,6 +116,18 @@ fn gpu(
     Ok(gpu)
 }
 
+/// The limit on host memory in bytes. The default is an eighth of the memory of this machine or container, and at least
+/// the library's, which keeps only six of 16 threads busy at level 9.
+pub fn memory(memory: Option<Size>) -> u64 {
+    if let Some(Size(bytes)) = memory {
+        return bytes;
+    }
+    let ram = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    let system = System::new_with_specifics(ram);
+    let container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    DEFAULT_MEMORY.max(system.total_memory().min(container) / 8)
+}
+
 /// Makes the object that chooses a GPU if the user named none, and that records the timings of each run.
 fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<Auto, Failure> {
     let auto = auto(gpu_memory(machine.gpu_memory)?).timed_by_caller();
@@ -170,9 +183,7 @@ pub fn encode_with(
     if let Some(Size(bytes)) = encoding.window {
         options = options.window(bytes);
     }
-    if let Some(Size(bytes)) = memory {
-        options = options.memory(bytes);
-    }
+    options = options.memory(self::memory(memory));
     options.chosen_block_size()?;
     Ok(options)
 }
@@ -214,7 +225,7 @@ pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings
 /// Like [`decode`], but on the CPU and without messages about devices.
 pub fn decode_quietly(machine: &Machine) -> Result<DecodeSettings, Failure> {
     let threads = threads(machine)?;
-    let memory = machine.memory.map_or(DEFAULT_MEMORY, |Size(bytes)| bytes);
+    let memory = memory(machine.memory);
     let options = DecodeOptions::new().threads(threads).max_memory(memory);
     Ok(DecodeSettings { options, memory })
 }

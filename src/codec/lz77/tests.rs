@@ -46,7 +46,7 @@ fn round_trip(params: &Params, block: &[u8]) -> Vec<u8> {
         block.len()
     );
     let mut again = Vec::new();
-    match Encoder::new().encode_if_smaller(params, block, &mut again).unwrap() {
+    match Encoder::new().encode_below(params, block, &mut again, block.len()).unwrap() {
         true => assert!(again == first),
         false => assert!(first.len() >= block.len(), "a payload that is smaller was given up"),
     }

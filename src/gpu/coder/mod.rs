@@ -175,7 +175,8 @@ pub struct EncodedBlock {
 }
 
 impl<'d> Encoder<'d> {
-    /// Makes an encoder for up to `blocks` blocks at once, each of up to `encoding`'s block size.
+    /// Makes an encoder for up to `blocks` blocks at once, each of up to `encoding`'s block size. At level 9 it encodes
+    /// by the BWT alone: it does not try LZ77 as well.
     ///
     /// # Errors
     /// Fails if the device does not support such an encoding, or has too little memory, or if a buffer of the caller's

@@ -1,6 +1,7 @@
 //! What a device does with blocks.
 
 use crate::codec::Recipe;
+use crate::codec::lz77::MAX_BLOCK;
 use crate::format::Pipeline;
 use crate::gpu::device::Limits;
 use crate::gpu::model::budget::BlockCost;
@@ -29,8 +30,31 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// The device memory for a block of `block_len` bytes.
+    /// The device memory for a block of `block_len` bytes: the most that any part of the work takes, for one runs after
+    /// another.
     pub(crate) fn cost(&self, limits: &Limits, block_len: u32) -> Result<BlockCost, PlanError> {
+        let mut most: Option<BlockCost> = None;
+        for part in self.parts(block_len) {
+            let cost = part.cost_of_part(limits, block_len)?;
+            most = Some(most.map_or(cost, |most| most.max(&cost)));
+        }
+        most.ok_or_else(|| PlanError::Declined("there is nothing to do".into()))
+    }
+
+    /// The works of one codec each that this consists of.
+    fn parts(&self, block_len: u32) -> Vec<Self> {
+        match *self {
+            Self::Encode { recipe, verify } => {
+                recipe.parts().map(|recipe| Self::Encode { recipe, verify }).collect()
+            }
+            Self::Decode(Pipeline::Bwt) if block_len as usize <= MAX_BLOCK => {
+                vec![Self::Decode(Pipeline::Bwt), Self::Decode(Pipeline::Lzf)]
+            }
+            work => vec![work],
+        }
+    }
+
+    fn cost_of_part(&self, limits: &Limits, block_len: u32) -> Result<BlockCost, PlanError> {
         match self {
             Self::Decode(pipeline) => BlockCost::of(
                 |shape| pipelines::decode(limits, *pipeline, shape, Needs::default()),
@@ -50,6 +74,11 @@ impl Work {
 
     /// The plans for batches of `shape`.
     pub(crate) fn plans(&self, limits: &Limits, shape: Shape) -> Vec<Plan> {
+        let parts = self.parts(shape.slot);
+        parts.iter().flat_map(|part| part.plans_of_part(limits, shape)).collect()
+    }
+
+    fn plans_of_part(&self, limits: &Limits, shape: Shape) -> Vec<Plan> {
         let plans = match self {
             Self::Decode(pipeline) => {
                 // Payloads with FSE-coded streams need other variants of the kernels.
@@ -65,7 +94,7 @@ impl Work {
                 if *verify {
                     plans.extend(
                         Self::Decode(pipelines::decoding(recipe))
-                            .plans(limits, shape)
+                            .plans_of_part(limits, shape)
                             .into_iter()
                             .map(Ok),
                     );

@@ -71,6 +71,11 @@ impl BlockCost {
             threads: self.threads.min(other.threads),
         }
     }
+
+    /// The cost of running both, one after the other, in the same memory.
+    pub(crate) fn max(&self, other: &Self) -> Self {
+        Self { memory: self.memory.max(other.memory), ..self.and(other) }
+    }
 }
 
 /// How much work a device has at once.

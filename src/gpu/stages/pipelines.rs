@@ -28,14 +28,15 @@ fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-/// Makes the plan from `contents` to `packed`, with a result for each block.
+/// Makes the plan from `contents` to `packed`, with a result for each block. If a recipe has several
+/// [parts](Recipe::parts), the plan is that of the first.
 pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
     if recipe.filter != Filter::None {
         return declined("blocks are not filtered on devices");
     }
     let mut plan = Plan::new(shape);
-    match &recipe.codec {
-        Codec::Store => return declined("stored blocks are not encoded"),
+    match &recipe.codec.first() {
+        Codec::Store | Codec::Smallest(_) => return declined("stored blocks are not encoded"),
         Codec::Lz77(params) => {
             if params.search != Search::None {
                 lz77_find::append(&mut plan, limits, params)?;
@@ -54,7 +55,7 @@ pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
     match recipe.codec {
         Codec::Store => Pipeline::Store,
         Codec::Lz77(_) => Pipeline::Lzf,
-        Codec::Bwt(_) => Pipeline::Bwt,
+        Codec::Bwt(_) | Codec::Smallest(_) => Pipeline::Bwt,
     }
 }
 

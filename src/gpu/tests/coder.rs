@@ -40,7 +40,11 @@ fn recipes() -> Vec<(String, Pipeline, Recipe)> {
     let mut recipes = Vec::new();
     for level in Level::all() {
         let options = Options::new().level(level);
-        recipes.push((format!("level {level}"), level.pipeline(), options.recipe().unwrap()));
+        recipes.push((
+            format!("level {level}"),
+            level.pipeline(),
+            options.recipe().unwrap().first(),
+        ));
     }
     for (level, pipeline, window) in
         [(1, Pipeline::Fse, 18), (3, Pipeline::Lzf, 16), (8, Pipeline::Lzh, 16)]

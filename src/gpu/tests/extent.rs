@@ -154,14 +154,14 @@ impl Extents {
     ) {
         let len = contents.len() as u32;
         let mut payload = Vec::new();
-        match &recipe.codec {
+        match recipe.codec.first() {
             Codec::Lz77(params) => {
-                lz77::Encoder::new().encode(params, contents, &mut payload);
+                lz77::Encoder::new().encode(&params, contents, &mut payload);
             }
             Codec::Bwt(params) => {
-                bwt::Encoder::new().encode(params, contents, &mut payload);
+                bwt::Encoder::new().encode(&params, contents, &mut payload);
             }
-            Codec::Store => unreachable!(),
+            Codec::Store | Codec::Smallest(_) => unreachable!(),
         }
         let shape = Shape::new(blocks, len);
         assert!(payload.len() <= shape.slot as usize, "{name}: {} bytes", payload.len());

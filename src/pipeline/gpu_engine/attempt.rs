@@ -44,7 +44,8 @@ impl<'d> GpuEngine<'d> {
         let computed = Instant::now();
         let method = match recipe.codec {
             Codec::Bwt(_) => Method::Bwt,
-            _ => Method::Lz77,
+            Codec::Lz77(_) => Method::Lz77,
+            Codec::Store | Codec::Smallest(_) => return Ok(()),
         };
         let mut sent = Vec::with_capacity(jobs.len());
         let mut is_wrong = false;

@@ -16,7 +16,7 @@ use crate::filters::{Filters, Named};
 use crate::messages;
 use crate::session::Session;
 use crate::settings;
-use crate::sizes::{self, Human, Size};
+use crate::sizes::{self, Human};
 use crate::source::Input;
 use crate::table;
 
@@ -152,10 +152,8 @@ fn measure(file: &str, data: &[u8], setting: &Setting, args: &Bench) -> Result<R
     let &Setting { level, filter, threads, device, gpu } = setting;
     let options = settings::encode_with(&args.encoding, level, threads, args.memory)?;
     let mut options = options.filter(filter.filter).content_size(data.len() as u64);
-    let mut decoding = DecodeOptions::new().threads(threads);
-    if let Some(Size(bytes)) = args.memory {
-        decoding = decoding.max_memory(bytes);
-    }
+    let mut decoding =
+        DecodeOptions::new().threads(threads).max_memory(settings::memory(args.memory));
     if let Some(gpu) = gpu {
         settings::check_gpu(device, gpu, &options)?;
         options = options.gpu(gpu.clone());

@@ -113,25 +113,15 @@ impl Encoder {
         }
     }
 
-    /// Appends the payload of `block` to `out`. Gives up and returns false as soon as it is certain that the payload is
-    /// no smaller than the block; then anything may have been appended.
+    /// Appends the payload of `block` to `out`. Gives up and returns false as soon as it is certain that the payload
+    /// has `limit` bytes or more; then anything may have been appended.
     ///
     /// # Errors
     /// If the system refuses memory; then, too, anything may have been appended.
     ///
     /// # Panics
     /// If the block is longer than [`MAX_BLOCK`].
-    pub(crate) fn encode_if_smaller(
-        &mut self,
-        params: &Params,
-        block: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<bool, OutOfMemory> {
-        self.encode_below(params, block, out, block.len())
-    }
-
-    /// Encodes a block unless its payload certainly has `limit` bytes or more.
-    fn encode_below(
+    pub(crate) fn encode_below(
         &mut self,
         params: &Params,
         block: &[u8],

@@ -14,6 +14,7 @@ mod shared;
 mod staging;
 
 use std::ops::Range;
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use super::deadline::Deadline;
@@ -99,6 +100,12 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         work: &Dispatch<'_>,
         timed: bool,
     ) -> Result<Self::Event, DeviceError>;
+
+    /// Waits until no other kernel of this process runs, where a driver cannot run one beside another. Its queues keep
+    /// what is returned while their kernel runs.
+    fn turn(&self) -> Option<MutexGuard<'static, ()>> {
+        None
+    }
 
     /// Whether the command of `event` has ended.
     ///

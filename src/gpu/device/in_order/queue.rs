@@ -156,6 +156,7 @@ impl<D: Driver> InFlight<D> {
         shared: &Shared<D>,
         work: &Dispatch<'_>,
         timed: bool,
+        until: Deadline,
     ) -> Result<(), DeviceError> {
         let mut memories = Vec::with_capacity(work.buffers.len());
         for &id in work.buffers {
@@ -166,12 +167,20 @@ impl<D: Driver> InFlight<D> {
             self.kernels.insert(key.clone(), shared.driver.kernel(work)?);
         }
         let kernel = &self.kernels[&key];
+        let turn = shared.driver.turn();
         // SAFETY: queue, kernel and buffers are of one device, and the kernel is the one that `work` names.
         let event = unsafe { shared.driver.launch(&self.stream, kernel, &memories, work, timed)? };
         if timed {
             self.timed.push_back(event.clone());
         }
-        self.last = Some(event);
+        self.last = Some(event.clone());
+        if turn.is_some() {
+            return match shared.driver.wait(&event, until) {
+                // Whoever needs the result finds out.
+                Err(DeviceError::TimedOut) => Ok(()),
+                outcome => outcome,
+            };
+        }
         Ok(())
     }
 
@@ -256,7 +265,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
             return Ok(());
         }
         let timing = self.timing;
-        self.attempt(|own, shared, _| own.dispatch(shared, work, timing))
+        self.attempt(|own, shared, until| own.dispatch(shared, work, timing, until))
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

@@ -1,6 +1,6 @@
 //! The calls to a device: what [`in_order`](crate::gpu::device::in_order) queues run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use opencl3::command_queue::{
@@ -221,6 +221,14 @@ impl Driver for ClDriver {
         })?;
         // SAFETY: the event has just been made.
         unsafe { started(stream, event) }
+    }
+
+    fn turn(&self) -> Option<MutexGuard<'static, ()>> {
+        static TURN: Mutex<()> = Mutex::new(());
+        // PoCL 3 ends the process if a kernel runs in two sizes at once: it counts the uses of its compiled variants
+        // with the wrong one.
+        let is_affected = self.limits.driver.starts_with("Portable Computing Language 3.");
+        is_affected.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn has_ended(&self, event: &Arc<Handle>) -> Result<bool, DeviceError> {

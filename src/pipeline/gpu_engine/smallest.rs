@@ -1,0 +1,71 @@
+//! Encoding by both codecs, by the rule that the CPU's engine follows.
+
+use super::GpuEngine;
+use crate::codec::lz77;
+use crate::codec::{Codec, Smallest};
+use crate::pipeline::engine::{Coded, EncodeJob};
+
+/// What LZ77 made of a block.
+struct Trial {
+    /// `None` if the device did not encode the block.
+    coded: Option<Coded>,
+    is_unverified: bool,
+    payload: Vec<u8>,
+}
+
+/// Length of the payload of a block of `content_len` bytes that is coded, or stored because it would not shrink.
+fn stored_or(payload: &[u8], content_len: usize) -> usize {
+    if payload.is_empty() { content_len } else { payload.len() }
+}
+
+impl GpuEngine<'_> {
+    /// Encodes `jobs` by the BWT, and then those by LZ77 that it may make smaller. Leaves a block to the CPU if the
+    /// device does not encode it by one of the two.
+    pub(super) fn encode_smallest(&self, smallest: &Smallest, jobs: &mut [&mut EncodeJob<'_>]) {
+        let Smallest { bwt, quick, best } = *smallest;
+        self.encode_by(&Codec::Bwt(bwt).into(), jobs);
+        let mut jobs: Vec<_> = jobs.iter_mut().filter(|job| job.coded.is_some()).collect();
+
+        let trials = self.try_lz77(quick, jobs.iter().map(|job| job.contents));
+        let mut trials = trials.into_iter();
+        jobs.retain_mut(|job| {
+            let Some(Trial { coded: Some(_), payload, .. }) = trials.next() else {
+                job.coded = None;
+                return false;
+            };
+            let len = job.contents.len();
+            let limit = Smallest::quick_limit(stored_or(job.payload, len));
+            stored_or(&payload, len) < limit.min(len)
+        });
+
+        let trials = self.try_lz77(best, jobs.iter().map(|job| job.contents));
+        for (job, trial) in jobs.into_iter().zip(trials) {
+            let len = job.contents.len();
+            let is_smaller = stored_or(&trial.payload, len) < stored_or(job.payload, len);
+            if is_smaller || trial.coded.is_none() {
+                job.coded = trial.coded;
+                job.is_unverified = trial.is_unverified;
+                job.payload.clear();
+                job.payload.extend_from_slice(&trial.payload);
+            }
+        }
+    }
+
+    fn try_lz77<'a>(
+        &self,
+        params: lz77::Params,
+        blocks: impl Iterator<Item = &'a [u8]>,
+    ) -> Vec<Trial> {
+        let blocks: Vec<_> = blocks.collect();
+        let mut payloads = vec![Vec::new(); blocks.len()];
+        let jobs = blocks.iter().zip(&mut payloads);
+        let mut jobs: Vec<_> =
+            jobs.map(|(block, payload)| EncodeJob::new(block, payload)).collect();
+        self.encode_by(&Codec::Lz77(params).into(), &mut jobs.iter_mut().collect::<Vec<_>>());
+        let outcomes: Vec<_> = jobs.iter().map(|job| (job.coded, job.is_unverified)).collect();
+        let trials = outcomes.into_iter().zip(payloads);
+        trials
+            .map(|((coded, is_unverified), payload)| Trial { coded, is_unverified, payload })
+            .collect()
+    }
+}
