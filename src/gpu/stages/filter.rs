@@ -22,7 +22,6 @@ const PIECE: u32 = 4096;
 /// Bytes of the shortest unit.
 const MIN_UNIT: u32 = 1 << 18;
 
-/// What a device can undo of a chain.
 impl Undo {
     /// What to undo after `chain`; `None` if that is left to the host. Devices round divisions as they like, so decimal
     /// floats are.
