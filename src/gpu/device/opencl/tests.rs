@@ -79,8 +79,8 @@ fn a_device_is_of_use_after_work_was_given_up() {
         let mut queue = device.queue().unwrap();
         turns(&mut *queue, buffer, [0, count]);
         queue.finish().unwrap();
-        (0..2).for_each(|_| turns(&mut *queue, buffer, [30_000, count]));
         queue.set_deadline(Duration::ZERO);
+        (0..2).for_each(|_| turns(&mut *queue, buffer, [30_000, count]));
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         drop(queue);
