@@ -73,7 +73,7 @@ fn what_auto_loads_counts_as_memory() {
     const OTHER: u64 = 24 << 20;
     let folder = Folder::new();
     let contents = sample(24 << 20);
-    let arguments = ["compress", "-v", "-9", "-b256K", "-T1", "-M19M", "-o", "out"];
+    let arguments = ["compress", "-v", "-pbwt", "-b256K", "-T1", "-M19M", "-o", "out"];
     let mut command = folder.command(&arguments);
     command.env("XDG_CACHE_HOME", folder.path("cache"));
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -90,7 +90,7 @@ fn what_auto_loads_counts_as_memory() {
     assert!(peak <= LIMIT + OTHER, "{peak} bytes: {}", ran.stderr);
     // A file whose length is known.
     folder.write("a", &contents);
-    let arguments = ["compress", "-9", "-b256K", "-T1", "-M19M", "a"];
+    let arguments = ["compress", "-pbwt", "-b256K", "-T1", "-M19M", "a"];
     let (ran, loaded) = loaded_by(&folder, &arguments, None);
     ran.silent();
     assert!(!has_drivers(&loaded));

@@ -149,7 +149,8 @@ fn the_process_takes_no_more_memory_than_it_may() {
     let contents = sample(48 << 20);
     let limits = ["-M", "160M", "--gpu-memory", "160M"];
     for (device, name) in devices(&folder) {
-        let arguments = [&["-9", "-b1M", "-v", "-T2", "--device", &device], &limits[..]].concat();
+        let arguments =
+            [&["-pbwt", "-b1M", "-v", "-T2", "--device", &device], &limits[..]].concat();
         let mut was_compiled = false;
         until_it_takes_part(|pause| {
             let parts = contents.split_at(2 << 20);
