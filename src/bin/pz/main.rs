@@ -17,6 +17,7 @@ mod inputs;
 mod levels;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod memory;
 mod messages;
 mod out_of_memory;
 mod output;

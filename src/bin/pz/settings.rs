@@ -9,6 +9,7 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
 use crate::failure::Failure;
+use crate::memory;
 use crate::session::Session;
 use crate::sizes::{self, Size};
 
@@ -123,9 +124,8 @@ pub fn memory(memory: Option<Size>) -> u64 {
         return bytes;
     }
     let ram = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
-    let system = System::new_with_specifics(ram);
-    let container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
-    DEFAULT_MEMORY.max(system.total_memory().min(container) / 8)
+    let (total, _) = memory::total(&System::new_with_specifics(ram));
+    DEFAULT_MEMORY.max(total / 8)
 }
 
 /// Makes the object that chooses a GPU if the user named none, and that records the timings of each run.

@@ -8,15 +8,14 @@
 //! 2. The entropy of the filtered sample's bytes ranks the candidates.
 //! 3. The codec encodes 1/64 of the block with the best few, with those that a header [suggests](super::hints), and
 //!    without a filter, then 1/16 with the best two.
-//!
 //! 4. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with
 //!    the best and without a filter, unless the filter is far ahead.
 //!
 //! Samples do not show matches that reach farther than a piece, so the choice can be wrong for typed data that repeats
 //! itself from afar.
 //!
-//! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So it
-//! encodes a filtered sample in up to four parts, each a part of the planes.
+//! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So
+//! it encodes a filtered sample in up to four parts, each a part of the planes.
 
 use std::ops::Range;
 

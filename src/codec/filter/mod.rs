@@ -97,7 +97,7 @@ impl Stage {
     }
 
     /// The stage of a header's word; `None` if the format reserves it.
-    fn from_word(word: u32) -> Option<Self> {
+    pub(crate) fn from_word(word: u32) -> Option<Self> {
         let (width, order) = ((word >> 8) as u8, (word >> 4) as u8 & 15);
         let parameter = (word >> 16) as u16;
         let digits = parameter as u8;

@@ -10,7 +10,7 @@
 //! the steps that some block needs.
 
 use super::job::Undo;
-use crate::codec::filter::FilterChain;
+use crate::codec::filter::{FilterChain, Stage};
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::{FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS, Kernel};
 use crate::gpu::model::plan::{Plan, Run, Step};
@@ -28,10 +28,12 @@ impl Undo {
     pub(crate) fn of(chain: &FilterChain) -> Option<Self> {
         let mut undo = Self { unit_log: chain.unit_len().ilog2(), ..Self::default() };
         for (word, stage) in undo.stages.iter_mut().zip(chain.stages().rev()) {
+            if matches!(stage, Stage::Decimal { .. }) {
+                return None;
+            }
             *word = stage.to_word();
         }
-        let is_known = undo.stages.iter().all(|word| (word & 15) < 7);
-        is_known.then_some(undo)
+        Some(undo)
     }
 }
 
@@ -47,10 +49,14 @@ impl Undoing {
 
     /// What a block needs.
     pub(crate) fn of(undo: &Undo) -> Self {
-        Self(undo.stages.map(|word| {
-            let (id, order) = (word & 15, word >> 4 & 15);
-            let is_sum = matches!(id, 3 | 6);
-            [matches!(id, 1 | 2), matches!(id, 4 | 5), is_sum, is_sum && order > 1]
+        Self(undo.stages.map(|word| match Stage::from_word(word) {
+            Some(Stage::Transpose { .. } | Stage::BitTranspose { .. }) => {
+                [true, false, false, false]
+            }
+            Some(Stage::Zigzag { .. } | Stage::Rotate { .. }) => [false, true, false, false],
+            Some(Stage::Delta { order, .. }) => [false, false, true, order > 1],
+            Some(Stage::Xor { .. }) => [false, false, true, false],
+            Some(Stage::Decimal { .. }) | None => [false; 4],
         }))
     }
 

@@ -9,6 +9,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+use crate::gpu::device::Dispatch;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::run::{Memory, submit};
 use crate::gpu::device::{
@@ -16,6 +18,8 @@ use crate::gpu::device::{
 };
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 use crate::gpu::model::kernel::TEST_DEVICE;
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+use crate::gpu::model::kernel::TEST_TURNS;
 use crate::gpu::model::plan::Plan;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 use crate::gpu::model::plan::Run;
@@ -201,6 +205,24 @@ pub(crate) fn counting(threads: u32) -> Run {
         groups: 1,
         threads,
     }
+}
+
+/// Queues the kernel that turns each of `args[1]` words `args[0]` times.
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+pub(crate) fn turns(
+    queue: &mut dyn Queue,
+    buffer: BufferId,
+    args: [u32; 2],
+) -> Result<(), DeviceError> {
+    queue.dispatch(&Dispatch {
+        kernel: &TEST_TURNS,
+        entry: "turns",
+        defines: &[],
+        buffers: &[buffer],
+        args: &args,
+        groups: args[1].div_ceil(32),
+        threads: 32,
+    })
 }
 
 /// The sorted contents of a folder; empty if there is none.

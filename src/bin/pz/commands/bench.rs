@@ -3,6 +3,7 @@
 use std::fs;
 use std::hint::black_box;
 use std::io::Cursor;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pz::{DecodeOptions, Decoder, Encoder, FilterChain, Gpu, Level, Options, Statistics};
@@ -52,14 +53,7 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
     }
     let mut rows = Vec::new();
     for path in &args.files {
-        let input = Input::Path(path.clone());
-        let data = match fs::read(path) {
-            Ok(data) => data,
-            Err(error) => {
-                session.fail(&input, error.into());
-                continue;
-            }
-        };
+        let Some((input, data)) = read(path, session) else { continue };
         for setting in &settings {
             match measure(&show(path), &data, setting, args) {
                 Ok(mut row) => {
@@ -74,6 +68,18 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
         }
     }
     if args.json { table::print_json(&rows) } else { Ok(()) }
+}
+
+/// A file and its contents. Tells the user if it cannot be read.
+fn read(path: &Path, session: &mut Session) -> Option<(Input, Vec<u8>)> {
+    let input = Input::Path(path.to_path_buf());
+    match fs::read(path) {
+        Ok(data) => Some((input, data)),
+        Err(error) => {
+            session.fail(&input, error.into());
+            None
+        }
+    }
 }
 
 /// What one measurement is made with.
@@ -105,14 +111,7 @@ fn run_resident(
     }
     let mut rows = Vec::new();
     for path in &args.files {
-        let input = Input::Path(path.clone());
-        let data = match fs::read(path) {
-            Ok(data) => data,
-            Err(error) => {
-                session.fail(&input, error.into());
-                continue;
-            }
-        };
+        let Some((input, data)) = read(path, session) else { continue };
         for (device, gpu) in &gpus {
             let opened = gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
             let on = (&*device.to_string(), opened);

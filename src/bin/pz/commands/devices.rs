@@ -8,6 +8,7 @@ use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 use crate::args::Devices;
 use crate::device::Device;
 use crate::failure::Failure;
+use crate::memory;
 use crate::settings;
 use crate::sizes::Human;
 use crate::table;
@@ -146,13 +147,7 @@ fn cpu() -> Cpu {
     let system = System::new_with_specifics(what);
     let name = system.cpus().first();
     let name = name.map(|cpu| cpu.brand().trim().to_string()).filter(|name| !name.is_empty());
-    let total = system.total_memory();
-    let limit = system.cgroup_limits().map(|limits| limits.total_memory);
-    let (memory, memory_source) = match limit {
-        Some(limit) if limit > 0 && limit < total => (limit, "the control group's limit"),
-        _ if total == 0 => (0, "the system does not tell"),
-        _ => (total, "the system's physical memory"),
-    };
+    let (memory, memory_source) = memory::total(&system);
     Cpu {
         device: "cpu",
         backend: "CPU",

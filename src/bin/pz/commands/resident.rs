@@ -44,8 +44,8 @@ struct Stage {
     milliseconds: f64,
 }
 
-/// Measures `data` at each of `levels` with `filter` on `device`, in both directions. Adds the results to `rows`, and prints them
-/// unless they are to be JSON.
+/// Measures `data` at each of `levels` with `filter` on `device`, in both directions. Adds the results to `rows`, and
+/// prints them unless they are to be JSON.
 pub fn measure(
     file: &str,
     data: &[u8],

@@ -8,13 +8,13 @@ use super::api::version_text;
 use super::nvrtc::{Compiler, source_of};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{
-    Api, BufferId, CudaDevice, Device, DeviceError, Dispatch, Limits, NativeBuffer, Queue, Teams,
+    Api, CudaDevice, Device, DeviceError, Dispatch, Limits, NativeBuffer, Teams,
 };
 use crate::gpu::model::kernel::{Kernel, TEST_DEVICE, TEST_TEAM, TEST_TURNS};
 use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::import::codes_between_callers_buffers;
 use crate::gpu::tests::plan::{builders, limits};
-use crate::gpu::tests::testing::files_in;
+use crate::gpu::tests::testing::{files_in, turns};
 
 /// The compiler for GPUs of this capability, or for those that it knows at all.
 fn compiler(capability: (i32, i32)) -> Option<Compiler> {
@@ -134,18 +134,6 @@ fn opened() -> Vec<CudaDevice> {
             Vec::new()
         }
     }
-}
-
-fn turns(queue: &mut dyn Queue, buffer: BufferId, args: [u32; 2]) -> Result<(), DeviceError> {
-    queue.dispatch(&Dispatch {
-        kernel: &TEST_TURNS,
-        entry: "turns",
-        defines: &[],
-        buffers: &[buffer],
-        args: &args,
-        groups: args[1].div_ceil(32),
-        threads: 32,
-    })
 }
 
 /// One turn of the kernel's loop, from 0.

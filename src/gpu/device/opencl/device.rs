@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use opencl3::command_queue::{enqueue_fill_buffer, flush};
 use opencl3::context::context::{create_context, release_context, retain_context};
 use opencl3::memory::{
     CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
@@ -136,29 +135,11 @@ impl OpenClDevice {
     }
 
     fn touch_in(&self, queue: &Arc<Handle>, memory: &Memory<ClDriver>) -> Result<(), DeviceError> {
-        let failure = |call: &'static str| move |code| failure_for(call, code, memory.bytes);
-        let zero = 0u32;
-        // SAFETY: queue and buffer are valid and of one context; the pattern is copied before the call returns, and
-        // the 4 bytes are within the buffer.
-        let event = unsafe {
-            let pattern = (&raw const zero).cast();
-            enqueue_fill_buffer(
-                queue.raw(),
-                memory.buffer.raw(),
-                pattern,
-                4,
-                0,
-                4,
-                0,
-                std::ptr::null(),
-            )
-        };
-        // SAFETY: the event has just been made.
-        let event = unsafe { Handle::event(event.map_err(failure("clEnqueueFillBuffer"))?) };
-        flush(queue.raw()).map_err(failure("clFlush"))?;
-        let event = Arc::new(event);
+        let driver = &self.shared.driver;
+        // SAFETY: queue and buffer are of one device, and the 4 bytes are within the buffer.
+        let event = unsafe { driver.clear(queue, (memory, 0), 4)? };
         let until = Deadline::after(DEADLINE, self.limits());
-        let ended = self.shared.driver.wait(&event, until);
+        let ended = driver.wait(&event, until);
         if ended == Err(DeviceError::TimedOut) {
             let work = InFlight::unfinished(Arc::clone(queue), event);
             self.shared.give_up_with(work, memory.clone());

@@ -8,10 +8,9 @@ use opencl3::memory::{
 use super::*;
 use crate::gpu::device::in_order::{PIECE, PIECES};
 use crate::gpu::device::program_cache::Cache;
-use crate::gpu::device::{BufferId, Device, Dispatch, NativeBuffer, Queue};
-use crate::gpu::model::kernel::TEST_TURNS;
+use crate::gpu::device::{Device, NativeBuffer};
 use crate::gpu::tests::import::codes_between_callers_buffers;
-use crate::gpu::tests::testing::files_in;
+use crate::gpu::tests::testing::{files_in, turns};
 
 fn opened() -> Vec<OpenClDevice> {
     let found = devices().unwrap_or_default();
@@ -20,19 +19,6 @@ fn opened() -> Vec<OpenClDevice> {
         eprintln!("\n*** SKIPPED: there is no device for OpenCL ***\n");
     }
     found.iter().map(|found| found.open().unwrap()).collect()
-}
-
-fn turns(queue: &mut dyn Queue, buffer: BufferId, args: [u32; 2]) {
-    let work = Dispatch {
-        kernel: &TEST_TURNS,
-        entry: "turns",
-        defines: &[],
-        buffers: &[buffer],
-        args: &args,
-        groups: args[1].div_ceil(32),
-        threads: 32,
-    };
-    queue.dispatch(&work).unwrap();
 }
 
 #[test]
@@ -77,10 +63,10 @@ fn a_device_is_of_use_after_work_was_given_up() {
         let count = 1 << 15;
         let buffer = device.allocate(u64::from(count) * 4).unwrap();
         let mut queue = device.queue().unwrap();
-        turns(&mut *queue, buffer, [0, count]);
+        turns(&mut *queue, buffer, [0, count]).unwrap();
         queue.finish().unwrap();
         queue.set_deadline(Duration::ZERO);
-        (0..2).for_each(|_| turns(&mut *queue, buffer, [30_000, count]));
+        (0..2).for_each(|_| turns(&mut *queue, buffer, [30_000, count]).unwrap());
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         drop(queue);
@@ -88,7 +74,7 @@ fn a_device_is_of_use_after_work_was_given_up() {
         let buffer = device.allocate(128).unwrap();
         let mut queue = device.queue().unwrap();
         queue.clear(buffer, 0, 128).unwrap();
-        turns(&mut *queue, buffer, [1, 32]);
+        turns(&mut *queue, buffer, [1, 32]).unwrap();
         let mut back = [0u32; 32];
         queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
         assert_eq!(back, [1013904223; 32]);
@@ -215,7 +201,7 @@ fn programs_are_kept() {
         let buffer = device.allocate(128).unwrap();
         let mut queue = device.queue().unwrap();
         queue.clear(buffer, 0, 128).unwrap();
-        turns(&mut *queue, buffer, [1, 32]);
+        turns(&mut *queue, buffer, [1, 32]).unwrap();
         let mut back = [0u32; 32];
         queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
         assert_eq!(back, [1013904223; 32]);
