@@ -1,68 +1,124 @@
-// Undoes the transposition of bytes or bits: copies the contents to `filtered`, and back to their places.
+// Undoes the transposition of bytes or bits, from one buffer to another. Blocks without one are copied. If the next
+// stage to undo changes the elements that have moved, undoes that too.
 //
 // @pz_cost {
-//   threads: N/4096*256
-//   passes: 6
+//   threads: N/16384*256
+//   passes: 3
 //   buffers: jobs=32, contents=N, filtered=N
 //   local_mem: 0
 // }
-// @pz_import filter
+// @pz_import filter_words
 
-inline bool is_shuffled(uint word) {
-    return FILTER_ID(word) == FILTER_TRANSPOSE || FILTER_ID(word) == FILTER_BIT_TRANSPOSE;
+// Four bytes of the planes, all of which exist.
+inline uint word_at(__global const uint *planes, uint at) {
+    uint shift = 8 * (at & 3);
+    uint low = planes[at / 4];
+    return shift == 0 ? low : low >> shift | planes[at / 4 + 1] << (32 - shift);
 }
 
-// `count` workgroups for each block, each for 4096 bytes.
-__kernel void save(__global const Job *jobs, __global const uint4 *contents, __global uint4 *filtered, uint blocks,
-    uint slot, uint count, uint stage) {
-    uint block = (uint)get_group_id(0) / count;
-    if (block >= blocks || !is_shuffled(jobs[block].undo[stage])) return;
-    uint i = (uint)get_group_id(0) % count * 256 + (uint)get_local_id(0);
-    if (16 * i >= min(jobs[block].content_len, slot)) return;
-    ulong at = (ulong)block * (slot / 16) + i;
-    filtered[at] = contents[at];
+// Two bytes of the planes, both of which exist; more may follow them.
+inline uint half_at(__global const uint *planes, uint at) {
+    uint shift = 8 * (at & 3);
+    uint low = planes[at / 4] >> shift;
+    return (shift < 24 ? low : low | planes[at / 4 + 1] << 8) & 0xffff;
 }
 
-// `count` workgroups for each block, each for 4096 bytes. A work item has a word at a time.
-__kernel void restore(__global const Job *jobs, __global const uchar *filtered, __global uint *contents, uint blocks,
+// Bytes a0, b0, a1, b1.
+inline uint interleaved(uint a, uint b) {
+    return (a & 255) | (a & 0xff00) << 8 | (b & 255) << 8 | (b & 0xff00) << 16;
+}
+
+// Bytes 0 and 2.
+inline uint even(uint a) {
+    return (a & 255) | (a >> 8 & 0xff00);
+}
+
+// 16 bytes of elements of 2, 4 or 8 bytes, the first of which is `element` of `elements`.
+inline uint4 moved(__global const uint *planes, uint width, uint element, uint elements) {
+    uint p = element;
+    if (width == 2) {
+        uint a = word_at(planes, p), b = word_at(planes, p + elements);
+        uint c = word_at(planes, p + 4), d = word_at(planes, p + 4 + elements);
+        return UINT4(interleaved(a, b), interleaved(a >> 16, b >> 16), interleaved(c, d), interleaved(c >> 16, d >> 16));
+    }
+    if (width == 4) {
+        uint a = word_at(planes, p), b = word_at(planes, p + elements);
+        uint c = word_at(planes, p + 2 * elements), d = word_at(planes, p + 3 * elements);
+        uint ab = interleaved(a, b), cd = interleaved(c, d);
+        uint ab2 = interleaved(a >> 16, b >> 16), cd2 = interleaved(c >> 16, d >> 16);
+        return UINT4((ab & 0xffff) | cd << 16, ab >> 16 | (cd & 0xffff0000), (ab2 & 0xffff) | cd2 << 16,
+            ab2 >> 16 | (cd2 & 0xffff0000));
+    }
+    uint pairs[4];
+    for (uint k = 0; k < 4; k++) {
+        uint plane = p + 2 * k * elements;
+        pairs[k] = half_at(planes, plane) | half_at(planes, plane + elements) << 16;
+    }
+    return UINT4(even(pairs[0]) | even(pairs[1]) << 16, even(pairs[2]) | even(pairs[3]) << 16,
+        even(pairs[0] >> 8) | even(pairs[1] >> 8) << 16, even(pairs[2] >> 8) | even(pairs[3] >> 8) << 16);
+}
+
+// The four bytes from `at` of a unit of `len` bytes, one by one. Beyond `elements`, bytes are in their places.
+inline uint gathered(__global const uchar *planes, uint at, uint len, bool of_bits, uint width, uint elements) {
+    uint element = at / width, part = at % width;
+    uint result = 0;
+    for (uint b = 0; b < 4 && at + b < len; b++) {
+        uint byte = 0;
+        if (element >= elements) {
+            byte = planes[at + b];
+        } else if (of_bits) {
+            for (uint bit = 0; bit < 8; bit++) {
+                uint plane = planes[(8 * part + bit) * (elements / 8) + element / 8];
+                byte |= (plane >> (element & 7) & 1) << bit;
+            }
+        } else {
+            byte = planes[part * elements + element];
+        }
+        result |= byte << 8 * b;
+        part++;
+        if (part == width) {
+            part = 0;
+            element++;
+        }
+    }
+    return result;
+}
+
+// `count` workgroups for each block, each for 16,384 bytes. A work item has 16 bytes at a time.
+__kernel void unshuffle(__global const Job *jobs, __global const uint4 *before, __global uint4 *after, uint blocks,
     uint slot, uint count, uint stage) {
     uint block = (uint)get_group_id(0) / count;
     if (block >= blocks) return;
-    uint word = jobs[block].undo[stage];
-    if (!is_shuffled(word)) return;
+    uint word = jobs[block].undo[stage], next = stage < 2 ? jobs[block].undo[stage + 1] : 0u;
     bool of_bits = FILTER_ID(word) == FILTER_BIT_TRANSPOSE;
+    bool moves = of_bits || FILTER_ID(word) == FILTER_TRANSPOSE;
+    bool changes = is_undone_while_moving(word, next);
     uint width = of_bits ? FILTER_WIDTH(word) : FILTER_BYTES(word);
+    bool is_usual = !of_bits && (width == 2 || width == 4 || width == 8);
     uint content_len = min(jobs[block].content_len, slot), unit_log = UNIT_LOG(jobs[block]);
+    before += (ulong)block * (slot / 16);
+    after += (ulong)block * (slot / 16);
     for (uint k = 0; k < 4; k++) {
         uint i = (uint)get_group_id(0) % count * 1024 + k * 256 + (uint)get_local_id(0);
-        if (4 * i >= content_len) return;
-        uint unit = 4 * i >> unit_log << unit_log;
+        if (16 * i >= content_len) return;
+        uint unit = 16 * i >> unit_log << unit_log;
         uint len = min(content_len - unit, 1u << unit_log);
+        uint at = 16 * i - unit;
         // Elements, of which eight go together if bits move.
         uint elements = of_bits ? len / (8 * width) * 8 : len / width;
-        __global const uchar *planes = filtered + (ulong)block * slot + unit;
-        uint at = 4 * i - unit;
-        uint element = at / width, part = at % width;
-        uint result = 0;
-        for (uint b = 0; b < 4 && at + b < len; b++) {
-            uint byte = 0;
-            if (element >= elements) {
-                byte = planes[at + b];
-            } else if (of_bits) {
-                for (uint bit = 0; bit < 8; bit++) {
-                    uint plane = planes[(8 * part + bit) * (elements / 8) + element / 8];
-                    byte |= (plane >> (element & 7) & 1) << bit;
-                }
-            } else {
-                byte = planes[part * elements + element];
+        __global const uint *planes = (__global const uint *)(before + unit / 16);
+        uint4 v;
+        if (!moves) {
+            v = before[i];
+        } else if (is_usual && at + 16 <= elements * width) {
+            v = moved(planes, width, at / width, elements);
+        } else {
+            uint four[4];
+            for (uint b = 0; b < 4; b++) {
+                four[b] = gathered((__global const uchar *)planes, at + 4 * b, len, of_bits, width, elements);
             }
-            result |= byte << 8 * b;
-            part++;
-            if (part == width) {
-                part = 0;
-                element++;
-            }
+            v = UINT4(four[0], four[1], four[2], four[3]);
         }
-        contents[(ulong)block * (slot / 4) + i] = result;
+        after[i] = changes ? undone_words(next, v, content_len - 16 * i) : v;
     }
 }

@@ -8,13 +8,15 @@
 //   threads: N/262144*256
 //   passes: 6
 //   buffers: jobs=32, contents=N
-//   local_mem: 14336
+//   local_mem: 14592
 // }
 // @pz_import filter
 
 // Words of a tile, and columns that it may have.
 #define TILE 2048u
 #define COLUMNS 256u
+// Where element i of a tile is: spread so that work items with neighbouring rows do not meet in one memory bank.
+#define PLACE(i) ((i) + (i) / 32)
 
 inline ulong joined(ulong a, ulong b, bool is_xor) {
     return is_xor ? a ^ b : a + b;
@@ -51,11 +53,17 @@ inline void add_rows(__global uint *unit, uint count, uint width, uint stride, b
     }
 }
 
+// Element `i` of a tile.
+inline ulong value(__local const uint *values, uint i, bool is_wide) {
+    uint low = values[PLACE(i)];
+    return is_wide ? (ulong)values[PLACE(TILE / 2 + i)] << 32 | low : low;
+}
+
 // `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
 __kernel void sums(__global const Job *jobs, __global uint *contents, uint blocks, uint slot, uint count, uint stage,
     uint turn) {
     // Elements of a tile: a word each, and a second one if they have 8 bytes.
-    SHARED uint values[TILE];
+    SHARED uint values[PLACE(TILE)];
     // What the tile before had last, for each column.
     SHARED ulong carried[COLUMNS];
     SHARED ulong parts[2 * COLUMNS];
@@ -90,8 +98,8 @@ __kernel void sums(__global const Job *jobs, __global uint *contents, uint block
         uint words = is_wide ? 2 * here : (here + in_word - 1) / in_word;
         for (uint i = lane; i < words; i += THREADS) {
             uint w = unit[i];
-            if (is_wide) values[i / 2 + (i & 1) * tile] = w;
-            else for (uint k = 0; k < in_word; k++) values[i * in_word + k] = w >> 8 * width * k;
+            if (is_wide) values[PLACE(i / 2 + (i & 1) * tile)] = w;
+            else for (uint k = 0; k < in_word; k++) values[PLACE(i * in_word + k)] = w >> 8 * width * k;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         uint rows = (here + stride - 1) / stride;
@@ -100,8 +108,7 @@ __kernel void sums(__global const Job *jobs, __global uint *contents, uint block
         uint end = group < groups ? min((group + 1) * own * stride, here) : 0u;
         ulong sum = 0;
         for (uint i = begin; i < end; i += stride) {
-            ulong v = is_wide ? (ulong)values[tile + i] << 32 | values[i] : values[i];
-            sum = joined(sum, v, is_xor);
+            sum = joined(sum, value(values, i, is_wide), is_xor);
         }
         parts[lane] = sum;
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -116,22 +123,20 @@ __kernel void sums(__global const Job *jobs, __global uint *contents, uint block
         sum = carried[column];
         if (group > 0) sum = joined(sum, parts[from + lane - stride], is_xor);
         for (uint i = begin; i < end; i += stride) {
-            ulong v = is_wide ? (ulong)values[tile + i] << 32 | values[i] : values[i];
-            sum = joined(sum, v, is_xor);
-            values[i] = (uint)sum;
-            if (is_wide) values[tile + i] = (uint)(sum >> 32);
+            sum = joined(sum, value(values, i, is_wide), is_xor);
+            values[PLACE(i)] = (uint)sum;
+            if (is_wide) values[PLACE(tile + i)] = (uint)(sum >> 32);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         // If another tile follows, this one is full.
         if (lane < stride && here == tile) {
-            uint last = tile - stride + lane;
-            carried[lane] = is_wide ? (ulong)values[tile + last] << 32 | values[last] : values[last];
+            carried[lane] = value(values, tile - stride + lane, is_wide);
         }
         uint mask = width < 4 ? (1u << 8 * width) - 1 : 0xffffffffu;
         for (uint i = lane; i < words; i += THREADS) {
             uint w = 0;
-            if (is_wide) w = values[i / 2 + (i & 1) * tile];
-            else for (uint k = 0; k < in_word; k++) w |= (values[i * in_word + k] & mask) << 8 * width * k;
+            if (is_wide) w = values[PLACE(i / 2 + (i & 1) * tile)];
+            else for (uint k = 0; k < in_word; k++) w |= (values[PLACE(i * in_word + k)] & mask) << 8 * width * k;
             unit[i] = w;
         }
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -147,9 +147,9 @@ kernels! {
     BWT_SORT_REFINE = "bwt/sort_refine";
     /// CRC-32C of contents and payloads.
     CRC32C = "batch/crc32c";
-    /// Undoes filters that change each element by itself.
+    /// Undoes filters that change each element by itself, where elements have not just moved.
     FILTER_WORDS = "filter/words";
-    /// Undoes transpositions of bytes and bits.
+    /// Undoes transpositions of bytes and bits, and what changes each element after them.
     FILTER_SHUFFLE = "filter/shuffle";
     /// Undoes differences.
     FILTER_SUMS = "filter/sums";
@@ -222,6 +222,7 @@ common![
     "bwt_sort_state",
     "crc",
     "filter",
+    "filter_words",
     "lanes",
     "length_code",
     "log2",

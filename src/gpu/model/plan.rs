@@ -157,6 +157,15 @@ impl Plan {
         Ok(Buffer(self.buffers.len() - 1))
     }
 
+    /// Makes the steps so far use the buffer `to` instead of `from`.
+    pub(crate) fn redirect(&mut self, from: Buffer, to: Buffer) {
+        let used = self.steps.iter_mut().flat_map(|step| match step {
+            Step::Clear(buffer) => std::slice::from_mut(buffer),
+            Step::Run(run) => &mut run.buffers,
+        });
+        used.filter(|buffer| **buffer == from).for_each(|buffer| *buffer = to);
+    }
+
     /// The kernel launches, in order.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
         self.steps.iter().filter_map(|step| match step {

@@ -1,13 +1,14 @@
-//! Steps that undo filters, in place in `contents`.
+//! Steps that undo filters.
 //!
 //! | stage | |
 //! |---|---|
-//! | `unshuffle` | moves bytes or bits back, by way of `filtered` |
-//! | `unfilter` | undoes zigzag and rotation |
+//! | `unshuffle` | moves bytes or bits back, and with them undoes zigzag or rotation |
+//! | `unfilter` | undoes zigzag and rotation elsewhere |
 //! | `sum` | undoes differences, a workgroup for each unit |
 //!
-//! Each block's job says what to undo. A step does nothing for blocks that it does not concern, and the plan only has
-//! the steps that some block needs.
+//! Each block's job says what to undo. The plan only has the steps that some block needs. `unshuffle` goes from one of
+//! the buffers `contents` and `filtered` to the other, and takes the other blocks along; codecs write to the one from
+//! which this ends in `contents`. The other steps work in place, and do nothing for blocks that they do not concern.
 
 use super::job::Undo;
 use crate::codec::filter::{FilterChain, Stage};
@@ -18,7 +19,7 @@ use crate::gpu::model::plan::{Plan, Run, Step};
 /// Work items per workgroup.
 const THREADS: u32 = 256;
 /// Bytes that a workgroup moves or changes.
-const PIECE: u32 = 4096;
+const PIECE: u32 = 16_384;
 /// Bytes of the shortest unit.
 const MIN_UNIT: u32 = 1 << 18;
 
@@ -49,15 +50,29 @@ impl Undoing {
 
     /// What a block needs.
     pub(crate) fn of(undo: &Undo) -> Self {
-        Self(undo.stages.map(|word| match Stage::from_word(word) {
-            Some(Stage::Transpose { .. } | Stage::BitTranspose { .. }) => {
-                [true, false, false, false]
+        let mut moved = None;
+        Self(undo.stages.map(|word| {
+            let just_moved = moved.take();
+            match Stage::from_word(word) {
+                Some(Stage::Transpose { width }) => {
+                    moved = Some(width);
+                    [true, false, false, false]
+                }
+                Some(Stage::BitTranspose { .. }) => [true, false, false, false],
+                Some(Stage::Zigzag { width } | Stage::Rotate { width, .. }) => {
+                    [false, just_moved != Some(width), false, false]
+                }
+                Some(Stage::Delta { order, .. }) => [false, false, true, order > 1],
+                Some(Stage::Xor { .. }) => [false, false, true, false],
+                Some(Stage::Decimal { .. }) | None => [false; 4],
             }
-            Some(Stage::Zigzag { .. } | Stage::Rotate { .. }) => [false, true, false, false],
-            Some(Stage::Delta { order, .. }) => [false, false, true, order > 1],
-            Some(Stage::Xor { .. }) => [false, false, true, false],
-            Some(Stage::Decimal { .. }) | None => [false; 4],
         }))
+    }
+
+    /// Where codecs write, so that `contents` has the result.
+    pub(crate) fn source(self) -> &'static str {
+        let moves = self.0.iter().filter(|[shuffles, ..]| *shuffles).count();
+        ["contents", "filtered"][moves % 2]
     }
 
     /// What two blocks need.
@@ -70,22 +85,28 @@ impl Undoing {
     }
 }
 
-/// Adds the steps that undo filters. Add them after those that write `contents`.
+/// Adds the steps that undo filters. Add them after those that write `contents`, which then write to
+/// [`Undoing::source`] instead.
 ///
 /// # Errors
 /// Fails if a kernel's cost is wrong.
 pub(crate) fn append(plan: &mut Plan, undoing: Undoing) -> Result<(), CostError> {
     // Batches with filters and without run in the same memory.
-    plan.buffer(&FILTER_SHUFFLE, "filtered")?;
+    let contents = plan.buffer(&FILTER_SHUFFLE, "contents")?;
+    let filtered = plan.buffer(&FILTER_SHUFFLE, "filtered")?;
     plan.idle.push(&FILTER_SHUFFLE);
+    let (mut here, mut other) = ("contents", "filtered");
+    if undoing.source() == other {
+        plan.redirect(contents, filtered);
+        std::mem::swap(&mut here, &mut other);
+    }
     for (stage, [shuffles, changes, sums, sums_again]) in (0..).zip(undoing.0) {
         if shuffles {
-            let buffers = ["jobs", "contents", "filtered"];
-            add(plan, ("unshuffle", &FILTER_SHUFFLE, "save"), &buffers, PIECE, &[stage])?;
-            let buffers = ["jobs", "filtered", "contents"];
-            add(plan, ("unshuffle", &FILTER_SHUFFLE, "restore"), &buffers, PIECE, &[stage])?;
+            let buffers = ["jobs", here, other];
+            add(plan, ("unshuffle", &FILTER_SHUFFLE, "unshuffle"), &buffers, PIECE, &[stage])?;
+            std::mem::swap(&mut here, &mut other);
         }
-        let buffers = ["jobs", "contents"];
+        let buffers = ["jobs", here];
         if changes {
             add(plan, ("unfilter", &FILTER_WORDS, "words"), &buffers, PIECE, &[stage])?;
         }
@@ -108,7 +129,9 @@ fn add(
 ) -> Result<(), CostError> {
     let shape = plan.shape;
     let count = shape.slot.div_ceil(bytes);
-    let buffers = buffers.iter().map(|name| plan.buffer(kernel, name)).collect::<Result<_, _>>()?;
+    // This kernel's cost names all of them.
+    let buffers = buffers.iter().map(|name| plan.buffer(&FILTER_SHUFFLE, name));
+    let buffers = buffers.collect::<Result<_, _>>()?;
     plan.steps.push(Step::Run(Run {
         stage,
         kernel,

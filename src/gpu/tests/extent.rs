@@ -186,12 +186,13 @@ impl Extents {
     fn undo_filters(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
         let shape = Shape::new(blocks, len);
         let mut plan = Plan::new(shape);
-        filter::append(&mut plan, filter::Undoing::ALL).unwrap();
+        let undoing = filter::Undoing::ALL;
+        filter::append(&mut plan, undoing).unwrap();
         let chain = "transpose4".parse().unwrap();
         let undo = Undo::of(&chain).unwrap();
         let jobs = vec![Job { content_len: len, undo, ..Job::default() }; blocks as usize];
         let contents = noise(7, (len * blocks) as usize, 256);
-        let inputs = [("jobs", bytemuck::cast_slice(&jobs)), ("contents", &contents[..])];
+        let inputs = [("jobs", bytemuck::cast_slice(&jobs)), (undoing.source(), &contents[..])];
         self.run(device, "undo filters", &plan, &inputs);
     }
 

@@ -9,7 +9,7 @@ use crate::gpu::stages::job::{Job, Undo};
 use crate::test_data::noise;
 
 /// Chains with every stage, of every width, with short and long strides.
-const CHAINS: [&str; 31] = [
+const CHAINS: [&str; 37] = [
     "transpose2",
     "transpose3",
     "transpose4",
@@ -41,6 +41,13 @@ const CHAINS: [&str; 31] = [
     "delta4x65535,xor8,bits8",
     "transpose7,transpose5,bits4",
     "zigzag2,delta1x257,rotate4:9",
+    // What is undone while elements move, and what only resembles it.
+    "rotate2,transpose2",
+    "zigzag4,transpose4",
+    "rotate8:33,transpose8",
+    "rotate4,transpose8",
+    "zigzag1,transpose3",
+    "rotate2:7,bits2",
 ];
 
 /// Undoes each block's chain on `device`, by the steps they need, and returns the contents.
@@ -67,7 +74,7 @@ fn undone_by(
     let mut plan = Plan::new(shape);
     append(&mut plan, undoing).unwrap();
     let jobs: &[u8] = bytemuck::cast_slice(&jobs);
-    let inputs = [("jobs", jobs), ("contents", &contents[..])];
+    let inputs = [("jobs", jobs), (undoing.source(), &contents[..])];
     let outputs = run_plan(device, &plan, &inputs, &["contents"]).unwrap();
     let slots = outputs[0].chunks(shape.slot as usize).zip(blocks);
     slots.map(|(slot, (filtered, _))| slot[..filtered.len()].to_vec()).collect()
