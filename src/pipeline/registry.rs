@@ -27,8 +27,8 @@ impl Candidate for Found {
     }
 }
 
-/// The devices of this machine: those of OpenCL and the others of CUDA or, if there are none, those of WebGPU, which are
-/// the same devices but slower. CUDA comes second until its speed has been measured.
+/// The devices of this machine: those of CUDA and the others of OpenCL or, if there are none, those of WebGPU, which are
+/// the same devices but slower.
 pub(crate) struct Machine;
 
 impl Registry for Machine {
@@ -37,7 +37,7 @@ impl Registry for Machine {
             let found = discovery::devices(api).unwrap_or_default();
             found.into_iter().filter(|found| is_eligible(found.limits())).collect::<Vec<_>>()
         };
-        let found = each_once(of(Api::OpenCl), of(Api::Cuda), Found::limits);
+        let found = each_once(of(Api::Cuda), of(Api::OpenCl), Found::limits);
         let found = if found.is_empty() { of(Api::WebGpu) } else { found };
         found.into_iter().map(|found| Box::new(found) as Box<dyn Candidate>).collect()
     }
@@ -65,13 +65,13 @@ mod tests {
         let of = |api, names: &[&str]| -> Vec<Limits> {
             names.iter().map(|name| Limits { api, name: (*name).into(), ..made_up() }).collect()
         };
-        let chosen = |opencl: &[&str], cuda: &[&str]| -> Vec<String> {
-            let each = each_once(of(Api::OpenCl, opencl), of(Api::Cuda, cuda), |limits| limits);
+        let chosen = |cuda: &[&str], opencl: &[&str]| -> Vec<String> {
+            let each = each_once(of(Api::Cuda, cuda), of(Api::OpenCl, opencl), |limits| limits);
             each.iter().map(|limits| format!("{} {}", limits.api, limits.name)).collect()
         };
-        assert_eq!(chosen(&["A"], &["A", "B", "A"]), ["OpenCL A", "CUDA B"]);
-        assert_eq!(chosen(&["A", "A"], &["A"]), ["OpenCL A", "OpenCL A"]);
-        assert_eq!(chosen(&[], &["A", "B"]), ["CUDA A", "CUDA B"]);
+        assert_eq!(chosen(&["A"], &["A", "B", "A"]), ["CUDA A", "OpenCL B"]);
+        assert_eq!(chosen(&["A", "A"], &["A"]), ["CUDA A", "CUDA A"]);
+        assert_eq!(chosen(&[], &["A", "B"]), ["OpenCL A", "OpenCL B"]);
         assert!(chosen(&[], &[]).is_empty());
     }
 }

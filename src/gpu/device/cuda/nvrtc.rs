@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::Library;
@@ -73,7 +73,8 @@ impl Nvrtc {
     }
 
     /// Loads a library; `None` if there is none.
-    fn in_file(path: &std::path::Path, newest: i32) -> Result<Option<Self>, String> {
+    fn in_file(path: &Path, newest: i32) -> Result<Option<Self>, String> {
+        load_builtins(path);
         // SAFETY: loading NVIDIA's library runs its initialisers, which make no demands on the process.
         let Ok(library) = (unsafe { Library::new(path) }) else { return Ok(None) };
         // SAFETY: the types are those of `nvrtc.h`, which NVIDIA keeps stable.
@@ -100,6 +101,29 @@ impl Nvrtc {
         Ok(Some(nvrtc))
     }
 }
+
+/// Loads the library of built-in functions that lies beside NVRTC. NVRTC asks for it by name, and version 13 does not look
+/// in its own folder; the system then finds the one that is loaded.
+#[cfg(unix)]
+fn load_builtins(nvrtc: &Path) {
+    use libloading::os::unix::Library;
+    let Some(folder) = nvrtc.parent().filter(|folder| folder.is_absolute()) else { return };
+    let is_wanted = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libnvrtc-builtins.so")
+    };
+    for path in (OWN.entries)(folder).into_iter().filter(is_wanted) {
+        // SAFETY: loading NVIDIA's library runs its initialisers, which make no demands on the process.
+        if let Ok(library) = unsafe { Library::new(path) } {
+            // Stays loaded as long as NVRTC, for the life of the process.
+            let _ = library.into_raw();
+        }
+    }
+}
+
+/// Windows looks for what a library needs in that library's folder.
+#[cfg(not(unix))]
+fn load_builtins(_: &Path) {}
 
 /// A program that is being compiled, destroyed when dropped.
 struct Program<'n>(Raw, &'n Functions);
