@@ -20,3 +20,6 @@ typedef struct {
 #define FILTER_PARAMETER(word) ((word) >> 16)
 // Base-2 logarithm of a unit's bytes.
 #define UNIT_LOG(job) clamp((job).unit_log, 18u, 20u)
+// Whether sums are over adjacent elements that fit a word, which a kernel of its own does.
+#define SUMS_ARE_ADJACENT(word) \
+    (FILTER_ID(word) == FILTER_DELTA && FILTER_PARAMETER(word) <= 1 && FILTER_WIDTH(word) <= 4)

@@ -33,3 +33,8 @@ fn filter_width(word: u32) -> u32 {
 fn filter_parameter(word: u32) -> u32 {
     return word >> 16u;
 }
+
+// Whether sums are over adjacent elements that fit a word, which a kernel of its own does.
+fn sums_are_adjacent(word: u32) -> bool {
+    return filter_id(word) == FILTER_DELTA && filter_parameter(word) <= 1u && filter_width(word) <= 4u;
+}

@@ -153,6 +153,8 @@ kernels! {
     FILTER_SHUFFLE = "filter/shuffle";
     /// Undoes differences.
     FILTER_SUMS = "filter/sums";
+    /// Undoes differences of adjacent elements of at most 4 bytes.
+    FILTER_ADJACENT_SUMS = "filter/adjacent_sums";
     /// Payloads one behind the other.
     COMPACT = "batch/compact";
     /// BWT payloads: fixed fields and rows.

@@ -13,7 +13,9 @@
 use super::job::Undo;
 use crate::codec::filter::{FilterChain, Stage};
 use crate::gpu::model::cost::CostError;
-use crate::gpu::model::kernel::{FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS, Kernel};
+use crate::gpu::model::kernel::{
+    FILTER_ADJACENT_SUMS, FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS, Kernel,
+};
 use crate::gpu::model::plan::{Plan, Run, Step};
 
 /// Work items per workgroup.
@@ -38,15 +40,23 @@ impl Undo {
     }
 }
 
-/// The steps that a batch needs: for each place in a chain, whether to shuffle, to change words, and to sum once and
-/// twice.
+/// What moves bytes or bits to other places.
+const MOVES: u8 = 1;
+/// Zigzag or rotation of elements that have not just moved.
+const CHANGES: u8 = 2;
+/// Differences, once and twice.
+const SUMS: [u8; 2] = [4, 8];
+/// Differences of adjacent elements that fit a word, once and twice.
+const ADJACENT_SUMS: [u8; 2] = [16, 32];
+
+/// The steps that a batch needs, for each place in a chain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Undoing([[bool; 4]; 3]);
+pub(crate) struct Undoing([u8; 3]);
 
 impl Undoing {
     /// Every step.
     #[cfg(test)]
-    pub(crate) const ALL: Self = Self([[true; 4]; 3]);
+    pub(crate) const ALL: Self = Self([0x3f; 3]);
 
     /// What a block needs.
     pub(crate) fn of(undo: &Undo) -> Self {
@@ -56,32 +66,32 @@ impl Undoing {
             match Stage::from_word(word) {
                 Some(Stage::Transpose { width }) => {
                     moved = Some(width);
-                    [true, false, false, false]
+                    MOVES
                 }
-                Some(Stage::BitTranspose { .. }) => [true, false, false, false],
+                Some(Stage::BitTranspose { .. }) => MOVES,
                 Some(Stage::Zigzag { width } | Stage::Rotate { width, .. }) => {
-                    [false, just_moved != Some(width), false, false]
+                    if just_moved == Some(width) { 0 } else { CHANGES }
                 }
-                Some(Stage::Delta { order, .. }) => [false, false, true, order > 1],
-                Some(Stage::Xor { .. }) => [false, false, true, false],
-                Some(Stage::Decimal { .. }) | None => [false; 4],
+                Some(Stage::Delta { width, order, stride }) => {
+                    let [once, twice] =
+                        if stride == 1 && width <= 4 { ADJACENT_SUMS } else { SUMS };
+                    if order > 1 { once | twice } else { once }
+                }
+                Some(Stage::Xor { .. }) => SUMS[0],
+                Some(Stage::Decimal { .. }) | None => 0,
             }
         }))
     }
 
-    /// Where codecs write, so that `contents` has the result.
-    pub(crate) fn source(self) -> &'static str {
-        let moves = self.0.iter().filter(|[shuffles, ..]| *shuffles).count();
-        ["contents", "filtered"][moves % 2]
-    }
-
     /// What two blocks need.
     pub(crate) fn and(self, other: Self) -> Self {
-        let mut both = self;
-        for (steps, more) in both.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()) {
-            *steps |= more;
-        }
-        both
+        Self(std::array::from_fn(|stage| self.0[stage] | other.0[stage]))
+    }
+
+    /// Where codecs write, so that `contents` has the result.
+    pub(crate) fn source(self) -> &'static str {
+        let moves = self.0.iter().filter(|steps| **steps & MOVES != 0).count();
+        ["contents", "filtered"][moves % 2]
     }
 }
 
@@ -100,19 +110,24 @@ pub(crate) fn append(plan: &mut Plan, undoing: Undoing) -> Result<(), CostError>
         plan.redirect(contents, filtered);
         std::mem::swap(&mut here, &mut other);
     }
-    for (stage, [shuffles, changes, sums, sums_again]) in (0..).zip(undoing.0) {
-        if shuffles {
+    for (stage, steps) in (0..).zip(undoing.0) {
+        if steps & MOVES != 0 {
             let buffers = ["jobs", here, other];
             add(plan, ("unshuffle", &FILTER_SHUFFLE, "unshuffle"), &buffers, PIECE, &[stage])?;
             std::mem::swap(&mut here, &mut other);
         }
         let buffers = ["jobs", here];
-        if changes {
+        if steps & CHANGES != 0 {
             add(plan, ("unfilter", &FILTER_WORDS, "words"), &buffers, PIECE, &[stage])?;
         }
-        for (turn, is_needed) in (0..).zip([sums, sums_again]) {
-            if is_needed {
-                add(plan, ("sum", &FILTER_SUMS, "sums"), &buffers, MIN_UNIT, &[stage, turn])?;
+        for (turn, (sum, adjacent)) in (0..).zip(SUMS.into_iter().zip(ADJACENT_SUMS)) {
+            let args = [stage, turn];
+            if steps & sum != 0 {
+                add(plan, ("sum", &FILTER_SUMS, "sums"), &buffers, MIN_UNIT, &args)?;
+            }
+            if steps & adjacent != 0 {
+                let what = ("sum", &FILTER_ADJACENT_SUMS, "adjacent_sums");
+                add(plan, what, &buffers, MIN_UNIT, &args)?;
             }
         }
     }

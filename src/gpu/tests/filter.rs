@@ -9,7 +9,7 @@ use crate::gpu::stages::job::{Job, Undo};
 use crate::test_data::noise;
 
 /// Chains with every stage, of every width, with short and long strides.
-const CHAINS: [&str; 37] = [
+const CHAINS: [&str; 41] = [
     "transpose2",
     "transpose3",
     "transpose4",
@@ -31,7 +31,11 @@ const CHAINS: [&str; 37] = [
     "rotate8:32",
     "rotate8:63",
     "delta1x3",
+    "delta1",
     "delta2",
+    "delta4",
+    "delta8",
+    "deltadelta2",
     "delta8x256",
     "deltadelta4x85",
     "xor4x256",
