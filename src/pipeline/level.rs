@@ -53,8 +53,8 @@ const LEVELS: [Row; 9] = {
         row(Lzh, 22, lz(Double, 18, 22)),
         row(Lzh, 22, lz(Lazy4, 18, 22)),
         row(Lzh, 22, lz(Lazy8, 18, 22)),
-        row(Lzf, 22, lz(Lazy16, 18, 22)),
-        row(Lzf, 23, lz(Lazy64, 18, 23)),
+        row(Lzf, 24, lz(Lazy16, 18, 24)),
+        row(Lzf, 24, lz(Lazy64, 18, 24)),
         row(Lzf, 24, lz(OPTIMAL, 18, 24)),
         row(Bwt, 24, lz(OPTIMAL, 18, 24)),
     ]
