@@ -47,6 +47,7 @@
 //!   runs on every machine.
 //! - `cli` (default): the `pz` program.
 
+pub mod access;
 mod bits;
 mod clock;
 #[allow(
@@ -82,6 +83,7 @@ pub use user_cache::refused_cache;
 /// or go with any version.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::access::uri::percent_decode;
     pub use crate::bits::{BitReader, BitWriter};
     pub use crate::codec::vector_instructions;
     pub use crate::gpu::model::budget::{batches, budget};

@@ -18,6 +18,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("error", &["codec", "format"]),
     ("gpu", &["codec", "format", "user_cache"]),
     ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
+    ("access", &["error"]),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
 ];

@@ -286,6 +286,15 @@ fn read_last(
     }
     let frame = FrameEntry { header, header_len, offset, footer, content_start: 0 };
     let at = frame.index_start()?;
-    frame.check_index(&mut ReadFrom { window, reader, at }, at)?;
+    match window.held(at, (end - at) as usize) {
+        Some(mut bytes) => frame.check_index(&mut bytes, at)?,
+        None => {
+            // In one read, for sources where each read takes long.
+            let mut bytes = zeroed((end - at) as usize)?;
+            reader.seek(SeekFrom::Start(at))?;
+            reader.read_exact(&mut bytes)?;
+            frame.check_index(&mut &bytes[..], at)?;
+        }
+    }
     Ok(frame)
 }
