@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Part, Source, SourceError, SourceErrorKind, Uri};
+use super::{Part, Source, SourceError, SourceErrorKind, Traffic, Uri};
 
 /// What this process has published, by name.
 static PUBLISHED: Mutex<BTreeMap<String, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
@@ -30,13 +30,15 @@ pub(super) fn open(uri: &Uri, name: &str) -> Result<Arc<dyn Source>, SourceError
     let what = "nothing is published under this name";
     let bytes =
         bytes.ok_or_else(|| SourceError::new(uri.to_string(), SourceErrorKind::NotFound, what))?;
-    Ok(Arc::new(MemorySource { uri: uri.to_string(), bytes }))
+    Ok(Arc::new(MemorySource { uri: uri.to_string(), bytes, traffic: Traffic::default() }))
 }
 
 /// A source whose bytes are all in memory.
 pub(super) struct MemorySource {
     pub(super) uri: String,
     pub(super) bytes: Arc<[u8]>,
+    /// What it took to bring the bytes here.
+    pub(super) traffic: Traffic,
 }
 
 impl Source for MemorySource {
@@ -56,5 +58,9 @@ impl Source for MemorySource {
             part.buffer.copy_from_slice(&self.bytes[from..from + part.buffer.len()]);
         }
         Ok(())
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic
     }
 }

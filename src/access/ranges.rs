@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn bytes_arrive_in_pieces() {
-        let bytes: Vec<u8> = (0..20_000_u32).map(|i| (i * i >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..20_000_u32).map(|i| ((i * i) >> 3) as u8).collect();
         let (mut first, mut second) = (vec![0; 9000], vec![0; 9000]);
         let parts = vec![
             Part { offset: 100, buffer: &mut first },

@@ -63,7 +63,7 @@ fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
     let (first, last) = range.split_once('-')?;
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<u64>().ok()?);
     let len = len.trim().parse().ok()?;
-    (first <= last && last < len).then_some((first..last + 1, len))
+    (first <= last && last < len).then(|| (first..last + 1, len))
 }
 
 /// Refuses a body that is not the file's own bytes.

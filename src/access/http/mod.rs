@@ -58,7 +58,8 @@ pub(super) fn open(
             }
             let bytes =
                 client.repeat(len.unwrap_or(limit), |tries| whole(&client, tries, limit))?;
-            Ok(Arc::new(MemorySource { uri: uri.to_string(), bytes: bytes.into() }))
+            let traffic = client.traffic();
+            Ok(Arc::new(MemorySource { uri: uri.to_string(), bytes: bytes.into(), traffic }))
         }
     }
 }

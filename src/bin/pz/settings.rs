@@ -8,27 +8,11 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
+use crate::environment::from_environment;
 use crate::failure::Failure;
 use crate::memory;
 use crate::session::Session;
 use crate::sizes::{self, Size};
-
-/// The value of an environment variable, under the rules of the option it stands for. Empty means unset.
-fn from_environment<T, E: std::fmt::Display>(
-    name: &str,
-    parse: impl FnOnce(&str) -> Result<T, E>,
-) -> Result<Option<T>, Failure> {
-    let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    let Some(text) = value.to_str() else {
-        return Err(Failure::environment(format!("{name}: is not valid Unicode")));
-    };
-    match parse(text) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => Err(Failure::environment(format!("{name}: invalid value '{text}': {error}"))),
-    }
-}
 
 fn parse_level(text: &str) -> Result<Level, String> {
     let level = text.parse().map_err(|_| "a level is a number from 1 to 9".to_string())?;

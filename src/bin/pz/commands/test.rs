@@ -53,6 +53,9 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     session.await_device_after_work();
     let seconds = begun.elapsed().as_secs_f64();
     session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
+    if let Some(traffic) = source.traffic() {
+        session.say(format_args!("{input}: {}", summary::traffic(&traffic)));
+    }
     let lines = |counted: &Statistics| summary::lines(counted, Direction::Decompress);
     session.say_what_was_done(input, statistics.as_ref(), lines);
     Ok(())
