@@ -18,9 +18,9 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("error", &["codec", "format"]),
     ("gpu", &["codec", "format", "user_cache"]),
     ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
-    ("access", &["error"]),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
+    ("access", &["error", "format", "pipeline", "stream"]),
 ];
 
 /// The rooms that each room of `src/gpu` may open, lowest room first.

@@ -37,11 +37,8 @@ pub enum SourceErrorKind {
 }
 
 impl SourceError {
-    pub(super) fn new(
-        uri: impl Into<String>,
-        kind: SourceErrorKind,
-        what: impl Into<String>,
-    ) -> Self {
+    /// An error of the source that `uri` names. `what` is one line without the URI.
+    pub fn new(uri: impl Into<String>, kind: SourceErrorKind, what: impl Into<String>) -> Self {
         Self { uri: uri.into(), kind, what: what.into() }
     }
 

@@ -32,7 +32,7 @@ impl FrameEntry {
     }
 
     /// Where the index begins. A single frame has none: then, where the payload ends.
-    pub(super) fn index_start(&self) -> Result<u64, Fault> {
+    pub(crate) fn index_start(&self) -> Result<u64, Fault> {
         if let Some(single) = &self.header.single {
             return Ok(self.offset + self.header_len + u64::from(single.payload_len));
         }

@@ -193,8 +193,10 @@ fn send(mut stream: &TcpStream, answer: &Answer, body_bytes: &AtomicU64) -> Opti
     for (name, value) in &answer.headers {
         head += &format!("{name}: {value}\r\n");
     }
-    stream.write_all(format!("{head}\r\n").as_bytes()).ok()?;
     let body = &answer.body[..answer.cut.unwrap_or(usize::MAX).min(answer.body.len())];
+    // Before they are sent: a client that has them may look at the count.
+    body_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+    stream.write_all(format!("{head}\r\n").as_bytes()).ok()?;
     match answer.trickle {
         None => stream.write_all(body).ok()?,
         Some(pause) => {
@@ -204,6 +206,5 @@ fn send(mut stream: &TcpStream, answer: &Answer, body_bytes: &AtomicU64) -> Opti
             }
         }
     }
-    body_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
     answer.cut.is_none().then_some(())
 }

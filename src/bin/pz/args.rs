@@ -27,8 +27,7 @@ use crate::verbosity::Verbosity;
     override_usage = "pz [COMMAND] [OPTIONS] [FILE]...",
     help_template = "{about}\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
                      Options without a command:\n{options}{after-help}",
-    after_help = "Without a command, pz compresses standard input to standard output, `pz -d` decompresses it:\n\
-                  Example: tar -I pz -cf DIR.tar.pz DIR. More options and examples: pz COMMAND --help"
+    after_help = "Without a command, pz is a filter: tar -I pz -cf DIR.tar.pz DIR. Examples: pz COMMAND --help"
 )]
 pub struct Cli {
     /// The command; without one the program is a filter.

@@ -1,34 +1,20 @@
 //! Sources on servers that this test plays, well and badly.
 
-mod common;
-#[path = "common/http_server.rs"]
-mod http_server;
-
 use std::io::{Cursor, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::sample;
-use http_server::{Answer, Request, Server};
+use crate::common::sample;
+use crate::http_server::{Answer, Request, Server};
+use crate::{open_at, read_at};
 use pz::access::{
-    Part, Source, SourceError, SourceErrorKind, SourceOptions, SourceReader, Uri, open,
+    Archive, ArchiveOptions, Part, SourceError, SourceErrorKind, SourceOptions, SourceReader,
 };
 use pz::{DecodeOptions, Options, SeekableReader};
 
 /// Waits briefly for servers that do not answer.
 fn impatient() -> SourceOptions {
     SourceOptions::new().time_limit(Duration::from_millis(1500)).retries(2)
-}
-
-fn open_at(uri: &str, options: &SourceOptions) -> Result<Arc<dyn Source>, SourceError> {
-    open(&Uri::parse(uri)?, options)
-}
-
-/// Reads `len` bytes from `offset` on.
-fn read_at(source: &dyn Source, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
-    let mut bytes = vec![0; len];
-    source.read_ranges(&mut [Part { offset, buffer: &mut bytes }])?;
-    Ok(bytes)
 }
 
 /// Opens what `server` serves, and reads bytes 5,000 to 25,000.
@@ -350,33 +336,27 @@ fn empty_files() {
     }
 }
 
+/// Requests of an archive for neighbouring blocks travel together, and what is cached does not travel again.
 #[test]
-fn local_sources() {
-    let file = tempfile_with(b"some bytes");
-    let uri = format!("file://{}", file.display());
-    let source = open_at(&uri, &SourceOptions::new()).unwrap();
-    assert_eq!((source.uri(), source.len()), (uri.as_str(), 10));
-    assert_eq!(read_at(&*source, 5, 5).unwrap(), b"bytes");
-    std::fs::write(&file, b"some").unwrap();
-    assert_eq!(read_at(&*source, 5, 5).unwrap_err().kind(), SourceErrorKind::Changed);
-    std::fs::remove_file(&file).unwrap();
-    let error = open_at(&uri, &SourceOptions::new()).err().unwrap();
-    assert_eq!(error.kind(), SourceErrorKind::NotFound);
-
-    pz::access::publish("a test's", *b"some bytes");
-    let open_memory = || open_at("memio://a%20test's", &SourceOptions::new());
-    assert_eq!(open_memory().err().unwrap().kind(), SourceErrorKind::NotFound);
-    pz::access::publish("a-test", *b"some bytes");
-    let source = open_at("memio://a-test", &SourceOptions::new()).unwrap();
-    pz::access::withdraw("a-test").unwrap();
-    assert_eq!(read_at(&*source, 5, 5).unwrap(), b"bytes");
-    let error = open_at("memio://a-test", &SourceOptions::new()).err().unwrap();
-    assert_eq!(error.kind(), SourceErrorKind::NotFound);
-}
-
-fn tempfile_with(bytes: &[u8]) -> std::path::PathBuf {
-    let name = format!("access-{}", std::process::id());
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, bytes).unwrap();
-    path
+fn archives_on_servers() {
+    let contents = sample(6_000_000, 8);
+    let packed = pz::compress(&contents, &Options::new().block_size(1 << 18)).unwrap();
+    let len = packed.len() as u64;
+    let server = Server::of(packed);
+    let archive = Archive::open(&server.url("a.pz"), &ArchiveOptions::new().prefetch(0)).unwrap();
+    assert_eq!(server.requests().len(), 2);
+    for _ in 0..2 {
+        let mut part = vec![0; 1_000_000];
+        archive.read_into(2_000_000..3_000_000, &mut part).unwrap();
+        assert!(part == contents[2_000_000..3_000_000]);
+        assert_eq!(server.requests().len(), 3);
+    }
+    // Five of 23 blocks, and the first and last 4 KiB.
+    assert!(
+        server.body_bytes() < len * 5 / 23 * 11 / 10 + 8192,
+        "{} of {len}",
+        server.body_bytes()
+    );
+    assert_eq!(archive.statistics().traffic.requests, 3);
+    assert_eq!(archive.statistics().contents.hits, 5);
 }
