@@ -1,6 +1,6 @@
 //! Local files.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
@@ -17,12 +17,14 @@ impl FileSource {
     /// Opens the regular file at `path`, which `uri` names.
     pub(super) fn open(uri: &Uri, path: &Path) -> Result<Self, SourceError> {
         let uri = uri.to_string();
-        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, file) = opened.map_err(|error| system_error(&uri, &error))?;
-        if !metadata.is_file() {
+        let error = |error| system_error(&uri, &error);
+        // Opening a pipe would wait for its writer.
+        if !fs::metadata(path).map_err(error)?.is_file() {
             let what = "is not a regular file";
             return Err(SourceError::new(uri, SourceErrorKind::Unsupported, what));
         }
+        let file = File::open(path).map_err(error)?;
+        let metadata = file.metadata().map_err(error)?;
         Ok(Self { uri, file: Positioned::new(file), len: metadata.len() })
     }
 }

@@ -18,8 +18,9 @@ pub struct SourceReader {
     source: Arc<dyn Source>,
     position: u64,
     has_sought: bool,
-    /// How much the next read ahead brings.
+    /// How much the next read ahead brings, and the most that one may bring.
     step: usize,
+    max_step: usize,
     /// What was read last.
     recent: Piece,
     /// The end of the source, once it has been read.
@@ -74,7 +75,22 @@ impl SourceReader {
     /// Reads `source` from its beginning.
     pub fn new(source: Arc<dyn Source>) -> Self {
         let (recent, tail) = Default::default();
-        Self { source, position: 0, has_sought: false, step: HEAD, recent, tail }
+        Self {
+            source,
+            position: 0,
+            has_sought: false,
+            step: HEAD,
+            max_step: MAX_STEP,
+            recent,
+            tail,
+        }
+    }
+
+    /// Reads ahead at most `bytes` bytes at a time, which are in memory; but at least 4 KiB and at most 8 MiB. Returns
+    /// how many.
+    pub fn limit_step(&mut self, bytes: u64) -> u64 {
+        self.max_step = bytes.clamp(HEAD as u64, MAX_STEP as u64) as usize;
+        self.max_step as u64
     }
 
     /// The source.
@@ -89,7 +105,7 @@ impl SourceReader {
         let len = source.len();
         if !self.has_sought {
             let end = at.saturating_add(self.step as u64).min(len);
-            self.step = (GROWTH * self.step).min(MAX_STEP);
+            self.step = (GROWTH * self.step).min(self.max_step);
             self.recent.read(source, at, end)?;
             return Ok(None);
         }

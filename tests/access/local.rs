@@ -17,6 +17,12 @@ fn local_sources() {
     let error = open_at(&uri, &SourceOptions::new()).err().unwrap();
     assert_eq!(error.kind(), SourceErrorKind::NotFound);
 
+    #[cfg(unix)]
+    for path in ["/dev/null", "/dev"] {
+        let error = open_at(&format!("file:{path}"), &SourceOptions::new()).err().unwrap();
+        assert_eq!(error.kind(), SourceErrorKind::Unsupported);
+    }
+
     pz::access::publish("a test's", *b"some bytes");
     let open_memory = || open_at("memio://a%20test's", &SourceOptions::new());
     assert_eq!(open_memory().err().unwrap().kind(), SourceErrorKind::NotFound);

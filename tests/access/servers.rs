@@ -89,6 +89,14 @@ fn whole_files_take_few_requests() {
     assert!(restored == contents);
     assert!(server.requests().len() <= 4 + (len >> 23), "{:?}", server.requests());
     assert_eq!(server.body_bytes(), len as u64);
+    // In little memory there are more requests.
+    let source = open_at(&server.url("a.pz"), &SourceOptions::new()).unwrap();
+    let before = server.requests().len();
+    let mut reader = SourceReader::new(source);
+    assert_eq!(reader.limit_step(100_000), 100_000);
+    assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), len);
+    let requests = &server.requests()[before..];
+    assert!(requests.iter().all(|asked| asked.range.is_some_and(|(from, to)| to - from < 100_000)));
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn commands_read_uris() {
             == contents[700_000..900_000]
     );
     pz(&folder, &["test", &uri]).silent();
+    assert!(pz(&folder, &["cat", "-M", "2M", &uri]).silent() == contents);
     let list = pz(&folder, &["list", &uri]);
     assert!(list.text().contains(&shown), "{}", list.text());
     let json = pz(&folder, &["list", "-v", "--json", &uri]).json();
@@ -154,6 +155,7 @@ fn objects_of_stores() {
             && signature.contains("/north/s3/aws4_request,SignedHeaders=host;x-amz-")
             && request.header("x-amz-date").is_some();
         match request.path.as_str() {
+            "/bucket/moved" => Answer::redirect("/bucket/dir/a%20b.pz"),
             "/bucket/dir/a%20b.pz" if is_signed => Answer::part(&packed, request),
             "/bucket/dir/a%20b.pz" => Answer::status(403),
             _ => Answer::status(404),
@@ -167,6 +169,11 @@ fn objects_of_stores() {
         .says(1, &[&format!("pz: {uri}: the server denies access (403 Forbidden)")]);
     with.env("AWS_ACCESS_KEY_ID", "me").env("AWS_SECRET_ACCESS_KEY", "secret");
     assert!(Ran::from(with.output().unwrap()).silent() == contents);
+    // What is signed goes to no other place.
+    let mut moved = command(&folder, &["cat", "s3://bucket/moved"]);
+    moved.env("AWS_ENDPOINT_URL", format!("http://{}", server.address));
+    Ran::from(moved.output().unwrap())
+        .complains(1, "pz: s3://bucket/moved: the server refused the request (302");
 }
 
 /// `pz serve`, until it is dropped.

@@ -9,11 +9,11 @@
 //! - [`layout`] turns a range into *placements*: which bytes of which block go where in the destination. A destination is
 //!   host memory. For a device's buffer, the same placements would go to the device's decoder along with the payloads, in
 //!   place of the copy at the end; nothing before it knows of destinations.
-//! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A worker
+//! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A loader
 //!   takes many blocks of one priority at once: their payloads are one call of the source, in which neighbours share a
 //!   request, and one batch of the decoder.
-//! - [`load`] is that worker's work. [`ticket`] is what a caller waits on: a caller gives up at its deadline or when it is
-//!   cancelled, whatever the workers do, and blocks that nobody waits for any more are not loaded.
+//! - [`load`] is that thread's work. [`ticket`] is what a caller waits on: a caller gives up at its deadline or when it is
+//!   cancelled, whatever the loaders do, and blocks that nobody waits for any more are not loaded.
 
 mod error;
 mod layout;
@@ -147,16 +147,16 @@ pub struct Archive {
     shared: Arc<Shared>,
 }
 
-/// What callers and workers share.
+/// What callers and loaders share.
 struct Shared {
     source: Arc<dyn Source>,
     layout: Layout,
     loader: Loader,
     state: Mutex<State>,
-    /// Wakes workers.
+    /// Wakes loaders.
     queued: Condvar,
     /// How many blocks a read asks for at once.
-    window: usize,
+    step: usize,
     prefetch: usize,
 }
 
@@ -169,11 +169,11 @@ struct State {
 }
 
 /// Threads that load blocks. The first one does only what is urgent, so that it never waits for a slow load of others.
-const WORKERS: usize = 4;
+const LOADERS: usize = 4;
 /// The most sequential readers that are recognised as such.
 const MAX_STREAMS: usize = 8;
-/// The most blocks of one window of a read.
-const MAX_WINDOW: usize = 64;
+/// The most blocks that a read asks for at once.
+const MAX_STEP: usize = 64;
 
 impl Archive {
     /// Opens the archive that `uri` names, and checks its headers, indices and footers.
@@ -209,16 +209,16 @@ impl Archive {
                 is_closed: false,
             }),
             queued: Condvar::new(),
-            // Two windows are under way at once.
-            window: (max_blocks / 2).clamp(1, MAX_WINDOW),
+            // Two steps are under way at once.
+            step: (max_blocks / 2).clamp(1, MAX_STEP),
             prefetch: options.prefetch.min((options.contents_cache / 2 / block_size) as usize),
             source,
         });
         let archive = Self { shared };
-        for number in 0..WORKERS {
+        for number in 0..LOADERS {
             let shared = Arc::clone(&archive.shared);
             let only_urgent = number == 0;
-            // One block stays for the worker that does only what is urgent.
+            // One block stays for the loader that does only what is urgent.
             let max_blocks = max_blocks - usize::from(!only_urgent && max_blocks > 1);
             let limits = Limits { only_urgent, max_blocks };
             thread::Builder::new()
@@ -279,20 +279,20 @@ impl Archive {
             placements.extend(shared.layout.placements(read.range.clone(), number));
         }
         placements.sort_by_key(|placement| placement.block);
-        // While the pages of one window are copied, those of the next are being loaded.
+        // While the pages of one step are copied, those of the next are being loaded.
         let mut waiting = VecDeque::new();
         let mut left = &placements[..];
         loop {
             while waiting.len() < 2 && !left.is_empty() {
-                let (window, rest) = layout::first_blocks(left, shared.window);
+                let (step, rest) = layout::first_blocks(left, shared.step);
                 left = rest;
-                waiting.push_back((window, shared.request(window, options)));
+                waiting.push_back((step, shared.request(step, options)));
             }
-            let Some((window, ticket)) = waiting.pop_front() else { break };
+            let Some((step, ticket)) = waiting.pop_front() else { break };
             let pages = ticket.wait(options)?;
             let mut pages = pages.iter();
             let mut current = None;
-            for placement in window {
+            for placement in step {
                 let Placement { block, within, destination, at } = placement;
                 if current.is_none_or(|(known, _)| known != block) {
                     current = pages.next().map(|page| (block, page));
@@ -330,7 +330,7 @@ impl Archive {
     }
 }
 
-/// Ends the workers. One that waits for a server ends when that answers, or at the limit of [`SourceOptions`].
+/// Ends the loaders. One that waits for a server ends when that answers, or at the limit of [`SourceOptions`].
 impl Drop for Archive {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
@@ -347,9 +347,9 @@ impl Shared {
         ArchiveError::format(self.source.uri(), crate::Error::Internal { what })
     }
 
-    /// Asks for the blocks of `window`, each once, in order.
-    fn request(&self, window: &[Placement], options: &ReadOptions) -> Claim {
-        let mut blocks: Vec<_> = window.iter().map(|placement| placement.block).collect();
+    /// Asks for the blocks of `step`, each once, in order.
+    fn request(&self, step: &[Placement], options: &ReadOptions) -> Claim {
+        let mut blocks: Vec<_> = step.iter().map(|placement| placement.block).collect();
         blocks.dedup();
         let ticket = Arc::new(Ticket::new(blocks.len()));
         let mut state = self.lock();

@@ -9,11 +9,11 @@ use super::ticket::{Priority, Ticket};
 /// A place in the pages of a caller.
 pub(super) type Waiter = (Arc<Ticket>, usize);
 
-/// What a worker may take.
+/// What a loader may take.
 pub(super) struct Limits {
     /// Nothing below [`Priority::High`].
     pub(super) only_urgent: bool,
-    /// The most blocks that all workers load at once; at least one.
+    /// The most blocks that all loaders load at once; at least one.
     pub(super) max_blocks: usize,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Queue {
     /// The number of blocks that were ever queued.
     sequence: u64,
     loading: usize,
-    /// Workers that load ahead.
+    /// Loaders that load ahead.
     prefetching: usize,
 }
 
@@ -41,7 +41,7 @@ enum State {
     Loading,
 }
 
-/// Blocks that a worker loads together.
+/// Blocks that a loader loads together.
 pub(super) struct Batch {
     pub(super) priority: Priority,
     pub(super) blocks: Vec<BlockId>,
@@ -76,7 +76,7 @@ impl Queue {
         }
     }
 
-    /// The blocks that a worker loads next, all of one priority; `None` if there is nothing for it to do. Those for
+    /// The blocks that a loader loads next, all of one priority; `None` if there is nothing for it to do. Those for
     /// which nobody waits any more are forgotten.
     pub(super) fn take(&mut self, limits: &Limits) -> Option<Batch> {
         let room = match self.loading {
@@ -89,7 +89,7 @@ impl Queue {
             && blocks.len() < room.min(most(priority))
             && of_batch.is_none_or(|own| own == priority)
             && (priority <= Priority::High || !limits.only_urgent)
-            // Loading ahead leaves the other workers to those who wait.
+            // Loading ahead leaves the other loaders to those who wait.
             && (priority < Priority::Prefetch || self.prefetching == 0)
         {
             self.order.remove(&(priority, sequence, block));

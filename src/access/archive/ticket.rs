@@ -11,9 +11,9 @@ use super::error::ArchiveError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Priority {
-    /// Before everything else. It has a worker of its own with [`Priority::High`], so that it waits for no other load.
+    /// Before everything else. It has a loader of its own with [`Priority::High`], so that it waits for no other load.
     Realtime,
-    /// Before normal reads, and with that worker too.
+    /// Before normal reads, and with that loader too.
     High,
     /// In turn.
     #[default]

@@ -138,6 +138,11 @@ impl Client {
         let stall = self.stall_limit();
         let config = agent().get(url).config();
         let config = if is_loopback(url) { config.proxy(None) } else { config };
+        let config = match self.target {
+            Target::Url(_) => config,
+            // A signature is for one host, and not for another to see.
+            Target::S3(_) => config.max_redirects(0).max_redirects_will_error(false),
+        };
         let mut request = config
             .timeout_global(Some(tries.time_left().max(Duration::from_millis(1))))
             .timeout_resolve(Some(stall))

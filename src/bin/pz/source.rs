@@ -212,6 +212,14 @@ impl Source {
         self.has_length
     }
 
+    /// Limits the bytes that are read ahead over the network; returns how much memory that takes.
+    pub fn limit_read_ahead(&mut self, bytes: u64) -> u64 {
+        match &mut self.body {
+            Body::File(_) => 0,
+            Body::Remote(reader) => reader.limit_step(bytes),
+        }
+    }
+
     /// The number of hard links to the file.
     pub fn names(&self) -> u64 {
         #[cfg(unix)]

@@ -43,7 +43,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     };
     source.set_progress(progress.clone());
     let statistics = session.statistics();
-    let settings = settings.of_input(source.len(), statistics.as_ref());
+    let settings = settings.of_input(&mut source, statistics.as_ref());
     let outcome = check(&mut source, &settings);
     progress.finish();
     if source.changed() {
