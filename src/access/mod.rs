@@ -47,7 +47,7 @@ mod file;
 mod http;
 mod memory;
 mod options;
-mod ranges;
+mod part;
 mod reader;
 #[cfg(feature = "remote")]
 mod retry;
@@ -66,7 +66,7 @@ pub use cache::CacheStatistics;
 pub use error::{SourceError, SourceErrorKind};
 pub use memory::{publish, withdraw};
 pub use options::SourceOptions;
-pub use ranges::Part;
+pub use part::Part;
 pub use reader::SourceReader;
 pub use uri::Uri;
 

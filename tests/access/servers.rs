@@ -333,10 +333,11 @@ fn nobody_listens() {
 
 #[test]
 fn empty_files() {
-    for serves_parts in [true, false] {
-        let server = Server::start(move |request| match serves_parts {
-            true => Answer::part(&[], request),
-            false => Answer::whole(&[]),
+    for kind in 0..3 {
+        let server = Server::start(move |request| match kind {
+            0 => Answer::part(&[], request),
+            1 => Answer::whole(&[]),
+            _ => Answer::status(416),
         });
         let source = open_at(&server.url("a"), &impatient()).unwrap();
         assert!(source.is_empty());

@@ -11,7 +11,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Timeout};
 
 use super::answer::{self, Version};
-use crate::access::ranges::Run;
+use super::run::Run;
 use crate::access::retry::Tries;
 use crate::access::s3;
 use crate::access::{SourceError, SourceErrorKind, SourceOptions, Traffic};

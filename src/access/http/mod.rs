@@ -5,6 +5,7 @@
 
 mod answer;
 mod client;
+mod run;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +14,9 @@ use std::thread;
 use answer::Version;
 pub(super) use client::Target;
 use client::{Client, Failed};
+use run::Run;
 
 use super::memory::MemorySource;
-use super::ranges::Run;
 use super::reader::HEAD;
 use super::retry::Tries;
 use super::{Part, Source, SourceError, SourceErrorKind, SourceOptions, Traffic, Uri};
@@ -69,8 +70,8 @@ fn first_request(client: &Client, tries: &Tries) -> Result<Opened, Failed> {
     match response.status().as_u16() {
         206 => {}
         200 => return Ok(Opened::WholeOnly(answer::content_length(&response))),
-        // An empty file has no first bytes.
-        416 if answer::unsatisfied_len(&response) == Some(0) => {
+        // Only an empty file has no first bytes.
+        416 if answer::unsatisfied_len(&response).is_none_or(|len| len == 0) => {
             return Ok(Opened::WholeOnly(Some(0)));
         }
         _ => return Err(answer::refusal(&response)),

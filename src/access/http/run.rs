@@ -1,41 +1,10 @@
-//! Parts of a source, and which of them one request reads.
+//! Which parts of a file one request reads.
 
 use std::io::{self, Read};
 
-use super::{Source, SourceError, SourceErrorKind};
-
-/// A part of a source, and where its bytes go.
-#[derive(Debug)]
-pub struct Part<'a> {
-    /// Offset of the first byte in the source.
-    pub offset: u64,
-    /// Filled with the bytes from there on.
-    pub buffer: &'a mut [u8],
-}
-
-impl Part<'_> {
-    /// Offset of the byte after the last.
-    pub(super) fn end(&self) -> u64 {
-        self.offset.saturating_add(self.buffer.len() as u64)
-    }
-
-    /// Checks that the part lies within the source.
-    pub(super) fn check(&self, source: &dyn Source) -> Result<(), SourceError> {
-        if self.end() <= source.len() {
-            return Ok(());
-        }
-        let what = format!(
-            "bytes {} to {} are outside of its {} bytes",
-            self.offset,
-            self.end(),
-            source.len()
-        );
-        Err(SourceError::new(source.uri(), SourceErrorKind::OutOfRange, what))
-    }
-}
+use crate::access::Part;
 
 /// Neighbouring parts that one request reads, and how far it has come.
-#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "only servers get requests"))]
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     /// In order of their offsets, without overlaps.
@@ -56,7 +25,6 @@ const FREE_GAP: u64 = 512;
 /// a sixteenth.
 const WANTED_PER_GAP: u64 = 16;
 
-#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "only servers get requests"))]
 impl<'a> Run<'a> {
     fn new(part: Part<'a>) -> Self {
         Self { next: 0, position: part.offset, end: part.end(), parts: vec![part] }
