@@ -9,8 +9,8 @@ use crate::error::Error;
 /// Reads a source from a position on.
 ///
 /// As long as nobody seeks, it reads ahead, in steps that grow to 8 MiB: few requests bring the whole source. From the
-/// first seek on it reads only what is asked for, but at least 1 KiB; it keeps the end of the source, where the index
-/// of a compressed file lies. So it suits both [`Decoder`](crate::Decoder), and
+/// first seek on it reads only what is asked for, but at least 1 KiB. It keeps the end of the source, where the index of
+/// a compressed file lies: the last 4 KiB, and up to 1 MiB before them as soon as that has been read. So it suits both [`Decoder`](crate::Decoder), and
 /// [`SeekableReader`](crate::SeekableReader) and [`Listing`](crate::Listing).
 ///
 /// Its errors wrap a [`SourceError`](super::SourceError).
@@ -115,8 +115,8 @@ impl SourceReader {
         }
         let has_tail = !self.tail.bytes.is_empty() && at < self.tail.start;
         let before = if has_tail { self.tail.start } else { len };
-        if has_tail && at + wanted >= before && before - at <= MAX_TAIL {
-            // Extend the tail.
+        let longer_tail = self.tail.bytes.len() as u64 + (before - at);
+        if has_tail && at + wanted >= before && longer_tail <= MAX_TAIL {
             let mut longer = Piece::default();
             longer.read(source, at, before)?;
             let len = longer.bytes.len();
@@ -136,8 +136,8 @@ impl SourceReader {
     }
 }
 
-/// How far before the tail a read may begin that extends it. The largest index fits.
-const MAX_TAIL: u64 = (1 << 20) + 64;
+/// The most of the end that is kept. The largest index fits.
+const MAX_TAIL: u64 = (1 << 20) + (8 << 10);
 
 impl Read for SourceReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -172,5 +172,37 @@ impl Seek for SourceReader {
         }
         .ok_or(io::ErrorKind::InvalidInput)?;
         Ok(self.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{SourceOptions, Uri, open, publish, withdraw};
+
+    /// Reading backward, as a search for frames does, keeps no more than the largest index.
+    #[test]
+    fn the_end_that_is_kept_is_bounded() {
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i >> 3) as u8).collect();
+        publish("read-backward", bytes.clone());
+        let uri = Uri::parse("memio://read-backward").unwrap();
+        let mut reader = SourceReader::new(open(&uri, &SourceOptions::new()).unwrap());
+        withdraw("read-backward");
+        let (mut end, mut len) = (bytes.len(), 100);
+        while end > 0 {
+            let start = end.saturating_sub(len);
+            len = 10_000;
+            let mut part = vec![0; end - start];
+            reader.seek(SeekFrom::Start(start as u64)).unwrap();
+            reader.read_exact(&mut part).unwrap();
+            assert!(part == bytes[start..end]);
+            assert!(reader.tail.bytes.len() as u64 <= MAX_TAIL);
+            end = start;
+        }
+        assert!(reader.tail.bytes.len() as u64 > MAX_TAIL - 20_000);
+        for position in [SeekFrom::Current(-1), SeekFrom::End(-3_000_001)] {
+            reader.seek(SeekFrom::Start(0)).unwrap();
+            assert!(reader.seek(position).is_err());
+        }
     }
 }

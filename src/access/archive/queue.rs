@@ -121,3 +121,85 @@ impl Queue {
         self.prefetching -= usize::from(batch.priority == Priority::Prefetch);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Limits = Limits { only_urgent: false, max_blocks: 100 };
+
+    fn block(number: u64) -> BlockId {
+        BlockId { frame: 0, number }
+    }
+
+    /// Queues blocks for one caller with one priority.
+    fn want(
+        queue: &mut Queue,
+        priority: Priority,
+        numbers: impl Iterator<Item = u64>,
+    ) -> Arc<Ticket> {
+        let ticket = Arc::new(Ticket::new(1));
+        for number in numbers {
+            queue.want(block(number), priority, Some((Arc::clone(&ticket), 0)));
+        }
+        ticket
+    }
+
+    fn take(queue: &mut Queue, limits: &Limits) -> Option<(Priority, Vec<u64>)> {
+        let batch = queue.take(limits)?;
+        Some((batch.priority, batch.blocks.iter().map(|block| block.number).collect()))
+    }
+
+    #[test]
+    fn urgent_blocks_come_first_and_others_in_turn() {
+        let mut queue = Queue::default();
+        want(&mut queue, Priority::Normal, [5, 3, 9].into_iter());
+        want(&mut queue, Priority::Prefetch, [3, 10].into_iter());
+        want(&mut queue, Priority::High, [9, 11].into_iter());
+        want(&mut queue, Priority::Realtime, [10].into_iter());
+        assert_eq!(take(&mut queue, &ALL), Some((Priority::Realtime, vec![10])));
+        assert_eq!(take(&mut queue, &ALL), Some((Priority::High, vec![9, 11])));
+        let urgent = Limits { only_urgent: true, max_blocks: 100 };
+        assert_eq!(take(&mut queue, &urgent), None);
+        assert_eq!(take(&mut queue, &ALL), Some((Priority::Normal, vec![5, 3])));
+        assert_eq!(take(&mut queue, &ALL), None);
+        assert_eq!(queue.finish(block(3)).len(), 2);
+        assert_eq!(queue.finish(block(4)).len(), 0);
+    }
+
+    #[test]
+    fn batches_and_blocks_under_way_are_limited() {
+        let mut queue = Queue::default();
+        want(&mut queue, Priority::Normal, 0..200);
+        let taken =
+            |queue: &mut Queue, limits| take(queue, limits).map_or(0, |batch| batch.1.len());
+        assert_eq!(taken(&mut queue, &ALL), MAX_BATCH);
+        assert_eq!(taken(&mut queue, &ALL), 100 - MAX_BATCH);
+        assert_eq!(taken(&mut queue, &ALL), 0);
+        (0..100).for_each(|number| drop(queue.finish(block(number))));
+        // One block may always be loaded.
+        assert_eq!(taken(&mut queue, &Limits { only_urgent: false, max_blocks: 0 }), 1);
+    }
+
+    #[test]
+    fn only_one_loader_loads_ahead() {
+        let mut queue = Queue::default();
+        (0..20).for_each(|number| queue.want(block(number), Priority::Prefetch, None));
+        let batch = queue.take(&ALL).unwrap();
+        assert_eq!(batch.blocks.len(), MAX_PREFETCH);
+        assert!(queue.take(&ALL).is_none());
+        batch.blocks.iter().for_each(|block| drop(queue.finish(*block)));
+        queue.end(&batch);
+        assert!(queue.take(&ALL).is_some());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_forgotten() {
+        let mut queue = Queue::default();
+        let first = want(&mut queue, Priority::Normal, 0..3);
+        want(&mut queue, Priority::Normal, 1..2);
+        drop(super::super::ticket::Claim(first));
+        assert_eq!(take(&mut queue, &ALL), Some((Priority::Normal, vec![1])));
+        assert!(queue.order.is_empty() && queue.blocks.len() == 1);
+    }
+}
