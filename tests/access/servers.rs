@@ -14,7 +14,7 @@ use pz::{DecodeOptions, Options, SeekableReader};
 
 /// Waits briefly for servers that do not answer.
 fn impatient() -> SourceOptions {
-    SourceOptions::new().time_limit(Duration::from_millis(1500)).retries(2)
+    SourceOptions::new().time_limit(Duration::from_secs(3)).retries(2)
 }
 
 /// Opens what `server` serves, and reads bytes 5,000 to 25,000.
@@ -152,7 +152,7 @@ fn bad_servers_that_can_be_used() {
             ..Answer::part(file, request)
         }),
         ("hangs once", |file, request| match request.number {
-            1 => Answer { delay: Duration::from_secs(1), ..Answer::part(file, request) },
+            1 => Answer { delay: Duration::from_secs(2), ..Answer::part(file, request) },
             _ => Answer::part(file, request),
         }),
         ("stops once in the middle of the answer's head", |file, request| match request.number {
@@ -290,8 +290,7 @@ fn bad_servers_that_cannot_be_used() {
         assert_eq!(error.kind(), kind, "a server that {name}: {text}");
         assert!(text.starts_with(&format!("{}: ", server.url("a.pz"))), "{text}");
         assert!(!text.contains(char::is_control), "{text:?}");
-        assert!(begun.elapsed() < Duration::from_secs(10), "{name}: {:?}", begun.elapsed());
-        println!("a server that {name}: {text}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{name}: {:?}", begun.elapsed());
     }
 }
 
