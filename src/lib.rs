@@ -16,6 +16,8 @@
 //! | compress a stream, by writing or from a reader | [`Encoder`] |
 //! | decompress a stream, or only check it | [`Decoder`] |
 //! | read any part of a compressed file | [`SeekableReader`] |
+//! | read a file on a server, in an object store or in memory | [`access`] |
+//! | read many ranges from many threads, with caches | [`access::Archive`] |
 //! | see what a compressed file holds | [`list`]; frame by frame: [`Listing`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
 //! | use a GPU where that is faster | [`Auto`]; always a particular one: [`Gpu`] |
@@ -31,7 +33,7 @@
 //! # Stability
 //! | part | until version 1.0 it changes |
 //! |---|---|
-//! | the root of this crate | with the second number of the version; the change log says how |
+//! | the root of this crate, and [`access`] | with the second number of the version; the change log says how |
 //! | [`gpu::coder`], [`gpu::device`] and [`gpu::device::discovery`] | likewise |
 //! | how much device memory a coder takes, and which work a device declines | with any version: they follow the kernels |
 //! | [`resident`], a measuring tool | with any version |
@@ -43,10 +45,12 @@
 //! - `simd` (default): vector instructions, chosen at run time. They do not change the output.
 //! - `fast-sort` (default): a C library does the sorting of `bwt`. Without it the crate needs no C compiler
 //!   and builds for `wasm32-unknown-unknown`; `bwt` takes longer to encode, to the same bytes.
+//! - `remote` (default): sources on HTTP servers and in object stores, see [`access`]. Needs a C compiler.
 //! - `cuda`, `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so one program
 //!   runs on every machine.
 //! - `cli` (default): the `pz` program.
 
+pub mod access;
 mod bits;
 mod clock;
 #[allow(
@@ -82,6 +86,7 @@ pub use user_cache::refused_cache;
 /// or go with any version.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::access::uri::percent_decode;
     pub use crate::bits::{BitReader, BitWriter};
     pub use crate::codec::vector_instructions;
     pub use crate::gpu::model::budget::{batches, budget};

@@ -32,7 +32,7 @@ impl FrameEntry {
     }
 
     /// Where the index begins. A single frame has none: then, where the payload ends.
-    pub(super) fn index_start(&self) -> Result<u64, Fault> {
+    pub(crate) fn index_start(&self) -> Result<u64, Fault> {
         if let Some(single) = &self.header.single {
             return Ok(self.offset + self.header_len + u64::from(single.payload_len));
         }
@@ -286,6 +286,15 @@ fn read_last(
     }
     let frame = FrameEntry { header, header_len, offset, footer, content_start: 0 };
     let at = frame.index_start()?;
-    frame.check_index(&mut ReadFrom { window, reader, at }, at)?;
+    match window.held(at, (end - at) as usize) {
+        Some(mut bytes) => frame.check_index(&mut bytes, at)?,
+        None => {
+            // In one read, for sources where each read takes long.
+            let mut bytes = zeroed((end - at) as usize)?;
+            reader.seek(SeekFrom::Start(at))?;
+            reader.read_exact(&mut bytes)?;
+            frame.check_index(&mut &bytes[..], at)?;
+        }
+    }
     Ok(frame)
 }

@@ -15,6 +15,7 @@ mod tasks;
 mod window;
 
 pub use decoder::Decoder;
+pub(crate) use directory::{FrameEntry, read_directory};
 pub use encoder::{AutoFinishEncoder, Encoder};
 pub use list::{BlockInfo, FrameInfo, Listing, list};
 pub use oneshot::{

@@ -134,6 +134,7 @@ fn help_and_version() {
         "bench",
         "devices",
         "recover",
+        "serve",
         "completions",
         "man",
         "types",

@@ -13,6 +13,9 @@ mod files;
 mod filter;
 mod formats;
 mod generate;
+#[cfg(feature = "remote")]
+#[path = "../common/http_server.rs"]
+mod http_server;
 mod imports;
 #[cfg(target_os = "linux")]
 mod interposed;
@@ -22,7 +25,11 @@ mod on_devices;
 mod range;
 mod recover;
 mod refusals;
+#[cfg(feature = "remote")]
+mod remote;
 mod selection;
+#[cfg(feature = "remote")]
+mod serve;
 #[cfg(unix)]
 mod signals;
 mod support;

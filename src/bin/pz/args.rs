@@ -1,5 +1,7 @@
 //! The command line, defined once: parsing, help, completions and man pages all come from here.
 
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -25,8 +27,7 @@ use crate::verbosity::Verbosity;
     override_usage = "pz [COMMAND] [OPTIONS] [FILE]...",
     help_template = "{about}\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
                      Options without a command:\n{options}{after-help}",
-    after_help = "Without a command, pz compresses standard input to standard output, `pz -d` decompresses it:\n\
-                  Example: tar -I pz -cf DIR.tar.pz DIR. More options and examples: pz COMMAND --help"
+    after_help = "Without a command, pz is a filter: tar -I pz -cf DIR.tar.pz DIR. Examples: pz COMMAND --help"
 )]
 pub struct Cli {
     /// The command; without one the program is a filter.
@@ -60,6 +61,8 @@ pub enum Command {
     Cost(Cost),
     /// Save the undamaged blocks of a FILE
     Recover(Recover),
+    /// Serve the files of a folder over HTTP, for reading
+    Serve(Serve),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual, or write all its pages
@@ -165,7 +168,10 @@ pub struct Decompress {
 // `pz cat`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz cat log.1.pz log.2.gz | grep error\n  \
-    prints the contents of both, one after the other")]
+    prints the contents of both, one after the other\n\
+    Example: pz cat --range 1G..1025M https://example.org/backup.tar.pz\n  \
+    fetches only the blocks that hold this MiB; all commands that restore, test or list take URIs: \
+    http, https, s3, remoteio, file. PZ_TIMEOUT is the most seconds that a read may take [default: 60]")]
 pub struct Cat {
     /// Files to print; none or '-' is standard input
     #[arg(value_name = "FILE")]
@@ -345,6 +351,25 @@ pub struct Recover {
     /// How much to print.
     #[command(flatten)]
     pub verbosity: Verbosity,
+}
+
+// `pz serve`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz serve /backups\n  \
+    lets programs of this machine read /backups/a.tar.pz as http://127.0.0.1:8000/a.tar.pz: pz list, cat, decompress and test do")]
+pub struct Serve {
+    /// Folder whose files to serve. Links in it are not followed, and folders are not listed
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Where to listen; port 0 is any free one. Other machines can only connect to an address of their network
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000")]
+    pub listen: SocketAddr,
+    /// Most connections at once
+    #[arg(long, value_name = "N", default_value = "64")]
+    pub connections: NonZeroU16,
+    /// Print a line per request
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 // How to compress.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use pz::ErrorClass;
+use pz::access::SourceError;
 
 /// Exit codes of the program, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +81,10 @@ impl From<pz::Error> for Failure {
         };
         match error {
             pz::Error::Io(error) => {
+                if let Some(error) = source_error(&error) {
+                    // The URI is the input's name, which comes before the message.
+                    return Failure::environment(error.what());
+                }
                 let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
                 Failure { broken_pipe, ..Failure::environment(describe_io(&error)) }
             }
@@ -88,6 +93,11 @@ impl From<pz::Error> for Failure {
             error => Failure::new(exit, error),
         }
     }
+}
+
+/// The error of a source that lies elsewhere, if `error` wraps one.
+fn source_error(error: &io::Error) -> Option<&SourceError> {
+    error.get_ref()?.downcast_ref()
 }
 
 /// The system's message for an error, without the "(os error 28)" that Rust adds.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use glob::Pattern;
+use pz::access::Uri;
 use walkdir::{DirEntry, WalkDir};
 
 use crate::failure::{Failure, describe_io};
@@ -81,12 +82,11 @@ pub fn expand(
     }
     let mut inputs = Vec::with_capacity(names.len());
     for name in names {
-        let input = Input::named(name.clone());
-        match &input {
-            Input::Path(path) if selection.recursive && path.is_dir() => {
-                walk(path, selection, select, &mut inputs);
+        match Input::named(name) {
+            Ok(Input::Path(path)) if selection.recursive && path.is_dir() => {
+                walk(&path, selection, select, &mut inputs);
             }
-            _ => inputs.push(Ok(input)),
+            input => inputs.push(input),
         }
     }
     inputs
@@ -121,6 +121,12 @@ fn is_excluded(folder: &Path, entry: &DirEntry, globs: &[Pattern]) -> bool {
     let place = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_string_lossy();
     let name = entry.file_name().to_string_lossy();
     entry.depth() > 0 && globs.iter().any(|glob| glob.matches(&name) || glob.matches(&place))
+}
+
+/// The name of a local copy of the file that `uri` names, in the current folder.
+pub fn local_name(uri: &Uri) -> Result<PathBuf, Failure> {
+    let name = uri.file_name().map(PathBuf::from);
+    name.ok_or_else(|| Failure::environment("has no name for an output; -o names it"))
 }
 
 /// The name of a compressed file: the whole name, then our suffix or the one that the user chose.

@@ -54,7 +54,8 @@ impl Output {
         }
         let file = standard::output()?;
         let metadata = file.metadata()?;
-        if metadata.is_file() && source.is_seekable() && Handle::stdout()? == source.handle()? {
+        let is_file = metadata.is_file() && source.is_seekable();
+        if is_file && Some(Handle::stdout()?) == source.handle()? {
             return Err(Failure::environment("standard output is the input file"));
         }
         source::widen_pipe(&file, &metadata);
@@ -318,7 +319,7 @@ fn is_block_device(_: &Metadata) -> bool {
 }
 
 fn is_same(path: &Path, source: &Source) -> io::Result<bool> {
-    Ok(Handle::from_path(path)? == source.handle()?)
+    Ok(Some(Handle::from_path(path)?) == source.handle()?)
 }
 
 fn rewound(mut file: File) -> io::Result<File> {

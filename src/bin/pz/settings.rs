@@ -8,27 +8,12 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
+use crate::environment::from_environment;
 use crate::failure::Failure;
 use crate::memory;
 use crate::session::Session;
 use crate::sizes::{self, Size};
-
-/// The value of an environment variable, under the rules of the option it stands for. Empty means unset.
-fn from_environment<T, E: std::fmt::Display>(
-    name: &str,
-    parse: impl FnOnce(&str) -> Result<T, E>,
-) -> Result<Option<T>, Failure> {
-    let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    let Some(text) = value.to_str() else {
-        return Err(Failure::environment(format!("{name}: is not valid Unicode")));
-    };
-    match parse(text) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => Err(Failure::environment(format!("{name}: invalid value '{text}': {error}"))),
-    }
-}
+use crate::source::Source;
 
 fn parse_level(text: &str) -> Result<Level, String> {
     let level = text.parse().map_err(|_| "a level is a number from 1 to 9".to_string())?;
@@ -198,10 +183,13 @@ pub struct DecodeSettings {
 }
 
 impl DecodeSettings {
-    /// These settings for one input: with its length, if known, and with counters, if wanted.
-    pub fn of_input(&self, len: Option<u64>, statistics: Option<&Statistics>) -> Self {
+    /// These settings for one input: with its length, if known, without the memory that reading it ahead takes, and with
+    /// counters, if wanted.
+    pub fn of_input(&self, source: &mut Source, statistics: Option<&Statistics>) -> Self {
         let mut settings = self.clone();
-        if let Some(len) = len {
+        settings.memory -= source.limit_read_ahead(self.memory / 8).min(self.memory);
+        settings.options = settings.options.max_memory(settings.memory);
+        if let Some(len) = source.len() {
             settings.options = settings.options.input_size(len);
         }
         if let Some(statistics) = statistics {

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use pz::ReadAt;
+use pz::access::{SourceReader, Traffic, Uri};
 use same_file::Handle;
 
 use crate::failure::{Failure, show};
 use crate::progress::Progress;
+use crate::remote;
 use crate::standard;
 
 /// An input that the user named.
@@ -22,21 +24,32 @@ pub enum Input {
     Stdin,
     /// A file.
     Path(PathBuf),
+    /// A file elsewhere.
+    Uri(Uri),
 }
 
 impl Input {
-    /// A name on the command line; `-` is standard input.
-    pub fn named(path: PathBuf) -> Self {
-        if path.as_os_str() == "-" { Input::Stdin } else { Input::Path(path) }
+    /// A name on the command line: `-` is standard input, and URIs are told from paths by their schemes. The error has
+    /// the name to print.
+    pub fn named(name: &Path) -> Result<Self, (String, Failure)> {
+        match name.to_str() {
+            Some("-") => Ok(Input::Stdin),
+            Some(text) if Uri::is_uri(text) => match Uri::parse(text) {
+                Ok(uri) => Ok(match uri.local_path() {
+                    Some(path) => Input::Path(path.to_path_buf()),
+                    None => Input::Uri(uri),
+                }),
+                Err(error) => Err((error.uri().to_string(), remote::failure(error))),
+            },
+            _ => Ok(Input::Path(name.to_path_buf())),
+        }
     }
-}
 
-impl Input {
-    /// The path, unless this is standard input.
+    /// The path, if this is a file of this machine.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Input::Stdin => None,
             Input::Path(path) => Some(path),
+            Input::Stdin | Input::Uri(_) => None,
         }
     }
 }
@@ -46,6 +59,7 @@ impl fmt::Display for Input {
         match self {
             Input::Stdin => f.write_str("standard input"),
             Input::Path(path) => f.write_str(&show(path)),
+            Input::Uri(uri) => uri.fmt(f),
         }
     }
 }
@@ -70,7 +84,7 @@ impl Permit {
 ///
 /// Reads are not buffered: callers bring large buffers.
 pub struct Source {
-    file: File,
+    body: Body,
     input: Input,
     /// Its metadata at opening; only for regular files.
     before: Option<Metadata>,
@@ -82,6 +96,30 @@ pub struct Source {
     read: u64,
     failed: Arc<AtomicBool>,
     progress: Progress,
+}
+
+/// Where an input's bytes come from.
+enum Body {
+    File(File),
+    Remote(SourceReader),
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Body::File(file) => file.read(buffer),
+            Body::Remote(reader) => reader.read(buffer),
+        }
+    }
+}
+
+impl Seek for Body {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        match self {
+            Body::File(file) => file.seek(position),
+            Body::Remote(reader) => reader.seek(position),
+        }
+    }
 }
 
 /// A regular file that several threads read at given offsets.
@@ -117,6 +155,10 @@ impl Source {
                 check_kind(path, permit)?;
                 File::open(path)?
             }
+            Input::Uri(uri) => {
+                let reader = remote::open(uri)?;
+                return Ok(Source::of(input, Body::Remote(reader), None, true));
+            }
         };
         let metadata = file.metadata()?;
         if metadata.is_dir() {
@@ -125,17 +167,30 @@ impl Source {
         widen_pipe(&file, &metadata);
         // Another program may have read a part of standard input. The rest is a stream.
         let regular = metadata.is_file() && (&file).stream_position()? == 0;
-        Ok(Source {
-            has_length: regular && has_length(&file, &metadata),
-            file,
+        let has_length = regular && has_length(&file, &metadata);
+        Ok(Source::of(input, Body::File(file), regular.then_some(metadata), has_length))
+    }
+
+    fn of(input: &Input, body: Body, before: Option<Metadata>, has_length: bool) -> Self {
+        Source {
+            body,
             input: input.clone(),
-            before: regular.then_some(metadata),
+            before,
+            has_length,
             head: Vec::new(),
             head_position: 0,
             read: 0,
             failed: Arc::default(),
             progress: Progress::silent(),
-        })
+        }
+    }
+
+    /// What a server has been asked for and has sent; `None` if the input is on this machine.
+    pub fn traffic(&self) -> Option<Traffic> {
+        match &self.body {
+            Body::File(_) => None,
+            Body::Remote(reader) => Some(reader.source().traffic()),
+        }
     }
 
     /// Its metadata at opening, if it is a regular file.
@@ -145,12 +200,24 @@ impl Source {
 
     /// Its length in bytes, if known beforehand. A length of 0 is not trusted: files of /proc claim it too.
     pub fn len(&self) -> Option<u64> {
-        self.before.as_ref().map(Metadata::len).filter(|&len| self.has_length && len > 0)
+        let len = match &self.body {
+            Body::File(_) => self.before.as_ref().map(Metadata::len),
+            Body::Remote(reader) => Some(reader.source().len()),
+        };
+        len.filter(|&len| self.has_length && len > 0)
     }
 
-    /// Whether it is a regular file with a true length, which can be read in any order.
+    /// Whether it has a true length and can be read in any order: a regular file, or one elsewhere.
     pub fn is_seekable(&self) -> bool {
         self.has_length
+    }
+
+    /// Limits the bytes that are read ahead over the network; returns how much memory that takes.
+    pub fn limit_read_ahead(&mut self, bytes: u64) -> u64 {
+        match &mut self.body {
+            Body::File(_) => 0,
+            Body::Remote(reader) => reader.limit_step(bytes),
+        }
     }
 
     /// The number of hard links to the file.
@@ -161,9 +228,12 @@ impl Source {
         1
     }
 
-    /// Its identity, to compare with an output's.
-    pub fn handle(&self) -> io::Result<Handle> {
-        Handle::from_file(self.file.try_clone()?)
+    /// Its identity, to compare with an output's; `None` if it is not on this machine.
+    pub fn handle(&self) -> io::Result<Option<Handle>> {
+        match &self.body {
+            Body::File(file) => Handle::from_file(file.try_clone()?).map(Some),
+            Body::Remote(_) => Ok(None),
+        }
     }
 
     /// Reports further reads to `progress`.
@@ -176,7 +246,7 @@ impl Source {
         let have = self.head.len();
         if have < len {
             let missing = (len - have) as u64;
-            (&mut self.file).take(missing).read_to_end(&mut self.head)?;
+            (&mut self.body).take(missing).read_to_end(&mut self.head)?;
         }
         Ok(&self.head)
     }
@@ -185,8 +255,8 @@ impl Source {
     /// nothing has been read. The caller must [count](Self::count) the bytes they read.
     pub fn places(&self) -> Option<(Arc<dyn ReadAt>, u64)> {
         #[cfg(unix)]
-        if let (Some(len), 0) = (self.len(), self.read) {
-            let file = self.file.try_clone().ok()?;
+        if let (Body::File(file), Some(len), 0) = (&self.body, self.len(), self.read) {
+            let file = file.try_clone().ok()?;
             let (failed, progress) = (Arc::clone(&self.failed), self.progress.clone());
             return Some((Arc::new(Places { file, failed, progress }), len));
         }
@@ -208,10 +278,10 @@ impl Source {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Whether another program changed the file since it was opened.
+    /// Whether another program changed the file since it was opened. Of a file elsewhere, each read finds that out.
     pub fn changed(&self) -> bool {
-        let Some(before) = &self.before else { return false };
-        let Ok(now) = self.file.metadata() else { return true };
+        let (Body::File(file), Some(before)) = (&self.body, &self.before) else { return false };
+        let Ok(now) = file.metadata() else { return true };
         let modified = |metadata: &Metadata| metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         // A program can reset the modification time after a write, but not the time of the last inode change.
         #[cfg(unix)]
@@ -230,7 +300,7 @@ impl Source {
     /// file.
     pub fn remove(self, output: &Path) -> Result<(), Failure> {
         let Input::Path(path) = &self.input else { return Ok(()) };
-        if Handle::from_path(path)? != self.handle()? {
+        if Some(Handle::from_path(path)?) != self.handle()? {
             return Err(Failure::environment("was replaced by another file: not removed"));
         }
         if self.changed() {
@@ -248,7 +318,7 @@ impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let ahead = &self.head[self.head_position..];
         let count = if ahead.is_empty() {
-            let result = self.file.read(buffer);
+            let result = self.body.read(buffer);
             let failed = matches!(&result, Err(e) if e.kind() != io::ErrorKind::Interrupted);
             self.failed.fetch_or(failed, Ordering::Relaxed);
             result?
@@ -275,7 +345,7 @@ impl Seek for Source {
             other => other,
         };
         self.head_position = self.head.len();
-        let result = self.file.seek(position);
+        let result = self.body.seek(position);
         self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
         result
     }

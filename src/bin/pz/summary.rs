@@ -3,9 +3,16 @@
 use std::time::Duration;
 
 use pz::Statistics;
+use pz::access::Traffic;
 
 use crate::direction::Direction;
 use crate::sizes::Human;
+
+/// What a server was asked for and sent.
+pub fn traffic(traffic: &Traffic) -> String {
+    let requests = counted(traffic.requests, "request", "requests");
+    format!("{requests} brought {}", Human(traffic.bytes))
+}
 
 /// The lines; none if the library counted no blocks, as for the formats of other programs.
 pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pz::Statistics;
+use pz::access::Traffic;
 
 use crate::args::Placement;
 use crate::batch::{SyncBatch, Waiting};
@@ -142,12 +143,13 @@ impl Job<'_> {
         session.await_device_after_work();
         let waited = waiting.elapsed();
         let (read, written) = (source.bytes_read(), output.bytes_written());
+        let traffic = source.traffic();
         let output = output.complete(source.metadata(), placement.syncs())?;
         let refusal = output.as_ref().and_then(Complete::refusal);
         let time = begun.elapsed();
         // Later runs know that the device is there.
         session.learn(time - waited);
-        let done = Done { target, direction, read, written, time, statistics, refusal };
+        let done = Done { target, direction, read, written, traffic, time, statistics, refusal };
         let source = placement.rm.then_some(source);
         match output {
             None => done.say(session, input),
@@ -182,7 +184,7 @@ impl Job<'_> {
         {
             let what = format!("is compressed already ({format}); -f compresses it again");
             return match input {
-                Input::Path(path) if !files.contains(path) => {
+                Input::Path(_) if !files.iter().any(|file| is_named(file, input)) => {
                     session.say(format_args!("{input}: {what}"));
                     Ok(None)
                 }
@@ -208,7 +210,8 @@ impl Job<'_> {
                 Output::create(path, placement.force, &source)?
             }
         };
-        if placement.rm && !(output.is_named() && source.is_seekable()) {
+        let is_local = input.path().is_some();
+        if placement.rm && !(output.is_named() && is_local && source.is_seekable()) {
             return Err(Failure::environment(
                 "--rm needs an input and an output that are regular files",
             ));
@@ -217,12 +220,17 @@ impl Job<'_> {
     }
 }
 
+/// Whether the name on the command line is that of the input, and not that of a directory that holds it.
+fn is_named(name: &Path, input: &Input) -> bool {
+    Input::named(name).is_ok_and(|named| named == *input)
+}
+
 /// The compressed format of a named file, if it has one. Standard input is not checked: a filter cannot know what
 /// its data is for.
 fn compressed_already(input: &Input, source: &mut Source) -> Result<Option<&'static str>, Failure> {
     match input {
         Input::Stdin => Ok(None),
-        Input::Path(_) => Ok(compressed::name(source.peek(compressed::HEAD)?)),
+        Input::Path(_) | Input::Uri(_) => Ok(compressed::name(source.peek(compressed::HEAD)?)),
     }
 }
 
@@ -260,6 +268,13 @@ fn target(
                 None => output,
             }))
         }
+        (None, Input::Uri(uri)) => {
+            let output = output_name(&inputs::local_name(uri)?, suffix, direction)?;
+            Ok(Target::File(match &placement.output_dir {
+                Some(folder) => folder.join(output),
+                None => output,
+            }))
+        }
     }
 }
 
@@ -269,6 +284,7 @@ struct Done {
     direction: Direction,
     read: u64,
     written: u64,
+    traffic: Option<Traffic>,
     time: Duration,
     statistics: Option<Statistics>,
     refusal: Option<String>,
@@ -295,6 +311,9 @@ impl Done {
             Human(self.written),
             sizes::ratio(large, small),
         ));
+        if let Some(traffic) = &self.traffic {
+            session.say(format_args!("{input}: {}", summary::traffic(traffic)));
+        }
         let lines = |counted: &Statistics| summary::lines(counted, self.direction);
         session.say_what_was_done(input, self.statistics.as_ref(), lines);
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
+use pz::access::{Archive, ArchiveError, ArchiveOptions, publish, withdraw};
 use pz::{DecodeOptions, Decoder, Error, ErrorClass, Piece, Recovery, SeekableReader};
 
 use crate::reseal::reseal;
@@ -83,6 +84,37 @@ pub fn seekable(data: &[u8]) {
             let Some(whole) = &whole else { continue };
             read.expect("a sound file");
             let end = (from + n).min(len);
+            assert!(part == whole[from as usize..end as usize], "{from}, {n} bytes");
+        }
+    });
+}
+
+/// Compares an archive with reading from the beginning. Like random access, it may accept more.
+pub fn archive(data: &[u8]) {
+    both(data, |data| {
+        let whole = contents(data);
+        let limits = ArchiveOptions::new().decode(&options()).contents_cache(1 << 16);
+        // Tests run side by side.
+        let name = format!("fuzz-{:?}", std::thread::current().id());
+        publish(name.as_str(), data);
+        let opened = Archive::open(&format!("memio://{name}"), &limits);
+        withdraw(&name);
+        let archive = match opened {
+            Ok(archive) => archive,
+            Err(ArchiveError::Format { error, .. }) => {
+                assert!(error.class() != ErrorClass::Bug, "{error}");
+                assert!(whole.is_none(), "an archive refuses a sound file");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let len = archive.len();
+        for (from, n) in [(0, 10), (len / 2, 70_000), (len.saturating_sub(3), 10), (0, len)] {
+            let end = (from + n).min(len);
+            let mut part = vec![0; (end - from) as usize];
+            let read = archive.read_into(from..end, &mut part);
+            let Some(whole) = &whole else { continue };
+            read.expect("a sound file");
             assert!(part == whole[from as usize..end as usize], "{from}, {n} bytes");
         }
     });

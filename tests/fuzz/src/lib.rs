@@ -24,7 +24,7 @@ pub use libfuzzer_sys;
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is that of its program in `fuzz_targets`.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("lz77", codecs::lz77),
     ("bwt", codecs::bwt),
     ("huffman", codecs::huffman),
@@ -32,6 +32,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("container", container::one_shot),
     ("stream", container::stream),
     ("seekable", container::seekable),
+    ("archive", container::archive),
     ("recover", container::recover),
     ("cost", cost::cost),
     ("device_lz77", devices::lz77),

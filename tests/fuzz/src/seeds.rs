@@ -52,7 +52,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             fse::normalize(freqs, table_log, &mut norm);
             fse::write_norm(&norm, table_log, out);
         }),
-        "container" | "stream" | "seekable" | "recover" => files(),
+        "container" | "stream" | "seekable" | "archive" | "recover" => files(),
         "cost" => {
             let all = KERNELS.iter();
             let texts = all.map(|kernel| kernel.text(pz::gpu::device::Api::OpenCl).into_owned());

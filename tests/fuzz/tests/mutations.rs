@@ -47,7 +47,7 @@ fn codecs() {
 
 #[test]
 fn containers() {
-    check(|name| ["container", "stream", "seekable", "recover"].contains(&name));
+    check(|name| ["container", "stream", "seekable", "archive", "recover"].contains(&name));
 }
 
 #[test]

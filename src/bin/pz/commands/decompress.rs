@@ -27,7 +27,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
         }
     }
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
-        let settings = settings.of_input(source.len(), statistics);
+        let settings = settings.of_input(source, statistics);
         let format = Format::detect(source)?;
         match args.range {
             None => whole(format, source, output, &settings)?,

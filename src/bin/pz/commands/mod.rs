@@ -10,6 +10,7 @@ mod list;
 mod predict;
 mod recover;
 mod resident;
+mod serve;
 mod test;
 
 use crate::args::{self, Cli, Command, Encoding, Filter};
@@ -35,6 +36,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Devices(args) => devices::run(&args)?,
         Command::Cost(args) => cost::run(&args)?,
         Command::Recover(args) => recover::run(&args, &mut session)?,
+        Command::Serve(args) => serve::run(&args)?,
         Command::Completions(args) => generate::completions(&args)?,
         Command::Man(args) => generate::man(&args)?,
         Command::Types(args) => generate::types(&args)?,
@@ -53,6 +55,7 @@ impl Command {
             Command::Recover(_) | Command::Cat(_) => true,
             Command::List(_) | Command::Bench(_) | Command::Devices(_) | Command::Cost(_) => true,
             Command::Completions(_) | Command::Types(_) | Command::Help(_) => true,
+            Command::Serve(_) => true,
         }
     }
 

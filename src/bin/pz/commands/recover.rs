@@ -21,9 +21,13 @@ use crate::table::Printer;
 /// Saves the undamaged blocks of a damaged file.
 pub fn run(args: &Recover, session: &mut Session) -> Result<(), Failure> {
     let settings = settings::decode(&args.machine, session)?;
-    let input = Input::named(args.file.clone());
-    if let Err(failure) = one(&input, args, &settings.options, session) {
-        session.fail(&input, failure);
+    match Input::named(&args.file) {
+        Ok(input) => {
+            if let Err(failure) = one(&input, args, &settings.options, session) {
+                session.fail(&input, failure);
+            }
+        }
+        Err((name, failure)) => session.fail(name, failure),
     }
     Ok(())
 }
@@ -76,6 +80,7 @@ fn output_path(input: &Input, args: &Recover) -> Result<Option<PathBuf>, Failure
         (Some(path), _) => Ok(Some(path.clone())),
         (None, Input::Stdin) => Ok(None),
         (None, Input::Path(path)) => inputs::restored_name(path, None).map(Some),
+        (None, Input::Uri(uri)) => inputs::restored_name(&inputs::local_name(uri)?, None).map(Some),
     }
 }
 

@@ -43,7 +43,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     };
     source.set_progress(progress.clone());
     let statistics = session.statistics();
-    let settings = settings.of_input(source.len(), statistics.as_ref());
+    let settings = settings.of_input(&mut source, statistics.as_ref());
     let outcome = check(&mut source, &settings);
     progress.finish();
     if source.changed() {
@@ -53,6 +53,9 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     session.await_device_after_work();
     let seconds = begun.elapsed().as_secs_f64();
     session.say(format_args!("{input}: sound, {} of contents, {seconds:.2} s", Human(bytes)));
+    if let Some(traffic) = source.traffic() {
+        session.say(format_args!("{input}: {}", summary::traffic(&traffic)));
+    }
     let lines = |counted: &Statistics| summary::lines(counted, Direction::Decompress);
     session.say_what_was_done(input, statistics.as_ref(), lines);
     Ok(())

@@ -1,0 +1,432 @@
+//! Reads ranges of a compressed file's contents, for many callers at once.
+//!
+//! ```text
+//! read ─▶ placements ─▶ contents cache ─▶ queue, by priority ─▶ batch ─▶ payload cache ─▶ source ─▶ decoder
+//!   ▲                        │ hit                                            │ hit        (ranges   (all cores)
+//!   └──── copied by the caller ◀──────────────── pages ◀──────────────────────┴──────────── coalesced)
+//! ```
+//!
+//! - [`layout`] turns a range into *placements*: which bytes of which block go where in the destination. A destination is
+//!   host memory. For a device's buffer, the same placements would go to the device's decoder along with the payloads, in
+//!   place of the copy at the end; nothing before it knows of destinations.
+//! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A loader
+//!   takes many blocks of one priority at once: their payloads are one call of the source, in which neighbours share a
+//!   request, and one batch of the decoder.
+//! - [`load`] is that thread's work. [`ticket`] is what a caller waits on: a caller gives up at its deadline or when it is
+//!   cancelled, whatever the loaders do, and blocks that nobody waits for any more are not loaded.
+
+mod error;
+mod layout;
+mod load;
+mod queue;
+mod ticket;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::access::cache::{Cache, CacheStatistics};
+use crate::access::{Source, SourceOptions, Traffic, Uri};
+use crate::pipeline::DecodeOptions;
+pub use error::ArchiveError;
+use layout::{BlockId, Layout, Placement};
+use load::Loader;
+use queue::{Limits, Queue};
+pub use ticket::{CancelToken, Priority, ReadOptions};
+use ticket::{Claim, Ticket};
+
+/// Decoded contents of a block.
+type Page = Arc<Vec<u8>>;
+
+/// How an [`Archive`] reads, decodes and caches. The setters chain.
+///
+/// ```
+/// use pz::access::ArchiveOptions;
+/// let options = ArchiveOptions::new().contents_cache(1 << 30).payload_cache(4 << 30).prefetch(8);
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ArchiveOptions {
+    source: SourceOptions,
+    decode: DecodeOptions,
+    contents_cache: u64,
+    payload_cache: u64,
+    prefetch: usize,
+}
+
+impl ArchiveOptions {
+    /// Caches of 64 MiB each, and four blocks ahead of sequential reads.
+    pub fn new() -> Self {
+        Self {
+            source: SourceOptions::new(),
+            decode: DecodeOptions::new(),
+            contents_cache: 64 << 20,
+            payload_cache: 64 << 20,
+            prefetch: 4,
+        }
+    }
+
+    /// Sets how servers are waited for.
+    pub fn source(mut self, options: &SourceOptions) -> Self {
+        self.source = options.clone();
+        self
+    }
+
+    /// Sets the number of threads that decode, and the limits on memory and on the length of the contents. The memory
+    /// is that of the index and of the blocks that are being loaded. On top come the caches, and what each read that is
+    /// under way is about to copy: at most 128 blocks, and no more than may be loaded at once. A GPU that the options name
+    /// is not used.
+    pub fn decode(mut self, options: &DecodeOptions) -> Self {
+        self.decode = options.clone();
+        self
+    }
+
+    /// Sets the most bytes of decoded contents that are kept for further reads. 0 keeps none.
+    pub fn contents_cache(mut self, bytes: u64) -> Self {
+        self.contents_cache = bytes;
+        self
+    }
+
+    /// Sets the most bytes of compressed blocks that are kept, so that they can be decoded again without the source. 0
+    /// keeps none.
+    pub fn payload_cache(mut self, bytes: u64) -> Self {
+        self.payload_cache = bytes;
+        self
+    }
+
+    /// Sets how many blocks are loaded ahead of a read that goes on where another ended; as far as half of the contents
+    /// cache holds them. 0 turns this off.
+    pub fn prefetch(mut self, blocks: usize) -> Self {
+        self.prefetch = blocks;
+        self
+    }
+}
+
+impl Default for ArchiveOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A part of the contents, and where it goes.
+#[derive(Debug)]
+pub struct RangeRead<'a> {
+    /// Bytes of the contents.
+    pub range: Range<u64>,
+    /// As many bytes of memory.
+    pub destination: &'a mut [u8],
+}
+
+/// What an archive has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ArchiveStatistics {
+    /// The cache of decoded contents, asked once for each block of each read.
+    pub contents: CacheStatistics,
+    /// The cache of compressed blocks, asked for each block that is to be decoded.
+    pub payloads: CacheStatistics,
+    /// What the source was asked for.
+    pub traffic: Traffic,
+}
+
+/// A compressed file whose contents can be read in any order, by several threads at once. It has four threads that load
+/// blocks, and as many that decode them as its options say.
+///
+/// ```
+/// use pz::access::{Archive, ArchiveOptions, publish};
+/// publish("numbers", pz::compress(&[7; 100_000], &pz::Options::new())?);
+/// let archive = Archive::open("memio://numbers", &ArchiveOptions::new())?;
+/// let mut part = [0; 10];
+/// archive.read_into(5000..5010, &mut part)?;
+/// assert_eq!(part, [7; 10]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Archive {
+    shared: Arc<Shared>,
+}
+
+/// What callers and loaders share.
+struct Shared {
+    source: Arc<dyn Source>,
+    layout: Layout,
+    loader: Loader,
+    state: Mutex<State>,
+    /// Wakes loaders.
+    queued: Condvar,
+    /// How many blocks a read asks for at once.
+    step: usize,
+    prefetch: usize,
+}
+
+struct State {
+    queue: Queue,
+    contents: Cache<BlockId, Page>,
+    /// Where the latest reads ended.
+    recent_ends: VecDeque<u64>,
+    is_closed: bool,
+}
+
+/// Threads that load blocks. The first one does only what is urgent, so that it never waits for a slow load of others.
+const LOADERS: usize = 4;
+/// The most sequential readers that are recognised as such.
+const MAX_STREAMS: usize = 8;
+/// The most blocks that a read asks for at once.
+const MAX_STEP: usize = 64;
+
+impl Archive {
+    /// Opens the archive that `uri` names, and checks its headers, indices and footers.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Source`] if it cannot be read, and [`ArchiveError::Format`] for the first fault in it or if the
+    /// options permit too little memory.
+    pub fn open(uri: &str, options: &ArchiveOptions) -> Result<Self, ArchiveError> {
+        Self::of_source(crate::access::open(&Uri::parse(uri)?, &options.source)?, options)
+    }
+
+    /// Opens the archive that `source` holds.
+    ///
+    /// # Errors
+    /// As for [`Archive::open`].
+    pub fn of_source(
+        source: Arc<dyn Source>,
+        options: &ArchiveOptions,
+    ) -> Result<Self, ArchiveError> {
+        let format = |error| ArchiveError::format(source.uri(), error);
+        let layout = Layout::read(&source, &options.decode).map_err(format)?;
+        let (loader, max_blocks) =
+            Loader::new(Arc::clone(&source), &layout, &options.decode, options.payload_cache)
+                .map_err(format)?;
+        let block_size = layout.max_block_size().max(1);
+        let shared = Arc::new(Shared {
+            layout,
+            loader,
+            state: Mutex::new(State {
+                queue: Queue::default(),
+                contents: Cache::new(options.contents_cache),
+                recent_ends: VecDeque::new(),
+                is_closed: false,
+            }),
+            queued: Condvar::new(),
+            // Two steps are under way at once.
+            step: (max_blocks / 2).clamp(1, MAX_STEP),
+            prefetch: options.prefetch.min((options.contents_cache / 2 / block_size) as usize),
+            source,
+        });
+        let archive = Self { shared };
+        for number in 0..LOADERS {
+            let shared = Arc::clone(&archive.shared);
+            let only_urgent = number == 0;
+            // One block stays for the loader that does only what is urgent.
+            let max_blocks = max_blocks - usize::from(!only_urgent && max_blocks > 1);
+            let limits = Limits { only_urgent, max_blocks };
+            thread::Builder::new()
+                .name("pz access".into())
+                .spawn(move || shared.work(&limits))
+                .map_err(|error| ArchiveError::format(archive.uri(), error.into()))?;
+        }
+        Ok(archive)
+    }
+
+    /// The URI, as messages show it.
+    pub fn uri(&self) -> &str {
+        self.shared.source.uri()
+    }
+
+    /// Length of the contents in bytes.
+    pub fn len(&self) -> u64 {
+        self.shared.layout.len()
+    }
+
+    /// Whether the contents are empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks that `range` lies within the contents.
+    pub(super) fn check(&self, range: &Range<u64>) -> Result<(), ArchiveError> {
+        self.shared.layout.check(range)
+    }
+
+    /// Reads bytes `range` of the contents into `destination`, which is as long.
+    ///
+    /// # Errors
+    /// As for [`Archive::read`].
+    pub fn read_into(&self, range: Range<u64>, destination: &mut [u8]) -> Result<(), ArchiveError> {
+        self.read(&mut [RangeRead { range, destination }], &ReadOptions::new())
+    }
+
+    /// Reads several parts of the contents. Their blocks are loaded together, so that neighbours share requests.
+    ///
+    /// # Errors
+    /// The first error that happened; what the destinations then hold is unspecified. [`ArchiveError::InvalidRange`] and
+    /// [`ArchiveError::DestinationLength`] come before anything is read; [`ArchiveError::DeadlineExceeded`] and
+    /// [`ArchiveError::Cancelled`] come soon, even if the source does not answer.
+    pub fn read(
+        &self,
+        reads: &mut [RangeRead<'_>],
+        options: &ReadOptions,
+    ) -> Result<(), ArchiveError> {
+        let shared = &*self.shared;
+        let mut placements = Vec::new();
+        for (number, read) in reads.iter().enumerate() {
+            shared.layout.check(&read.range)?;
+            let (wanted, found) = (read.range.end - read.range.start, read.destination.len());
+            if wanted != found as u64 {
+                return Err(ArchiveError::DestinationLength { wanted, found: found as u64 });
+            }
+            placements.extend(shared.layout.placements(read.range.clone(), number));
+        }
+        placements.sort_by_key(|placement| placement.block);
+        // While the pages of one step are copied, those of the next are being loaded.
+        let mut waiting = VecDeque::new();
+        let mut left = &placements[..];
+        loop {
+            while waiting.len() < 2 && !left.is_empty() {
+                let (step, rest) = layout::first_blocks(left, shared.step);
+                left = rest;
+                waiting.push_back((step, shared.request(step, options)));
+            }
+            let Some((step, ticket)) = waiting.pop_front() else { break };
+            let pages = ticket.wait(options)?;
+            let mut pages = pages.iter();
+            let mut current = None;
+            for placement in step {
+                let Placement { block, within, destination, at } = placement;
+                if current.is_none_or(|(known, _)| known != block) {
+                    current = pages.next().map(|page| (block, page));
+                }
+                let bytes = current.and_then(|(_, page)| page.get(within.clone()));
+                let bytes = bytes.ok_or_else(|| shared.internal("a block has another length"))?;
+                reads[*destination].destination[*at..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        for read in reads {
+            shared.prefetch_after(&read.range);
+        }
+        Ok(())
+    }
+
+    /// Begins to load the blocks of `range` into the cache of contents, after everything that somebody waits for, and
+    /// returns at once. What then fails, fails when it is read. Does nothing for what the cache cannot hold.
+    ///
+    /// # Errors
+    /// [`ArchiveError::InvalidRange`].
+    pub fn prefetch(&self, range: Range<u64>) -> Result<(), ArchiveError> {
+        self.shared.layout.check(&range)?;
+        self.shared
+            .load_ahead(self.shared.layout.placements(range, 0).map(|placement| placement.block));
+        Ok(())
+    }
+
+    /// What the archive has done so far.
+    pub fn statistics(&self) -> ArchiveStatistics {
+        ArchiveStatistics {
+            contents: self.shared.lock().contents.statistics(),
+            payloads: self.shared.loader.payload_statistics(),
+            traffic: self.shared.source.traffic(),
+        }
+    }
+}
+
+/// Ends the loaders. One that waits for a server ends when that answers, or at the limit of [`SourceOptions`].
+impl Drop for Archive {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.queued.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn internal(&self, what: &'static str) -> ArchiveError {
+        ArchiveError::format(self.source.uri(), crate::Error::Internal { what })
+    }
+
+    /// Asks for the blocks of `step`, each once, in order.
+    fn request(&self, step: &[Placement], options: &ReadOptions) -> Claim {
+        let mut blocks: Vec<_> = step.iter().map(|placement| placement.block).collect();
+        blocks.dedup();
+        let ticket = Arc::new(Ticket::new(blocks.len()));
+        let mut state = self.lock();
+        for (slot, block) in blocks.into_iter().enumerate() {
+            match state.contents.get(&block) {
+                Some(page) => ticket.deliver(slot, Ok(Page::clone(page))),
+                None => {
+                    state.queue.want(block, options.priority, Some((Arc::clone(&ticket), slot)))
+                }
+            }
+        }
+        drop(state);
+        self.queued.notify_all();
+        Claim(ticket)
+    }
+
+    /// After a read of `range`: if it began where another ended, loads the next blocks.
+    fn prefetch_after(&self, range: &Range<u64>) {
+        if self.prefetch == 0 || range.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let before = state.recent_ends.iter().position(|end| *end == range.start);
+        match before {
+            Some(stream) => drop(state.recent_ends.remove(stream)),
+            None if state.recent_ends.len() == MAX_STREAMS => drop(state.recent_ends.pop_front()),
+            None => {}
+        }
+        state.recent_ends.push_back(range.end);
+        drop(state);
+        if before.is_some() {
+            self.load_ahead(self.layout.blocks_from(range.end).take(self.prefetch));
+        }
+    }
+
+    /// Queues those blocks that are not in the cache, if it can hold them.
+    fn load_ahead(&self, blocks: impl Iterator<Item = BlockId>) {
+        let mut state = self.lock();
+        let room = (state.contents.budget() / 2 / self.layout.max_block_size().max(1)) as usize;
+        for block in blocks.take(room) {
+            if !state.contents.contains(&block) {
+                state.queue.want(block, Priority::Prefetch, None);
+            }
+        }
+        drop(state);
+        self.queued.notify_all();
+    }
+
+    /// Loads what is queued until the archive is closed.
+    fn work(&self, limits: &Limits) {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return;
+            }
+            let Some(batch) = state.queue.take(limits) else {
+                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            // A source may be a caller's own code. Whatever happens there, nobody must wait in vain.
+            let load = || self.loader.load(&self.layout, &batch.blocks);
+            let loaded = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
+                vec![Err(self.internal("loading a block panicked")); batch.blocks.len()]
+            });
+            state = self.lock();
+            for (&block, outcome) in batch.blocks.iter().zip(loaded) {
+                if let Ok(page) = &outcome {
+                    state.contents.insert(block, Page::clone(page), page.len() as u64);
+                }
+                for (ticket, slot) in state.queue.finish(block) {
+                    ticket.deliver(slot, outcome.clone());
+                }
+            }
+            state.queue.end(&batch);
+            // Others may have waited for room.
+            self.queued.notify_all();
+        }
+    }
+}

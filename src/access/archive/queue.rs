@@ -1,0 +1,205 @@
+//! The blocks that somebody waits for, and which of them are loaded next.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::layout::BlockId;
+use super::ticket::{Priority, Ticket};
+
+/// A place in the pages of a caller.
+pub(super) type Waiter = (Arc<Ticket>, usize);
+
+/// What a loader may take.
+pub(super) struct Limits {
+    /// Nothing below [`Priority::High`].
+    pub(super) only_urgent: bool,
+    /// The most blocks that all loaders load at once; at least one.
+    pub(super) max_blocks: usize,
+}
+
+/// Blocks that are queued or being loaded.
+#[derive(Default)]
+pub(super) struct Queue {
+    blocks: HashMap<BlockId, Wanted>,
+    /// Those that are queued, in the order in which they are loaded.
+    order: BTreeSet<(Priority, u64, BlockId)>,
+    /// The number of blocks that were ever queued.
+    sequence: u64,
+    loading: usize,
+    /// Loaders that load ahead.
+    prefetching: usize,
+}
+
+struct Wanted {
+    waiters: Vec<Waiter>,
+    state: State,
+}
+
+enum State {
+    /// Its place in the order.
+    Queued(Priority, u64),
+    Loading,
+}
+
+/// Blocks that a loader loads together.
+pub(super) struct Batch {
+    pub(super) priority: Priority,
+    pub(super) blocks: Vec<BlockId>,
+}
+
+/// The most blocks of a batch.
+const MAX_BATCH: usize = 64;
+/// The most that are loaded ahead in one: whoever wants one of them waits for all.
+const MAX_PREFETCH: usize = 8;
+
+/// The most blocks of a batch of this priority.
+fn most(priority: Priority) -> usize {
+    if priority == Priority::Prefetch { MAX_PREFETCH } else { MAX_BATCH }
+}
+
+impl Queue {
+    /// Queues a block for `waiter`, unless it is on its way already. It is then loaded with the higher priority.
+    pub(super) fn want(&mut self, block: BlockId, priority: Priority, waiter: Option<Waiter>) {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        let wanted = self.blocks.entry(block).or_insert_with(|| {
+            self.order.insert((priority, sequence, block));
+            Wanted { waiters: Vec::new(), state: State::Queued(priority, sequence) }
+        });
+        wanted.waiters.extend(waiter);
+        if let State::Queued(before, number) = wanted.state
+            && priority < before
+        {
+            self.order.remove(&(before, number, block));
+            self.order.insert((priority, sequence, block));
+            wanted.state = State::Queued(priority, sequence);
+        }
+    }
+
+    /// The blocks that a loader loads next, all of one priority; `None` if there is nothing for it to do. Those for
+    /// which nobody waits any more are forgotten.
+    pub(super) fn take(&mut self, limits: &Limits) -> Option<Batch> {
+        let room = match self.loading {
+            0 => limits.max_blocks.max(1),
+            loading => limits.max_blocks.saturating_sub(loading),
+        };
+        let mut blocks = Vec::new();
+        let mut of_batch = None;
+        while let Some(&(priority, sequence, block)) = self.order.first()
+            && blocks.len() < room.min(most(priority))
+            && of_batch.is_none_or(|own| own == priority)
+            && (priority <= Priority::High || !limits.only_urgent)
+            // Loading ahead leaves the other loaders to those who wait.
+            && (priority < Priority::Prefetch || self.prefetching == 0)
+        {
+            self.order.remove(&(priority, sequence, block));
+            let Some(wanted) = self.blocks.get_mut(&block) else { continue };
+            wanted.waiters.retain(|(ticket, _)| !ticket.is_abandoned());
+            if wanted.waiters.is_empty() && priority < Priority::Prefetch {
+                self.blocks.remove(&block);
+                continue;
+            }
+            wanted.state = State::Loading;
+            of_batch = Some(priority);
+            blocks.push(block);
+        }
+        let batch = Batch { priority: of_batch?, blocks };
+        self.loading += batch.blocks.len();
+        self.prefetching += usize::from(batch.priority == Priority::Prefetch);
+        Some(batch)
+    }
+
+    /// Takes out a block of a batch, and returns those who wait for it.
+    pub(super) fn finish(&mut self, block: BlockId) -> Vec<Waiter> {
+        let wanted = self.blocks.remove(&block);
+        self.loading -= usize::from(wanted.is_some());
+        wanted.map(|wanted| wanted.waiters).unwrap_or_default()
+    }
+
+    /// Notes that all blocks of a batch are finished.
+    pub(super) fn end(&mut self, batch: &Batch) {
+        self.prefetching -= usize::from(batch.priority == Priority::Prefetch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Limits = Limits { only_urgent: false, max_blocks: 100 };
+
+    fn block(number: u64) -> BlockId {
+        BlockId { frame: 0, number }
+    }
+
+    /// Queues blocks for one caller with one priority.
+    fn want(
+        queue: &mut Queue,
+        priority: Priority,
+        numbers: impl Iterator<Item = u64>,
+    ) -> Arc<Ticket> {
+        let ticket = Arc::new(Ticket::new(1));
+        for number in numbers {
+            queue.want(block(number), priority, Some((Arc::clone(&ticket), 0)));
+        }
+        ticket
+    }
+
+    fn take(queue: &mut Queue, limits: &Limits) -> Option<(Priority, Vec<u64>)> {
+        let batch = queue.take(limits)?;
+        Some((batch.priority, batch.blocks.iter().map(|block| block.number).collect()))
+    }
+
+    #[test]
+    fn urgent_blocks_come_first_and_others_in_turn() {
+        let mut queue = Queue::default();
+        want(&mut queue, Priority::Normal, [5, 3, 9].into_iter());
+        want(&mut queue, Priority::Prefetch, [3, 10].into_iter());
+        want(&mut queue, Priority::High, [9, 11].into_iter());
+        want(&mut queue, Priority::Realtime, [10].into_iter());
+        assert_eq!(take(&mut queue, &ALL), Some((Priority::Realtime, vec![10])));
+        assert_eq!(take(&mut queue, &ALL), Some((Priority::High, vec![9, 11])));
+        let urgent = Limits { only_urgent: true, max_blocks: 100 };
+        assert_eq!(take(&mut queue, &urgent), None);
+        assert_eq!(take(&mut queue, &ALL), Some((Priority::Normal, vec![5, 3])));
+        assert_eq!(take(&mut queue, &ALL), None);
+        assert_eq!(queue.finish(block(3)).len(), 2);
+        assert_eq!(queue.finish(block(4)).len(), 0);
+    }
+
+    #[test]
+    fn batches_and_blocks_under_way_are_limited() {
+        let mut queue = Queue::default();
+        want(&mut queue, Priority::Normal, 0..200);
+        let taken =
+            |queue: &mut Queue, limits| take(queue, limits).map_or(0, |batch| batch.1.len());
+        assert_eq!(taken(&mut queue, &ALL), MAX_BATCH);
+        assert_eq!(taken(&mut queue, &ALL), 100 - MAX_BATCH);
+        assert_eq!(taken(&mut queue, &ALL), 0);
+        (0..100).for_each(|number| drop(queue.finish(block(number))));
+        // One block may always be loaded.
+        assert_eq!(taken(&mut queue, &Limits { only_urgent: false, max_blocks: 0 }), 1);
+    }
+
+    #[test]
+    fn only_one_loader_loads_ahead() {
+        let mut queue = Queue::default();
+        (0..20).for_each(|number| queue.want(block(number), Priority::Prefetch, None));
+        let batch = queue.take(&ALL).unwrap();
+        assert_eq!(batch.blocks.len(), MAX_PREFETCH);
+        assert!(queue.take(&ALL).is_none());
+        batch.blocks.iter().for_each(|block| drop(queue.finish(*block)));
+        queue.end(&batch);
+        assert!(queue.take(&ALL).is_some());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_forgotten() {
+        let mut queue = Queue::default();
+        let first = want(&mut queue, Priority::Normal, 0..3);
+        want(&mut queue, Priority::Normal, 1..2);
+        drop(super::super::ticket::Claim(first));
+        assert_eq!(take(&mut queue, &ALL), Some((Priority::Normal, vec![1])));
+        assert!(queue.order.is_empty() && queue.blocks.len() == 1);
+    }
+}

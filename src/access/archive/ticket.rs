@@ -1,0 +1,179 @@
+//! What a caller waits on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Page;
+use super::error::ArchiveError;
+
+/// What goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
+pub enum Priority {
+    /// Before everything else. It has a loader of its own with [`Priority::High`], so that it waits for no other load.
+    Realtime,
+    /// Before normal reads, and with that loader too.
+    High,
+    /// In turn.
+    #[default]
+    Normal,
+    /// When nothing else is to be loaded.
+    Prefetch,
+}
+
+/// Ends reads that other threads wait for. Clones are the same token.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that cancels nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends all reads that have this token, and those that get it later.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`CancelToken::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a read is treated. The setters chain.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use pz::access::{Priority, ReadOptions};
+/// let soon = Instant::now() + Duration::from_millis(50);
+/// let options = ReadOptions::new().priority(Priority::Realtime).deadline(soon);
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ReadOptions {
+    pub(super) priority: Priority,
+    pub(super) deadline: Option<Instant>,
+    pub(super) cancel: Option<CancelToken>,
+}
+
+impl ReadOptions {
+    /// Normal priority, without a deadline.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what goes first.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets the time at which the caller gives up. What is being loaded then still goes into the caches.
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets the token that can end the read. The reader looks at it every 20 ms.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.cancel = Some(token.clone());
+        self
+    }
+}
+
+/// How long a caller waits between two looks at its token.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The pages that a caller waits for.
+pub(super) struct Ticket {
+    state: Mutex<Waited>,
+    changed: Condvar,
+    /// Whether nobody waits any more.
+    is_abandoned: AtomicBool,
+}
+
+struct Waited {
+    pages: Vec<Option<Page>>,
+    missing: usize,
+    error: Option<ArchiveError>,
+}
+
+impl Ticket {
+    /// A ticket for so many pages.
+    pub(super) fn new(pages: usize) -> Self {
+        let state = Waited { pages: vec![None; pages], missing: pages, error: None };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            is_abandoned: AtomicBool::new(false),
+        }
+    }
+
+    /// Delivers the page at `slot`, or what became of it.
+    pub(super) fn deliver(&self, slot: usize, outcome: Result<Page, ArchiveError>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Ok(page) => {
+                if let Some(place @ None) = state.pages.get_mut(slot) {
+                    *place = Some(page);
+                    state.missing -= 1;
+                }
+            }
+            Err(error) => drop(state.error.get_or_insert(error)),
+        }
+        if state.missing == 0 || state.error.is_some() {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all pages are there, in the order of their slots.
+    fn wait(&self, options: &ReadOptions) -> Result<Vec<Page>, ArchiveError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(error) = state.error.take() {
+                return Err(error);
+            }
+            if options.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+                return Err(ArchiveError::Cancelled);
+            }
+            if state.missing == 0 {
+                return Ok(state.pages.drain(..).flatten().collect());
+            }
+            let left = options.deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(ArchiveError::DeadlineExceeded);
+            }
+            let look = options.cancel.is_some().then_some(LOOK);
+            state = match left.into_iter().chain(look).min() {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(time) => {
+                    let woken = self.changed.wait_timeout(state, time);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+/// The caller's end of a ticket. Blocks for which it was dropped are not loaded.
+pub(super) struct Claim(pub(super) Arc<Ticket>);
+
+impl Claim {
+    /// Waits until all pages are there, in the order of their slots.
+    pub(super) fn wait(&self, options: &ReadOptions) -> Result<Vec<Page>, ArchiveError> {
+        self.0.wait(options)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.is_abandoned.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,132 @@
+//! What a server says of its answer, and whether to believe it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use ureq::Body;
+use ureq::http::Response;
+
+use super::client::Failed;
+use crate::access::SourceErrorKind;
+
+/// Which version of a file a server sent, as far as it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Version {
+    tag: Option<String>,
+    modified: Option<String>,
+}
+
+impl Version {
+    pub(super) fn of(response: &Response<Body>) -> Self {
+        let text = |name| header(response, name).map(String::from);
+        Self { tag: text("ETag"), modified: text("Last-Modified") }
+    }
+
+    /// The tag, if only a file of the very same bytes has it.
+    pub(super) fn strong_tag(&self) -> Option<&str> {
+        self.tag.as_deref().filter(|tag| tag.starts_with('"'))
+    }
+
+    /// Whether the response is of another version. What one of both does not say does not count.
+    pub(super) fn differs(&self, response: &Response<Body>) -> bool {
+        let now = Self::of(response);
+        let differ = |before: &Option<String>, now: Option<String>| {
+            now.is_some_and(|now| before.as_ref().is_some_and(|before| *before != now))
+        };
+        differ(&self.tag, now.tag) || differ(&self.modified, now.modified)
+    }
+}
+
+fn header<'r>(response: &'r Response<Body>, name: &str) -> Option<&'r str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// The length in bytes that the server announced for the body.
+pub(super) fn content_length(response: &Response<Body>) -> Option<u64> {
+    header(response, "Content-Length")?.trim().parse().ok()
+}
+
+/// The range that the server sent, and the length of the whole file.
+pub(super) fn content_range(response: &Response<Body>) -> Result<(Range<u64>, u64), Failed> {
+    let found = header(response, "Content-Range").and_then(parse_content_range);
+    found.ok_or_else(|| protocol("the server did not say which part of the file it sent"))
+}
+
+/// The length of a file of which the server has no such range.
+pub(super) fn unsatisfied_len(response: &Response<Body>) -> Option<u64> {
+    header(response, "Content-Range")?.trim().strip_prefix("bytes */")?.parse().ok()
+}
+
+/// `bytes FIRST-LAST/LENGTH` as a range and the length.
+fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
+    let (range, len) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<u64>().ok()?);
+    let len = len.trim().parse().ok()?;
+    (first <= last && last < len).then(|| (first..last + 1, len))
+}
+
+/// Refuses a body that is not the file's own bytes.
+pub(super) fn check_encoding(response: &Response<Body>) -> Result<(), Failed> {
+    match header(response, "Content-Encoding") {
+        None | Some("" | "identity") => Ok(()),
+        Some(_) => Err(protocol("the server encoded the file, although it was asked not to")),
+    }
+}
+
+fn protocol(what: &str) -> Failed {
+    Failed::Final(SourceErrorKind::Protocol, what.into())
+}
+
+/// The failure for a server that sent another range than the one asked for.
+pub(super) fn other_range(wanted: &Range<u64>, found: &Range<u64>) -> Failed {
+    protocol(&format!(
+        "the server sent bytes {}..{} instead of {}..{}",
+        found.start, found.end, wanted.start, wanted.end
+    ))
+}
+
+/// The failure for a file that is not the one that was opened.
+pub(super) fn changed() -> Failed {
+    Failed::Final(SourceErrorKind::Changed, "changed while it was being read".into())
+}
+
+/// The failure for a status that brings no bytes.
+pub(super) fn refusal(response: &Response<Body>) -> Failed {
+    let status = response.status();
+    let reason = status.canonical_reason().unwrap_or("unknown status");
+    let what = |what: &str| format!("{what} ({} {reason})", status.as_u16());
+    match status.as_u16() {
+        404 | 410 => Failed::Final(SourceErrorKind::NotFound, what("does not exist")),
+        401 | 403 | 407 => Failed::Final(SourceErrorKind::Denied, what("the server denies access")),
+        408 | 425 | 429 | 500 | 502..=504 => {
+            let asked = header(response, "Retry-After").and_then(|text| text.trim().parse().ok());
+            Failed::Retry(what("the server failed"), asked.map(Duration::from_secs))
+        }
+        _ => Failed::Final(SourceErrorKind::Protocol, what("the server refused the request")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_ranges() {
+        for (text, expected) in [
+            ("bytes 0-0/1", Some((0..1, 1))),
+            ("bytes 5-9/10", Some((5..10, 10))),
+            (" bytes 5-9/10 ", Some((5..10, 10))),
+            ("bytes 5-10/10", None),
+            ("bytes 9-5/10", None),
+            ("bytes 0-9/*", None),
+            ("bytes */10", None),
+            ("bytes 0-18446744073709551615/18446744073709551615", None),
+            ("bytes -1-9/10", None),
+            ("lines 0-1/2", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_content_range(text), expected, "{text}");
+        }
+    }
+}

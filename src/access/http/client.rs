@@ -1,0 +1,295 @@
+//! Sends requests, and takes what arrives.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ureq::http::Response;
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body, Timeout};
+
+use super::answer::{self, Version};
+use super::run::Run;
+use crate::access::retry::Tries;
+use crate::access::s3;
+use crate::access::{SourceError, SourceErrorKind, SourceOptions, Traffic};
+
+/// Where requests go.
+pub(in crate::access) enum Target {
+    /// An `http://` or `https://` URL.
+    Url(String),
+    /// An object, for which requests are signed.
+    S3(s3::Object),
+}
+
+/// Why a request failed.
+pub(super) enum Failed {
+    /// The same request may succeed later; the server may have said after which time.
+    Retry(String, Option<Duration>),
+    /// Asking again is useless.
+    Final(SourceErrorKind, String),
+}
+
+/// Asks one server for one file.
+pub(super) struct Client {
+    uri: String,
+    target: Target,
+    options: SourceOptions,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// The most redirects of one request.
+const MAX_REDIRECTS: u32 = 5;
+
+/// All sources share one agent, and so the open connections to their servers.
+fn agent() -> &'static Agent {
+    static AGENT: OnceLock<Agent> = OnceLock::new();
+    AGENT.get_or_init(|| {
+        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        Agent::config_builder()
+            .tls_config(tls)
+            .http_status_as_error(false)
+            .max_redirects(MAX_REDIRECTS)
+            .max_idle_connections_per_host(8)
+            .user_agent(concat!("pz/", env!("CARGO_PKG_VERSION")))
+            // A compressed answer would have other offsets.
+            .accept_encoding("identity")
+            .build()
+            .into()
+    })
+}
+
+/// Whether a URL names this machine, which no proxy reaches.
+fn is_loopback(url: &str) -> bool {
+    let host = url.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let host = host.rsplit('@').next().unwrap_or_default();
+    host.starts_with("127.")
+        || host.starts_with("[::1]")
+        || host.split(':').next() == Some("localhost")
+}
+
+impl Client {
+    pub(super) fn new(uri: String, target: Target, options: SourceOptions) -> Self {
+        let (requests, bytes) = Default::default();
+        Self { uri, target, options, requests, bytes }
+    }
+
+    pub(super) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.options.connections
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic {
+            requests: self.requests.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn error(&self, kind: SourceErrorKind, what: impl Into<String>) -> SourceError {
+        SourceError::new(&self.uri, kind, what)
+    }
+
+    /// Calls `work`, which asks for `bytes` bytes, until it succeeds or trying again is of no use.
+    pub(super) fn repeat<T>(
+        &self,
+        bytes: u64,
+        mut work: impl FnMut(&mut Tries) -> Result<T, Failed>,
+    ) -> Result<T, SourceError> {
+        let mut tries = Tries::new(&self.options, bytes);
+        loop {
+            match work(&mut tries) {
+                Ok(done) => return Ok(done),
+                Err(Failed::Final(kind, what)) => return Err(self.error(kind, what)),
+                Err(Failed::Retry(what, asked)) => {
+                    if !tries.wait(asked) {
+                        let what = match tries.count {
+                            1 => what,
+                            count => {
+                                let seconds = tries.elapsed().as_secs_f64();
+                                format!("{what} (tried {count} times in {seconds:.1} s)")
+                            }
+                        };
+                        return Err(self.error(SourceErrorKind::Unavailable, what));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks for a range of the file, or for the whole of it, in the time that is left. `version` is the one that the
+    /// file must have.
+    pub(super) fn request(
+        &self,
+        range: Option<Range<u64>>,
+        version: Option<&Version>,
+        tries: &Tries,
+    ) -> Result<Response<Body>, Failed> {
+        let (url, signature) = match &self.target {
+            Target::Url(url) => (url.as_str(), Vec::new()),
+            Target::S3(object) => (object.url(), object.sign()),
+        };
+        let stall = self.stall_limit();
+        let config = agent().get(url).config();
+        let config = if is_loopback(url) { config.proxy(None) } else { config };
+        let config = match self.target {
+            Target::Url(_) => config,
+            // A signature is for one host, and not for another to see.
+            Target::S3(_) => config.max_redirects(0).max_redirects_will_error(false),
+        };
+        let mut request = config
+            .timeout_global(Some(tries.time_left().max(Duration::from_millis(1))))
+            .timeout_resolve(Some(stall))
+            .timeout_connect(Some(stall))
+            .timeout_recv_response(Some(stall))
+            .timeout_per_read(Some(stall))
+            .timeout_per_write(Some(stall))
+            .build();
+        if let Some(Range { start, end }) = range {
+            request = request.header("Range", format!("bytes={start}-{}", end - 1));
+        }
+        if let Some(tag) = version.and_then(Version::strong_tag) {
+            request = request.header("If-Match", tag);
+        }
+        for (name, value) in signature {
+            request = request.header(name, value);
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        request.call().map_err(|error| self.failed(error))
+    }
+
+    /// How long a server may send nothing.
+    fn stall_limit(&self) -> Duration {
+        (self.options.time_limit / 3).max(Duration::from_millis(1))
+    }
+
+    /// Takes the missing bytes of `run` from the response.
+    pub(super) fn receive(
+        &self,
+        run: &mut Run<'_>,
+        response: &mut Response<Body>,
+    ) -> Result<(), Failed> {
+        let wanted = run.missing();
+        let len = wanted.end - wanted.start;
+        if let Some(announced) = answer::content_length(response).filter(|&found| found != len) {
+            let what = format!("the server announced {announced} bytes for a part of {len}");
+            return Err(Failed::Final(SourceErrorKind::Protocol, what));
+        }
+        let mut body = Counted { inner: response.body_mut().as_reader(), bytes: &self.bytes };
+        // At the end of the body the connection is free for the next request.
+        let outcome = run.receive(&mut body).and_then(|()| body.read(&mut [0]));
+        match outcome {
+            Ok(0) => Ok(()),
+            Ok(_) => {
+                let what = format!("the server sent more than the {len} bytes asked for");
+                Err(Failed::Final(SourceErrorKind::Protocol, what))
+            }
+            Err(error) => Err(self.broken(error, run.missing().start - wanted.start, len)),
+        }
+    }
+
+    /// Takes a whole file of at most `limit` bytes from the response.
+    pub(super) fn receive_whole(
+        &self,
+        response: &mut Response<Body>,
+        limit: u64,
+    ) -> Result<Vec<u8>, Failed> {
+        let announced = answer::content_length(response);
+        let body = Counted { inner: response.body_mut().as_reader(), bytes: &self.bytes };
+        let mut bytes = Vec::new();
+        let outcome = body.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+        let len = bytes.len() as u64;
+        match outcome {
+            Ok(_) if len > limit => {
+                let what = format!(
+                    "the server can send files only as a whole, and this one has more than {limit} bytes"
+                );
+                Err(Failed::Final(SourceErrorKind::Unsupported, what))
+            }
+            Ok(_) if announced.is_none_or(|announced| announced == len) => Ok(bytes),
+            Ok(_) => {
+                Err(self.broken(io::ErrorKind::UnexpectedEof.into(), len, announced.unwrap_or(0)))
+            }
+            Err(error) => Err(self.broken(error, len, announced.unwrap_or(limit))),
+        }
+    }
+
+    /// The failure of a body that broke off after `arrived` of `len` bytes.
+    fn broken(&self, error: io::Error, arrived: u64, len: u64) -> Failed {
+        match self.failed(error.into()) {
+            Failed::Retry(what, asked) => {
+                Failed::Retry(format!("{what}, after {arrived} of {len} bytes"), asked)
+            }
+            failed => failed,
+        }
+    }
+
+    /// What an error of the HTTP library means.
+    fn failed(&self, error: ureq::Error) -> Failed {
+        use SourceErrorKind::{InvalidUri, Protocol};
+        let retry = |what: &str| Failed::Retry(what.into(), None);
+        match error {
+            ureq::Error::Timeout(Timeout::Global) => {
+                retry("the server did not send everything in time")
+            }
+            ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => {
+                retry("the server could not be reached in time")
+            }
+            ureq::Error::Timeout(_) => {
+                let seconds = self.stall_limit().as_secs_f64();
+                Failed::Retry(format!("the server sent nothing for {seconds:.1} s"), None)
+            }
+            ureq::Error::Io(error) => match error.kind() {
+                io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe => retry("the server closed the connection"),
+                io::ErrorKind::ConnectionRefused => retry("the server refused the connection"),
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                    Failed::Final(Protocol, one_line(&error))
+                }
+                _ => Failed::Retry(one_line(&error), None),
+            },
+            ureq::Error::HostNotFound => retry("there is no host of this name"),
+            ureq::Error::ConnectionFailed | ureq::Error::ConnectProxyFailed(_) => {
+                retry("the server could not be reached")
+            }
+            ureq::Error::TooManyRedirects => {
+                let what = format!("the server redirected more than {MAX_REDIRECTS} times");
+                Failed::Final(Protocol, what)
+            }
+            error @ (ureq::Error::BadUri(_) | ureq::Error::Http(_)) => {
+                Failed::Final(InvalidUri, one_line(&error))
+            }
+            error => {
+                let what = format!("the server's answer cannot be used: {}", one_line(&error));
+                Failed::Final(Protocol, what)
+            }
+        }
+    }
+}
+
+/// An error's message, on one line whatever a server put into it.
+fn one_line(error: &dyn std::error::Error) -> String {
+    error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A body whose bytes are counted.
+struct Counted<'a, R> {
+    inner: R,
+    bytes: &'a AtomicU64,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buf)?;
+        self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}

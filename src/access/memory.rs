@@ -1,0 +1,66 @@
+//! Bytes in memory that have a URI.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Part, Source, SourceError, SourceErrorKind, Traffic, Uri};
+
+/// What this process has published, by name.
+static PUBLISHED: Mutex<BTreeMap<String, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+
+fn published() -> MutexGuard<'static, BTreeMap<String, Arc<[u8]>>> {
+    // The map is whole even if a thread panicked while it held the lock.
+    PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes `bytes` readable as `memio://name` in this process, in place of what had that name. Sources that are open keep
+/// the bytes that they were opened with.
+pub fn publish(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) {
+    published().insert(name.into(), bytes.into());
+}
+
+/// Takes back what [`publish`] made readable as `memio://name`. Open sources can still read it.
+pub fn withdraw(name: &str) -> Option<Arc<[u8]>> {
+    published().remove(name)
+}
+
+/// Opens what is published under `name`.
+pub(super) fn open(uri: &Uri, name: &str) -> Result<Arc<dyn Source>, SourceError> {
+    let bytes = published().get(name).cloned();
+    let what = "nothing is published under this name";
+    let bytes =
+        bytes.ok_or_else(|| SourceError::new(uri.to_string(), SourceErrorKind::NotFound, what))?;
+    Ok(Arc::new(MemorySource { uri: uri.to_string(), bytes, traffic: Traffic::default() }))
+}
+
+/// A source whose bytes are all in memory.
+pub(super) struct MemorySource {
+    pub(super) uri: String,
+    pub(super) bytes: Arc<[u8]>,
+    /// What it took to bring the bytes here.
+    pub(super) traffic: Traffic,
+}
+
+impl Source for MemorySource {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
+        for part in parts {
+            part.check(self)?;
+            // The check has shown that the part lies within the bytes.
+            let from = part.offset as usize;
+            part.buffer.copy_from_slice(&self.bytes[from..from + part.buffer.len()]);
+        }
+        Ok(())
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+}

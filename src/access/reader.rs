@@ -1,0 +1,208 @@
+//! Reads a source like a file.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use super::{Part, Source};
+use crate::error::Error;
+
+/// Reads a source from a position on.
+///
+/// As long as nobody seeks, it reads ahead, in steps that grow to 8 MiB: few requests bring the whole source. From the
+/// first seek on it reads only what is asked for, but at least 1 KiB. It keeps the end of the source, where the index of
+/// a compressed file lies: the last 4 KiB, and up to 1 MiB before them as soon as that has been read. So it suits both [`Decoder`](crate::Decoder), and
+/// [`SeekableReader`](crate::SeekableReader) and [`Listing`](crate::Listing).
+///
+/// Its errors wrap a [`SourceError`](super::SourceError).
+pub struct SourceReader {
+    source: Arc<dyn Source>,
+    position: u64,
+    has_sought: bool,
+    /// How much the next read ahead brings, and the most that one may bring.
+    step: usize,
+    max_step: usize,
+    /// What was read last.
+    recent: Piece,
+    /// The end of the source, once it has been read.
+    tail: Piece,
+}
+
+/// Consecutive bytes of a source.
+#[derive(Default)]
+struct Piece {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    /// The bytes from `position` on; empty if this piece does not hold them.
+    fn from(&self, position: u64) -> &[u8] {
+        let skipped = position.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
+        skipped.and_then(|skipped| self.bytes.get(skipped..)).unwrap_or_default()
+    }
+
+    /// Reads bytes `start` to `end` in place of what this piece held.
+    fn read(&mut self, source: &dyn Source, start: u64, end: u64) -> io::Result<()> {
+        self.bytes.clear();
+        resize(&mut self.bytes, (end - start) as usize)?;
+        let read = source.read_ranges(&mut [Part { offset: start, buffer: &mut self.bytes }]);
+        if read.is_err() {
+            self.bytes.clear();
+        }
+        self.start = start;
+        Ok(read?)
+    }
+}
+
+/// Makes a buffer `len` bytes long, with zeros for those that it lacks.
+fn resize(bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
+    let more = len.saturating_sub(bytes.len());
+    bytes.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed: len as u64 })?;
+    bytes.resize(len, 0);
+    Ok(())
+}
+
+/// The first bytes of a source, which opening it has brought already, and the first that are read of its end.
+pub(super) const HEAD: usize = 4 << 10;
+/// The most that is read ahead.
+const MAX_STEP: usize = 8 << 20;
+/// How much the steps grow.
+const GROWTH: usize = 16;
+/// The least that is read elsewhere.
+const MIN_READ: u64 = 1 << 10;
+
+impl SourceReader {
+    /// Reads `source` from its beginning.
+    pub fn new(source: Arc<dyn Source>) -> Self {
+        let (recent, tail) = Default::default();
+        Self {
+            source,
+            position: 0,
+            has_sought: false,
+            step: HEAD,
+            max_step: MAX_STEP,
+            recent,
+            tail,
+        }
+    }
+
+    /// Reads ahead at most `bytes` bytes at a time, which are in memory; but at least 4 KiB and at most 8 MiB. Returns
+    /// how many.
+    pub fn limit_step(&mut self, bytes: u64) -> u64 {
+        self.max_step = bytes.clamp(HEAD as u64, MAX_STEP as u64) as usize;
+        self.max_step as u64
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+
+    /// Reads at the position, which no piece holds, up to `wanted` bytes into `buf`, and returns their number; or reads
+    /// a piece that holds the position, and returns `None`.
+    fn fetch(&mut self, buf: &mut [u8], wanted: u64) -> io::Result<Option<usize>> {
+        let (source, at) = (&*self.source, self.position);
+        let len = source.len();
+        if !self.has_sought {
+            let end = at.saturating_add(self.step as u64).min(len);
+            self.step = (GROWTH * self.step).min(self.max_step);
+            self.recent.read(source, at, end)?;
+            return Ok(None);
+        }
+        if self.tail.bytes.is_empty() && len - at <= HEAD as u64 {
+            self.tail.read(source, len.saturating_sub(HEAD as u64), len)?;
+            return Ok(None);
+        }
+        let has_tail = !self.tail.bytes.is_empty() && at < self.tail.start;
+        let before = if has_tail { self.tail.start } else { len };
+        let longer_tail = self.tail.bytes.len() as u64 + (before - at);
+        if has_tail && at + wanted >= before && longer_tail <= MAX_TAIL {
+            let mut longer = Piece::default();
+            longer.read(source, at, before)?;
+            let len = longer.bytes.len();
+            resize(&mut longer.bytes, len + self.tail.bytes.len())?;
+            longer.bytes[len..].copy_from_slice(&self.tail.bytes);
+            self.tail = longer;
+            return Ok(None);
+        }
+        let end = at.saturating_add(wanted).min(before);
+        if end - at < MIN_READ {
+            self.recent.read(source, at, (at + MIN_READ).min(before))?;
+            return Ok(None);
+        }
+        let buf = &mut buf[..(end - at) as usize];
+        source.read_ranges(&mut [Part { offset: at, buffer: buf }])?;
+        Ok(Some((end - at) as usize))
+    }
+}
+
+/// The most of the end that is kept. The largest index fits.
+const MAX_TAIL: u64 = (1 << 20) + (8 << 10);
+
+impl Read for SourceReader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.source.len().saturating_sub(self.position);
+        let wanted = left.min(buf.len() as u64);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let held = [&self.tail, &self.recent].map(|piece| piece.from(self.position));
+        if held.iter().all(|held| held.is_empty())
+            && let Some(count) = self.fetch(buf, wanted)?
+        {
+            self.position += count as u64;
+            return Ok(count);
+        }
+        let held = [&self.tail, &self.recent].map(|piece| piece.from(self.position));
+        let bytes = if held[0].is_empty() { held[1] } else { held[0] };
+        let count = bytes.len().min(wanted as usize);
+        buf[..count].copy_from_slice(&bytes[..count]);
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for SourceReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.has_sought = true;
+        self.position = match to {
+            SeekFrom::Start(position) => Some(position),
+            SeekFrom::End(offset) => self.source.len().checked_add_signed(offset),
+            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
+        }
+        .ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{SourceOptions, Uri, open, publish, withdraw};
+
+    /// Reading backward, as a search for frames does, keeps no more than the largest index.
+    #[test]
+    fn the_end_that_is_kept_is_bounded() {
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i >> 3) as u8).collect();
+        publish("read-backward", bytes.clone());
+        let uri = Uri::parse("memio://read-backward").unwrap();
+        let mut reader = SourceReader::new(open(&uri, &SourceOptions::new()).unwrap());
+        withdraw("read-backward");
+        let (mut end, mut len) = (bytes.len(), 100);
+        while end > 0 {
+            let start = end.saturating_sub(len);
+            len = 10_000;
+            let mut part = vec![0; end - start];
+            reader.seek(SeekFrom::Start(start as u64)).unwrap();
+            reader.read_exact(&mut part).unwrap();
+            assert!(part == bytes[start..end]);
+            assert!(reader.tail.bytes.len() as u64 <= MAX_TAIL);
+            end = start;
+        }
+        assert!(reader.tail.bytes.len() as u64 > MAX_TAIL - 20_000);
+        for position in [SeekFrom::Current(-1), SeekFrom::End(-3_000_001)] {
+            reader.seek(SeekFrom::Start(0)).unwrap();
+            assert!(reader.seek(position).is_err());
+        }
+    }
+}

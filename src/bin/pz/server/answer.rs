@@ -1,0 +1,269 @@
+//! What a request gets.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::net::{IpAddr, TcpStream};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use super::files::{Root, Served};
+use super::request::Request;
+
+/// Bytes of a file that are read and sent at a time.
+const CHUNK: usize = 256 << 10;
+/// How long a client may take none of an answer.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+/// The slowest client that is served: bytes a second, after the time above.
+const MIN_RATE: u64 = 16 << 10;
+
+/// An answer that has not been sent.
+pub struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    /// The file and the part of it to send; without one, the body says the status in words.
+    body: Option<(File, Range<u64>)>,
+}
+
+/// Which part of a file a request is for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    Whole,
+    Part(Range<u64>),
+    /// A part beyond the end.
+    Nothing,
+}
+
+/// Answers a request for one of the files of `root`. `is_local`: only this machine can connect.
+pub fn to(request: &Request, root: &Root, is_local: bool) -> Answer {
+    // Otherwise a page in a browser on this machine, whose name leads here, could read the files.
+    if is_local && request.host.as_deref().is_some_and(|host| !names_this_machine(host)) {
+        return Answer::refusal(421);
+    }
+    if !["GET", "HEAD"].contains(&request.method.as_str()) {
+        return Answer::refusal(405).with("Allow", "GET, HEAD");
+    }
+    match root.file(&request.target) {
+        Ok(served) => of_file(request, served),
+        Err(status) => Answer::refusal(status),
+    }
+}
+
+fn of_file(request: &Request, Served { file, len, tag }: Served) -> Answer {
+    let names_tag = |list: &String| {
+        list == "*" || list.split(',').any(|known| known.trim().trim_start_matches("W/") == tag)
+    };
+    let if_match = request.if_match.as_ref();
+    if if_match.is_some_and(|list| list != "*" && !list.split(',').any(|one| one.trim() == tag)) {
+        return Answer::refusal(412);
+    }
+    if request.if_none_match.as_ref().is_some_and(names_tag) {
+        return Answer { status: 304, headers: vec![("ETag", tag)], body: None };
+    }
+    let is_same = request.if_range.as_ref().is_none_or(|known| *known == tag);
+    // A `HEAD` request has no parts.
+    let range = request.range.as_deref().filter(|_| is_same && !request.is_head);
+    let (status, part) = match range.map_or(Wanted::Whole, |range| wanted(range, len)) {
+        Wanted::Whole => (200, 0..len),
+        Wanted::Part(part) => (206, part),
+        Wanted::Nothing => {
+            return Answer::refusal(416).with("Content-Range", format!("bytes */{len}"));
+        }
+    };
+    let mut headers = vec![
+        ("Content-Type", "application/octet-stream".to_string()),
+        ("X-Content-Type-Options", "nosniff".to_string()),
+        ("Accept-Ranges", "bytes".to_string()),
+        ("ETag", tag),
+    ];
+    if status == 206 {
+        let Range { start, end } = part;
+        headers.push(("Content-Range", format!("bytes {start}-{}/{len}", end - 1)));
+    }
+    Answer { status, headers, body: Some((file, part)) }
+}
+
+/// What a `Range` header means for a file of `len` bytes. A header that is malformed, or of several ranges, means the
+/// whole file.
+fn wanted(range: &str, len: u64) -> Wanted {
+    let Some((first, last)) = range.strip_prefix("bytes=").and_then(|range| range.split_once('-'))
+    else {
+        return Wanted::Whole;
+    };
+    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than fit mean more than any file has.
+        true if !text.is_empty() => Some(text.parse().unwrap_or(u64::MAX)),
+        _ => None,
+    };
+    let part = match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(len),
+        (Some(first), None) if last.is_empty() => first..len,
+        (None, Some(count)) if first.is_empty() => len.saturating_sub(count)..len,
+        _ => return Wanted::Whole,
+    };
+    if part.is_empty() { Wanted::Nothing } else { Wanted::Part(part) }
+}
+
+/// Whether a `Host` header names this machine, with or without a port.
+fn names_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let address = name.parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        206 => "Partial Content",
+        304 => "Not Modified",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        416 => "Range Not Satisfiable",
+        421 => "Misdirected Request",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        _ => "Bad Request",
+    }
+}
+
+impl Answer {
+    /// An answer without a file.
+    pub fn refusal(status: u16) -> Self {
+        Answer { status, headers: Vec::new(), body: None }
+    }
+
+    /// Adds a header.
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The status and the number of bytes.
+    pub fn summary(&self) -> String {
+        let bytes = self.body.as_ref().map_or(0, |(_, part)| part.end - part.start);
+        format!("{}, {bytes} bytes", self.status)
+    }
+
+    /// Sends the answer; without the body if `is_head`.
+    pub fn send(self, stream: &TcpStream, keep: bool, is_head: bool) -> io::Result<()> {
+        let Answer { status, headers, body } = self;
+        let words = format!("{}\n", reason(status));
+        let len = match &body {
+            Some((_, part)) => part.end - part.start,
+            None => words.len() as u64,
+        };
+        let mut head = format!("HTTP/1.1 {status} {}\r\n", reason(status));
+        for (name, value) in &headers {
+            // Writing to a string cannot fail.
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if status != 304 {
+            let _ = write!(head, "Content-Length: {len}\r\n");
+        }
+        head += if keep { "\r\n" } else { "Connection: close\r\n\r\n" };
+        let has_body = !is_head && status != 304;
+        let Some((mut file, part)) = body.filter(|_| has_body) else {
+            let words = if has_body { words.as_str() } else { "" };
+            return Sender::new(stream, 0).send((head + words).as_bytes());
+        };
+        let sender = Sender::new(stream, len);
+        sender.send(head.as_bytes())?;
+        file.seek(SeekFrom::Start(part.start))?;
+        let mut left = part.end - part.start;
+        let mut chunk = vec![0; CHUNK.min(left as usize)];
+        while left > 0 {
+            let most = left.min(chunk.len() as u64) as usize;
+            match file.read(&mut chunk[..most]) {
+                // The file has become shorter. The client sees that bytes are missing.
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    sender.send(&chunk[..count])?;
+                    left -= count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends an answer in a time that depends on its length.
+struct Sender<'s> {
+    stream: &'s TcpStream,
+    deadline: Instant,
+}
+
+impl<'s> Sender<'s> {
+    fn new(stream: &'s TcpStream, len: u64) -> Self {
+        let limit = STALL_LIMIT + Duration::from_secs(len / MIN_RATE);
+        Sender { stream, deadline: Instant::now() + limit }
+    }
+
+    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut stream = self.stream;
+        while !bytes.is_empty() {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            stream.set_write_timeout(Some(left.min(STALL_LIMIT)))?;
+            match stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        for (range, expected) in [
+            ("bytes=0-0", Wanted::Part(0..1)),
+            ("bytes=5-", Wanted::Part(5..10)),
+            ("bytes=-3", Wanted::Part(7..10)),
+            ("bytes=-30", Wanted::Part(0..10)),
+            ("bytes=9-99999999999999999999", Wanted::Part(9..10)),
+            ("bytes=10-", Wanted::Nothing),
+            ("bytes=99999999999999999999-", Wanted::Nothing),
+            ("bytes=-0", Wanted::Nothing),
+            ("bytes=5-4", Wanted::Whole),
+            ("bytes=-", Wanted::Whole),
+            ("bytes=0-1,3-4", Wanted::Whole),
+            ("bytes=+1-2", Wanted::Whole),
+            ("bytes", Wanted::Whole),
+            ("lines=0-1", Wanted::Whole),
+        ] {
+            assert_eq!(wanted(range, 10), expected, "{range}");
+        }
+        assert_eq!(wanted("bytes=0-", 0), Wanted::Nothing);
+    }
+
+    #[test]
+    fn hosts() {
+        for host in
+            ["localhost", "LOCALHOST:80", "127.0.0.1:8000", "127.1.2.3", "[::1]:80", "[::1]"]
+        {
+            assert!(names_this_machine(host), "{host}");
+        }
+        for host in
+            ["", "example.org", "127.0.0.1.example.org", "localhost.example.org:80", "10.0.0.1"]
+        {
+            assert!(!names_this_machine(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The files of one folder, and never others.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::Path;
+
+/// The folder whose files are served.
+pub struct Root(folder::Folder);
+
+/// A file, open for an answer.
+pub struct Served {
+    pub file: File,
+    pub len: u64,
+    /// What tells versions of the file apart, with quotes.
+    pub tag: String,
+}
+
+impl Root {
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        folder::Folder::open(folder).map(Root)
+    }
+
+    /// Opens the file that a request's target names, or gives the status to answer.
+    pub fn file(&self, target: &str) -> Result<Served, u16> {
+        let names = names(target).ok_or(404_u16)?;
+        let file = self.0.file(&names).map_err(|error| status(&error))?;
+        let metadata = file.metadata().map_err(|error| status(&error))?;
+        if !metadata.is_file() {
+            return Err(404);
+        }
+        Ok(Served { len: metadata.len(), tag: tag(&metadata), file })
+    }
+}
+
+fn status(error: &io::Error) -> u16 {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => 403,
+        // Among them those of names that are too long, and of links.
+        _ => 404,
+    }
+}
+
+/// The names of the folders and the file on the way to a target; `None` if one could lead elsewhere.
+fn names(target: &str) -> Option<Vec<Vec<u8>>> {
+    let path = target.split('?').next()?.strip_prefix('/')?;
+    path.split('/')
+        .map(|name| {
+            // What an encoded name stands for counts, so it is decoded before it is checked.
+            let name = pz::internal::percent_decode(name)?;
+            let is_special = name.is_empty() || name == b"." || name == b"..";
+            let is_plain = !is_special && !name.iter().any(|byte| FORBIDDEN.contains(byte));
+            is_plain.then_some(name)
+        })
+        .collect()
+}
+
+/// Bytes that separate or end names.
+#[cfg(unix)]
+const FORBIDDEN: &[u8] = b"/\0";
+#[cfg(not(unix))]
+const FORBIDDEN: &[u8] = b"/\\:\0";
+
+/// A file that is changed gets another tag: another length, or later times.
+fn tag(metadata: &Metadata) -> String {
+    let since = |time: io::Result<std::time::SystemTime>| {
+        let since = time.ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some(since.as_nanos())
+    };
+    let modified = since(metadata.modified()).unwrap_or_default();
+    #[cfg(unix)]
+    let (file, changed) = {
+        use std::os::unix::fs::MetadataExt;
+        (metadata.ino(), (metadata.ctime() as u128) << 30 | metadata.ctime_nsec() as u128)
+    };
+    #[cfg(not(unix))]
+    let (file, changed) = (0_u64, 0_u128);
+    format!("\"{:x}-{modified:x}-{changed:x}-{file:x}\"", metadata.len())
+}
+
+#[cfg(unix)]
+mod folder {
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+
+    use rustix::fs::{Mode, OFlags, open, openat};
+
+    /// An open folder. Each name is opened in the open folder before it, and no link is followed, so it does not matter
+    /// who moves what meanwhile.
+    pub struct Folder(OwnedFd);
+
+    impl Folder {
+        pub fn open(path: &Path) -> io::Result<Self> {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            Ok(Folder(open(path, flags, Mode::empty())?))
+        }
+
+        pub fn file(&self, names: &[Vec<u8>]) -> io::Result<File> {
+            let (last, folders) = names.split_last().ok_or(io::ErrorKind::NotFound)?;
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let mut folder = self.0.try_clone()?;
+            for name in folders {
+                folder = openat(&folder, name, flags | OFlags::DIRECTORY, Mode::empty())?;
+            }
+            // Does not wait for the other end of a pipe.
+            let file = openat(&folder, last, flags | OFlags::NONBLOCK, Mode::empty())?;
+            Ok(File::from(file))
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod folder {
+    use std::fs::{self, File};
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    /// A folder. Links in it are refused.
+    pub struct Folder(PathBuf);
+
+    impl Folder {
+        pub fn open(path: &Path) -> io::Result<Self> {
+            fs::read_dir(path)?;
+            fs::canonicalize(path).map(Folder)
+        }
+
+        pub fn file(&self, names: &[Vec<u8>]) -> io::Result<File> {
+            let mut path = self.0.clone();
+            for name in names {
+                path.push(str::from_utf8(name).map_err(|_| io::ErrorKind::NotFound)?);
+                if fs::symlink_metadata(&path)?.is_symlink() {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
+            }
+            if !fs::canonicalize(&path)?.starts_with(&self.0) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            File::open(path)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        for (target, expected) in [
+            ("/a", Some(vec!["a"])),
+            ("/a/b%20c?d", Some(vec!["a", "b c"])),
+            ("/...", Some(vec!["..."])),
+            ("/%252e%252e", Some(vec!["%2e%2e"])),
+            ("/", None),
+            ("a", None),
+            ("", None),
+            ("/../a", None),
+            ("/a/..", None),
+            ("/a/../../b", None),
+            ("/%2e%2e/a", None),
+            ("/.%2E/a", None),
+            ("/./a", None),
+            ("//etc/passwd", None),
+            ("/..%2fa", None),
+            ("/a%00b", None),
+            ("/a%", None),
+            ("http://h/a", None),
+        ] {
+            let expected: Option<Vec<Vec<u8>>> = expected
+                .map(|names| names.into_iter().map(|name| name.as_bytes().to_vec()).collect());
+            assert_eq!(names(target), expected, "{target}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Inputs that lie on a server.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::http_server::{Answer, Server};
+use crate::support::{Folder, Ran, sample};
+
+/// The program with little patience, and without what could lead its requests elsewhere.
+fn command(folder: &Folder, arguments: &[&str]) -> Command {
+    let mut command = folder.command(arguments);
+    command.env("PZ_TIMEOUT", "3");
+    for name in ["ENDPOINT_URL_S3", "SESSION_TOKEN", "DEFAULT_REGION"] {
+        command.env_remove(format!("AWS_{name}"));
+    }
+    command
+}
+
+fn pz(folder: &Folder, arguments: &[&str]) -> Ran {
+    Ran::from(command(folder, arguments).output().unwrap())
+}
+
+/// Contents, and their compressed form in blocks of 256 KiB.
+fn packed(folder: &Folder) -> (Vec<u8>, Vec<u8>) {
+    let contents = sample(3_000_000);
+    let packed = folder.pz_with(&["-b", "256K"], &contents).silent();
+    (contents, packed)
+}
+
+#[test]
+fn commands_read_uris() {
+    let folder = Folder::new();
+    let (contents, packed) = packed(&folder);
+    let server = Server::of(packed.clone());
+    let uri = server.url("dir/a%20b.pz?version=1");
+    let shown = server.url("dir/a%20b.pz?…");
+    assert!(pz(&folder, &["cat", &uri]).silent() == contents);
+    assert!(
+        pz(&folder, &["cat", "--range", "700000..900000", &uri]).silent()
+            == contents[700_000..900_000]
+    );
+    pz(&folder, &["test", &uri]).silent();
+    assert!(pz(&folder, &["cat", "-M", "2M", &uri]).silent() == contents);
+    let list = pz(&folder, &["list", &uri]);
+    assert!(list.text().contains(&shown), "{}", list.text());
+    let json = pz(&folder, &["list", "-v", "--json", &uri]).json();
+    assert_eq!(json[0]["frames"][0]["blocks"].as_array().unwrap().len(), 12);
+    // The copy goes to the current folder, or where the user says.
+    pz(&folder, &["decompress", &uri]).silent();
+    assert!(folder.read("a b") == contents);
+    pz(&folder, &["decompress", "--output-dir", "out", &uri]).silent();
+    assert!(folder.read("out/a b") == contents);
+    pz(&folder, &["decompress", &uri]).complains(1, &format!("pz: {shown}: a b: already exists"));
+    pz(&folder, &["decompress", "--rm", "-f", &uri])
+        .complains(1, &format!("pz: {shown}: --rm needs"));
+    pz(&folder, &["decompress", &server.url("")])
+        .says(1, &[&format!("pz: {}: has no name for an output; -o names it", server.url(""))]);
+    pz(&folder, &["recover", "-c", &uri]);
+    // Without parts, a short file is read as a whole.
+    let server = Server::start(move |_| Answer::whole(&packed));
+    assert!(pz(&folder, &["cat", "--range", "..99", &server.url("a")]).silent() == contents[..99]);
+}
+
+#[test]
+fn formats_of_other_programs_are_read_too() {
+    let folder = Folder::new();
+    let contents = sample(500_000);
+    let packed = zstd::encode_all(&contents[..], 3).unwrap();
+    let server = Server::of(packed);
+    assert!(pz(&folder, &["cat", &server.url("a.zst")]).silent() == contents);
+    let broken = zstd::encode_all(&contents[..], 3).unwrap();
+    let server = Server::start(move |request| match request.number {
+        0 => Answer::part(&broken, request),
+        _ => Answer::status(404),
+    });
+    let uri = server.url("a.zst");
+    pz(&folder, &["test", &uri]).says(1, &[&format!("pz: {uri}: does not exist (404 Not Found)")]);
+}
+
+#[test]
+fn a_range_needs_few_requests() {
+    let folder = Folder::new();
+    let (contents, packed) = packed(&folder);
+    let len = packed.len() as u64;
+    let server = Server::of(packed);
+    let arguments = ["cat", "-v", "--range", "1000000..1600000", &server.url("a")];
+    let ran = pz(&folder, &arguments);
+    assert!(ran.stdout == contents[1_000_000..1_600_000]);
+    assert!(ran.stderr.contains("3 requests brought"), "{}", ran.stderr);
+    assert_eq!(server.requests().len(), 3);
+    // The range touches four of twelve blocks; the header and the index take at most 8 KiB.
+    assert!(
+        server.body_bytes() < len * 4 / 12 * 11 / 10 + 8192,
+        "{} of {len}",
+        server.body_bytes()
+    );
+}
+
+#[test]
+fn failures_are_one_line_and_soon() {
+    let folder = Folder::new();
+    let (_, packed) = packed(&folder);
+    let begun = Instant::now();
+    let circle = Server::start(|request| Answer::redirect(request.path.clone()));
+    let silent =
+        Server::start(|_| Answer { delay: Duration::from_secs(60), ..Answer::status(200) });
+    let changing = Server::start(move |request| {
+        let version = if request.number < 2 { "\"1\"" } else { "\"2\"" };
+        Answer::part(&packed, request).with("ETag", version)
+    });
+    for (server, code, what) in [
+        (&circle, 1, "the server redirected more than 5 times"),
+        (&silent, 1, "the server "),
+        (&changing, 1, "changed while it was being read"),
+    ] {
+        let uri = server.url("a.pz");
+        pz(&folder, &["cat", &uri]).complains(code, &format!("pz: {uri}: {what}"));
+    }
+    let ran = pz(&folder, &["test", &circle.url("a?signature=secret")]);
+    ran.complains(1, &format!("pz: {}: the server redirected", circle.url("a?…")));
+    let garbage = Server::of(sample(9000));
+    let uri = garbage.url("a.pz");
+    pz(&folder, &["test", &uri]).complains(2, &format!("pz: {uri}: not in pz format"));
+    pz(&folder, &["test", "memio://a"])
+        .says(1, &["pz: memio://a: nothing is published under this name"]);
+    pz(&folder, &["test", "http://a b/"]).complains(1, "pz: http://a b/: a URI has no spaces");
+    let mut impatient = command(&folder, &["test", &uri]);
+    let ran = Ran::from(impatient.env("PZ_TIMEOUT", "0").output().unwrap());
+    ran.complains(1, &format!("pz: {uri}: PZ_TIMEOUT: invalid value '0'"));
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn local_uris_are_files() {
+    let folder = Folder::new();
+    let contents = sample(10_000);
+    folder.write("a b", &contents);
+    folder.pz(&["compress", "a b"]).silent();
+    let uri = format!("file://{}/a%20b.pz", folder.as_path().display());
+    assert!(pz(&folder, &["cat", &uri]).silent() == contents);
+    pz(&folder, &["decompress", "-f", &uri.replace("file", "localio")]).silent();
+    let path = folder.path("a b.pz");
+    pz(&folder, &["compress", &uri])
+        .complains(1, &format!("pz: {}: is compressed already (pz)", path.display()));
+}
+
+/// Requests to object stores are signed with the credentials of the environment.
+#[test]
+fn objects_of_stores() {
+    let folder = Folder::new();
+    let (contents, packed) = packed(&folder);
+    let server = Server::start(move |request| {
+        let signature = request.header("authorization").unwrap_or_default();
+        let is_signed = signature.starts_with("AWS4-HMAC-SHA256 Credential=me/")
+            && signature.contains("/north/s3/aws4_request,SignedHeaders=host;x-amz-")
+            && request.header("x-amz-date").is_some();
+        match request.path.as_str() {
+            "/bucket/moved" => Answer::redirect("/bucket/dir/a%20b.pz"),
+            "/bucket/dir/a%20b.pz" if is_signed => Answer::part(&packed, request),
+            "/bucket/dir/a%20b.pz" => Answer::status(403),
+            _ => Answer::status(404),
+        }
+    });
+    let uri = "s3://bucket/dir/a%20b.pz";
+    let mut with = command(&folder, &["cat", uri]);
+    with.env("AWS_ENDPOINT_URL", format!("http://{}", server.address)).env("AWS_REGION", "north");
+    with.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
+    Ran::from(with.output().unwrap())
+        .says(1, &[&format!("pz: {uri}: the server denies access (403 Forbidden)")]);
+    with.env("AWS_ACCESS_KEY_ID", "me").env("AWS_SECRET_ACCESS_KEY", "secret");
+    assert!(Ran::from(with.output().unwrap()).silent() == contents);
+    // What is signed goes to no other place.
+    let mut moved = command(&folder, &["cat", "s3://bucket/moved"]);
+    moved.env("AWS_ENDPOINT_URL", format!("http://{}", server.address));
+    Ran::from(moved.output().unwrap())
+        .complains(1, "pz: s3://bucket/moved: the server refused the request (302");
+}
+
+/// `pz serve`, until it is dropped.
+pub struct Serving {
+    child: Child,
+    pub address: String,
+}
+
+impl Serving {
+    /// Serves `folder/served`.
+    pub fn start(folder: &Folder, arguments: &[&str]) -> Self {
+        use std::io::{BufRead, BufReader};
+        let mut command = folder.command(&["serve", "served", "--listen", "127.0.0.1:0"]);
+        command.args(arguments).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("serving served at http://").unwrap();
+        Serving { address: address.trim_end_matches('/').to_string(), child }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
