@@ -328,12 +328,36 @@ impl Decompressor {
     /// # Errors
     /// The errors of [`decompress`].
     pub fn decompress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
+        self.decompress_with(input, |len| zeroed(len).map_err(|fault| fault.at(Place::default())))
+    }
+
+    /// Decompresses `input` to memory that `allocate` returns for the length of the contents. Calls it once, after
+    /// checking headers, indices and footers.
+    ///
+    /// # Errors
+    /// The errors of [`decompress`] and of `allocate`, and [`Error::LimitOutput`] if its memory is too short.
+    ///
+    /// ```
+    /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+    /// let mut decompressor = pz::Decompressor::new(&pz::DecodeOptions::new());
+    /// let contents = decompressor.decompress_with(&compressed, |len| Ok(vec![0; len].into_boxed_slice()))?;
+    /// assert_eq!(&contents[..], b"some contents");
+    /// # Ok::<(), pz::Error>(())
+    /// ```
+    pub fn decompress_with<T: AsMut<[u8]>>(
+        &mut self,
+        input: &[u8],
+        allocate: impl FnOnce(usize) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let survey = self.survey(input, u64::MAX)?;
         let needed = survey.total;
         let len = usize::try_from(needed).map_err(|_| Error::OutOfMemory { needed })?;
-        let mut output = zeroed(len).map_err(|fault| fault.at(Place::default()))?;
-        self.decode(input, survey, &mut output)?;
-        Ok(output)
+        let mut memory = allocate(len)?;
+        let output = memory.as_mut();
+        let limit = output.len() as u64;
+        let output = output.get_mut(..len).ok_or(Error::LimitOutput { limit })?;
+        self.decode(input, survey, output)?;
+        Ok(memory)
     }
 
     /// Decompresses `input` to the beginning of `output`. Returns the length of the contents.
