@@ -10,8 +10,10 @@ b'what is said three times is true'
 | compress or decompress a buffer | `compress`, `decompress`, `compress_into`, `decompress_into`, `content_size` |
 | the same for many buffers | `Compressor`, `Decompressor` |
 | read and write files | `open` |
+| keep arrays and tensors in a file | `save_file`, `load_file`, `open_file`, `from_safetensors`, `to_safetensors` |
 | see what a file holds, or save what a damaged one still holds | `list`, `recover` |
 | know the devices of this machine, and what work will cost | `devices`, `cost` |
+| compress the chunks of Zarr's arrays | `libpz.zarr.PzCodec`, `libpz.numcodecs.Pz` |
 
 All exceptions are subclasses of `Error`, except those of the system (`OSError`) and of wrong types (`TypeError`,
 `BufferError`).
@@ -35,6 +37,7 @@ from ._errors import (
     OutOfMemoryError,
     OutputLimitError,
     RangeError,
+    TensorError,
     TruncatedError,
     UnsupportedError,
 )
@@ -51,6 +54,8 @@ from ._libpz import (
     after_fork as _after_fork,
     finish_opening as _finish_opening,
 )
+from ._safetensors import from_safetensors, to_safetensors
+from ._tensors import TensorFile, TensorSlice, load_file, open_file, save_file
 
 __all__ = [
     "BlockInfo",
@@ -72,13 +77,16 @@ __all__ = [
     "FileReader",
     "FileWriter",
     "FrameInfo",
+    "from_safetensors",
     "InputError",
     "InternalError",
     "InUseError",
     "list",
+    "load_file",
     "MemoryLimitError",
     "NotPzError",
     "open",
+    "open_file",
     "OptionError",
     "OutOfMemoryError",
     "OutputLimitError",
@@ -86,6 +94,11 @@ __all__ = [
     "RangeError",
     "recover",
     "RecoveryReport",
+    "save_file",
+    "TensorError",
+    "TensorFile",
+    "TensorSlice",
+    "to_safetensors",
     "TruncatedError",
     "UnsupportedError",
 ]
