@@ -13,7 +13,6 @@ from numcodecs.compat import ensure_contiguous_ndarray
 from numcodecs.registry import register_codec
 
 from ._libpz import Compressor, Decompressor
-from ._typed import filter_of
 
 __all__ = ["Pz"]
 
@@ -21,26 +20,22 @@ __all__ = ["Pz"]
 class Pz(Codec):  # type: ignore[misc]
     """Compresses each chunk with `libpz.compress`.
 
-    `level`, `pipeline` and `filter` are those of `compress`. Without `filter`, arrays of numbers get the filter of their
-    type; `filter="none"` turns that off. Callers compress several chunks at the same time, so each takes one thread.
+    `level`, `pipeline` and `filter` are those of `compress`; the filter "auto" looks at each chunk, and "none" is the
+    fastest. Callers compress several chunks at the same time, so each takes one thread.
     """
 
     codec_id = "pz"
 
-    def __init__(self, level: int = 3, pipeline: str | None = None, filter: str | None = None) -> None:
+    def __init__(self, level: int = 3, pipeline: str | None = None, filter: str = "auto") -> None:
         self.level = level
         self.pipeline = pipeline
         self.filter = filter
+        self._compressor = Compressor(level, pipeline=pipeline, filter=filter, threads=1)
         self._decompressor = Decompressor(threads=1)
-        self._compressors: dict[str | None, Compressor] = {}
-        # Wrong options are an error now, not at the first chunk.
-        self._compressor(filter)
 
     def encode(self, buf: Any) -> bytes:
         """Compress the elements of an array or buffer."""
-        array = ensure_contiguous_ndarray(buf)
-        chosen = filter_of(array.dtype) if self.filter is None else self.filter
-        return self._compressor(chosen).compress(array)
+        return self._compressor.compress(ensure_contiguous_ndarray(buf))
 
     def decode(self, buf: Any, out: Any = None) -> Any:
         """Decompress to `out`, or to a new object."""
@@ -54,15 +49,7 @@ class Pz(Codec):  # type: ignore[misc]
 
     def get_config(self) -> dict[str, Any]:
         """What makes this codec again."""
-        config = {"id": self.codec_id, "level": self.level, "pipeline": self.pipeline, "filter": self.filter}
-        return {key: value for key, value in config.items() if value is not None}
-
-    def _compressor(self, chosen: str | None) -> Compressor:
-        compressor = self._compressors.get(chosen)
-        if compressor is None:
-            compressor = Compressor(self.level, pipeline=self.pipeline, filter=chosen, threads=1)
-            self._compressors[chosen] = compressor
-        return compressor
+        return {"id": self.codec_id, "level": self.level, "pipeline": self.pipeline, "filter": self.filter}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.level, self.pipeline, self.filter)

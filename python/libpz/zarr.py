@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +15,6 @@ from zarr.abc.codec import BytesBytesCodec
 from zarr.core.common import parse_named_configuration
 
 from ._libpz import Compressor, Decompressor
-from ._typed import filter_of
 
 if TYPE_CHECKING:
     from zarr.core.array_spec import ArraySpec
@@ -28,13 +27,13 @@ __all__ = ["PzCodec"]
 class PzCodec(BytesBytesCodec):
     """Compresses each chunk, or each inner chunk of a shard, with `libpz.compress`.
 
-    `level`, `pipeline` and `filter` are those of `compress`. Without `filter`, arrays of numbers get the filter of their
-    type; `filter="none"` turns that off. Zarr works on several chunks at the same time, so each takes one thread.
+    `level`, `pipeline` and `filter` are those of `compress`; the filter "auto" looks at each chunk, and "none" is the
+    fastest. Zarr works on several chunks at the same time, so each takes one thread.
     """
 
     level: int = 3
     pipeline: str | None = None
-    filter: str | None = None
+    filter: str = "auto"
 
     is_fixed_size = False
 
@@ -51,14 +50,8 @@ class PzCodec(BytesBytesCodec):
 
     def to_dict(self) -> dict[str, Any]:
         """What an array's metadata say of the codec."""
-        values = {"level": self.level, "pipeline": self.pipeline, "filter": self.filter}
-        return {"name": "pz", "configuration": {key: value for key, value in values.items() if value is not None}}
-
-    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        """The codec for an array of this type."""
-        if self.filter is not None:
-            return self
-        return replace(self, filter=filter_of(array_spec.dtype.to_native_dtype()) or "none")
+        configuration = {"level": self.level, "pipeline": self.pipeline, "filter": self.filter}
+        return {"name": "pz", "configuration": configuration}
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
         """Not known before a chunk is compressed."""
