@@ -73,6 +73,15 @@ cp "$target/debug/pz" "$portable/pz"
 step "Tests, all features; fuzz targets, on mutations of valid files"
 cargo test --locked --workspace --all-features
 
+step "The Python package, as pip installs it"
+need_python_environment "$target/python"
+# Quick to build: most of it has been built for the tests above.
+MATURIN_PEP517_ARGS="--profile dev --locked" "$target/python/bin/pip" install --quiet "./python[test]"
+"$target/python/bin/python" -m mypy --config-file python/pyproject.toml --cache-dir "$target/mypy" python/libpz
+# Not in its source folder, where Python would take that for the package.
+(cd python/tests && "$target/python/bin/python" -m pytest --quiet -p no:cacheprovider -rs)
+"$target/python/bin/python" -c 'import torch' 2>/dev/null || say "NOT TESTED: tensors of torch in Python, because torch is not installed in $target/python"
+
 step "A mixed set of files at every level, with and without vector code, on one thread and two"
 # With the features of the tests above, so that nothing is built again.
 cargo build --locked --quiet --workspace --all-features --bins
