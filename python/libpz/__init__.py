@@ -22,6 +22,7 @@ All exceptions are subclasses of `Error`, except those of the system (`OSError`)
 import atexit as _atexit
 import os as _os
 
+from . import _libpz
 from ._errors import (
     BufferTooSmallError,
     ChangedError,
@@ -51,8 +52,6 @@ from ._libpz import (
     content_size,
     decompress,
     decompress_into,
-    after_fork as _after_fork,
-    finish_opening as _finish_opening,
 )
 from ._safetensors import from_safetensors, to_safetensors
 from ._tensors import TensorFile, TensorSlice, load_file, open_file, save_file
@@ -61,49 +60,49 @@ __all__ = [
     "BlockInfo",
     "BufferTooSmallError",
     "ChangedError",
-    "compress",
-    "compress_into",
     "Compressor",
-    "content_size",
     "CorruptError",
-    "cost",
-    "decompress",
-    "decompress_into",
     "Decompressor",
     "Device",
     "DeviceError",
-    "devices",
     "Error",
     "FileReader",
     "FileWriter",
     "FrameInfo",
-    "from_safetensors",
+    "InUseError",
     "InputError",
     "InternalError",
-    "InUseError",
-    "list",
-    "load_file",
     "MemoryLimitError",
     "NotPzError",
-    "open",
-    "open_file",
     "OptionError",
     "OutOfMemoryError",
     "OutputLimitError",
     "Prediction",
     "RangeError",
-    "recover",
     "RecoveryReport",
-    "save_file",
     "TensorError",
     "TensorFile",
     "TensorSlice",
-    "to_safetensors",
     "TruncatedError",
     "UnsupportedError",
+    "compress",
+    "compress_into",
+    "content_size",
+    "cost",
+    "decompress",
+    "decompress_into",
+    "devices",
+    "from_safetensors",
+    "list",
+    "load_file",
+    "open",
+    "open_file",
+    "recover",
+    "save_file",
+    "to_safetensors",
 ]
 
 # Drivers cannot handle a process that ends while they open a device.
-_atexit.register(_finish_opening)
+_atexit.register(_libpz.finish_opening)
 if hasattr(_os, "register_at_fork"):
-    _os.register_at_fork(after_in_child=_after_fork)
+    _os.register_at_fork(after_in_child=_libpz.after_fork)

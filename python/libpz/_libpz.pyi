@@ -6,11 +6,31 @@ from typing_extensions import Buffer
 
 from ._types import CodecOptions, DecodeOptions, EncodeOptions, Path
 
+__all__ = [
+    "Compressor",
+    "Decompressor",
+    "Reader",
+    "StreamReader",
+    "Writer",
+    "after_fork",
+    "compress",
+    "compress_into",
+    "content_size",
+    "cost",
+    "decompress",
+    "decompress_into",
+    "devices",
+    "finish_opening",
+    "frames",
+    "recover",
+]
+
 def compress(data: Buffer, level: int = 3, **options: Unpack[EncodeOptions]) -> bytes: ...
 def compress_into(data: Buffer, buffer: Buffer, level: int = 3, **options: Unpack[EncodeOptions]) -> int: ...
 def decompress(data: Buffer, **options: Unpack[DecodeOptions]) -> bytes: ...
 def decompress_into(data: Buffer, buffer: Buffer, **options: Unpack[DecodeOptions]) -> int: ...
 def content_size(data: Buffer) -> int: ...
+
 @final
 class Compressor:
     def __new__(cls, level: int = 3, **options: Unpack[EncodeOptions]) -> Compressor: ...
@@ -46,7 +66,9 @@ class Writer:
     def finish(self) -> None: ...
 
 def frames(source: Path | IO[bytes], blocks: bool) -> list[dict[str, Any]]: ...
-def recover(source: Path | IO[bytes], target: IO[bytes], fill: bool, **options: Unpack[DecodeOptions]) -> dict[str, Any]: ...
+def recover(
+    source: Path | IO[bytes], target: IO[bytes], fill: bool, **options: Unpack[DecodeOptions]
+) -> dict[str, Any]: ...
 def devices() -> list[dict[str, Any]]: ...
 def cost(
     size: int,

@@ -49,15 +49,13 @@ def save_file(
         write_parts(target, [Part(None, len(header), [header]), *parts], level, options)
 
 
-def load_file(
-    file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]
-) -> dict[str, Any]:
+def load_file(file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> dict[str, Any]:
     """Read all tensors of `file` as NumPy arrays, or with `framework="torch"` as torch tensors.
 
     The options are those of `decompress`.
     """
     with open_file(file, framework, **options) as tensors:
-        return {name: tensors.get_tensor(name) for name in tensors.keys()}
+        return {name: tensors.get_tensor(name) for name in tensors}
 
 
 def open_file(file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> TensorFile:

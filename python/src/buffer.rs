@@ -1,7 +1,7 @@
 //! Memory of Python objects as slices.
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
@@ -60,6 +60,15 @@ impl Output {
         // SAFETY: The buffer is contiguous, writable, and exported until `self` is dropped. Other threads must not use
         // it meanwhile, as with every call that writes to a buffer without the interpreter's lock.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), len) }
+    }
+}
+
+/// Refuses to read and write the same memory.
+pub fn check_apart(input: &Input<'_>, output: &mut Output) -> PyResult<()> {
+    let (read, written) = (input.bytes().as_ptr_range(), output.bytes().as_ptr_range());
+    match read.start < written.end && written.start < read.end {
+        true => Err(PyValueError::new_err("data and buffer overlap")),
+        false => Ok(()),
     }
 }
 

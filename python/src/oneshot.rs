@@ -5,7 +5,7 @@ use pyo3::types::PyBytes;
 use pz::Error;
 
 use crate::arguments::{Keywords, decode_options, encode_options};
-use crate::buffer::{Input, NewBytes, Output, SMALL, detached, out_of_memory};
+use crate::buffer::{Input, NewBytes, Output, SMALL, check_apart, detached, out_of_memory};
 use crate::error::{self, raise};
 
 /// Compress `data` and return the result.
@@ -157,6 +157,7 @@ pub fn decompress_into_with(
     context: &mut pz::Decompressor,
 ) -> PyResult<usize> {
     let (input, mut output) = (Input::new(data)?, Output::new(buffer)?);
+    check_apart(&input, &mut output)?;
     let (bytes, contents) = (input.bytes(), output.bytes());
     let len = contents.len();
     let written = detached(py, len.max(bytes.len()), || context.decompress_into(bytes, contents));

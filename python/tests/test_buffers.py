@@ -80,7 +80,9 @@ def test_compress_into(into):
     assert small == b"\xaa" * 10
 
 
-@pytest.mark.parametrize("into", [pz.decompress_into, lambda data, buffer: pz.Decompressor().decompress_into(data, buffer)])
+@pytest.mark.parametrize(
+    "into", [pz.decompress_into, lambda data, buffer: pz.Decompressor().decompress_into(data, buffer)]
+)
 def test_decompress_into(into):
     compressed = pz.compress(TEXT)
     buffer = bytearray(len(TEXT) + 5)
@@ -97,7 +99,11 @@ def test_decompress_into(into):
         (lambda: pz.compress("text"), TypeError, "bytes-like"),
         (lambda: pz.compress(memoryview(TEXT)[::2]), BufferError, "not C-contiguous"),
         (lambda: pz.compress_into(TEXT, bytes(100)), BufferError, "read-only"),
-        (lambda: pz.decompress_into(pz.compress(TEXT), memoryview(bytearray(2 * len(TEXT)))[::2]), BufferError, "not C-cont"),
+        (
+            lambda: pz.decompress_into(pz.compress(TEXT), memoryview(bytearray(2 * len(TEXT)))[::2]),
+            BufferError,
+            "not C-cont",
+        ),
         (lambda: pz.compress(TEXT, 0), pz.OptionError, "level 0 is not between 1 and 9"),
         (lambda: pz.compress(TEXT, -1), pz.OptionError, "level -1 is not"),
         (lambda: pz.compress(TEXT, "3"), TypeError, "int"),
@@ -124,6 +130,16 @@ def test_decompress_into(into):
 def test_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_one_buffer_for_both_sides():
+    buffer = bytearray(TEXT)
+    count = pz.compress_into(buffer, buffer)  # the data have been read before the result is written
+    with pytest.raises(ValueError, match="overlap"):
+        pz.decompress_into(memoryview(buffer)[:count], buffer)
+    buffer += bytes(len(TEXT))
+    assert pz.decompress_into(memoryview(buffer)[:count], memoryview(buffer)[count:]) == len(TEXT)
+    assert buffer[count : count + len(TEXT)] == TEXT
 
 
 def test_errors_are_what_users_expect():

@@ -97,7 +97,14 @@ def test_closed_files(path):
     raw = file.raw
     file.close()
     file.close()
-    for call in (file.read, raw.readall, lambda: raw.readinto(bytearray(5)), raw.tell, lambda: raw.seek(0), raw.seekable):
+    for call in (
+        file.read,
+        raw.readall,
+        lambda: raw.readinto(bytearray(5)),
+        raw.tell,
+        lambda: raw.seek(0),
+        raw.seekable,
+    ):
         with pytest.raises(ValueError, match="closed"):
             call()
     writer = pz.FileWriter(io.BytesIO())
