@@ -48,35 +48,18 @@ struct Opened {
     gpus: Vec<(String, Gpu)>,
 }
 
-static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
+static OPENED: Mutex<Opened> = Mutex::new(Opened { process: 0, auto: None, gpus: Vec::new() });
 
-/// Threads hold this lock only with the interpreter's lock, so no thread waits for it.
-fn opened() -> OpenedGuard {
-    let mut guard = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+/// What this process has opened. Threads hold this lock only with the interpreter's lock, so no thread waits for it.
+fn opened() -> MutexGuard<'static, Opened> {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     let process = process();
-    if guard.as_ref().is_some_and(|opened| opened.process != process) {
+    if opened.process != process {
+        let new = Opened { process, auto: None, gpus: Vec::new() };
         // Never drop what another process has opened.
-        std::mem::forget(guard.take());
+        std::mem::forget(std::mem::replace(&mut *opened, new));
     }
-    guard.get_or_insert_with(|| Opened { process, auto: None, gpus: Vec::new() });
-    OpenedGuard(guard)
-}
-
-/// What this process has opened, which is there as soon as it is locked.
-struct OpenedGuard(MutexGuard<'static, Option<Opened>>);
-
-impl std::ops::Deref for OpenedGuard {
-    type Target = Opened;
-
-    fn deref(&self) -> &Opened {
-        self.0.as_ref().expect("`opened` has put it there")
-    }
-}
-
-impl std::ops::DerefMut for OpenedGuard {
-    fn deref_mut(&mut self) -> &mut Opened {
-        self.0.as_mut().expect("`opened` has put it there")
-    }
+    opened
 }
 
 fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {

@@ -15,9 +15,8 @@ use crate::error::{self, raise};
 use crate::idle::{Exclusive, Idle};
 use crate::source::{PyFile, Source};
 
-/// From this length on, a range is decoded on several threads. Shorter ones come from one block, which stays decoded
-/// for the next.
-const MIN_PARALLEL: u64 = 8 << 20;
+/// The least bytes for which threads are worth their start.
+const MIN_PARALLEL: u64 = 1 << 20;
 
 /// Reads any part of the contents of a compressed file.
 ///
@@ -132,7 +131,8 @@ fn read(
     mut bytes: &mut [u8],
 ) -> Result<(), Error> {
     let len = bytes.len() as u64;
-    if len >= MIN_PARALLEL {
+    // Shorter ranges come from few blocks, of which the last stays decoded for the next read.
+    if len >= MIN_PARALLEL.max(2 * context.block_size()) {
         return context.copy_range(offset..offset + len, &mut bytes);
     }
     context.seek(SeekFrom::Start(offset))?;

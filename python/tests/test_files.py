@@ -62,6 +62,19 @@ def test_any_range(path):
         assert buffer[: len(CONTENTS)] == CONTENTS
 
 
+@pytest.mark.parametrize("block_size", [1 << 16, 1 << 22])
+def test_ranges_of_many_blocks(tmp_path, block_size):
+    contents = CONTENTS * 12
+    path = tmp_path / "many.pz"
+    path.write_bytes(pz.compress(contents, block_size=block_size))
+    with pz.FileReader(path) as raw:
+        for offset, length in [(0, 1 << 20), (5, 3 << 20), (1 << 22, 9 << 20), (100_000, 1 << 19)]:
+            buffer = bytearray(length)
+            raw.seek(offset)
+            assert raw.readinto(buffer) == length
+            assert buffer == contents[offset : offset + length]
+
+
 def test_exclusive(path):
     with pytest.raises(FileExistsError):
         pz.open(path, "xb")
