@@ -232,10 +232,10 @@ pz_status pz_decode_options_max_memory(pz_decode_options *options, uint64_t max_
 
 /**
  * Compresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the result. Less
- * capacity than `pz_compress_bound` may be too little.
+ * capacity than `pz_compress_bound` may be too little; after a failure the buffer may contain anything.
  *
  * The caller's part:
- * The pointers point to that many bytes, or are NULL if there are none; `options` is NULL or came from
+ * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
  * `pz_options_new`.
  */
 pz_status pz_compress(const void *data,
@@ -255,7 +255,7 @@ size_t pz_compress_bound(size_t len);
  * After a failure the buffer may contain anything.
  *
  * The caller's part:
- * The pointers point to that many bytes, or are NULL if there are none; `options` is NULL or came from
+ * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
  * `pz_decode_options_new`.
  */
 pz_status pz_decompress(const void *data,

@@ -1,6 +1,7 @@
 //! One call for one buffer.
 
 use std::ffi::c_void;
+use std::io;
 
 use pz::Error;
 
@@ -9,10 +10,10 @@ use crate::options::{decode_options, encode_options, pz_decode_options, pz_optio
 use crate::status::{Failure, guarded, pz_status};
 
 /// Compresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the result. Less
-/// capacity than `pz_compress_bound` may be too little.
+/// capacity than `pz_compress_bound` may be too little; after a failure the buffer may contain anything.
 ///
 /// # Safety
-/// The pointers point to that many bytes, or are NULL if there are none; `options` is NULL or came from
+/// The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
 /// `pz_options_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_compress(
@@ -27,13 +28,12 @@ pub unsafe extern "C" fn pz_compress(
         // SAFETY: The caller's promise.
         let (data, buffer) = unsafe { (input(data, len)?, output(buffer, capacity)?) };
         // SAFETY: The caller's promise.
-        let compressed = pz::compress(data, &unsafe { encode_options(options) })?;
-        let place = buffer.get_mut(..compressed.len());
-        place
-            .ok_or_else(|| too_small(compressed.len() as u64, capacity))?
-            .copy_from_slice(&compressed);
+        let needed = pz::compress_to(data, Bounded(buffer), &unsafe { encode_options(options) })?;
+        if needed > capacity as u64 {
+            return Err(too_small(needed, capacity));
+        }
         // SAFETY: The caller's promise.
-        unsafe { store(written, compressed.len()) }
+        unsafe { store(written, needed as usize) }
     })
 }
 
@@ -49,7 +49,7 @@ pub extern "C" fn pz_compress_bound(len: usize) -> usize {
 /// After a failure the buffer may contain anything.
 ///
 /// # Safety
-/// The pointers point to that many bytes, or are NULL if there are none; `options` is NULL or came from
+/// The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
 /// `pz_decode_options_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_decompress(
@@ -95,6 +95,23 @@ pub unsafe extern "C" fn pz_content_size(
         // SAFETY: The caller's promise.
         unsafe { store(size, found) }
     })
+}
+
+/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it takes.
+struct Bounded<'a>(&'a mut [u8]);
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(self.0.len());
+        let (place, rest) = std::mem::take(&mut self.0).split_at_mut(fits);
+        place.copy_from_slice(&bytes[..fits]);
+        self.0 = rest;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn too_small(needed: u64, capacity: usize) -> Failure {

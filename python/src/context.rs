@@ -5,10 +5,9 @@ use pyo3::types::PyBytes;
 use pz::{DecodeOptions, Options};
 
 use crate::arguments::{Keywords, decode_options, encode_options};
-use crate::buffer::{Input, Output, detached};
 use crate::error::raise;
 use crate::idle::Idle;
-use crate::oneshot::{copy_into, decompress_into_with, decompress_with};
+use crate::oneshot::{compress_into_with, compress_with, decompress_into_with, decompress_with};
 
 /// Compresses one buffer after another, and keeps threads, tables and buffers from call to call.
 ///
@@ -38,7 +37,7 @@ impl Compressor {
         py: Python<'py>,
         data: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        self.compressed(py, data).map(|compressed| PyBytes::new(py, &compressed))
+        self.with_context(py, |context| compress_with(py, data, |bytes| context.compress(bytes)))
     }
 
     /// Compress `data` to the beginning of `buffer` and return the number of bytes.
@@ -48,23 +47,25 @@ impl Compressor {
         data: &Bound<'_, PyAny>,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
-        let mut output = Output::new(buffer)?;
-        let compressed = self.compressed(py, data)?;
-        copy_into(py, &compressed, output.bytes())
+        self.with_context(py, |context| {
+            compress_into_with(py, data, buffer, |bytes, writer| context.compress_to(bytes, writer))
+        })
     }
 }
 
 impl Compressor {
-    fn compressed(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-        let input = Input::new(data)?;
+    fn with_context<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut pz::Compressor) -> PyResult<T>,
+    ) -> PyResult<T> {
         let mut context = match self.idle.take() {
             Some(context) => context,
             None => pz::Compressor::new(&self.options).map_err(|error| raise(py, error))?,
         };
-        let bytes = input.bytes();
-        let compressed = detached(py, bytes.len(), || context.compress(bytes));
+        let result = work(&mut context);
         self.idle.keep(context);
-        compressed.map_err(|error| raise(py, error))
+        result
     }
 }
 

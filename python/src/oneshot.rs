@@ -5,7 +5,9 @@ use pyo3::types::PyBytes;
 use pz::Error;
 
 use crate::arguments::{Keywords, decode_options, encode_options};
-use crate::buffer::{Input, NewBytes, Output, SMALL, check_apart, detached, out_of_memory};
+use crate::buffer::{
+    Bounded, Input, NewBytes, Output, SMALL, check_apart, detached, out_of_memory,
+};
 use crate::error::{self, raise};
 
 /// Compress `data` and return the result.
@@ -32,13 +34,14 @@ pub fn compress<'py>(
     level: i64,
     options: Option<Keywords<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    compressed(py, data, level, options).map(|compressed| PyBytes::new(py, &compressed))
+    let options = encode_options(py, level, options)?;
+    compress_with(py, data, |bytes| pz::compress(bytes, &options))
 }
 
 /// Compress `data` to the beginning of `buffer` and return the number of bytes.
 ///
 /// `buffer` is any object with a writable C-contiguous buffer. The options are those of `compress`. Raises
-/// `BufferTooSmallError` if the result does not fit; `buffer` is then unchanged.
+/// `BufferTooSmallError` if the result does not fit; `buffer` may then contain anything.
 #[pyfunction]
 #[pyo3(signature = (data, buffer, level=3, **options), text_signature = "(data, buffer, level=3, *, pipeline=None, block_size=None, window=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
 pub fn compress_into(
@@ -48,31 +51,39 @@ pub fn compress_into(
     level: i64,
     options: Option<Keywords<'_, '_>>,
 ) -> PyResult<usize> {
-    let mut output = Output::new(buffer)?;
-    let compressed = compressed(py, data, level, options)?;
-    copy_into(py, &compressed, output.bytes())
+    let options = encode_options(py, level, options)?;
+    compress_into_with(py, data, buffer, |bytes, writer| pz::compress_to(bytes, writer, &options))
 }
 
-fn compressed(
-    py: Python<'_>,
-    data: &Bound<'_, PyAny>,
-    level: i64,
-    options: Option<Keywords<'_, '_>>,
-) -> PyResult<Vec<u8>> {
-    let options = encode_options(py, level, options)?;
+/// Compresses with `work` to a new object.
+pub fn compress_with<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    work: impl FnOnce(&[u8]) -> Result<Vec<u8>, Error> + Send,
+) -> PyResult<Bound<'py, PyBytes>> {
     let input = Input::new(data)?;
     let bytes = input.bytes();
-    detached(py, bytes.len(), || pz::compress(bytes, &options)).map_err(|error| raise(py, error))
+    let compressed = detached(py, bytes.len(), || work(bytes)).map_err(|error| raise(py, error))?;
+    let object = NewBytes::copy_of(py, &compressed);
+    object.ok_or_else(|| raise(py, out_of_memory(compressed.len())))
 }
 
-/// Copies a result to the beginning of the caller's buffer.
-pub fn copy_into(py: Python<'_>, result: &[u8], buffer: &mut [u8]) -> PyResult<usize> {
-    let (needed, len) = (result.len(), buffer.len());
-    let place = buffer.get_mut(..needed);
-    place
-        .ok_or_else(|| error::buffer_too_small(py, needed as u64, len as u64))?
-        .copy_from_slice(result);
-    Ok(needed)
+/// Compresses with `work` to the caller's buffer.
+pub fn compress_into_with(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    buffer: &Bound<'_, PyAny>,
+    work: impl FnOnce(&[u8], Bounded<'_>) -> Result<u64, Error> + Send,
+) -> PyResult<usize> {
+    let (input, mut output) = (Input::new(data)?, Output::new(buffer)?);
+    check_apart(&input, &mut output)?;
+    let (bytes, room) = (input.bytes(), output.bytes());
+    let len = room.len();
+    let needed = detached(py, bytes.len(), || work(bytes, Bounded(room)));
+    match needed.map_err(|error| raise(py, error))? {
+        needed if needed > len as u64 => Err(error::buffer_too_small(py, needed, len as u64)),
+        needed => Ok(needed as usize),
+    }
 }
 
 /// Decompress `data`, which is one or more frames in a row, and return the contents.

@@ -73,11 +73,11 @@ def test_compress_into(into):
     buffer = bytearray(len(TEXT))
     count = into(TEXT, buffer)
     assert pz.decompress(memoryview(buffer)[:count]) == TEXT
-    small = bytearray(b"\xaa" * 10)
-    with pytest.raises(pz.BufferTooSmallError) as caught:
-        into(TEXT, small)
-    assert (caught.value.needed, caught.value.len) == (count, 10)
-    assert small == b"\xaa" * 10
+    assert into(TEXT, bytearray(count)) == count
+    for room in (0, 10, count - 1):
+        with pytest.raises(pz.BufferTooSmallError) as caught:
+            into(TEXT, bytearray(room))
+        assert (caught.value.needed, caught.value.len) == (count, room)
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,16 @@ def test_refused(call, error, message):
 
 
 def test_one_buffer_for_both_sides():
-    buffer = bytearray(TEXT)
-    count = pz.compress_into(buffer, buffer)  # the data have been read before the result is written
+    buffer = bytearray(TEXT * 2)
+    both = memoryview(buffer)
     with pytest.raises(ValueError, match="overlap"):
-        pz.decompress_into(memoryview(buffer)[:count], buffer)
-    buffer += bytes(len(TEXT))
-    assert pz.decompress_into(memoryview(buffer)[:count], memoryview(buffer)[count:]) == len(TEXT)
-    assert buffer[count : count + len(TEXT)] == TEXT
+        pz.compress_into(buffer, buffer)
+    count = pz.compress_into(both[: len(TEXT)], both[len(TEXT) :])
+    compressed = both[len(TEXT) : len(TEXT) + count]
+    with pytest.raises(ValueError, match="overlap"):
+        pz.decompress_into(compressed, buffer)
+    assert pz.decompress_into(compressed, both[: len(TEXT)]) == len(TEXT)
+    assert both[: len(TEXT)] == TEXT
 
 
 def test_errors_are_what_users_expect():
