@@ -38,17 +38,21 @@ def field(side: int) -> numpy.ndarray:
 
 
 def measure(array: numpy.ndarray, codec: object, path: Path) -> tuple[float, float, float]:
-    """Ratio, and megabytes a second to write and to read."""
-    chunks = tuple(min(length, 512) for length in array.shape)
-    begun = time.perf_counter()
-    stored = zarr.create_array(path, shape=array.shape, dtype=array.dtype, chunks=chunks, compressors=codec)
-    stored[...] = array
-    written = time.perf_counter()
-    restored = zarr.open_array(path)[...]
-    read = time.perf_counter()
-    assert restored.tobytes() == array.tobytes()
+    """Ratio, and megabytes a second to write and to read, the best of three times."""
+    *others, height, width = array.shape
+    chunks = (*(1 for _ in others), min(height, 512), min(width, 512))
+    options = {"shape": array.shape, "dtype": array.dtype, "chunks": chunks, "compressors": codec, "overwrite": True}
+    writing, reading = [], []
+    for _ in range(3):
+        begun = time.perf_counter()
+        zarr.create_array(path, **options)[...] = array
+        written = time.perf_counter()
+        restored = zarr.open_array(path)[...]
+        reading.append(time.perf_counter() - written)
+        writing.append(written - begun)
+        assert restored.tobytes() == array.tobytes()
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return array.nbytes / size, array.nbytes / 1e6 / (written - begun), array.nbytes / 1e6 / (read - written)
+    return array.nbytes / size, array.nbytes / 1e6 / min(writing), array.nbytes / 1e6 / min(reading)
 
 
 def main(path: str | None = None, side: int = 4096) -> None:

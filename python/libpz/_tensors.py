@@ -68,7 +68,7 @@ def open_file(file: Path | IO[bytes], framework: str = "numpy", **options: Unpac
     return TensorFile(file, framework, **options)
 
 
-class TensorFile(Mapping[str, Any]):
+class TensorFile:
     """The tensors of a file, by name. Threads may share it if it was opened by its path."""
 
     def __init__(self, file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> None:
@@ -105,6 +105,9 @@ class TensorFile(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         return self.get_tensor(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._header.tensors
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._header.tensors)

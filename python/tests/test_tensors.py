@@ -81,6 +81,7 @@ def test_lazily(path):
         assert tensors.metadata() == {"author": "a test"}
         assert tensors.info("half").dtype == "F16" and tensors.info("half").shape == (5000,)
         assert numpy.array_equal(tensors["steps"], TENSORS["steps"])
+        assert "steps" in tensors and "absent" not in tensors
         with pytest.raises(KeyError):
             tensors["absent"]
     with pytest.raises(ValueError, match="closed"):
