@@ -60,3 +60,12 @@ need_nvrtc() {
     python3 -m pip install --quiet --no-deps --upgrade --target "$1" nvidia-cuda-nvrtc-cu12==12.9.86 && [ -e "$PZ_NVRTC" ] ||
         die "NVRTC is missing, and pip cannot fetch it: set PZ_NVRTC to the path of libnvrtc.so"
 }
+
+# A virtual environment for Python 3.11 or later, in the folder that is given.
+need_python_environment() {
+    [ ! -x "$1/bin/pip" ] || return 0
+    command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv ||
+        die "Python is missing, or its virtual environments, and cannot be installed here: on Debian, apt-get install python3-venv"
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "The Python package needs Python 3.11 or later"
+    python3 -m venv "$1" || die "A virtual environment for Python cannot be made in $1"
+}

@@ -73,6 +73,29 @@ cp "$target/debug/pz" "$portable/pz"
 step "Tests, all features; fuzz targets, on mutations of valid files"
 cargo test --locked --workspace --all-features
 
+step "The Python package, as pip installs it"
+need_python_environment "$target/python"
+# Quick to build: most of it has been built for the tests above.
+MATURIN_PEP517_ARGS="--profile dev --locked" "$target/python/bin/pip" install --quiet "./python[test]"
+"$target/python/bin/python" -m mypy --config-file python/pyproject.toml --cache-dir "$target/mypy" python/libpz
+"$target/python/bin/python" -m mypy.stubtest --concise --mypy-config-file python/pyproject.toml libpz._libpz
+# Not in its source folder, where Python would take that for the package.
+(cd python/tests && "$target/python/bin/python" -m pytest --quiet -p no:cacheprovider -rs)
+"$target/python/bin/python" -c 'import torch' 2>/dev/null || say "NOT TESTED: tensors of torch in Python, because torch is not installed in $target/python"
+
+step "The library for C, as its script installs it: the example, with the shared library and with the static one"
+command -v pkg-config >/dev/null || install_packages pkg-config || die "pkg-config is missing, and cannot be installed here"
+scripts/install-capi.sh "$target/capi" --profile dev
+c_flags=$(PKG_CONFIG_PATH=$target/capi/lib/pkgconfig pkg-config --cflags --libs --static pz)
+# Each of the flags is a word of its own.
+# shellcheck disable=SC2086
+cc -std=c11 -Wall -Wextra -Werror capi/example/example.c $c_flags -Wl,-rpath,"$target/capi/lib" -o "$target/capi/shared"
+# shellcheck disable=SC2086
+cc -std=c11 -Wall -Wextra -Werror capi/example/example.c ${c_flags/-lpz/-l:libpz.a} -o "$target/capi/static"
+for linked in shared static; do
+    "$target/capi/$linked" "$portable" >/dev/null
+done
+
 step "A mixed set of files at every level, with and without vector code, on one thread and two"
 # With the features of the tests above, so that nothing is built again.
 cargo build --locked --quiet --workspace --all-features --bins

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | compress or decompress a slice | [`compress`], [`decompress`] |
 //! | compress or decompress many slices | [`Compressor`], [`Decompressor`] |
-//! | use buffers of your own | [`compress_into`], [`decompress_into`], [`content_size`] |
+//! | use buffers of your own | [`compress_into`], [`compress_to`], [`decompress_into`], [`content_size`] |
 //! | compress a stream, by writing or from a reader | [`Encoder`] |
 //! | decompress a stream, or only check it | [`Decoder`] |
 //! | read any part of a compressed file | [`SeekableReader`] |
@@ -78,7 +78,7 @@ pub use pipeline::{
 pub use stream::{
     AutoFinishEncoder, BlockInfo, Compressor, Decoder, Decompressor, Encoder, Extent, FrameInfo,
     Listing, Piece, ReadAt, ReadAtCursor, Recovery, RecoveryReport, SeekableReader, WriteAt,
-    compress, compress_into, content_size, decompress, decompress_into, list, recover,
+    compress, compress_into, compress_to, content_size, decompress, decompress_into, list, recover,
 };
 pub use user_cache::refused_cache;
 

@@ -19,7 +19,8 @@ pub(crate) use directory::{FrameEntry, read_directory};
 pub use encoder::{AutoFinishEncoder, Encoder};
 pub use list::{BlockInfo, FrameInfo, Listing, list};
 pub use oneshot::{
-    Compressor, Decompressor, compress, compress_into, content_size, decompress, decompress_into,
+    Compressor, Decompressor, compress, compress_into, compress_to, content_size, decompress,
+    decompress_into,
 };
 pub use places::{ReadAt, ReadAtCursor, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};

@@ -67,12 +67,28 @@ pub fn compress_into(
     output: &mut Vec<u8>,
     options: &Options,
 ) -> Result<usize, Error> {
+    append(output, |writer| compress_to(input, writer, options))
+}
+
+/// Compresses `input` and writes the result to `writer`, such as memory of the caller's. Returns the number of bytes
+/// written.
+///
+/// # Errors
+/// The errors of [`compress`] and of writing; part of the result may then have been written.
+///
+/// ```
+/// let mut memory = [0; 100];
+/// let len = pz::compress_to(b"some contents", &mut memory[..], &pz::Options::new())?;
+/// assert_eq!(pz::decompress(&memory[..len as usize], &pz::DecodeOptions::new())?, b"some contents");
+/// # Ok::<(), pz::Error>(())
+/// ```
+pub fn compress_to(input: &[u8], writer: impl Write, options: &Options) -> Result<u64, Error> {
     let mut compressor = Compressor::new(options)?;
     // For a single call, an encoder with threads of its own is faster: it writes blocks while it encodes others.
     if input.len() > compressor.basis.header.block_size() && compressor.share()?.workers > 1 {
-        return stream_into(input, output, options);
+        return stream_to(input, writer, options);
     }
-    compressor.compress_into(input, output)
+    compressor.compress_to(input, writer)
 }
 
 /// Compresses one slice after another, and keeps threads, tables and buffers from call to call.
@@ -129,20 +145,23 @@ impl Compressor {
     /// # Errors
     /// [`Error::Changed`] if the options declare a length that is not that of `input`. Then `output` is unchanged.
     pub fn compress_into(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<usize, Error> {
+        append(output, |writer| self.compress_to(input, writer))
+    }
+
+    /// Compresses `input` and writes the result to `writer`. Returns the number of bytes written.
+    ///
+    /// # Errors
+    /// The errors of [`Compressor::compress_into`] and of writing; part of the result may then have been written.
+    pub fn compress_to(&mut self, input: &[u8], writer: impl Write) -> Result<u64, Error> {
         if let Some(declared) = self.options.content_size
             && declared != input.len() as u64
         {
             return Err(Error::Changed { declared, seen: input.len() as u64 });
         }
         if self.options.gpu.is_some() || self.asks_auto(input.len()) {
-            return stream_into(input, output, &self.options);
+            return stream_to(input, writer, &self.options);
         }
-        let start = output.len();
-        let written = self.encode_blocks(input, output);
-        if written.is_err() {
-            output.truncate(start);
-        }
-        written.map(|()| output.len() - start)
+        self.encode_blocks(input, writer)
     }
 
     /// Whether an input of `len` bytes is one that [`Auto`](crate::Auto) may choose a device for, or learn from.
@@ -151,7 +170,7 @@ impl Compressor {
         self.options.auto.is_some() && (len > MAX_UNASKED || self.options.statistics.is_some())
     }
 
-    fn encode_blocks(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
+    fn encode_blocks(&mut self, input: &[u8], mut writer: impl Write) -> Result<u64, Error> {
         const LOST: Error = Error::Internal { what: "a block could not be encoded" };
         let block_size = self.basis.header.block_size();
         let at_once = if input.len() <= block_size { 1 } else { self.blocks_at_once()? };
@@ -161,7 +180,6 @@ impl Compressor {
         let engine = &self.basis.engine;
         let recipe = &self.basis.recipe.hinted_by(input);
         let mut frames = FrameWriter::new(self.basis.header);
-        let mut output = Growing(output);
         let mut left = input;
         while !left.is_empty() {
             let (now, later) = left.split_at(left.len().min(at_once * block_size));
@@ -189,10 +207,11 @@ impl Compressor {
             let parts = now.chunks(block_size).zip(&self.payloads).zip(coded);
             for (i, ((contents, payload), coded)) in parts.enumerate() {
                 let is_last = left.is_empty() && i + 1 == count;
-                frames.block(&mut output, coded.ok_or(LOST)?, contents, payload, is_last)?;
+                frames.block(&mut writer, coded.ok_or(LOST)?, contents, payload, is_last)?;
             }
         }
-        frames.finish(&mut output)
+        frames.finish(&mut writer)?;
+        Ok(frames.written())
     }
 
     fn share(&mut self) -> Result<Share, Error> {
@@ -224,17 +243,26 @@ impl Compressor {
     }
 }
 
-/// Compresses `input` with a stream encoder, and appends the result to `output`.
-fn stream_into(input: &[u8], output: &mut Vec<u8>, options: &Options) -> Result<usize, Error> {
-    let start = output.len();
+/// Compresses `input` with a stream encoder, and writes the result to `writer`.
+fn stream_to(input: &[u8], writer: impl Write, options: &Options) -> Result<u64, Error> {
     let plan = EncodePlan::new(options, Some(input.len() as u64))?;
-    let mut encoder = Encoder::with_plan(Growing(output), plan, options);
-    let result = encoder.read_from(&mut &input[..]).and_then(|_| encoder.finish_by_ref());
-    drop(encoder);
-    if result.is_err() {
+    let mut encoder = Encoder::with_plan(writer, plan, options);
+    encoder.read_from(&mut &input[..])?;
+    encoder.finish_by_ref()?;
+    Ok(encoder.bytes_out())
+}
+
+/// Has `write` append to `output`, which stays as it was after an error. Returns the number of bytes appended.
+fn append(
+    output: &mut Vec<u8>,
+    write: impl FnOnce(Growing<'_>) -> Result<u64, Error>,
+) -> Result<usize, Error> {
+    let start = output.len();
+    let written = write(Growing(output));
+    if written.is_err() {
         output.truncate(start);
     }
-    result.map(|()| output.len() - start)
+    written.map(|_| output.len() - start)
 }
 
 /// A vector to write to. A write returns an error when the system refuses memory.
@@ -328,12 +356,36 @@ impl Decompressor {
     /// # Errors
     /// The errors of [`decompress`].
     pub fn decompress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
+        self.decompress_with(input, |len| zeroed(len).map_err(|fault| fault.at(Place::default())))
+    }
+
+    /// Decompresses `input` to memory that `allocate` returns for the length of the contents. Calls it once, after
+    /// checking headers, indices and footers.
+    ///
+    /// # Errors
+    /// The errors of [`decompress`] and of `allocate`, and [`Error::LimitOutput`] if its memory is too short.
+    ///
+    /// ```
+    /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+    /// let mut decompressor = pz::Decompressor::new(&pz::DecodeOptions::new());
+    /// let contents = decompressor.decompress_with(&compressed, |len| Ok(vec![0; len].into_boxed_slice()))?;
+    /// assert_eq!(&contents[..], b"some contents");
+    /// # Ok::<(), pz::Error>(())
+    /// ```
+    pub fn decompress_with<T: AsMut<[u8]>>(
+        &mut self,
+        input: &[u8],
+        allocate: impl FnOnce(usize) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let survey = self.survey(input, u64::MAX)?;
         let needed = survey.total;
         let len = usize::try_from(needed).map_err(|_| Error::OutOfMemory { needed })?;
-        let mut output = zeroed(len).map_err(|fault| fault.at(Place::default()))?;
-        self.decode(input, survey, &mut output)?;
-        Ok(output)
+        let mut memory = allocate(len)?;
+        let output = memory.as_mut();
+        let limit = output.len() as u64;
+        let output = output.get_mut(..len).ok_or(Error::LimitOutput { limit })?;
+        self.decode(input, survey, output)?;
+        Ok(memory)
     }
 
     /// Decompresses `input` to the beginning of `output`. Returns the length of the contents.

@@ -31,7 +31,7 @@ use crate::pipeline::statistics::Counted;
 /// let contents: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
 /// let compressed = pz::compress(&contents, &pz::Options::new().block_size(1 << 16))?;
 /// let mut reader = pz::SeekableReader::new(Cursor::new(compressed), &pz::DecodeOptions::new())?;
-/// assert_eq!(reader.len(), 4_000_000);
+/// assert_eq!((reader.len(), reader.block_size()), (4_000_000, 1 << 16));
 /// reader.seek(SeekFrom::Start(4 * 123_456))?;
 /// let mut number = [0; 4];
 /// reader.read_exact(&mut number)?;
@@ -176,6 +176,11 @@ impl<R: Read + Seek> SeekableReader<R> {
     /// Length in bytes of the contents of all frames together.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Length in bytes of the longest blocks' contents, or more if all are shorter: a read decodes whole blocks.
+    pub fn block_size(&self) -> u64 {
+        self.frames.iter().map(|frame| frame.header.block_size() as u64).max().unwrap_or(0)
     }
 
     /// Whether the contents are empty.

@@ -1,0 +1,9 @@
+//! Names the shared library for the linkers of systems with ELF, as programs that were linked with it look for it.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let system = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    if !matches!(system.as_str(), "macos" | "windows") {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libpz.so.0");
+    }
+}

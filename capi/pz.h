@@ -1,0 +1,395 @@
+/* pz: lossless compression in a format that CPUs and GPUs decode equally well.
+ *
+ * Every function that can fail returns PZ_STATUS_OK, which is 0, or why it failed;
+ * pz_error_message() has the words. Options may be NULL, for the defaults. A pointer to bytes may
+ * be NULL if their number is 0. Threads must not use an object at the same time, but for options
+ * that none of them changes. What a function makes is released by the function with the same
+ * prefix and _free, which takes NULL, too.
+ *
+ * Made by cbindgen from capi/src; `PZ_WRITE_HEADER=1 cargo test -p pz-capi` makes it again.
+ */
+
+
+#ifndef PZ_H
+#define PZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+typedef struct pz_options pz_options;
+typedef struct pz_decode_options pz_decode_options;
+typedef struct pz_encoder pz_encoder;
+typedef struct pz_decoder pz_decoder;
+typedef struct pz_reader pz_reader;
+
+/**
+ * Whether a call did its work, or why not.
+ */
+typedef enum {
+  /**
+   * Done.
+   */
+  PZ_STATUS_OK = 0,
+  /**
+   * Reading or writing failed.
+   */
+  PZ_STATUS_IO = 1,
+  /**
+   * The input does not begin with a pz frame.
+   */
+  PZ_STATUS_NOT_PZ = 2,
+  /**
+   * The input breaks a rule of the format, or a checksum does not agree.
+   */
+  PZ_STATUS_CORRUPT = 3,
+  /**
+   * The input ends in the middle of a frame.
+   */
+  PZ_STATUS_TRUNCATED = 4,
+  /**
+   * The input uses a part of the format that this version does not know.
+   */
+  PZ_STATUS_UNSUPPORTED = 5,
+  /**
+   * The contents are longer than the options permit.
+   */
+  PZ_STATUS_OUTPUT_LIMIT = 6,
+  /**
+   * The work needs more memory than the options permit.
+   */
+  PZ_STATUS_MEMORY_LIMIT = 7,
+  /**
+   * The system refused memory.
+   */
+  PZ_STATUS_OUT_OF_MEMORY = 8,
+  /**
+   * There is no such level, pipeline, filter, block size or window.
+   */
+  PZ_STATUS_INVALID_OPTION = 9,
+  /**
+   * The input does not have the length that was declared.
+   */
+  PZ_STATUS_CHANGED = 10,
+  /**
+   * A range begins or ends outside the contents.
+   */
+  PZ_STATUS_INVALID_RANGE = 11,
+  /**
+   * The result does not fit into the buffer.
+   */
+  PZ_STATUS_BUFFER_TOO_SMALL = 12,
+  /**
+   * A pointer that must not be NULL is, or an object is used after its end.
+   */
+  PZ_STATUS_INVALID_ARGUMENT = 13,
+  /**
+   * A bug in pz.
+   */
+  PZ_STATUS_INTERNAL = 14,
+} pz_status;
+
+/**
+ * Takes `len` bytes of `data`. Returns how many it took, or a negative number if it failed. `context` is what was
+ * given with the function, as for all callbacks.
+ */
+typedef ptrdiff_t (*pz_write_fn)(void *context, const void *data, size_t len);
+
+/**
+ * Puts up to `len` bytes into `buffer`. Returns how many, 0 at the end, or a negative number if it failed.
+ */
+typedef ptrdiff_t (*pz_read_fn)(void *context, void *buffer, size_t len);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * One line about the last failure in this thread; valid until the next call of a function of pz in this thread.
+ */
+const char *pz_error_message(void);
+
+/**
+ * The version of pz, such as "0.1.0".
+ */
+const char *pz_version(void);
+
+/**
+ * Makes options that stand for the defaults.
+ */
+pz_options *pz_options_new(void);
+
+/**
+ * Releases options.
+ *
+ * The caller's part:
+ * `options` is NULL or came from `pz_options_new`, and is not used afterwards.
+ */
+void pz_options_free(pz_options *options);
+
+/**
+ * Sets the level: 1 (fastest) to 9 (smallest). The default is 3.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use.
+ */
+pz_status pz_options_level(pz_options *options, uint32_t level);
+
+/**
+ * Sets the pipeline instead of the level's: "lzh", "lzf", "bwt", "fse" or "store".
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use. `pipeline` is text that ends with a zero byte.
+ */
+pz_status pz_options_pipeline(pz_options *options,
+                              const char *pipeline);
+
+/**
+ * Rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
+ * "delta8,zigzag8,transpose8", "auto", which looks at each block, or "none", the default.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use. `filter` is text that ends with a zero byte.
+ */
+pz_status pz_options_filter(pz_options *options,
+                            const char *filter);
+
+/**
+ * Sets the block size instead of the level's, in bytes: a power of two.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use.
+ */
+pz_status pz_options_block_size(pz_options *options, uint64_t block_size);
+
+/**
+ * Sets the window instead of the level's, in bytes: a power of two.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use.
+ */
+pz_status pz_options_window(pz_options *options, uint64_t window);
+
+/**
+ * Sets the number of threads; 0, the default, means one for each core. The result does not depend on it.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use.
+ */
+pz_status pz_options_threads(pz_options *options,
+                             size_t threads);
+
+/**
+ * Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use.
+ */
+pz_status pz_options_memory(pz_options *options, uint64_t memory);
+
+/**
+ * Declares the length of the input in bytes, for readers that cannot seek.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use.
+ */
+pz_status pz_options_content_size(pz_options *options, uint64_t content_size);
+
+/**
+ * Makes options that stand for the defaults.
+ */
+pz_decode_options *pz_decode_options_new(void);
+
+/**
+ * Releases options.
+ *
+ * The caller's part:
+ * `options` is NULL or came from `pz_decode_options_new`, and is not used afterwards.
+ */
+void pz_decode_options_free(pz_decode_options *options);
+
+/**
+ * Sets the number of threads; 0, the default, means one for each core.
+ *
+ * The caller's part:
+ * `options` came from `pz_decode_options_new` and is not in use.
+ */
+pz_status pz_decode_options_threads(pz_decode_options *options, size_t threads);
+
+/**
+ * Sets the most bytes of contents, for input that is not trusted.
+ *
+ * The caller's part:
+ * `options` came from `pz_decode_options_new` and is not in use.
+ */
+pz_status pz_decode_options_max_output(pz_decode_options *options, uint64_t max_output);
+
+/**
+ * Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.
+ *
+ * The caller's part:
+ * `options` came from `pz_decode_options_new` and is not in use.
+ */
+pz_status pz_decode_options_max_memory(pz_decode_options *options, uint64_t max_memory);
+
+/**
+ * Compresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the result. Less
+ * capacity than `pz_compress_bound` may be too little; after a failure the buffer may contain anything.
+ *
+ * The caller's part:
+ * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
+ * `pz_options_new`.
+ */
+pz_status pz_compress(const void *data,
+                      size_t len,
+                      void *buffer,
+                      size_t capacity,
+                      size_t *written,
+                      const pz_options *options);
+
+/**
+ * The most bytes that `len` bytes become when they are compressed, with any options.
+ */
+size_t pz_compress_bound(size_t len);
+
+/**
+ * Decompresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the contents.
+ * After a failure the buffer may contain anything.
+ *
+ * The caller's part:
+ * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
+ * `pz_decode_options_new`.
+ */
+pz_status pz_decompress(const void *data,
+                        size_t len,
+                        void *buffer,
+                        size_t capacity,
+                        size_t *written,
+                        const pz_decode_options *options);
+
+/**
+ * Stores the length of the contents of `len` bytes of `data`. Nothing is decoded. If the data are not trusted, compare
+ * the result with a limit before you allocate that many bytes.
+ *
+ * The caller's part:
+ * `data` points to `len` bytes, or is NULL if there are none.
+ */
+pz_status pz_content_size(const void *data,
+                          size_t len,
+                          uint64_t *size);
+
+/**
+ * Makes an encoder that gives its output to `write`, in the thread that calls it.
+ *
+ * The caller's part:
+ * `context` is what `write` expects, until the encoder is released, in every thread that uses the encoder. `options` is
+ * NULL or came from `pz_options_new`.
+ */
+pz_status pz_encoder_new(pz_write_fn write,
+                         void *context,
+                         const pz_options *options,
+                         pz_encoder **encoder);
+
+/**
+ * Compresses `len` bytes of `data`. Part of them may be given to the callback later.
+ *
+ * The caller's part:
+ * `encoder` came from `pz_encoder_new`, and `data` points to `len` bytes.
+ */
+pz_status pz_encoder_write(pz_encoder *encoder, const void *data, size_t len);
+
+/**
+ * Compresses everything so far and gives it to the callback, so that it can be read. Many flushes make the output
+ * larger.
+ *
+ * The caller's part:
+ * `encoder` came from `pz_encoder_new`.
+ */
+pz_status pz_encoder_flush(pz_encoder *encoder);
+
+/**
+ * Compresses the rest and ends the output, which is incomplete without this. The encoder can then only be released.
+ *
+ * The caller's part:
+ * `encoder` came from `pz_encoder_new`.
+ */
+pz_status pz_encoder_finish(pz_encoder *encoder);
+
+/**
+ * Releases an encoder. What it has not finished stays incomplete.
+ *
+ * The caller's part:
+ * `encoder` is NULL or came from `pz_encoder_new`, and is not used afterwards.
+ */
+void pz_encoder_free(pz_encoder *encoder);
+
+/**
+ * Makes a decoder that gets its input from `read`, in the thread that calls it, and reads the first header. It reads
+ * ahead of the contents that it returns.
+ *
+ * The caller's part:
+ * `context` is what `read` expects, until the decoder is released, in every thread that uses the decoder. `options` is
+ * NULL or came from `pz_decode_options_new`.
+ */
+pz_status pz_decoder_new(pz_read_fn read,
+                         void *context,
+                         const pz_decode_options *options,
+                         pz_decoder **decoder);
+
+/**
+ * Puts up to `len` bytes of contents into `buffer` and stores their number, which is 0 only at the end, or if `len` is.
+ * The contents are right as far as they go; that they are complete is known at the end.
+ *
+ * The caller's part:
+ * `decoder` came from `pz_decoder_new`, and `buffer` points to `len` bytes.
+ */
+pz_status pz_decoder_read(pz_decoder *decoder,
+                          void *buffer,
+                          size_t len,
+                          size_t *count);
+
+/**
+ * Releases a decoder.
+ *
+ * The caller's part:
+ * `decoder` is NULL or came from `pz_decoder_new`, and is not used afterwards.
+ */
+void pz_decoder_free(pz_decoder *decoder);
+
+/**
+ * Opens a compressed file, and checks its headers, indices and footers.
+ *
+ * The caller's part:
+ * `path` is text in UTF-8 that ends with a zero byte; `options` is NULL or came from `pz_decode_options_new`.
+ */
+pz_status pz_reader_open(const char *path,
+                         const pz_decode_options *options,
+                         pz_reader **reader);
+
+/**
+ * Stores the length of the contents in bytes.
+ *
+ * The caller's part:
+ * `reader` came from `pz_reader_open`.
+ */
+pz_status pz_reader_size(pz_reader *reader, uint64_t *size);
+
+/**
+ * Puts `len` bytes of the contents from `offset` on into `buffer`. Decodes blocks in parallel.
+ *
+ * The caller's part:
+ * `reader` came from `pz_reader_open`, and `buffer` points to `len` bytes.
+ */
+pz_status pz_reader_read(pz_reader *reader, uint64_t offset, void *buffer, size_t len);
+
+/**
+ * Releases a reader, and closes its file.
+ *
+ * The caller's part:
+ * `reader` is NULL or came from `pz_reader_open`, and is not used afterwards.
+ */
+void pz_reader_free(pz_reader *reader);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* PZ_H */

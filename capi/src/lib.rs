@@ -1,0 +1,21 @@
+//! pz as a library for C. The header, `pz.h`, is made from these files.
+//!
+//! | module | what |
+//! |---|---|
+//! | `memory` | C's pointers as slices, objects and text |
+//! | `oneshot` | one call for one buffer |
+//! | `options` | what may be chosen |
+//! | `reader` | any part of a compressed file |
+//! | `status` | what went wrong |
+//! | `stream` | compression and decompression of streams, through callbacks |
+//!
+//! No panic leaves a function: it becomes a status. The caller keeps to what each function's `# Safety` says.
+
+#![allow(non_camel_case_types, reason = "the names are C's")]
+
+mod memory;
+mod oneshot;
+mod options;
+mod reader;
+mod status;
+mod stream;

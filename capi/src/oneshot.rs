@@ -1,0 +1,120 @@
+//! One call for one buffer.
+
+use std::ffi::c_void;
+use std::io;
+
+use pz::Error;
+
+use crate::memory::{input, output, store};
+use crate::options::{decode_options, encode_options, pz_decode_options, pz_options};
+use crate::status::{Failure, guarded, pz_status};
+
+/// Compresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the result. Less
+/// capacity than `pz_compress_bound` may be too little; after a failure the buffer may contain anything.
+///
+/// # Safety
+/// The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
+/// `pz_options_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_compress(
+    data: *const c_void,
+    len: usize,
+    buffer: *mut c_void,
+    capacity: usize,
+    written: *mut usize,
+    options: *const pz_options,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let (data, buffer) = unsafe { (input(data, len)?, output(buffer, capacity)?) };
+        // SAFETY: The caller's promise.
+        let needed = pz::compress_to(data, Bounded(buffer), &unsafe { encode_options(options) })?;
+        if needed > capacity as u64 {
+            return Err(too_small(needed, capacity));
+        }
+        // SAFETY: The caller's promise.
+        unsafe { store(written, needed as usize) }
+    })
+}
+
+/// The most bytes that `len` bytes become when they are compressed, with any options.
+#[unsafe(no_mangle)]
+pub extern "C" fn pz_compress_bound(len: usize) -> usize {
+    // A block that does not shrink is stored. Then a block of at least 64 KiB takes 40 bytes more for its header and 4 in
+    // the index, and a frame less than 1 KiB.
+    len.saturating_add(len / 1024).saturating_add(1024)
+}
+
+/// Decompresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the contents.
+/// After a failure the buffer may contain anything.
+///
+/// # Safety
+/// The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
+/// `pz_decode_options_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decompress(
+    data: *const c_void,
+    len: usize,
+    buffer: *mut c_void,
+    capacity: usize,
+    written: *mut usize,
+    options: *const pz_decode_options,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let (data, buffer) = unsafe { (input(data, len)?, output(buffer, capacity)?) };
+        // SAFETY: The caller's promise.
+        let decoded = pz::decompress_into(data, buffer, &unsafe { decode_options(options) });
+        let count = decoded.map_err(|error| match (&error, pz::content_size(data)) {
+            (Error::LimitOutput { limit }, Ok(needed))
+                if *limit == capacity as u64 && needed > *limit =>
+            {
+                too_small(needed, capacity)
+            }
+            _ => error.into(),
+        })?;
+        // SAFETY: The caller's promise.
+        unsafe { store(written, count) }
+    })
+}
+
+/// Stores the length of the contents of `len` bytes of `data`. Nothing is decoded. If the data are not trusted, compare
+/// the result with a limit before you allocate that many bytes.
+///
+/// # Safety
+/// `data` points to `len` bytes, or is NULL if there are none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_content_size(
+    data: *const c_void,
+    len: usize,
+    size: *mut u64,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let found = pz::content_size(unsafe { input(data, len)? })?;
+        // SAFETY: The caller's promise.
+        unsafe { store(size, found) }
+    })
+}
+
+/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it takes.
+struct Bounded<'a>(&'a mut [u8]);
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(self.0.len());
+        let (place, rest) = std::mem::take(&mut self.0).split_at_mut(fits);
+        place.copy_from_slice(&bytes[..fits]);
+        self.0 = rest;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn too_small(needed: u64, capacity: usize) -> Failure {
+    let message = format!("the result has {needed} bytes, and the buffer {capacity}");
+    Failure::new(pz_status::BufferTooSmall, message)
+}

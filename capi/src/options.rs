@@ -1,0 +1,244 @@
+//! What may be chosen.
+
+use std::ffi::c_char;
+
+use pz::{DecodeOptions, Level, Options};
+
+use crate::memory::{free, object, text};
+use crate::status::{guarded, pz_status};
+
+/// How to compress.
+pub struct pz_options(pub(crate) Options);
+
+/// Makes options that stand for the defaults.
+#[unsafe(no_mangle)]
+pub extern "C" fn pz_options_new() -> *mut pz_options {
+    Box::into_raw(Box::new(pz_options(Options::new())))
+}
+
+/// Releases options.
+///
+/// # Safety
+/// `options` is NULL or came from `pz_options_new`, and is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_free(options: *mut pz_options) {
+    // SAFETY: The caller's promise.
+    unsafe { free(options) }
+}
+
+/// Sets the level: 1 (fastest) to 9 (smallest). The default is 3.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_level(options: *mut pz_options, level: u32) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().level(Level::new(level)?);
+        Ok(())
+    })
+}
+
+/// Sets the pipeline instead of the level's: "lzh", "lzf", "bwt", "fse" or "store".
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use. `pipeline` is text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_pipeline(
+    options: *mut pz_options,
+    pipeline: *const c_char,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        // SAFETY: The caller's promise.
+        let pipeline = unsafe { text(pipeline) }?;
+        options.0 = options.0.clone().pipeline(pipeline.parse()?);
+        Ok(())
+    })
+}
+
+/// Rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
+/// "delta8,zigzag8,transpose8", "auto", which looks at each block, or "none", the default.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use. `filter` is text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_filter(
+    options: *mut pz_options,
+    filter: *const c_char,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        // SAFETY: The caller's promise.
+        let filter = unsafe { text(filter) }?;
+        options.0 = options.0.clone().filter(filter.parse()?);
+        Ok(())
+    })
+}
+
+/// Sets the block size instead of the level's, in bytes: a power of two.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_block_size(
+    options: *mut pz_options,
+    block_size: u64,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().block_size(block_size);
+        Ok(())
+    })
+}
+
+/// Sets the window instead of the level's, in bytes: a power of two.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_window(options: *mut pz_options, window: u64) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().window(window);
+        Ok(())
+    })
+}
+
+/// Sets the number of threads; 0, the default, means one for each core. The result does not depend on it.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_threads(options: *mut pz_options, threads: usize) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().threads(threads);
+        Ok(())
+    })
+}
+
+/// Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_memory(options: *mut pz_options, memory: u64) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().memory(memory);
+        Ok(())
+    })
+}
+
+/// Declares the length of the input in bytes, for readers that cannot seek.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_content_size(
+    options: *mut pz_options,
+    content_size: u64,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().content_size(content_size);
+        Ok(())
+    })
+}
+
+/// How to decompress.
+pub struct pz_decode_options(pub(crate) DecodeOptions);
+
+/// Makes options that stand for the defaults.
+#[unsafe(no_mangle)]
+pub extern "C" fn pz_decode_options_new() -> *mut pz_decode_options {
+    Box::into_raw(Box::new(pz_decode_options(DecodeOptions::new())))
+}
+
+/// Releases options.
+///
+/// # Safety
+/// `options` is NULL or came from `pz_decode_options_new`, and is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decode_options_free(options: *mut pz_decode_options) {
+    // SAFETY: The caller's promise.
+    unsafe { free(options) }
+}
+
+/// Sets the number of threads; 0, the default, means one for each core.
+///
+/// # Safety
+/// `options` came from `pz_decode_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decode_options_threads(
+    options: *mut pz_decode_options,
+    threads: usize,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().threads(threads);
+        Ok(())
+    })
+}
+
+/// Sets the most bytes of contents, for input that is not trusted.
+///
+/// # Safety
+/// `options` came from `pz_decode_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decode_options_max_output(
+    options: *mut pz_decode_options,
+    max_output: u64,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().max_output(max_output);
+        Ok(())
+    })
+}
+
+/// Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.
+///
+/// # Safety
+/// `options` came from `pz_decode_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decode_options_max_memory(
+    options: *mut pz_decode_options,
+    max_memory: u64,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().max_memory(max_memory);
+        Ok(())
+    })
+}
+
+/// The options behind a pointer; the defaults for NULL.
+///
+/// # Safety
+/// `options` is NULL or came from `pz_options_new`.
+pub unsafe fn encode_options(options: *const pz_options) -> Options {
+    // SAFETY: The caller's promise.
+    unsafe { options.as_ref() }.map_or_else(Options::new, |options| options.0.clone())
+}
+
+/// The options behind a pointer; the defaults for NULL.
+///
+/// # Safety
+/// `options` is NULL or came from `pz_decode_options_new`.
+pub unsafe fn decode_options(options: *const pz_decode_options) -> DecodeOptions {
+    // SAFETY: The caller's promise.
+    unsafe { options.as_ref() }.map_or_else(DecodeOptions::new, |options| options.0.clone())
+}

@@ -1,0 +1,116 @@
+//! What went wrong: a status, and words for it.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pz::Error;
+
+/// Whether a call did its work, or why not.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum pz_status {
+    /// Done.
+    Ok = 0,
+    /// Reading or writing failed.
+    Io = 1,
+    /// The input does not begin with a pz frame.
+    NotPz = 2,
+    /// The input breaks a rule of the format, or a checksum does not agree.
+    Corrupt = 3,
+    /// The input ends in the middle of a frame.
+    Truncated = 4,
+    /// The input uses a part of the format that this version does not know.
+    Unsupported = 5,
+    /// The contents are longer than the options permit.
+    OutputLimit = 6,
+    /// The work needs more memory than the options permit.
+    MemoryLimit = 7,
+    /// The system refused memory.
+    OutOfMemory = 8,
+    /// There is no such level, pipeline, filter, block size or window.
+    InvalidOption = 9,
+    /// The input does not have the length that was declared.
+    Changed = 10,
+    /// A range begins or ends outside the contents.
+    InvalidRange = 11,
+    /// The result does not fit into the buffer.
+    BufferTooSmall = 12,
+    /// A pointer that must not be NULL is, or an object is used after its end.
+    InvalidArgument = 13,
+    /// A bug in pz.
+    Internal = 14,
+}
+
+/// A status that is not `Ok`, and words for it.
+pub struct Failure {
+    status: pz_status,
+    message: String,
+}
+
+impl Failure {
+    pub fn new(status: pz_status, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    pub fn invalid(message: &str) -> Self {
+        Self::new(pz_status::InvalidArgument, message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::Io(_) => pz_status::Io,
+            Error::NotPz { .. } => pz_status::NotPz,
+            Error::Corrupt { .. } => pz_status::Corrupt,
+            Error::Truncated { .. } => pz_status::Truncated,
+            Error::Unsupported { .. } => pz_status::Unsupported,
+            Error::LimitOutput { .. } => pz_status::OutputLimit,
+            Error::LimitMemory { .. } => pz_status::MemoryLimit,
+            Error::OutOfMemory { .. } => pz_status::OutOfMemory,
+            Error::InvalidLevel { .. }
+            | Error::InvalidPipeline { .. }
+            | Error::InvalidFilter { .. }
+            | Error::InvalidBlockSize { .. }
+            | Error::InvalidWindow { .. } => pz_status::InvalidOption,
+            Error::Changed { .. } => pz_status::Changed,
+            Error::InvalidRange { .. } => pz_status::InvalidRange,
+            // Variants that a later version of the library adds, too.
+            _ => pz_status::Internal,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Error::from(error).into()
+    }
+}
+
+thread_local! {
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+/// Does the work of a function, and keeps the words of its failure.
+pub fn guarded(work: impl FnOnce() -> Result<(), Failure>) -> pz_status {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    let result = result.unwrap_or_else(|_| Err(Failure::new(pz_status::Internal, "pz panicked")));
+    let Err(Failure { status, message }) = result else { return pz_status::Ok };
+    // Names in messages come from C, so none has a zero byte.
+    MESSAGE.set(CString::new(message).unwrap_or_default());
+    status
+}
+
+/// One line about the last failure in this thread; valid until the next call of a function of pz in this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn pz_error_message() -> *const c_char {
+    MESSAGE.with_borrow(|message| message.as_ptr())
+}
+
+/// The version of pz, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn pz_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}

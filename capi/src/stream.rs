@@ -1,0 +1,202 @@
+//! Compression and decompression of streams, through callbacks.
+
+use std::ffi::c_void;
+use std::io::{self, Read, Write};
+
+use pz::{Decoder, Encoder};
+
+use crate::memory::{free, input, object, output, store};
+use crate::options::{decode_options, encode_options, pz_decode_options, pz_options};
+use crate::status::{Failure, guarded, pz_status};
+
+/// Takes `len` bytes of `data`. Returns how many it took, or a negative number if it failed. `context` is what was
+/// given with the function, as for all callbacks.
+pub type pz_write_fn =
+    Option<unsafe extern "C" fn(context: *mut c_void, data: *const c_void, len: usize) -> isize>;
+
+/// Puts up to `len` bytes into `buffer`. Returns how many, 0 at the end, or a negative number if it failed.
+pub type pz_read_fn =
+    Option<unsafe extern "C" fn(context: *mut c_void, buffer: *mut c_void, len: usize) -> isize>;
+
+type WriteFn = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> isize;
+type ReadFn = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> isize;
+
+/// A callback with its context.
+struct Callback<F> {
+    function: F,
+    context: *mut c_void,
+}
+
+// SAFETY: Encoders and decoders call it only in the thread that called them, and that thread may use the context: the
+// callers of `pz_encoder_new` and `pz_decoder_new` promise so.
+unsafe impl<F> Send for Callback<F> {}
+
+impl Write for Callback<WriteFn> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        // SAFETY: The caller has promised that function and context belong together.
+        let taken = unsafe { (self.function)(self.context, data.as_ptr().cast(), data.len()) };
+        counted(taken, data.len(), "the write callback failed")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Callback<ReadFn> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: The caller has promised that function and context belong together.
+        let put =
+            unsafe { (self.function)(self.context, buffer.as_mut_ptr().cast(), buffer.len()) };
+        counted(put, buffer.len(), "the read callback failed")
+    }
+}
+
+/// What a callback returned, if it can be true.
+fn counted(returned: isize, most: usize, failure: &str) -> io::Result<usize> {
+    let count = usize::try_from(returned).ok().filter(|&count| count <= most);
+    count.ok_or_else(|| io::Error::other(failure))
+}
+
+/// Compresses what is written to it.
+pub struct pz_encoder(Option<Encoder<Callback<WriteFn>>>);
+
+/// Makes an encoder that gives its output to `write`, in the thread that calls it.
+///
+/// # Safety
+/// `context` is what `write` expects, until the encoder is released, in every thread that uses the encoder. `options` is
+/// NULL or came from `pz_options_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_encoder_new(
+    write: pz_write_fn,
+    context: *mut c_void,
+    options: *const pz_options,
+    encoder: *mut *mut pz_encoder,
+) -> pz_status {
+    guarded(|| {
+        let function = write.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
+        // SAFETY: The caller's promise.
+        let options = unsafe { encode_options(options) };
+        let made = Encoder::new(Callback { function, context }, &options)?;
+        // SAFETY: The caller's promise.
+        unsafe { store(encoder, Box::into_raw(Box::new(pz_encoder(Some(made))))) }
+    })
+}
+
+/// Compresses `len` bytes of `data`. Part of them may be given to the callback later.
+///
+/// # Safety
+/// `encoder` came from `pz_encoder_new`, and `data` points to `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_encoder_write(
+    encoder: *mut pz_encoder,
+    data: *const c_void,
+    len: usize,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let (encoder, data) = unsafe { (object(encoder)?, input(data, len)?) };
+        Ok(open(encoder)?.write_all(data)?)
+    })
+}
+
+/// Compresses everything so far and gives it to the callback, so that it can be read. Many flushes make the output
+/// larger.
+///
+/// # Safety
+/// `encoder` came from `pz_encoder_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_encoder_flush(encoder: *mut pz_encoder) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        Ok(open(unsafe { object(encoder) }?)?.flush()?)
+    })
+}
+
+/// Compresses the rest and ends the output, which is incomplete without this. The encoder can then only be released.
+///
+/// # Safety
+/// `encoder` came from `pz_encoder_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_encoder_finish(encoder: *mut pz_encoder) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let encoder = unsafe { object(encoder) }?;
+        open(encoder)?;
+        if let Some(encoder) = encoder.0.take() {
+            encoder.finish()?;
+        }
+        Ok(())
+    })
+}
+
+/// Releases an encoder. What it has not finished stays incomplete.
+///
+/// # Safety
+/// `encoder` is NULL or came from `pz_encoder_new`, and is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_encoder_free(encoder: *mut pz_encoder) {
+    // SAFETY: The caller's promise.
+    unsafe { free(encoder) }
+}
+
+fn open(encoder: &mut pz_encoder) -> Result<&mut Encoder<Callback<WriteFn>>, Failure> {
+    encoder.0.as_mut().ok_or_else(|| Failure::invalid("the encoder has finished"))
+}
+
+/// Decompresses what its callback reads.
+pub struct pz_decoder(Decoder<Callback<ReadFn>>);
+
+/// Makes a decoder that gets its input from `read`, in the thread that calls it, and reads the first header. It reads
+/// ahead of the contents that it returns.
+///
+/// # Safety
+/// `context` is what `read` expects, until the decoder is released, in every thread that uses the decoder. `options` is
+/// NULL or came from `pz_decode_options_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decoder_new(
+    read: pz_read_fn,
+    context: *mut c_void,
+    options: *const pz_decode_options,
+    decoder: *mut *mut pz_decoder,
+) -> pz_status {
+    guarded(|| {
+        let function = read.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
+        // SAFETY: The caller's promise.
+        let options = unsafe { decode_options(options) };
+        let made = Decoder::new(Callback { function, context }, &options)?;
+        // SAFETY: The caller's promise.
+        unsafe { store(decoder, Box::into_raw(Box::new(pz_decoder(made)))) }
+    })
+}
+
+/// Puts up to `len` bytes of contents into `buffer` and stores their number, which is 0 only at the end, or if `len` is.
+/// The contents are right as far as they go; that they are complete is known at the end.
+///
+/// # Safety
+/// `decoder` came from `pz_decoder_new`, and `buffer` points to `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decoder_read(
+    decoder: *mut pz_decoder,
+    buffer: *mut c_void,
+    len: usize,
+    count: *mut usize,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let (decoder, buffer) = unsafe { (object(decoder)?, output(buffer, len)?) };
+        let put = decoder.0.read(buffer)?;
+        // SAFETY: The caller's promise.
+        unsafe { store(count, put) }
+    })
+}
+
+/// Releases a decoder.
+///
+/// # Safety
+/// `decoder` is NULL or came from `pz_decoder_new`, and is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decoder_free(decoder: *mut pz_decoder) {
+    // SAFETY: The caller's promise.
+    unsafe { free(decoder) }
+}

@@ -1,0 +1,108 @@
+"""Lossless compression in a format that CPUs and GPUs decode equally well.
+
+>>> import libpz as pz
+>>> small = pz.compress(b"what is said three times is true " * 3000)
+>>> pz.decompress(small)[:32]
+b'what is said three times is true'
+
+| to | use |
+|---|---|
+| compress or decompress a buffer | `compress`, `decompress`, `compress_into`, `decompress_into`, `content_size` |
+| the same for many buffers | `Compressor`, `Decompressor` |
+| read and write files | `open` |
+| keep arrays and tensors in a file | `save_file`, `load_file`, `open_file`, `from_safetensors`, `to_safetensors` |
+| see what a file holds, or save what a damaged one still holds | `list`, `recover` |
+| know the devices of this machine, and what work will cost | `devices`, `cost` |
+| compress the chunks of Zarr's arrays | `libpz.zarr.PzCodec`, `libpz.numcodecs.Pz` |
+
+All exceptions are subclasses of `Error`, except those of the system (`OSError`) and of wrong types (`TypeError`,
+`BufferError`).
+"""
+
+import atexit as _atexit
+import os as _os
+
+from . import _libpz
+from ._errors import (
+    BufferTooSmallError,
+    ChangedError,
+    CorruptError,
+    DeviceError,
+    Error,
+    InputError,
+    InternalError,
+    InUseError,
+    MemoryLimitError,
+    NotPzError,
+    OptionError,
+    OutOfMemoryError,
+    OutputLimitError,
+    RangeError,
+    TensorError,
+    TruncatedError,
+    UnsupportedError,
+)
+from ._file import FileReader, FileWriter, open
+from ._info import BlockInfo, Device, FrameInfo, Prediction, RecoveryReport, cost, devices, list, recover
+from ._libpz import (
+    Compressor,
+    Decompressor,
+    compress,
+    compress_into,
+    content_size,
+    decompress,
+    decompress_into,
+)
+from ._safetensors import from_safetensors, to_safetensors
+from ._tensors import TensorFile, TensorSlice, load_file, open_file, save_file
+
+__all__ = [
+    "BlockInfo",
+    "BufferTooSmallError",
+    "ChangedError",
+    "Compressor",
+    "CorruptError",
+    "Decompressor",
+    "Device",
+    "DeviceError",
+    "Error",
+    "FileReader",
+    "FileWriter",
+    "FrameInfo",
+    "InUseError",
+    "InputError",
+    "InternalError",
+    "MemoryLimitError",
+    "NotPzError",
+    "OptionError",
+    "OutOfMemoryError",
+    "OutputLimitError",
+    "Prediction",
+    "RangeError",
+    "RecoveryReport",
+    "TensorError",
+    "TensorFile",
+    "TensorSlice",
+    "TruncatedError",
+    "UnsupportedError",
+    "compress",
+    "compress_into",
+    "content_size",
+    "cost",
+    "decompress",
+    "decompress_into",
+    "devices",
+    "from_safetensors",
+    "list",
+    "load_file",
+    "open",
+    "open_file",
+    "recover",
+    "save_file",
+    "to_safetensors",
+]
+
+# Drivers cannot handle a process that ends while they open a device.
+_atexit.register(_libpz.finish_opening)
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(after_in_child=_libpz.after_fork)

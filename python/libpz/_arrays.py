@@ -1,0 +1,67 @@
+"""NumPy's arrays and torch's tensors as bytes. Neither package is imported before it is needed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ._errors import TensorError
+from ._header import DTYPES
+
+
+def to_bytes(tensor: Any, name: str) -> tuple[str, tuple[int, ...], Any]:
+    """The type, the shape and the bytes of an array or tensor."""
+    if type(tensor).__module__.partition(".")[0] == "torch":
+        return _torch_to_bytes(tensor, name)
+    import numpy
+
+    array = numpy.asarray(tensor, order="C")
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    dtype = _safetensors_name("numpy", array.dtype.name, name)
+    return dtype, array.shape, array.reshape(-1).view(numpy.uint8)
+
+
+def _torch_to_bytes(tensor: Any, name: str) -> tuple[str, tuple[int, ...], Any]:
+    import torch
+
+    dtype = _safetensors_name("torch", str(tensor.dtype).removeprefix("torch."), name)
+    data = tensor.detach().cpu().contiguous()
+    return dtype, tuple(tensor.shape), data.reshape(-1).view(torch.uint8).numpy()
+
+
+def empty(name: str, dtype: str, shape: tuple[int, ...], framework: str) -> tuple[Any, Any]:
+    """An array or tensor to fill, and its bytes."""
+    if framework == "torch":
+        import torch
+
+        tensor = torch.empty(shape, dtype=_own_type(torch, DTYPES[dtype].torch, dtype, name))
+        return tensor, tensor.reshape(-1).view(torch.uint8).numpy()
+    import numpy
+
+    array = numpy.empty(shape, _numpy_type(numpy, dtype, name))
+    return array, array.reshape(-1).view(numpy.uint8)
+
+
+def _numpy_type(numpy: Any, dtype: str, name: str) -> Any:
+    own = DTYPES[dtype].numpy
+    if own is None or hasattr(numpy, own):
+        return numpy.dtype(_own_type(numpy, own, dtype, name))
+    try:
+        return numpy.dtype(getattr(importlib.import_module("ml_dtypes"), own))
+    except ImportError:
+        message = f"tensor {name!r} has the type {dtype}, for which NumPy needs the package ml_dtypes"
+        raise TensorError(message) from None
+
+
+def _own_type(module: Any, own: str | None, dtype: str, name: str) -> Any:
+    if own is None or not hasattr(module, own):
+        raise TensorError(f"tensor {name!r} has the type {dtype}, which {module.__name__} lacks")
+    return getattr(module, own)
+
+
+def _safetensors_name(framework: str, own: str, name: str) -> str:
+    for dtype, known in DTYPES.items():
+        if getattr(known, framework) == own:
+            return dtype
+    raise TensorError(f"tensor {name!r} has the type {own}, which files of tensors lack")

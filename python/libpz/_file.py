@@ -1,0 +1,233 @@
+"""Files of compressed contents as Python's file objects."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from typing import IO, Any, Unpack, cast
+
+from ._libpz import Reader, StreamReader, Writer
+from ._types import Buffer, DecodeOptions, EncodeOptions, Path
+
+_BUFFER_SIZE = 1 << 17
+"""Bytes that `open` reads and writes at once."""
+
+
+class FileReader(io.RawIOBase):
+    """The contents of a compressed file, without a buffer: what `open` puts a buffer around.
+
+    Seeks if `source` is a path of a regular file or a seekable file object, and then decodes only the blocks that are
+    read. From anything else it reads ahead.
+    """
+
+    def __init__(self, source: Path | IO[bytes], **options: Unpack[DecodeOptions]) -> None:
+        self._position = 0
+        self._reader: Reader | StreamReader | None = None
+        self._owned: io.FileIO | None = None
+        if hasattr(source, "read"):
+            file = cast(IO[bytes], source)
+            self.name = getattr(file, "name", None)
+            self._reader = Reader(file, **options) if file.seekable() else StreamReader(file, **options)
+            return
+        path = source
+        self.name = os.fspath(path)
+        if stat.S_ISREG(os.stat(path).st_mode):
+            self._reader = Reader(path, **options)
+            return
+        # What is no regular file, such as a named pipe, may not seek.
+        self._owned = io.FileIO(path)
+        try:
+            self._reader = StreamReader(self._owned, **options)
+        except BaseException:
+            self._owned.close()
+            raise
+
+    @property
+    def mode(self) -> str:
+        """Always "rb"."""
+        return "rb"
+
+    def readable(self) -> bool:
+        """Always true."""
+        self._open_reader()
+        return True
+
+    def seekable(self) -> bool:
+        """Whether contents can be read in any order."""
+        return isinstance(self._open_reader(), Reader)
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Read up to the length of `buffer` into it; return the number of bytes, 0 at the end."""
+        reader = self._open_reader()
+        if isinstance(reader, Reader):
+            count = reader.read_into(self._position, buffer)
+        else:
+            count = reader.read_into(buffer)
+        self._position += count
+        return count
+
+    def readall(self) -> bytes:
+        """Read to the end."""
+        reader = self._open_reader()
+        if not isinstance(reader, Reader):
+            return super().readall()
+        contents = reader.read_bytes(self._position, reader.size)
+        self._position += len(contents)
+        return contents
+
+    def tell(self) -> int:
+        """The position in the contents."""
+        self._open_reader()
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Change the position in the contents, and return it."""
+        reader = self._open_reader()
+        if not isinstance(reader, Reader):
+            raise io.UnsupportedOperation("the source does not seek")
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: reader.size}
+        if whence not in starts:
+            raise ValueError(f"whence {whence} is not 0, 1 or 2")
+        position = starts[whence] + offset
+        if position < 0:
+            raise ValueError(f"negative seek position {position}")
+        self._position = position
+        return position
+
+    def close(self) -> None:
+        """Let go of the file. A file object that was given stays open."""
+        if self.closed:
+            return
+        try:
+            if self._reader is not None:
+                self._reader.close()
+            if self._owned is not None:
+                self._owned.close()
+        finally:
+            super().close()
+
+    def _open_reader(self) -> Reader | StreamReader:
+        if self.closed or self._reader is None:
+            raise ValueError("I/O operation on closed file")
+        return self._reader
+
+
+class FileWriter(io.RawIOBase):
+    """Compresses to a file, without a buffer: what `open` puts a buffer around.
+
+    The file is complete only after `close`.
+    """
+
+    def __init__(
+        self, target: Path | IO[bytes], mode: str = "wb", level: int = 3, **options: Unpack[EncodeOptions]
+    ) -> None:
+        self.mode = mode
+        self._position = 0
+        self._writer: Writer | None = None
+        self._owned: io.FileIO | None = None
+        if hasattr(target, "write"):
+            self.name = getattr(target, "name", None)
+            self._writer = Writer(cast(IO[bytes], target), level, **options)
+            return
+        # Wrong options are an error before a file is made or emptied.
+        Writer(io.BytesIO(), level, **options)
+        self._owned = io.FileIO(target, mode)
+        self.name = self._owned.name
+        try:
+            self._writer = Writer(self._owned, level, **options)
+        except BaseException:
+            self._owned.close()
+            raise
+
+    def writable(self) -> bool:
+        """Always true."""
+        self._check_open()
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        """Compress all of `data`. Part of it may reach the file later."""
+        self._check_open()
+        if self._writer is None:
+            raise ValueError("I/O operation on closed file")
+        count = self._writer.write(data)
+        self._position += count
+        return count
+
+    def tell(self) -> int:
+        """The number of bytes of contents so far."""
+        self._check_open()
+        return self._position
+
+    def flush(self) -> None:
+        """Compress everything so far and bring it to the file, so that it can be read. This ends a block early.
+
+        The buffer that `open` puts around this does not call it.
+        """
+        self._check_open()
+        # `close` has ended the file before it comes here.
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Write the rest and end the file. A file object that was given stays open."""
+        if self.closed:
+            return
+        try:
+            if self._writer is not None:
+                self._writer.finish()
+        finally:
+            self._writer = None
+            try:
+                super().close()
+            finally:
+                if self._owned is not None:
+                    self._owned.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+
+
+def open(
+    file: Path | IO[bytes],
+    mode: str = "rb",
+    level: int = 3,
+    *,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    **options: Any,
+) -> io.BufferedReader | io.BufferedWriter | io.TextIOWrapper:
+    """Open a compressed file, and return a file object of its contents.
+
+    `file` is a path or a file object, which `close` leaves open. `mode` is "rb", "wb" or "xb", the last for a file that
+    must not exist yet; "rt", "wt" and "xt" are for text, and `encoding`, `errors` and `newline` are those of the
+    built-in `open`.
+
+    Files for reading seek, if `file` is a path or a seekable file object: only the blocks that are read get decoded.
+    Several threads may each open the same file. Options for reading are those of `decompress`, for writing those of
+    `compress`.
+
+    A file that is written is complete when it has been closed; a `with` statement does that.
+    """
+    kind = mode.replace("t", "", 1) if "t" in mode else mode.replace("b", "", 1)
+    if kind not in ("r", "w", "x"):
+        raise ValueError(f"mode {mode!r} is not rb, wb, xb, rt, wt or xt")
+    is_text = "t" in mode
+    if not is_text and (encoding, errors, newline) != (None, None, None):
+        raise ValueError("encoding, errors and newline are for text modes")
+    buffered: io.BufferedReader | io.BufferedWriter
+    if kind == "r":
+        buffered = io.BufferedReader(FileReader(file, **options), _BUFFER_SIZE)
+    else:
+        buffered = io.BufferedWriter(FileWriter(file, kind + "b", level, **options), _BUFFER_SIZE)
+    if not is_text:
+        return buffered
+    try:
+        text = io.TextIOWrapper(buffered, io.text_encoding(encoding), errors, newline)
+    except BaseException:
+        buffered.close()
+        raise
+    text.mode = mode  # type: ignore[misc]  # as the built-in `open` sets it
+    return text

@@ -1,0 +1,78 @@
+"""Frames of several kinds in one file, and files that get their names when they are complete."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, cast
+
+from ._header import DTYPES
+from ._libpz import Writer
+from ._types import Buffer, EncodeOptions, Path
+
+_BLOCK = 4 << 20
+"""Parts from this many bytes on begin a frame of their own, so that reading one decodes nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a file's contents."""
+
+    dtype: str | None
+    """The type of its elements; `None` for a header."""
+    size: int
+    """Bytes."""
+    pieces: Iterable[Buffer]
+    """Its contents, in order."""
+
+
+def write_parts(target: IO[bytes], parts: Iterable[Part], level: int, options: EncodeOptions) -> None:
+    """Write parts, each in a frame that suits its type. Short ones that have the same share a frame."""
+    writer: Writer | None = None
+    current: EncodeOptions = {}
+    filled = 0
+    for part in parts:
+        suited = _suited(part.dtype, options)
+        if writer is None or suited != current or max(part.size, filled) >= _BLOCK:
+            if writer is not None:
+                writer.finish()
+            writer, current, filled = Writer(target, level, **suited), suited, 0
+        for piece in part.pieces:
+            writer.write(piece)
+        filled += part.size
+    if writer is not None:
+        writer.finish()
+
+
+def _suited(dtype: str | None, options: EncodeOptions) -> EncodeOptions:
+    """The caller's options, and those that suit the type where the caller says nothing."""
+    suited = options.copy()
+    if dtype is not None:
+        known = DTYPES[dtype]
+        # A filter or a pipeline that the caller names says that the caller knows better.
+        if options.get("filter") is None and options.get("pipeline") is None:
+            suited["pipeline"] = known.pipeline
+        if options.get("filter") is None:
+            suited["filter"] = known.filter
+    return suited
+
+
+@contextlib.contextmanager
+def new_file(file: Path | IO[bytes]) -> Iterator[IO[bytes]]:
+    """A file to write. A path gets its name when the file is complete; after an exception nothing is left of it."""
+    if hasattr(file, "write"):
+        yield cast(IO[bytes], file)
+        return
+    path = os.fspath(file)
+    unfinished = f"{path}.{os.getpid()}.tmp"
+    try:
+        with io.FileIO(unfinished, "xb+") as target:
+            yield cast(IO[bytes], target)
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(unfinished)
+        raise

@@ -1,0 +1,173 @@
+"""Dictionaries of arrays or tensors in a file.
+
+The contents of such a file are those of a `.safetensors` file, so `pz decompress` makes one: a header that names the
+tensors, their types and shapes, and then their data. Around them lie frames, each with the filter that suits the types
+of its tensors. A tensor is read without the others, and a part of it without the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, KeysView, Mapping
+from types import TracebackType
+from typing import IO, Any, Self, Unpack
+
+from . import _arrays
+from ._errors import RangeError, TensorError
+from ._frames import Part, new_file, write_parts
+from ._header import DTYPES, Header, TensorInfo, read_header
+from ._libpz import Reader
+from ._types import DecodeOptions, EncodeOptions, Path
+
+
+def save_file(
+    tensors: Mapping[str, Any],
+    file: Path | IO[bytes],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    level: int = 3,
+    **options: Unpack[EncodeOptions],
+) -> None:
+    """Write a dictionary of NumPy arrays or torch tensors to `file`, a path or a file object.
+
+    `metadata` is text to keep beside them. The options are those of `compress`. Without `filter`, each type gets the
+    one that suits it; without `pipeline` too, floats are entropy-coded alone ("fse"), which makes weights smaller and
+    is faster.
+    """
+    arrays = {name: _arrays.to_bytes(tensor, name) for name, tensor in tensors.items()}
+    # Large elements come first, so that each tensor begins at a multiple of its elements' size.
+    names = sorted(arrays, key=lambda name: (-DTYPES[arrays[name][0]].bits, arrays[name][0], name))
+    infos, parts, at = {}, [], 0
+    for name in names:
+        dtype, shape, data = arrays[name]
+        infos[name] = TensorInfo(dtype, shape, at, at + data.nbytes)
+        parts.append(Part(dtype, data.nbytes, [data]))
+        at += data.nbytes
+    header = Header(infos, dict(metadata or {})).to_bytes()
+    with new_file(file) as target:
+        write_parts(target, [Part(None, len(header), [header]), *parts], level, options)
+
+
+def load_file(file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> dict[str, Any]:
+    """Read all tensors of `file` as NumPy arrays, or with `framework="torch"` as torch tensors.
+
+    The options are those of `decompress`.
+    """
+    with open_file(file, framework, **options) as tensors:
+        return {name: tensors.get_tensor(name) for name in tensors}
+
+
+def open_file(file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> TensorFile:
+    """Open a file of tensors. Each is read when it is asked for.
+
+    >>> with libpz.open_file("model.pz") as tensors:
+    ...     weights = tensors["layer.weight"]
+    ...     rows = tensors.get_slice("embedding")[1000:2000]
+    """
+    return TensorFile(file, framework, **options)
+
+
+class TensorFile:
+    """The tensors of a file, by name. Threads may share it if it was opened by its path."""
+
+    def __init__(self, file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> None:
+        if framework not in ("numpy", "torch"):
+            raise ValueError(f"framework {framework!r} is not 'numpy' or 'torch'")
+        self._framework = framework
+        self._reader = Reader(file, **options)
+        self._header = read_header(self._reader.read_bytes, self._reader.size)
+
+    def keys(self) -> KeysView[str]:
+        """The names, in the order of the file."""
+        return self._header.tensors.keys()
+
+    def metadata(self) -> dict[str, str]:
+        """The text that was kept beside the tensors."""
+        return dict(self._header.metadata)
+
+    def info(self, name: str) -> TensorInfo:
+        """Type, shape and place of a tensor."""
+        return self._header.tensors[name]
+
+    def get_tensor(self, name: str) -> Any:
+        """Read a tensor."""
+        info = self._header.tensors[name]
+        return self._read(name, info.dtype, info.start, info.shape)
+
+    def get_slice(self, name: str) -> TensorSlice:
+        """A tensor to take parts of. Only the rows that an index names are read."""
+        return TensorSlice(self, name)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._reader.close()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get_tensor(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._header.tensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._header.tensors)
+
+    def __len__(self) -> int:
+        return len(self._header.tensors)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, name: str, dtype: str, start: int, shape: tuple[int, ...]) -> Any:
+        """The elements of a tensor from byte `start` of the tensors' data on."""
+        tensor, memory = _arrays.empty(name, dtype, shape, self._framework)
+        if self._reader.read_into(self._header.data_start + start, memory) != memory.nbytes:
+            raise RangeError(f"tensor {name!r} is not within the contents")
+        return tensor
+
+
+class TensorSlice:
+    """A tensor of a file, to take parts of."""
+
+    def __init__(self, file: TensorFile, name: str) -> None:
+        self._file = file
+        self._name = name
+        self._info = file.info(name)
+
+    def get_shape(self) -> tuple[int, ...]:
+        """The shape of the whole tensor."""
+        return self._info.shape
+
+    def get_dtype(self) -> str:
+        """The type, as safetensors names it, such as "BF16"."""
+        return self._info.dtype
+
+    def __getitem__(self, index: Any) -> Any:
+        """Read the rows that the first index names, and take what the others name of them."""
+        info = self._info
+        first, *rest = index if isinstance(index, tuple) else (index,)
+        if not info.shape or not (isinstance(first, slice) or hasattr(first, "__index__")):
+            return self._file.get_tensor(self._name)[index]
+        count = info.shape[0]
+        row_bits = DTYPES[info.dtype].bits * math.prod(info.shape[1:])
+        if isinstance(first, slice):
+            rows = range(count)[first]
+            start, stop = (min(rows), max(rows) + 1) if rows else (0, 0)
+            # A negative step starts from the last row that was read.
+            first = slice(None, None, rows.step)
+        else:
+            at = operator.index(first)
+            if not -count <= at < count:
+                raise RangeError(f"row {at} is not one of {count}")
+            start = at % count
+            stop, first = start + 1, 0
+        if row_bits % 8 != 0:
+            raise TensorError(f"rows of tensor {self._name!r} do not begin at whole bytes")
+        offset = info.start + start * row_bits // 8
+        part = self._file._read(self._name, info.dtype, offset, (stop - start, *info.shape[1:]))
+        return part[(first, *rest)]

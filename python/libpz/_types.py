@@ -1,0 +1,43 @@
+"""Types of arguments that several functions share. Nothing here exists at run time but names."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer as Buffer
+else:
+    Buffer = Any
+
+Path = str | os.PathLike[str]
+"""Where a file is."""
+
+
+class DecodeOptions(TypedDict, total=False):
+    """The options of `libpz.decompress`."""
+
+    threads: int
+    max_output: int | None
+    max_memory: int | None
+    device: str
+    device_memory: int | None
+
+
+class CodecOptions(TypedDict, total=False):
+    """The options of `libpz.compress` beside the level and the device."""
+
+    pipeline: str | None
+    block_size: int | None
+    window: int | None
+    filter: str | None
+    threads: int
+    memory: int | None
+    verify: bool
+
+
+class EncodeOptions(CodecOptions, total=False):
+    """The options of `libpz.compress` beside the level."""
+
+    device: str
+    device_memory: int | None

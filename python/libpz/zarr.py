@@ -1,0 +1,83 @@
+"""A codec for Zarr's format 3. Zarr finds it by its name "pz".
+
+>>> import zarr
+>>> array = zarr.create_array("a.zarr", shape=1_000_000, dtype="f4", compressors=libpz.zarr.PzCodec())
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from zarr.abc.codec import BytesBytesCodec
+from zarr.core.common import parse_named_configuration
+
+from ._libpz import Compressor, Decompressor
+
+if TYPE_CHECKING:
+    from zarr.core.array_spec import ArraySpec
+    from zarr.core.buffer import Buffer
+
+__all__ = ["PzCodec"]
+
+
+@dataclass(frozen=True)
+class PzCodec(BytesBytesCodec):
+    """Compresses each chunk, or each inner chunk of a shard, with `libpz.compress`.
+
+    `level`, `pipeline` and `filter` are those of `compress`; the filter "auto" looks at each chunk, and "none" is the
+    fastest. Zarr works on several chunks at the same time, so each takes one thread.
+    """
+
+    level: int = 3
+    pipeline: str | None = None
+    filter: str = "auto"
+
+    is_fixed_size = False
+
+    def __post_init__(self) -> None:
+        # Wrong options are an error now, not at the first chunk.
+        _ = self._compressor
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The codec of an array's metadata."""
+        configuration: Any
+        _, configuration = parse_named_configuration(data, "pz", require_configuration=False)
+        return cls(**(configuration or {}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What an array's metadata say of the codec."""
+        configuration = {"level": self.level, "pipeline": self.pipeline, "filter": self.filter}
+        return {"name": "pz", "configuration": configuration}
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        """Not known before a chunk is compressed."""
+        raise NotImplementedError
+
+    @cached_property
+    def _compressor(self) -> Compressor:
+        return Compressor(self.level, pipeline=self.pipeline, filter=self.filter, threads=1)
+
+    @cached_property
+    def _decompressor(self) -> Decompressor:
+        return Decompressor(threads=1)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.level, self.pipeline, self.filter)
+
+    def _encode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        compressed = self._compressor.compress(chunk_bytes.as_numpy_array())
+        return chunk_spec.prototype.buffer.from_bytes(compressed)
+
+    def _decode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        contents = self._decompressor.decompress(chunk_bytes.as_numpy_array())
+        return chunk_spec.prototype.buffer.from_bytes(contents)
+
+    async def _encode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return await asyncio.to_thread(self._encode_sync, chunk_bytes, chunk_spec)
+
+    async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return await asyncio.to_thread(self._decode_sync, chunk_bytes, chunk_spec)

@@ -1,0 +1,193 @@
+//! Memory of Python objects as slices.
+
+use std::io;
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView};
+
+/// Memory to read: that of any object with a C-contiguous buffer.
+pub enum Input<'py> {
+    /// `bytes`, which never change, so no export is needed.
+    Bytes(Bound<'py, PyBytes>),
+    /// Any other object's.
+    Buffer(PyUntypedBuffer),
+}
+
+impl<'py> Input<'py> {
+    /// The memory of `object`, which stays where it is until this is dropped.
+    pub fn new(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        match object.cast_exact::<PyBytes>() {
+            Ok(bytes) => Ok(Self::Bytes(bytes.clone())),
+            Err(_) => contiguous(object).map(Self::Buffer),
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes.as_bytes(),
+            Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
+            // SAFETY: The buffer is contiguous and exported until `self` is dropped, so these bytes stay readable. As
+            // with every call that reads a buffer without the interpreter's lock, other threads must not write to it
+            // meanwhile.
+            Self::Buffer(buffer) => unsafe {
+                std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes())
+            },
+        }
+    }
+}
+
+/// Memory to write: that of any object with a writable C-contiguous buffer.
+pub struct Output(PyUntypedBuffer);
+
+impl Output {
+    /// The memory of `object`, which stays where it is until this is dropped.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = contiguous(object)?;
+        if buffer.readonly() {
+            return Err(PyBufferError::new_err("the buffer is read-only"));
+        }
+        Ok(Self(buffer))
+    }
+
+    /// The bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        let len = self.0.len_bytes();
+        if len == 0 {
+            return &mut [];
+        }
+        // SAFETY: The buffer is contiguous, writable, and exported until `self` is dropped. Other threads must not use
+        // it meanwhile, as with every call that writes to a buffer without the interpreter's lock.
+        unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), len) }
+    }
+}
+
+/// Refuses to read and write the same memory.
+pub fn check_apart(input: &Input<'_>, output: &mut Output) -> PyResult<()> {
+    let (read, written) = (input.bytes().as_ptr_range(), output.bytes().as_ptr_range());
+    match read.start < written.end && written.start < read.end {
+        true => Err(PyValueError::new_err("data and buffer overlap")),
+        false => Ok(()),
+    }
+}
+
+fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+    let buffer = PyUntypedBuffer::get(object).or_else(|error| element(object).ok_or(error))?;
+    match buffer.is_c_contiguous() {
+        true => Ok(buffer),
+        false => Err(PyBufferError::new_err("the buffer is not C-contiguous")),
+    }
+}
+
+/// The buffer of an array without dimensions, which has no shape. pyo3 wants one.
+fn element(object: &Bound<'_, PyAny>) -> Option<PyUntypedBuffer> {
+    let view = PyMemoryView::from(object).ok()?;
+    let dimensions: usize = view.getattr("ndim").ok()?.extract().ok()?;
+    let bytes = (dimensions == 0).then(|| view.call_method1("cast", ("B",)))?;
+    PyUntypedBuffer::get(&bytes.ok()?).ok()
+}
+
+/// A `bytes` object that is being filled.
+pub struct NewBytes {
+    object: Py<PyBytes>,
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: The pointer is to memory of `object`, which may move between threads and of which no other thread knows.
+unsafe impl Send for NewBytes {}
+
+impl NewBytes {
+    /// An object of `len` bytes, which may hold anything; `None` if the system refuses the memory.
+    pub fn new(py: Python<'_>, len: usize) -> Option<Self> {
+        let signed = ffi::Py_ssize_t::try_from(len).ok()?;
+        // SAFETY: Python documents that this makes a new object whose bytes are not initialised, and that its owner may
+        // change them until others see it. A null pointer stands for an exception. The memory is left as it is because
+        // clearing it first would take as long as decoding, and on one thread.
+        let object = unsafe {
+            Bound::from_owned_ptr_or_err(
+                py,
+                ffi::PyBytes_FromStringAndSize(std::ptr::null(), signed),
+            )
+        };
+        let object = object.ok()?.cast_into::<PyBytes>().ok()?;
+        // SAFETY: The object is a `bytes` object.
+        let start = unsafe { ffi::PyBytes_AsString(object.as_ptr()) }.cast();
+        advise_huge_pages(start, len);
+        Some(Self { object: object.unbind(), start, len })
+    }
+
+    /// A new object with these bytes; `None` if the system refuses the memory.
+    pub fn copy_of<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyBytes>> {
+        let mut copy = Self::new(py, bytes.len())?;
+        copy.as_mut().copy_from_slice(bytes);
+        Some(copy.into_bytes(py))
+    }
+
+    /// The object, which has been filled.
+    pub fn into_bytes(self, py: Python<'_>) -> Bound<'_, PyBytes> {
+        self.object.into_bound(py)
+    }
+}
+
+/// From this length on, memory is worth a call for huge pages: two of them fit for sure.
+#[cfg(target_os = "linux")]
+const MIN_HUGE: usize = 6 << 20;
+
+/// Asks the system to give `len` bytes from `start` on, which have not been touched, in huge pages where they hold whole
+/// ones. Fresh pages cost about as much as decoding into them; huge ones cost a fraction.
+fn advise_huge_pages(start: *mut u8, len: usize) {
+    #[cfg(target_os = "linux")]
+    if len >= MIN_HUGE {
+        const PAGE: usize = 2 << 20;
+        let before = start.align_offset(PAGE);
+        let whole = (len - before) / PAGE * PAGE;
+        // SAFETY: The pages lie within memory that the caller owns, and the advice changes nothing that is in them.
+        let _ = unsafe {
+            rustix::mm::madvise(start.add(before).cast(), whole, rustix::mm::Advice::LinuxHugepage)
+        };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, len);
+}
+
+impl AsMut<[u8]> for NewBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `start` points to `len` bytes that live as long as `object`. Nothing else refers to them yet, and
+        // they are only written to: an object that was not filled to its end is never handed out.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it takes.
+pub struct Bounded<'a>(pub &'a mut [u8]);
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(self.0.len());
+        let (place, rest) = std::mem::take(&mut self.0).split_at_mut(fits);
+        place.copy_from_slice(&bytes[..fits]);
+        self.0 = rest;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Up to this length, work on an input takes less time than handing the interpreter to another thread and back.
+pub const SMALL: usize = 2 << 10;
+
+/// Does `work` on an input of `len` bytes without the interpreter's lock, unless that is not worth it.
+pub fn detached<T: Send>(py: Python<'_>, len: usize, work: impl FnOnce() -> T + Send) -> T {
+    if len <= SMALL { work() } else { py.detach(work) }
+}
+
+/// Memory that the system refused.
+pub fn out_of_memory(len: usize) -> pz::Error {
+    pz::Error::OutOfMemory { needed: len as u64 }
+}

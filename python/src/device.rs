@@ -1,0 +1,162 @@
+//! Devices by name, each opened once in a process.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use pz::gpu::device::discovery::{self, Found};
+use pz::gpu::device::{Api, Kind};
+use pz::{Auto, Gpu};
+
+use crate::error;
+use crate::idle::process;
+
+/// What `device` and `device_memory` say.
+#[derive(Clone)]
+pub enum Device {
+    /// The CPU alone.
+    Cpu,
+    /// A GPU where it should save time.
+    Auto(Auto),
+    /// This device beside the CPU.
+    Named(Gpu),
+}
+
+impl Device {
+    /// The device with this name, which is opened if this process has not done so; it may take `memory` bytes of its
+    /// own memory.
+    pub fn new(py: Python<'_>, name: &str, memory: Option<u64>) -> PyResult<Self> {
+        match name {
+            "cpu" => Ok(Self::Cpu),
+            "auto" => {
+                let auto = opened().auto.get_or_insert_with(Auto::new).clone();
+                Ok(Self::Auto(memory.map_or(auto.clone(), |bytes| auto.memory(bytes))))
+            }
+            _ => {
+                let gpu = open(py, name)?;
+                Ok(Self::Named(memory.map_or(gpu.clone(), |bytes| gpu.memory(bytes))))
+            }
+        }
+    }
+}
+
+/// What this process has opened. Drivers do not survive a fork, so a new process opens its own.
+struct Opened {
+    process: u64,
+    auto: Option<Auto>,
+    /// By name.
+    gpus: Vec<(String, Gpu)>,
+}
+
+static OPENED: Mutex<Opened> = Mutex::new(Opened { process: 0, auto: None, gpus: Vec::new() });
+
+/// What this process has opened. Threads hold this lock only with the interpreter's lock, so no thread waits for it.
+fn opened() -> MutexGuard<'static, Opened> {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = process();
+    if opened.process != process {
+        let new = Opened { process, auto: None, gpus: Vec::new() };
+        // Never drop what another process has opened.
+        std::mem::forget(std::mem::replace(&mut *opened, new));
+    }
+    opened
+}
+
+fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {
+    if let Some((_, gpu)) = opened().gpus.iter().find(|(other, _)| other == name) {
+        return Ok(gpu.clone());
+    }
+    let Some((api, number)) = parsed(name) else {
+        let known = "a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]";
+        return Err(error::option(py, format!("there is no device {name:?}: {known}")));
+    };
+    let gpu = py.detach(|| {
+        let found = find(api, number)?;
+        let gpu = Gpu::opening(found.limits().clone(), move || found.open());
+        gpu.device().map_err(|error| error.to_string())?;
+        Ok(gpu)
+    });
+    let gpu = gpu.map_err(|why: String| error::device(py, name, &why))?;
+    let mut opened = opened();
+    // Another thread may have opened it meanwhile.
+    let known = opened.gpus.iter().find(|(other, _)| other == name).map(|(_, gpu)| gpu.clone());
+    Ok(known.unwrap_or_else(|| {
+        opened.gpus.push((name.to_string(), gpu.clone()));
+        gpu
+    }))
+}
+
+/// The interface and the number in a name such as `opencl:1`.
+fn parsed(name: &str) -> Option<(Api, Option<usize>)> {
+    let (api, number) = match name.split_once(':') {
+        None => (name, None),
+        Some((api, number)) => (api, Some(number.parse().ok()?)),
+    };
+    Some((Api::ALL.into_iter().find(|known| known.name() == api)?, number))
+}
+
+/// The device with this number or, without one, the first GPU. Whoever names an interface without a GPU gets its
+/// software device.
+fn find(api: Api, number: Option<usize>) -> Result<Found, String> {
+    let mut devices = discovery::devices(api).map_err(|absence| absence.to_string())?;
+    let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
+    let at = number.unwrap_or_else(|| devices.iter().position(is_gpu).unwrap_or(0));
+    if at >= devices.len() {
+        return Err("no such device; libpz.devices() lists them".into());
+    }
+    Ok(devices.swap_remove(at))
+}
+
+/// A device, for `devices()`.
+#[derive(IntoPyObject)]
+pub struct DeviceInfo {
+    device: String,
+    api: String,
+    name: String,
+    driver: String,
+    kind: &'static str,
+    memory: u64,
+    compute_units: u32,
+}
+
+/// The devices of this machine.
+#[pyfunction]
+#[pyo3(signature = ())]
+pub fn devices(py: Python<'_>) -> Vec<DeviceInfo> {
+    let info = |found: Found| {
+        let limits = found.limits();
+        DeviceInfo {
+            device: format!("{}:{}", found.api().name(), found.number()),
+            api: limits.api.to_string(),
+            name: limits.name.clone(),
+            driver: limits.driver.clone(),
+            kind: match limits.kind {
+                Kind::Discrete => "discrete",
+                Kind::Integrated => "integrated",
+                Kind::Software => "software",
+                Kind::Other => "other",
+            },
+            memory: limits.memory,
+            compute_units: limits.compute_units,
+        }
+    };
+    py.detach(|| {
+        let found = Api::ALL.into_iter().filter_map(|api| discovery::devices(api).ok());
+        found.flatten().map(info).collect()
+    })
+}
+
+/// How long to wait at exit for a device that is being opened.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// Waits until no device is being opened in the background: drivers cannot handle a process that ends meanwhile.
+#[pyfunction]
+#[pyo3(signature = ())]
+pub fn finish_opening(py: Python<'_>) {
+    py.detach(|| {
+        let begun = Instant::now();
+        while Gpu::any_in_background() && begun.elapsed() < MAX_WAIT {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}

@@ -1,0 +1,100 @@
+//! Exceptions. Their classes are in `_errors.py`, so that they can have several bases and documentation.
+
+use std::io;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyModule;
+use pz::{Error, Place};
+
+/// An attribute of an exception: its name and its value.
+type Attribute<'a> = (&'a str, Option<u64>);
+
+/// The exception for an error of the library. An exception that a Python file object raised comes back as it was.
+pub fn raise(py: Python<'_>, error: Error) -> PyErr {
+    let message = error.to_string();
+    let at = |place: Place| {
+        [("frame", Some(place.frame)), ("block", place.block), ("offset", Some(place.offset))]
+    };
+    match error {
+        Error::Io(error) => of_io(py, error, None),
+        Error::NotPz { place } => of_class(py, "NotPzError", message, &at(place)),
+        Error::Corrupt { place, .. } => of_class(py, "CorruptError", message, &at(place)),
+        Error::Truncated { place } => of_class(py, "TruncatedError", message, &at(place)),
+        Error::Unsupported { place, .. } => of_class(py, "UnsupportedError", message, &at(place)),
+        Error::LimitOutput { limit } => {
+            of_class(py, "OutputLimitError", message, &[("limit", Some(limit))])
+        }
+        Error::LimitMemory { needed, limit } => {
+            let attributes = [("needed", Some(needed)), ("limit", Some(limit))];
+            of_class(py, "MemoryLimitError", message, &attributes)
+        }
+        Error::OutOfMemory { needed } => {
+            of_class(py, "OutOfMemoryError", message, &[("needed", Some(needed))])
+        }
+        Error::InvalidLevel { .. }
+        | Error::InvalidPipeline { .. }
+        | Error::InvalidFilter { .. }
+        | Error::InvalidBlockSize { .. }
+        | Error::InvalidWindow { .. } => of_class(py, "OptionError", message, &[]),
+        Error::Changed { declared, seen } => {
+            let attributes = [("declared", Some(declared)), ("seen", Some(seen))];
+            of_class(py, "ChangedError", message, &attributes)
+        }
+        Error::InvalidRange { start, end, len } => {
+            let attributes = [("start", Some(start)), ("end", Some(end)), ("len", Some(len))];
+            of_class(py, "RangeError", message, &attributes)
+        }
+        // Variants that a later version of the library adds, too.
+        _ => of_class(py, "InternalError", message, &[]),
+    }
+}
+
+/// The exception for a buffer of `len` bytes that has no room for `needed`.
+pub fn buffer_too_small(py: Python<'_>, needed: u64, len: u64) -> PyErr {
+    let message = format!("the result has {needed} bytes, and the buffer {len}");
+    of_class(py, "BufferTooSmallError", message, &[("needed", Some(needed)), ("len", Some(len))])
+}
+
+/// The exception for a device that is missing or does not open.
+pub fn device(py: Python<'_>, name: &str, why: &dyn std::fmt::Display) -> PyErr {
+    of_class(py, "DeviceError", format!("device {name}: {why}"), &[])
+}
+
+/// The exception for an option that the library does not have.
+pub fn option(py: Python<'_>, message: String) -> PyErr {
+    of_class(py, "OptionError", message, &[])
+}
+
+/// The exception for an object that another thread is using, or that was made before a fork.
+pub fn in_use(py: Python<'_>, message: &str) -> PyErr {
+    of_class(py, "InUseError", message.to_string(), &[])
+}
+
+/// The exception for a failed call of the system, on the file at `path`.
+pub fn of_io(py: Python<'_>, error: io::Error, path: Option<&Bound<'_, PyAny>>) -> PyErr {
+    let Some(number) = error.raw_os_error() else { return error.into() };
+    let text = || py.import("os")?.call_method1("strerror", (number,))?.extract::<String>();
+    let text = text().unwrap_or_else(|_| error.to_string());
+    // OSError becomes the subclass of the number.
+    match path {
+        Some(path) => PyOSError::new_err((number, text, path.clone().unbind())),
+        None => PyOSError::new_err((number, text)),
+    }
+}
+
+fn of_class(py: Python<'_>, name: &str, message: String, attributes: &[Attribute<'_>]) -> PyErr {
+    static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let build = || {
+        let classes =
+            CLASSES.get_or_try_init(py, || py.import("libpz._errors").map(Bound::unbind))?;
+        let error = classes.bind(py).getattr(name)?.call1((message,))?;
+        for (name, value) in attributes {
+            error.setattr(name, value.into_bound_py_any(py)?)?;
+        }
+        Ok(PyErr::from_value(error))
+    };
+    build().unwrap_or_else(|error| error)
+}

@@ -1,0 +1,51 @@
+//! The extension module of the Python package `libpz`: the Rust library's calls, on Python's buffers and files.
+//!
+//! The package's Python files add what is easier said there: exception classes, file objects, tensors, codecs for
+//! Zarr. Every call that does more than look something up releases the interpreter's lock while it works.
+//!
+//! | module | what |
+//! |---|---|
+//! | `arguments` | options, from keyword arguments |
+//! | `buffer` | memory of Python objects as slices |
+//! | `context` | `Compressor` and `Decompressor` |
+//! | `device` | devices by name |
+//! | `error` | exceptions |
+//! | `idle` | contexts that wait for their next use, and what a fork makes of them |
+//! | `inspect` | what files hold and what work will cost |
+//! | `oneshot` | one call for one buffer |
+//! | `reader` | contents of files, in any order or in theirs |
+//! | `source` | paths and Python's file objects as files |
+//! | `writer` | compression to a file |
+
+use pyo3::prelude::*;
+
+mod arguments;
+mod buffer;
+mod context;
+mod device;
+mod error;
+mod idle;
+mod inspect;
+mod oneshot;
+mod reader;
+mod source;
+mod writer;
+
+/// The part of libpz that is written in Rust.
+#[pymodule]
+mod _libpz {
+    #[pymodule_export]
+    use crate::context::{Compressor, Decompressor};
+    #[pymodule_export]
+    use crate::device::{devices, finish_opening};
+    #[pymodule_export]
+    use crate::idle::after_fork;
+    #[pymodule_export]
+    use crate::inspect::{cost, frames, recover};
+    #[pymodule_export]
+    use crate::oneshot::{compress, compress_into, content_size, decompress, decompress_into};
+    #[pymodule_export]
+    use crate::reader::{Reader, StreamReader};
+    #[pymodule_export]
+    use crate::writer::Writer;
+}

@@ -1,0 +1,181 @@
+//! One call for one buffer.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pz::Error;
+
+use crate::arguments::{Keywords, decode_options, encode_options};
+use crate::buffer::{
+    Bounded, Input, NewBytes, Output, SMALL, check_apart, detached, out_of_memory,
+};
+use crate::error::{self, raise};
+
+/// Compress `data` and return the result.
+///
+/// `data` is any object with a C-contiguous buffer: `bytes`, `bytearray`, `memoryview`, a NumPy array. The
+/// interpreter's lock is released meanwhile; no other thread may change `data` then.
+///
+/// - `level`: 1 (fastest) to 9 (smallest).
+/// - `pipeline`: "lzh", "lzf", "bwt", "fse" or "store" instead of the level's.
+/// - `block_size`, `window`: in bytes, powers of two, instead of the level's.
+/// - `filter`: rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
+///   "delta8,zigzag8,transpose8", or "auto", which looks at each block.
+/// - `threads`: 0 for one on each core. The result does not depend on it.
+/// - `memory`: the most bytes of memory to take, beside `data` and the result; by default 2 GiB.
+/// - `device`: "cpu"; "auto" for a GPU where that should save time; or "cuda", "opencl", "webgpu", "opencl:1" for a
+///   particular one beside the CPU, which must be there. The result does not depend on it.
+/// - `device_memory`: the most bytes of its own memory that the device may take.
+/// - `verify`: whether to decode again what a GPU has encoded.
+#[pyfunction]
+#[pyo3(signature = (data, level=3, **options), text_signature = "(data, level=3, *, pipeline=None, block_size=None, window=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+pub fn compress<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    level: i64,
+    options: Option<Keywords<'_, 'py>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let options = encode_options(py, level, options)?;
+    compress_with(py, data, |bytes| pz::compress(bytes, &options))
+}
+
+/// Compress `data` to the beginning of `buffer` and return the number of bytes.
+///
+/// `buffer` is any object with a writable C-contiguous buffer. The options are those of `compress`. Raises
+/// `BufferTooSmallError` if the result does not fit; `buffer` may then contain anything.
+#[pyfunction]
+#[pyo3(signature = (data, buffer, level=3, **options), text_signature = "(data, buffer, level=3, *, pipeline=None, block_size=None, window=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+pub fn compress_into(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    buffer: &Bound<'_, PyAny>,
+    level: i64,
+    options: Option<Keywords<'_, '_>>,
+) -> PyResult<usize> {
+    let options = encode_options(py, level, options)?;
+    compress_into_with(py, data, buffer, |bytes, writer| pz::compress_to(bytes, writer, &options))
+}
+
+/// Compresses with `work` to a new object.
+pub fn compress_with<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    work: impl FnOnce(&[u8]) -> Result<Vec<u8>, Error> + Send,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let input = Input::new(data)?;
+    let bytes = input.bytes();
+    let compressed = detached(py, bytes.len(), || work(bytes)).map_err(|error| raise(py, error))?;
+    let object = NewBytes::copy_of(py, &compressed);
+    object.ok_or_else(|| raise(py, out_of_memory(compressed.len())))
+}
+
+/// Compresses with `work` to the caller's buffer.
+pub fn compress_into_with(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    buffer: &Bound<'_, PyAny>,
+    work: impl FnOnce(&[u8], Bounded<'_>) -> Result<u64, Error> + Send,
+) -> PyResult<usize> {
+    let (input, mut output) = (Input::new(data)?, Output::new(buffer)?);
+    check_apart(&input, &mut output)?;
+    let (bytes, room) = (input.bytes(), output.bytes());
+    let len = room.len();
+    let needed = detached(py, bytes.len(), || work(bytes, Bounded(room)));
+    match needed.map_err(|error| raise(py, error))? {
+        needed if needed > len as u64 => Err(error::buffer_too_small(py, needed, len as u64)),
+        needed => Ok(needed as usize),
+    }
+}
+
+/// Decompress `data`, which is one or more frames in a row, and return the contents.
+///
+/// - `threads`: 0 for one on each core.
+/// - `max_output`: the most bytes of contents, for input that is not trusted.
+/// - `max_memory`: the most bytes of memory to take, beside `data` and the result; by default 2 GiB.
+/// - `device`, `device_memory`: as for `compress`.
+#[pyfunction]
+#[pyo3(signature = (data, **options), text_signature = "(data, *, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+pub fn decompress<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    options: Option<Keywords<'_, 'py>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let options = decode_options(py, options)?;
+    decompress_with(py, data, &mut pz::Decompressor::new(&options))
+}
+
+/// Decompress `data` to the beginning of `buffer` and return the number of bytes.
+///
+/// `buffer` is any object with a writable C-contiguous buffer. The options are those of `decompress`. Raises
+/// `BufferTooSmallError` if the contents do not fit. After an error, `buffer` may contain anything.
+#[pyfunction]
+#[pyo3(signature = (data, buffer, **options), text_signature = "(data, buffer, *, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+pub fn decompress_into(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    buffer: &Bound<'_, PyAny>,
+    options: Option<Keywords<'_, '_>>,
+) -> PyResult<usize> {
+    let options = decode_options(py, options)?;
+    decompress_into_with(py, data, buffer, &mut pz::Decompressor::new(&options))
+}
+
+/// The length in bytes of the contents of `data`. Nothing is decoded.
+#[pyfunction]
+pub fn content_size(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let input = Input::new(data)?;
+    let bytes = input.bytes();
+    detached(py, bytes.len(), || pz::content_size(bytes)).map_err(|error| raise(py, error))
+}
+
+/// The most contents that are decoded with the interpreter's lock: a short input may hold a great deal.
+const MAX_ATTACHED: usize = 64 << 10;
+
+/// Decompresses with a context to a new object.
+pub fn decompress_with<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    context: &mut pz::Decompressor,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let input = Input::new(data)?;
+    let bytes = input.bytes();
+    let mut is_long = bytes.len() > SMALL;
+    if !is_long {
+        let contents = context.decompress_with(bytes, |len| {
+            is_long = len > MAX_ATTACHED;
+            let memory = if is_long { None } else { NewBytes::new(py, len) };
+            memory.ok_or_else(|| out_of_memory(len))
+        });
+        if !is_long {
+            return contents
+                .map(|contents| contents.into_bytes(py))
+                .map_err(|error| raise(py, error));
+        }
+    }
+    let contents = py.detach(|| {
+        context.decompress_with(bytes, |len| {
+            let memory = Python::try_attach(|py| NewBytes::new(py, len)).flatten();
+            memory.ok_or_else(|| out_of_memory(len))
+        })
+    });
+    contents.map(|contents| contents.into_bytes(py)).map_err(|error| raise(py, error))
+}
+
+/// Decompresses with a context to the caller's buffer.
+pub fn decompress_into_with(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    buffer: &Bound<'_, PyAny>,
+    context: &mut pz::Decompressor,
+) -> PyResult<usize> {
+    let (input, mut output) = (Input::new(data)?, Output::new(buffer)?);
+    check_apart(&input, &mut output)?;
+    let (bytes, contents) = (input.bytes(), output.bytes());
+    let len = contents.len();
+    let written = detached(py, len.max(bytes.len()), || context.decompress_into(bytes, contents));
+    written.map_err(|error| match (&error, pz::content_size(bytes)) {
+        (Error::LimitOutput { limit }, Ok(needed)) if *limit == len as u64 && needed > *limit => {
+            error::buffer_too_small(py, needed, *limit)
+        }
+        _ => raise(py, error),
+    })
+}

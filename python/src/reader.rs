@@ -1,0 +1,180 @@
+//! Contents of files, in any order or in theirs.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pz::{DecodeOptions, Decoder, Error, ReadAtCursor, SeekableReader};
+
+use crate::arguments::{Keywords, decode_options};
+use crate::buffer::{NewBytes, Output, out_of_memory};
+use crate::error::{self, raise};
+use crate::idle::{Exclusive, Idle};
+use crate::source::{PyFile, Source};
+
+/// The least bytes for which threads are worth their start.
+const MIN_PARALLEL: u64 = 1 << 20;
+
+/// Reads any part of the contents of a compressed file.
+///
+/// `source` is a path, which threads may read at the same time, or a seekable file object, which they may not.
+#[pyclass(frozen, module = "libpz._libpz")]
+pub struct Reader {
+    source: Source,
+    options: DecodeOptions,
+    size: u64,
+    idle: Idle<SeekableReader<ReadAtCursor>>,
+    is_closed: AtomicBool,
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        options: Option<Keywords<'_, '_>>,
+    ) -> PyResult<Self> {
+        let options = decode_options(py, options)?;
+        let source = Source::new(py, source)?;
+        let opened = py.detach(|| open(&source, &options));
+        let context = opened.map_err(|error| raise(py, error))?;
+        let (size, idle) = (context.len(), Idle::new());
+        idle.keep(context);
+        Ok(Self { source, options, size, idle, is_closed: AtomicBool::new(false) })
+    }
+
+    /// Length of the contents in bytes.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Fill `buffer` with the contents from `offset` on; return the number of bytes, less than its length at the end.
+    fn read_into(&self, py: Python<'_>, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let mut output = Output::new(buffer)?;
+        let bytes = output.bytes();
+        let len = self.available(offset, bytes.len() as u64);
+        self.with_context(py, |py, context| {
+            let bytes = &mut bytes[..len];
+            py.detach(|| read(context, offset, bytes)).map_err(|error| raise(py, error))
+        })?;
+        Ok(len)
+    }
+
+    /// Return `size` bytes of the contents from `offset` on, less at the end.
+    fn read_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        size: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let len = self.available(offset, size);
+        self.with_context(py, |py, context| {
+            let memory = NewBytes::new(py, len);
+            let mut memory = memory.ok_or_else(|| raise(py, out_of_memory(len)))?;
+            let bytes = memory.as_mut();
+            py.detach(|| read(context, offset, bytes)).map_err(|error| raise(py, error))?;
+            Ok(memory.into_bytes(py))
+        })
+    }
+
+    /// Let go of the file. Further reads are errors.
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.idle.clear();
+    }
+}
+
+impl Reader {
+    /// How many of `wanted` bytes there are from `offset` on.
+    fn available(&self, offset: u64, wanted: u64) -> usize {
+        // Memory for them exists or is about to be asked for, so a length that does not fit only fails there.
+        usize::try_from(self.size.saturating_sub(offset).min(wanted)).unwrap_or(usize::MAX)
+    }
+
+    fn with_context<'py, T>(
+        &self,
+        py: Python<'py>,
+        work: impl FnOnce(Python<'py>, &mut SeekableReader<ReadAtCursor>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(closed());
+        }
+        let mut context = match self.idle.take() {
+            Some(context) => context,
+            None if self.source.is_shared => {
+                py.detach(|| open(&self.source, &self.options)).map_err(|error| raise(py, error))?
+            }
+            // A file object has one position.
+            None => return Err(error::in_use(py, "the file object is in use")),
+        };
+        let result = work(py, &mut context);
+        if !self.is_closed.load(Ordering::Relaxed) {
+            self.idle.keep(context);
+        }
+        result
+    }
+}
+
+fn open(source: &Source, options: &DecodeOptions) -> Result<SeekableReader<ReadAtCursor>, Error> {
+    SeekableReader::open(Arc::clone(&source.file), source.len, options)
+}
+
+fn read(
+    context: &mut SeekableReader<ReadAtCursor>,
+    offset: u64,
+    mut bytes: &mut [u8],
+) -> Result<(), Error> {
+    let len = bytes.len() as u64;
+    // Shorter ranges come from few blocks, of which the last stays decoded for the next read.
+    if len >= MIN_PARALLEL.max(2 * context.block_size()) {
+        return context.copy_range(offset..offset + len, &mut bytes);
+    }
+    context.seek(SeekFrom::Start(offset))?;
+    Ok(context.read_exact(bytes)?)
+}
+
+/// Reads the contents of a compressed stream from its beginning to its end.
+///
+/// `source` is a file object with `read`, such as a pipe or a socket's. Threads decode ahead.
+#[pyclass(frozen, module = "libpz._libpz")]
+pub struct StreamReader(Exclusive<Box<Decoder<PyFile>>>);
+
+#[pymethods]
+impl StreamReader {
+    #[new]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        options: Option<Keywords<'_, '_>>,
+    ) -> PyResult<Self> {
+        let options = decode_options(py, options)?;
+        let source = PyFile::new(source, "read")?;
+        let decoder = py.detach(|| Decoder::new(source, &options));
+        let decoder = decoder.map_err(|error| raise(py, error))?;
+        Ok(Self(Exclusive::new(Box::new(decoder))))
+    }
+
+    /// Read up to the length of `buffer` into it; return the number of bytes, 0 at the end.
+    fn read_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let mut output = Output::new(buffer)?;
+        let bytes = output.bytes();
+        let read = self.0.with(py, |decoder| decoder.read(bytes))?;
+        read.map_err(|error| raise(py, error.into()))
+    }
+
+    /// Let go of the source. Further reads are errors.
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("I/O operation on closed file")
+}

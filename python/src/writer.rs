@@ -1,0 +1,64 @@
+//! Compression to a file.
+
+use std::io::Write;
+
+use pyo3::prelude::*;
+use pz::{Encoder, Error};
+
+use crate::arguments::{Keywords, encode_options};
+use crate::buffer::Input;
+use crate::error::raise;
+use crate::idle::Exclusive;
+use crate::source::PyFile;
+
+/// Compresses what is written to it, and writes the result to `target`, a file object with `write`.
+///
+/// The result is complete only after `finish`, which leaves `target` open.
+#[pyclass(frozen, module = "libpz._libpz")]
+pub struct Writer(Exclusive<Box<Encoder<PyFile>>>);
+
+#[pymethods]
+impl Writer {
+    #[new]
+    #[pyo3(signature = (target, level=3, **options), text_signature = "(target, level=3, *, pipeline=None, block_size=None, window=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+    fn new(
+        py: Python<'_>,
+        target: &Bound<'_, PyAny>,
+        level: i64,
+        options: Option<Keywords<'_, '_>>,
+    ) -> PyResult<Self> {
+        let options = encode_options(py, level, options)?;
+        let target = PyFile::new(target, "write")?;
+        let encoder = Encoder::new(target, &options).map_err(|error| raise(py, error))?;
+        Ok(Self(Exclusive::new(Box::new(encoder))))
+    }
+
+    /// Compress all of `data`. Part of it may be written later.
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let input = Input::new(data)?;
+        let bytes = input.bytes();
+        self.with_encoder(py, |encoder| Ok(encoder.write_all(bytes)?))?;
+        Ok(bytes.len())
+    }
+
+    /// Compress and write everything so far, so that it can be read. Many flushes make the result larger.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.with_encoder(py, |encoder| Ok(encoder.flush()?))
+    }
+
+    /// Write the rest and end the file. Further calls of this do nothing.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(encoder) = self.0.take(py)? else { return Ok(()) };
+        py.detach(|| encoder.finish().map(drop)).map_err(|error| raise(py, error))
+    }
+}
+
+impl Writer {
+    fn with_encoder(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Encoder<PyFile>) -> Result<(), Error> + Send,
+    ) -> PyResult<()> {
+        self.0.with(py, |encoder| work(encoder))?.map_err(|error| raise(py, error))
+    }
+}

@@ -1,0 +1,37 @@
+"""The README's code and the examples run as they stand."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent
+CODE = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("code", CODE, ids=["first", "tensors", "zarr"])
+def test_readme(code, tmp_path, monkeypatch):
+    for package in re.findall(r"^import (numpy|zarr)", code, re.MULTILINE):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+
+
+def example(name, *packages):
+    for package in packages:
+        pytest.importorskip(package)
+    spec = importlib.util.spec_from_file_location(name, FOLDER / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_zarr_array(capsys):
+    example("zarr_array", "numpy", "zarr").main(side=600)
+    assert "pz -3" in capsys.readouterr().out
+
+
+def test_tables(capsys):
+    example("tables", "pandas", "pyarrow").main(20_000)
+    assert "Parquet" in capsys.readouterr().out

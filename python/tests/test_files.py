@@ -1,0 +1,361 @@
+"""File objects, what files hold, and what becomes of damaged ones."""
+
+import gc
+import io
+import os
+import threading
+
+import pytest
+
+import libpz as pz
+
+LINES = [f"line {number} of a file\n" for number in range(60_000)]
+CONTENTS = "".join(LINES).encode()
+BLOCKS = {"block_size": 1 << 16}
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "lines.pz"
+    with pz.open(path, "wb", 1, **BLOCKS) as file:
+        file.write(CONTENTS)
+    return path
+
+
+def test_bytes(path):
+    with pz.open(path) as file:
+        assert isinstance(file, io.BufferedReader)
+        assert (file.readable(), file.seekable(), file.writable()) == (True, True, False)
+        assert file.name == str(path) and file.mode == "rb"
+        assert file.read() == CONTENTS
+        assert file.read(1) == b""
+    with pz.open(path) as file:
+        assert b"".join(iter(lambda: file.read(7001), b"")) == CONTENTS
+    with pz.open(path) as file:
+        assert [line.decode() for line in file] == LINES
+
+
+def test_text(tmp_path):
+    path = tmp_path / "text.pz"
+    with pz.open(path, "wt", encoding="utf-16-le", newline="\r\n") as file:
+        file.writelines(LINES)
+    with pz.open(path, "rt", encoding="utf-16-le") as file:
+        assert file.readlines() == LINES
+    with pz.open(path, "rt", encoding="utf-16-le", newline="") as file:
+        assert file.readline() == LINES[0].replace("\n", "\r\n")
+
+
+def test_any_range(path):
+    with pz.open(path) as file:
+        for offset in (0, 1, 65_535, 65_536, 500_000, len(CONTENTS) - 5):
+            file.seek(offset)
+            assert file.read(100) == CONTENTS[offset : offset + 100]
+        assert file.seek(-10, os.SEEK_END) == len(CONTENTS) - 10
+        assert file.read() == CONTENTS[-10:]
+        assert file.seek(len(CONTENTS) + 1000) == len(CONTENTS) + 1000
+        assert file.read() == b""
+        with pytest.raises(ValueError):
+            file.raw.seek(-1)
+    with pz.FileReader(path) as raw:
+        buffer = bytearray(len(CONTENTS) + 7)
+        assert raw.readinto(buffer) == len(CONTENTS)
+        assert buffer[: len(CONTENTS)] == CONTENTS
+
+
+@pytest.mark.parametrize("block_size", [1 << 16, 1 << 22])
+def test_ranges_of_many_blocks(tmp_path, block_size):
+    contents = CONTENTS * 12
+    path = tmp_path / "many.pz"
+    path.write_bytes(pz.compress(contents, block_size=block_size))
+    with pz.FileReader(path) as raw:
+        for offset, length in [(0, 1 << 20), (5, 3 << 20), (1 << 22, 9 << 20), (100_000, 1 << 19)]:
+            buffer = bytearray(length)
+            raw.seek(offset)
+            assert raw.readinto(buffer) == length
+            assert buffer == contents[offset : offset + length]
+
+
+def test_exclusive(path):
+    with pytest.raises(FileExistsError):
+        pz.open(path, "xb")
+    with pytest.raises(pz.OptionError):
+        pz.open(path, "wb", 17)
+    # Neither has touched the file.
+    assert pz.open(path).read() == CONTENTS
+
+
+@pytest.mark.parametrize("mode", ["r+b", "ab", "rw", "", "rtb", "q"])
+def test_unknown_modes(path, mode):
+    with pytest.raises(ValueError, match="mode"):
+        pz.open(path, mode)
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        pz.open(tmp_path / "none.pz")
+    assert caught.value.filename.endswith("none.pz")
+    with pytest.raises(IsADirectoryError):
+        pz.list(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        pz.list(tmp_path / "none.pz")
+    with pytest.raises(TypeError):
+        pz.open(3.5)
+    (tmp_path / "plain").write_bytes(b"plain text")
+    with pytest.raises(pz.NotPzError):
+        pz.open(tmp_path / "plain")
+
+
+def test_closed_files(path):
+    file = pz.open(path)
+    raw = file.raw
+    file.close()
+    file.close()
+    for call in (
+        file.read,
+        raw.readall,
+        lambda: raw.readinto(bytearray(5)),
+        raw.tell,
+        lambda: raw.seek(0),
+        raw.seekable,
+    ):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+    writer = pz.FileWriter(io.BytesIO())
+    writer.close()
+    writer.close()
+    for call in (lambda: writer.write(b"x"), writer.flush, writer.tell, writer.writable):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+
+
+def test_file_objects():
+    target = io.BytesIO()
+    with pz.open(target, "wb", **BLOCKS) as file:
+        file.write(CONTENTS)
+    assert not target.closed
+    with pz.open(target) as file:
+        file.seek(70_000)
+        assert file.read(50) == CONTENTS[70_000:70_050]
+    assert not target.closed
+    assert pz.decompress(target.getvalue()) == CONTENTS
+
+
+def test_flush_brings_everything_to_the_file():
+    target = io.BytesIO()
+    with pz.FileWriter(target) as writer:
+        writer.write(b"so far")
+        writer.flush()
+        assert pz.decompress(target.getvalue()) == b"so far"
+        writer.write(b", and on")
+    assert pz.decompress(target.getvalue()) == b"so far, and on"
+
+
+def test_a_pipe():
+    source, target = os.pipe()
+
+    def write():
+        with os.fdopen(target, "wb") as pipe, pz.open(pipe, "wb", **BLOCKS) as file:
+            file.write(CONTENTS)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with os.fdopen(source, "rb") as pipe, pz.open(pipe) as file:
+        assert not file.seekable()
+        with pytest.raises(io.UnsupportedOperation):
+            file.raw.seek(0)
+        assert file.read() == CONTENTS
+    thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_named_pipe(tmp_path):
+    name = tmp_path / "fifo"
+    os.mkfifo(name)
+    thread = threading.Thread(target=lambda: name.write_bytes(pz.compress(CONTENTS)))
+    thread.start()
+    with pz.open(name) as file:
+        assert file.read() == CONTENTS
+    thread.join()
+
+
+class Failing(io.RawIOBase):
+    """A file that fails after some bytes."""
+
+    def __init__(self, data=b"", left=1000):
+        self.data, self.left, self.at = data, left, 0
+
+    def _take(self, count):
+        self.left -= count
+        if self.left < 0:
+            raise ZeroDivisionError("planted")
+
+    def readable(self):
+        return True
+
+    def writable(self):
+        return True
+
+    def read(self, count=-1):
+        self._take(1)
+        part = self.data[self.at : self.at + count]
+        self.at += len(part)
+        return part
+
+    def write(self, data):
+        self._take(len(data))
+        return len(data)
+
+
+def test_an_exception_in_a_callback():
+    # The file object's own exception comes out.
+    writer = pz.FileWriter(Failing(left=100_000), threads=2, **BLOCKS)
+    with pytest.raises(ZeroDivisionError, match="planted"):
+        for _ in range(100):
+            writer.write(os.urandom(65_536))
+    with pytest.raises(OSError, match="incomplete"):
+        writer.write(b"more")
+    with pytest.raises(OSError, match="incomplete"):
+        writer.close()
+    assert writer.closed
+    with pytest.raises(ZeroDivisionError, match="planted"):
+        pz.open(Failing(pz.compress(CONTENTS, **BLOCKS), left=3)).read()
+
+
+class Odd(io.BytesIO):
+    """A file object whose methods return what they should not."""
+
+    def __init__(self, data, read=None, write=None):
+        super().__init__(data)
+        self.odd_read, self.odd_write = read, write
+
+    def read(self, count=-1):
+        return super().read(count) if self.odd_read is None else self.odd_read(count)
+
+    def write(self, data):
+        return self.odd_write
+
+
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        (lambda count: "text", TypeError),
+        (lambda count: None, BlockingIOError),
+        (lambda count: bytes(count + 1), ValueError),
+        (lambda count: b"", EOFError),
+        (lambda count: 7, TypeError),
+    ],
+)
+def test_odd_readers(read, error):
+    with pytest.raises((error, OSError)):
+        pz.FileReader(Odd(pz.compress(CONTENTS), read=read))
+
+
+@pytest.mark.parametrize("write", [None, 10**9, -1, "text", 0])
+def test_odd_writers(write):
+    writer = pz.FileWriter(Odd(b"", write=write))
+    writer.write(b"some contents")
+    with pytest.raises((OSError, ValueError, TypeError, OverflowError)):
+        writer.close()
+
+
+def test_a_callback_that_uses_its_own_file():
+    class Entering(io.BytesIO):
+        writer = None
+
+        def write(self, data):
+            if self.writer is not None:
+                self.writer.write(b"again")
+            return super().write(data)
+
+    target = Entering()
+    target.writer = pz.FileWriter(target)
+    target.writer.write(b"once")
+    with pytest.raises(pz.InUseError):
+        target.writer.flush()
+    with pytest.raises(OSError, match="incomplete"):
+        target.writer.close()
+
+
+def test_threads_read_one_file(path):
+    raw = pz.FileReader(path)
+    failed = []
+
+    def work(seed):
+        for step in range(40):
+            offset = (seed * 7919 + step * 104_729) % (len(CONTENTS) - 100)
+            buffer = bytearray(100)
+            raw._reader.read_into(offset, buffer)
+            if buffer != CONTENTS[offset : offset + 100]:
+                failed.append(offset)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_fork(path, tmp_path):
+    raw = pz.FileReader(path)
+    raw.readinto(bytearray(10))
+    written = tmp_path / "written.pz"
+    writer = pz.FileWriter(written, **BLOCKS)
+    writer.write(CONTENTS)  # starts threads
+    stream = pz.FileReader(Failing(path.read_bytes(), left=10**9))
+    child = os.fork()
+    if child == 0:
+        try:
+            right = raw.readall() == CONTENTS[10:]
+            for call in (lambda: writer.write(b"x"), lambda: stream.readinto(bytearray(5))):
+                try:
+                    call()
+                    right = False
+                except pz.InUseError:
+                    pass
+            # The file is the parent's to end.
+            writer.close()
+            del writer, stream, raw
+            gc.collect()
+            os._exit(0 if right else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    writer.close()
+    assert pz.open(written).read() == CONTENTS
+
+
+def test_collected_writers_end_their_files(tmp_path):
+    path = tmp_path / "collected.pz"
+    file = pz.open(path, "wb")
+    file.write(CONTENTS)
+    del file
+    gc.collect()
+    assert pz.open(path).read() == CONTENTS
+
+
+def test_list(path):
+    (frame,) = pz.list(path, blocks=True)
+    assert frame.content_size == len(CONTENTS) and frame.level == 1 and frame.pipeline == "lzh"
+    assert frame.block_count == len(frame.blocks) == -(-len(CONTENTS) // (1 << 16))
+    assert sum(block.content_size for block in frame.blocks) == len(CONTENTS)
+    assert pz.list(path)[0].blocks == ()
+    assert pz.list(io.BytesIO(path.read_bytes()), blocks=True) == (frame,)
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_recover(path, tmp_path, fill):
+    damaged = bytearray(path.read_bytes())
+    block = pz.list(path, blocks=True)[0].blocks[1]
+    damaged[block.payload_offset + 5] ^= 1
+    report = pz.recover(io.BytesIO(damaged), tmp_path / "saved", fill=fill)
+    assert report.lost == ((1 << 16, 2 << 16),) and not report.end_unknown
+    middle = bytes(1 << 16) if fill else b""
+    expected = CONTENTS[: 1 << 16] + middle + CONTENTS[2 << 16 :]
+    assert (tmp_path / "saved").read_bytes() == expected
+    target = io.BytesIO()
+    assert pz.recover(io.BytesIO(damaged), target, fill=fill) == report
+    assert target.getvalue() == expected
+    with pytest.raises(pz.NotPzError):
+        pz.recover(io.BytesIO(b"nothing of it" * 100), io.BytesIO())
