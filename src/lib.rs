@@ -82,8 +82,8 @@ pub use stream::{
 };
 pub use user_cache::refused_cache;
 
-/// What this package's own program, benchmarks, tests and fuzz targets use besides the public interface. It may change
-/// or go with any version.
+/// What this package's own program, benchmarks, tests and fuzz targets, and its packages for Python and C, use besides
+/// the public interface. It may change or go with any version.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::access::uri::percent_decode;
@@ -92,6 +92,8 @@ pub mod internal {
     pub use crate::gpu::model::budget::{batches, budget};
     pub use crate::gpu::model::cost::KernelCost;
     pub use crate::gpu::model::kernel::ALL as KERNELS;
+    pub use crate::pipeline::buffer::advise_huge_pages;
+    pub use crate::stream::Bounded;
 
     pub mod bwt {
         pub use crate::codec::bwt::{Decoder, Encoder, Params};

@@ -1,9 +1,9 @@
 //! One call for one buffer.
 
 use std::ffi::c_void;
-use std::io;
 
 use pz::Error;
+use pz::internal::Bounded;
 
 use crate::memory::{input, output, store};
 use crate::options::{decode_options, encode_options, pz_decode_options, pz_options};
@@ -95,23 +95,6 @@ pub unsafe extern "C" fn pz_content_size(
         // SAFETY: The caller's promise.
         unsafe { store(size, found) }
     })
-}
-
-/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it takes.
-struct Bounded<'a>(&'a mut [u8]);
-
-impl io::Write for Bounded<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fits = bytes.len().min(self.0.len());
-        let (place, rest) = std::mem::take(&mut self.0).split_at_mut(fits);
-        place.copy_from_slice(&bytes[..fits]);
-        self.0 = rest;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn too_small(needed: u64, capacity: usize) -> Failure {

@@ -1,7 +1,5 @@
 //! Memory of Python objects as slices.
 
-use std::io;
-
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
@@ -116,8 +114,10 @@ impl NewBytes {
         let object = object.ok()?.cast_into::<PyBytes>().ok()?;
         // SAFETY: The object is a `bytes` object.
         let start = unsafe { ffi::PyBytes_AsString(object.as_ptr()) }.cast();
-        advise_huge_pages(start, len);
-        Some(Self { object: object.unbind(), start, len })
+        let mut new = Self { object: object.unbind(), start, len };
+        // Fresh pages cost about as much as decoding into them; huge ones cost a fraction.
+        pz::internal::advise_huge_pages(new.as_mut());
+        Some(new)
     }
 
     /// A new object with these bytes; `None` if the system refuses the memory.
@@ -133,49 +133,11 @@ impl NewBytes {
     }
 }
 
-/// From this length on, memory is worth a call for huge pages: two of them fit for sure.
-#[cfg(target_os = "linux")]
-const MIN_HUGE: usize = 6 << 20;
-
-/// Asks the system to give `len` bytes from `start` on, which have not been touched, in huge pages where they hold whole
-/// ones. Fresh pages cost about as much as decoding into them; huge ones cost a fraction.
-fn advise_huge_pages(start: *mut u8, len: usize) {
-    #[cfg(target_os = "linux")]
-    if len >= MIN_HUGE {
-        const PAGE: usize = 2 << 20;
-        let before = start.align_offset(PAGE);
-        let whole = (len - before) / PAGE * PAGE;
-        // SAFETY: The pages lie within memory that the caller owns, and the advice changes nothing that is in them.
-        let _ = unsafe {
-            rustix::mm::madvise(start.add(before).cast(), whole, rustix::mm::Advice::LinuxHugepage)
-        };
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (start, len);
-}
-
 impl AsMut<[u8]> for NewBytes {
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: `start` points to `len` bytes that live as long as `object`. Nothing else refers to them yet, and
         // they are only written to: an object that was not filled to its end is never handed out.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
-    }
-}
-
-/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it takes.
-pub struct Bounded<'a>(pub &'a mut [u8]);
-
-impl io::Write for Bounded<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fits = bytes.len().min(self.0.len());
-        let (place, rest) = std::mem::take(&mut self.0).split_at_mut(fits);
-        place.copy_from_slice(&bytes[..fits]);
-        self.0 = rest;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

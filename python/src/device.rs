@@ -130,12 +130,7 @@ pub fn devices(py: Python<'_>) -> Vec<DeviceInfo> {
             api: limits.api.to_string(),
             name: limits.name.clone(),
             driver: limits.driver.clone(),
-            kind: match limits.kind {
-                Kind::Discrete => "discrete",
-                Kind::Integrated => "integrated",
-                Kind::Software => "software",
-                Kind::Other => "other",
-            },
+            kind: limits.kind.name(),
             memory: limits.memory,
             compute_units: limits.compute_units,
         }

@@ -3,7 +3,7 @@
 use std::io;
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyModule;
@@ -71,6 +71,11 @@ pub fn option(py: Python<'_>, message: String) -> PyErr {
 /// The exception for an object that another thread is using, or that was made before a fork.
 pub fn in_use(py: Python<'_>, message: &str) -> PyErr {
     of_class(py, "InUseError", message.to_string(), &[])
+}
+
+/// The exception for a file that has been closed, as Python's own files raise it.
+pub fn closed() -> PyErr {
+    PyValueError::new_err("I/O operation on closed file")
 }
 
 /// The exception for a failed call of the system, on the file at `path`.

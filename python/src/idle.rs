@@ -9,7 +9,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error;
@@ -123,7 +122,7 @@ impl<T: Send> Exclusive<T> {
         work: impl FnOnce(&mut T) -> R + Send,
     ) -> PyResult<R> {
         let Some(mut context) = self.enter(py, State::InUse)? else {
-            return Err(PyValueError::new_err("I/O operation on closed file"));
+            return Err(error::closed());
         };
         let result = py.detach(|| work(&mut context));
         let mut state = self.lock();

@@ -3,11 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pz::Error;
+use pz::internal::Bounded;
 
 use crate::arguments::{Keywords, decode_options, encode_options};
-use crate::buffer::{
-    Bounded, Input, NewBytes, Output, SMALL, check_apart, detached, out_of_memory,
-};
+use crate::buffer::{Input, NewBytes, Output, SMALL, check_apart, detached, out_of_memory};
 use crate::error::{self, raise};
 
 /// Compress `data` and return the result.

@@ -4,7 +4,6 @@ use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pz::{DecodeOptions, Decoder, Error, ReadAtCursor, SeekableReader};
@@ -103,7 +102,7 @@ impl Reader {
         work: impl FnOnce(Python<'py>, &mut SeekableReader<ReadAtCursor>) -> PyResult<T>,
     ) -> PyResult<T> {
         if self.is_closed.load(Ordering::Relaxed) {
-            return Err(closed());
+            return Err(error::closed());
         }
         let mut context = match self.idle.take() {
             Some(context) => context,
@@ -173,8 +172,4 @@ impl StreamReader {
     fn close(&self) {
         self.0.close();
     }
-}
-
-fn closed() -> PyErr {
-    PyValueError::new_err("I/O operation on closed file")
 }

@@ -42,6 +42,11 @@ impl SourceError {
         Self { uri: uri.into(), kind, what: what.into() }
     }
 
+    /// The error that `error` wraps, as the errors of reading a [`SourceReader`](super::SourceReader) do.
+    pub fn in_io(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+
     /// The URI, without passwords and signatures.
     pub fn uri(&self) -> &str {
         &self.uri

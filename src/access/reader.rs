@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Part, Source};
 use crate::error::Error;
+use crate::stream::sought;
 
 /// Reads a source from a position on.
 ///
@@ -165,12 +166,7 @@ impl Read for SourceReader {
 impl Seek for SourceReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.has_sought = true;
-        self.position = match to {
-            SeekFrom::Start(position) => Some(position),
-            SeekFrom::End(offset) => self.source.len().checked_add_signed(offset),
-            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
-        }
-        .ok_or(io::ErrorKind::InvalidInput)?;
+        self.position = sought(to, self.source.len(), self.position)?;
         Ok(self.position)
     }
 }

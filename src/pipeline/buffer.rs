@@ -191,7 +191,7 @@ pub(crate) fn zeroed(len: usize) -> Result<Vec<u8>, Fault> {
 
 /// Asks the system to give memory that has not been touched in huge pages, where it holds whole ones. It may ignore this.
 #[cfg(target_os = "linux")]
-fn advise_huge_pages(bytes: &mut [u8]) {
+pub fn advise_huge_pages(bytes: &mut [u8]) {
     use rustix::mm::{Advice, madvise};
 
     const PAGE: usize = 2 << 20;
@@ -205,7 +205,7 @@ fn advise_huge_pages(bytes: &mut [u8]) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise_huge_pages(_: &mut [u8]) {}
+pub fn advise_huge_pages(_: &mut [u8]) {}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! Compresses and decompresses whole slices, streams and ranges; lists and recovers files.
 
+mod bounded;
 mod decoder;
 mod directory;
 mod encoder;
@@ -14,6 +15,7 @@ mod seekable;
 mod tasks;
 mod window;
 
+pub use bounded::Bounded;
 pub use decoder::Decoder;
 pub(crate) use directory::{FrameEntry, read_directory};
 pub use encoder::{AutoFinishEncoder, Encoder};
@@ -22,6 +24,7 @@ pub use oneshot::{
     Compressor, Decompressor, compress, compress_into, compress_to, content_size, decompress,
     decompress_into,
 };
+pub(crate) use places::sought;
 pub use places::{ReadAt, ReadAtCursor, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

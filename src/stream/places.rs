@@ -147,7 +147,7 @@ impl Seek for ReadAtCursor {
 }
 
 /// The position that `to` means in a source of `len` bytes, now at `position`.
-pub(super) fn sought(to: SeekFrom, len: u64, position: u64) -> io::Result<u64> {
+pub(crate) fn sought(to: SeekFrom, len: u64, position: u64) -> io::Result<u64> {
     let position = match to {
         SeekFrom::Start(position) => Some(position),
         SeekFrom::End(offset) => len.checked_add_signed(offset),

@@ -52,8 +52,7 @@ impl ArchiveError {
     /// The error for `error` in the archive that `uri` names.
     pub(in crate::access) fn format(uri: &str, error: Error) -> Self {
         if let Error::Io(error) = &error
-            && let Some(error) =
-                error.get_ref().and_then(|error| error.downcast_ref::<SourceError>())
+            && let Some(error) = SourceError::in_io(error)
         {
             return Self::Source(error.clone());
         }

@@ -81,7 +81,7 @@ impl From<pz::Error> for Failure {
         };
         match error {
             pz::Error::Io(error) => {
-                if let Some(error) = source_error(&error) {
+                if let Some(error) = SourceError::in_io(&error) {
                     // The URI is the input's name, which comes before the message.
                     return Failure::environment(error.what());
                 }
@@ -93,11 +93,6 @@ impl From<pz::Error> for Failure {
             error => Failure::new(exit, error),
         }
     }
-}
-
-/// The error of a source that lies elsewhere, if `error` wraps one.
-fn source_error(error: &io::Error) -> Option<&SourceError> {
-    error.get_ref()?.downcast_ref()
 }
 
 /// The system's message for an error, without the "(os error 28)" that Rust adds.

@@ -70,6 +70,18 @@ pub enum Kind {
     Other,
 }
 
+impl Kind {
+    /// Its name in lower case, such as `discrete`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Software => "software",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// Where the figure for a device's memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemorySource {

@@ -1,7 +1,7 @@
 //! `pz devices`
 
 use pz::gpu::device::discovery;
-use pz::gpu::device::{Api, Kind, Limits, MemorySource, Teams};
+use pz::gpu::device::{Api, Limits, MemorySource, Teams};
 use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
@@ -110,12 +110,7 @@ fn gpu(found: &discovery::Found) -> Gpu {
         backend: limits.api.to_string(),
         name: limits.name.clone(),
         driver: limits.driver.clone(),
-        kind: match limits.kind {
-            Kind::Discrete => "discrete",
-            Kind::Integrated => "integrated",
-            Kind::Software => "software",
-            Kind::Other => "other",
-        },
+        kind: limits.kind.name(),
         memory: limits.memory,
         memory_source: match limits.memory_source {
             MemorySource::Free => "free now, according to the driver",

@@ -1,0 +1,20 @@
+//! Results in memory of the caller's.
+
+use std::io;
+
+/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it takes.
+pub struct Bounded<'a>(pub &'a mut [u8]);
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(self.0.len());
+        let (place, rest) = std::mem::take(&mut self.0).split_at_mut(fits);
+        place.copy_from_slice(&bytes[..fits]);
+        self.0 = rest;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
