@@ -190,22 +190,26 @@ pub(crate) fn zeroed(len: usize) -> Result<Vec<u8>, Fault> {
 }
 
 /// Asks the system to give memory that has not been touched in huge pages, where it holds whole ones. It may ignore this.
-#[cfg(target_os = "linux")]
+/// Systems other than Linux are not asked.
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(unused_variables, reason = "other systems are not asked")
+)]
 pub fn advise_huge_pages(bytes: &mut [u8]) {
-    use rustix::mm::{Advice, madvise};
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::mm::{Advice, madvise};
 
-    const PAGE: usize = 2 << 20;
-    let before = bytes.as_ptr().align_offset(PAGE);
-    let Some(inside) = bytes.get_mut(before..).filter(|inside| inside.len() >= PAGE) else {
-        return;
-    };
-    let len = inside.len() / PAGE * PAGE;
-    // SAFETY: The pages lie within memory that is borrowed here, and the advice does not change what is in them.
-    let _ = unsafe { madvise(inside.as_mut_ptr().cast(), len, Advice::LinuxHugepage) };
+        const PAGE: usize = 2 << 20;
+        let before = bytes.as_ptr().align_offset(PAGE);
+        let Some(inside) = bytes.get_mut(before..).filter(|inside| inside.len() >= PAGE) else {
+            return;
+        };
+        let len = inside.len() / PAGE * PAGE;
+        // SAFETY: The pages lie within memory that is borrowed here, and the advice does not change what is in them.
+        let _ = unsafe { madvise(inside.as_mut_ptr().cast(), len, Advice::LinuxHugepage) };
+    }
 }
-
-#[cfg(not(target_os = "linux"))]
-pub fn advise_huge_pages(_: &mut [u8]) {}
 
 #[cfg(test)]
 mod tests {
