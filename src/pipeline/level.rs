@@ -44,7 +44,7 @@ const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
 /// chunk and window.
 const LEVELS: [Row; 9] = {
     use Pipeline::{Bwt, Lzf, Lzh};
-    use Search::{Double, Greedy, GreedyLarge, Lazy4, Lazy8, Lazy16, Lazy64};
+    use Search::{Double, Greedy, GreedyLarge, Lazy4, Lazy8, Lazy32, Lazy64};
     const OPTIMAL: Search =
         Search::Optimal(Effort { passes: 2, nice_length: 128, every_length: 64 });
     [
@@ -53,7 +53,7 @@ const LEVELS: [Row; 9] = {
         row(Lzh, 22, lz(Double, 18, 22)),
         row(Lzh, 22, lz(Lazy4, 18, 22)),
         row(Lzh, 22, lz(Lazy8, 18, 22)),
-        row(Lzf, 24, lz(Lazy16, 18, 24)),
+        row(Lzf, 24, lz(Lazy32, 18, 24)),
         row(Lzf, 24, lz(Lazy64, 18, 24)),
         row(Lzf, 24, lz(OPTIMAL, 18, 24)),
         row(Bwt, 24, lz(OPTIMAL, 18, 24)),

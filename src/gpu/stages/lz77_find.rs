@@ -282,7 +282,7 @@ impl Method {
                     HashMatches { places: "found_second", ..found("rows_four_second", (5, 16, 4)) };
                 lazy(&LZ77_LAZY_EIGHT, vec![found("rows_four", (8, 16, 4)), second], 3)
             }
-            Search::Lazy16 => deep(16),
+            Search::Lazy32 => deep(32),
             Search::Lazy64 => deep(64),
             Search::None | Search::Optimal(_) => {
                 return Err(PlanError::Declined(format!("no kernels search as {search:?} does")));

@@ -80,7 +80,7 @@ fn blocks_for(recipe: &Recipe) -> Vec<Vec<u8>> {
     let lens = match &recipe.codec {
         Codec::Bwt(_)
         | Codec::Lz77(Params {
-            search: Search::Lazy16 | Search::Lazy64 | Search::Optimal(_),
+            search: Search::Lazy32 | Search::Lazy64 | Search::Optimal(_),
             ..
         }) => [66_000, 1, 5_000, 20_000, 9_000, 20_000],
         _ => [90_000, 1, 20_000, 140_000, 65_537, 30_000],

@@ -27,7 +27,7 @@ const SEARCHES: [Search; 7] = [
     Search::Double,
     Search::Lazy4,
     Search::Lazy8,
-    Search::Lazy16,
+    Search::Lazy32,
     Search::Lazy64,
 ];
 

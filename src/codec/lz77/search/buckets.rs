@@ -3,6 +3,7 @@
 use super::candidates::{LOOKAHEAD, following};
 use super::probe::Probe;
 use crate::codec::{OutOfMemory, reserve};
+use core::marker::PhantomData;
 
 /// A table that finds candidates.
 pub(crate) trait Finder: Default {
@@ -41,14 +42,52 @@ impl<const K: usize> AsRef<[u32]> for Distances<K> {
     }
 }
 
+/// Rows that begin where a line of the cache does, or several in a line: no row lies in more lines than it must.
+struct Lines<T> {
+    lines: Vec<Line>,
+    row: PhantomData<T>,
+}
+
+#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+impl<T> Default for Lines<T> {
+    fn default() -> Self {
+        Self { lines: Vec::new(), row: PhantomData }
+    }
+}
+
+impl<T: bytemuck::Pod> Lines<T> {
+    fn reserve(&mut self, rows: usize) -> Result<(), OutOfMemory> {
+        reserve(&mut self.lines, rows * size_of::<T>() / size_of::<Line>())
+    }
+
+    /// Makes `rows` rows of zeros.
+    fn zero(&mut self, rows: usize) {
+        self.lines.clear();
+        self.lines.resize(rows * size_of::<T>() / size_of::<Line>(), Line([0; 64]));
+    }
+
+    #[inline(always)]
+    fn row(&self, row: usize) -> &T {
+        &bytemuck::cast_slice(&self.lines)[row]
+    }
+
+    #[inline(always)]
+    fn row_mut(&mut self, row: usize) -> &mut T {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[row]
+    }
+}
+
 /// The `8 * G` most recent positions for each hash of `BYTES` bytes in `BITS` bits.
 ///
 /// Beside each position stands a *tag*, eight more bits of the hash. A position with another tag cannot match, and
 /// eight tags are compared at a time, without fetching the bytes at those positions.
 #[derive(Default)]
 pub(crate) struct Buckets<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> {
-    tags: Vec<[u64; G]>,
-    positions: Vec<[u32; K]>,
+    tags: Lines<[u64; G]>,
+    positions: Lines<[u32; K]>,
     /// Index of each bucket's oldest position.
     heads: Vec<u8>,
     origin: u32,
@@ -69,9 +108,9 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Buckets<
         let i = usize::from(*head) % K;
         *head = head.wrapping_add(1);
         let shift = i % 8 * 8;
-        let word = &mut self.tags[bucket][i / 8];
+        let word = &mut self.tags.row_mut(bucket)[i / 8];
         *word = *word & !(255 << shift) | u64::from(tag) << shift;
-        self.positions[bucket][i] = self.origin + pos as u32;
+        self.positions.row_mut(bucket)[i] = self.origin + pos as u32;
     }
 }
 
@@ -82,18 +121,16 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
     type Distances = Distances<K>;
 
     fn reserve(&mut self) -> Result<(), OutOfMemory> {
-        reserve(&mut self.tags, 1 << BITS)?;
-        reserve(&mut self.positions, 1 << BITS)?;
+        self.tags.reserve(1 << BITS)?;
+        self.positions.reserve(1 << BITS)?;
         reserve(&mut self.heads, 1 << BITS)
     }
 
     fn start(&mut self, len: usize) {
         const { assert!(8 * G == K && 256 % K == 0) }
         if self.heads.is_empty() || self.origin > u32::MAX / 2 - len as u32 {
-            self.tags.clear();
-            self.tags.resize(1 << BITS, [0; G]);
-            self.positions.clear();
-            self.positions.resize(1 << BITS, [0; K]);
+            self.tags.zero(1 << BITS);
+            self.positions.zero(1 << BITS);
             self.heads.clear();
             self.heads.resize(1 << BITS, 0);
             self.origin = 1;
@@ -114,8 +151,8 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
     #[inline(always)]
     fn prefetch<P: Probe>(&self, bytes: u64) {
         let (bucket, _) = Self::hash(bytes);
-        P::prefetch(&self.tags[bucket]);
-        for line in self.positions[bucket].chunks(16) {
+        P::prefetch(self.tags.row(bucket));
+        for line in self.positions.row(bucket).chunks(16) {
             P::prefetch(&line[0]);
         }
     }
@@ -123,15 +160,15 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
     #[inline(always)]
     fn touch(&self, bytes: u64) -> u32 {
         let (bucket, _) = Self::hash(bytes);
-        let positions = &self.positions[bucket];
-        self.tags[bucket][0] as u32 ^ positions[0] ^ positions[K / 2] ^ positions[K - 1]
+        let positions = self.positions.row(bucket);
+        self.tags.row(bucket)[0] as u32 ^ positions[0] ^ positions[K / 2] ^ positions[K - 1]
     }
 
     #[inline(always)]
     fn candidates(&mut self, bytes: u64, pos: usize) -> Distances<K> {
         let (bucket, tag) = Self::hash(bytes);
         let mut equal = 0u64;
-        for (g, &word) in self.tags[bucket].iter().enumerate() {
+        for (g, &word) in self.tags.row(bucket).iter().enumerate() {
             const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
             let x = word ^ (u64::from(tag) * 0x0101_0101_0101_0101);
             // The top bit of each zero byte, then these bits side by side.
@@ -148,7 +185,7 @@ impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
             let i = equal.ilog2();
             equal ^= 1 << i;
             found.distances[found.len % K] =
-                here.wrapping_sub(self.positions[bucket][((i + head) % bits) as usize]);
+                here.wrapping_sub(self.positions.row(bucket)[((i + head) % bits) as usize]);
             found.len += 1;
         }
         self.put(bucket, tag, pos);

@@ -28,8 +28,8 @@ pub enum Search {
     Lazy4,
     /// Lazy by three positions. Two hashes, 4 positions each.
     Lazy8,
-    /// Lazy by two positions. One hash, 16 positions.
-    Lazy16,
+    /// Lazy by two positions. One hash, 32 positions.
+    Lazy32,
     /// Lazy by two positions. One hash, 64 positions.
     Lazy64,
     /// Optimal by price. Two hashes, with 1 and 8 positions, and neighbours in the order of suffixes.
@@ -41,7 +41,7 @@ type GreedyLargeTable = Tagged<1, 6, 16>;
 type DoubleTable = Tagged<2, 6, 17>;
 type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 16>;
-type Lazy16Table = Buckets<2, 16, 5, 16>;
+type Lazy32Table = Buckets<4, 32, 5, 16>;
 type Lazy64Table = Buckets<8, 64, 5, 16>;
 type OptimalTables = Optimal<Buckets<1, 8, 4, 16>>;
 
@@ -55,7 +55,7 @@ pub(crate) struct Parser {
     double: Option<Candidates<2, DoubleTable>>,
     lazy4: Option<Candidates<4, Lazy4Table>>,
     lazy8: Option<Candidates<8, Lazy8Table>>,
-    lazy16: Option<Lazy16Table>,
+    lazy32: Option<Lazy32Table>,
     lazy64: Option<Lazy64Table>,
     optimal: Option<OptimalTables>,
 }
@@ -70,7 +70,7 @@ impl Parser {
             double: None,
             lazy4: None,
             lazy8: None,
-            lazy16: None,
+            lazy32: None,
             lazy64: None,
             optimal: None,
         }
@@ -88,7 +88,7 @@ impl Parser {
             Search::Double => self.double.get_or_insert_default().reserve(positions),
             Search::Lazy4 => self.lazy4.get_or_insert_default().reserve(positions),
             Search::Lazy8 => self.lazy8.get_or_insert_default().reserve(positions),
-            Search::Lazy16 => self.lazy16.get_or_insert_default().reserve(),
+            Search::Lazy32 => self.lazy32.get_or_insert_default().reserve(),
             Search::Lazy64 => self.lazy64.get_or_insert_default().reserve(),
             Search::Optimal(_) => self.optimal.get_or_insert_default().reserve(len, chunk, segment),
         }
@@ -107,7 +107,7 @@ impl Parser {
             Search::Double => self.double.get_or_insert_default().start(len),
             Search::Lazy4 => self.lazy4.get_or_insert_default().start(len),
             Search::Lazy8 => self.lazy8.get_or_insert_default().start(len),
-            Search::Lazy16 => self.lazy16.get_or_insert_default().start(len),
+            Search::Lazy32 => self.lazy32.get_or_insert_default().start(len),
             Search::Lazy64 => self.lazy64.get_or_insert_default().start(len),
             Search::Optimal(_) => self.optimal.get_or_insert_default().start(block)?,
         }
@@ -148,8 +148,8 @@ impl Parser {
                 let candidates = self.lazy8.get_or_insert_default();
                 self.backend.run(Segments::<_, _, Lazy<3>>::new(part, candidates));
             }
-            Search::Lazy16 => {
-                self.backend.run(Deep::<_, 2>::new(part, self.lazy16.get_or_insert_default()));
+            Search::Lazy32 => {
+                self.backend.run(Deep::<_, 2>::new(part, self.lazy32.get_or_insert_default()));
             }
             Search::Lazy64 => {
                 self.backend.run(Deep::<_, 2>::new(part, self.lazy64.get_or_insert_default()));
@@ -164,7 +164,7 @@ impl Parser {
     /// Ends the block.
     pub(crate) fn finish(&mut self, params: &Params, len: usize) {
         match params.search {
-            Search::Lazy16 => self.lazy16.get_or_insert_default().finish(len),
+            Search::Lazy32 => self.lazy32.get_or_insert_default().finish(len),
             Search::Lazy64 => self.lazy64.get_or_insert_default().finish(len),
             Search::Optimal(_) => self.optimal.get_or_insert_default().finish(len),
             _ => {}
@@ -183,7 +183,7 @@ impl Parser {
             Search::Double => Candidates::<2, DoubleTable>::memory(segment),
             Search::Lazy4 => Candidates::<4, Lazy4Table>::memory(segment),
             Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
-            Search::Lazy16 => Lazy16Table::MEMORY,
+            Search::Lazy32 => Lazy32Table::MEMORY,
             Search::Lazy64 => Lazy64Table::MEMORY,
             Search::Optimal(_) => OptimalTables::memory(params, len),
         };
@@ -238,7 +238,7 @@ pub(crate) mod tests {
         Search::Double,
         Search::Lazy4,
         Search::Lazy8,
-        Search::Lazy16,
+        Search::Lazy32,
         Search::Lazy64,
         Search::Optimal(EFFORT),
     ];
