@@ -36,6 +36,7 @@
 //! | the root of this crate, and [`access`] | with the second number of the version; the change log says how |
 //! | [`gpu::coder`], [`gpu::device`] and [`gpu::device::discovery`] | likewise |
 //! | how much device memory a coder takes, and which work a device declines | with any version: they follow the kernels |
+//! | `module` and `gpu::module` | with any version |
 //! | [`resident`], a measuring tool | with any version |
 //! | `internal`, hidden, for this package's own program and tests | with any version |
 //!
@@ -48,6 +49,7 @@
 //! - `remote` (default): sources on HTTP servers and in object stores, see [`access`]. Needs a C compiler.
 //! - `cuda`, `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so one program
 //!   runs on every machine.
+//! - `modules` (default): WebAssembly that users bring along, see `module`.
 //! - `cli` (default): the `pz` program.
 
 pub mod access;
@@ -61,6 +63,8 @@ mod codec;
 mod error;
 pub mod format;
 pub mod gpu;
+#[cfg(feature = "modules")]
+pub mod module;
 mod pipeline;
 pub mod resident;
 mod stream;

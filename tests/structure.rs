@@ -16,7 +16,8 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("codec", &["bits"]),
     ("format", &["codec"]),
     ("error", &["codec", "format"]),
-    ("gpu", &["codec", "format", "user_cache"]),
+    ("module", &[]),
+    ("gpu", &["codec", "format", "module", "user_cache"]),
     ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
@@ -27,6 +28,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
 const GPU: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("device", &["model"]),
+    ("module", &["device", "model"]),
     ("stages", &["device", "model"]),
     ("coder", &["device", "model", "stages"]),
 ];

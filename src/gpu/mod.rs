@@ -5,6 +5,7 @@
 //! | `model` | what a kernel costs, a plan as data, and how many blocks a device gets at once |
 //! | [`device`] | the seam: a device allocates and runs; its pool, its discovery, and the backends |
 //! | `stages` | one plan builder for each stage, written once for every backend |
+//! | `module` | modules as kernels |
 //! | [`coder`] | whole batches, from contents to payloads and back |
 //!
 //! Imports point down this table. Nothing here knows of files. A plan knows nothing of a backend, and no backend
@@ -14,6 +15,8 @@
 pub mod coder;
 pub mod device;
 pub(crate) mod model;
+#[cfg(feature = "modules")]
+pub mod module;
 pub(crate) mod stages;
 #[cfg(test)]
 pub(crate) mod tests;

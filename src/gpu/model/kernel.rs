@@ -239,6 +239,7 @@ common![
     "lz77_segment",
     "lz77_symbols",
     "lz77_words",
+    "module",
     "team",
     "tile_scan",
 ];
@@ -280,6 +281,16 @@ pub(in crate::gpu) fn max_registers(defines: &[(&'static str, u32)]) -> Option<u
 }
 
 impl Kernel {
+    /// A kernel whose texts were made at run time.
+    #[cfg(feature = "modules")]
+    pub(in crate::gpu) fn made(
+        stem: &'static str,
+        opencl: &'static str,
+        wgsl: &'static str,
+    ) -> Self {
+        Self { stem, opencl, wgsl, cost: OnceLock::new() }
+    }
+
     /// The cost that the file states.
     ///
     /// # Errors
@@ -456,7 +467,9 @@ fn resolve(
 /// recompiling the library. Otherwise the text that was compiled in.
 pub(super) fn newest(file: &str, compiled: &'static str) -> Cow<'static, str> {
     #[cfg(test)]
-    if let Some(folder) = std::env::var_os("PZ_KERNELS") {
+    if let Some(folder) = std::env::var_os("PZ_KERNELS")
+        && !file.starts_with("module/")
+    {
         let path = std::path::Path::new(&folder).join(file);
         return std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}")).into();
     }

@@ -15,6 +15,8 @@ mod launch;
 mod lz77_code;
 mod lz77_decode;
 pub(crate) mod lz77_find;
+#[cfg(feature = "modules")]
+pub(crate) mod module;
 pub(crate) mod plan;
 pub(crate) mod pool;
 mod team;

@@ -139,7 +139,7 @@ fn module_of(device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Module>, Dev
     let mut checks = wgpu::ShaderRuntimeChecks::checked();
     checks.force_loop_bounding = false;
     // SAFETY: all checks are on except the one for endless loops, and our kernels have none: the declared sizes of a
-    // loop's data bound its trip count.
+    // loop's data bound its trip count, and in the kernels of modules fuel does.
     let made = device
         .scoped(0, || unsafe { device.device.create_shader_module_trusted(description, checks) });
     let shader = made.map_err(|error| entry.failed(error))?;

@@ -1,0 +1,218 @@
+//! Modules on devices, against the CPU, which tests of [`crate::module`] compare with another interpreter.
+
+use super::testing::{each_device, run_plan};
+use crate::gpu::device::pool::Pool;
+use crate::gpu::device::{Device, Kind};
+#[cfg(feature = "cuda")]
+use crate::gpu::model::kernel::Kernel;
+use crate::gpu::model::plan::Shape;
+use crate::gpu::module::{RunError, kernel, plan, reach_of, run};
+use crate::module::tests::mutations::{Random, arguments, mutated};
+use crate::module::tests::{SOURCES, World, module, on_the_cpu_in, source};
+use crate::module::{Entry, Module, Trap, Windows};
+
+impl World {
+    fn windows(&mut self) -> Windows<'_> {
+        Windows {
+            input: &self.input,
+            output: &mut self.output,
+            state: &mut self.state,
+            pixels: &mut self.pixels,
+            width: self.width,
+            time: self.time,
+        }
+    }
+}
+
+/// Runs lanes on a device.
+fn on(
+    device: &dyn Device,
+    mut world: World,
+    entry: &Entry,
+    lanes: u32,
+    arguments: &[u64],
+    fuel: u32,
+) -> Result<World, RunError> {
+    // Predicted memory is what is allocated.
+    let pool = Pool::new(device);
+    let reach = reach_of(&world.windows())?;
+    let results = run(&pool, entry, &mut world.windows(), lanes, arguments, fuel)?;
+    let predicted = Shape::new(1, lanes).memory(&[kernel(entry.program(), reach)?]);
+    assert_eq!(pool.high_water(), predicted.unwrap());
+    world.results = results;
+    Ok(world)
+}
+
+/// Runs lanes on a device, and checks that the CPU does the same.
+fn compare(
+    device: &dyn Device,
+    entry: &Entry,
+    lanes: u32,
+    arguments: &[u64],
+    fuel: u32,
+    what: &str,
+) {
+    let expected = on_the_cpu_in(World::new(), entry.program(), lanes, arguments, fuel);
+    match (on(device, World::new(), entry, lanes, arguments, fuel), expected.trap) {
+        (Ok(world), None) => world.must_be(&expected, &format!("{what}, {arguments:x?}")),
+        (Err(RunError::Trapped(lane, trap)), Some(first)) => {
+            assert_eq!((lane, trap), first, "{what}, {arguments:x?}");
+        }
+        // A device that ends long loops refuses what takes many turns.
+        (Err(RunError::Declined(_)), _) if device.limits().kind == Kind::Software => {
+            println!("declined: {what}");
+        }
+        (found, first) => panic!("{what}, {arguments:x?}: {found:?} instead of {first:?}"),
+    }
+}
+
+/// Every entry of a text.
+fn entries(text: &str) -> Vec<(String, Entry)> {
+    let module = module(text);
+    module.exports().iter().map(|name| (name.clone(), module.entry(name).unwrap())).collect()
+}
+
+/// The kernels of all test modules.
+#[cfg(feature = "cuda")]
+pub(crate) fn kernels() -> Vec<&'static Kernel> {
+    let reach = reach_of(&World::new().windows()).unwrap();
+    let all = SOURCES.into_iter().flat_map(entries);
+    all.map(|(_, entry)| kernel(entry.program(), reach).unwrap()).collect()
+}
+
+#[test]
+fn ten_cases_on_devices() {
+    each_device(|device| {
+        let result = |text: &str, arguments: &[u64]| {
+            let (_, entry) = &entries(text)[0];
+            compare(device, entry, 65, arguments, 0, text);
+            on(device, World::new(), entry, 1, arguments, 0).unwrap().results[0]
+        };
+        assert_eq!(result(source!("01_helper_called_twice"), &[]), 25);
+        assert_eq!(result(source!("02_two_helpers"), &[2]), 20);
+        assert_eq!(result(source!("06_nested_calls"), &[10]), 13);
+        assert_eq!(result(source!("07_parameters"), &[0, 100, 50]), 50);
+        assert_eq!(result(source!("08_locals"), &[5]), 159);
+        assert_eq!(result(source!("10_chain_of_eight"), &[0]), 8);
+        let (_, entry) = &entries(source!("04_thread_id"))[0];
+        let world = on(device, World::new(), entry, 1000, &[], 0).unwrap();
+        assert_eq!(world.results, (0..1000).collect::<Vec<_>>());
+        // A picture of 800 by 600 pixels.
+        let (_, entry) = &entries(source!("05_gradient"))[0];
+        let world = World { pixels: vec![0; 800 * 600], width: 800, ..World::new() };
+        let world = on(device, world, entry, 800 * 600, &[], 0).unwrap();
+        for (at, pixel) in world.pixels.iter().enumerate() {
+            assert_eq!(*pixel, (at as u32 % 800 * 255 / 799) | 0xff00_0000);
+        }
+    });
+}
+
+#[test]
+fn control_flow_numbers_and_windows_agree() {
+    each_device(|device| {
+        for text in SOURCES {
+            for (name, entry) in entries(text) {
+                for seed in 1..6 {
+                    let arguments = arguments(&mut Random::new(seed));
+                    compare(device, &entry, 3, &arguments, 400, &format!("{name} of {text}"));
+                }
+                if name == "words" || name == "bytes" {
+                    let arguments = [0, 64, 1003, 1010, 0xff00];
+                    compare(device, &entry, 64, &arguments, 300, &name);
+                }
+            }
+        }
+        let (_, operations) = &entries(source!("stress"))[1];
+        let values = [
+            0,
+            1,
+            31,
+            32,
+            33,
+            63,
+            64,
+            1 << 31,
+            1 << 32,
+            u64::MAX,
+            1 << 63,
+            u64::MAX >> 1,
+            0x0123_4567_89ab_cdef,
+        ];
+        for a in values {
+            for b in values {
+                compare(device, operations, 1, &[a, b], 0, "operations");
+            }
+        }
+    });
+}
+
+/// Loops that never end, and accesses beyond everything, end on devices as they do on the CPU.
+#[test]
+fn hostile_modules_are_trapped_on_devices() {
+    each_device(|device| {
+        for (name, entry) in entries(source!("hostile")) {
+            for argument in [0, 1, 4092, 4093, 1 << 31, u64::MAX] {
+                compare(device, &entry, 70, &[argument], 1000, &name);
+            }
+        }
+        // More fuel than such a device's loops take is never silently cut short.
+        let forever = &entries(source!("hostile"))[1].1;
+        let found = on(device, World::new(), forever, 1, &[], 100_000).err().unwrap();
+        let is_cut = device.limits().ends_long_loops();
+        assert_eq!(matches!(found, RunError::Declined(_)), is_cut, "{found}");
+        assert_eq!(found == RunError::Trapped(0, Trap::Fuel), !is_cut, "{found}");
+    });
+}
+
+#[test]
+fn mutated_modules_do_the_same_on_devices() {
+    let sources = SOURCES.map(|text| wat::parse_str(text).unwrap());
+    let mut random = Random::new(77);
+    let mut found = Vec::new();
+    while found.len() < 40 {
+        let source = &sources[random.below(sources.len())];
+        let Ok(module) = Module::read(mutated(source, &mut random)) else { continue };
+        let names = module.exports();
+        let Some(name) = names.get(random.below(names.len())) else { continue };
+        let Ok(entry) = module.entry(name) else { continue };
+        found.push((entry, arguments(&mut random)));
+    }
+    each_device(|device| {
+        for (at, (entry, arguments)) in found.iter().enumerate() {
+            // One lane: what several write to one place depends on their order.
+            compare(device, entry, 1, arguments, 200, &format!("mutated module {at}"));
+        }
+    });
+}
+
+#[test]
+fn a_planted_fault_is_found() {
+    let (_, entry) = &entries(source!("windows"))[2];
+    each_device(|device| {
+        let other = World { input: vec![0; 1003], ..World::new() };
+        let arguments = [0, 64, 1003, 1010, 0xff00];
+        let found = on(device, other, entry, 64, &arguments, 300).unwrap();
+        let expected = on_the_cpu_in(World::new(), entry.program(), 64, &arguments, 300);
+        assert_ne!(found.output, expected.output);
+    });
+}
+
+/// The cost block of a kernel is one that the parser of all others reads, with the same figures in both languages.
+#[test]
+fn costs_are_derived() {
+    let (_, entry) = &entries(source!("stress"))[0];
+    let mut world = World::new();
+    let reach = reach_of(&world.windows()).unwrap();
+    let made = kernel(entry.program(), reach).unwrap();
+    let cost = made.cost().unwrap();
+    let bytes = |name| cost.buffer(name).unwrap().eval(512).unwrap();
+    assert_eq!(cost.threads.eval(512), Ok(512));
+    assert_eq!((bytes("module_input"), bytes("module_output")), (1004, 1012));
+    assert_eq!((bytes("module_state"), bytes("module_pixels")), (160, 336));
+    assert_eq!((bytes("module_arguments"), bytes("module_results")), (64, 6144));
+    assert!(std::ptr::eq(made, kernel(entry.program(), reach).unwrap()), "made once");
+    let plan = plan(made, 300, reach, &world.windows(), 0).unwrap();
+    each_device(|device| {
+        run_plan(device, &plan, &[], &[]).unwrap();
+    });
+}

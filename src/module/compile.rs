@@ -1,0 +1,608 @@
+//! Compiles programs to machine code.
+//!
+//! The code gets one pointer, to a [`Context`]. It reads pointers and lengths from there once, and keeps them in
+//! registers; each access compares its place with a length first. There is no other way by which it reaches memory, and
+//! it calls nothing.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    AbiParam, Block, Endianness, InstBuilder, MemFlags, Type as CodeType, Value, types,
+};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable as Register};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Linkage, Module, default_libcall_names};
+
+use super::execute::{Lane, Windows};
+use super::limits::PARAMETERS;
+use super::program::{
+    Binary, Division, Expression, Intrinsic, Label, Program, Statement, Trap, Type, Unary, Variable,
+};
+
+/// What compiled code reads and writes.
+#[repr(C)]
+struct Context {
+    input: *const u8,
+    input_len: u64,
+    output: *mut u8,
+    output_len: u64,
+    state: *mut u32,
+    state_len: u64,
+    pixels: *mut u32,
+    pixels_len: u64,
+    memory: *mut u8,
+    width: u32,
+    time: u32,
+    number: u32,
+    fuel: u32,
+    arguments: [u64; PARAMETERS],
+    result: u64,
+}
+
+/// Gives the code of a [`Trap`], or 0.
+type Code = unsafe extern "C" fn(*mut Context) -> u32;
+
+/// A compiled program.
+pub(crate) struct Compiled {
+    code: Code,
+    /// Holds the code.
+    module: Option<JITModule>,
+}
+
+// SAFETY: the code does not change any more, and keeps nothing between calls. The module is only freed.
+unsafe impl Send for Compiled {}
+// SAFETY: the same.
+unsafe impl Sync for Compiled {}
+
+impl std::fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compiled").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.take() {
+            // SAFETY: nobody runs the code any more: running it borrows this.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+impl Compiled {
+    /// Compiles `program`; `None` if the compiler has no code for this processor, or the system permits none.
+    pub(crate) fn new(program: &Program) -> Option<Self> {
+        let flags = [("opt_level", "speed"), ("enable_verifier", "true")];
+        let builder = JITBuilder::with_flags(&flags, default_libcall_names()).ok()?;
+        let mut module = JITModule::new(builder);
+        let mut context = module.make_context();
+        let pointer = module.target_config().pointer_type();
+        if pointer != types::I64 {
+            return None;
+        }
+        context.func.signature.params.push(AbiParam::new(pointer));
+        context.func.signature.returns.push(AbiParam::new(types::I32));
+        let mut scratch = FunctionBuilderContext::new();
+        Compiler::compile(FunctionBuilder::new(&mut context.func, &mut scratch), program);
+        let signature = context.func.signature.clone();
+        let function = module.declare_function("entry", Linkage::Local, &signature).ok()?;
+        module.define_function(function, &mut context).ok()?;
+        module.clear_context(&mut context);
+        module.finalize_definitions().ok()?;
+        let code = module.get_finalized_function(function);
+        // SAFETY: the code was compiled for this signature, and lives as long as the module.
+        let code = unsafe { std::mem::transmute::<*const u8, Code>(code) };
+        Some(Self { code, module: Some(module) })
+    }
+
+    /// Runs a lane of `program`, from which this was compiled.
+    ///
+    /// # Errors
+    /// The trap that ended it.
+    pub(crate) fn run(
+        &self,
+        program: &Program,
+        windows: &mut Windows<'_>,
+        lane: Lane<'_>,
+    ) -> Result<u64, Trap> {
+        let mut memory = [0u64; super::limits::PRIVATE_BYTES as usize / 8];
+        let memory: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+        for (to, from) in memory.iter_mut().zip(&program.memory) {
+            *to = *from;
+        }
+        let mut arguments = [0; PARAMETERS];
+        for (to, from) in arguments.iter_mut().zip(lane.arguments) {
+            *to = *from;
+        }
+        let mut context = Context {
+            input: windows.input.as_ptr(),
+            input_len: windows.input.len() as u64,
+            output: windows.output.as_mut_ptr(),
+            output_len: windows.output.len() as u64,
+            state: windows.state.as_mut_ptr(),
+            state_len: windows.state.len() as u64,
+            pixels: windows.pixels.as_mut_ptr(),
+            pixels_len: windows.pixels.len() as u64,
+            memory: memory.as_mut_ptr(),
+            width: windows.width,
+            time: windows.time,
+            number: lane.number,
+            fuel: lane.fuel,
+            arguments,
+            result: 0,
+        };
+        // SAFETY: the pointers are valid for their lengths, and private memory for the program's, which is at most
+        // `PRIVATE_BYTES`. The code stays within them.
+        let code = unsafe { (self.code)(&raw mut context) };
+        Trap::from_code(code).map_or(Ok(context.result), Err)
+    }
+}
+
+/// The places in a [`Context`] that the code needs everywhere, in registers.
+#[derive(Clone, Copy)]
+struct Places {
+    context: Value,
+    input: Value,
+    input_len: Value,
+    output: Value,
+    output_len: Value,
+    memory: Value,
+    fuel: Register,
+}
+
+struct Compiler<'b, 'p> {
+    builder: FunctionBuilder<'b>,
+    program: &'p Program,
+    registers: Vec<Register>,
+    places: Places,
+    /// Where branches to open labels go.
+    labels: Vec<(Label, Block)>,
+    /// The blocks that end the run with a trap.
+    traps: Vec<(Trap, Block)>,
+}
+
+/// How memory of the host is accessed: each place was compared with a length before.
+fn flags() -> MemFlags {
+    MemFlags::new().with_notrap().with_endianness(Endianness::Little)
+}
+
+fn code_type(ty: Type) -> CodeType {
+    match ty {
+        Type::I32 => types::I32,
+        Type::I64 => types::I64,
+    }
+}
+
+/// The type of `bytes` bytes.
+fn of_bytes(bytes: u32) -> CodeType {
+    match bytes {
+        1 => types::I8,
+        2 => types::I16,
+        4 => types::I32,
+        _ => types::I64,
+    }
+}
+
+macro_rules! offset {
+    ($field:ident) => {
+        std::mem::offset_of!(Context, $field) as i32
+    };
+}
+
+impl<'b, 'p> Compiler<'b, 'p> {
+    fn compile(mut builder: FunctionBuilder<'b>, program: &'p Program) {
+        let entry = builder.create_block();
+        builder.append_block_params_for_function_params(entry);
+        builder.switch_to_block(entry);
+        let context = builder.block_params(entry)[0];
+        let own = MemFlags::trusted();
+        let mut load = |ty, at| builder.ins().load(ty, own, context, at);
+        let (input, input_len) =
+            (load(types::I64, offset!(input)), load(types::I64, offset!(input_len)));
+        let (output, output_len) =
+            (load(types::I64, offset!(output)), load(types::I64, offset!(output_len)));
+        let memory = load(types::I64, offset!(memory));
+        let first_fuel = load(types::I32, offset!(fuel));
+        let fuel = builder.declare_var(types::I32);
+        builder.def_var(fuel, first_fuel);
+        let mut registers = Vec::new();
+        for ty in &program.variables {
+            let register = builder.declare_var(code_type(*ty));
+            let zero = builder.ins().iconst(code_type(*ty), 0);
+            builder.def_var(register, zero);
+            registers.push(register);
+        }
+        let places = Places { context, input, input_len, output, output_len, memory, fuel };
+        let mut compiler =
+            Self { builder, program, registers, places, labels: Vec::new(), traps: Vec::new() };
+        compiler.all();
+        compiler.builder.seal_all_blocks();
+        compiler.builder.finalize();
+    }
+
+    fn all(&mut self) {
+        let context = self.places.context;
+        for (at, variable) in (0..).zip(&self.program.parameters) {
+            let at = offset!(arguments) + 8 * at;
+            let value = self.builder.ins().load(types::I64, MemFlags::trusted(), context, at);
+            let value = match variable.ty {
+                Type::I32 => self.builder.ins().ireduce(types::I32, value),
+                Type::I64 => value,
+            };
+            self.define(*variable, value);
+        }
+        for (variable, value) in &self.program.initial {
+            let value = self.constant(variable.ty, *value);
+            self.define(*variable, value);
+        }
+        if !self.statements(&self.program.body) {
+            if let Some(variable) = self.program.result {
+                let value = self.read(variable);
+                let value = match variable.ty {
+                    Type::I32 => self.builder.ins().uextend(types::I64, value),
+                    Type::I64 => value,
+                };
+                self.builder.ins().store(MemFlags::trusted(), value, context, offset!(result));
+            }
+            let zero = self.constant(Type::I32, 0);
+            self.builder.ins().return_(&[zero]);
+        }
+        for (trap, block) in std::mem::take(&mut self.traps) {
+            self.builder.switch_to_block(block);
+            self.builder.set_cold_block(block);
+            let code = self.constant(Type::I32, trap.code().into());
+            self.builder.ins().return_(&[code]);
+        }
+    }
+
+    fn register(&self, variable: Variable) -> Register {
+        self.registers[variable.index as usize]
+    }
+
+    fn define(&mut self, variable: Variable, value: Value) {
+        let register = self.register(variable);
+        self.builder.def_var(register, value);
+    }
+
+    fn read(&mut self, variable: Variable) -> Value {
+        let register = self.register(variable);
+        self.builder.use_var(register)
+    }
+
+    fn constant(&mut self, ty: Type, value: u64) -> Value {
+        self.builder.ins().iconst(code_type(ty), ty.wrap(value) as i64)
+    }
+
+    /// Goes on only if `condition` is 0.
+    fn trap_if(&mut self, condition: Value, trap: Trap) {
+        let target = self.trap_block(trap);
+        let next = self.builder.create_block();
+        self.builder.ins().brif(condition, target, &[], next, &[]);
+        self.builder.switch_to_block(next);
+    }
+
+    fn trap_block(&mut self, trap: Trap) -> Block {
+        if let Some((_, block)) = self.traps.iter().find(|(other, _)| *other == trap) {
+            return *block;
+        }
+        let block = self.builder.create_block();
+        self.traps.push((trap, block));
+        block
+    }
+
+    fn value(&mut self, expression: &Expression) -> Value {
+        match expression {
+            Expression::Constant(ty, value) => self.constant(*ty, *value),
+            Expression::Read(variable) => self.read(*variable),
+            Expression::Unary(op, operand) => {
+                let value = self.value(operand);
+                self.unary(*op, operand.ty(), value)
+            }
+            Expression::Binary(op, operands) => {
+                let [left, right] = operands.as_ref();
+                let (left, right) = (self.value(left), self.value(right));
+                self.binary(*op, left, right)
+            }
+            Expression::Select(parts) => {
+                let [condition, then, otherwise] = parts.as_ref();
+                let (then, otherwise) = (self.value(then), self.value(otherwise));
+                let condition = self.value(condition);
+                self.builder.ins().select(condition, then, otherwise)
+            }
+        }
+    }
+
+    fn unary(&mut self, op: Unary, ty: Type, value: Value) -> Value {
+        let ins = self.builder.ins();
+        match op {
+            Unary::Clz => ins.clz(value),
+            Unary::Ctz => ins.ctz(value),
+            Unary::Popcnt => ins.popcnt(value),
+            Unary::Extend(bits) => {
+                let part = ins.ireduce(of_bytes(u32::from(bits) / 8), value);
+                self.builder.ins().sextend(code_type(ty), part)
+            }
+            Unary::Wrap => ins.ireduce(types::I32, value),
+            Unary::ExtendUnsigned => ins.uextend(types::I64, value),
+            Unary::ExtendSigned => ins.sextend(types::I64, value),
+        }
+    }
+
+    fn binary(&mut self, op: Binary, left: Value, right: Value) -> Value {
+        let ins = self.builder.ins();
+        let condition = match op {
+            Binary::Add => return ins.iadd(left, right),
+            Binary::Sub => return ins.isub(left, right),
+            Binary::Mul => return ins.imul(left, right),
+            Binary::And => return ins.band(left, right),
+            Binary::Or => return ins.bor(left, right),
+            Binary::Xor => return ins.bxor(left, right),
+            Binary::Shl => return ins.ishl(left, right),
+            Binary::ShrSigned => return ins.sshr(left, right),
+            Binary::ShrUnsigned => return ins.ushr(left, right),
+            Binary::Rotl => return ins.rotl(left, right),
+            Binary::Rotr => return ins.rotr(left, right),
+            Binary::Eq => IntCC::Equal,
+            Binary::Ne => IntCC::NotEqual,
+            Binary::LessSigned => IntCC::SignedLessThan,
+            Binary::LessUnsigned => IntCC::UnsignedLessThan,
+            Binary::LessOrEqualSigned => IntCC::SignedLessThanOrEqual,
+            Binary::LessOrEqualUnsigned => IntCC::UnsignedLessThanOrEqual,
+        };
+        let is_so = ins.icmp(condition, left, right);
+        self.builder.ins().uextend(types::I32, is_so)
+    }
+
+    fn divide(&mut self, op: Division, ty: Type, left: Value, right: Value) -> Value {
+        let is_zero = self.builder.ins().icmp_imm(IntCC::Equal, right, 0);
+        self.trap_if(is_zero, Trap::Division);
+        match op {
+            Division::QuotientUnsigned => self.builder.ins().udiv(left, right),
+            Division::RemainderUnsigned => self.builder.ins().urem(left, right),
+            Division::QuotientSigned => {
+                let least = match ty {
+                    Type::I32 => i32::MIN.into(),
+                    Type::I64 => i64::MIN,
+                };
+                let least = self.builder.ins().iconst(
+                    code_type(ty),
+                    if ty == Type::I32 { least & 0xffff_ffff } else { least },
+                );
+                let is_least = self.builder.ins().icmp(IntCC::Equal, left, least);
+                let is_minus_one = self.builder.ins().icmp_imm(IntCC::Equal, right, -1);
+                let exceeds = self.builder.ins().band(is_least, is_minus_one);
+                self.trap_if(exceeds, Trap::Division);
+                self.builder.ins().sdiv(left, right)
+            }
+            Division::RemainderSigned => {
+                // By -1 nothing remains, as by 1. The processor's instruction fails where the quotient does not fit.
+                let one = self.constant(ty, 1);
+                let is_minus_one = self.builder.ins().icmp_imm(IntCC::Equal, right, -1);
+                let right = self.builder.ins().select(is_minus_one, one, right);
+                self.builder.ins().srem(left, right)
+            }
+        }
+    }
+
+    /// The place of `bytes` bytes in private memory.
+    fn place(&mut self, address: &Expression, offset: u32, bytes: u32) -> Value {
+        let address = self.value(address);
+        let address = self.builder.ins().uextend(types::I64, address);
+        let at = self.builder.ins().iadd_imm(address, i64::from(offset));
+        // Neither sum overflows 64 bits.
+        let end = self.builder.ins().iadd_imm(at, i64::from(bytes));
+        let len = self.program.memory.len() as i64;
+        let is_beyond = self.builder.ins().icmp_imm(IntCC::UnsignedGreaterThan, end, len);
+        self.trap_if(is_beyond, Trap::Memory);
+        self.builder.ins().iadd(self.places.memory, at)
+    }
+
+    /// The place of element `at` of `1 << log` bytes in a window of `len` elements.
+    fn element(&mut self, base: Value, len: Value, at: Value, log: i64) -> Value {
+        let is_beyond = self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, at, len);
+        self.trap_if(is_beyond, Trap::Window);
+        let offset = self.builder.ins().ishl_imm(at, log);
+        self.builder.ins().iadd(base, offset)
+    }
+
+    fn from_context(&mut self, ty: CodeType, at: i32) -> Value {
+        self.builder.ins().load(ty, MemFlags::trusted(), self.places.context, at)
+    }
+
+    fn call(&mut self, intrinsic: Intrinsic, arguments: &[Value]) -> Option<Value> {
+        let Places { input, input_len, output, output_len, .. } = self.places;
+        let wide: Vec<_> =
+            arguments.iter().map(|value| self.builder.ins().uextend(types::I64, *value)).collect();
+        match intrinsic {
+            Intrinsic::In8 => {
+                let place = self.element(input, input_len, wide[0], 0);
+                Some(self.builder.ins().uload8(types::I32, flags(), place, 0))
+            }
+            Intrinsic::In32 => {
+                let words = self.builder.ins().ushr_imm(input_len, 2);
+                let place = self.element(input, words, wide[0], 2);
+                Some(self.builder.ins().load(types::I32, flags(), place, 0))
+            }
+            Intrinsic::Out8 => {
+                let place = self.element(output, output_len, wide[0], 0);
+                self.builder.ins().istore8(flags(), arguments[1], place, 0);
+                None
+            }
+            Intrinsic::Out32 => {
+                let words = self.builder.ins().ushr_imm(output_len, 2);
+                let place = self.element(output, words, wide[0], 2);
+                self.builder.ins().store(flags(), arguments[1], place, 0);
+                None
+            }
+            Intrinsic::ThreadId => Some(self.from_context(types::I32, offset!(number))),
+            Intrinsic::GetTime => Some(self.from_context(types::I32, offset!(time))),
+            Intrinsic::AtomicAdd | Intrinsic::ReadState | Intrinsic::WriteState => {
+                let state = self.from_context(types::I64, offset!(state));
+                let len = self.from_context(types::I64, offset!(state_len));
+                let place = self.element(state, len, wide[0], 2);
+                let own = MemFlags::new().with_notrap();
+                if intrinsic == Intrinsic::WriteState {
+                    self.builder.ins().store(own, arguments[1], place, 0);
+                    return None;
+                }
+                let old = self.builder.ins().load(types::I32, own, place, 0);
+                if intrinsic == Intrinsic::AtomicAdd {
+                    let sum = self.builder.ins().iadd(old, arguments[1]);
+                    self.builder.ins().store(own, sum, place, 0);
+                }
+                Some(old)
+            }
+            Intrinsic::SetPixel => {
+                let pixels = self.from_context(types::I64, offset!(pixels));
+                let len = self.from_context(types::I64, offset!(pixels_len));
+                let width = self.from_context(types::I32, offset!(width));
+                let is_beyond =
+                    self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, arguments[0], width);
+                self.trap_if(is_beyond, Trap::Window);
+                let width = self.builder.ins().uextend(types::I64, width);
+                let row = self.builder.ins().imul(wide[1], width);
+                let at = self.builder.ins().iadd(row, wide[0]);
+                let place = self.element(pixels, len, at, 2);
+                self.builder.ins().store(MemFlags::new().with_notrap(), arguments[2], place, 0);
+                None
+            }
+        }
+    }
+
+    /// Compiles statements. Returns whether what follows them is never reached.
+    fn statements(&mut self, statements: &[Statement]) -> bool {
+        statements.iter().any(|statement| self.statement(statement))
+    }
+
+    fn target(&self, label: Label) -> Option<Block> {
+        self.labels.iter().rev().find(|(other, _)| *other == label).map(|(_, block)| *block)
+    }
+
+    fn statement(&mut self, statement: &Statement) -> bool {
+        match statement {
+            Statement::Set(variable, value) => {
+                let value = self.value(value);
+                self.define(*variable, value);
+            }
+            Statement::Divide(into, op, operands) => {
+                let [left, right] = operands.as_ref();
+                let (left, right) = (self.value(left), self.value(right));
+                let value = self.divide(*op, into.ty, left, right);
+                self.define(*into, value);
+            }
+            Statement::Load { into, bytes, is_signed, address, offset } => {
+                let place = self.place(address, *offset, *bytes);
+                let (part, whole) = (of_bytes(*bytes), code_type(into.ty));
+                let value = self.builder.ins().load(part, flags(), place, 0);
+                let value = match (part == whole, is_signed) {
+                    (true, _) => value,
+                    (false, true) => self.builder.ins().sextend(whole, value),
+                    (false, false) => self.builder.ins().uextend(whole, value),
+                };
+                self.define(*into, value);
+            }
+            Statement::Store { bytes, address, offset, value } => {
+                let place = self.place(address, *offset, *bytes);
+                let (part, ty) = (of_bytes(*bytes), code_type(value.ty()));
+                let value = self.value(value);
+                let value =
+                    if part == ty { value } else { self.builder.ins().ireduce(part, value) };
+                self.builder.ins().store(flags(), value, place, 0);
+            }
+            Statement::Check(range) => {
+                let [address, count] = range.as_ref();
+                let (address, count) = (self.value(address), self.value(count));
+                let address = self.builder.ins().uextend(types::I64, address);
+                let count = self.builder.ins().uextend(types::I64, count);
+                let end = self.builder.ins().iadd(address, count);
+                let len = self.program.memory.len() as i64;
+                let is_beyond = self.builder.ins().icmp_imm(IntCC::UnsignedGreaterThan, end, len);
+                self.trap_if(is_beyond, Trap::Memory);
+            }
+            Statement::Call(into, intrinsic, arguments) => {
+                let arguments: Vec<_> = arguments.iter().map(|value| self.value(value)).collect();
+                let value = self.call(*intrinsic, &arguments);
+                if let (Some(into), Some(value)) = (into, value) {
+                    self.define(*into, value);
+                }
+            }
+            Statement::Unreachable => {
+                let block = self.trap_block(Trap::Unreachable);
+                self.builder.ins().jump(block, &[]);
+                return true;
+            }
+            Statement::Block(label, body) => {
+                let behind = self.builder.create_block();
+                self.labels.push((*label, behind));
+                if !self.statements(body) {
+                    self.builder.ins().jump(behind, &[]);
+                }
+                self.labels.pop();
+                self.builder.switch_to_block(behind);
+            }
+            Statement::Loop(label, body) => {
+                let begin = self.builder.create_block();
+                self.builder.ins().jump(begin, &[]);
+                self.builder.switch_to_block(begin);
+                let fuel = self.builder.use_var(self.places.fuel);
+                let is_out = self.builder.ins().icmp_imm(IntCC::Equal, fuel, 0);
+                self.trap_if(is_out, Trap::Fuel);
+                let less = self.builder.ins().iadd_imm(fuel, -1);
+                self.builder.def_var(self.places.fuel, less);
+                self.labels.push((*label, begin));
+                let ends = self.statements(body);
+                self.labels.pop();
+                return ends;
+            }
+            Statement::If(condition, then, otherwise) => {
+                return self.condition(condition, then, otherwise);
+            }
+            Statement::Branch(label) => {
+                if let Some(target) = self.target(*label) {
+                    self.builder.ins().jump(target, &[]);
+                }
+                return true;
+            }
+            Statement::Switch(index, labels) => {
+                let index = self.value(index);
+                let targets: Vec<_> =
+                    labels.iter().filter_map(|label| self.target(*label)).collect();
+                if let Some((last, others)) = targets.split_last() {
+                    let mut switch = Switch::new();
+                    for (at, target) in others.iter().enumerate() {
+                        switch.set_entry(at as u128, *target);
+                    }
+                    switch.emit(&mut self.builder, index, *last);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    fn condition(
+        &mut self,
+        condition: &Expression,
+        then: &[Statement],
+        otherwise: &[Statement],
+    ) -> bool {
+        let condition = self.value(condition);
+        let (first, second) = (self.builder.create_block(), self.builder.create_block());
+        let behind = self.builder.create_block();
+        self.builder.ins().brif(condition, first, &[], second, &[]);
+        let mut ends = true;
+        for (block, statements) in [(first, then), (second, otherwise)] {
+            self.builder.switch_to_block(block);
+            if !self.statements(statements) {
+                self.builder.ins().jump(behind, &[]);
+                ends = false;
+            }
+        }
+        self.builder.switch_to_block(behind);
+        if ends {
+            // Nothing goes there, and code must end.
+            let block = self.trap_block(Trap::Unreachable);
+            self.builder.ins().jump(block, &[]);
+        }
+        ends
+    }
+}

@@ -1,0 +1,23 @@
+//! What stands in for the compiler on processors that it makes no code for.
+
+use super::execute::{Lane, Windows};
+use super::program::{Program, Trap};
+
+/// A compiled program, of which there is none.
+#[derive(Debug)]
+pub(crate) enum Compiled {}
+
+impl Compiled {
+    /// None.
+    pub(crate) fn new(_: &Program) -> Option<Self> {
+        None
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub(crate) fn run(&self, _: &Program, _: &mut Windows<'_>, _: Lane<'_>) -> Result<u64, Trap> {
+        match *self {}
+    }
+}

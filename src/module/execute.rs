@@ -1,0 +1,64 @@
+//! Runs programs on the CPU.
+//!
+//! Programs are compiled to machine code by Cranelift, which is made for this: it compiles a program in about a
+//! millisecond, to code at half the speed or more of what an optimising compiler makes, and takes 3 MB of the program.
+//! wasmtime would add as much again for what programs do not need (memories, tables, instances, signals), and calls the
+//! host for each access to a window. Interpreters, wasmi among them, take some twenty times as long. Where Cranelift has no
+//! code for a processor, or the system permits none, [`super::interpret`] runs the program: slowly, but everywhere.
+
+use super::compile::Compiled;
+use super::interpret;
+use super::program::{Program, Trap};
+
+/// What lanes reach.
+#[derive(Debug, Default)]
+pub struct Windows<'a> {
+    /// The input.
+    pub input: &'a [u8],
+    /// The output.
+    pub output: &'a mut [u8],
+    /// Words that all lanes share.
+    pub state: &'a mut [u32],
+    /// Pixels, row by row; a word has red in its lowest byte, then green, blue and alpha.
+    pub pixels: &'a mut [u32],
+    /// Pixels of a row.
+    pub width: u32,
+    /// What `gpu.get_time` gives, in milliseconds.
+    pub time: u32,
+}
+
+/// A run of a program: one lane.
+#[derive(Debug, Clone, Copy)]
+pub struct Lane<'a> {
+    /// Its number.
+    pub number: u32,
+    /// The arguments. Missing ones are 0; of one for 32 bits the lower half counts.
+    pub arguments: &'a [u64],
+    /// How often loops may begin.
+    pub fuel: u32,
+}
+
+/// Runs a program on the CPU.
+#[derive(Debug)]
+pub(crate) struct Executor<'p> {
+    program: &'p Program,
+    compiled: Option<Compiled>,
+}
+
+impl<'p> Executor<'p> {
+    /// Compiles `program`, if this processor and system permit that.
+    pub(crate) fn new(program: &'p Program) -> Self {
+        Self { program, compiled: Compiled::new(program) }
+    }
+
+    /// Runs a lane. Returns its result, 0 if it has none.
+    ///
+    /// # Errors
+    /// The trap that ended it. What it has written until then stays.
+    pub(crate) fn run(&self, windows: &mut Windows<'_>, lane: Lane<'_>) -> Result<u64, Trap> {
+        match &self.compiled {
+            Some(compiled) => compiled.run(self.program, windows, lane),
+            None => interpret::run(self.program, windows, lane),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What modules give, on the CPU.
+
+use super::{SOURCES, World, compared, module, on_the_cpu_in, source};
+use crate::module::program::Trap;
+use crate::module::translate::{self, OpenClC, Wgsl};
+
+/// The first lane's result of `main`.
+fn result(text: &str, arguments: &[u64]) -> u64 {
+    let world = compared(&module(text), "main", 2, arguments, 1000);
+    assert_eq!((world.trap, world.results.len()), (None, 2));
+    world.results[0]
+}
+
+#[test]
+fn ten_cases() {
+    assert_eq!(result(source!("01_helper_called_twice"), &[]), 25);
+    assert_eq!(result(source!("02_two_helpers"), &[2]), 20);
+    assert_eq!(result(source!("06_nested_calls"), &[10]), 13);
+    assert_eq!(result(source!("07_parameters"), &[0, 100, 50]), 50);
+    assert_eq!(result(source!("08_locals"), &[5]), 159);
+    assert_eq!(result(source!("10_chain_of_eight"), &[0]), 8);
+    let world = compared(&module(source!("04_thread_id")), "main", 7, &[], 0);
+    assert_eq!(world.results, (0..7).collect::<Vec<_>>());
+    // Cases 3 and 9 are refused: see `refusals`.
+}
+
+#[test]
+fn a_gradient_is_drawn() {
+    let entry = module(source!("05_gradient")).entry("main").unwrap();
+    let world = World { pixels: vec![0; 800 * 600], width: 800, ..World::new() };
+    let world = on_the_cpu_in(world, &entry.program, 800 * 600, &[], 0);
+    assert_eq!(world.trap, None);
+    for (at, pixel) in world.pixels.iter().enumerate() {
+        assert_eq!(*pixel, (at as u32 % 800 * 255 / 799) | 0xff00_0000);
+    }
+    let world = on_the_cpu_in(World::new(), &entry.program, 800, &[], 0);
+    assert_eq!(world.trap, Some((12, Trap::Window)), "a picture of 12 by 7");
+}
+
+#[test]
+fn control_flow_and_numbers_agree() {
+    let stress = module(source!("stress"));
+    for n in (0..300u64).chain([0x7fff_ffff, 0x8000_0000, 0xffff_ffff]) {
+        assert_eq!(compared(&stress, "main", 1, &[n], 5000).trap, None, "{n}");
+    }
+    let values = [
+        0,
+        1,
+        2,
+        3,
+        31,
+        32,
+        33,
+        63,
+        64,
+        100,
+        0x7f,
+        0x80,
+        0xffff,
+        0x8000,
+        0x7fff_ffff,
+        0x8000_0000,
+        0xffff_ffff,
+        1 << 32,
+        0x1_0000_0001,
+        u64::MAX,
+        1 << 63,
+        i64::MAX as u64,
+        0x0123_4567_89ab_cdef,
+        -7i64 as u64,
+    ];
+    for a in values {
+        for b in values {
+            compared(&stress, "operations", 1, &[a, b], 0);
+        }
+    }
+    let several = module(source!("values"));
+    for n in 0..40 {
+        assert_eq!(compared(&several, "main", 1, &[n], 50).trap, None);
+    }
+}
+
+#[test]
+fn memory_is_filled_and_copied() {
+    let bulk = module(source!("bulk"));
+    for count in [0, 1, 7, 8, 9, 16, 31, 100] {
+        for (to, from) in [(0, 0), (3, 1), (1, 3), (40, 0), (0, 40), (9, 1), (1, 9), (300, 10)] {
+            assert_eq!(compared(&bulk, "main", 1, &[to, from, count], 200).trap, None);
+        }
+    }
+    for arguments in [[0, 500, 13], [300, 0, 113], [0, 0, 0xffff_ffff], [0xffff_ffff, 0, 8]] {
+        let world = compared(&bulk, "main", 1, &arguments, 200);
+        assert_eq!(world.trap, Some((0, Trap::Memory)), "{arguments:?}");
+    }
+    // 100 bytes take 12 + 4 + 2 units for each of both, and the hash 64.
+    assert_eq!(compared(&bulk, "main", 1, &[0, 0, 100], 100).trap, None);
+    assert_eq!(compared(&bulk, "main", 1, &[0, 0, 100], 99).trap, Some((0, Trap::Fuel)));
+}
+
+#[test]
+fn windows_and_state_are_shared() {
+    let windows = module(source!("windows"));
+    for lanes in [1, 3, 64] {
+        let world = compared(&windows, "words", lanes, &[0, lanes.into(), 1003, 1010, 0xff00], 300);
+        assert_eq!(world.trap, None);
+        let world = compared(&windows, "bytes", lanes, &[0, lanes.into(), 1003, 1010], 1100);
+        assert_eq!(world.trap, None);
+    }
+    for at in [0, 1000, 1003, 1009, 1010, 0xffff_ffff] {
+        let world = compared(&windows, "beyond", 1, &[at], 0);
+        assert_eq!(world.trap.is_some(), at >= 1000, "{at}");
+    }
+    let world = compared(&module(source!("state")), "main", 20, &[3], 0);
+    assert_eq!((world.trap, world.state[0]), (None, 190));
+    assert_eq!(world.state[7], 123_460);
+}
+
+/// Each entry ends in the trap it must end in, in bounded time.
+#[test]
+fn hostile_modules_are_trapped() {
+    let hostile = module(source!("hostile"));
+    let trap = |entry, arguments: &[u64]| compared(&hostile, entry, 1, arguments, 1000).trap;
+    let at_first = |trap| Some((0, trap));
+    assert_eq!(trap("forever", &[]), at_first(Trap::Fuel));
+    assert_eq!(trap("forever_nested", &[]), at_first(Trap::Fuel));
+    assert_eq!(trap("forever_writing", &[]), at_first(Trap::Fuel));
+    assert_eq!(trap("input", &[]), at_first(Trap::Window));
+    assert_eq!(trap("output", &[]), at_first(Trap::Window));
+    assert_eq!(trap("memory", &[]), at_first(Trap::Memory));
+    // Without `__heap_base`, private memory has 4096 bytes.
+    assert_eq!(trap("memory_end", &[4092]), None);
+    assert_eq!(trap("memory_end", &[4093]), at_first(Trap::Memory));
+    assert_eq!(trap("memory_end", &[0xffff_ffff]), at_first(Trap::Memory));
+    assert_eq!(trap("divide", &[0]), at_first(Trap::Division));
+    assert_eq!(trap("overflow", &[0x8000_0000]), at_first(Trap::Division));
+    assert_eq!(trap("overflow", &[7]), None);
+    assert_eq!(trap("panic", &[1]), at_first(Trap::Unreachable));
+    assert_eq!(trap("panic", &[0]), None);
+}
+
+#[test]
+fn a_beginning_of_a_loop_takes_one_unit_of_fuel() {
+    let module = module(
+        "(module (func (export \"main\") (param i32) (loop $a
+            (local.set 0 (i32.sub (local.get 0) (i32.const 1)))
+            (br_if $a (local.get 0)))
+            (loop $never)))",
+    );
+    for (turns, fuel, trap) in
+        [(5, 5, None), (5, 4, Some((0, Trap::Fuel))), (1, 0, Some((0, Trap::Fuel)))]
+    {
+        assert_eq!(compared(&module, "main", 1, &[turns], fuel).trap, trap, "{turns} with {fuel}");
+    }
+}
+
+/// Beside the entry point, which is the same for all, the text is less than eight times as long as the module.
+#[test]
+fn text_is_short() {
+    for text in SOURCES {
+        let module = module(text);
+        let most = 1200 + 8 * module.bytes().len();
+        for name in module.exports() {
+            let entry = module.entry(name).unwrap();
+            let texts = [translate::kernel::<OpenClC>, translate::kernel::<Wgsl>];
+            for text in texts.map(|kernel| kernel(&entry.program)) {
+                assert!(text.len() < most, "{} bytes, at most {most}: {text}", text.len());
+            }
+        }
+    }
+}
