@@ -21,6 +21,7 @@ mod imports;
 mod interposed;
 mod list;
 mod memory;
+mod module;
 mod on_devices;
 mod range;
 mod recover;

@@ -10,6 +10,7 @@ use pz::Pipeline;
 use crate::device::{Device, Several};
 use crate::filters::Filters;
 use crate::levels::Levels;
+use crate::modules::Modules;
 use crate::paper::{Completions, Help, Man, Types};
 use crate::selection::Selection;
 use crate::sizes::{self, ByteRange, Size};
@@ -59,6 +60,8 @@ pub enum Command {
     Devices(Devices),
     /// Show what GPU kernels cost, and the batches that follow
     Cost(Cost),
+    /// Check or run a WebAssembly module
+    Module(Modules),
     /// Save the undamaged blocks of a FILE
     Recover(Recover),
     /// Serve the files of a folder over HTTP, for reading

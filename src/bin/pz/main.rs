@@ -20,6 +20,7 @@ mod levels;
 mod mapped;
 mod memory;
 mod messages;
+mod modules;
 mod out_of_memory;
 mod output;
 mod panics;

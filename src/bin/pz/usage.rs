@@ -24,7 +24,10 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
     let mut definition = ManuallyDrop::new(args::command());
     let help = help_for(&words, &definition);
     let fail = |what: String| Failure::environment(format!("{what} (see {help})"));
-    levels::check(&words, |short| takes_value(&definition, short)).map_err(fail)?;
+    // `pz module` has no levels: there a negative number is an argument of the module's entry.
+    if words.get(1).is_none_or(|word| word != "module") {
+        levels::check(&words, |short| takes_value(&definition, short)).map_err(fail)?;
+    }
     let parsed = definition.try_get_matches_from_mut(words);
     match parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)) {
         Ok(cli) if cli.command.is_some() => Ok(Some(cli)),

@@ -7,6 +7,7 @@ mod decompress;
 mod devices;
 mod generate;
 mod list;
+mod module;
 mod predict;
 mod recover;
 mod resident;
@@ -35,6 +36,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Bench(args) => bench::run(&args, &mut session)?,
         Command::Devices(args) => devices::run(&args)?,
         Command::Cost(args) => cost::run(&args)?,
+        Command::Module(args) => module::run(&args)?,
         Command::Recover(args) => recover::run(&args, &mut session)?,
         Command::Serve(args) => serve::run(&args)?,
         Command::Completions(args) => generate::completions(&args)?,
@@ -55,7 +57,7 @@ impl Command {
             Command::Recover(_) | Command::Cat(_) => true,
             Command::List(_) | Command::Bench(_) | Command::Devices(_) | Command::Cost(_) => true,
             Command::Completions(_) | Command::Types(_) | Command::Help(_) => true,
-            Command::Serve(_) => true,
+            Command::Module(_) | Command::Serve(_) => true,
         }
     }
 

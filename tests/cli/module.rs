@@ -1,0 +1,150 @@
+//! `pz module`: what it says of modules, and what they return on every device.
+
+use crate::support::Folder;
+
+/// A folder with the modules of these names from `tests/modules`.
+fn folder_with(names: &[&str]) -> Folder {
+    let folder = Folder::new();
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/modules");
+    for name in names {
+        let module = wat::parse_file(sources.join(format!("{name}.wat"))).unwrap();
+        folder.write(&format!("{name}.wasm"), &module);
+    }
+    folder
+}
+
+/// What `--device` calls the CPU and every device.
+fn devices(folder: &Folder) -> Vec<String> {
+    let list = folder.pz(&["devices", "--json"]).json();
+    let names = list["devices"].as_array().unwrap().iter().map(|found| found["device"].as_str());
+    names.map(|name| name.unwrap().to_string()).collect()
+}
+
+#[test]
+fn check_says_what_a_module_costs() {
+    let folder = folder_with(&["02_two_helpers", "windows"]);
+    let said = folder.pz(&["module", "check", "02_two_helpers.wasm"]).silent();
+    let said = String::from_utf8(said).unwrap();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(
+        lines[0].starts_with("02_two_helpers.wasm: ") && lines[0].ends_with(" bytes"),
+        "{said}"
+    );
+    assert!(lines[1].starts_with("  SHA-256  ") && lines[1].len() == 11 + 64, "{said}");
+    assert_eq!(lines[2], "main(i32) -> i32");
+    assert_eq!(lines[3], "  reaches  nothing");
+    assert_eq!(lines[4], "  length   26 of 32768 instructions, from 3 functions, 2 deep");
+    assert_eq!(lines[5], "  loops    0");
+    assert_eq!(lines[6], "  memory   0 of 4096 bytes for each lane");
+    let said = folder.pz(&["module", "check", "--json", "windows.wasm", "words"]).json();
+    let words = &said["entries"][0];
+    assert_eq!(words["imports"], serde_json::json!(["pz.in32", "pz.out32"]));
+    assert_eq!((words["loops"].as_u64(), words["refused"].is_null()), (Some(1), true));
+    assert!(words["opencl_bytes"].as_u64() < Some(10 * said["bytes"].as_u64().unwrap()));
+}
+
+#[test]
+fn refusals_name_the_function_and_the_remedy() {
+    let folder = folder_with(&["03_recursion", "09_mutual_recursion"]);
+    let remedy = "a device has no call stack: write a loop instead, with a fixed array for what must be kept";
+    let ran = folder.pz(&["module", "check", "03_recursion.wasm"]);
+    assert!(
+        ran.text().contains(&format!("\n  refused  function `factorial` calls itself; {remedy}\n"))
+    );
+    ran.says(2, &["pz: 03_recursion.wasm: 1 of 1 functions are refused"]);
+    let ping = "function `ping` calls itself by way of `pong`";
+    let line = format!("pz: 09_mutual_recursion.wasm: {ping}; {remedy}");
+    folder.pz(&["module", "run", "09_mutual_recursion.wasm", "main", "5"]).says(2, &[&line]);
+    folder.write("text.wasm", b"(module)");
+    let begin = "pz: text.wasm: the module is not valid WebAssembly, at byte 0: ";
+    folder.pz(&["module", "check", "text.wasm"]).complains(2, begin);
+    let begin = "pz: absent.wasm: ";
+    folder.pz(&["module", "check", "absent.wasm"]).complains(1, begin);
+    folder.write("long.wasm", &vec![0; 70_000]);
+    let begin = "pz: long.wasm: the module takes 70000 bytes, and at most 65536 are allowed; ";
+    folder.pz(&["module", "check", "long.wasm"]).complains(2, begin);
+    folder.write("longer.wasm", &vec![0; 2 << 20]);
+    let begin = "pz: longer.wasm: a module takes at most 65,536 bytes, and this file has 2097152";
+    folder.pz(&["module", "check", "longer.wasm"]).complains(2, begin);
+}
+
+#[test]
+fn run_prints_results_on_every_device() {
+    let folder = folder_with(&["07_parameters", "04_thread_id", "state", "stress", "windows"]);
+    let input: Vec<u8> = (0..10_000u32).flat_map(u32::to_le_bytes).collect();
+    folder.write("in", &input);
+    for device in devices(&folder) {
+        let run = |arguments: &[&str]| {
+            let arguments = [&["module", "run", "--device", &device], arguments].concat();
+            String::from_utf8(folder.pz(&arguments).silent()).unwrap()
+        };
+        assert_eq!(run(&["07_parameters.wasm", "main", "0", "100", "50"]), "50\n", "{device}");
+        assert_eq!(
+            run(&["07_parameters.wasm", "main", "100", "-100", "0x4b"]),
+            "-50\n",
+            "{device}"
+        );
+        assert_eq!(
+            run(&["04_thread_id.wasm", "main", "--lanes", "3"]),
+            "0 0\n1 1\n2 2\n",
+            "{device}"
+        );
+        assert_eq!(
+            run(&["state.wasm", "main", "1", "--lanes", "2", "--state", "3", "--time", "50"]),
+            "0 50\n1 51\nstate: 1 50 51\n",
+            "{device}"
+        );
+        assert_eq!(run(&["stress.wasm", "operations", "-8", "3"]), run_on_cpu(&folder), "{device}");
+        let arguments = ["words", "0", "1", "40000", "40000", "-1"];
+        let files = ["--input", "in", "-o", "out", "-f"];
+        assert_eq!(run(&[&["windows.wasm"][..], &arguments, &files].concat()), "", "{device}");
+        assert!(folder.read("out").iter().zip(&input).all(|(out, byte)| *out == !byte), "{device}");
+    }
+}
+
+fn run_on_cpu(folder: &Folder) -> String {
+    let arguments = ["module", "run", "--device", "cpu", "stress.wasm", "operations", "-8", "3"];
+    String::from_utf8(folder.pz(&arguments).silent()).unwrap()
+}
+
+#[test]
+fn a_picture_is_written() {
+    let folder = folder_with(&["05_gradient"]);
+    for device in devices(&folder) {
+        let arguments = ["--picture", "out.png", "--size", "800x600", "-f", "--device", &device];
+        let arguments = [&["module", "run", "05_gradient.wasm", "main"][..], &arguments].concat();
+        assert_eq!(folder.pz(&arguments).silent(), b"", "{device}");
+        let file = std::io::BufReader::new(std::fs::File::open(folder.path("out.png")).unwrap());
+        let mut reader = png::Decoder::new(file).read_info().unwrap();
+        let mut pixels = vec![0; 800 * 600 * 4];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        assert_eq!((info.width, info.height), (800, 600));
+        for (at, pixel) in pixels.chunks_exact(4).enumerate() {
+            assert_eq!(pixel, [(at % 800 * 255 / 799) as u8, 0, 0, 255], "{device}, pixel {at}");
+        }
+    }
+    let arguments =
+        ["module", "run", "05_gradient.wasm", "main", "--picture", "out.png", "--size", "8x6"];
+    folder.pz(&arguments).complains(1, "pz: out.png: exists already; -f overwrites it");
+}
+
+#[test]
+fn runs_that_cannot_end_well_say_why() {
+    let folder = folder_with(&["hostile", "02_two_helpers"]);
+    let run = |arguments: &[&str]| folder.pz(&[&["module", "run"], arguments].concat());
+    for device in devices(&folder) {
+        let on = ["--device", &device];
+        let arguments = [&["hostile.wasm", "forever", "--fuel", "1000"], &on[..]].concat();
+        run(&arguments).says(
+            2,
+            &["pz: hostile.wasm: lane 0: it ran out of fuel: its loops take more turns than allowed"],
+        );
+        let arguments = [&["hostile.wasm", "memory_end", "4093"], &on[..]].concat();
+        run(&arguments)
+            .says(2, &["pz: hostile.wasm: lane 0: it reached beyond its private memory"]);
+    }
+    let line = "pz: main takes 1 arguments, and 0 were given";
+    run(&["02_two_helpers.wasm", "main"]).says(1, &[line]);
+    let begin = "pz: 02_two_helpers.wasm: the module does not export mein; it exports main";
+    run(&["02_two_helpers.wasm", "mein"]).says(2, &[begin]);
+}
