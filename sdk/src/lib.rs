@@ -1,0 +1,69 @@
+//! What modules for pz import.
+//!
+//! A module is a small WebAssembly program that pz runs on CPUs and GPUs alike, one *lane* for each piece of work. It
+//! computes with integers only, without recursion, and has 4096 bytes of stack and static data for each lane. What it
+//! reaches beyond that, it reaches by the functions here. Each checks its arguments: an access beyond what there is
+//! ends the run.
+//!
+//! To begin, copy `template/`, and build it:
+//!
+//! ```text
+//! rustup target add wasm32-unknown-unknown
+//! cargo build --release --target wasm32-unknown-unknown
+//! pz module check target/wasm32-unknown-unknown/release/template.wasm
+//! pz module run target/wasm32-unknown-unknown/release/template.wasm main 20
+//! ```
+//!
+//! `examples/` has a filter for a record format (`records`), and a program that draws (`drawing`).
+
+#![no_std]
+
+// The lane's input and output, the *windows*. Several lanes may write different places of one output.
+#[link(wasm_import_module = "pz")]
+unsafe extern "C" {
+    /// Byte `at` of the input.
+    pub safe fn in8(at: u32) -> u32;
+    /// Word `at` of the input: bytes 4 `at` to 4 `at` + 3, little-endian. The fastest way to read.
+    pub safe fn in32(at: u32) -> u32;
+    /// Sets byte `at` of the output to the lowest 8 bits of `value`.
+    pub safe fn out8(at: u32, value: u32);
+    /// Sets word `at` of the output. The fastest way to write.
+    pub safe fn out32(at: u32, value: u32);
+}
+
+// What all lanes of a run share. Lanes run in any order, or at the same time.
+#[link(wasm_import_module = "gpu")]
+unsafe extern "C" {
+    /// The number of this lane, from 0.
+    pub safe fn thread_id() -> u32;
+    /// Adds to word `at` of the state, and returns what it was.
+    pub safe fn atomic_add(at: u32, value: u32) -> u32;
+    /// Word `at` of the state.
+    pub safe fn read_state(at: u32) -> u32;
+    /// Sets word `at` of the state.
+    pub safe fn write_state(at: u32, value: u32);
+    /// Sets a pixel of the picture. See [`rgb`].
+    pub safe fn set_pixel(x: u32, y: u32, colour: u32);
+    /// The time that the caller of the run passed, in milliseconds.
+    pub safe fn get_time() -> u32;
+}
+
+/// An opaque colour, for [`set_pixel`]; each part is from 0 to 255.
+pub const fn rgb(red: u32, green: u32, blue: u32) -> u32 {
+    red & 255 | (green & 255) << 8 | (blue & 255) << 16 | 255 << 24
+}
+
+/// The part of `count` elements that belongs to lane `lane` of `lanes`: its first element, and the one behind its last.
+/// All lanes have the same number, but for the last ones.
+pub fn share(count: u32, lane: u32, lanes: u32) -> (u32, u32) {
+    let each = if lanes == 0 { count } else { count.div_ceil(lanes) };
+    let from = each.saturating_mul(lane).min(count);
+    (from, from.saturating_add(each).min(count))
+}
+
+/// A panic ends the run.
+#[cfg(target_arch = "wasm32")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    core::arch::wasm32::unreachable()
+}
