@@ -404,7 +404,8 @@ impl<'b, 'p> Compiler<'b, 'p> {
         self.builder.ins().iadd(base, offset)
     }
 
-    fn from_context(&mut self, ty: CodeType, at: i32) -> Value {
+    /// A value from the context.
+    fn of_context(&mut self, ty: CodeType, at: i32) -> Value {
         self.builder.ins().load(ty, MemFlags::trusted(), self.places.context, at)
     }
 
@@ -433,11 +434,11 @@ impl<'b, 'p> Compiler<'b, 'p> {
                 self.builder.ins().store(flags(), arguments[1], place, 0);
                 None
             }
-            Intrinsic::ThreadId => Some(self.from_context(types::I32, offset!(number))),
-            Intrinsic::GetTime => Some(self.from_context(types::I32, offset!(time))),
+            Intrinsic::ThreadId => Some(self.of_context(types::I32, offset!(number))),
+            Intrinsic::GetTime => Some(self.of_context(types::I32, offset!(time))),
             Intrinsic::AtomicAdd | Intrinsic::ReadState | Intrinsic::WriteState => {
-                let state = self.from_context(types::I64, offset!(state));
-                let len = self.from_context(types::I64, offset!(state_len));
+                let state = self.of_context(types::I64, offset!(state));
+                let len = self.of_context(types::I64, offset!(state_len));
                 let place = self.element(state, len, wide[0], 2);
                 let own = MemFlags::new().with_notrap();
                 if intrinsic == Intrinsic::WriteState {
@@ -452,9 +453,9 @@ impl<'b, 'p> Compiler<'b, 'p> {
                 Some(old)
             }
             Intrinsic::SetPixel => {
-                let pixels = self.from_context(types::I64, offset!(pixels));
-                let len = self.from_context(types::I64, offset!(pixels_len));
-                let width = self.from_context(types::I32, offset!(width));
+                let pixels = self.of_context(types::I64, offset!(pixels));
+                let len = self.of_context(types::I64, offset!(pixels_len));
+                let width = self.of_context(types::I32, offset!(width));
                 let is_beyond =
                     self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, arguments[0], width);
                 self.trap_if(is_beyond, Trap::Window);

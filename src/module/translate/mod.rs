@@ -261,9 +261,9 @@ impl<D: Dialect> Writer<D> {
                 self.intrinsic(*into, *intrinsic, arguments)
             }
             Statement::Unreachable => {
-                let _ = write!(
+                let _ = writeln!(
                     self.text,
-                    "set_trap({}TRAP_UNREACHABLE);return{};\n",
+                    "set_trap({}TRAP_UNREACHABLE);return{};",
                     D::LANE,
                     self.dialect.give_up()
                 );
@@ -357,7 +357,7 @@ impl<D: Dialect> Writer<D> {
         for open in &mut self.labels[at + 1..] {
             open.is_crossed = true;
         }
-        let _ = write!(self.text, "leave={between}u;break;\n");
+        let _ = writeln!(self.text, "leave={between}u;break;");
     }
 
     /// Halves the labels until one remains, so that a choice among many takes few comparisons.
@@ -375,7 +375,7 @@ impl<D: Dialect> Writer<D> {
         let half = labels.len() / 2;
         let (lower, upper) = labels.split_at(half);
         let from = first + half as u32;
-        let _ = write!(self.text, "if({index}<{from}u){{\n");
+        let _ = writeln!(self.text, "if({index}<{from}u){{");
         self.choose(index, first, lower);
         self.push("}else{\n");
         self.choose(index, from, upper);
