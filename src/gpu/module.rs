@@ -59,6 +59,9 @@ impl From<CostError> for RunError {
 /// stay too.
 const MAX_TEXT: usize = 64 << 20;
 
+/// The most lanes of a run: their results take 12 bytes each.
+const MAX_LANES: u32 = 1 << 28;
+
 /// The kernels that were made, by what they were made from.
 #[derive(Default)]
 struct Made {
@@ -179,10 +182,22 @@ pub fn run(
     arguments: &[u64],
     fuel: u32,
 ) -> Result<Vec<u64>, RunError> {
+    if lanes == 0 {
+        return Ok(Vec::new());
+    }
+    if lanes > MAX_LANES {
+        return Err(RunError::Declined(format!("a device runs at most {MAX_LANES} lanes at once")));
+    }
     let program = entry.program();
     let reach = reach_of(windows)?;
     let given = fuel_on(device.limits(), program, fuel);
     let plan = plan(kernel(program, reach)?, lanes, reach, windows, given)?;
+    let max_buffer = device.limits().max_buffer;
+    if let Some(buffer) = plan.buffers.iter().find(|buffer| buffer.bytes > max_buffer) {
+        let what =
+            format!("{} takes {} bytes, and a buffer {max_buffer}", buffer.name, buffer.bytes);
+        return Err(RunError::Declined(what));
+    }
     let memory = Memory::allocate_but(device, &plan, &[])?;
     let mut queue = device.queue()?;
     let mut words = [0u32; 2 * PARAMETERS];

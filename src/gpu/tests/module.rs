@@ -185,6 +185,39 @@ fn mutated_modules_do_the_same_on_devices() {
     });
 }
 
+/// The deepest nesting that is allowed, and a choice among many labels in its middle, compile everywhere.
+#[test]
+fn deep_nesting_and_wide_choices_run() {
+    let depths: Vec<_> = (0..500).map(|at| (at % 90).to_string()).collect();
+    let text = format!(
+        "(module (func (export \"main\") (param i32) (result i32) (local i32) {} \
+         (br_table {} (local.get 0)) {} (local.get 1)))",
+        "(block ".repeat(99),
+        depths.join(" "),
+        "(local.set 1 (i32.add (local.get 1) (i32.const 1))))".repeat(99),
+    );
+    let entry = module(&text).entry("main").unwrap();
+    each_device(|device| {
+        for argument in [0, 1, 89, 90, 250, 499, 500, u64::MAX] {
+            compare(device, &entry, 2, &[argument], 0, "deep");
+        }
+    });
+}
+
+#[test]
+fn what_a_device_cannot_hold_is_declined() {
+    let (_, entry) = &entries(source!("04_thread_id"))[0];
+    each_device(|device| {
+        let found = on_lanes(device, entry, u32::MAX);
+        assert!(matches!(found, Err(RunError::Declined(_))), "{found:?}");
+        assert_eq!(on_lanes(device, entry, 0), Ok(Vec::new()));
+    });
+}
+
+fn on_lanes(device: &dyn Device, entry: &Entry, lanes: u32) -> Result<Vec<u64>, RunError> {
+    run(device, entry, &mut World::new().windows(), lanes, &[], 0)
+}
+
 #[test]
 fn a_planted_fault_is_found() {
     let (_, entry) = &entries(source!("windows"))[2];
