@@ -24,7 +24,7 @@ mod calls;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod compile;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-#[path = "compile_absent.rs"]
+#[path = "compile/absent.rs"]
 mod compile;
 pub(crate) mod execute;
 mod inline;

@@ -166,10 +166,22 @@ fn hostile_modules_are_trapped_on_devices() {
 
 #[test]
 fn mutated_modules_do_the_same_on_devices() {
+    mutated_on_devices(77, 40);
+}
+
+/// Takes some minutes.
+#[test]
+#[ignore = "long: run it after changes to how modules are translated"]
+fn many_mutated_modules_do_the_same_on_devices() {
+    mutated_on_devices(78, 600);
+}
+
+/// Runs `count` mutated modules on every device.
+fn mutated_on_devices(seed: u64, count: usize) {
     let sources = SOURCES.map(|text| wat::parse_str(text).unwrap());
-    let mut random = Random::new(77);
+    let mut random = Random::new(seed);
     let mut found = Vec::new();
-    while found.len() < 40 {
+    while found.len() < count {
         let source = &sources[random.below(sources.len())];
         let Ok(module) = Module::read(mutated(source, &mut random)) else { continue };
         let names = module.exports();

@@ -1,7 +1,7 @@
 //! What stands in for the compiler on processors that it makes no code for.
 
-use super::execute::{Lane, Windows};
-use super::program::{Program, Trap};
+use crate::module::execute::{Lane, Windows};
+use crate::module::program::{Program, Trap};
 
 /// A compiled program, of which there is none.
 #[derive(Debug)]
