@@ -1,6 +1,6 @@
 //! The form that every back end reads: one function without calls, whose control flow is structured.
 //!
-//! [`super::read`] makes it from a module. Values are integers of 32 or 64 bits, without a sign; operations that need
+//! [`super::inline`] makes it from a module. Values are integers of 32 or 64 bits, without a sign; operations that need
 //! one say so. An [`Expression`] has no effect and cannot trap, so a back end may compute it where it likes between the
 //! statements around it. Whatever has an effect or may trap is a [`Statement`].
 //!
