@@ -38,6 +38,10 @@ impl Source for FileSource {
         self.len
     }
 
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
         for part in parts {
             part.check(self)?;

@@ -41,6 +41,7 @@
 mod archive;
 mod array;
 mod cache;
+mod device;
 mod error;
 mod file;
 #[cfg(feature = "remote")]
@@ -58,11 +59,12 @@ pub(crate) mod uri;
 use std::sync::Arc;
 
 pub use archive::{
-    Archive, ArchiveError, ArchiveOptions, ArchiveStatistics, CancelToken, Priority, RangeRead,
-    ReadOptions,
+    Archive, ArchiveError, ArchiveOptions, ArchiveStatistics, CancelToken, Destination, Priority,
+    RangeRead, ReadOptions,
 };
 pub use array::Array;
 pub use cache::CacheStatistics;
+pub use device::{DeviceBuffer, DeviceMemory, DeviceMemoryOptions, DeviceSliceMut};
 pub use error::{SourceError, SourceErrorKind};
 pub use memory::{publish, withdraw};
 pub use options::SourceOptions;
@@ -90,6 +92,12 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The first error that happened; what the buffers then hold is unspecified.
     fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError>;
+
+    /// Whether reading it again is about as fast as copying memory, because its bytes are in memory or in a local file. Then
+    /// its compressed blocks are not cached on their way to a device.
+    fn is_local(&self) -> bool {
+        false
+    }
 
     /// What has been asked of a server so far.
     fn traffic(&self) -> Traffic {

@@ -103,7 +103,7 @@ impl std::error::Error for DeviceError {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u64);
 
-/// A buffer that the caller has made with an interface's own calls, for [`Device::import`].
+/// A buffer as an interface's own calls know it: see [`Device::import`] and [`Device::export`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NativeBuffer {
@@ -232,6 +232,13 @@ pub trait Device: Send + Sync {
         Err(DeviceError::Unsupported("this device imports no buffers".into()))
     }
 
+    /// The buffer as its interface knows it, valid until it is freed; `None` if there is no such buffer, or if the device
+    /// shows none.
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        let _ = buffer;
+        None
+    }
+
     /// Makes a new queue.
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
 
@@ -275,6 +282,10 @@ macro_rules! device_through {
             unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
                 // SAFETY: the caller promises the same.
                 unsafe { (**self).import(buffer) }
+            }
+
+            fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+                (**self).export(buffer)
             }
 
             fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {

@@ -194,6 +194,10 @@ impl<D: Device> Device for Pool<D> {
         Ok(id)
     }
 
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        self.device.export(buffer)
+    }
+
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
         let queue = self.device.queue()?;
         Ok(Box::new(PoolQueue { pool: self, queue, is_idle: true }))

@@ -17,5 +17,6 @@ mod lz77_decode;
 pub(crate) mod lz77_find;
 pub(crate) mod plan;
 pub(crate) mod pool;
+mod range_decoder;
 mod team;
 pub(crate) mod testing;

@@ -146,6 +146,11 @@ impl Device for CudaDevice {
         }
     }
 
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        let address = self.exported(buffer)?;
+        Some(NativeBuffer::Cuda { address, bytes: self.buffer_bytes(buffer)? })
+    }
+
     fn free_memory(&self) -> Option<u64> {
         self.shared.driver.context.memory().ok().map(|(free, _)| free)
     }

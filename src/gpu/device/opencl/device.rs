@@ -189,6 +189,10 @@ impl Device for OpenClDevice {
         }
     }
 
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        self.exported(buffer).map(NativeBuffer::OpenCl)
+    }
+
     fn free_memory(&self) -> Option<u64> {
         super::free_memory(&self.shared.driver.device).map(|(bytes, _)| bytes)
     }
