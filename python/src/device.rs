@@ -1,13 +1,15 @@
 //! Devices by name, each opened once in a process.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pz::access::{DeviceMemory, DeviceMemoryOptions};
 use pz::gpu::device::discovery::{self, Found};
 use pz::gpu::device::{Api, Kind};
 use pz::{Auto, Gpu};
 
+use crate::dlpack;
 use crate::error;
 use crate::idle::process;
 
@@ -40,22 +42,108 @@ impl Device {
     }
 }
 
+/// Where contents go.
+pub enum Place {
+    /// The host's memory.
+    Host,
+    /// The memory of a device, with its name.
+    Device(DeviceMemory, String),
+}
+
+impl Place {
+    /// The memory of the device with this name, which is opened if this process has not done so. `auto` is the first GPU
+    /// of CUDA or, without one, the host's memory.
+    pub fn new(py: Python<'_>, name: &str) -> PyResult<Self> {
+        let name = match name {
+            "auto" if py.detach(has_cuda) => "cuda",
+            "auto" | "cpu" => return Ok(Self::Host),
+            name => name,
+        };
+        if let Some((_, memory, full)) = opened().memories.iter().find(|(other, ..)| other == name)
+        {
+            return Ok(Self::Device(memory.clone(), full.clone()));
+        }
+        let gpu = open(py, name)?;
+        let device = gpu.device().map_err(|why| error::device(py, name, &why))?;
+        let memory = DeviceMemory::of_device(Arc::clone(device), &DeviceMemoryOptions::new());
+        let full = match parsed(name) {
+            Some((_, None)) => format!("{name}:{}", py.detach(|| number_of(name))),
+            _ => name.to_string(),
+        };
+        let mut opened = opened();
+        // Another thread may have done so meanwhile.
+        if let Some((_, memory, full)) = opened.memories.iter().find(|(_, _, other)| *other == full)
+        {
+            return Ok(Self::Device(memory.clone(), full.clone()));
+        }
+        opened.memories.push((name.to_string(), memory.clone(), full.clone()));
+        Ok(Self::Device(memory, full))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Host => "cpu",
+            Self::Device(_, name) => name,
+        }
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> DeviceMemory {
+        match self {
+            Self::Host => DeviceMemory::host(),
+            Self::Device(memory, _) => memory.clone(),
+        }
+    }
+
+    /// Kind and number of the device, as DLPack counts them; the kind is 0 for devices that it does not have.
+    pub fn dlpack(&self) -> (i32, i32) {
+        match self {
+            Self::Host => (dlpack::CPU, 0),
+            Self::Device(_, name) => match name.strip_prefix("cuda:").map(str::parse) {
+                Some(Ok(number)) => (dlpack::CUDA, number),
+                _ => (0, 0),
+            },
+        }
+    }
+}
+
+/// Whether this machine has a GPU of CUDA.
+fn has_cuda() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| discovery::devices(Api::Cuda).is_ok())
+}
+
+/// The number of the device that a name without a number stands for.
+fn number_of(name: &str) -> usize {
+    let found = parsed(name).and_then(|(api, number)| find(api, number).ok());
+    found.map_or(0, |found| found.number())
+}
+
 /// What this process has opened. Drivers do not survive a fork, so a new process opens its own.
 struct Opened {
     process: u64,
     auto: Option<Auto>,
     /// By name.
     gpus: Vec<(String, Gpu)>,
+    /// Memories by the name that was asked for, with their full names.
+    memories: Vec<(String, DeviceMemory, String)>,
 }
 
-static OPENED: Mutex<Opened> = Mutex::new(Opened { process: 0, auto: None, gpus: Vec::new() });
+impl Opened {
+    const fn nothing(process: u64) -> Self {
+        Self { process, auto: None, gpus: Vec::new(), memories: Vec::new() }
+    }
+}
+
+static OPENED: Mutex<Opened> = Mutex::new(Opened::nothing(0));
 
 /// What this process has opened. Threads hold this lock only with the interpreter's lock, so no thread waits for it.
 fn opened() -> MutexGuard<'static, Opened> {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     let process = process();
     if opened.process != process {
-        let new = Opened { process, auto: None, gpus: Vec::new() };
+        let new = Opened::nothing(process);
         // Never drop what another process has opened.
         std::mem::forget(std::mem::replace(&mut *opened, new));
     }

@@ -56,6 +56,7 @@ mod retry;
 mod s3;
 pub(crate) mod uri;
 
+use std::path::Path;
 use std::sync::Arc;
 
 pub use archive::{
@@ -121,7 +122,7 @@ pub struct Traffic {
 /// Those of [`SourceErrorKind`].
 pub fn open(uri: &Uri, options: &SourceOptions) -> Result<Arc<dyn Source>, SourceError> {
     match uri.address() {
-        Address::File(path) => Ok(Arc::new(file::FileSource::open(uri, path)?)),
+        Address::File(path) => Ok(Arc::new(file::FileSource::open(uri.to_string(), path)?)),
         Address::Memory(name) => memory::open(uri, name),
         #[cfg(feature = "remote")]
         Address::Http(url) => http::open(uri, http::Target::Url(url.clone()), options),
@@ -137,4 +138,12 @@ pub fn open(uri: &Uri, options: &SourceOptions) -> Result<Arc<dyn Source>, Sourc
             Err(SourceError::new(uri.to_string(), SourceErrorKind::Unsupported, what))
         }
     }
+}
+
+/// Opens a local file by its path, which messages then show.
+///
+/// # Errors
+/// Those of [`SourceErrorKind`].
+pub fn open_path(path: &Path) -> Result<Arc<dyn Source>, SourceError> {
+    Ok(Arc::new(file::FileSource::open(path.display().to_string(), path)?))
 }

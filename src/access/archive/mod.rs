@@ -167,6 +167,9 @@ struct Shared {
     prefetch: usize,
 }
 
+/// A part of a block that goes to a device, and where.
+type Wanted = (Placement, Want);
+
 /// A place in the pages of a caller.
 struct PageWaiter {
     ticket: Arc<Ticket<Page>>,
@@ -300,7 +303,7 @@ impl Archive {
     ) -> Result<(), ArchiveError> {
         let shared = &*self.shared;
         let mut placements = Vec::new();
-        let mut on_devices: Vec<(&Arc<Core>, Vec<(Placement, Want)>)> = Vec::new();
+        let mut on_devices: Vec<(&Arc<Core>, Vec<Wanted>)> = Vec::new();
         for (number, read) in reads.iter().enumerate() {
             shared.layout.check(&read.range)?;
             let (wanted, found) = (read.range.end - read.range.start, read.destination.len());

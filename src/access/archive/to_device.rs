@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Shared;
 use super::error::ArchiveError;
-use super::layout::{BlockId, Layout, Placement};
+use super::layout::{BlockId, Layout};
 use super::load::{Located, open_block};
 use super::queue::{Batch, Limits, Queue, Waiter};
 use super::ticket::{Claim, Priority, ReadOptions, Ticket};
+use super::{Shared, Wanted};
 use crate::access::Part;
 use crate::access::device::{Core, Lane, LaneBlock, Requests, Run, Taken, Want};
 use crate::format::{BlockHeader, Pipeline};
@@ -180,7 +180,7 @@ impl Shared {
     pub(super) fn request_on(
         self: &Arc<Self>,
         core: &Arc<Core>,
-        placements: Vec<(Placement, Want)>,
+        placements: Vec<Wanted>,
         options: &ReadOptions,
     ) -> Result<Claim<()>, ArchiveError> {
         let queue = self.device_queue(core);

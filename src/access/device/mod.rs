@@ -31,7 +31,7 @@ pub use buffer::{DeviceBuffer, DeviceSliceMut};
 pub(super) use lane::{Lane, LaneBlock, Want};
 pub(super) use workers::{Core, Requests, Run, Taken};
 
-use crate::gpu::device::{Device, DeviceError, NativeBuffer};
+use crate::gpu::device::{Device, DeviceError, NativeBuffer, NativeStream};
 use buffer::OnDevice;
 
 /// How much of a device archives use. The setters chain.
@@ -178,6 +178,22 @@ impl DeviceMemory {
         let len = len.or(core.device().buffer_bytes(id)).unwrap_or(0);
         let owned = OnDevice::new(Arc::clone(core), id, start + len);
         Ok(DeviceBuffer::on_device(self.clone(), owned, start, len))
+    }
+
+    /// Waits until the work has ended that a stream of the caller's has been given so far. A read into a buffer that this
+    /// work uses comes after it. When the read returns, its results are there for whatever the stream is given next.
+    ///
+    /// # Errors
+    /// Those of [`Device::wait_for`]; [`DeviceError::Unsupported`] for host memory.
+    ///
+    /// # Safety
+    /// `stream` is a valid stream of the device's context.
+    pub unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+        let Some(core) = self.core() else {
+            return Err(DeviceError::Unsupported("host memory has no streams".into()));
+        };
+        // SAFETY: the caller promises the same.
+        unsafe { core.device().wait_for(stream) }
     }
 
     pub(super) fn core(&self) -> Option<&Arc<Core>> {

@@ -335,7 +335,7 @@ fn a_lack_of_memory_makes_batches_smaller() {
             assert!(device.most_used() <= most);
         }
         // No memory at all, besides that of the result.
-        let device = faulty(device, Fault::MemoryAbove(700_000));
+        let device = faulty(device, Fault::MemoryAbove(620_000));
         let memory = memory_of(Arc::clone(&device));
         let mut buffer = memory.allocate(600_000).unwrap();
         let error = archive.read_into(0..600_000, &mut buffer).unwrap_err();

@@ -184,7 +184,12 @@ impl Core {
 
     /// Ends the workers. One that waits for a server ends when that answers.
     pub(super) fn close(&self) {
-        self.lock().is_closed = true;
+        let mut state = self.lock();
+        state.is_closed = true;
+        // These refer to the device. Nobody waits for their blocks any more.
+        let pending = std::mem::take(&mut state.pending);
+        drop(state);
+        drop(pending);
         self.queued.notify_all();
     }
 

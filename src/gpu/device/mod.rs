@@ -121,6 +121,16 @@ pub enum NativeBuffer {
     WebGpu(wgpu::Buffer),
 }
 
+/// A queue of the caller's own work on a device: see [`Device::wait_for`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NativeStream {
+    /// A `CUstream` or `cudaStream_t`; null, 1 and 2 are CUDA's default streams.
+    Cuda(*mut std::ffi::c_void),
+    /// A `cl_command_queue`.
+    OpenCl(*mut std::ffi::c_void),
+}
+
 /// One launch of a kernel.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
@@ -239,6 +249,18 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Waits until the work has ended that `stream` has been given so far, so that a call may then use its buffers.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] if the stream is not of this interface; otherwise if its work fails, or takes too long.
+    ///
+    /// # Safety
+    /// `stream` is a valid stream of the device's context.
+    unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+        let _ = stream;
+        Err(DeviceError::Unsupported("the stream is not one of this device's interface".into()))
+    }
+
     /// Makes a new queue.
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
 
@@ -286,6 +308,11 @@ macro_rules! device_through {
 
             fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
                 (**self).export(buffer)
+            }
+
+            unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+                // SAFETY: the caller promises the same.
+                unsafe { (**self).wait_for(stream) }
             }
 
             fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {

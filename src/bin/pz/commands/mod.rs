@@ -7,6 +7,7 @@ mod decompress;
 mod devices;
 mod generate;
 mod list;
+mod load;
 mod predict;
 mod recover;
 mod resident;
