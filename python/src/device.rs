@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pz::access::{DeviceMemory, DeviceMemoryOptions};
 use pz::gpu::device::discovery::{self, Found};
-use pz::gpu::device::{Api, Kind};
+use pz::gpu::device::{Api, DeviceError};
 use pz::{Auto, Gpu};
 
 use crate::dlpack;
@@ -66,9 +66,11 @@ impl Place {
         let gpu = open(py, name)?;
         let device = gpu.device().map_err(|why| error::device(py, name, &why))?;
         let memory = DeviceMemory::of_device(Arc::clone(device), &DeviceMemoryOptions::new());
-        let full = match parsed(name) {
-            Some((_, None)) => format!("{name}:{}", py.detach(|| number_of(name))),
-            _ => name.to_string(),
+        let full = match name.contains(':') {
+            true => name.to_string(),
+            false => {
+                format!("{name}:{}", py.detach(|| discovery::find(name)).map_or(0, |f| f.number()))
+            }
         };
         let mut opened = opened();
         // Another thread may have done so meanwhile.
@@ -114,12 +116,6 @@ fn has_cuda() -> bool {
     *FOUND.get_or_init(|| discovery::devices(Api::Cuda).is_ok())
 }
 
-/// The number of the device that a name without a number stands for.
-fn number_of(name: &str) -> usize {
-    let found = parsed(name).and_then(|(api, number)| find(api, number).ok());
-    found.map_or(0, |found| found.number())
-}
-
 /// What this process has opened. Drivers do not survive a fork, so a new process opens its own.
 struct Opened {
     process: u64,
@@ -154,17 +150,22 @@ fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {
     if let Some((_, gpu)) = opened().gpus.iter().find(|(other, _)| other == name) {
         return Ok(gpu.clone());
     }
-    let Some((api, number)) = parsed(name) else {
-        let known = "a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]";
-        return Err(error::option(py, format!("there is no device {name:?}: {known}")));
-    };
     let gpu = py.detach(|| {
-        let found = find(api, number)?;
+        let found = discovery::find(name)?;
         let gpu = Gpu::opening(found.limits().clone(), move || found.open());
-        gpu.device().map_err(|error| error.to_string())?;
+        gpu.device()?;
         Ok(gpu)
     });
-    let gpu = gpu.map_err(|why: String| error::device(py, name, &why))?;
+    let gpu = gpu.map_err(|why| match why {
+        DeviceError::Unsupported(_) => {
+            let known = "a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]";
+            error::option(py, format!("there is no device {name:?}: {known}"))
+        }
+        DeviceError::Absent(why) if name.contains(':') => {
+            error::device(py, name, &format!("{why}; libpz.devices() lists them"))
+        }
+        why => error::device(py, name, &why),
+    })?;
     let mut opened = opened();
     // Another thread may have opened it meanwhile.
     let known = opened.gpus.iter().find(|(other, _)| other == name).map(|(_, gpu)| gpu.clone());
@@ -172,27 +173,6 @@ fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {
         opened.gpus.push((name.to_string(), gpu.clone()));
         gpu
     }))
-}
-
-/// The interface and the number in a name such as `opencl:1`.
-fn parsed(name: &str) -> Option<(Api, Option<usize>)> {
-    let (api, number) = match name.split_once(':') {
-        None => (name, None),
-        Some((api, number)) => (api, Some(number.parse().ok()?)),
-    };
-    Some((Api::ALL.into_iter().find(|known| known.name() == api)?, number))
-}
-
-/// The device with this number or, without one, the first GPU. Whoever names an interface without a GPU gets its
-/// software device.
-fn find(api: Api, number: Option<usize>) -> Result<Found, String> {
-    let mut devices = discovery::devices(api).map_err(|absence| absence.to_string())?;
-    let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
-    let at = number.unwrap_or_else(|| devices.iter().position(is_gpu).unwrap_or(0));
-    if at >= devices.len() {
-        return Err("no such device; libpz.devices() lists them".into());
-    }
-    Ok(devices.swap_remove(at))
 }
 
 /// A device, for `devices()`.

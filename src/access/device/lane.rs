@@ -124,7 +124,7 @@ impl<'c> Lane<'c> {
         }
         for (pipeline, numbers) in PIPELINES.into_iter().zip(of_pipeline) {
             let most = core.batch_of(pipeline, block_len) as usize;
-            if most == 0 {
+            if most == 0 || numbers.is_empty() {
                 continue;
             }
             for some in numbers.chunks(most) {

@@ -1,6 +1,6 @@
 //! The threads that bring blocks to a device.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,6 +21,8 @@ pub(in crate::access) struct Core {
     lane_budget: u64,
     /// Bytes of contents of a batch.
     batch: u64,
+    /// What [`Self::batch_of`] has found.
+    batches: Mutex<HashMap<(Pipeline, u32), u32>>,
     process: u32,
     state: Mutex<State>,
     /// Wakes workers.
@@ -83,6 +85,7 @@ impl Core {
             workers,
             lane_budget: budget / workers as u64,
             batch: options.batch,
+            batches: Mutex::default(),
             process: std::process::id(),
             state: Mutex::default(),
             queued: Condvar::new(),
@@ -115,6 +118,13 @@ impl Core {
     /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0 if
     /// the device declines them, or if not even one fits.
     pub(in crate::access) fn batch_of(&self, pipeline: Pipeline, block_len: u32) -> u32 {
+        let mut known = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        *known
+            .entry((pipeline, block_len))
+            .or_insert_with(|| self.find_batch_of(pipeline, block_len))
+    }
+
+    fn find_batch_of(&self, pipeline: Pipeline, block_len: u32) -> u32 {
         let limits = self.device.limits();
         let Ok(cost) = RangeDecoder::cost_of_block(limits, pipeline, block_len) else { return 0 };
         let wanted = (self.batch / u64::from(block_len.max(1))).clamp(1, MAX_BATCH);

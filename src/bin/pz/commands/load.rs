@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::args::Bench;
 use crate::failure::{Failure, show};
+use crate::remote;
 use crate::sizes::{self, Human, Size};
 use crate::table::Table;
 
@@ -143,11 +144,18 @@ fn open(path: &Path, in_memory: bool) -> Result<Archive, Failure> {
             .map_err(ArchiveError::from)
             .and_then(|source| Archive::of_source(source, &options)),
     };
-    opened.map_err(|error| failure(&error))
+    opened.map_err(failure)
 }
 
-fn failure(error: &ArchiveError) -> Failure {
-    Failure::environment(error.to_string())
+fn failure(error: ArchiveError) -> Failure {
+    match error {
+        ArchiveError::Source(error) => remote::failure(error),
+        ArchiveError::Format { error, .. } => match Arc::try_unwrap(error) {
+            Ok(error) => error.into(),
+            Err(error) => Failure::environment(error.to_string()),
+        },
+        error => Failure::environment(error.to_string()),
+    }
 }
 
 fn device_failure(error: DeviceError) -> Failure {
@@ -197,7 +205,7 @@ impl Subject<'_> {
 
     fn read_whole(&self, buffer: &mut DeviceBuffer) -> Result<(), Failure> {
         let read = self.archive.read_into(0..self.archive.len(), buffer);
-        read.map_err(|error| failure(&error))
+        read.map_err(failure)
     }
 
     /// Compares the whole contents with what the CPU decodes.
@@ -210,7 +218,7 @@ impl Subject<'_> {
             expected.resize((end - at) as usize, 0);
             buffer.copy_to_host(at, &mut found).map_err(device_failure)?;
             let read = self.archive.read_into(at..end, &mut expected);
-            read.map_err(|error| failure(&error))?;
+            read.map_err(failure)?;
             if found != expected {
                 return Err(differs(&format!("what is at bytes {at} to {end}")));
             }
@@ -241,7 +249,7 @@ impl Subject<'_> {
         for _ in 0..20 {
             let begun = Instant::now();
             let read = open(self.path, self.is_in_memory)?.read_into(0..len, &mut buffer);
-            read.map_err(|error| failure(&error))?;
+            read.map_err(failure)?;
             times.push(begun.elapsed());
         }
         let total = times.iter().sum();
@@ -262,8 +270,7 @@ impl Subject<'_> {
         for _ in 0..16 {
             let range = self.range(&mut numbers);
             let read = self.archive.read_into(range.clone(), &mut buffer);
-            read.and_then(|()| self.archive.read_into(range, &mut expected))
-                .map_err(|error| failure(&error))?;
+            read.and_then(|()| self.archive.read_into(range, &mut expected)).map_err(failure)?;
             buffer.copy_to_host(0, &mut bytes).map_err(device_failure)?;
             if bytes != expected {
                 return Err(differs("a range"));
@@ -274,7 +281,7 @@ impl Subject<'_> {
             let range = self.range(&mut numbers);
             let begun = Instant::now();
             let read = self.archive.read_into(range, &mut buffer);
-            read.map_err(|error| failure(&error))?;
+            read.map_err(failure)?;
             times.push(begun.elapsed());
         }
         let total = times.iter().sum();
@@ -305,7 +312,7 @@ impl Subject<'_> {
                 }
                 let start = Instant::now();
                 let read = self.archive.read(&mut reads, &ReadOptions::new());
-                read.map_err(|error| failure(&error))?;
+                read.map_err(failure)?;
                 times.push(start.elapsed());
                 done.fetch_add(each, Ordering::Relaxed);
             }
