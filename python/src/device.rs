@@ -1,6 +1,6 @@
 //! Devices by name, each opened once in a process.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -63,15 +63,16 @@ impl Place {
         {
             return Ok(Self::Device(memory.clone(), full.clone()));
         }
-        let gpu = open(py, name)?;
-        let device = gpu.device().map_err(|why| error::device(py, name, &why))?;
-        let memory = DeviceMemory::of_device(Arc::clone(device), &DeviceMemoryOptions::new());
-        let full = match name.contains(':') {
-            true => name.to_string(),
-            false => {
-                format!("{name}:{}", py.detach(|| discovery::find(name)).map_or(0, |f| f.number()))
-            }
-        };
+        // A device of its own: buffers that the caller drops go back to the driver at once, and not to a pool.
+        let (device, number) = py
+            .detach(|| {
+                let found = discovery::find(name)?;
+                Ok((found.open()?, found.number()))
+            })
+            .map_err(|why| not_found(py, name, why))?;
+        let memory = DeviceMemory::of_device(device, &DeviceMemoryOptions::new());
+        let api = name.split(':').next().unwrap_or(name);
+        let full = format!("{api}:{number}");
         let mut opened = opened();
         // Another thread may have done so meanwhile.
         if let Some((_, memory, full)) = opened.memories.iter().find(|(_, _, other)| *other == full)
@@ -156,7 +157,19 @@ fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {
         gpu.device()?;
         Ok(gpu)
     });
-    let gpu = gpu.map_err(|why| match why {
+    let gpu = gpu.map_err(|why| not_found(py, name, why))?;
+    let mut opened = opened();
+    // Another thread may have opened it meanwhile.
+    let known = opened.gpus.iter().find(|(other, _)| other == name).map(|(_, gpu)| gpu.clone());
+    Ok(known.unwrap_or_else(|| {
+        opened.gpus.push((name.to_string(), gpu.clone()));
+        gpu
+    }))
+}
+
+/// The exception for a device that cannot be opened.
+fn not_found(py: Python<'_>, name: &str, why: DeviceError) -> PyErr {
+    match why {
         DeviceError::Unsupported(_) => {
             let known = "a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]";
             error::option(py, format!("there is no device {name:?}: {known}"))
@@ -165,14 +178,7 @@ fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {
             error::device(py, name, &format!("{why}; libpz.devices() lists them"))
         }
         why => error::device(py, name, &why),
-    })?;
-    let mut opened = opened();
-    // Another thread may have opened it meanwhile.
-    let known = opened.gpus.iter().find(|(other, _)| other == name).map(|(_, gpu)| gpu.clone());
-    Ok(known.unwrap_or_else(|| {
-        opened.gpus.push((name.to_string(), gpu.clone()));
-        gpu
-    }))
+    }
 }
 
 /// A device, for `devices()`.

@@ -47,7 +47,7 @@ mod _libpz {
     #[pymodule_export]
     use crate::inspect::{cost, frames, recover};
     #[pymodule_export]
-    use crate::memory::{DeviceBuffer, load};
+    use crate::memory::{DeviceBuffer, PyArchive, load};
     #[pymodule_export]
     use crate::oneshot::{compress, compress_into, content_size, decompress, decompress_into};
     #[pymodule_export]

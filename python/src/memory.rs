@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -62,14 +63,26 @@ impl DeviceBuffer {
         })
     }
 
+    fn buffer(&self, py: Python<'_>) -> PyResult<&Mutex<Buffer>> {
+        let buffer = self.0.buffer.get();
+        buffer.ok_or_else(|| error::in_use(py, "the buffer was made before a fork"))
+    }
+
+    /// The buffer, unless another thread is using it.
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Buffer>> {
+        match self.buffer(py)?.try_lock() {
+            Ok(buffer) => Ok(buffer),
+            Err(TryLockError::Poisoned(buffer)) => Ok(buffer.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(error::in_use(py, "the buffer is in use")),
+        }
+    }
+
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Buffer) -> T + Send,
     ) -> PyResult<T> {
-        let Some(buffer) = self.0.buffer.get() else {
-            return Err(error::in_use(py, "the buffer was made before a fork"));
-        };
+        let buffer = self.buffer(py)?;
         Ok(py.detach(|| work(&mut buffer.lock().unwrap_or_else(PoisonError::into_inner))))
     }
 }
@@ -276,10 +289,7 @@ pub fn load<'py>(
         (_, target) => matches!(target, Some(Target::OnDevice(_))),
     };
     let mut opened = if is_on_device {
-        let cached = ArchiveOptions::new().decode(&options).contents_cache(0).payload_cache(0);
-        let file = source.for_archive(py)?;
-        let archive = py.detach(|| Archive::of_source(file, &cached));
-        Opened::Archive(archive.map_err(|why| error::of_archive(py, why))?)
+        Opened::Archive(open_archive(py, &source, &options)?)
     } else {
         let reader =
             py.detach(|| SeekableReader::open(Arc::clone(&source.file), source.len, &options));
@@ -320,6 +330,131 @@ pub fn load<'py>(
     }
 }
 
+/// Reads many ranges of a compressed file at once, to anywhere.
+#[pyclass(frozen, module = "libpz._libpz", name = "Archive")]
+pub struct PyArchive {
+    archive: OfProcess<Archive>,
+    is_closed: AtomicBool,
+}
+
+#[pymethods]
+impl PyArchive {
+    #[new]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None)")]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        options: Option<Keywords<'_, '_>>,
+    ) -> PyResult<Self> {
+        let options = decode_options(py, options)?;
+        let archive = open_archive(py, &Source::new(py, source)?, &options)?;
+        Ok(Self { archive: OfProcess::new(archive), is_closed: AtomicBool::new(false) })
+    }
+
+    /// Length of the contents in bytes.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.open(py)?.len())
+    }
+
+    /// Fill each of `parts`, which are offsets in the contents and what to fill from there on: tensors, writable buffers,
+    /// or `DeviceBuffer`s, each of them once. Their blocks are read and decoded together.
+    #[pyo3(signature = (parts, stream = None))]
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        parts: Vec<(u64, Bound<'_, PyAny>)>,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let archive = self.open(py)?;
+        let stream = stream_number(stream)?;
+        let mut targets = Vec::with_capacity(parts.len());
+        let mut imports = Vec::new();
+        for (offset, out) in &parts {
+            let mut target = target(out)?;
+            let len = target.len();
+            let buffer = match &target {
+                _ if len == 0 => continue,
+                Target::OnDevice(tensor) => Some(imported_after(py, tensor, stream)?),
+                Target::Own(own) => {
+                    let is_same = |(_, other): &(_, Target<'_>)| matches!(other, Target::Own(other) if other.is(own));
+                    if targets.iter().any(is_same) {
+                        return Err(PyValueError::new_err("a buffer is to be filled twice"));
+                    }
+                    None
+                }
+                Target::Output(_) | Target::Tensor(_) => None,
+            };
+            imports.push(buffer);
+            targets.push((*offset, target));
+        }
+        let owns: Vec<_> = targets
+            .iter()
+            .map(|(_, target)| match target {
+                Target::Own(own) => Some(own.clone()),
+                _ => None,
+            })
+            .collect();
+        let mut locked = Vec::with_capacity(owns.len());
+        for own in &owns {
+            locked.push(own.as_ref().map(|own| own.get().lock(py)).transpose()?);
+        }
+        let mut reads = Vec::with_capacity(targets.len());
+        let each = targets.iter_mut().zip(&mut imports).zip(&mut locked);
+        for (((offset, target), import), own) in each {
+            let range = *offset..offset.saturating_add(target.len());
+            reads.push(match (target, import, own) {
+                (_, Some(buffer), _) => RangeRead::new(range, buffer),
+                (_, _, Some(own)) => RangeRead::new(range, &mut **own),
+                (Target::Output(output), ..) => RangeRead::new(range, output.bytes()),
+                (Target::Tensor(tensor), ..) => {
+                    // SAFETY: it is writable memory of the host, as `target` has checked.
+                    RangeRead::new(range, unsafe { tensor.bytes_mut() })
+                }
+                (Target::Own(_) | Target::OnDevice(_), ..) => {
+                    return Err(PyTypeError::new_err("there is no destination"));
+                }
+            });
+        }
+        let reads = Detached(reads);
+        let read = py.detach(move || {
+            let Detached(mut reads) = reads;
+            archive.read(&mut reads, &ReadOptions::new())
+        });
+        read.map_err(|why| error::of_archive(py, why))
+    }
+
+    /// Let go of the file. Further reads are errors.
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reads that a call without the interpreter's lock works on.
+struct Detached<'a>(Vec<RangeRead<'a>>);
+
+// SAFETY: the destinations are memory that the calling thread has borrowed until the call returns, and they refer to no
+// Python object.
+unsafe impl Send for Detached<'_> {}
+
+impl PyArchive {
+    fn open(&self, py: Python<'_>) -> PyResult<&Archive> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(error::closed());
+        }
+        let archive = self.archive.get();
+        archive.ok_or_else(|| error::in_use(py, "the file was opened before a fork"))
+    }
+}
+
+fn open_archive(py: Python<'_>, source: &Source, options: &pz::DecodeOptions) -> PyResult<Archive> {
+    // Contents go to their destination, and are not read again.
+    let options = ArchiveOptions::new().decode(options).contents_cache(0).payload_cache(0);
+    let file = source.for_archive(py)?;
+    let archive = py.detach(|| Archive::of_source(file, &options));
+    archive.map_err(|why| error::of_archive(py, why))
+}
+
 /// What contents are read with.
 enum Opened {
     Archive(Archive),
@@ -336,16 +471,16 @@ impl Opened {
     }
 
     /// Reads into host memory.
-    fn to_host(&mut self, range: Range<u64>, mut bytes: &mut [u8]) -> Result<(), Failure> {
+    fn read_host(&mut self, range: Range<u64>, mut bytes: &mut [u8]) -> Result<(), Failure> {
         match self {
             Self::Archive(archive) => archive.read_into(range, bytes).map_err(Failure::Archive),
             Self::Reader(reader) => reader.copy_range(range, &mut bytes).map_err(Failure::Format),
         }
     }
 
-    fn to_buffer(&mut self, range: Range<u64>, buffer: &mut Buffer) -> Result<(), Failure> {
+    fn read_buffer(&mut self, range: Range<u64>, buffer: &mut Buffer) -> Result<(), Failure> {
         if let Some(bytes) = buffer.as_bytes_mut() {
-            return self.to_host(range, bytes);
+            return self.read_host(range, bytes);
         }
         match self {
             Self::Archive(archive) => {
@@ -377,26 +512,21 @@ fn fill(
             if let (Place::Device(memory, _), Some(stream)) = (&buffer.0.place, stream) {
                 wait_for(py, memory, buffer.0.place.name(), stream)?;
             }
-            buffer.with(py, |buffer| opened.to_buffer(range, buffer))?
+            buffer.with(py, |buffer| opened.read_buffer(range, buffer))?
         }
         Target::Output(output) => {
             let bytes = output.bytes();
-            py.detach(|| opened.to_host(range, bytes))
+            py.detach(|| opened.read_host(range, bytes))
         }
         Target::Tensor(tensor) => {
             // SAFETY: it is writable memory of the host. That other threads use it meanwhile is the caller's mistake, as
             // with every buffer.
             let bytes = unsafe { tensor.bytes_mut() };
-            py.detach(|| opened.to_host(range, bytes))
+            py.detach(|| opened.read_host(range, bytes))
         }
         Target::OnDevice(tensor) => {
-            let (memory, name, mut buffer) = imported(py, tensor)?;
-            // Work that was queued before on the tensor comes first. All ordinary streams wait for the default one.
-            let streams = [stream.or(Some(CUDA_DEFAULT_STREAM)), tensor.stream];
-            for stream in streams.into_iter().flatten() {
-                wait_for(py, &memory, &name, stream)?;
-            }
-            py.detach(|| opened.to_buffer(range, &mut buffer))
+            let mut buffer = imported_after(py, tensor, stream)?;
+            py.detach(|| opened.read_buffer(range, &mut buffer))
         }
     };
     done.map_err(|failure| match failure {
@@ -428,6 +558,17 @@ fn imported(py: Python<'_>, tensor: &Foreign) -> PyResult<(DeviceMemory, String,
     Ok((memory, place.name().to_string(), buffer))
 }
 
+/// The same, after the work that was queued before on the tensor, in `stream` or in the default one.
+fn imported_after(py: Python<'_>, tensor: &Foreign, stream: Option<u64>) -> PyResult<Buffer> {
+    let (memory, name, buffer) = imported(py, tensor)?;
+    // All ordinary streams wait for the default one, and it for them.
+    let streams = [stream.or(Some(CUDA_DEFAULT_STREAM)), tensor.stream];
+    for stream in streams.into_iter().flatten() {
+        wait_for(py, &memory, &name, stream)?;
+    }
+    Ok(buffer)
+}
+
 fn wait_for(py: Python<'_>, memory: &DeviceMemory, name: &str, stream: u64) -> PyResult<()> {
     let waited = py.detach(|| {
         let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
@@ -439,15 +580,12 @@ fn wait_for(py: Python<'_>, memory: &DeviceMemory, name: &str, stream: u64) -> P
 
 /// A copy of a tensor's bytes in host memory.
 pub fn copied_to_host(py: Python<'_>, tensor: &Foreign) -> PyResult<Vec<u8>> {
-    let (memory, name, buffer) = imported(py, tensor)?;
-    for stream in [Some(CUDA_DEFAULT_STREAM), tensor.stream].into_iter().flatten() {
-        wait_for(py, &memory, &name, stream)?;
-    }
+    let buffer = imported_after(py, tensor, None)?;
     let len = tensor.len as usize;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| raise(py, out_of_memory(len)))?;
     bytes.resize(len, 0);
     let copied = py.detach(|| buffer.copy_to_host(0, &mut bytes));
-    copied.map_err(|why| error::device(py, &name, &why))?;
+    copied.map_err(|why| error::device(py, "cuda", &why))?;
     Ok(bytes)
 }

@@ -50,6 +50,30 @@ def test_into_a_buffer(path, device):
     assert buffer.tobytes() == CONTENTS[3:1003]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_many_parts_at_once(path, device):
+    archive = pz._libpz.Archive(path)
+    assert archive.size == len(CONTENTS)
+    buffers = [pz.DeviceBuffer(size, device) for size in (1, 70_000, 0, 300)]
+    memory, array = bytearray(100), numpy.zeros(5000, "u1")
+    outs = [*buffers, memory, array, OnlyDlpack(numpy.zeros(10, "u1"))]
+    parts = [(1000 * number + 3, out) for number, out in enumerate(outs)]
+    archive.read_into(parts)
+    for (start, _), buffer in zip(parts, buffers):
+        assert buffer.tobytes() == CONTENTS[start : start + len(buffer)]
+    assert memory == CONTENTS[4003:4103] and array.tobytes() == CONTENTS[5003:10003]
+    assert outs[-1].array.tobytes() == CONTENTS[6003:6013]
+    with pytest.raises(ValueError, match="twice"):
+        archive.read_into([(0, buffers[1]), (5, buffers[1])])
+    with pytest.raises(pz.RangeError):
+        archive.read_into([(len(CONTENTS), memory)])
+    with pytest.raises(BufferError):
+        archive.read_into([(0, bytes(3))])
+    archive.close()
+    with pytest.raises(ValueError, match="closed"):
+        archive.read_into(parts)
+
+
 def test_host_memory_is_shared():
     buffer = pz.DeviceBuffer(6, "cpu")
     view = memoryview(buffer)

@@ -27,6 +27,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Into the memory of a device
+//! A [`DeviceMemory`] is the memory of a GPU, or of the host where there is none. An archive reads ranges into its
+//! [`DeviceBuffer`]s, and into buffers of the caller's, as it reads into slices: with the same priorities, deadlines and
+//! cancellation. Compressed blocks cross the bus, and the device decodes them to their places.
+//!
 //! # What is cached
 //! An archive keeps decoded blocks in one cache and compressed ones in another, each within a budget in bytes. A block is
 //! absent, queued, being loaded, or in a cache; two readers that want it wait for the same load. The least recently used

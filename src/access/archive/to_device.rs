@@ -21,6 +21,8 @@ pub(super) struct DeviceQueue {
     queue: Mutex<Queue<DeviceWaiter>>,
     /// The most blocks of a batch.
     max_batch: usize,
+    /// Batches of so many blocks are not divided further among workers.
+    min_batch: usize,
 }
 
 /// A caller that waits for a block, and the parts of it that it wants.
@@ -36,8 +38,10 @@ impl Waiter for DeviceWaiter {
     }
 }
 
-/// Batches of fewer blocks are not divided further among workers, since each costs time of its own.
-const MIN_BATCH: usize = 16;
+/// Batches of so many blocks, or of so many bytes of contents, are not divided further among workers, since each costs time
+/// of its own.
+const MIN_BATCH: u64 = 16;
+const MIN_BATCH_BYTES: u64 = 16 << 20;
 
 impl DeviceQueue {
     pub(super) fn new(core: &Arc<Core>, layout: &Layout) -> Self {
@@ -55,7 +59,10 @@ impl DeviceQueue {
         // What the device does not decode is only moved there.
         let most = most.filter(|most| *most > 0).min();
         let most = most.unwrap_or_else(|| core.batch_of(Pipeline::Store, block_len));
-        Self { core: Arc::clone(core), queue: Mutex::default(), max_batch: (most as usize).max(1) }
+        let max_batch = (most as usize).max(1);
+        let few = (MIN_BATCH_BYTES / u64::from(block_len.max(1))).clamp(1, MIN_BATCH);
+        let min_batch = max_batch.min(few as usize);
+        Self { core: Arc::clone(core), queue: Mutex::default(), max_batch, min_batch }
     }
 
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
@@ -88,11 +95,11 @@ impl Requests for OfArchive {
     }
 
     fn take(&self, only_urgent: bool) -> Option<Taken> {
-        let max_batch = self.queue.max_batch;
+        let DeviceQueue { max_batch, min_batch, .. } = *self.queue;
         let mut queue = self.queue.lock();
         // All workers together bring what is queued, each about as much.
         let share = queue.queued().div_ceil(self.queue.core.workers());
-        let max_batch = share.max(MIN_BATCH).min(max_batch);
+        let max_batch = share.clamp(min_batch, max_batch);
         let batch = queue.take(&Limits { only_urgent, max_blocks: usize::MAX, max_batch })?;
         drop(queue);
         let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
@@ -200,7 +207,7 @@ impl Shared {
         drop(queued);
         if count > 0 {
             let requests = OfArchive { shared: Arc::clone(self), queue: Arc::clone(&queue) };
-            let batches = count.div_ceil(MIN_BATCH.min(queue.max_batch));
+            let batches = count.div_ceil(queue.min_batch);
             let notified = core.notify(Arc::new(requests), batches);
             notified.map_err(|error| queue.device_error(error))?;
         }

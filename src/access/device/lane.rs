@@ -279,6 +279,17 @@ impl<'c> Lane<'c> {
         Ok(())
     }
 
+    /// Whether it holds no memory.
+    pub(super) fn is_empty(&self) -> bool {
+        self.decoders.is_empty() && self.staging.is_none()
+    }
+
+    /// Gives all memory back.
+    pub(super) fn release_all(&mut self) {
+        self.staging = None;
+        self.release();
+    }
+
     /// Gives the device memory back.
     fn release(&mut self) {
         self.decoders.clear();

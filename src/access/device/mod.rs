@@ -25,6 +25,7 @@ mod workers;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) use buffer::SlicePlace;
 pub use buffer::{DeviceBuffer, DeviceSliceMut};
@@ -46,12 +47,14 @@ pub struct DeviceMemoryOptions {
     memory: Option<u64>,
     workers: usize,
     batch: u64,
+    idle: Duration,
 }
 
 impl DeviceMemoryOptions {
-    /// The default share of the device's memory, a worker for each core but at most 16, and batches of 64 MiB.
+    /// The default share of the device's memory, two workers for each core but at most 32, batches of 64 MiB, and 30
+    /// seconds until idle memory is given back.
     pub fn new() -> Self {
-        Self { memory: None, workers: 0, batch: 64 << 20 }
+        Self { memory: None, workers: 0, batch: 64 << 20, idle: Duration::from_secs(30) }
     }
 
     /// Sets the most bytes of device memory that decoders take, besides the buffers that hold results.
@@ -63,6 +66,13 @@ impl DeviceMemoryOptions {
     /// Sets how many threads read payloads and submit them, each with a batch of its own; 0 is the default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
+        self
+    }
+
+    /// Sets how long workers keep decoders, device memory and pinned memory when there is nothing to do. The next read
+    /// then makes them again, which takes some milliseconds.
+    pub fn idle(mut self, time: Duration) -> Self {
+        self.idle = time;
         self
     }
 

@@ -10,7 +10,7 @@ use crate::access::{
     Archive, ArchiveError, ArchiveOptions, CancelToken, Part, Priority, RangeRead, ReadOptions,
     Source, SourceError, SourceErrorKind,
 };
-use crate::gpu::device::{Api, Device, DeviceError};
+use crate::gpu::device::{Api, Device, DeviceError, NativeBuffer, NativeStream};
 use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::gpu::tests::testing::{each_device, each_static_device};
 use crate::test_data::{mixture, noise};
@@ -180,6 +180,42 @@ fn misuse_is_an_error() {
     });
 }
 
+/// A buffer that the caller has made with the interface's own calls.
+#[test]
+fn buffers_of_callers_are_destinations() {
+    each_static_device(|device| {
+        let memory = memory_of(device);
+        let contents = contents(200_000);
+        let packed = crate::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+        let (_, archive) = archive_of(packed);
+        let id = device.allocate(150_000).unwrap();
+        // SAFETY: the buffer is the device's own, and nothing else uses it.
+        let imported = unsafe { memory.import(device.export(id).unwrap()) };
+        let mut buffer = imported.unwrap();
+        assert_eq!(buffer.len(), 150_000);
+        archive.read_into(7..150_007, &mut buffer).unwrap();
+        drop(buffer);
+        let mut found = vec![0; 150_000];
+        device.queue().unwrap().read(id, 0, &mut found).unwrap();
+        assert!(found == contents[7..150_007]);
+        device.free(id);
+
+        // What is of no interface of this device.
+        let null = std::ptr::null_mut();
+        let is_opencl = device.limits().api == Api::OpenCl;
+        for memory in [memory, DeviceMemory::host()] {
+            let (stream, native) = match is_opencl {
+                true => (NativeStream::Cuda(null), NativeBuffer::Cuda { address: 7, bytes: 3 }),
+                false => (NativeStream::OpenCl(null), NativeBuffer::OpenCl(null)),
+            };
+            // SAFETY: they are refused for their kind.
+            let (waited, imported) = unsafe { (memory.wait_for(stream), memory.import(native)) };
+            assert!(matches!(waited, Err(DeviceError::Unsupported(_))), "{waited:?}");
+            assert!(matches!(imported, Err(DeviceError::Unsupported(_))), "{imported:?}");
+        }
+    });
+}
+
 #[test]
 fn several_destinations_at_once() {
     each_static_device(|device| {
@@ -345,6 +381,31 @@ fn a_lack_of_memory_makes_batches_smaller() {
     });
 }
 
+/// Waits until something is so.
+fn wait_until(is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(is_so());
+}
+
+#[test]
+fn idle_memory_is_given_back() {
+    each_static_device(|device| {
+        let contents = contents(300_000);
+        let packed = crate::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+        let (_, archive) = archive_of(packed);
+        let device = faulty(device, Fault::None);
+        let options = DeviceMemoryOptions::new().workers(2).idle(Duration::from_millis(20));
+        let memory = DeviceMemory::of_device(Arc::new(Arc::clone(&device)), &options);
+        for _ in 0..2 {
+            check(&archive, &memory, &contents, (0..300_000, 0));
+            wait_until(|| device.live() == 0);
+        }
+    });
+}
+
 /// Whatever call fails, a read ends with the right bytes or an error, and nothing leaks.
 #[test]
 fn faults_end_in_right_bytes_or_errors() {
@@ -368,11 +429,7 @@ fn faults_end_in_right_bytes_or_errors() {
             })();
             drop((archive, memory));
             // The workers end soon.
-            let until = Instant::now() + Duration::from_secs(60);
-            while Arc::strong_count(&device) > 1 && Instant::now() < until {
-                thread::sleep(Duration::from_millis(1));
-            }
-            assert_eq!(Arc::strong_count(&device), 1, "{fault:?}");
+            wait_until(|| Arc::strong_count(&device) == 1);
             assert_eq!(device.live(), 0, "{fault:?}: bytes that were not freed");
             (outcome, device)
         };

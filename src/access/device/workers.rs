@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use super::{DeviceMemoryOptions, Lane};
 use crate::format::Pipeline;
@@ -23,6 +24,8 @@ pub(in crate::access) struct Core {
     batch: u64,
     /// What [`Self::batch_of`] has found.
     batches: Mutex<HashMap<(Pipeline, u32), u32>>,
+    /// How long workers keep what they do not use.
+    idle: Duration,
     process: u32,
     state: Mutex<State>,
     /// Wakes workers.
@@ -60,11 +63,23 @@ pub(in crate::access) struct Taken {
     pub(in crate::access) run: Box<Run>,
 }
 
+/// What a worker does next.
+enum Next {
+    /// This batch.
+    Batch(Taken),
+    /// There has been nothing for a while.
+    Idle,
+    /// The device is closed.
+    Closed,
+}
+
 /// The work on a batch.
 pub(in crate::access) type Run = dyn FnOnce(&mut Lane<'_>) -> Result<(), DeviceError> + Send;
 
+/// Workers for each core by default: while one waits for the device, another reads.
+const PER_CORE: usize = 2;
 /// The most workers by default.
-const MAX_WORKERS: usize = 16;
+const MAX_WORKERS: usize = 32;
 /// The least device memory for which there is a worker by default, in bytes.
 const MIN_BUDGET: u64 = 512 << 20;
 /// The most blocks of a batch.
@@ -76,7 +91,7 @@ impl Core {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let most = (budget / MIN_BUDGET).clamp(2, MAX_WORKERS as u64) as usize;
         let workers = match options.workers {
-            0 => cores.clamp(2, most),
+            0 => (PER_CORE * cores).clamp(2, most),
             workers => workers,
         };
         Arc::new(Self {
@@ -86,6 +101,7 @@ impl Core {
             lane_budget: budget / workers as u64,
             batch: options.batch,
             batches: Mutex::default(),
+            idle: options.idle,
             process: std::process::id(),
             state: Mutex::default(),
             queued: Condvar::new(),
@@ -206,7 +222,15 @@ impl Core {
     /// Brings blocks to the device until it is closed.
     fn work(&self) {
         let mut lane = Lane::new(self);
-        while let Some(taken) = self.next() {
+        loop {
+            let taken = match self.next(lane.is_empty()) {
+                Next::Batch(taken) => taken,
+                Next::Idle => {
+                    lane.release_all();
+                    continue;
+                }
+                Next::Closed => return,
+            };
             let is_urgent = taken.is_urgent;
             // A source may be a caller's own code.
             let done = catch_unwind(AssertUnwindSafe(|| (taken.run)(&mut lane)));
@@ -223,13 +247,12 @@ impl Core {
         }
     }
 
-    /// Waits for a batch; `None` once the device is closed. One worker only does what is urgent, so that it never waits for
-    /// a slow source.
-    fn next(&self) -> Option<Taken> {
+    /// Waits for a batch. One worker only does what is urgent, so that it never waits for a slow source.
+    fn next(&self, is_lane_empty: bool) -> Next {
         let mut state = self.lock();
         loop {
             if state.is_closed {
-                return None;
+                return Next::Closed;
             }
             let only_urgent = self.workers > 1 && state.busy + 1 >= self.workers;
             state.pending.retain(|requests| !requests.is_empty());
@@ -243,9 +266,18 @@ impl Core {
                 let last = state.pending.remove(at);
                 state.pending.extend(last);
                 state.busy += usize::from(!taken.is_urgent);
-                return Some(taken);
+                return Next::Batch(taken);
             }
-            state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if is_lane_empty {
+                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.queued.wait_timeout(state, self.idle);
+            let (woken, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            if time.timed_out() {
+                return Next::Idle;
+            }
+            state = woken;
         }
     }
 }

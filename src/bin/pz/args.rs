@@ -272,7 +272,7 @@ pub struct Bench {
     /// With --load: random ranges at a time
     #[arg(long, value_name = "N", requires = "load", default_value = "512")]
     pub in_flight: usize,
-    /// With --load: threads that bring blocks to the device; 0 is one for each core, at most 16
+    /// With --load: threads that bring blocks to the device; 0 is two for each core, at most 32
     #[arg(long, value_name = "N", requires = "load", default_value = "0")]
     pub workers: usize,
     /// With --load: bytes of contents of a batch [default: 64M]

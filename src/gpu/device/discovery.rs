@@ -143,15 +143,12 @@ pub fn find(name: &str) -> Result<Found, DeviceError> {
     let (Some(api), None | Some(Some(_))) = (known, number) else {
         return Err(DeviceError::Unsupported("there is no such name of a device".into()));
     };
-    let mut found = devices(api).map_err(|absence| DeviceError::Absent(absence.to_string()))?;
+    let found = devices(api).map_err(|absence| DeviceError::Absent(absence.to_string()))?;
     let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
     let first = || found.iter().position(is_gpu).unwrap_or(0);
-    let at = number.flatten().unwrap_or_else(first);
-    if at >= found.len() {
-        let count = found.len();
-        return Err(DeviceError::Absent(format!("{api} has {count} devices, from number 0 on")));
-    }
-    Ok(found.swap_remove(at))
+    let (at, count) = (number.flatten().unwrap_or_else(first), found.len());
+    let beyond = || DeviceError::Absent(format!("{api} has {count} devices, from number 0 on"));
+    found.into_iter().nth(at).ok_or_else(beyond)
 }
 
 /// How many devices of an interface this user saw when they were last listed, since the system started and with the
