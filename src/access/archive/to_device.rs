@@ -19,6 +19,8 @@ use crate::gpu::device::DeviceError;
 pub(super) struct DeviceQueue {
     core: Arc<Core>,
     queue: Mutex<Queue<DeviceWaiter>>,
+    /// The longest block that decoders are made for, in bytes of contents: no shorter than the archive's.
+    block_len: u32,
     /// The most blocks of a batch.
     max_batch: usize,
     /// Batches of so many blocks are not divided further among workers.
@@ -43,9 +45,13 @@ impl Waiter for DeviceWaiter {
 const MIN_BATCH: u64 = 16;
 const MIN_BATCH_BYTES: u64 = 16 << 20;
 
+/// Decoders are made for blocks of at least this many bytes of contents.
+const MIN_BLOCK_LEN: u64 = 1 << 16;
+
 impl DeviceQueue {
     pub(super) fn new(core: &Arc<Core>, layout: &Layout) -> Self {
-        let block_len = layout.max_block_size() as u32;
+        // Archives of about the same size share decoders.
+        let block_len = layout.max_block_size().next_power_of_two().max(MIN_BLOCK_LEN) as u32;
         let of_frame = |pipeline| match pipeline {
             Pipeline::Store => vec![Pipeline::Store],
             Pipeline::Bwt => vec![Pipeline::Bwt, Pipeline::Lzf],
@@ -62,7 +68,7 @@ impl DeviceQueue {
         let max_batch = (most as usize).max(1);
         let few = (MIN_BATCH_BYTES / u64::from(block_len.max(1))).clamp(1, MIN_BATCH);
         let min_batch = max_batch.min(few as usize);
-        Self { core: Arc::clone(core), queue: Mutex::default(), max_batch, min_batch }
+        Self { core: Arc::clone(core), queue: Mutex::default(), block_len, max_batch, min_batch }
     }
 
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
@@ -243,7 +249,7 @@ impl Shared {
         };
         let opened = self.open(&mut in_hand, lane.staged(), staged);
         opened.iter().for_each(|(staged, _)| in_hand.claim(staged.number));
-        let block_len = self.layout.max_block_size() as u32;
+        let block_len = queue.block_len;
         let mut blocks: Vec<_> = opened
             .iter()
             .map(|(staged, header)| LaneBlock {
@@ -260,7 +266,7 @@ impl Shared {
         for ((staged, header), is_done) in opened.iter().zip(is_done) {
             let outcome = match &result {
                 Ok(()) if is_done => Ok(()),
-                Ok(()) => self.decode_on_cpu(staged, header, &in_hand, lane, block_len),
+                Ok(()) => self.decode_on_cpu(staged, header, &in_hand, lane),
                 Err(error) => Err(queue.device_error(error.clone())),
             };
             if let Err(ArchiveError::Device { error, .. }) = &outcome
@@ -378,14 +384,13 @@ impl Shared {
         header: &BlockHeader,
         in_hand: &InHand<'_>,
         lane: &mut Lane<'_>,
-        block_len: u32,
     ) -> Result<(), ArchiveError> {
         let wants = in_hand.wants(staged.number);
         let payload = &lane.staged()[staged.payload(header)];
         let contents = self.loader.decode_padded(*header, payload).map_err(|fault| {
             ArchiveError::format(self.source.uri(), fault.at(staged.block.place))
         })?;
-        let put = lane.put(block_len, &contents, &wants);
+        let put = lane.put(in_hand.queue.block_len, &contents, &wants);
         put.map_err(|error| in_hand.queue.device_error(error))
     }
 }
