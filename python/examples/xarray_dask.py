@@ -30,9 +30,9 @@ def main(days: int = 365) -> None:
         path = Path(folder, "weather.zarr")
         # A chunk for each week: reading a day opens one of them.
         encoding = {"temperature": {"chunks": (24 * 7, 40, 60), "compressors": (PzCodec(level=3),)}}
-        data.to_zarr(path, encoding=encoding, zarr_format=3)
+        data.to_zarr(path, encoding=encoding, zarr_format=3, consolidated=False)
 
-        with xarray.open_zarr(path, chunks={}) as lazy:
+        with xarray.open_zarr(path, chunks={}, consolidated=False) as lazy:
             # Dask computes this on all cores, or on the machines of a cluster where libpz is installed.
             means = lazy["temperature"].mean(("y", "x")).compute()
             day = lazy["temperature"].sel(time="2026-01-03").compute()
@@ -40,7 +40,8 @@ def main(days: int = 365) -> None:
         assert numpy.allclose(means, expected.mean(("y", "x")), atol=1e-3)
         assert day.identical(expected.sel(time="2026-01-03"))
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        print(f"{data.nbytes:,} bytes became {size:,}; the warmest hour was {str(means['time'][means.argmax()].values)[:13]}")
+        warmest = str(means["time"][means.argmax("time")].values)[:13]
+        print(f"{data.nbytes:,} bytes became {size:,}; the warmest hour was {warmest}")
 
 
 if __name__ == "__main__":

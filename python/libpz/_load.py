@@ -41,7 +41,7 @@ def load(
     """
     start, stop = _bounds(range)
     if not hasattr(source, "read"):
-        source = os.fspath(source)  # type: ignore[arg-type]
+        source = os.fspath(source)
     return _libpz.load(source, device, start, stop, out, stream, **options)
 
 
