@@ -340,7 +340,8 @@ impl Archive {
     }
 }
 
-/// Ends the loaders. One that waits for a server ends when that answers, or at the limit of [`SourceOptions`].
+/// Ends the loaders. One that waits for a server ends when that answers, or at the limit of
+/// [`SourceOptions`](crate::access::SourceOptions).
 impl Drop for Archive {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;

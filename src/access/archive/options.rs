@@ -3,7 +3,7 @@
 use crate::access::SourceOptions;
 use crate::pipeline::DecodeOptions;
 
-/// How an [`Archive`] reads, decodes and caches. The setters chain.
+/// How an [`Archive`](crate::access::Archive) reads, decodes and caches. The setters chain.
 ///
 /// ```
 /// use pz::access::ArchiveOptions;
