@@ -5,6 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `archive` | many ranges of a file at once |
 //! | `arguments` | options, from keyword arguments |
 //! | `buffer` | memory of Python objects as slices |
 //! | `context` | `Compressor` and `Decompressor` |
@@ -21,6 +22,7 @@
 
 use pyo3::prelude::*;
 
+mod archive;
 mod arguments;
 mod buffer;
 mod context;
@@ -39,6 +41,8 @@ mod writer;
 #[pymodule]
 mod _libpz {
     #[pymodule_export]
+    use crate::archive::PyArchive;
+    #[pymodule_export]
     use crate::context::{Compressor, Decompressor};
     #[pymodule_export]
     use crate::device::{devices, finish_opening};
@@ -47,7 +51,7 @@ mod _libpz {
     #[pymodule_export]
     use crate::inspect::{cost, frames, recover};
     #[pymodule_export]
-    use crate::memory::{DeviceBuffer, PyArchive, load};
+    use crate::memory::{DeviceBuffer, load};
     #[pymodule_export]
     use crate::oneshot::{compress, compress_into, content_size, decompress, decompress_into};
     #[pymodule_export]

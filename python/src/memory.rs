@@ -2,7 +2,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
@@ -11,11 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pz::SeekableReader;
 use pz::access::{
-    Archive, ArchiveError, ArchiveOptions, DeviceBuffer as Buffer, DeviceMemory, RangeRead,
-    ReadOptions,
+    Archive, ArchiveError, DeviceBuffer as Buffer, DeviceMemory, RangeRead, ReadOptions,
 };
 use pz::gpu::device::{NativeBuffer, NativeStream};
 
+use crate::archive::open_archive;
 use crate::arguments::{Keywords, decode_options};
 use crate::buffer::{NewBytes, Output, out_of_memory};
 use crate::device::Place;
@@ -69,7 +68,7 @@ impl DeviceBuffer {
     }
 
     /// The buffer, unless another thread is using it.
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Buffer>> {
+    pub fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Buffer>> {
         match self.buffer(py)?.try_lock() {
             Ok(buffer) => Ok(buffer),
             Err(TryLockError::Poisoned(buffer)) => Ok(buffer.into_inner()),
@@ -207,7 +206,7 @@ impl DeviceBuffer {
 }
 
 /// Where contents go.
-enum Target<'py> {
+pub enum Target<'py> {
     /// A buffer of this package.
     Own(Bound<'py, DeviceBuffer>),
     /// Host memory of a Python object.
@@ -219,7 +218,8 @@ enum Target<'py> {
 }
 
 impl Target<'_> {
-    fn len(&mut self) -> u64 {
+    /// Its length in bytes.
+    pub fn len(&mut self) -> u64 {
         match self {
             Self::Own(buffer) => buffer.get().0.len,
             Self::Output(output) => output.bytes().len() as u64,
@@ -228,7 +228,8 @@ impl Target<'_> {
     }
 }
 
-fn target<'py>(out: &Bound<'py, PyAny>) -> PyResult<Target<'py>> {
+/// Where `out` is, which must be writable.
+pub fn target<'py>(out: &Bound<'py, PyAny>) -> PyResult<Target<'py>> {
     if let Ok(own) = out.cast::<DeviceBuffer>() {
         return Ok(Target::Own(own.clone()));
     }
@@ -248,7 +249,7 @@ fn target<'py>(out: &Bound<'py, PyAny>) -> PyResult<Target<'py>> {
 }
 
 /// A number of CUDA's for a stream: an integer, or a stream of torch or CuPy.
-fn stream_number(stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
+pub fn stream_number(stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
     let Some(stream) = stream else { return Ok(None) };
     for name in ["cuda_stream", "ptr"] {
         if let Some(number) = stream.getattr_opt(name)? {
@@ -328,131 +329,6 @@ pub fn load<'py>(
         (Some(out), _) => Ok(out.clone()),
         (None, _) => Err(PyTypeError::new_err("there is no destination")),
     }
-}
-
-/// Reads many ranges of a compressed file at once, to anywhere.
-#[pyclass(frozen, module = "libpz._libpz", name = "Archive")]
-pub struct PyArchive {
-    archive: OfProcess<Archive>,
-    is_closed: AtomicBool,
-}
-
-#[pymethods]
-impl PyArchive {
-    #[new]
-    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None)")]
-    fn new(
-        py: Python<'_>,
-        source: &Bound<'_, PyAny>,
-        options: Option<Keywords<'_, '_>>,
-    ) -> PyResult<Self> {
-        let options = decode_options(py, options)?;
-        let archive = open_archive(py, &Source::new(py, source)?, &options)?;
-        Ok(Self { archive: OfProcess::new(archive), is_closed: AtomicBool::new(false) })
-    }
-
-    /// Length of the contents in bytes.
-    #[getter]
-    fn size(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.open(py)?.len())
-    }
-
-    /// Fill each of `parts`, which are offsets in the contents and what to fill from there on: tensors, writable buffers,
-    /// or `DeviceBuffer`s, each of them once. Their blocks are read and decoded together.
-    #[pyo3(signature = (parts, stream = None))]
-    fn read_into(
-        &self,
-        py: Python<'_>,
-        parts: Vec<(u64, Bound<'_, PyAny>)>,
-        stream: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        let archive = self.open(py)?;
-        let stream = stream_number(stream)?;
-        let mut targets = Vec::with_capacity(parts.len());
-        let mut imports = Vec::new();
-        for (offset, out) in &parts {
-            let mut target = target(out)?;
-            let len = target.len();
-            let buffer = match &target {
-                _ if len == 0 => continue,
-                Target::OnDevice(tensor) => Some(imported_after(py, tensor, stream)?),
-                Target::Own(own) => {
-                    let is_same = |(_, other): &(_, Target<'_>)| matches!(other, Target::Own(other) if other.is(own));
-                    if targets.iter().any(is_same) {
-                        return Err(PyValueError::new_err("a buffer is to be filled twice"));
-                    }
-                    None
-                }
-                Target::Output(_) | Target::Tensor(_) => None,
-            };
-            imports.push(buffer);
-            targets.push((*offset, target));
-        }
-        let owns: Vec<_> = targets
-            .iter()
-            .map(|(_, target)| match target {
-                Target::Own(own) => Some(own.clone()),
-                _ => None,
-            })
-            .collect();
-        let mut locked = Vec::with_capacity(owns.len());
-        for own in &owns {
-            locked.push(own.as_ref().map(|own| own.get().lock(py)).transpose()?);
-        }
-        let mut reads = Vec::with_capacity(targets.len());
-        let each = targets.iter_mut().zip(&mut imports).zip(&mut locked);
-        for (((offset, target), import), own) in each {
-            let range = *offset..offset.saturating_add(target.len());
-            reads.push(match (target, import, own) {
-                (_, Some(buffer), _) => RangeRead::new(range, buffer),
-                (_, _, Some(own)) => RangeRead::new(range, &mut **own),
-                (Target::Output(output), ..) => RangeRead::new(range, output.bytes()),
-                (Target::Tensor(tensor), ..) => {
-                    // SAFETY: it is writable memory of the host, as `target` has checked.
-                    RangeRead::new(range, unsafe { tensor.bytes_mut() })
-                }
-                (Target::Own(_) | Target::OnDevice(_), ..) => {
-                    return Err(PyTypeError::new_err("there is no destination"));
-                }
-            });
-        }
-        let reads = Detached(reads);
-        let read = py.detach(move || {
-            let Detached(mut reads) = reads;
-            archive.read(&mut reads, &ReadOptions::new())
-        });
-        read.map_err(|why| error::of_archive(py, why))
-    }
-
-    /// Let go of the file. Further reads are errors.
-    fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Reads that a call without the interpreter's lock works on.
-struct Detached<'a>(Vec<RangeRead<'a>>);
-
-// SAFETY: the destinations are memory that the calling thread has borrowed until the call returns, and they refer to no
-// Python object.
-unsafe impl Send for Detached<'_> {}
-
-impl PyArchive {
-    fn open(&self, py: Python<'_>) -> PyResult<&Archive> {
-        if self.is_closed.load(Ordering::Relaxed) {
-            return Err(error::closed());
-        }
-        let archive = self.archive.get();
-        archive.ok_or_else(|| error::in_use(py, "the file was opened before a fork"))
-    }
-}
-
-fn open_archive(py: Python<'_>, source: &Source, options: &pz::DecodeOptions) -> PyResult<Archive> {
-    // Contents go to their destination, and are not read again.
-    let options = ArchiveOptions::new().decode(options).contents_cache(0).payload_cache(0);
-    let file = source.for_archive(py)?;
-    let archive = py.detach(|| Archive::of_source(file, &options));
-    archive.map_err(|why| error::of_archive(py, why))
 }
 
 /// What contents are read with.
@@ -559,7 +435,7 @@ fn imported(py: Python<'_>, tensor: &Foreign) -> PyResult<(DeviceMemory, String,
 }
 
 /// The same, after the work that was queued before on the tensor, in `stream` or in the default one.
-fn imported_after(py: Python<'_>, tensor: &Foreign, stream: Option<u64>) -> PyResult<Buffer> {
+pub fn imported_after(py: Python<'_>, tensor: &Foreign, stream: Option<u64>) -> PyResult<Buffer> {
     let (memory, name, buffer) = imported(py, tensor)?;
     // All ordinary streams wait for the default one, and it for them.
     let streams = [stream.or(Some(CUDA_DEFAULT_STREAM)), tensor.stream];
