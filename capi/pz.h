@@ -85,6 +85,10 @@ typedef enum {
    * A bug in pz.
    */
   PZ_STATUS_INTERNAL = 14,
+  /**
+   * The device is missing, or does not open.
+   */
+  PZ_STATUS_NO_DEVICE = 15,
 } pz_status;
 
 /**
@@ -194,6 +198,17 @@ pz_status pz_options_memory(pz_options *options, uint64_t memory);
 pz_status pz_options_content_size(pz_options *options, uint64_t content_size);
 
 /**
+ * Sets a device that works beside the threads: "cuda", "opencl" or "webgpu", with a number after a colon if there are
+ * several; "auto" for a GPU where that should save time; "cpu", the default, for none. A named device must be there, and is
+ * opened by the first call that names it, once in a process. The result does not depend on it.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use. `device` is text that ends with a zero byte.
+ */
+pz_status pz_options_device(pz_options *options,
+                            const char *device);
+
+/**
  * Makes options that stand for the defaults.
  */
 pz_decode_options *pz_decode_options_new(void);
@@ -229,6 +244,15 @@ pz_status pz_decode_options_max_output(pz_decode_options *options, uint64_t max_
  * `options` came from `pz_decode_options_new` and is not in use.
  */
 pz_status pz_decode_options_max_memory(pz_decode_options *options, uint64_t max_memory);
+
+/**
+ * Sets a device that works beside the threads, as `pz_options_device` does.
+ *
+ * The caller's part:
+ * `options` came from `pz_decode_options_new` and is not in use. `device` is text that ends with a zero byte.
+ */
+pz_status pz_decode_options_device(pz_decode_options *options,
+                                   const char *device);
 
 /**
  * Compresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the result. Less

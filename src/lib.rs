@@ -18,6 +18,7 @@
 //! | read any part of a compressed file | [`SeekableReader`] |
 //! | read a file on a server, in an object store or in memory | [`access`] |
 //! | read many ranges from many threads, with caches | [`access::Archive`] |
+//! | decompress into the memory of a GPU | [`access::DeviceMemory`] |
 //! | see what a compressed file holds | [`list`]; frame by frame: [`Listing`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
 //! | use a GPU where that is faster | [`Auto`]; always a particular one: [`Gpu`] |

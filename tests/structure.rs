@@ -21,7 +21,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
-    ("access", &["error", "format", "pipeline", "stream"]),
+    ("access", &["error", "format", "gpu", "pipeline", "stream"]),
 ];
 
 /// The rooms that each room of `src/gpu` may open, lowest room first.

@@ -55,6 +55,11 @@ static void one_shot(const char *text, size_t len) {
     printf("after damage: %s\n", pz_error_message());
     expect(pz_options_level(options, 10) == PZ_STATUS_INVALID_OPTION, "a level that does not exist");
     expect(pz_options_level(NULL, 1) == PZ_STATUS_INVALID_ARGUMENT, "no options");
+    /* A GPU where that should save time; a name that no device has. */
+    check(pz_options_device(options, "auto"), "device");
+    expect(pz_options_device(options, "abacus") == PZ_STATUS_INVALID_OPTION, "a device that does not exist");
+    expect(pz_options_device(options, "opencl:99") == PZ_STATUS_NO_DEVICE, "a device that is not there");
+    check(pz_options_device(options, "cpu"), "device");
     free(small);
     free(restored);
     pz_options_free(options);

@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `device` | devices by name |
 //! | `memory` | C's pointers as slices, objects and text |
 //! | `oneshot` | one call for one buffer |
 //! | `options` | what may be chosen |
@@ -13,6 +14,7 @@
 
 #![allow(non_camel_case_types, reason = "the names are C's")]
 
+mod device;
 mod memory;
 mod oneshot;
 mod options;

@@ -4,16 +4,17 @@ use std::ffi::c_char;
 
 use pz::{DecodeOptions, Level, Options};
 
+use crate::device::Device;
 use crate::memory::{free, object, text};
 use crate::status::{guarded, pz_status};
 
 /// How to compress.
-pub struct pz_options(pub(crate) Options);
+pub struct pz_options(Options, Device);
 
 /// Makes options that stand for the defaults.
 #[unsafe(no_mangle)]
 pub extern "C" fn pz_options_new() -> *mut pz_options {
-    Box::into_raw(Box::new(pz_options(Options::new())))
+    Box::into_raw(Box::new(pz_options(Options::new(), Device::Cpu)))
 }
 
 /// Releases options.
@@ -155,13 +156,32 @@ pub unsafe extern "C" fn pz_options_content_size(
     })
 }
 
+/// Sets a device that works beside the threads: "cuda", "opencl" or "webgpu", with a number after a colon if there are
+/// several; "auto" for a GPU where that should save time; "cpu", the default, for none. A named device must be there, and is
+/// opened by the first call that names it, once in a process. The result does not depend on it.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use. `device` is text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_device(
+    options: *mut pz_options,
+    device: *const c_char,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let (options, device) = unsafe { (object(options)?, text(device)?) };
+        options.1 = Device::named(device)?;
+        Ok(())
+    })
+}
+
 /// How to decompress.
-pub struct pz_decode_options(pub(crate) DecodeOptions);
+pub struct pz_decode_options(DecodeOptions, Device);
 
 /// Makes options that stand for the defaults.
 #[unsafe(no_mangle)]
 pub extern "C" fn pz_decode_options_new() -> *mut pz_decode_options {
-    Box::into_raw(Box::new(pz_decode_options(DecodeOptions::new())))
+    Box::into_raw(Box::new(pz_decode_options(DecodeOptions::new(), Device::Cpu)))
 }
 
 /// Releases options.
@@ -225,13 +245,37 @@ pub unsafe extern "C" fn pz_decode_options_max_memory(
     })
 }
 
+/// Sets a device that works beside the threads, as `pz_options_device` does.
+///
+/// # Safety
+/// `options` came from `pz_decode_options_new` and is not in use. `device` is text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decode_options_device(
+    options: *mut pz_decode_options,
+    device: *const c_char,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let (options, device) = unsafe { (object(options)?, text(device)?) };
+        options.1 = Device::named(device)?;
+        Ok(())
+    })
+}
+
 /// The options behind a pointer; the defaults for NULL.
 ///
 /// # Safety
 /// `options` is NULL or came from `pz_options_new`.
 pub unsafe fn encode_options(options: *const pz_options) -> Options {
     // SAFETY: The caller's promise.
-    unsafe { options.as_ref() }.map_or_else(Options::new, |options| options.0.clone())
+    let Some(pz_options(options, device)) = (unsafe { options.as_ref() }) else {
+        return Options::new();
+    };
+    match device {
+        Device::Cpu => options.clone(),
+        Device::Auto(auto) => options.clone().auto(auto),
+        Device::Named(gpu) => options.clone().gpu(gpu.clone()),
+    }
 }
 
 /// The options behind a pointer; the defaults for NULL.
@@ -240,5 +284,12 @@ pub unsafe fn encode_options(options: *const pz_options) -> Options {
 /// `options` is NULL or came from `pz_decode_options_new`.
 pub unsafe fn decode_options(options: *const pz_decode_options) -> DecodeOptions {
     // SAFETY: The caller's promise.
-    unsafe { options.as_ref() }.map_or_else(DecodeOptions::new, |options| options.0.clone())
+    let Some(pz_decode_options(options, device)) = (unsafe { options.as_ref() }) else {
+        return DecodeOptions::new();
+    };
+    match device {
+        Device::Cpu => options.clone(),
+        Device::Auto(auto) => options.clone().auto(auto),
+        Device::Named(gpu) => options.clone().gpu(gpu.clone()),
+    }
 }

@@ -40,6 +40,8 @@ pub enum pz_status {
     InvalidArgument = 13,
     /// A bug in pz.
     Internal = 14,
+    /// The device is missing, or does not open.
+    NoDevice = 15,
 }
 
 /// A status that is not `Ok`, and words for it.

@@ -10,6 +10,7 @@ b'what is said three times is true'
 | compress or decompress a buffer | `compress`, `decompress`, `compress_into`, `decompress_into`, `content_size` |
 | the same for many buffers | `Compressor`, `Decompressor` |
 | read and write files | `open` |
+| decompress into the memory of a GPU, or into a tensor | `load`, `DeviceBuffer` |
 | keep arrays and tensors in a file | `save_file`, `load_file`, `open_file`, `from_safetensors`, `to_safetensors` |
 | see what a file holds, or save what a damaged one still holds | `list`, `recover` |
 | know the devices of this machine, and what work will cost | `devices`, `cost` |
@@ -47,12 +48,14 @@ from ._info import BlockInfo, Device, FrameInfo, Prediction, RecoveryReport, cos
 from ._libpz import (
     Compressor,
     Decompressor,
+    DeviceBuffer,
     compress,
     compress_into,
     content_size,
     decompress,
     decompress_into,
 )
+from ._load import load
 from ._safetensors import from_safetensors, to_safetensors
 from ._tensors import TensorFile, TensorSlice, load_file, open_file, save_file
 
@@ -64,6 +67,7 @@ __all__ = [
     "CorruptError",
     "Decompressor",
     "Device",
+    "DeviceBuffer",
     "DeviceError",
     "Error",
     "FileReader",
@@ -94,6 +98,7 @@ __all__ = [
     "devices",
     "from_safetensors",
     "list",
+    "load",
     "load_file",
     "open",
     "open_file",

@@ -30,17 +30,30 @@ def _torch_to_bytes(tensor: Any, name: str) -> tuple[str, tuple[int, ...], Any]:
     return dtype, tuple(tensor.shape), data.reshape(-1).view(torch.uint8).numpy()
 
 
-def empty(name: str, dtype: str, shape: tuple[int, ...], framework: str) -> tuple[Any, Any]:
-    """An array or tensor to fill, and its bytes."""
+def empty(name: str, dtype: str, shape: tuple[int, ...], framework: str, to: str | None = None) -> tuple[Any, Any]:
+    """An array or tensor to fill, and its bytes: a tensor of them, unless the host can write to it."""
     if framework == "torch":
         import torch
 
-        tensor = torch.empty(shape, dtype=_own_type(torch, DTYPES[dtype].torch, dtype, name))
-        return tensor, tensor.reshape(-1).view(torch.uint8).numpy()
+        tensor = torch.empty(shape, dtype=_own_type(torch, DTYPES[dtype].torch, dtype, name), device=to)
+        data = tensor.reshape(-1).view(torch.uint8)
+        return tensor, data if is_on_device(to) else data.numpy()
     import numpy
 
     array = numpy.empty(shape, _numpy_type(numpy, dtype, name))
     return array, array.reshape(-1).view(numpy.uint8)
+
+
+def is_on_device(to: str | None) -> bool:
+    """Whether a device of torch has memory of its own."""
+    return to is not None and str(to).partition(":")[0] != "cpu"
+
+
+def stream(to: str | None) -> Any:
+    """The stream of torch whose work comes before ours."""
+    import torch
+
+    return torch.cuda.current_stream(to)
 
 
 def _numpy_type(numpy: Any, dtype: str, name: str) -> Any:

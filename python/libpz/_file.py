@@ -32,6 +32,10 @@ class FileReader(io.RawIOBase):
             return
         path = source
         self.name = os.fspath(path)
+        # The name of a local file that has no "://" in it costs no more than this.
+        if "://" in os.fsdecode(path):
+            self._reader = Reader(path, **options)
+            return
         if stat.S_ISREG(os.stat(path).st_mode):
             self._reader = Reader(path, **options)
             return
@@ -201,11 +205,12 @@ def open(
 ) -> io.BufferedReader | io.BufferedWriter | io.TextIOWrapper:
     """Open a compressed file, and return a file object of its contents.
 
-    `file` is a path or a file object, which `close` leaves open. `mode` is "rb", "wb" or "xb", the last for a file that
+    `file` is a path, a URI such as "https://host/file.pz" or "s3://bucket/key" for reading, or a file object, which `close`
+    leaves open. `mode` is "rb", "wb" or "xb", the last for a file that
     must not exist yet; "rt", "wt" and "xt" are for text, and `encoding`, `errors` and `newline` are those of the
     built-in `open`.
 
-    Files for reading seek, if `file` is a path or a seekable file object: only the blocks that are read get decoded.
+    Files for reading seek, if `file` is a path, a URI or a seekable file object: only the blocks that are read get decoded.
     Several threads may each open the same file. Options for reading are those of `decompress`, for writing those of
     `compress`.
 

@@ -4,11 +4,13 @@ from typing import IO, Any, Unpack, final
 
 from typing_extensions import Buffer
 
-from ._types import CodecOptions, DecodeOptions, EncodeOptions, Path
+from ._types import CodecOptions, DecodeOptions, EncodeOptions, LoadOptions, Path
 
 __all__ = [
+    "Archive",
     "Compressor",
     "Decompressor",
+    "DeviceBuffer",
     "Reader",
     "StreamReader",
     "Writer",
@@ -22,6 +24,7 @@ __all__ = [
     "devices",
     "finish_opening",
     "frames",
+    "load",
     "recover",
 ]
 
@@ -42,6 +45,36 @@ class Decompressor:
     def __new__(cls, **options: Unpack[DecodeOptions]) -> Decompressor: ...
     def decompress(self, data: Buffer) -> bytes: ...
     def decompress_into(self, data: Buffer, buffer: Buffer) -> int: ...
+
+@final
+class Archive:
+    def __new__(cls, source: Path | IO[bytes], **options: Unpack[LoadOptions]) -> Archive: ...
+    @property
+    def size(self) -> int: ...
+    def read_into(self, parts: list[tuple[int, Any]], stream: Any = None) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class DeviceBuffer:
+    def __new__(cls, size: int, device: str = "auto") -> DeviceBuffer: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    def tobytes(self) -> bytes: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
 @final
 class Reader:
@@ -65,6 +98,15 @@ class Writer:
     def flush(self) -> None: ...
     def finish(self) -> None: ...
 
+def load(
+    source: Path | IO[bytes],
+    device: str,
+    start: int | None,
+    stop: int | None,
+    out: Any,
+    stream: Any,
+    **options: Unpack[LoadOptions],
+) -> Any: ...
 def frames(source: Path | IO[bytes], blocks: bool) -> list[dict[str, Any]]: ...
 def recover(
     source: Path | IO[bytes], target: IO[bytes], fill: bool, **options: Unpack[DecodeOptions]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from types import TracebackType
 from typing import IO, Any, Self, Unpack
 
@@ -17,8 +17,8 @@ from . import _arrays
 from ._errors import RangeError, TensorError
 from ._frames import Part, new_file, write_parts
 from ._header import DTYPES, Header, TensorInfo, read_header
-from ._libpz import Reader
-from ._types import DecodeOptions, EncodeOptions, Path
+from ._libpz import Archive, Reader
+from ._types import DecodeOptions, EncodeOptions, LoadOptions, Path
 
 
 def save_file(
@@ -49,17 +49,22 @@ def save_file(
         write_parts(target, [Part(None, len(header), [header]), *parts], level, options)
 
 
-def load_file(file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> dict[str, Any]:
+def load_file(
+    file: Path | IO[bytes], framework: str = "numpy", to: str | None = None, **options: Unpack[DecodeOptions]
+) -> dict[str, Any]:
     """Read all tensors of `file` as NumPy arrays, or with `framework="torch"` as torch tensors.
 
-    The options are those of `decompress`.
+    `to` is where torch's tensors are made, such as "cuda" or "cuda:1". The GPU then decodes them in place, and only
+    compressed bytes cross the bus. The options are those of `decompress`.
     """
-    with open_file(file, framework, **options) as tensors:
-        return {name: tensors.get_tensor(name) for name in tensors}
+    with open_file(file, framework, to, **options) as tensors:
+        return tensors.get_tensors(tensors)
 
 
-def open_file(file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> TensorFile:
-    """Open a file of tensors. Each is read when it is asked for.
+def open_file(
+    file: Path | IO[bytes], framework: str = "numpy", to: str | None = None, **options: Unpack[DecodeOptions]
+) -> TensorFile:
+    """Open a file of tensors. Each is read when it is asked for. `to` and the options are those of `load_file`.
 
     >>> with libpz.open_file("model.pz") as tensors:
     ...     weights = tensors["layer.weight"]
@@ -71,10 +76,16 @@ def open_file(file: Path | IO[bytes], framework: str = "numpy", **options: Unpac
 class TensorFile:
     """The tensors of a file, by name. Threads may share it if it was opened by its path."""
 
-    def __init__(self, file: Path | IO[bytes], framework: str = "numpy", **options: Unpack[DecodeOptions]) -> None:
+    def __init__(
+        self, file: Path | IO[bytes], framework: str = "numpy", to: str | None = None, **options: Unpack[DecodeOptions]
+    ) -> None:
         if framework not in ("numpy", "torch"):
             raise ValueError(f"framework {framework!r} is not 'numpy' or 'torch'")
+        if to is not None and framework != "torch":
+            raise ValueError(f"{framework} has no tensors on {to!r}")
         self._framework = framework
+        self._to = to
+        self._archive = Archive(file, **_limits(options)) if _arrays.is_on_device(to) else None
         self._reader = Reader(file, **options)
         self._header = read_header(self._reader.read_bytes, self._reader.size)
 
@@ -95,6 +106,18 @@ class TensorFile:
         info = self._header.tensors[name]
         return self._read(name, info.dtype, info.start, info.shape)
 
+    def get_tensors(self, names: Iterable[str]) -> dict[str, Any]:
+        """Read several tensors, on a device all at once."""
+        if self._archive is None:
+            return {name: self.get_tensor(name) for name in names}
+        tensors, parts = {}, []
+        for name in names:
+            info = self._header.tensors[name]
+            tensors[name], data = _arrays.empty(name, info.dtype, info.shape, self._framework, self._to)
+            parts.append((self._header.data_start + info.start, data))
+        self._archive.read_into(parts, _arrays.stream(self._to))
+        return tensors
+
     def get_slice(self, name: str) -> TensorSlice:
         """A tensor to take parts of. Only the rows that an index names are read."""
         return TensorSlice(self, name)
@@ -102,6 +125,8 @@ class TensorFile:
     def close(self) -> None:
         """Let go of the file."""
         self._reader.close()
+        if self._archive is not None:
+            self._archive.close()
 
     def __getitem__(self, name: str) -> Any:
         return self.get_tensor(name)
@@ -125,10 +150,25 @@ class TensorFile:
 
     def _read(self, name: str, dtype: str, start: int, shape: tuple[int, ...]) -> Any:
         """The elements of a tensor from byte `start` of the tensors' data on."""
-        tensor, memory = _arrays.empty(name, dtype, shape, self._framework)
+        tensor, memory = _arrays.empty(name, dtype, shape, self._framework, self._to)
+        if self._archive is not None:
+            self._archive.read_into([(self._header.data_start + start, memory)], _arrays.stream(self._to))
+            return tensor
         if self._reader.read_into(self._header.data_start + start, memory) != memory.nbytes:
             raise RangeError(f"tensor {name!r} is not within the contents")
         return tensor
+
+
+def _limits(options: DecodeOptions) -> LoadOptions:
+    """Those of the options that do not say where to decode."""
+    limits: LoadOptions = {}
+    if "threads" in options:
+        limits["threads"] = options["threads"]
+    if "max_output" in options:
+        limits["max_output"] = options["max_output"]
+    if "max_memory" in options:
+        limits["max_memory"] = options["max_memory"]
+    return limits
 
 
 class TensorSlice:

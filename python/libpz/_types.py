@@ -14,12 +14,17 @@ Path = str | os.PathLike[str]
 """Where a file is."""
 
 
-class DecodeOptions(TypedDict, total=False):
-    """The options of `libpz.decompress`."""
+class LoadOptions(TypedDict, total=False):
+    """The options of `libpz.load` that limit what it may take."""
 
     threads: int
     max_output: int | None
     max_memory: int | None
+
+
+class DecodeOptions(LoadOptions, total=False):
+    """The options of `libpz.decompress`."""
+
     device: str
     device_memory: int | None
 

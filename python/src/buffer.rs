@@ -6,12 +6,19 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-/// Memory to read: that of any object with a C-contiguous buffer.
+use crate::dlpack::Foreign;
+use crate::memory::copied_to_host;
+
+/// Memory to read: that of any object with a C-contiguous buffer, or of a tensor.
 pub enum Input<'py> {
     /// `bytes`, which never change, so no export is needed.
     Bytes(Bound<'py, PyBytes>),
     /// Any other object's.
     Buffer(PyUntypedBuffer),
+    /// A tensor's, in host memory.
+    Tensor(Foreign),
+    /// A copy of a tensor's, which is in device memory.
+    Copy(Vec<u8>),
 }
 
 impl<'py> Input<'py> {
@@ -19,7 +26,18 @@ impl<'py> Input<'py> {
     pub fn new(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         match object.cast_exact::<PyBytes>() {
             Ok(bytes) => Ok(Self::Bytes(bytes.clone())),
-            Err(_) => contiguous(object).map(Self::Buffer),
+            Err(_) => match contiguous(object) {
+                Ok(buffer) => Ok(Self::Buffer(buffer)),
+                // SAFETY: this only asks whether there is a buffer.
+                Err(error) if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 => {
+                    Err(error)
+                }
+                Err(error) => match Foreign::of(object)? {
+                    Some(tensor) if tensor.is_on_host() => Ok(Self::Tensor(tensor)),
+                    Some(tensor) => copied_to_host(object.py(), &tensor).map(Self::Copy),
+                    None => Err(error),
+                },
+            },
         }
     }
 
@@ -27,6 +45,9 @@ impl<'py> Input<'py> {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes.as_bytes(),
+            Self::Copy(bytes) => bytes,
+            // SAFETY: it is memory of the host. Other threads must not write to it meanwhile, as with every buffer.
+            Self::Tensor(tensor) => unsafe { tensor.bytes() },
             Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
             // SAFETY: The buffer is contiguous and exported until `self` is dropped, so these bytes stay readable. As
             // with every call that reads a buffer without the interpreter's lock, other threads must not write to it

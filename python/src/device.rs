@@ -1,13 +1,15 @@
 //! Devices by name, each opened once in a process.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pz::access::{DeviceMemory, DeviceMemoryOptions};
 use pz::gpu::device::discovery::{self, Found};
-use pz::gpu::device::{Api, Kind};
+use pz::gpu::device::{Api, DeviceError};
 use pz::{Auto, Gpu};
 
+use crate::dlpack;
 use crate::error;
 use crate::idle::process;
 
@@ -40,22 +42,105 @@ impl Device {
     }
 }
 
+/// Where contents go.
+pub enum Place {
+    /// The host's memory.
+    Host,
+    /// The memory of a device, with its name.
+    Device(DeviceMemory, String),
+}
+
+impl Place {
+    /// The memory of the device with this name, which is opened if this process has not done so. `auto` is the first GPU
+    /// of CUDA or, without one, the host's memory.
+    pub fn new(py: Python<'_>, name: &str) -> PyResult<Self> {
+        let name = match name {
+            "auto" if py.detach(has_cuda) => "cuda",
+            "auto" | "cpu" => return Ok(Self::Host),
+            name => name,
+        };
+        if let Some((_, memory, full)) = opened().memories.iter().find(|(other, ..)| other == name)
+        {
+            return Ok(Self::Device(memory.clone(), full.clone()));
+        }
+        // A device of its own: buffers that the caller drops go back to the driver at once, and not to a pool.
+        let (device, number) = py
+            .detach(|| {
+                let found = discovery::find(name)?;
+                Ok((found.open()?, found.number()))
+            })
+            .map_err(|why| not_found(py, name, why))?;
+        let memory = DeviceMemory::of_device(device, &DeviceMemoryOptions::new());
+        let api = name.split(':').next().unwrap_or(name);
+        let full = format!("{api}:{number}");
+        let mut opened = opened();
+        // Another thread may have done so meanwhile.
+        if let Some((_, memory, full)) = opened.memories.iter().find(|(_, _, other)| *other == full)
+        {
+            return Ok(Self::Device(memory.clone(), full.clone()));
+        }
+        opened.memories.push((name.to_string(), memory.clone(), full.clone()));
+        Ok(Self::Device(memory, full))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Host => "cpu",
+            Self::Device(_, name) => name,
+        }
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> DeviceMemory {
+        match self {
+            Self::Host => DeviceMemory::host(),
+            Self::Device(memory, _) => memory.clone(),
+        }
+    }
+
+    /// Kind and number of the device, as DLPack counts them; the kind is 0 for devices that it does not have.
+    pub fn dlpack(&self) -> (i32, i32) {
+        match self {
+            Self::Host => (dlpack::CPU, 0),
+            Self::Device(_, name) => match name.strip_prefix("cuda:").map(str::parse) {
+                Some(Ok(number)) => (dlpack::CUDA, number),
+                _ => (0, 0),
+            },
+        }
+    }
+}
+
+/// Whether this machine has a GPU of CUDA.
+fn has_cuda() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| discovery::devices(Api::Cuda).is_ok())
+}
+
 /// What this process has opened. Drivers do not survive a fork, so a new process opens its own.
 struct Opened {
     process: u64,
     auto: Option<Auto>,
     /// By name.
     gpus: Vec<(String, Gpu)>,
+    /// Memories by the name that was asked for, with their full names.
+    memories: Vec<(String, DeviceMemory, String)>,
 }
 
-static OPENED: Mutex<Opened> = Mutex::new(Opened { process: 0, auto: None, gpus: Vec::new() });
+impl Opened {
+    const fn nothing(process: u64) -> Self {
+        Self { process, auto: None, gpus: Vec::new(), memories: Vec::new() }
+    }
+}
+
+static OPENED: Mutex<Opened> = Mutex::new(Opened::nothing(0));
 
 /// What this process has opened. Threads hold this lock only with the interpreter's lock, so no thread waits for it.
 fn opened() -> MutexGuard<'static, Opened> {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     let process = process();
     if opened.process != process {
-        let new = Opened { process, auto: None, gpus: Vec::new() };
+        let new = Opened::nothing(process);
         // Never drop what another process has opened.
         std::mem::forget(std::mem::replace(&mut *opened, new));
     }
@@ -66,17 +151,13 @@ fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {
     if let Some((_, gpu)) = opened().gpus.iter().find(|(other, _)| other == name) {
         return Ok(gpu.clone());
     }
-    let Some((api, number)) = parsed(name) else {
-        let known = "a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]";
-        return Err(error::option(py, format!("there is no device {name:?}: {known}")));
-    };
     let gpu = py.detach(|| {
-        let found = find(api, number)?;
+        let found = discovery::find(name)?;
         let gpu = Gpu::opening(found.limits().clone(), move || found.open());
-        gpu.device().map_err(|error| error.to_string())?;
+        gpu.device()?;
         Ok(gpu)
     });
-    let gpu = gpu.map_err(|why: String| error::device(py, name, &why))?;
+    let gpu = gpu.map_err(|why| not_found(py, name, why))?;
     let mut opened = opened();
     // Another thread may have opened it meanwhile.
     let known = opened.gpus.iter().find(|(other, _)| other == name).map(|(_, gpu)| gpu.clone());
@@ -86,25 +167,18 @@ fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {
     }))
 }
 
-/// The interface and the number in a name such as `opencl:1`.
-fn parsed(name: &str) -> Option<(Api, Option<usize>)> {
-    let (api, number) = match name.split_once(':') {
-        None => (name, None),
-        Some((api, number)) => (api, Some(number.parse().ok()?)),
-    };
-    Some((Api::ALL.into_iter().find(|known| known.name() == api)?, number))
-}
-
-/// The device with this number or, without one, the first GPU. Whoever names an interface without a GPU gets its
-/// software device.
-fn find(api: Api, number: Option<usize>) -> Result<Found, String> {
-    let mut devices = discovery::devices(api).map_err(|absence| absence.to_string())?;
-    let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
-    let at = number.unwrap_or_else(|| devices.iter().position(is_gpu).unwrap_or(0));
-    if at >= devices.len() {
-        return Err("no such device; libpz.devices() lists them".into());
+/// The exception for a device that cannot be opened.
+fn not_found(py: Python<'_>, name: &str, why: DeviceError) -> PyErr {
+    match why {
+        DeviceError::Unsupported(_) => {
+            let known = "a device is auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]";
+            error::option(py, format!("there is no device {name:?}: {known}"))
+        }
+        DeviceError::Absent(why) if name.contains(':') => {
+            error::device(py, name, &format!("{why}; libpz.devices() lists them"))
+        }
+        why => error::device(py, name, &why),
     }
-    Ok(devices.swap_remove(at))
 }
 
 /// A device, for `devices()`.

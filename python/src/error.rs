@@ -1,12 +1,16 @@
 //! Exceptions. Their classes are in `_errors.py`, so that they can have several bases and documentation.
 
 use std::io;
+use std::sync::Arc;
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{
+    PyFileNotFoundError, PyOSError, PyPermissionError, PyTimeoutError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyModule;
+use pz::access::{ArchiveError, SourceError, SourceErrorKind};
 use pz::{Error, Place};
 
 /// An attribute of an exception: its name and its value.
@@ -52,6 +56,35 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
     }
 }
 
+/// The exception for an error of an archive.
+pub fn of_archive(py: Python<'_>, error: ArchiveError) -> PyErr {
+    match error {
+        ArchiveError::Source(error) => of_source(py, &error),
+        ArchiveError::Format { uri, error } => match Arc::try_unwrap(error) {
+            Ok(error) => raise(py, error),
+            // Another reader has it as well.
+            Err(error) => of_class(py, "Error", format!("{uri}: {error}"), &[]),
+        },
+        ArchiveError::InvalidRange { start, end, len } => {
+            raise(py, Error::InvalidRange { start, end, len })
+        }
+        ArchiveError::Device { device: name, error } => device(py, &name, &error),
+        error => of_class(py, "InternalError", error.to_string(), &[]),
+    }
+}
+
+/// The exception for a source that cannot be opened or read.
+pub fn of_source(py: Python<'_>, error: &SourceError) -> PyErr {
+    let what = error.to_string();
+    match error.kind() {
+        SourceErrorKind::InvalidUri | SourceErrorKind::Unsupported => option(py, what),
+        SourceErrorKind::NotFound => PyFileNotFoundError::new_err(what),
+        SourceErrorKind::Denied => PyPermissionError::new_err(what),
+        SourceErrorKind::Unavailable => PyTimeoutError::new_err(what),
+        _ => PyOSError::new_err(what),
+    }
+}
+
 /// The exception for a buffer of `len` bytes that has no room for `needed`.
 pub fn buffer_too_small(py: Python<'_>, needed: u64, len: u64) -> PyErr {
     let message = format!("the result has {needed} bytes, and the buffer {len}");
@@ -80,6 +113,9 @@ pub fn closed() -> PyErr {
 
 /// The exception for a failed call of the system, on the file at `path`.
 pub fn of_io(py: Python<'_>, error: io::Error, path: Option<&Bound<'_, PyAny>>) -> PyErr {
+    if let Some(error) = SourceError::in_io(&error) {
+        return of_source(py, error);
+    }
     let Some(number) = error.raw_os_error() else { return error.into() };
     let text = || py.import("os")?.call_method1("strerror", (number,))?.extract::<String>();
     let text = text().unwrap_or_else(|_| error.to_string());

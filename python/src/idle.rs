@@ -44,6 +44,11 @@ impl<T> OfProcess<T> {
         if self.is_ours() { self.value.take() } else { None }
     }
 
+    /// The value, to look at; `None` after a fork.
+    pub fn get(&self) -> Option<&T> {
+        if self.is_ours() { self.value.as_ref() } else { None }
+    }
+
     fn is_ours(&self) -> bool {
         self.process == process()
     }

@@ -5,13 +5,16 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `archive` | many ranges of a file at once |
 //! | `arguments` | options, from keyword arguments |
 //! | `buffer` | memory of Python objects as slices |
 //! | `context` | `Compressor` and `Decompressor` |
 //! | `device` | devices by name |
+//! | `dlpack` | memory of other packages' tensors, and ours for them |
 //! | `error` | exceptions |
 //! | `idle` | contexts that wait for their next use, and what a fork makes of them |
 //! | `inspect` | what files hold and what work will cost |
+//! | `memory` | contents in the memory of a device |
 //! | `oneshot` | one call for one buffer |
 //! | `reader` | contents of files, in any order or in theirs |
 //! | `source` | paths and Python's file objects as files |
@@ -19,13 +22,16 @@
 
 use pyo3::prelude::*;
 
+mod archive;
 mod arguments;
 mod buffer;
 mod context;
 mod device;
+mod dlpack;
 mod error;
 mod idle;
 mod inspect;
+mod memory;
 mod oneshot;
 mod reader;
 mod source;
@@ -35,6 +41,8 @@ mod writer;
 #[pymodule]
 mod _libpz {
     #[pymodule_export]
+    use crate::archive::PyArchive;
+    #[pymodule_export]
     use crate::context::{Compressor, Decompressor};
     #[pymodule_export]
     use crate::device::{devices, finish_opening};
@@ -42,6 +50,8 @@ mod _libpz {
     use crate::idle::after_fork;
     #[pymodule_export]
     use crate::inspect::{cost, frames, recover};
+    #[pymodule_export]
+    use crate::memory::{DeviceBuffer, load};
     #[pymodule_export]
     use crate::oneshot::{compress, compress_into, content_size, decompress, decompress_into};
     #[pymodule_export]

@@ -1,14 +1,15 @@
 //! Paths and Python's file objects as files.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pz::ReadAt;
+use pz::access::{self, SourceError, SourceErrorKind, SourceOptions, SourceReader, Uri};
 
 use crate::buffer::Input;
 use crate::error;
@@ -21,6 +22,10 @@ pub struct Source {
     pub len: u64,
     /// Whether several threads may read it at the same time.
     pub is_shared: bool,
+    /// The path, if it is a local file's.
+    path: Option<PathBuf>,
+    /// What its URI names, if it has one.
+    remote: Option<Arc<dyn access::Source>>,
 }
 
 impl Source {
@@ -30,9 +35,16 @@ impl Source {
             let file = PyFile::new(object, "read")?;
             let len = py.detach(|| file.seek(SeekFrom::End(0)));
             let len = len.map_err(|error| error::of_io(py, error, None))?;
-            return Ok(Self { file: Arc::new(file), len, is_shared: false });
+            let file = Arc::new(file);
+            return Ok(Self { file, len, is_shared: false, path: None, remote: None });
+        }
+        if let Ok(uri) = object.extract::<String>()
+            && Uri::is_uri(&uri)
+        {
+            return Self::of_uri(py, &uri);
         }
         let path: PathBuf = object.extract()?;
+        let kept = Some(path.clone());
         let opened = py.detach(|| {
             let file = File::open(path)?;
             let metadata = file.metadata()?;
@@ -42,7 +54,32 @@ impl Source {
             Ok((file, metadata.len()))
         });
         let (file, len) = opened.map_err(|error| error::of_io(py, error, Some(object)))?;
-        Ok(Self { file: Arc::new(PathFile(file)), len, is_shared: true })
+        let file = Arc::new(PathFile(file));
+        Ok(Self { file, len, is_shared: true, path: kept, remote: None })
+    }
+
+    fn of_uri(py: Python<'_>, uri: &str) -> PyResult<Self> {
+        let opened = py.detach(|| {
+            let source = access::open(&Uri::parse(uri)?, &SourceOptions::new())?;
+            let reader = Mutex::new(SourceReader::new(Arc::clone(&source)));
+            Ok(UriFile { source, reader })
+        });
+        let file = opened.map_err(|why: SourceError| error::of_source(py, &why))?;
+        let (len, remote) = (file.source.len(), Some(Arc::clone(&file.source)));
+        Ok(Self { file: Arc::new(file), len, is_shared: true, path: None, remote })
+    }
+
+    /// The same file as an archive reads it: many ranges at once.
+    pub fn for_archive(&self, py: Python<'_>) -> PyResult<Arc<dyn access::Source>> {
+        if let Some(source) = &self.remote {
+            return Ok(Arc::clone(source));
+        }
+        if let Some(path) = &self.path {
+            let opened = py.detach(|| access::open_path(path));
+            return opened.map_err(|why| error::of_source(py, &why));
+        }
+        let turn = Mutex::new(());
+        Ok(Arc::new(OfFile { file: Arc::clone(&self.file), len: self.len, turn }))
     }
 }
 
@@ -62,6 +99,53 @@ impl ReadAt for PathFile {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 n => (buffer, offset) = (&mut buffer[n..], offset + n as u64),
             }
+        }
+        Ok(())
+    }
+}
+
+/// What a URI names. Short reads, of headers and indices, share requests.
+struct UriFile {
+    source: Arc<dyn access::Source>,
+    reader: Mutex<SourceReader>,
+}
+
+/// Reads of at least this many bytes are requests of their own, several at the same time.
+const MIN_REQUEST: usize = 16 << 10;
+
+impl ReadAt for UriFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if buffer.len() >= MIN_REQUEST || self.source.is_local() {
+            return Ok(self.source.read_ranges(&mut [access::Part { offset, buffer }])?);
+        }
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.seek(SeekFrom::Start(offset))?;
+        reader.read_exact(buffer)
+    }
+}
+
+/// A file object as the source of an archive, whose threads take turns.
+struct OfFile {
+    file: Arc<dyn ReadAt>,
+    len: u64,
+    turn: Mutex<()>,
+}
+
+impl access::Source for OfFile {
+    fn uri(&self) -> &str {
+        "file object"
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_ranges(&self, parts: &mut [access::Part<'_>]) -> Result<(), SourceError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in parts {
+            self.file.read_exact_at(part.buffer, part.offset).map_err(|error| {
+                SourceError::new(self.uri(), SourceErrorKind::Io, error.to_string())
+            })?;
         }
         Ok(())
     }

@@ -10,9 +10,9 @@ FOLDER = Path(__file__).parent.parent
 CODE = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("code", CODE, ids=["first", "tensors", "zarr"])
+@pytest.mark.parametrize("code", CODE, ids=["first", "tensors", "load", "zarr"])
 def test_readme(code, tmp_path, monkeypatch):
-    for package in re.findall(r"^import (numpy|zarr)", code, re.MULTILINE):
+    for package in re.findall(r"^import (numpy|torch|zarr)", code, re.MULTILINE):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
@@ -35,3 +35,13 @@ def test_zarr_array(capsys):
 def test_tables(capsys):
     example("tables", "pandas", "pyarrow").main(20_000)
     assert "Parquet" in capsys.readouterr().out
+
+
+def test_xarray_dask(capsys):
+    example("xarray_dask", "xarray", "dask", "zarr").main(20)
+    assert "the warmest hour" in capsys.readouterr().out
+
+
+def test_torch_tensors(capsys):
+    example("torch_tensors", "torch").main(256)
+    assert "ids: " in capsys.readouterr().out

@@ -248,3 +248,10 @@ def test_torch(tmp_path):
         assert torch.equal(*same_bits)
     with pz.open_file(tmp_path / "torch.pz", "torch") as file:
         assert torch.equal(file.get_slice("bf16")[10:20, 3], tensors["bf16"][10:20, 3])
+    on_device = "cuda" if torch.cuda.is_available() else "cpu"
+    for name, tensor in pz.load_file(tmp_path / "torch.pz", "torch", on_device).items():
+        assert tensor.device.type == on_device
+        same_bits = [each.cpu().view(torch.uint8) if name == "f8" else each.cpu() for each in (tensor, tensors[name])]
+        assert torch.equal(*same_bits)
+    with pytest.raises(ValueError, match="numpy has no tensors on 'cuda'"):
+        pz.load_file(tmp_path / "torch.pz", to="cuda")

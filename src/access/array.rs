@@ -112,7 +112,7 @@ impl<T: Pod> Array<T> {
             return Err(ArchiveError::InvalidRange { start, end, len });
         }
         let byte = |index: u64| self.range.start + index * size_of::<T>() as u64;
-        let destination = bytemuck::cast_slice_mut(items);
-        self.archive.read(&mut [RangeRead { range: byte(start)..byte(end), destination }], options)
+        let destination = bytemuck::cast_slice_mut::<T, u8>(items);
+        self.archive.read(&mut [RangeRead::new(byte(start)..byte(end), destination)], options)
     }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use super::{Part, Source, SourceError, SourceErrorKind, Uri};
+use super::{Part, Source, SourceError, SourceErrorKind};
 
 /// An open local file.
 pub(super) struct FileSource {
@@ -14,9 +14,8 @@ pub(super) struct FileSource {
 }
 
 impl FileSource {
-    /// Opens the regular file at `path`, which `uri` names.
-    pub(super) fn open(uri: &Uri, path: &Path) -> Result<Self, SourceError> {
-        let uri = uri.to_string();
+    /// Opens the regular file at `path`, which messages call `uri`.
+    pub(super) fn open(uri: String, path: &Path) -> Result<Self, SourceError> {
         let error = |error| system_error(&uri, &error);
         // Opening a pipe would wait for its writer.
         if !fs::metadata(path).map_err(error)?.is_file() {
@@ -36,6 +35,10 @@ impl Source for FileSource {
 
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn is_local(&self) -> bool {
+        true
     }
 
     fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {

@@ -50,6 +50,10 @@ impl Source for MemorySource {
         self.bytes.len() as u64
     }
 
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
         for part in parts {
             part.check(self)?;

@@ -27,6 +27,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Into the memory of a device
+//! A [`DeviceMemory`] is the memory of a GPU, or of the host where there is none. An archive reads ranges into its
+//! [`DeviceBuffer`]s, and into buffers of the caller's, as it reads into slices: with the same priorities, deadlines and
+//! cancellation. Compressed blocks cross the bus, and the device decodes them to their places.
+//!
 //! # What is cached
 //! An archive keeps decoded blocks in one cache and compressed ones in another, each within a budget in bytes. A block is
 //! absent, queued, being loaded, or in a cache; two readers that want it wait for the same load. The least recently used
@@ -41,6 +46,7 @@
 mod archive;
 mod array;
 mod cache;
+mod device;
 mod error;
 mod file;
 #[cfg(feature = "remote")]
@@ -55,14 +61,16 @@ mod retry;
 mod s3;
 pub(crate) mod uri;
 
+use std::path::Path;
 use std::sync::Arc;
 
 pub use archive::{
-    Archive, ArchiveError, ArchiveOptions, ArchiveStatistics, CancelToken, Priority, RangeRead,
-    ReadOptions,
+    Archive, ArchiveError, ArchiveOptions, ArchiveStatistics, CancelToken, Destination, Priority,
+    RangeRead, ReadOptions,
 };
 pub use array::Array;
 pub use cache::CacheStatistics;
+pub use device::{DeviceBuffer, DeviceMemory, DeviceMemoryOptions, DeviceSliceMut};
 pub use error::{SourceError, SourceErrorKind};
 pub use memory::{publish, withdraw};
 pub use options::SourceOptions;
@@ -91,6 +99,12 @@ pub trait Source: Send + Sync {
     /// The first error that happened; what the buffers then hold is unspecified.
     fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError>;
 
+    /// Whether reading it again is about as fast as copying memory, because its bytes are in memory or in a local file. Then
+    /// its compressed blocks are not cached on their way to a device.
+    fn is_local(&self) -> bool {
+        false
+    }
+
     /// What has been asked of a server so far.
     fn traffic(&self) -> Traffic {
         Traffic::default()
@@ -113,7 +127,7 @@ pub struct Traffic {
 /// Those of [`SourceErrorKind`].
 pub fn open(uri: &Uri, options: &SourceOptions) -> Result<Arc<dyn Source>, SourceError> {
     match uri.address() {
-        Address::File(path) => Ok(Arc::new(file::FileSource::open(uri, path)?)),
+        Address::File(path) => Ok(Arc::new(file::FileSource::open(uri.to_string(), path)?)),
         Address::Memory(name) => memory::open(uri, name),
         #[cfg(feature = "remote")]
         Address::Http(url) => http::open(uri, http::Target::Url(url.clone()), options),
@@ -129,4 +143,12 @@ pub fn open(uri: &Uri, options: &SourceOptions) -> Result<Arc<dyn Source>, Sourc
             Err(SourceError::new(uri.to_string(), SourceErrorKind::Unsupported, what))
         }
     }
+}
+
+/// Opens a local file by its path, which messages then show.
+///
+/// # Errors
+/// Those of [`SourceErrorKind`].
+pub fn open_path(path: &Path) -> Result<Arc<dyn Source>, SourceError> {
+    Ok(Arc::new(file::FileSource::open(path.display().to_string(), path)?))
 }

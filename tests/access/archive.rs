@@ -173,9 +173,8 @@ fn parts_are_read_together() {
     let mut reads: Vec<_> = ranges
         .iter()
         .zip(&mut buffers)
-        .map(|(range, destination)| RangeRead {
-            range: range.start as u64..range.end as u64,
-            destination,
+        .map(|(range, destination)| {
+            RangeRead::new(range.start as u64..range.end as u64, destination)
         })
         .collect();
     archive.read(&mut reads, &ReadOptions::new()).unwrap();
@@ -226,7 +225,7 @@ fn urgent_reads_pass_slow_ones() {
         }
         let mut bytes = [0; 10];
         let mut try_with = |start: u64, options: ReadOptions| {
-            let read = RangeRead { range: start..start + 10, destination: &mut bytes };
+            let read = RangeRead::new(start..start + 10, &mut bytes);
             let outcome = archive.read(&mut [read], &options);
             outcome.map(|()| bytes == contents[start as usize..][..10])
         };
@@ -251,7 +250,7 @@ fn reads_can_be_cancelled() {
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut bytes = [0; 10];
-            let read = RangeRead { range: 0..10, destination: &mut bytes };
+            let read = RangeRead::new(0..10, &mut bytes);
             archive.read(&mut [read], &ReadOptions::new().cancel(&token))
         });
         wait_until(|| source.calls().len() == 1);

@@ -75,6 +75,30 @@ fn json_of_a_device_alone() {
     assert_eq!(found, expected.concat());
 }
 
+/// With `--load`, archives go to device memory, are compared, and are measured in five ways.
+#[test]
+fn archives_into_device_memory() {
+    let folder = Folder::new();
+    folder.write("a b", &sample(300_000));
+    folder.pz(&["compress", "-1", "-b", "64K", "a b"]).silent();
+    let args = ["bench", "--load", "--json", "--device", "opencl,webgpu", "--in-flight", "8"];
+    let rows = folder.pz(&[&args[..], &["--range-size", "1000", "a b.pz"]].concat()).json();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 10);
+    for row in rows {
+        assert!(row["gb_s"].as_f64().unwrap() > 0.0 && row["median_ms"].as_f64().unwrap() > 0.0);
+    }
+    let of = |at: usize| (rows[at]["what"].as_str().unwrap(), rows[at]["bytes"].as_u64().unwrap());
+    assert_eq!((of(1), of(9)), (("whole", 300_000), ("ranges, 8 at a time", 1000)));
+    let text =
+        folder.pz(&["bench", "--load", "--in-memory", "--device", "opencl", "a b.pz"]).text();
+    assert!(text.contains(" decoded by the device"), "{text}");
+    let ran = folder.pz(&["bench", "--load", "--device", "opencl", "a b"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    let ran = folder.pz(&["bench", "--load", "--device", "cpu", "a b.pz"]);
+    assert!(ran.stderr.contains("--load needs a GPU"), "{}", ran.stderr);
+}
+
 /// One run measures several devices and compares each with the CPU.
 #[test]
 fn devices_beside_the_cpu() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::access::SourceError;
 use crate::error::Error;
+use crate::gpu::device::DeviceError;
 
 /// Why a read of an archive failed. `Display` gives one line.
 #[derive(Debug, Clone)]
@@ -42,6 +43,14 @@ pub enum ArchiveError {
         /// Bytes of an item.
         item: u64,
     },
+    /// A device failed, or has no memory, so that its buffer cannot be read into. A device that has failed is not used
+    /// again through the same [`DeviceMemory`](crate::access::DeviceMemory).
+    Device {
+        /// The name of the device.
+        device: String,
+        /// What is wrong.
+        error: DeviceError,
+    },
     /// The deadline passed before everything was loaded.
     DeadlineExceeded,
     /// The read was cancelled.
@@ -63,7 +72,8 @@ impl ArchiveError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Source(error) => error.is_retryable(),
-            Self::DeadlineExceeded => true,
+            Self::DeadlineExceeded
+            | Self::Device { error: DeviceError::OutOfMemory { .. }, .. } => true,
             _ => false,
         }
     }
@@ -83,6 +93,7 @@ impl fmt::Display for ArchiveError {
             Self::NotItems { bytes, item } => {
                 write!(f, "{bytes} bytes are not a whole number of items of {item} bytes")
             }
+            Self::Device { device, error } => write!(f, "device {device}: {error}"),
             Self::DeadlineExceeded => f.write_str("the deadline passed"),
             Self::Cancelled => f.write_str("the read was cancelled"),
         }
@@ -94,6 +105,7 @@ impl std::error::Error for ArchiveError {
         match self {
             Self::Source(error) => Some(error),
             Self::Format { error, .. } => Some(error),
+            Self::Device { error, .. } => Some(error),
             _ => None,
         }
     }

@@ -23,7 +23,7 @@ use crate::pipeline::statistics::Counted;
 use crate::stream::FrameEntry;
 
 /// Compressed blocks, with their headers.
-type Payload = Arc<Vec<u8>>;
+pub(super) type Payload = Arc<Vec<u8>>;
 
 /// Brings blocks from the source to their contents.
 pub(super) struct Loader {
@@ -33,12 +33,28 @@ pub(super) struct Loader {
     payloads: Mutex<Cache<BlockId, Payload>>,
 }
 
-/// A block on its way.
-struct Loading {
-    id: BlockId,
+/// Where a block lies.
+pub(super) struct Located {
+    pub(super) id: BlockId,
     /// Where it lies in its frame.
     range: Range<u64>,
-    place: Place,
+    /// Where it lies in the file.
+    pub(super) place: Place,
+    /// Its length in bytes, with the checksum of a single frame.
+    pub(super) len: usize,
+    is_single: bool,
+}
+
+impl Located {
+    /// Length of what comes before the payload, in bytes.
+    pub(super) fn header_len(&self, header: &BlockHeader) -> usize {
+        if self.is_single { 0 } else { header.len() }
+    }
+}
+
+/// A block on its way.
+struct Loading {
+    block: Located,
     payload: Payload,
     is_fetched: bool,
 }
@@ -93,20 +109,21 @@ impl Loader {
             }
         }
         let decode = |block: Result<Loading, ArchiveError>| {
-            let block = block?;
+            let Loading { block, payload, is_fetched } = block?;
             let frame = &layout.frames()[block.id.frame];
-            let page = self.decode(frame, &block).map_err(|fault| format(fault.at(block.place)))?;
-            if block.is_fetched {
-                let bytes = block.payload.len() as u64;
-                self.payloads().insert(block.id, block.payload, bytes);
+            let page = self.decode(frame, &block, &payload);
+            let page = page.map_err(|fault| format(fault.at(block.place)))?;
+            if is_fetched {
+                let bytes = payload.len() as u64;
+                self.payloads().insert(block.id, payload, bytes);
             }
             Ok(Arc::new(page))
         };
         self.pool.install(|| loading.into_par_iter().map(decode).collect())
     }
 
-    /// Finds a block, and its payload if that is in the cache; else makes room for it.
-    fn begin(&self, layout: &Layout, id: BlockId) -> Result<Loading, Error> {
+    /// Finds a block.
+    pub(super) fn locate(&self, layout: &Layout, id: BlockId) -> Result<Located, Error> {
         let index = layout.index(&*self.source, id.frame)?;
         let frame = &layout.frames()[id.frame];
         let Some(range) = index.block(id.number) else {
@@ -114,21 +131,40 @@ impl Loader {
         };
         let offset = frame.offset + range.start;
         let place = Place::new(id.frame as u64, offset).in_block(id.number);
-        if let Some(payload) = self.payloads().get(&id) {
-            let payload = Arc::clone(payload);
-            return Ok(Loading { id, range, place, payload, is_fetched: false });
-        }
         // Every block is shorter than its contents and a header together.
         let mut len = range.end - range.start;
         if len > frame.header.block_size() as u64 + MAX_BLOCK_HEADER_LEN as u64 {
             return Err(Fault::Corrupt("the block is too long").at(place));
         }
         // A checksum follows the only block of a single frame.
-        if frame.header.single.is_some() {
+        let is_single = frame.header.single.is_some();
+        if is_single {
             len += CHECKSUM_LEN as u64;
         }
-        let payload = Arc::new(zeroed(len as usize).map_err(|fault| fault.at(place))?);
-        Ok(Loading { id, range, place, payload, is_fetched: true })
+        Ok(Located { id, range, place, len: len as usize, is_single })
+    }
+
+    /// The bytes of a block, if they are in the cache.
+    pub(super) fn kept(&self, block: &Located) -> Option<Payload> {
+        self.payloads().get(&block.id).map(Arc::clone).filter(|kept| kept.len() == block.len)
+    }
+
+    /// Keeps the bytes of a block in the cache.
+    pub(super) fn keep(&self, id: BlockId, bytes: &[u8]) {
+        let len = bytes.len() as u64;
+        if len <= self.payload_statistics().budget {
+            self.payloads().insert(id, Arc::new(bytes.to_vec()), len);
+        }
+    }
+
+    /// Finds a block, and its payload if that is in the cache; else makes room for it.
+    fn begin(&self, layout: &Layout, id: BlockId) -> Result<Loading, Error> {
+        let block = self.locate(layout, id)?;
+        if let Some(payload) = self.kept(&block) {
+            return Ok(Loading { block, payload, is_fetched: false });
+        }
+        let payload = zeroed(block.len).map_err(|fault| fault.at(block.place))?;
+        Ok(Loading { block, payload: Arc::new(payload), is_fetched: true })
     }
 
     /// Reads all missing payloads at once.
@@ -136,21 +172,41 @@ impl Loader {
         let missing = loading.iter_mut().flatten().filter(|block| block.is_fetched);
         let mut parts: Vec<_> = missing
             .filter_map(|block| {
-                let offset = block.place.offset;
+                let offset = block.block.place.offset;
                 Some(Part { offset, buffer: Arc::get_mut(&mut block.payload)? })
             })
             .collect();
         Ok(self.source.read_ranges(&mut parts)?)
     }
 
-    fn decode(&self, frame: &FrameEntry, block: &Loading) -> Result<Vec<u8>, Fault> {
-        let (header, payload) = open_block(frame, block)?;
+    fn decode(&self, frame: &FrameEntry, block: &Located, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+        let (header, payload) = open_block(frame, block, bytes)?;
         let mut contents = zeroed(header.content_len as usize)?;
-        let payload = Some(payload);
-        let mut job = DecodeJob { header, payload, contents: &mut contents, outcome: None };
-        self.engine.decode(slice::from_mut(&mut job));
-        job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")))?;
+        self.decode_into(header, payload, &mut contents)?;
         Ok(contents)
+    }
+
+    /// Decodes a block in the calling thread. Zeros follow the contents, up to a multiple of 4 bytes.
+    pub(super) fn decode_padded(
+        &self,
+        header: BlockHeader,
+        payload: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
+        let len = header.content_len as usize;
+        let mut contents = zeroed(len.next_multiple_of(4))?;
+        self.decode_into(header, payload, &mut contents[..len])?;
+        Ok(contents)
+    }
+
+    fn decode_into(
+        &self,
+        header: BlockHeader,
+        payload: &[u8],
+        contents: &mut [u8],
+    ) -> Result<(), Fault> {
+        let mut job = DecodeJob { header, payload: Some(payload), contents, outcome: None };
+        self.engine.decode(slice::from_mut(&mut job));
+        job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")))
     }
 }
 
@@ -159,11 +215,11 @@ fn is_missing(block: &Result<Loading, ArchiveError>) -> bool {
 }
 
 /// The header of a block, and its payload.
-fn open_block<'b>(
+pub(super) fn open_block<'b>(
     frame: &FrameEntry,
-    block: &'b Loading,
+    block: &Located,
+    bytes: &'b [u8],
 ) -> Result<(BlockHeader, &'b [u8]), Fault> {
-    let bytes = block.payload.as_slice();
     if let Some(single) = &frame.header.single {
         let (payload, checksum) = bytes.split_last_chunk().ok_or(Fault::Truncated)?;
         return Ok((single.sealed_block(&frame.header, payload, *checksum), payload));

@@ -6,118 +6,46 @@
 //!   └──── copied by the caller ◀──────────────── pages ◀──────────────────────┴──────────── coalesced)
 //! ```
 //!
-//! - [`layout`] turns a range into *placements*: which bytes of which block go where in the destination. A destination is
-//!   host memory. For a device's buffer, the same placements would go to the device's decoder along with the payloads, in
-//!   place of the copy at the end; nothing before it knows of destinations.
+//! - [`layout`] turns a range into *placements*: which bytes of which block go where in the destination.
+//! - [`to_device`] is the way to a device's buffer. The placements go to the device's decoder along with the payloads: see
+//!   [`device`](crate::access::device). The rest of this list is about host memory.
 //! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A loader
 //!   takes many blocks of one priority at once: their payloads are one call of the source, in which neighbours share a
 //!   request, and one batch of the decoder.
 //! - [`load`] is that thread's work. [`ticket`] is what a caller waits on: a caller gives up at its deadline or when it is
 //!   cancelled, whatever the loaders do, and blocks that nobody waits for any more are not loaded.
 
+mod destination;
 mod error;
 mod layout;
 mod load;
+mod options;
 mod queue;
 mod ticket;
+mod to_device;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::access::cache::{Cache, CacheStatistics};
-use crate::access::{Source, SourceOptions, Traffic, Uri};
-use crate::pipeline::DecodeOptions;
+use crate::access::device::{Core, DeviceSliceMut, SlicePlace, Want};
+use crate::access::{Source, Traffic, Uri};
+pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
 use layout::{BlockId, Layout, Placement};
 use load::Loader;
-use queue::{Limits, Queue};
+pub use options::ArchiveOptions;
+use queue::{Limits, MAX_BATCH, Queue, Waiter};
 pub use ticket::{CancelToken, Priority, ReadOptions};
 use ticket::{Claim, Ticket};
+use to_device::DeviceQueue;
 
 /// Decoded contents of a block.
 type Page = Arc<Vec<u8>>;
-
-/// How an [`Archive`] reads, decodes and caches. The setters chain.
-///
-/// ```
-/// use pz::access::ArchiveOptions;
-/// let options = ArchiveOptions::new().contents_cache(1 << 30).payload_cache(4 << 30).prefetch(8);
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct ArchiveOptions {
-    source: SourceOptions,
-    decode: DecodeOptions,
-    contents_cache: u64,
-    payload_cache: u64,
-    prefetch: usize,
-}
-
-impl ArchiveOptions {
-    /// Caches of 64 MiB each, and four blocks ahead of sequential reads.
-    pub fn new() -> Self {
-        Self {
-            source: SourceOptions::new(),
-            decode: DecodeOptions::new(),
-            contents_cache: 64 << 20,
-            payload_cache: 64 << 20,
-            prefetch: 4,
-        }
-    }
-
-    /// Sets how servers are waited for.
-    pub fn source(mut self, options: &SourceOptions) -> Self {
-        self.source = options.clone();
-        self
-    }
-
-    /// Sets the number of threads that decode, and the limits on memory and on the length of the contents. The memory
-    /// is that of the index and of the blocks that are being loaded. On top come the caches, and what each read that is
-    /// under way is about to copy: at most 128 blocks, and no more than may be loaded at once. A GPU that the options name
-    /// is not used.
-    pub fn decode(mut self, options: &DecodeOptions) -> Self {
-        self.decode = options.clone();
-        self
-    }
-
-    /// Sets the most bytes of decoded contents that are kept for further reads. 0 keeps none.
-    pub fn contents_cache(mut self, bytes: u64) -> Self {
-        self.contents_cache = bytes;
-        self
-    }
-
-    /// Sets the most bytes of compressed blocks that are kept, so that they can be decoded again without the source. 0
-    /// keeps none.
-    pub fn payload_cache(mut self, bytes: u64) -> Self {
-        self.payload_cache = bytes;
-        self
-    }
-
-    /// Sets how many blocks are loaded ahead of a read that goes on where another ended; as far as half of the contents
-    /// cache holds them. 0 turns this off.
-    pub fn prefetch(mut self, blocks: usize) -> Self {
-        self.prefetch = blocks;
-        self
-    }
-}
-
-impl Default for ArchiveOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A part of the contents, and where it goes.
-#[derive(Debug)]
-pub struct RangeRead<'a> {
-    /// Bytes of the contents.
-    pub range: Range<u64>,
-    /// As many bytes of memory.
-    pub destination: &'a mut [u8],
-}
 
 /// What an archive has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -129,6 +57,11 @@ pub struct ArchiveStatistics {
     pub payloads: CacheStatistics,
     /// What the source was asked for.
     pub traffic: Traffic,
+    /// Blocks that went to the memory of a device, and that the device decoded or moved there.
+    pub blocks_by_device: u64,
+    /// Blocks that went to the memory of a device, and that the CPU decoded: the device declined them, had no memory for
+    /// them, or got them wrong.
+    pub blocks_by_cpu: u64,
 }
 
 /// A compressed file whose contents can be read in any order, by several threads at once. It has four threads that load
@@ -150,6 +83,11 @@ pub struct Archive {
 /// What callers and loaders share.
 struct Shared {
     source: Arc<dyn Source>,
+    /// For each device that the archive was read into.
+    devices: Mutex<Vec<Arc<DeviceQueue>>>,
+    /// Blocks that went to a device: decoded there, and decoded by the CPU.
+    by_device: AtomicU64,
+    by_cpu: AtomicU64,
     layout: Layout,
     loader: Loader,
     state: Mutex<State>,
@@ -160,8 +98,23 @@ struct Shared {
     prefetch: usize,
 }
 
+/// A part of a block that goes to a device, and where.
+type Wanted = (Placement, Want);
+
+/// A place in the pages of a caller.
+struct PageWaiter {
+    ticket: Arc<Ticket<Page>>,
+    slot: usize,
+}
+
+impl Waiter for PageWaiter {
+    fn is_abandoned(&self) -> bool {
+        self.ticket.is_abandoned()
+    }
+}
+
 struct State {
-    queue: Queue,
+    queue: Queue<PageWaiter>,
     contents: Cache<BlockId, Page>,
     /// Where the latest reads ended.
     recent_ends: VecDeque<u64>,
@@ -213,6 +166,9 @@ impl Archive {
             step: (max_blocks / 2).clamp(1, MAX_STEP),
             prefetch: options.prefetch.min((options.contents_cache / 2 / block_size) as usize),
             source,
+            devices: Mutex::default(),
+            by_device: AtomicU64::new(0),
+            by_cpu: AtomicU64::new(0),
         });
         let archive = Self { shared };
         for number in 0..LOADERS {
@@ -220,7 +176,7 @@ impl Archive {
             let only_urgent = number == 0;
             // One block stays for the loader that does only what is urgent.
             let max_blocks = max_blocks - usize::from(!only_urgent && max_blocks > 1);
-            let limits = Limits { only_urgent, max_blocks };
+            let limits = Limits { only_urgent, max_blocks, max_batch: MAX_BATCH };
             thread::Builder::new()
                 .name("pz access".into())
                 .spawn(move || shared.work(&limits))
@@ -249,20 +205,28 @@ impl Archive {
         self.shared.layout.check(range)
     }
 
-    /// Reads bytes `range` of the contents into `destination`, which is as long.
+    /// Reads bytes `range` of the contents into `destination`, which is as long: host memory, or a
+    /// [`DeviceBuffer`](crate::access::DeviceBuffer).
     ///
     /// # Errors
     /// As for [`Archive::read`].
-    pub fn read_into(&self, range: Range<u64>, destination: &mut [u8]) -> Result<(), ArchiveError> {
-        self.read(&mut [RangeRead { range, destination }], &ReadOptions::new())
+    pub fn read_into<'a>(
+        &self,
+        range: Range<u64>,
+        destination: impl Into<Destination<'a>>,
+    ) -> Result<(), ArchiveError> {
+        self.read(&mut [RangeRead::new(range, destination)], &ReadOptions::new())
     }
 
     /// Reads several parts of the contents. Their blocks are loaded together, so that neighbours share requests.
     ///
+    /// When it returns, with or without an error, nothing writes to the destinations any more.
+    ///
     /// # Errors
     /// The first error that happened; what the destinations then hold is unspecified. [`ArchiveError::InvalidRange`] and
     /// [`ArchiveError::DestinationLength`] come before anything is read; [`ArchiveError::DeadlineExceeded`] and
-    /// [`ArchiveError::Cancelled`] come soon, even if the source does not answer.
+    /// [`ArchiveError::Cancelled`] come soon, even if the source does not answer. A batch that a device is decoding into
+    /// the destination is waited for.
     pub fn read(
         &self,
         reads: &mut [RangeRead<'_>],
@@ -270,14 +234,52 @@ impl Archive {
     ) -> Result<(), ArchiveError> {
         let shared = &*self.shared;
         let mut placements = Vec::new();
+        let mut on_devices: Vec<(&Arc<Core>, Vec<Wanted>)> = Vec::new();
         for (number, read) in reads.iter().enumerate() {
             shared.layout.check(&read.range)?;
             let (wanted, found) = (read.range.end - read.range.start, read.destination.len());
-            if wanted != found as u64 {
-                return Err(ArchiveError::DestinationLength { wanted, found: found as u64 });
+            if wanted != found {
+                return Err(ArchiveError::DestinationLength { wanted, found });
             }
-            placements.extend(shared.layout.placements(read.range.clone(), number));
+            let own = shared.layout.placements(read.range.clone(), number);
+            let Destination::Device(DeviceSliceMut {
+                place: SlicePlace::Device { memory, buffer, start },
+                ..
+            }) = &read.destination
+            else {
+                placements.extend(own);
+                continue;
+            };
+            let Some(core) = memory.core() else { continue };
+            let own = own.map(|placement| {
+                let (within, at) = (placement.within.clone(), start + placement.at as u64);
+                let want = Want { within, buffer: Arc::clone(buffer), at };
+                (placement, want)
+            });
+            match on_devices.iter_mut().find(|(known, _)| Arc::ptr_eq(known, core)) {
+                Some((_, wants)) => wants.extend(own),
+                None => on_devices.push((core, own.collect())),
+            }
         }
+        let mut claims = Vec::new();
+        for (core, wants) in on_devices {
+            claims.push(self.shared.request_on(core, wants, options)?);
+        }
+        self.read_on_host(placements, reads, options)?;
+        for claim in claims {
+            claim.wait(options)?;
+        }
+        Ok(())
+    }
+
+    /// Reads those parts whose destinations are host memory.
+    fn read_on_host(
+        &self,
+        mut placements: Vec<Placement>,
+        reads: &mut [RangeRead<'_>],
+        options: &ReadOptions,
+    ) -> Result<(), ArchiveError> {
+        let shared = &*self.shared;
         placements.sort_by_key(|placement| placement.block);
         // While the pages of one step are copied, those of the next are being loaded.
         let mut waiting = VecDeque::new();
@@ -299,11 +301,17 @@ impl Archive {
                 }
                 let bytes = current.and_then(|(_, page)| page.get(within.clone()));
                 let bytes = bytes.ok_or_else(|| shared.internal("a block has another length"))?;
-                reads[*destination].destination[*at..][..bytes.len()].copy_from_slice(bytes);
+                let destination = reads[*destination].destination.on_host();
+                let destination =
+                    destination.ok_or_else(|| shared.internal("a destination has moved"))?;
+                destination[*at..][..bytes.len()].copy_from_slice(bytes);
             }
         }
-        for read in reads {
-            shared.prefetch_after(&read.range);
+        for read in reads.iter_mut().filter_map(|read| {
+            read.destination.on_host()?;
+            Some(&read.range)
+        }) {
+            shared.prefetch_after(read);
         }
         Ok(())
     }
@@ -326,11 +334,14 @@ impl Archive {
             contents: self.shared.lock().contents.statistics(),
             payloads: self.shared.loader.payload_statistics(),
             traffic: self.shared.source.traffic(),
+            blocks_by_device: self.shared.by_device.load(Ordering::Relaxed),
+            blocks_by_cpu: self.shared.by_cpu.load(Ordering::Relaxed),
         }
     }
 }
 
-/// Ends the loaders. One that waits for a server ends when that answers, or at the limit of [`SourceOptions`].
+/// Ends the loaders. One that waits for a server ends when that answers, or at the limit of
+/// [`SourceOptions`](crate::access::SourceOptions).
 impl Drop for Archive {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
@@ -348,7 +359,7 @@ impl Shared {
     }
 
     /// Asks for the blocks of `step`, each once, in order.
-    fn request(&self, step: &[Placement], options: &ReadOptions) -> Claim {
+    fn request(&self, step: &[Placement], options: &ReadOptions) -> Claim<Page> {
         let mut blocks: Vec<_> = step.iter().map(|placement| placement.block).collect();
         blocks.dedup();
         let ticket = Arc::new(Ticket::new(blocks.len()));
@@ -357,7 +368,8 @@ impl Shared {
             match state.contents.get(&block) {
                 Some(page) => ticket.deliver(slot, Ok(Page::clone(page))),
                 None => {
-                    state.queue.want(block, options.priority, Some((Arc::clone(&ticket), slot)))
+                    let ticket = Arc::clone(&ticket);
+                    state.queue.want(block, options.priority, Some(PageWaiter { ticket, slot }));
                 }
             }
         }
@@ -420,7 +432,7 @@ impl Shared {
                 if let Ok(page) = &outcome {
                     state.contents.insert(block, Page::clone(page), page.len() as u64);
                 }
-                for (ticket, slot) in state.queue.finish(block) {
+                for PageWaiter { ticket, slot } in state.queue.finish(block) {
                     ticket.deliver(slot, outcome.clone());
                 }
             }

@@ -1,13 +1,15 @@
 //! The blocks that somebody waits for, and which of them are loaded next.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use super::layout::BlockId;
-use super::ticket::{Priority, Ticket};
+use super::ticket::Priority;
 
-/// A place in the pages of a caller.
-pub(super) type Waiter = (Arc<Ticket>, usize);
+/// Somebody who waits for a block.
+pub(super) trait Waiter {
+    /// Whether nobody waits any more.
+    fn is_abandoned(&self) -> bool;
+}
 
 /// What a loader may take.
 pub(super) struct Limits {
@@ -15,12 +17,13 @@ pub(super) struct Limits {
     pub(super) only_urgent: bool,
     /// The most blocks that all loaders load at once; at least one.
     pub(super) max_blocks: usize,
+    /// The most blocks of a batch.
+    pub(super) max_batch: usize,
 }
 
-/// Blocks that are queued or being loaded.
-#[derive(Default)]
-pub(super) struct Queue {
-    blocks: HashMap<BlockId, Wanted>,
+/// Blocks that are queued or being loaded, with those who wait for them.
+pub(super) struct Queue<W> {
+    blocks: HashMap<BlockId, Wanted<W>>,
     /// Those that are queued, in the order in which they are loaded.
     order: BTreeSet<(Priority, u64, BlockId)>,
     /// The number of blocks that were ever queued.
@@ -30,8 +33,8 @@ pub(super) struct Queue {
     prefetching: usize,
 }
 
-struct Wanted {
-    waiters: Vec<Waiter>,
+struct Wanted<W> {
+    waiters: Vec<W>,
     state: State,
 }
 
@@ -47,19 +50,21 @@ pub(super) struct Batch {
     pub(super) blocks: Vec<BlockId>,
 }
 
-/// The most blocks of a batch.
-const MAX_BATCH: usize = 64;
+/// The most blocks of a batch that the CPU decodes.
+pub(super) const MAX_BATCH: usize = 64;
 /// The most that are loaded ahead in one: whoever wants one of them waits for all.
 const MAX_PREFETCH: usize = 8;
 
-/// The most blocks of a batch of this priority.
-fn most(priority: Priority) -> usize {
-    if priority == Priority::Prefetch { MAX_PREFETCH } else { MAX_BATCH }
+impl<W> Default for Queue<W> {
+    fn default() -> Self {
+        let (blocks, order) = Default::default();
+        Self { blocks, order, sequence: 0, loading: 0, prefetching: 0 }
+    }
 }
 
-impl Queue {
+impl<W: Waiter> Queue<W> {
     /// Queues a block for `waiter`, unless it is on its way already. It is then loaded with the higher priority.
-    pub(super) fn want(&mut self, block: BlockId, priority: Priority, waiter: Option<Waiter>) {
+    pub(super) fn want(&mut self, block: BlockId, priority: Priority, waiter: Option<W>) {
         self.sequence += 1;
         let sequence = self.sequence;
         let wanted = self.blocks.entry(block).or_insert_with(|| {
@@ -83,6 +88,10 @@ impl Queue {
             0 => limits.max_blocks.max(1),
             loading => limits.max_blocks.saturating_sub(loading),
         };
+        let most = |priority| match priority {
+            Priority::Prefetch => MAX_PREFETCH.min(limits.max_batch),
+            _ => limits.max_batch,
+        };
         let mut blocks = Vec::new();
         let mut of_batch = None;
         while let Some(&(priority, sequence, block)) = self.order.first()
@@ -94,7 +103,7 @@ impl Queue {
         {
             self.order.remove(&(priority, sequence, block));
             let Some(wanted) = self.blocks.get_mut(&block) else { continue };
-            wanted.waiters.retain(|(ticket, _)| !ticket.is_abandoned());
+            wanted.waiters.retain(|waiter| !waiter.is_abandoned());
             if wanted.waiters.is_empty() && priority < Priority::Prefetch {
                 self.blocks.remove(&block);
                 continue;
@@ -110,10 +119,15 @@ impl Queue {
     }
 
     /// Takes out a block of a batch, and returns those who wait for it.
-    pub(super) fn finish(&mut self, block: BlockId) -> Vec<Waiter> {
+    pub(super) fn finish(&mut self, block: BlockId) -> Vec<W> {
         let wanted = self.blocks.remove(&block);
         self.loading -= usize::from(wanted.is_some());
         wanted.map(|wanted| wanted.waiters).unwrap_or_default()
+    }
+
+    /// The number of blocks that are queued.
+    pub(super) fn queued(&self) -> usize {
+        self.order.len()
     }
 
     /// Notes that all blocks of a batch are finished.
@@ -124,9 +138,21 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use super::*;
 
-    const ALL: Limits = Limits { only_urgent: false, max_blocks: 100 };
+    const ALL: Limits = Limits { only_urgent: false, max_blocks: 100, max_batch: MAX_BATCH };
+
+    /// A caller that waits until it is told not to.
+    impl Waiter for Rc<Cell<bool>> {
+        fn is_abandoned(&self) -> bool {
+            self.get()
+        }
+    }
+
+    type OwnQueue = Queue<Rc<Cell<bool>>>;
 
     fn block(number: u64) -> BlockId {
         BlockId { frame: 0, number }
@@ -134,32 +160,32 @@ mod tests {
 
     /// Queues blocks for one caller with one priority.
     fn want(
-        queue: &mut Queue,
+        queue: &mut OwnQueue,
         priority: Priority,
         numbers: impl Iterator<Item = u64>,
-    ) -> Arc<Ticket> {
-        let ticket = Arc::new(Ticket::new(1));
+    ) -> Rc<Cell<bool>> {
+        let waiter = Rc::new(Cell::new(false));
         for number in numbers {
-            queue.want(block(number), priority, Some((Arc::clone(&ticket), 0)));
+            queue.want(block(number), priority, Some(Rc::clone(&waiter)));
         }
-        ticket
+        waiter
     }
 
-    fn take(queue: &mut Queue, limits: &Limits) -> Option<(Priority, Vec<u64>)> {
+    fn take(queue: &mut OwnQueue, limits: &Limits) -> Option<(Priority, Vec<u64>)> {
         let batch = queue.take(limits)?;
         Some((batch.priority, batch.blocks.iter().map(|block| block.number).collect()))
     }
 
     #[test]
     fn urgent_blocks_come_first_and_others_in_turn() {
-        let mut queue = Queue::default();
+        let mut queue = OwnQueue::default();
         want(&mut queue, Priority::Normal, [5, 3, 9].into_iter());
         want(&mut queue, Priority::Prefetch, [3, 10].into_iter());
         want(&mut queue, Priority::High, [9, 11].into_iter());
         want(&mut queue, Priority::Realtime, [10].into_iter());
         assert_eq!(take(&mut queue, &ALL), Some((Priority::Realtime, vec![10])));
         assert_eq!(take(&mut queue, &ALL), Some((Priority::High, vec![9, 11])));
-        let urgent = Limits { only_urgent: true, max_blocks: 100 };
+        let urgent = Limits { only_urgent: true, ..ALL };
         assert_eq!(take(&mut queue, &urgent), None);
         assert_eq!(take(&mut queue, &ALL), Some((Priority::Normal, vec![5, 3])));
         assert_eq!(take(&mut queue, &ALL), None);
@@ -169,21 +195,21 @@ mod tests {
 
     #[test]
     fn batches_and_blocks_under_way_are_limited() {
-        let mut queue = Queue::default();
+        let mut queue = OwnQueue::default();
         want(&mut queue, Priority::Normal, 0..200);
         let taken =
-            |queue: &mut Queue, limits| take(queue, limits).map_or(0, |batch| batch.1.len());
+            |queue: &mut OwnQueue, limits| take(queue, limits).map_or(0, |batch| batch.1.len());
         assert_eq!(taken(&mut queue, &ALL), MAX_BATCH);
         assert_eq!(taken(&mut queue, &ALL), 100 - MAX_BATCH);
         assert_eq!(taken(&mut queue, &ALL), 0);
         (0..100).for_each(|number| drop(queue.finish(block(number))));
         // One block may always be loaded.
-        assert_eq!(taken(&mut queue, &Limits { only_urgent: false, max_blocks: 0 }), 1);
+        assert_eq!(taken(&mut queue, &Limits { max_blocks: 0, ..ALL }), 1);
     }
 
     #[test]
     fn only_one_loader_loads_ahead() {
-        let mut queue = Queue::default();
+        let mut queue = OwnQueue::default();
         (0..20).for_each(|number| queue.want(block(number), Priority::Prefetch, None));
         let batch = queue.take(&ALL).unwrap();
         assert_eq!(batch.blocks.len(), MAX_PREFETCH);
@@ -195,10 +221,10 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_is_forgotten() {
-        let mut queue = Queue::default();
+        let mut queue = OwnQueue::default();
         let first = want(&mut queue, Priority::Normal, 0..3);
         want(&mut queue, Priority::Normal, 1..2);
-        drop(super::super::ticket::Claim(first));
+        first.set(true);
         assert_eq!(take(&mut queue, &ALL), Some((Priority::Normal, vec![1])));
         assert!(queue.order.is_empty() && queue.blocks.len() == 1);
     }

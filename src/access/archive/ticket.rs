@@ -1,10 +1,9 @@
 //! What a caller waits on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Page;
 use super::error::ArchiveError;
 
 /// What goes first.
@@ -87,24 +86,27 @@ impl ReadOptions {
 /// How long a caller waits between two looks at its token.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The pages that a caller waits for.
-pub(super) struct Ticket {
-    state: Mutex<Waited>,
+/// What a caller waits for: one delivery for each of its blocks.
+pub(super) struct Ticket<T> {
+    state: Mutex<Waited<T>>,
     changed: Condvar,
     /// Whether nobody waits any more.
     is_abandoned: AtomicBool,
 }
 
-struct Waited {
-    pages: Vec<Option<Page>>,
+struct Waited<T> {
+    delivered: Vec<Option<T>>,
     missing: usize,
+    /// Blocks that are being written to the caller's own memory.
+    writing: usize,
     error: Option<ArchiveError>,
 }
 
-impl Ticket {
-    /// A ticket for so many pages.
-    pub(super) fn new(pages: usize) -> Self {
-        let state = Waited { pages: vec![None; pages], missing: pages, error: None };
+impl<T> Ticket<T> {
+    /// A ticket for so many blocks.
+    pub(super) fn new(blocks: usize) -> Self {
+        let delivered = std::iter::repeat_with(|| None).take(blocks).collect();
+        let state = Waited { delivered, missing: blocks, writing: 0, error: None };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -112,13 +114,17 @@ impl Ticket {
         }
     }
 
-    /// Delivers the page at `slot`, or what became of it.
-    pub(super) fn deliver(&self, slot: usize, outcome: Result<Page, ArchiveError>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    fn lock(&self) -> MutexGuard<'_, Waited<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Delivers what belongs at `slot`, or why it could not be loaded.
+    pub(super) fn deliver(&self, slot: usize, outcome: Result<T, ArchiveError>) {
+        let mut state = self.lock();
         match outcome {
-            Ok(page) => {
-                if let Some(place @ None) = state.pages.get_mut(slot) {
-                    *place = Some(page);
+            Ok(value) => {
+                if let Some(place @ None) = state.delivered.get_mut(slot) {
+                    *place = Some(value);
                     state.missing -= 1;
                 }
             }
@@ -133,18 +139,36 @@ impl Ticket {
         self.is_abandoned.load(Ordering::Relaxed)
     }
 
-    /// Waits until all pages are there, in the order of their slots.
-    fn wait(&self, options: &ReadOptions) -> Result<Vec<Page>, ArchiveError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Notes that a block is about to be written to the caller's memory, and returns true, unless nobody waits any
+    /// more. Until [`Self::end_writing`] the caller does not return.
+    pub(super) fn begin_writing(&self) -> bool {
+        let mut state = self.lock();
+        let may_write = !self.is_abandoned() && state.error.is_none();
+        state.writing += usize::from(may_write);
+        may_write
+    }
+
+    /// Notes that such a block is no longer being written.
+    pub(super) fn end_writing(&self) {
+        let mut state = self.lock();
+        state.writing -= 1;
+        if state.writing == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until everything is delivered, and returns it in the order of the slots.
+    fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
+        let mut state = self.lock();
         loop {
-            if let Some(error) = state.error.take() {
+            if let Some(error) = state.error.clone() {
                 return Err(error);
             }
             if options.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
                 return Err(ArchiveError::Cancelled);
             }
             if state.missing == 0 {
-                return Ok(state.pages.drain(..).flatten().collect());
+                return Ok(state.delivered.drain(..).flatten().collect());
             }
             let left = options.deadline.map(|end| end.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -160,20 +184,30 @@ impl Ticket {
             };
         }
     }
+
+    /// Notes that nobody waits any more, and waits until nothing writes to the caller's memory.
+    fn abandon(&self) {
+        let mut state = self.lock();
+        self.is_abandoned.store(true, Ordering::Relaxed);
+        while state.writing > 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
-/// The caller's end of a ticket. Blocks for which it was dropped are not loaded.
-pub(super) struct Claim(pub(super) Arc<Ticket>);
+/// The caller's end of a ticket. Blocks for which it was dropped are not loaded. When it is dropped, nothing writes to
+/// the caller's memory any more.
+pub(super) struct Claim<T>(pub(super) Arc<Ticket<T>>);
 
-impl Claim {
-    /// Waits until all pages are there, in the order of their slots.
-    pub(super) fn wait(&self, options: &ReadOptions) -> Result<Vec<Page>, ArchiveError> {
+impl<T> Claim<T> {
+    /// Waits until everything is delivered, and returns it in the order of the slots.
+    pub(super) fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
         self.0.wait(options)
     }
 }
 
-impl Drop for Claim {
+impl<T> Drop for Claim<T> {
     fn drop(&mut self) {
-        self.0.is_abandoned.store(true, Ordering::Relaxed);
+        self.0.abandon();
     }
 }

@@ -266,6 +266,24 @@ pub struct Bench {
     /// With --resident: bytes on the device, repeating the file to fill them [default: the file once]
     #[arg(long, value_name = "SIZE", requires = "resident", value_parser = sizes::nonzero)]
     pub total: Option<Size>,
+    /// Measure how fast .pz files get into the memory of the device, whole and in random ranges; needs --device
+    #[arg(long, requires = "device", conflicts_with_all = ["threads", "resident", "csv"])]
+    pub load: bool,
+    /// With --load: bytes of a random range [default: 64K]
+    #[arg(long, value_name = "SIZE", requires = "load", value_parser = sizes::nonzero)]
+    pub range_size: Option<Size>,
+    /// With --load: random ranges at a time
+    #[arg(long, value_name = "N", requires = "load", default_value = "512")]
+    pub in_flight: usize,
+    /// With --load: threads that bring blocks to the device; 0 is two for each core, at most 32
+    #[arg(long, value_name = "N", requires = "load", default_value = "0")]
+    pub workers: usize,
+    /// With --load: bytes of contents of a batch [default: 64M]
+    #[arg(long, value_name = "SIZE", requires = "load", value_parser = sizes::nonzero)]
+    pub batch: Option<Size>,
+    /// With --load: read each file into memory first
+    #[arg(long, requires = "load")]
+    pub in_memory: bool,
     /// Print JSON: an array with an object per measurement
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,

@@ -26,6 +26,7 @@
 
 mod batch;
 mod decoder;
+mod range_decoder;
 mod work;
 
 use std::fmt;
@@ -36,6 +37,7 @@ pub use super::model::plan::PlanError;
 pub use super::model::predict::StageTime;
 pub use super::stages::lz77_decode::Needs;
 pub use decoder::{DecodedBlock, Decoder, PayloadPlace};
+pub(crate) use range_decoder::{Origin, Part, RangeDecoder, RawBlock, max_blocks};
 pub use work::Encoding;
 pub(crate) use work::Work;
 

@@ -129,6 +129,28 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
     Ok(backends.into_iter().enumerate().map(number).collect())
 }
 
+/// The device that a name stands for: `cuda`, `opencl` or `webgpu`, and its number after a colon. Without a number it is
+/// the first GPU of that interface, and only where there is none a software device.
+///
+/// # Errors
+/// [`DeviceError::Unsupported`] if the text is no such name; [`DeviceError::Absent`] if there is no such device.
+pub fn find(name: &str) -> Result<Found, DeviceError> {
+    let (api, number) = match name.split_once(':') {
+        None => (name, None),
+        Some((api, number)) => (api, Some(number.parse::<usize>().ok())),
+    };
+    let known = Api::ALL.into_iter().find(|known| known.name() == api);
+    let (Some(api), None | Some(Some(_))) = (known, number) else {
+        return Err(DeviceError::Unsupported("there is no such name of a device".into()));
+    };
+    let found = devices(api).map_err(|absence| DeviceError::Absent(absence.to_string()))?;
+    let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
+    let first = || found.iter().position(is_gpu).unwrap_or(0);
+    let (at, count) = (number.flatten().unwrap_or_else(first), found.len());
+    let beyond = || DeviceError::Absent(format!("{api} has {count} devices, from number 0 on"));
+    found.into_iter().nth(at).ok_or_else(beyond)
+}
+
 /// How many devices of an interface this user saw when they were last listed, since the system started and with the
 /// same environment settings; 0 if they were never listed. This reads a note and does not ask the drivers, so it is
 /// quick.
@@ -204,6 +226,23 @@ mod tests {
         let mut kinds = [(0, Software), (1, Integrated), (2, Software), (3, Other), (4, Discrete)];
         software_last(&mut kinds, |(_, kind)| *kind);
         assert_eq!(kinds.map(|(number, _)| number), [1, 3, 4, 0, 2]);
+    }
+
+    #[test]
+    fn devices_have_names() {
+        for name in ["", "cuda:", "opencl:x", "opencl:-1", "vulkan", "cpu", "auto"] {
+            assert!(matches!(find(name), Err(DeviceError::Unsupported(_))), "{name}");
+        }
+        for api in Api::ALL {
+            let all = devices(api).unwrap_or_default();
+            for (number, found) in all.iter().enumerate() {
+                let named = find(&format!("{}:{number}", api.name())).unwrap();
+                assert_eq!((named.number(), &named.limits().name), (number, &found.limits().name));
+            }
+            assert_eq!(find(api.name()).is_ok(), !all.is_empty());
+            let beyond = find(&format!("{}:{}", api.name(), all.len()));
+            assert!(matches!(beyond, Err(DeviceError::Absent(_))));
+        }
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl std::error::Error for DeviceError {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u64);
 
-/// A buffer that the caller has made with an interface's own calls, for [`Device::import`].
+/// A buffer as an interface's own calls know it: see [`Device::import`] and [`Device::export`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NativeBuffer {
@@ -119,6 +119,16 @@ pub enum NativeBuffer {
     /// A buffer of the wgpu device.
     #[cfg(feature = "webgpu")]
     WebGpu(wgpu::Buffer),
+}
+
+/// A queue of the caller's own work on a device: see [`Device::wait_for`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NativeStream {
+    /// A `CUstream` or `cudaStream_t`; null, 1 and 2 are CUDA's default streams.
+    Cuda(*mut std::ffi::c_void),
+    /// A `cl_command_queue`.
+    OpenCl(*mut std::ffi::c_void),
 }
 
 /// One launch of a kernel.
@@ -232,6 +242,25 @@ pub trait Device: Send + Sync {
         Err(DeviceError::Unsupported("this device imports no buffers".into()))
     }
 
+    /// The buffer as its interface knows it, valid until it is freed; `None` if there is no such buffer, or if the device
+    /// shows none.
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        let _ = buffer;
+        None
+    }
+
+    /// Waits until the work has ended that `stream` has been given so far, so that a call may then use its buffers.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] if the stream is not of this interface; otherwise if its work fails, or takes too long.
+    ///
+    /// # Safety
+    /// `stream` is a valid stream of the device's context.
+    unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+        let _ = stream;
+        Err(DeviceError::Unsupported("the stream is not one of this device's interface".into()))
+    }
+
     /// Makes a new queue.
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError>;
 
@@ -275,6 +304,15 @@ macro_rules! device_through {
             unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
                 // SAFETY: the caller promises the same.
                 unsafe { (**self).import(buffer) }
+            }
+
+            fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+                (**self).export(buffer)
+            }
+
+            unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+                // SAFETY: the caller promises the same.
+                unsafe { (**self).wait_for(stream) }
             }
 
             fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {

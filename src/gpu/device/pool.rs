@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, NativeBuffer, Queue};
+use super::{
+    BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, NativeBuffer, NativeStream, Queue,
+};
 use crate::gpu::model::plan::Plan;
 
 /// A device that reuses buffers.
@@ -192,6 +194,15 @@ impl<D: Device> Device for Pool<D> {
         let id = unsafe { self.device.import(buffer) }?;
         self.buffers().imported.insert(id);
         Ok(id)
+    }
+
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        self.device.export(buffer)
+    }
+
+    unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+        // SAFETY: the caller promises the same.
+        unsafe { self.device.wait_for(stream) }
     }
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {

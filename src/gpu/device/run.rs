@@ -53,13 +53,18 @@ impl<'d> Memory<'d> {
         self.bytes
     }
 
+    /// The buffer named `name`, if the plan has such a buffer.
+    pub fn find(&self, name: &str) -> Option<BufferId> {
+        let at = self.names.iter().position(|other| *other == name)?;
+        self.buffers.get(at).copied()
+    }
+
     /// The buffer named `name`.
     ///
     /// # Panics
     /// If the plan has no such buffer.
     pub fn named(&self, name: &str) -> BufferId {
-        let at = self.names.iter().position(|other| *other == name);
-        self.buffers[at.unwrap_or_else(|| panic!("the plan has no buffer '{name}'"))]
+        self.find(name).unwrap_or_else(|| panic!("the plan has no buffer '{name}'"))
     }
 
     fn get(&self, buffer: Buffer) -> BufferId {

@@ -157,6 +157,8 @@ kernels! {
     FILTER_ADJACENT_SUMS = "filter/adjacent_sums";
     /// Payloads one behind the other.
     COMPACT = "batch/compact";
+    /// Copies between buffers, from any byte to any byte.
+    MOVE_BYTES = "batch/move_bytes";
     /// BWT payloads: fixed fields and rows.
     BWT_HEADER = "bwt/header";
     /// BWT payloads: directory and descriptions of tables.

@@ -11,6 +11,7 @@
 //! | [`bwt_decode`] | decodes BWT payloads |
 //! | [`filter`] | undoes filters |
 //! | [`checksum`] | computes checksums, and packs payloads |
+//! | [`moves`] | moves payloads to where decoders read them, and contents to buffers of the caller's |
 //! | `pipelines` | chains stages into whole pipelines |
 
 pub(crate) mod bwt_decode;
@@ -22,4 +23,5 @@ pub(crate) mod lz77_code;
 pub(crate) mod lz77_decode;
 pub(crate) mod lz77_find;
 mod lz77_optimal;
+pub(crate) mod moves;
 pub(crate) mod pipelines;

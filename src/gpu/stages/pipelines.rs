@@ -2,7 +2,7 @@
 
 use super::checksum::{Direction, add_checksums, add_packing};
 use super::lz77_decode::Needs;
-use super::{bwt_decode, bwt_encode, filter, lz77_code, lz77_decode, lz77_find};
+use super::{bwt_decode, bwt_encode, filter, lz77_code, lz77_decode, lz77_find, moves};
 use crate::codec::filter::Filter;
 use crate::codec::lz77::Search;
 use crate::codec::{Codec, Recipe};
@@ -86,4 +86,24 @@ pub(crate) fn decode(
     filter::append(&mut plan, needs.filters())?;
     add_checksums(&mut plan, limits, Direction::Decode)?;
     runnable(plan, limits)
+}
+
+/// Like [`decode`], for payloads that are bytes of a file: the first step moves each from `raw` to `payload`.
+pub(crate) fn decode_raw(
+    limits: &Limits,
+    pipeline: Pipeline,
+    shape: Shape,
+    needs: Needs,
+) -> Result<Plan, PlanError> {
+    let mut plan = decode(limits, pipeline, shape, needs)?;
+    moves::add_buffers(&mut plan)?;
+    moves::align_first(&mut plan)?;
+    runnable(plan, limits)
+}
+
+/// A plan without steps, for moves alone.
+pub(crate) fn moves_alone(shape: Shape) -> Result<Plan, PlanError> {
+    let mut plan = Plan::new(shape);
+    moves::add_buffers(&mut plan)?;
+    Ok(plan)
 }

@@ -27,6 +27,7 @@ use crate::gpu::model::plan::{Plan, Shape, Step};
 use crate::gpu::stages::filter;
 use crate::gpu::stages::job::{Job, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::moves::{self, MOVES_PER_BLOCK, Move};
 use crate::gpu::stages::pipelines;
 use crate::pipeline::Level;
 use crate::test_data::{mixture, noise};
@@ -196,6 +197,21 @@ impl Extents {
         self.run(device, "undo filters", &plan, &inputs);
     }
 
+    /// Moves full payloads out of `raw`, by as many moves as there can be.
+    fn align(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
+        let shape = Shape::new(blocks, len);
+        let mut plan = pipelines::moves_alone(shape).unwrap();
+        moves::align_first(&mut plan).unwrap();
+        let room = len + 64;
+        let mut all: Vec<_> = (0..blocks)
+            .map(|b| Move::new(b * room + 64, len, u64::from(b) * u64::from(len + 256)))
+            .collect();
+        all.resize(all.len() * MOVES_PER_BLOCK, Move { reserved: [!0; 3], ..Move::default() });
+        let raw = noise(9, (blocks * room) as usize, 256);
+        let inputs = [("moves", bytemuck::cast_slice(&all)), ("raw", &raw[..])];
+        self.run(device, "align", &plan, &inputs);
+    }
+
     /// What is wrong with the formulas of `costs`, if plans write at least the part `least` of what each gives.
     fn complaints(&self, costs: &[(&str, KernelCost)], least: f64) -> Vec<String> {
         let mut formulas: BTreeMap<&str, (Vec<&str>, Vec<&Formula>)> = BTreeMap::new();
@@ -296,6 +312,8 @@ fn measured(device: &dyn Device) -> Extents {
 
     extents.undo_filters(device, (tiny as u32, 64));
     extents.undo_filters(device, (large as u32, 1));
+    extents.align(device, (tiny as u32, 64));
+    extents.align(device, (large as u32, 1));
 
     let recipe =
         |segment_log, start_log| Recipe::from(Codec::Bwt(bwt::Params { segment_log, start_log }));

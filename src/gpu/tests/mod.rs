@@ -19,5 +19,6 @@ pub(crate) mod lz77_find;
 pub(crate) mod module;
 pub(crate) mod plan;
 pub(crate) mod pool;
+mod range_decoder;
 mod team;
 pub(crate) mod testing;

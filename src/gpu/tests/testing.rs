@@ -96,6 +96,15 @@ pub(crate) fn each_device(test: impl Fn(&dyn Device)) {
     each_of(|api, run| run(devices(api)), test);
 }
 
+/// Like [`each_device`], for tests that keep the device.
+pub(crate) fn each_static_device(test: impl Fn(&'static dyn Device)) {
+    each_device(|device| {
+        let mut all = Api::ALL.into_iter().flat_map(|api| devices(api).iter().flatten());
+        let same = all.find(|known| std::ptr::addr_eq(&raw const ***known, device));
+        test(&**same.unwrap());
+    });
+}
+
 /// Like [`each_device`], on newly opened devices, which `test` may leave in any state.
 pub(crate) fn each_new_device(test: impl Fn(&dyn Device)) {
     each_of(|api, run| run(&open(api)), test);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pz::{DecodeOptions, Decoder, Encoder, FilterChain, Gpu, Level, Options, Statistics};
 use serde::Serialize;
 
-use super::resident;
+use super::{load, resident};
 use crate::args::Bench;
 use crate::device::Device;
 use crate::failure::{Failure, show};
@@ -34,6 +34,9 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
         _ => Level::all().collect(),
     };
     let filters = Filters::merge(&args.filter);
+    if args.load {
+        return run_load(&devices, args, session);
+    }
     if args.resident {
         return run_resident(&devices, &levels, &filters, args, session);
     }
@@ -99,13 +102,7 @@ fn run_resident(
     args: &Bench,
     session: &mut Session,
 ) -> Result<(), Failure> {
-    let gpus: Vec<_> =
-        devices.iter().filter_map(|(device, gpu)| Some((device, gpu.as_ref()?))).collect();
-    if gpus.is_empty() {
-        return Err(Failure::environment(
-            "--resident needs a GPU: --device cuda, opencl or webgpu",
-        ));
-    }
+    let gpus = gpus(devices, "--resident")?;
     if args.csv {
         table::print(resident::CSV_HEAD)?;
     }
@@ -119,6 +116,41 @@ fn run_resident(
                 let how = (levels, filter);
                 let measured = resident::measure(&show(path), &data, how, on, args, &mut rows);
                 measured.unwrap_or_else(|failure| session.fail(&input, failure));
+            }
+        }
+    }
+    if args.json { table::print_json(&rows) } else { Ok(()) }
+}
+
+/// The GPUs among `devices`, which `option` needs.
+fn gpus<'d>(
+    devices: &'d [(Device, Option<Gpu>)],
+    option: &str,
+) -> Result<Vec<(&'d Device, &'d Gpu)>, Failure> {
+    let gpus: Vec<_> =
+        devices.iter().filter_map(|(device, gpu)| Some((device, gpu.as_ref()?))).collect();
+    if gpus.is_empty() {
+        let why = format!("{option} needs a GPU: --device cuda, opencl or webgpu");
+        return Err(Failure::environment(why));
+    }
+    Ok(gpus)
+}
+
+/// Measures how fast each file gets into the memory of each device.
+fn run_load(
+    devices: &[(Device, Option<Gpu>)],
+    args: &Bench,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    let gpus = gpus(devices, "--load")?;
+    let mut rows = Vec::new();
+    for path in &args.files {
+        for (device, gpu) in &gpus {
+            let opened = gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
+            match load::measure(path, (&*device.to_string(), opened), args, &mut rows) {
+                Ok(text) if !args.json => table::print(&text)?,
+                Ok(_) => {}
+                Err(failure) => session.fail(Input::Path(path.clone()), failure),
             }
         }
     }

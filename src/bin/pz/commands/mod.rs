@@ -7,6 +7,7 @@ mod decompress;
 mod devices;
 mod generate;
 mod list;
+mod load;
 mod module;
 mod predict;
 mod recover;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use super::api::{self, Raw};
 use super::driver::CudaDriver;
-use super::handle::{Buffer, Stream};
+use super::handle::{Buffer, Event, Stream};
 use super::program::CudaPrograms;
 use super::{Found, devices};
-use crate::gpu::device::in_order::{InOrderQueue, Memory, OfCaller, Shared};
+use crate::gpu::device::deadline::Deadline;
+use crate::gpu::device::in_order::{Driver, InOrderQueue, Memory, OfCaller, Shared};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{
-    BufferId, Device, DeviceError, HostMemory, Limits, MemorySource, NativeBuffer, Queue,
+    BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, MemorySource, NativeBuffer,
+    NativeStream, Queue,
 };
 use crate::gpu::model::plan::Plan;
 
@@ -144,6 +146,23 @@ impl Device for CudaDevice {
             }
             _ => Err(DeviceError::Unsupported("the buffer is not one of CUDA".into())),
         }
+    }
+
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        let address = self.exported(buffer)?;
+        Some(NativeBuffer::Cuda { address, bytes: self.buffer_bytes(buffer)? })
+    }
+
+    unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+        let NativeStream::Cuda(stream) = stream else {
+            return Err(DeviceError::Unsupported("the stream is not one of CUDA".into()));
+        };
+        let driver = &self.shared.driver;
+        let stream = Stream::of_caller(&driver.context, Raw(stream));
+        let current = driver.context.enter()?;
+        let event = Event::of(&stream, false, || Ok(()))?;
+        drop(current);
+        driver.wait(&event, Deadline::after(DEADLINE, self.limits()))
     }
 
     fn free_memory(&self) -> Option<u64> {

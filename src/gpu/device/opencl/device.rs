@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use opencl3::command_queue::{enqueue_marker_with_wait_list, flush};
 use opencl3::context::context::{create_context, release_context, retain_context};
 use opencl3::memory::{
     CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
@@ -16,7 +17,7 @@ use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::in_order::{Driver, InFlight, InOrderQueue, Memory, OfCaller, Shared};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{
-    BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, NativeBuffer, Queue,
+    BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, NativeBuffer, NativeStream, Queue,
 };
 use crate::gpu::model::plan::Plan;
 
@@ -187,6 +188,23 @@ impl Device for OpenClDevice {
             NativeBuffer::OpenCl(raw) => unsafe { self.import_raw(raw) },
             _ => Err(unsuitable("is not one of OpenCL")),
         }
+    }
+
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        self.exported(buffer).map(NativeBuffer::OpenCl)
+    }
+
+    unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+        let NativeStream::OpenCl(queue) = stream else {
+            return Err(DeviceError::Unsupported("the stream is not one of OpenCL".into()));
+        };
+        // SAFETY: the caller promises that the queue is valid.
+        let marker = unsafe { enqueue_marker_with_wait_list(queue, 0, std::ptr::null()) };
+        let marker = marker.map_err(|code| failure("clEnqueueMarkerWithWaitList", code))?;
+        // SAFETY: the event has just been made.
+        let marker = Arc::new(unsafe { Handle::event(marker) });
+        flush(queue).map_err(|code| failure("clFlush", code))?;
+        self.shared.driver.wait(&marker, Deadline::after(DEADLINE, self.limits()))
     }
 
     fn free_memory(&self) -> Option<u64> {

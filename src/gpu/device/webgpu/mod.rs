@@ -260,6 +260,10 @@ impl Device for WebGpuDevice {
         }
     }
 
+    fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
+        self.exported(buffer).map(NativeBuffer::WebGpu)
+    }
+
     fn free_memory(&self) -> Option<u64> {
         let (bytes, source) = memory::of_device(&self.device)?;
         source.is_free().then_some(bytes)

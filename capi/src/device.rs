@@ -1,0 +1,53 @@
+//! Devices by name, each opened once in a process.
+
+use std::sync::{Mutex, PoisonError};
+
+use pz::gpu::device::DeviceError;
+use pz::gpu::device::discovery;
+use pz::{Auto, Gpu};
+
+use crate::status::{Failure, pz_status};
+
+/// What works beside the threads.
+pub enum Device {
+    /// Nothing.
+    Cpu,
+    /// A GPU where it should save time.
+    Auto(Auto),
+    /// This device.
+    Named(Gpu),
+}
+
+/// The devices that have been opened, by name.
+static OPENED: Mutex<Vec<(String, Gpu)>> = Mutex::new(Vec::new());
+
+impl Device {
+    /// The device with this name.
+    pub fn named(name: &str) -> Result<Self, Failure> {
+        match name {
+            "cpu" => return Ok(Self::Cpu),
+            "auto" => return Ok(Self::Auto(Auto::new())),
+            _ => {}
+        }
+        // Others who want a device meanwhile wait: it may be the same.
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, gpu)) = opened.iter().find(|(known, _)| known == name) {
+            return Ok(Self::Named(gpu.clone()));
+        }
+        let open = || {
+            let found = discovery::find(name)?;
+            let gpu = Gpu::opening(found.limits().clone(), move || found.open());
+            gpu.device()?;
+            Ok(gpu)
+        };
+        let gpu = open().map_err(|error: DeviceError| {
+            let status = match error {
+                DeviceError::Unsupported(_) => pz_status::InvalidOption,
+                _ => pz_status::NoDevice,
+            };
+            Failure::new(status, format!("device {name}: {error}"))
+        })?;
+        opened.push((name.to_string(), gpu.clone()));
+        Ok(Self::Named(gpu))
+    }
+}

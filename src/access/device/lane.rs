@@ -1,0 +1,335 @@
+//! What a worker decodes batches with.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crc32c::crc32c;
+
+use super::Core;
+use super::buffer::OnDevice;
+use crate::format::{BlockHeader, Method, Pipeline};
+use crate::gpu::coder::{CoderError, DecodedBlock, Needs, Origin, Part, RangeDecoder, RawBlock};
+use crate::gpu::device::{Device, DeviceError, HostMemory};
+
+/// A part of a block's contents that somebody wants, and where.
+pub(in crate::access) struct Want {
+    /// Bytes of the contents.
+    pub(in crate::access) within: Range<usize>,
+    pub(in crate::access) buffer: Arc<OnDevice>,
+    /// Offset in that buffer.
+    pub(in crate::access) at: u64,
+}
+
+/// A block of a batch.
+pub(in crate::access) struct LaneBlock<'w> {
+    pub(in crate::access) header: BlockHeader,
+    /// Where its payload lies in the lane's host memory. Blocks of a batch are in this order.
+    pub(in crate::access) payload: Range<usize>,
+    pub(in crate::access) wants: Vec<&'w Want>,
+    /// Set when the block's contents are where they are wanted. If it stays unset, the CPU has to decode the block.
+    pub(in crate::access) is_done: bool,
+}
+
+/// Decoders and memory of a worker, kept from batch to batch.
+pub(in crate::access) struct Lane<'c> {
+    core: &'c Core,
+    /// Pinned memory for the bytes of a batch.
+    staging: Option<HostMemory>,
+    /// Those used last come first.
+    decoders: VecDeque<(Key, RangeDecoder<'c>)>,
+}
+
+/// What a decoder was made for: pipeline, length of the longest block, and blocks.
+type Key = (Pipeline, u32, u32);
+
+/// The most decoders that a lane keeps: one for each kind of block.
+const MAX_DECODERS: usize = 3;
+/// The least pinned memory that a lane allocates, in bytes.
+const MIN_STAGING: usize = 1 << 20;
+
+impl<'c> Lane<'c> {
+    pub(super) fn new(core: &'c Core) -> Self {
+        Self { core, staging: None, decoders: VecDeque::new() }
+    }
+
+    /// Host memory for `bytes` bytes of a batch, rounded up to a multiple of 4. What it holds is unspecified.
+    ///
+    /// # Errors
+    /// Fails if there is no such memory.
+    pub(in crate::access) fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError> {
+        let bytes = bytes.next_multiple_of(4);
+        if self.staging.as_ref().is_none_or(|staging| staging.len() < bytes) {
+            // Free the smaller memory first.
+            self.staging = None;
+            let size = bytes.max(MIN_STAGING).next_power_of_two();
+            self.staging = Some(self.core.device().host_memory(size)?);
+        }
+        let staging = self.staging.as_mut().and_then(|staging| staging.get_mut(..bytes));
+        staging.ok_or(DeviceError::OutOfMemory { bytes: bytes as u64 })
+    }
+
+    /// The bytes of the batch.
+    pub(in crate::access) fn staged(&self) -> &[u8] {
+        self.staging.as_deref().unwrap_or_default()
+    }
+
+    /// Decodes blocks of at most `block_len` bytes of contents on the device, and moves what is wanted of them to its
+    /// place. Leaves blocks that the device declines, or gets wrong.
+    ///
+    /// # Errors
+    /// Fails if the device does. A lack of memory is no failure: then fewer blocks are decoded at once, or none.
+    pub(in crate::access) fn decode(
+        &mut self,
+        block_len: u32,
+        blocks: &mut [LaneBlock<'_>],
+    ) -> Result<(), DeviceError> {
+        let mut most = blocks.len();
+        let mut left = blocks;
+        while !left.is_empty() {
+            let count = left.len().min(most);
+            match self.decode_some(block_len, &mut left[..count]) {
+                Err(CoderError::Device(DeviceError::OutOfMemory { .. })) if count > 1 => {
+                    self.release();
+                    most = count / 2;
+                    continue;
+                }
+                Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => self.release(),
+                Err(CoderError::Device(
+                    DeviceError::Unsupported(_) | DeviceError::Build { .. },
+                ))
+                | Err(CoderError::Plan(_))
+                | Ok(()) => {}
+                Err(CoderError::Device(error)) => return Err(error),
+            }
+            left = &mut left[count..];
+        }
+        Ok(())
+    }
+
+    fn decode_some(
+        &mut self,
+        block_len: u32,
+        blocks: &mut [LaneBlock<'_>],
+    ) -> Result<(), CoderError> {
+        let core = self.core;
+        let mut of_pipeline: [Vec<usize>; 3] = Default::default();
+        for (number, block) in blocks.iter().enumerate() {
+            let payload = self.staged().get(block.payload.clone()).unwrap_or_default();
+            if let Some(pipeline) = pipeline_of(&block.header, payload)
+                && let Some(at) = PIPELINES.iter().position(|known| *known == pipeline)
+            {
+                of_pipeline[at].push(number);
+            }
+        }
+        for (pipeline, numbers) in PIPELINES.into_iter().zip(of_pipeline) {
+            let most = core.batch_of(pipeline, block_len) as usize;
+            if most == 0 || numbers.is_empty() {
+                continue;
+            }
+            for some in numbers.chunks(most) {
+                self.decode_with((pipeline, block_len, most as u32), blocks, some)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes those of `blocks` whose numbers are `some`, which are all of one pipeline.
+    fn decode_with(
+        &mut self,
+        key: Key,
+        blocks: &mut [LaneBlock<'_>],
+        some: &[usize],
+    ) -> Result<(), CoderError> {
+        self.make_decoder(key)?;
+        let done = self.run_decoder(key, blocks, some);
+        if done.is_err()
+            && let Some((_, mut decoder)) = self.decoders.pop_front()
+        {
+            decoder.settle();
+        }
+        done
+    }
+
+    /// The same with the first of the decoders, which was made for `key`.
+    fn run_decoder(
+        &mut self,
+        key: Key,
+        blocks: &mut [LaneBlock<'_>],
+        some: &[usize],
+    ) -> Result<(), CoderError> {
+        let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
+        let staged = self.staging.as_deref().unwrap_or_default();
+        let (Some(first), Some(last)) = (some.first(), some.last()) else { return Ok(()) };
+        let start = blocks[*first].payload.start / 16 * 16;
+        let end = blocks[*last].payload.end.next_multiple_of(4);
+        // Blocks of other pipelines may lie between these.
+        if (end - start) as u64 > decoder.raw_bytes() {
+            let (before, after) = some.split_at(some.len() / 2);
+            if before.is_empty() {
+                return Ok(());
+            }
+            self.run_decoder(key, blocks, before)?;
+            return self.run_decoder(key, blocks, after);
+        }
+        let mut raws = Vec::with_capacity(some.len());
+        let mut parts = Vec::new();
+        for (number, block) in some.iter().map(|&at| &blocks[at]).enumerate() {
+            let BlockHeader { method, content_len, filters, .. } = block.header;
+            let payload = &staged[block.payload.clone()];
+            let raw = (block.payload.start - start) as u32;
+            if key.0 != Pipeline::Store {
+                raws.push(RawBlock {
+                    payload_start: raw,
+                    payload_len: payload.len() as u32,
+                    content_len,
+                    filters,
+                    needs: Needs::of(payload, content_len as usize),
+                });
+            }
+            for want in &block.wants {
+                let from = want.within.start as u32;
+                let origin = match method {
+                    Method::Store => Origin::Raw(raw + from),
+                    Method::Fill => Origin::Fill(payload.first().copied().unwrap_or_default()),
+                    Method::Lz77 | Method::Bwt => Origin::Contents(number as u32, from),
+                };
+                let bytes = want.within.len() as u32;
+                let (buffer, buffer_end) = (want.buffer.id(), want.buffer.end());
+                parts.push(Part { origin, bytes, buffer, buffer_end, at: want.at });
+            }
+        }
+        decoder.upload(&staged[start..end])?;
+        decoder.submit(&raws, &mut parts)?;
+        let decoded = decoder.wait()?;
+        for (number, &at) in some.iter().enumerate() {
+            let block = &mut blocks[at];
+            block.is_done = decoded.get(number).is_none_or(|decoded| {
+                let DecodedBlock { is_decoded, payload_crc, content_crc, is_filtered } = *decoded;
+                let header = &block.header;
+                let is_right =
+                    (payload_crc, content_crc) == (header.payload_crc, header.content_crc);
+                is_decoded && !is_filtered && is_right
+            });
+        }
+        Ok(())
+    }
+
+    /// Moves what is wanted of a block to its place, whose contents the CPU has decoded. Their length is a multiple of 4.
+    ///
+    /// # Errors
+    /// Fails if the device does.
+    pub(in crate::access) fn put(
+        &mut self,
+        block_len: u32,
+        contents: &[u8],
+        wants: &[&Want],
+    ) -> Result<(), DeviceError> {
+        let failed = |error| match error {
+            CoderError::Device(error) => error,
+            CoderError::Plan(error) => DeviceError::Unsupported(error.to_string()),
+        };
+        let most = self.core.batch_of(Pipeline::Store, block_len).max(1);
+        let key = |blocks| (Pipeline::Store, block_len, blocks);
+        match self.make_decoder(key(most)) {
+            Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => self.make_decoder(key(1)),
+            made => made,
+        }
+        .map_err(failed)?;
+        let Some((key, mut decoder)) = self.decoders.pop_front() else { return Ok(()) };
+        let part = |want: &&Want| Part {
+            origin: Origin::Raw(want.within.start as u32),
+            bytes: want.within.len() as u32,
+            buffer: want.buffer.id(),
+            buffer_end: want.buffer.end(),
+            at: want.at,
+        };
+        let mut parts: Vec<_> = wants.iter().map(part).collect();
+        let uploaded = decoder.upload(contents);
+        let placed = uploaded.and_then(|()| decoder.submit(&[], &mut parts));
+        match placed.and_then(|()| decoder.wait()) {
+            Ok(_) => {
+                self.decoders.push_front((key, decoder));
+                Ok(())
+            }
+            Err(error) => {
+                decoder.settle();
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Puts the decoder for `key` first.
+    fn make_decoder(&mut self, key: Key) -> Result<(), CoderError> {
+        if let Some(at) = self.decoders.iter().position(|(own, _)| *own == key) {
+            self.decoders.swap(0, at);
+            return Ok(());
+        }
+        self.decoders.truncate(MAX_DECODERS - 1);
+        let (pipeline, block_len, blocks) = key;
+        let make = || RangeDecoder::new(self.core.pool(), pipeline, block_len, blocks);
+        let decoder = match make() {
+            Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
+                self.release();
+                RangeDecoder::new(self.core.pool(), pipeline, block_len, blocks)?
+            }
+            made => made?,
+        };
+        self.decoders.push_front((key, decoder));
+        Ok(())
+    }
+
+    /// Whether it holds no memory.
+    pub(super) fn is_empty(&self) -> bool {
+        self.decoders.is_empty() && self.staging.is_none()
+    }
+
+    /// Gives all memory back.
+    pub(super) fn release_all(&mut self) {
+        self.staging = None;
+        self.release();
+    }
+
+    /// Gives the device memory back.
+    fn release(&mut self) {
+        self.decoders.clear();
+        self.core.pool().trim();
+    }
+}
+
+/// The pipelines that decoders are made for. `Store` is for blocks that only have to be moved.
+const PIPELINES: [Pipeline; 3] = [Pipeline::Lzf, Pipeline::Bwt, Pipeline::Store];
+
+/// What a block needs; `None` if the device does not do it, or if its checksum is wrong.
+fn pipeline_of(header: &BlockHeader, payload: &[u8]) -> Option<Pipeline> {
+    let fits = !payload.is_empty() && payload.len() <= header.content_len as usize;
+    match header.method {
+        Method::Lz77 if fits => Some(Pipeline::Lzf),
+        Method::Bwt if fits => Some(Pipeline::Bwt),
+        // There is nothing to decode, so the host can check them while they are in its cache.
+        Method::Store if header.filters.is_none() => {
+            (crc32c(payload) == header.content_crc).then_some(Pipeline::Store)
+        }
+        Method::Fill if header.filters.is_none() => {
+            let is_right = crc32c(payload) == header.payload_crc
+                && payload
+                    .first()
+                    .is_some_and(|byte| crc_of_fill(*byte, header) == header.content_crc);
+            is_right.then_some(Pipeline::Store)
+        }
+        _ => None,
+    }
+}
+
+/// CRC-32C of the contents of a block of one repeated byte.
+fn crc_of_fill(byte: u8, header: &BlockHeader) -> u32 {
+    let piece = [byte; 4096];
+    let mut left = header.content_len as usize;
+    let mut crc = 0;
+    while left > 0 {
+        let len = left.min(piece.len());
+        crc = crc32c::crc32c_append(crc, &piece[..len]);
+        left -= len;
+    }
+    crc
+}

@@ -1,0 +1,283 @@
+//! The threads that bring blocks to a device.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::{DeviceMemoryOptions, Lane};
+use crate::format::Pipeline;
+use crate::gpu::coder::{RangeDecoder, max_blocks};
+use crate::gpu::device::pool::Pool;
+use crate::gpu::device::{BufferId, Device, DeviceError, budget_now};
+
+/// A device with all that decoding on it needs.
+pub(in crate::access) struct Core {
+    /// The device behind the pool, for the buffers of callers.
+    device: Arc<dyn Device>,
+    pool: Pool<Arc<dyn Device>>,
+    workers: usize,
+    /// Device memory of a lane's decoder, in bytes.
+    lane_budget: u64,
+    /// Bytes of contents of a batch.
+    batch: u64,
+    /// What [`Self::batch_of`] has found.
+    batches: Mutex<HashMap<(Pipeline, u32), u32>>,
+    /// How long workers keep what they do not use.
+    idle: Duration,
+    process: u32,
+    state: Mutex<State>,
+    /// Wakes workers.
+    queued: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Archives for whose blocks somebody waits.
+    pending: VecDeque<Arc<dyn Requests>>,
+    /// Workers that do batches which are not urgent.
+    busy: usize,
+    has_started: bool,
+    is_closed: bool,
+    /// Why the device is not used any more.
+    failed: Option<DeviceError>,
+}
+
+/// The blocks that are wanted of one archive.
+pub(in crate::access) trait Requests: Send + Sync {
+    /// Whether both are requests of the same archive.
+    fn key(&self) -> usize;
+
+    /// Whether no block is queued.
+    fn is_empty(&self) -> bool;
+
+    /// Takes the next batch; `None` if there is nothing to do, or nothing urgent. The result is to be run.
+    fn take(&self, only_urgent: bool) -> Option<Taken>;
+}
+
+/// A batch that a worker has taken.
+pub(in crate::access) struct Taken {
+    pub(in crate::access) is_urgent: bool,
+    /// Brings its blocks to the device. Fails if the device can no longer be used.
+    pub(in crate::access) run: Box<Run>,
+}
+
+/// What a worker does next.
+enum Next {
+    /// This batch.
+    Batch(Taken),
+    /// There has been nothing for a while.
+    Idle,
+    /// The device is closed.
+    Closed,
+}
+
+/// The work on a batch.
+pub(in crate::access) type Run = dyn FnOnce(&mut Lane<'_>) -> Result<(), DeviceError> + Send;
+
+/// Workers for each core by default: while one waits for the device, another reads.
+const PER_CORE: usize = 2;
+/// The most workers by default.
+const MAX_WORKERS: usize = 32;
+/// The least device memory for which there is a worker by default, in bytes.
+const MIN_BUDGET: u64 = 512 << 20;
+/// The most blocks of a batch.
+const MAX_BATCH: u64 = 1024;
+
+impl Core {
+    pub(super) fn new(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Arc<Self> {
+        let budget = budget_now(&device, options.memory);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let most = (budget / MIN_BUDGET).clamp(2, MAX_WORKERS as u64) as usize;
+        let workers = match options.workers {
+            0 => (PER_CORE * cores).clamp(2, most),
+            workers => workers,
+        };
+        Arc::new(Self {
+            pool: Pool::new(Arc::clone(&device)),
+            device,
+            workers,
+            lane_budget: budget / workers as u64,
+            batch: options.batch,
+            batches: Mutex::default(),
+            idle: options.idle,
+            process: std::process::id(),
+            state: Mutex::default(),
+            queued: Condvar::new(),
+        })
+    }
+
+    pub(in crate::access) fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    pub(super) fn pool(&self) -> &Pool<Arc<dyn Device>> {
+        &self.pool
+    }
+
+    pub(in crate::access) fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Allocates a buffer for a caller. It does not count as memory of decoders.
+    pub(super) fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        match self.device.allocate(bytes) {
+            Err(DeviceError::OutOfMemory { .. }) => {
+                self.pool.trim();
+                self.device.allocate(bytes)
+            }
+            allocated => allocated,
+        }
+    }
+
+    /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0 if
+    /// the device declines them, or if not even one fits.
+    pub(in crate::access) fn batch_of(&self, pipeline: Pipeline, block_len: u32) -> u32 {
+        let mut known = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        *known
+            .entry((pipeline, block_len))
+            .or_insert_with(|| self.find_batch_of(pipeline, block_len))
+    }
+
+    fn find_batch_of(&self, pipeline: Pipeline, block_len: u32) -> u32 {
+        let limits = self.device.limits();
+        let Ok(cost) = RangeDecoder::cost_of_block(limits, pipeline, block_len) else { return 0 };
+        let wanted = (self.batch / u64::from(block_len.max(1))).clamp(1, MAX_BATCH);
+        let in_memory = self.lane_budget / cost.memory.max(1);
+        let in_buffer = limits.max_buffer / cost.largest_buffer.max(1);
+        let counted = u64::from(max_blocks(block_len));
+        wanted.min(in_memory).min(in_buffer).min(counted) as u32
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes workers for `requests`, which has new blocks: as many batches as they make.
+    ///
+    /// # Errors
+    /// Fails if the device or its workers are gone.
+    pub(in crate::access) fn notify(
+        self: &Arc<Self>,
+        requests: Arc<dyn Requests>,
+        batches: usize,
+    ) -> Result<(), DeviceError> {
+        let mut state = self.lock();
+        self.start(&mut state)?;
+        if !state.pending.iter().any(|known| known.key() == requests.key()) {
+            state.pending.push_back(requests);
+        }
+        drop(state);
+        for _ in 0..batches.min(self.workers) {
+            self.queued.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Checks that the device can be used.
+    ///
+    /// # Errors
+    /// Fails if it has failed before, or if this process is a fork of the one that opened it.
+    pub(in crate::access) fn check(&self) -> Result<(), DeviceError> {
+        if self.process != std::process::id() {
+            let why =
+                "the process that opened the device has forked; open it again in the new process";
+            return Err(DeviceError::Unsupported(why.into()));
+        }
+        self.lock().failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn start(self: &Arc<Self>, state: &mut State) -> Result<(), DeviceError> {
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        if state.has_started {
+            return Ok(());
+        }
+        for number in 0..self.workers {
+            let core = Arc::clone(self);
+            let name = format!("pz device {number}");
+            let started = thread::Builder::new().name(name).spawn(move || core.work());
+            if let Err(error) = started {
+                state.is_closed = true;
+                return Err(DeviceError::Failed(format!("no thread: {error}")));
+            }
+        }
+        state.has_started = true;
+        Ok(())
+    }
+
+    /// Ends the workers. One that waits for a server ends when that answers.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        // These refer to the device. Nobody waits for their blocks any more.
+        let pending = std::mem::take(&mut state.pending);
+        drop(state);
+        drop(pending);
+        self.queued.notify_all();
+    }
+
+    /// Brings blocks to the device until it is closed.
+    fn work(&self) {
+        let mut lane = Lane::new(self);
+        loop {
+            let taken = match self.next(lane.is_empty()) {
+                Next::Batch(taken) => taken,
+                Next::Idle => {
+                    lane.release_all();
+                    continue;
+                }
+                Next::Closed => return,
+            };
+            let is_urgent = taken.is_urgent;
+            // A source may be a caller's own code.
+            let done = catch_unwind(AssertUnwindSafe(|| (taken.run)(&mut lane)));
+            let mut state = self.lock();
+            state.busy -= usize::from(!is_urgent);
+            match done {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => drop(state.failed.get_or_insert(error)),
+                Err(_) => lane = Lane::new(self),
+            }
+            drop(state);
+            // Another worker may have left blocks because this one was busy.
+            self.queued.notify_one();
+        }
+    }
+
+    /// Waits for a batch. One worker only does what is urgent, so that it never waits for a slow source.
+    fn next(&self, is_lane_empty: bool) -> Next {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return Next::Closed;
+            }
+            let only_urgent = self.workers > 1 && state.busy + 1 >= self.workers;
+            state.pending.retain(|requests| !requests.is_empty());
+            let found = state
+                .pending
+                .iter()
+                .enumerate()
+                .find_map(|(at, requests)| Some((at, requests.take(only_urgent)?)));
+            if let Some((at, taken)) = found {
+                // The next batch is another archive's.
+                let last = state.pending.remove(at);
+                state.pending.extend(last);
+                state.busy += usize::from(!taken.is_urgent);
+                return Next::Batch(taken);
+            }
+            if is_lane_empty {
+                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.queued.wait_timeout(state, self.idle);
+            let (woken, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            if time.timed_out() {
+                return Next::Idle;
+            }
+            state = woken;
+        }
+    }
+}

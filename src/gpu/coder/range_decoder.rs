@@ -1,0 +1,264 @@
+//! Decodes batches of payloads out of the bytes of a file, and moves parts of the contents to buffers of the caller's.
+//!
+//! ```text
+//! bytes of the file ─▶ raw ─▶ payload ─▶ contents ─▶ buffers of the caller's
+//!                   upload  align     decode      place
+//! ```
+//!
+//! Everything after the upload is one piece of work for the device. So the caller waits once for each batch, and several
+//! decoders can have a batch in flight each. Blocks that need no decoding go from `raw` to their places.
+
+use super::batch::Batch;
+use super::{CoderError, DecodedBlock};
+use crate::codec::filter::FilterChain;
+use crate::format::Pipeline;
+use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Limits};
+use crate::gpu::model::budget::BlockCost;
+use crate::gpu::model::plan::{Plan, PlanError, Shape};
+use crate::gpu::stages::filter::Undoing;
+use crate::gpu::stages::job::{Job, JobResult, Undo};
+use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::moves::{self, Ends, MOVES_PER_BLOCK, Move};
+use crate::gpu::stages::pipelines;
+
+/// Decodes batches, each to any places.
+pub(crate) struct RangeDecoder<'d> {
+    batch: Batch<'d>,
+    /// Size of the buffer `raw`.
+    raw_bytes: u64,
+    /// For each block of the batch that was submitted last, whether the device leaves its filters alone.
+    still_filtered: Vec<bool>,
+}
+
+/// A payload among the bytes that were uploaded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawBlock {
+    /// Its offset.
+    pub(crate) payload_start: u32,
+    /// Its length: no more than that of the contents.
+    pub(crate) payload_len: u32,
+    /// Length of the contents: no more than a slot.
+    pub(crate) content_len: u32,
+    /// The filters to undo.
+    pub(crate) filters: Option<FilterChain>,
+    /// What the payload needs.
+    pub(crate) needs: Needs,
+}
+
+/// Where the bytes of a part come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The contents of this block of the batch, from this offset on.
+    Contents(u32, u32),
+    /// The bytes that were uploaded, from this offset on.
+    Raw(u32),
+    /// This byte, repeated.
+    Fill(u8),
+}
+
+/// A part of the contents, and where it goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// Where it comes from.
+    pub(crate) origin: Origin,
+    /// Number of bytes.
+    pub(crate) bytes: u32,
+    /// The caller's buffer.
+    pub(crate) buffer: BufferId,
+    /// The end of what may be written there, in bytes.
+    pub(crate) buffer_end: u64,
+    /// Offset in that buffer, in bytes.
+    pub(crate) at: u64,
+}
+
+/// The plan for blocks of `pipeline`. With [`Pipeline::Store`] there is nothing to decode.
+fn plan(
+    limits: &Limits,
+    pipeline: Pipeline,
+    shape: Shape,
+    needs: Needs,
+) -> Result<Plan, PlanError> {
+    match pipeline {
+        Pipeline::Store => pipelines::moves_alone(shape),
+        _ => pipelines::decode_raw(limits, pipeline, shape, needs),
+    }
+}
+
+impl<'d> RangeDecoder<'d> {
+    /// Makes a decoder for up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents.
+    /// [`Pipeline::Store`] is for blocks that only have to be moved.
+    ///
+    /// # Errors
+    /// Fails if the device cannot run the decoder, or has too little memory.
+    pub(crate) fn new(
+        device: &'d dyn Device,
+        pipeline: Pipeline,
+        block_len: u32,
+        blocks: u32,
+    ) -> Result<Self, CoderError> {
+        let planner =
+            Box::new(move |limits: &Limits, shape, needs| plan(limits, pipeline, shape, needs));
+        let batch = Batch::new(device, Shape::new(blocks, block_len), &[], planner)?;
+        let raw = batch.plan.buffers.iter().find(|buffer| buffer.name == "raw");
+        let raw_bytes = raw.map_or(0, |raw| raw.bytes);
+        Ok(Self { batch, raw_bytes, still_filtered: Vec::new() })
+    }
+
+    /// The cost of one block. Batches are sized by it.
+    ///
+    /// # Errors
+    /// Fails like [`Self::new`], except for errors of the device.
+    pub(crate) fn cost_of_block(
+        limits: &Limits,
+        pipeline: Pipeline,
+        block_len: u32,
+    ) -> Result<BlockCost, CoderError> {
+        let plan = |shape| plan(limits, pipeline, shape, Needs::default());
+        Ok(BlockCost::of(plan, block_len)?)
+    }
+
+    /// Bytes of device memory that this decoder takes.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> u64 {
+        self.batch.memory.bytes()
+    }
+
+    /// Sets how long [`Self::wait`] waits at most.
+    #[cfg(test)]
+    pub(crate) fn batch_deadline(&mut self, deadline: std::time::Duration) {
+        self.batch.queue.set_deadline(deadline);
+    }
+
+    /// How many bytes of a file can be uploaded at once.
+    pub(crate) fn raw_bytes(&self) -> u64 {
+        self.raw_bytes
+    }
+
+    /// Copies bytes of a file to the device, in place of those before. Their number is a multiple of 4.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn upload(&mut self, bytes: &[u8]) -> Result<(), CoderError> {
+        Ok(self.batch.queue.write(self.batch.memory.named("raw"), 0, bytes)?)
+    }
+
+    /// Starts to decode `blocks`, and to move `parts` of their contents and of what was uploaded. [`Self::wait`] waits.
+    ///
+    /// A part of a block that is damaged moves as well: the caller looks at the results.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn submit(
+        &mut self,
+        blocks: &[RawBlock],
+        parts: &mut [Part],
+    ) -> Result<(), CoderError> {
+        self.still_filtered.clear();
+        if !blocks.is_empty() {
+            self.decode(blocks)?;
+        }
+        self.place(parts)?;
+        Ok(self.batch.queue.flush()?)
+    }
+
+    fn decode(&mut self, blocks: &[RawBlock]) -> Result<(), CoderError> {
+        let mut needs = Needs::default();
+        let mut jobs = Vec::with_capacity(blocks.len());
+        let mut moves = Vec::with_capacity(blocks.len());
+        let mut payload_start = 0;
+        for block in blocks {
+            let undo = block.filters.as_ref().map(Undo::of);
+            self.still_filtered.push(undo == Some(None));
+            let undo = undo.flatten().unwrap_or_default();
+            needs = needs.and(block.needs).and_filters(Undoing::of(&undo));
+            let RawBlock { payload_len, content_len, .. } = *block;
+            jobs.push(Job { content_len, payload_len, payload_start, undo, ..Job::default() });
+            let to = 16 * u64::from(payload_start);
+            moves.push(Move::new(block.payload_start, payload_len, to));
+            payload_start += payload_len.div_ceil(16);
+        }
+        let buffer = self.batch.memory.named("moves");
+        self.batch.queue.write(buffer, 0, bytemuck::cast_slice(&moves))?;
+        self.batch.submit(&jobs, needs)
+    }
+
+    /// Queues the moves of `parts`, whose order does not matter.
+    fn place(&mut self, parts: &mut [Part]) -> Result<(), DeviceError> {
+        let Batch { memory, queue, most, .. } = &mut self.batch;
+        let (raw, contents) = (memory.named("raw"), memory.find("contents"));
+        let slot = most.slot;
+        let raw_bytes = self.raw_bytes as u32;
+        let content_bytes = most.blocks * slot;
+        let source = |part: &Part| match part.origin {
+            Origin::Contents(..) => contents.unwrap_or(raw),
+            Origin::Raw(_) | Origin::Fill(_) => raw,
+        };
+        let run_of = |part: &Part| (part.buffer.0, source(part).0);
+        parts.sort_by_key(run_of);
+        let moves = memory.named("moves");
+        let most_at_once = most.blocks as usize * MOVES_PER_BLOCK;
+        for run in parts.chunk_by(|a, b| run_of(a) == run_of(b)) {
+            for some in run.chunks(most_at_once) {
+                let Some(first) = some.first() else { continue };
+                let list: Vec<_> = some
+                    .iter()
+                    .map(|part| match part.origin {
+                        Origin::Contents(block, offset) => {
+                            Move::new(block * slot + offset, part.bytes, part.at)
+                        }
+                        Origin::Raw(offset) => Move::new(offset, part.bytes, part.at),
+                        Origin::Fill(byte) => Move::fill(byte, part.bytes, part.at),
+                    })
+                    .collect();
+                let longest = some.iter().map(|part| part.bytes).max().unwrap_or(0);
+                let from_contents = matches!(first.origin, Origin::Contents(..));
+                let ends = Ends {
+                    source: if from_contents { content_bytes } else { raw_bytes },
+                    destination: first.buffer_end,
+                };
+                let run = moves::run(some.len() as u32, longest, ends);
+                queue.write(moves, 0, bytemuck::cast_slice(&list))?;
+                queue.dispatch(&Dispatch {
+                    kernel: run.kernel,
+                    entry: run.entry,
+                    defines: &run.defines,
+                    buffers: &[source(first), moves, first.buffer],
+                    args: &run.args,
+                    groups: run.groups,
+                    threads: run.threads,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After an error: waits for what was submitted before it, so that nothing writes to the caller's buffers any more.
+    pub(crate) fn settle(&mut self) {
+        // Whatever this says, the decoder is of no further use.
+        let _ = self.batch.queue.finish();
+    }
+
+    /// Waits for all that was submitted, and returns the results of its blocks. Then the parts are in their places.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn wait(&mut self) -> Result<Vec<DecodedBlock>, CoderError> {
+        if self.still_filtered.is_empty() {
+            self.batch.queue.finish()?;
+            return Ok(Vec::new());
+        }
+        let block = |(result, is_filtered): (&JobResult, &bool)| DecodedBlock {
+            is_decoded: result.status == 0,
+            payload_crc: result.payload_crc,
+            content_crc: result.content_crc,
+            is_filtered: *is_filtered,
+        };
+        Ok(self.batch.wait()?.iter().zip(&self.still_filtered).map(block).collect())
+    }
+}
+
+/// The most blocks of a batch, for offsets in `raw` and `contents` to be numbers of 32 bits.
+pub(crate) fn max_blocks(block_len: u32) -> u32 {
+    let slot = Shape::new(1, block_len).slot;
+    (u32::MAX / (slot + 256)).max(1)
+}

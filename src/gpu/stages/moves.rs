@@ -1,0 +1,111 @@
+//! Copies between buffers, from any byte to any byte.
+//!
+//! A batch whose payloads arrive as bytes of a file has them in the buffer `raw`. The stage `align` moves each to where
+//! decoders read it. After decoding, [`run`] moves the parts that the caller wants to buffers of the caller's.
+
+use crate::gpu::model::cost::CostError;
+use crate::gpu::model::kernel::MOVE_BYTES;
+use crate::gpu::model::plan::{Buffer, Plan, Run, Step};
+
+/// Work items per workgroup.
+const THREADS: u32 = 256;
+/// 16-byte units of the destination that a workgroup writes.
+const UNITS: u32 = 2048;
+
+/// A move: what the kernel reads about it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Move {
+    /// Offset in the source, in bytes.
+    pub(crate) from: u32,
+    /// Number of bytes.
+    pub(crate) bytes: u32,
+    /// Offset in the destination in bytes: the lower half, then the upper one.
+    pub(crate) to: [u32; 2],
+    /// 0, or a byte that goes to the destination instead of the source's, made by [`Move::fill`].
+    pub(crate) fill: u32,
+    /// Always 0.
+    pub(crate) reserved: [u32; 3],
+}
+
+impl Move {
+    /// Moves `bytes` bytes.
+    pub(crate) fn new(from: u32, bytes: u32, to: u64) -> Self {
+        let to = [to as u32, (to >> 32) as u32];
+        Self { from, bytes, to, ..Self::default() }
+    }
+
+    /// Fills `bytes` bytes with `byte`.
+    pub(crate) fn fill(byte: u8, bytes: u32, to: u64) -> Self {
+        Self { fill: 0x100 | u32::from(byte), ..Self::new(0, bytes, to) }
+    }
+}
+
+/// The most moves of one dispatch, for each block of the batch: the size of the buffer `moves`.
+pub(crate) const MOVES_PER_BLOCK: usize = 4;
+
+/// Adds the buffers `raw` and `moves`.
+///
+/// # Errors
+/// Fails if the kernel's cost is wrong.
+pub(crate) fn add_buffers(plan: &mut Plan) -> Result<(), CostError> {
+    plan.buffer(&MOVE_BYTES, "raw")?;
+    plan.buffer(&MOVE_BYTES, "moves")?;
+    plan.idle.push(&MOVE_BYTES);
+    Ok(())
+}
+
+/// Adds a first step that moves the payload of each block from `raw` to `payload`. The first moves in `moves` say how.
+///
+/// # Errors
+/// Fails if the kernel's cost is wrong.
+pub(crate) fn align_first(plan: &mut Plan) -> Result<(), CostError> {
+    let names = ["raw", "moves", "payload"];
+    let buffers = names.iter().map(|name| plan.buffer(&MOVE_BYTES, name));
+    let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+    let shape = plan.shape;
+    // No payload is longer than its contents.
+    let bytes =
+        |at: usize| buffers.get(at).map_or(0, |buffer: &Buffer| plan.buffers[buffer.0].bytes);
+    let ends = Ends { source: bytes(0) as u32, destination: bytes(2) };
+    let run = Run { stage: "align", buffers, ..run_of_units(shape.blocks, shape.slot, ends) };
+    plan.steps.insert(0, Step::Run(run));
+    Ok(())
+}
+
+/// Lengths in bytes of what moves may read and write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    /// Of the source.
+    pub(crate) source: u32,
+    /// Of the destination.
+    pub(crate) destination: u64,
+}
+
+/// A run of `count` moves, none of more than `longest` bytes, to any byte. It lacks its buffers: the source, the moves
+/// and the destination.
+pub(crate) fn run(count: u32, longest: u32, ends: Ends) -> Run {
+    // The destination may begin at the end of a unit.
+    run_of_units(count, longest.saturating_add(15), ends)
+}
+
+/// The same for destinations that are multiples of 16.
+fn run_of_units(count: u32, longest: u32, ends: Ends) -> Run {
+    let groups = longest.div_ceil(16 * UNITS).max(1);
+    Run {
+        stage: "place",
+        kernel: &MOVE_BYTES,
+        entry: "move_bytes",
+        defines: vec![("UNITS", UNITS)],
+        buffers: Vec::new(),
+        args: vec![
+            count,
+            groups,
+            ends.source,
+            ends.destination as u32,
+            (ends.destination >> 32) as u32,
+        ],
+        groups: count * groups,
+        threads: THREADS,
+    }
+}
