@@ -59,7 +59,7 @@ for features in "" cuda opencl webgpu; do
     cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
 done
 # Tests do not depend on these.
-for features in fast-sort simd "simd fast-sort" remote cli "cli fast-sort" "cuda opencl" "cuda webgpu" "opencl webgpu"; do
+for features in fast-sort simd "simd fast-sort" remote modules cli "cli fast-sort" "cuda opencl" "cuda webgpu" "opencl webgpu"; do
     cargo clippy --locked --quiet --lib --bins --no-default-features --features "$features" -- -D warnings
 done
 
