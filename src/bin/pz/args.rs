@@ -26,7 +26,7 @@ use crate::verbosity::Verbosity;
     args_override_self = true,
     disable_help_subcommand = true,
     override_usage = "pz [COMMAND] [OPTIONS] [FILE]...",
-    help_template = "{about}\nUsage: {usage}\n\nCommands:\n{subcommands}\n\n\
+    help_template = "{about}\nUsage: {usage}\nCommands:\n{subcommands}\n\n\
                      Options without a command:\n{options}{after-help}",
     after_help = "Without a command, pz is a filter: tar -I pz -cf DIR.tar.pz DIR. Examples: pz COMMAND --help"
 )]

@@ -9,13 +9,15 @@ use crate::sizes::{self, Size};
 
 // `pz module`
 #[derive(Args, Debug)]
+#[command(after_help = "Example: pz module check decoder.wasm\n  \
+    says what it costs, or why it is refused; pz module run --help says how to run it")]
 pub struct Modules {
     /// What to do.
     #[command(subcommand)]
     pub action: Action,
 }
 
-/// What to do with a module.
+// What to do with a module. A doc comment would replace the description of `pz module`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Say what a module costs, what it may do, and why it is refused

@@ -21,7 +21,7 @@ use crate::gpu::model::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 /// Supported segment lengths, as base-2 logarithms of bytes.
 const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 8..=15;
 
-/// Bits in a digit of the sort. In a two-digit sort, the lower digit may have one more.
+/// Bits in a digit of the sort.
 const DIGIT_BITS: u32 = 8;
 
 /// Positions per work item in the last step of [`Sort::append_latest`].
