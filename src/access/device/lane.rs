@@ -267,14 +267,15 @@ impl<'c> Lane<'c> {
         }
         self.decoders.truncate(MAX_DECODERS - 1);
         let (pipeline, block_len, blocks) = key;
-        let make = || RangeDecoder::new(self.core.pool(), pipeline, block_len, blocks);
+        let core = self.core;
+        let make = || RangeDecoder::new(core.pool(), pipeline, block_len, blocks);
         let decoder = match make() {
             Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
                 self.release();
-                RangeDecoder::new(self.core.pool(), pipeline, block_len, blocks)?
+                make()
             }
-            made => made?,
-        };
+            made => made,
+        }?;
         self.decoders.push_front((key, decoder));
         Ok(())
     }

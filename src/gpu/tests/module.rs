@@ -8,7 +8,7 @@ use crate::gpu::model::kernel::Kernel;
 use crate::gpu::model::plan::Shape;
 use crate::gpu::module::{RunError, kernel, plan, reach_of, run};
 use crate::module::tests::mutations::{Random, arguments, mutated};
-use crate::module::tests::{SOURCES, World, module, on_the_cpu_in, source};
+use crate::module::tests::{SOURCES, World, check_gradient, module, on_the_cpu_in, source};
 use crate::module::{Entry, Module, Trap, Windows};
 
 impl World {
@@ -101,9 +101,7 @@ fn ten_cases_on_devices() {
         let (_, entry) = &entries(source!("05_gradient"))[0];
         let world = World { pixels: vec![0; 800 * 600], width: 800, ..World::new() };
         let world = on(device, world, entry, 800 * 600, &[], 0).unwrap();
-        for (at, pixel) in world.pixels.iter().enumerate() {
-            assert_eq!(*pixel, (at as u32 % 800 * 255 / 799) | 0xff00_0000);
-        }
+        check_gradient(&world.pixels);
     });
 }
 

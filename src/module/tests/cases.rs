@@ -1,6 +1,6 @@
 //! What modules give, on the CPU.
 
-use super::{SOURCES, World, compared, module, on_the_cpu_in, source};
+use super::{SOURCES, World, check_gradient, compared, module, on_the_cpu_in, source};
 use crate::module::program::Trap;
 use crate::module::translate::{self, OpenClC, Wgsl};
 
@@ -30,9 +30,7 @@ fn a_gradient_is_drawn() {
     let world = World { pixels: vec![0; 800 * 600], width: 800, ..World::new() };
     let world = on_the_cpu_in(world, &entry.program, 800 * 600, &[], 0);
     assert_eq!(world.trap, None);
-    for (at, pixel) in world.pixels.iter().enumerate() {
-        assert_eq!(*pixel, (at as u32 % 800 * 255 / 799) | 0xff00_0000);
-    }
+    check_gradient(&world.pixels);
     let world = on_the_cpu_in(World::new(), &entry.program, 800, &[], 0);
     assert_eq!(world.trap, Some((12, Trap::Window)), "a picture of 12 by 7");
 }

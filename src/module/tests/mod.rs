@@ -43,6 +43,13 @@ pub(crate) fn module(text: &str) -> Module {
     Module::read(bytes).unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
+/// Checks what `05_gradient` draws on a picture of 800 by 600 pixels.
+pub(crate) fn check_gradient(pixels: &[u32]) {
+    for (at, pixel) in pixels.iter().enumerate() {
+        assert_eq!(*pixel, (at as u32 % 800 * 255 / 799) | 0xff00_0000);
+    }
+}
+
 /// What lanes reach, and what they did to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct World {

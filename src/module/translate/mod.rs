@@ -103,12 +103,25 @@ pub(crate) trait Dialect {
     fn binary(&self, text: &mut String, op: Binary, operands: &[Expression; 2]);
     /// One value or another.
     fn select(&self, text: &mut String, parts: &[Expression; 3]);
-    /// A condition, in the parentheses that a statement needs.
-    fn condition(&self, text: &mut String, condition: &Expression);
+    /// A comparison, without parentheses around it.
+    fn compare(&self, text: &mut String, op: Binary, operands: &[Expression; 2]);
     /// A value that was loaded by `load` as a word, extended to its variable's type.
     fn loaded(&self, text: &mut String, into: Variable, bits: u32, is_signed: bool, load: &str);
     /// The lower word of a value.
     fn low_word(&self, text: &mut String, value: &Expression);
+
+    /// A condition, in the parentheses that a statement needs.
+    fn condition(&self, text: &mut String, condition: &Expression) {
+        text.push('(');
+        match condition {
+            Expression::Binary(op, operands) if op.compares() => self.compare(text, *op, operands),
+            other => {
+                self.value(text, other);
+                text.push_str("!=0u");
+            }
+        }
+        text.push(')');
+    }
 
     /// A value.
     fn value(&self, text: &mut String, expression: &Expression) {
@@ -142,6 +155,30 @@ fn infix<D: Dialect + ?Sized>(
     dialect.value(text, &operands[0]);
     text.push_str(op);
     dialect.value(text, &operands[1]);
+    text.push(')');
+}
+
+/// Appends a shift whose count is taken modulo the width.
+fn shift<D: Dialect + ?Sized>(
+    dialect: &D,
+    text: &mut String,
+    symbol: &str,
+    operands: &[Expression; 2],
+) {
+    let mask = operands[0].ty().bits() - 1;
+    text.push('(');
+    dialect.value(text, &operands[0]);
+    text.push_str(symbol);
+    match &operands[1] {
+        Expression::Constant(_, by) => {
+            let _ = write!(text, "{}u", by & u64::from(mask));
+        }
+        by => {
+            text.push('(');
+            dialect.value(text, by);
+            let _ = write!(text, "&{mask}u)");
+        }
+    }
     text.push(')');
 }
 

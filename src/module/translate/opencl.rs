@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Dialect, call, infix, sized};
+use super::{Dialect, call, infix, shift, sized};
 use crate::module::program::{Binary, Expression, Program, Type, Unary, Variable};
 
 /// OpenCL C.
@@ -148,7 +148,7 @@ impl Dialect for OpenClC {
         let ty = operands[0].ty();
         if op.compares() {
             text.push_str("(uint)(");
-            compare(self, text, op, operands);
+            self.compare(text, op, operands);
             text.push(')');
             return;
         }
@@ -182,18 +182,6 @@ impl Dialect for OpenClC {
         text.push(')');
     }
 
-    fn condition(&self, text: &mut String, condition: &Expression) {
-        text.push('(');
-        match condition {
-            Expression::Binary(op, operands) if op.compares() => compare(self, text, *op, operands),
-            other => {
-                self.value(text, other);
-                text.push_str("!=0u");
-            }
-        }
-        text.push(')');
-    }
-
     fn loaded(&self, text: &mut String, into: Variable, bits: u32, is_signed: bool, load: &str) {
         if is_signed {
             let unused = into.ty.bits() - bits;
@@ -203,51 +191,31 @@ impl Dialect for OpenClC {
         }
     }
 
+    fn compare(&self, text: &mut String, op: Binary, operands: &[Expression; 2]) {
+        let sign = match (op, operands[0].ty()) {
+            (Binary::LessSigned | Binary::LessOrEqualSigned, Type::I32) => ("(int)", ""),
+            // No type of 64 bits with a sign has the same name everywhere.
+            (Binary::LessSigned | Binary::LessOrEqualSigned, Type::I64) => ("(SIGN64^", ")"),
+            _ => ("", ""),
+        };
+        let symbol = match op {
+            Binary::Eq => "==",
+            Binary::Ne => "!=",
+            Binary::LessUnsigned | Binary::LessSigned => "<",
+            _ => "<=",
+        };
+        for (operand, symbol) in operands.iter().zip([symbol, ""]) {
+            text.push_str(sign.0);
+            self.value(text, operand);
+            text.push_str(sign.1);
+            text.push_str(symbol);
+        }
+    }
+
     fn low_word(&self, text: &mut String, value: &Expression) {
         if value.ty() == Type::I64 {
             text.push_str("(uint)");
         }
         self.value(text, value);
     }
-}
-
-/// Appends a comparison without parentheses around it.
-fn compare(dialect: &OpenClC, text: &mut String, op: Binary, operands: &[Expression; 2]) {
-    let sign = match (op, operands[0].ty()) {
-        (Binary::LessSigned | Binary::LessOrEqualSigned, Type::I32) => ("(int)", ""),
-        // No type of 64 bits with a sign has the same name everywhere.
-        (Binary::LessSigned | Binary::LessOrEqualSigned, Type::I64) => ("(SIGN64^", ")"),
-        _ => ("", ""),
-    };
-    let symbol = match op {
-        Binary::Eq => "==",
-        Binary::Ne => "!=",
-        Binary::LessUnsigned | Binary::LessSigned => "<",
-        _ => "<=",
-    };
-    for (operand, symbol) in operands.iter().zip([symbol, ""]) {
-        text.push_str(sign.0);
-        dialect.value(text, operand);
-        text.push_str(sign.1);
-        text.push_str(symbol);
-    }
-}
-
-/// Appends a shift whose count is taken modulo the width.
-fn shift(dialect: &OpenClC, text: &mut String, symbol: &str, operands: &[Expression; 2]) {
-    let mask = operands[0].ty().bits() - 1;
-    text.push('(');
-    dialect.value(text, &operands[0]);
-    text.push_str(symbol);
-    match &operands[1] {
-        Expression::Constant(_, by) => {
-            let _ = write!(text, "{}", by & u64::from(mask));
-        }
-        by => {
-            text.push('(');
-            dialect.value(text, by);
-            let _ = write!(text, "&{mask}u)");
-        }
-    }
-    text.push(')');
 }

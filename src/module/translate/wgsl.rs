@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Dialect, call, infix, sized};
+use super::{Dialect, call, infix, shift, sized};
 use crate::module::program::{Binary, Expression, Program, Type, Unary, Variable};
 
 /// WGSL.
@@ -132,7 +132,7 @@ impl Dialect for Wgsl {
         let ty = operands[0].ty();
         if op.compares() {
             text.push_str("u32(");
-            compare(self, text, op, operands);
+            self.compare(text, op, operands);
             text.push(')');
             return;
         }
@@ -167,18 +167,6 @@ impl Dialect for Wgsl {
         text.push(')');
     }
 
-    fn condition(&self, text: &mut String, condition: &Expression) {
-        text.push('(');
-        match condition {
-            Expression::Binary(op, operands) if op.compares() => compare(self, text, *op, operands),
-            other => {
-                self.value(text, other);
-                text.push_str("!=0u");
-            }
-        }
-        text.push(')');
-    }
-
     fn loaded(&self, text: &mut String, into: Variable, bits: u32, is_signed: bool, load: &str) {
         let unused = 32 - bits;
         let word = if is_signed && unused > 0 {
@@ -190,6 +178,27 @@ impl Dialect for Wgsl {
             (Type::I32, _) => write!(text, "{word}"),
             (Type::I64, true) => write!(text, "with_sign({word})"),
             (Type::I64, false) => write!(text, "vec2<u32>({word},0u)"),
+        };
+    }
+
+    fn compare(&self, text: &mut String, op: Binary, operands: &[Expression; 2]) {
+        let [left, right] = [&operands[0], &operands[1]].map(|operand| self.text(operand));
+        let _ = match (op, operands[0].ty()) {
+            (Binary::Eq, Type::I32) => write!(text, "{left}=={right}"),
+            (Binary::Ne, Type::I32) => write!(text, "{left}!={right}"),
+            // A `<` behind a name could begin a list of types.
+            (Binary::LessUnsigned, Type::I32) => write!(text, "({left})<({right})"),
+            (Binary::LessOrEqualUnsigned, Type::I32) => write!(text, "({left})<=({right})"),
+            (Binary::LessSigned, Type::I32) => {
+                write!(text, "bitcast<i32>({left})<bitcast<i32>({right})")
+            }
+            (_, Type::I32) => write!(text, "bitcast<i32>({left})<=bitcast<i32>({right})"),
+            (Binary::Eq, Type::I64) => write!(text, "all({left}=={right})"),
+            (Binary::Ne, Type::I64) => write!(text, "any({left}!={right})"),
+            (Binary::LessUnsigned, Type::I64) => write!(text, "less_long({left},{right})"),
+            (Binary::LessOrEqualUnsigned, Type::I64) => write!(text, "!less_long({right},{left})"),
+            (Binary::LessSigned, Type::I64) => write!(text, "less_signed_long({left},{right})"),
+            (_, Type::I64) => write!(text, "!less_signed_long({right},{left})"),
         };
     }
 
@@ -206,46 +215,6 @@ fn constant(ty: Type, value: u64) -> String {
         Type::I32 => format!("{value}u"),
         Type::I64 => format!("vec2<u32>({}u,{}u)", value & 0xffff_ffff, value >> 32),
     }
-}
-
-/// Appends a condition without parentheses around it.
-fn compare(dialect: &Wgsl, text: &mut String, op: Binary, operands: &[Expression; 2]) {
-    let [left, right] = [&operands[0], &operands[1]].map(|operand| dialect.text(operand));
-    let _ = match (op, operands[0].ty()) {
-        (Binary::Eq, Type::I32) => write!(text, "{left}=={right}"),
-        (Binary::Ne, Type::I32) => write!(text, "{left}!={right}"),
-        // A `<` behind a name could begin a list of types.
-        (Binary::LessUnsigned, Type::I32) => write!(text, "({left})<({right})"),
-        (Binary::LessOrEqualUnsigned, Type::I32) => write!(text, "({left})<=({right})"),
-        (Binary::LessSigned, Type::I32) => {
-            write!(text, "bitcast<i32>({left})<bitcast<i32>({right})")
-        }
-        (_, Type::I32) => write!(text, "bitcast<i32>({left})<=bitcast<i32>({right})"),
-        (Binary::Eq, Type::I64) => write!(text, "all({left}=={right})"),
-        (Binary::Ne, Type::I64) => write!(text, "any({left}!={right})"),
-        (Binary::LessUnsigned, Type::I64) => write!(text, "less_long({left},{right})"),
-        (Binary::LessOrEqualUnsigned, Type::I64) => write!(text, "!less_long({right},{left})"),
-        (Binary::LessSigned, Type::I64) => write!(text, "less_signed_long({left},{right})"),
-        (_, Type::I64) => write!(text, "!less_signed_long({right},{left})"),
-    };
-}
-
-/// Appends a shift of a word, whose count is taken modulo 32.
-fn shift(dialect: &Wgsl, text: &mut String, symbol: &str, operands: &[Expression; 2]) {
-    text.push('(');
-    dialect.value(text, &operands[0]);
-    text.push_str(symbol);
-    match &operands[1] {
-        Expression::Constant(_, by) => {
-            let _ = write!(text, "{}u", by & 31);
-        }
-        by => {
-            text.push('(');
-            dialect.value(text, by);
-            text.push_str("&31u)");
-        }
-    }
-    text.push(')');
 }
 
 /// Appends a rotation to the right: to the left by what the width lacks.
