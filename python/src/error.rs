@@ -1,7 +1,6 @@
 //! Exceptions. Their classes are in `_errors.py`, so that they can have several bases and documentation.
 
 use std::io;
-use std::sync::Arc;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
@@ -18,12 +17,17 @@ type Attribute<'a> = (&'a str, Option<u64>);
 
 /// The exception for an error of the library. An exception that a Python file object raised comes back as it was.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {
+    exception(py, &error)
+}
+
+/// As [`raise`], for an error that several callers share.
+fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let message = error.to_string();
     let at = |place: Place| {
         [("frame", Some(place.frame)), ("block", place.block), ("offset", Some(place.offset))]
     };
-    match error {
-        Error::Io(error) => of_io(py, error, None),
+    match *error {
+        Error::Io(ref error) => of_io(py, error, None),
         Error::NotPz { place } => of_class(py, "NotPzError", message, &at(place)),
         Error::Corrupt { place, .. } => of_class(py, "CorruptError", message, &at(place)),
         Error::Truncated { place } => of_class(py, "TruncatedError", message, &at(place)),
@@ -60,11 +64,7 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
 pub fn of_archive(py: Python<'_>, error: ArchiveError) -> PyErr {
     match error {
         ArchiveError::Source(error) => of_source(py, &error),
-        ArchiveError::Format { uri, error } => match Arc::try_unwrap(error) {
-            Ok(error) => raise(py, error),
-            // Another reader has it as well.
-            Err(error) => of_class(py, "Error", format!("{uri}: {error}"), &[]),
-        },
+        ArchiveError::Format { error, .. } => exception(py, &error),
         ArchiveError::InvalidRange { start, end, len } => {
             raise(py, Error::InvalidRange { start, end, len })
         }
@@ -112,11 +112,17 @@ pub fn closed() -> PyErr {
 }
 
 /// The exception for a failed call of the system, on the file at `path`.
-pub fn of_io(py: Python<'_>, error: io::Error, path: Option<&Bound<'_, PyAny>>) -> PyErr {
-    if let Some(error) = SourceError::in_io(&error) {
+pub fn of_io(py: Python<'_>, error: &io::Error, path: Option<&Bound<'_, PyAny>>) -> PyErr {
+    if let Some(error) = SourceError::in_io(error) {
         return of_source(py, error);
     }
-    let Some(number) = error.raw_os_error() else { return error.into() };
+    let Some(number) = error.raw_os_error() else {
+        let raised = error.get_ref().and_then(|error| error.downcast_ref::<PyErr>());
+        return match raised {
+            Some(raised) => raised.clone_ref(py),
+            None => io::Error::new(error.kind(), error.to_string()).into(),
+        };
+    };
     let text = || py.import("os")?.call_method1("strerror", (number,))?.extract::<String>();
     let text = text().unwrap_or_else(|_| error.to_string());
     // OSError becomes the subclass of the number.

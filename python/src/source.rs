@@ -34,7 +34,7 @@ impl Source {
         if object.hasattr("read")? {
             let file = PyFile::new(object, "read")?;
             let len = py.detach(|| file.seek(SeekFrom::End(0)));
-            let len = len.map_err(|error| error::of_io(py, error, None))?;
+            let len = len.map_err(|error| error::of_io(py, &error, None))?;
             let file = Arc::new(file);
             return Ok(Self { file, len, is_shared: false, path: None, remote: None });
         }
@@ -53,7 +53,7 @@ impl Source {
             }
             Ok((file, metadata.len()))
         });
-        let (file, len) = opened.map_err(|error| error::of_io(py, error, Some(object)))?;
+        let (file, len) = opened.map_err(|error| error::of_io(py, &error, Some(object)))?;
         let file = Arc::new(PathFile(file));
         Ok(Self { file, len, is_shared: true, path: kept, remote: None })
     }

@@ -73,6 +73,12 @@ impl From<io::Error> for Failure {
 
 impl From<pz::Error> for Failure {
     fn from(error: pz::Error) -> Self {
+        Failure::from(&error)
+    }
+}
+
+impl From<&pz::Error> for Failure {
+    fn from(error: &pz::Error) -> Self {
         let exit = match error.class() {
             ErrorClass::Environment => Exit::Environment,
             ErrorClass::Input => Exit::Input,
@@ -81,12 +87,12 @@ impl From<pz::Error> for Failure {
         };
         match error {
             pz::Error::Io(error) => {
-                if let Some(error) = SourceError::in_io(&error) {
+                if let Some(error) = SourceError::in_io(error) {
                     // The URI is the input's name, which comes before the message.
                     return Failure::environment(error.what());
                 }
                 let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
-                Failure { broken_pipe, ..Failure::environment(describe_io(&error)) }
+                Failure { broken_pipe, ..Failure::environment(describe_io(error)) }
             }
             pz::Error::Changed { .. } => Failure::changed(),
             pz::Error::LimitMemory { .. } => Failure::new(exit, format!("{error}; -M raises it")),

@@ -150,10 +150,7 @@ fn open(path: &Path, in_memory: bool) -> Result<Archive, Failure> {
 fn failure(error: ArchiveError) -> Failure {
     match error {
         ArchiveError::Source(error) => remote::failure(error),
-        ArchiveError::Format { error, .. } => match Arc::try_unwrap(error) {
-            Ok(error) => error.into(),
-            Err(error) => Failure::environment(error.to_string()),
-        },
+        ArchiveError::Format { error, .. } => Failure::from(&*error),
         error => Failure::environment(error.to_string()),
     }
 }
