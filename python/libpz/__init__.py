@@ -23,6 +23,10 @@ All exceptions are subclasses of `Error`, except those of the system (`OSError`)
 import atexit as _atexit
 import os as _os
 
+# CUDA spreads the streams of a process over 8 queues of the card unless it is told otherwise, before it is first used.
+# Streams that share a queue wait for each other.
+_os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
 from . import _libpz
 from ._errors import (
     BufferTooSmallError,

@@ -70,7 +70,7 @@ def open_file(
     ...     weights = tensors["layer.weight"]
     ...     rows = tensors.get_slice("embedding")[1000:2000]
     """
-    return TensorFile(file, framework, **options)
+    return TensorFile(file, framework, to, **options)
 
 
 class TensorFile:

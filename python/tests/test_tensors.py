@@ -253,5 +253,10 @@ def test_torch(tmp_path):
         assert tensor.device.type == on_device
         same_bits = [each.cpu().view(torch.uint8) if name == "f8" else each.cpu() for each in (tensor, tensors[name])]
         assert torch.equal(*same_bits)
-    with pytest.raises(ValueError, match="numpy has no tensors on 'cuda'"):
-        pz.load_file(tmp_path / "torch.pz", to="cuda")
+
+
+def test_arrays_of_numpy_are_on_the_host(tmp_path):
+    pz.save_file({"a": numpy.zeros(3)}, tmp_path / "a.pz")
+    for read in (pz.load_file, pz.open_file):
+        with pytest.raises(ValueError, match="numpy has no tensors on 'cuda'"):
+            read(tmp_path / "a.pz", to="cuda")

@@ -95,6 +95,10 @@ impl Default for DeviceMemoryOptions {
 /// Reads into a device's memory share its workers, so keep the value for as long as reads may come: opening a device
 /// takes much longer than a read.
 ///
+/// With CUDA, each worker has a stream. The driver spreads the streams of a process over 8 queues of the card, in which
+/// they wait for each other, unless the environment variable `CUDA_DEVICE_MAX_CONNECTIONS` is set to more (32 at most)
+/// before the process first uses CUDA. The program `pz` and the Python package set it.
+///
 /// ```
 /// use pz::access::{Archive, ArchiveOptions, DeviceMemory, publish};
 /// publish("sevens", pz::compress(&[7; 100_000], &pz::Options::new())?);

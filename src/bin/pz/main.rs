@@ -50,18 +50,31 @@ static ALLOCATOR: out_of_memory::Allocator = out_of_memory::Allocator;
 
 fn main() -> ExitCode {
     out_of_memory::watch();
-    // Mesa's device-selection layer for Vulkan complains on standard error on a machine without a desktop. All it
-    // would do is reorder the devices, so turn it off.
-    #[cfg(all(target_os = "linux", feature = "webgpu"))]
-    unsafe {
-        std::env::set_var("NODEVICE_SELECT", "1");
-    }
+    tell_drivers();
     let exit = panics::guard(run) as u8;
     #[cfg(unix)]
     if device::is_in_use() {
         messages::end_at_once(exit);
     }
     ExitCode::from(exit)
+}
+
+/// Sets variables of the environment that GPU drivers read.
+fn tell_drivers() {
+    // Mesa's device-selection layer for Vulkan complains on standard error on a machine without a desktop. All it
+    // would do is reorder the devices, so turn it off.
+    #[cfg(all(target_os = "linux", feature = "webgpu"))]
+    // SAFETY: there is no other thread yet.
+    unsafe {
+        std::env::set_var("NODEVICE_SELECT", "1");
+    }
+    // CUDA spreads the streams of a process over 8 queues of the card unless it is told otherwise. Streams that share a
+    // queue wait for each other.
+    #[cfg(feature = "cuda")]
+    if std::env::var_os("CUDA_DEVICE_MAX_CONNECTIONS").is_none() {
+        // SAFETY: there is no other thread yet.
+        unsafe { std::env::set_var("CUDA_DEVICE_MAX_CONNECTIONS", "32") };
+    }
 }
 
 fn run() -> Exit {

@@ -50,7 +50,7 @@ impl Driver for CudaDriver {
             let (to, from, len) =
                 (memory.buffer.address + offset, from.as_ptr().cast(), from.len());
             // SAFETY: stream and buffer are valid and of one context. The caller promises the rest.
-            let code = unsafe { (cuda.cuMemcpyHtoDAsync_v2)(to, from, len, stream.raw) };
+            let code = unsafe { (cuda.cuMemcpyHtoDAsync_v2)(to, from, len, stream.raw()) };
             cuda.check("cuMemcpyHtoDAsync", code)
         })
     }
@@ -67,7 +67,7 @@ impl Driver for CudaDriver {
             let (from, to, len) =
                 (memory.buffer.address + offset, into.as_mut_ptr().cast(), into.len());
             // SAFETY: stream and buffer are valid and of one context. The caller promises the rest.
-            let code = unsafe { (cuda.cuMemcpyDtoHAsync_v2)(to, from, len, stream.raw) };
+            let code = unsafe { (cuda.cuMemcpyDtoHAsync_v2)(to, from, len, stream.raw()) };
             cuda.check("cuMemcpyDtoHAsync", code)
         })
     }
@@ -80,13 +80,12 @@ impl Driver for CudaDriver {
     ) -> Result<Event, DeviceError> {
         let cuda = self.context.cuda;
         let _current = self.context.enter()?;
-        Event::of(stream, false, || {
-            let (at, words) = (memory.buffer.address + offset, bytes as usize / 4);
-            // SAFETY: stream and buffer are valid and of one context. The caller promises that the range is within the
-            // buffer.
-            let code = unsafe { (cuda.cuMemsetD32Async)(at, 0, words, stream.raw) };
-            cuda.check("cuMemsetD32Async", code)
-        })
+        let (at, words) = (memory.buffer.address + offset, bytes as usize / 4);
+        // SAFETY: stream and buffer are valid and of one context. The caller promises that the range is within the
+        // buffer.
+        let code = unsafe { (cuda.cuMemsetD32Async)(at, 0, words, stream.raw()) };
+        cuda.check("cuMemsetD32Async", code)?;
+        Ok(Event::later(stream))
     }
 
     fn kernel(&self, work: &Dispatch<'_>) -> Result<Arc<Function>, DeviceError> {
@@ -114,7 +113,7 @@ impl Driver for CudaDriver {
             addresses.chain(args).map(<*const _>::cast_mut).collect();
         let cuda = self.context.cuda;
         let _current = self.context.enter()?;
-        Event::of(stream, timed, || {
+        let mut start = || {
             // SAFETY: stream, kernel and buffers are valid and of one context. The parameters point to as many values
             // of the kernel's types, which the call copies. The kernel accesses nothing outside its buffers; the
             // compiler cannot check that, but we have reviewed and tested every kernel for it.
@@ -122,11 +121,26 @@ impl Driver for CudaDriver {
                 let (parameters, none) = (parameters.as_mut_ptr(), std::ptr::null_mut());
                 let (groups, threads) = (work.groups, work.threads);
                 (cuda.cuLaunchKernel)(
-                    kernel.raw, groups, 1, 1, threads, 1, 1, 0, stream.raw, parameters, none,
+                    kernel.raw,
+                    groups,
+                    1,
+                    1,
+                    threads,
+                    1,
+                    1,
+                    0,
+                    stream.raw(),
+                    parameters,
+                    none,
                 )
             };
             cuda.check(&format!("cuLaunchKernel({})", work.entry), code)
-        })
+        };
+        if timed { Event::of(stream, true, start) } else { start().map(|()| Event::later(stream)) }
+    }
+
+    fn mark(&self, event: &Event) -> Result<(), DeviceError> {
+        event.record()
     }
 
     fn has_ended(&self, event: &Event) -> Result<bool, DeviceError> {

@@ -3,7 +3,7 @@
 //! Errors on release are ignored: they happen only when the object or its whole context is already gone.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::api::{self, Cuda, Raw};
 use crate::gpu::device::DeviceError;
@@ -69,8 +69,11 @@ impl Drop for Context {
 }
 
 /// A stream.
-pub(in crate::gpu::device) struct Stream {
-    pub(super) raw: Raw,
+#[derive(Clone)]
+pub(in crate::gpu::device) struct Stream(Arc<OneStream>);
+
+struct OneStream {
+    raw: Raw,
     is_ours: bool,
     context: Arc<Context>,
 }
@@ -83,16 +86,21 @@ impl Stream {
         // SAFETY: there is room for the result.
         let code = unsafe { (context.cuda.cuStreamCreate)(&raw mut raw, api::STREAM_NON_BLOCKING) };
         context.cuda.check("cuStreamCreate", code)?;
-        Ok(Self { raw, is_ours: true, context: Arc::clone(context) })
+        Ok(Self(Arc::new(OneStream { raw, is_ours: true, context: Arc::clone(context) })))
     }
 
     /// A stream of the caller's, which is not destroyed.
     pub(super) fn of_caller(context: &Arc<Context>, raw: Raw) -> Self {
-        Self { raw, is_ours: false, context: Arc::clone(context) }
+        Self(Arc::new(OneStream { raw, is_ours: false, context: Arc::clone(context) }))
+    }
+
+    /// The driver's name for it.
+    pub(super) fn raw(&self) -> Raw {
+        self.0.raw
     }
 }
 
-impl Drop for Stream {
+impl Drop for OneStream {
     fn drop(&mut self) {
         if self.is_ours
             && let Ok(_current) = self.context.enter()
@@ -112,14 +120,14 @@ struct OneEvent {
 impl OneEvent {
     /// Records an event behind what `stream` has been given so far. The context is current.
     fn record(stream: &Stream, flags: u32) -> Result<Self, DeviceError> {
-        let context = Arc::clone(&stream.context);
+        let context = Arc::clone(&stream.0.context);
         let mut raw = Raw::NULL;
         // SAFETY: there is room for the result.
         let code = unsafe { (context.cuda.cuEventCreate)(&raw mut raw, flags) };
         context.cuda.check("cuEventCreate", code)?;
         let event = Self { raw, context };
         // SAFETY: event and stream are valid and of one context.
-        let code = unsafe { (event.context.cuda.cuEventRecord)(raw, stream.raw) };
+        let code = unsafe { (event.context.cuda.cuEventRecord)(raw, stream.raw()) };
         event.context.cuda.check("cuEventRecord", code)?;
         Ok(event)
     }
@@ -136,9 +144,12 @@ impl Drop for OneEvent {
 
 /// The end of a command, and the beginning of one that is timed.
 #[derive(Clone)]
-pub(in crate::gpu::device) struct Event {
-    start: Option<Arc<OneEvent>>,
-    end: Arc<OneEvent>,
+pub(in crate::gpu::device) struct Event(Arc<Recorded>);
+
+struct Recorded {
+    stream: Stream,
+    start: Option<OneEvent>,
+    end: OnceLock<OneEvent>,
 }
 
 impl Event {
@@ -148,18 +159,42 @@ impl Event {
         timed: bool,
         command: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<Self, DeviceError> {
-        let start = if timed { Some(Arc::new(OneEvent::record(stream, 0)?)) } else { None };
+        let start = if timed { Some(OneEvent::record(stream, 0)?) } else { None };
         command()?;
         let flags = if timed { 0 } else { api::EVENT_WITHOUT_TIME };
-        Ok(Self { start, end: Arc::new(OneEvent::record(stream, flags)?) })
+        let end = OnceLock::from(OneEvent::record(stream, flags)?);
+        Ok(Self(Arc::new(Recorded { stream: stream.clone(), start, end })))
     }
 
-    /// Whether it has ended.
+    /// The end of what `stream` has been given so far, to be [recorded](Self::record) when it matters. Threads take turns
+    /// in the driver, so calls for the events of commands that others follow would cost as much as the commands.
+    pub(super) fn later(stream: &Stream) -> Self {
+        let end = OnceLock::new();
+        Self(Arc::new(Recorded { stream: stream.clone(), start: None, end }))
+    }
+
+    /// Records it behind what the stream has been given by now, unless it is recorded.
+    pub(super) fn record(&self) -> Result<(), DeviceError> {
+        self.recorded().map(drop)
+    }
+
+    fn recorded(&self) -> Result<&OneEvent, DeviceError> {
+        let Recorded { stream, end, .. } = &*self.0;
+        if let Some(end) = end.get() {
+            return Ok(end);
+        }
+        let _current = stream.0.context.enter()?;
+        let event = OneEvent::record(stream, api::EVENT_WITHOUT_TIME)?;
+        Ok(end.get_or_init(|| event))
+    }
+
+    /// Whether it has ended. Records it, if that has not been done.
     pub(super) fn has_ended(&self) -> Result<bool, DeviceError> {
-        let context = &self.end.context;
+        let end = self.recorded()?;
+        let context = &end.context;
         let _current = context.enter()?;
         // SAFETY: the event is valid.
-        match unsafe { (context.cuda.cuEventQuery)(self.end.raw) } {
+        match unsafe { (context.cuda.cuEventQuery)(end.raw) } {
             api::NOT_READY => Ok(false),
             code => context.cuda.check("a command on the device", code).map(|()| true),
         }
@@ -167,13 +202,12 @@ impl Event {
 
     /// Milliseconds from its beginning to its end; 0 if it is not timed.
     pub(super) fn milliseconds(&self) -> Result<f32, DeviceError> {
-        let context = &self.end.context;
-        let Some(start) = &self.start else { return Ok(0.0) };
+        let (Some(start), Some(end)) = (&self.0.start, self.0.end.get()) else { return Ok(0.0) };
+        let context = &end.context;
         let _current = context.enter()?;
         let mut time = 0.0;
         // SAFETY: both events are valid, of one context, recorded and timed, and there is room for the result.
-        let code =
-            unsafe { (context.cuda.cuEventElapsedTime)(&raw mut time, start.raw, self.end.raw) };
+        let code = unsafe { (context.cuda.cuEventElapsedTime)(&raw mut time, start.raw, end.raw) };
         context.cuda.check("cuEventElapsedTime", code)?;
         Ok(time)
     }

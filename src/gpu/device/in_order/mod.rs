@@ -107,7 +107,17 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         None
     }
 
-    /// Whether the command of `event` has ended.
+    /// Pins down `event`, which is that of the newest command of its stream: whether it has ended then no longer depends
+    /// on later commands.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn mark(&self, _event: &Self::Event) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// Whether the command of `event` has ended. Unless the event is that of a copy, timed or [marked](Self::mark), this
+    /// may wait for commands that have been queued since.
     ///
     /// # Errors
     /// Fails if the command has failed.

@@ -270,7 +270,9 @@ impl<D: Driver> Queue for InOrderQueue<D> {
 
     fn flush(&mut self) -> Result<(), DeviceError> {
         // Each command starts when it is queued.
-        Ok(())
+        self.attempt(|work, shared, _| {
+            work.last.as_ref().map_or(Ok(()), |last| shared.driver.mark(last))
+        })
     }
 
     fn read_with(
