@@ -86,18 +86,7 @@ impl Engine for CpuEngine {
     }
 
     fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64 {
-        let codec = match &recipe.codec {
-            Codec::Store => 0,
-            Codec::Lz77(params) => lz77::Encoder::memory(params, block_size),
-            Codec::Bwt(params) => bwt::Encoder::memory(params, block_size),
-            Codec::Smallest(Smallest { bwt, quick, best }) => {
-                let quick = lz77::Encoder::memory(quick, block_size);
-                let bwt = bwt::Encoder::memory(bwt, block_size);
-                let best = lz77::Encoder::memory(best, block_size);
-                quick + bwt.max(best)
-            }
-        };
-        codec.saturating_add(recipe.filter.memory(block_size))
+        codec_memory(&recipe.codec, block_size).saturating_add(recipe.filter.memory(block_size))
     }
 
     fn decode_memory(&self, pipeline: Pipeline, block_size: usize) -> u64 {
@@ -110,6 +99,21 @@ impl Engine for CpuEngine {
             }
         };
         codec.saturating_add(FilterChain::scratch_len(block_size) as u64)
+    }
+}
+
+/// Bytes of memory that an encoder takes for `len` bytes.
+fn codec_memory(codec: &Codec, len: usize) -> u64 {
+    match codec {
+        Codec::Store => 0,
+        Codec::Lz77(params) => lz77::Encoder::memory(params, len),
+        Codec::Bwt(params) => bwt::Encoder::memory(params, len),
+        Codec::Smallest(Smallest { bwt, quick, best }) => {
+            let quick = lz77::Encoder::memory(quick, len);
+            let bwt = bwt::Encoder::memory(bwt, len);
+            let best = lz77::Encoder::memory(best, len);
+            quick + bwt.max(best)
+        }
     }
 }
 
@@ -278,6 +282,30 @@ impl CpuEngine {
     pub(crate) fn restores(coded: &Coded, contents: &[u8], payload: &[u8]) -> bool {
         let check = || restores(&mut Scratch::default(), coded, contents, payload);
         catch_unwind(AssertUnwindSafe(check)).unwrap_or(false)
+    }
+
+    /// Bytes of memory that [`Self::choose_filter`] takes for a block of `block_len` bytes.
+    pub(crate) fn choosing_memory(recipe: &Recipe, block_len: usize) -> u64 {
+        match recipe.filter {
+            // It encodes a quarter of the block at most.
+            Filter::Auto => {
+                let codec = codec_memory(&recipe.codec.first(), block_len / 4);
+                codec.saturating_add(recipe.filter.memory(block_len))
+            }
+            Filter::None | Filter::Chain(_) => 0,
+        }
+    }
+
+    /// The filters that suit these contents and the codec of `recipe`, if any; `None` if the choice cannot be made.
+    pub(crate) fn choose_filter(
+        &self,
+        recipe: &Recipe,
+        contents: &[u8],
+    ) -> Option<Option<FilterChain>> {
+        self.with_scratch(|scratch| {
+            let choose = || choose_filter(scratch, recipe, contents);
+            catch_unwind(AssertUnwindSafe(choose)).ok()?.ok()
+        })
     }
 
     /// Encodes the block if its contents are one repeated byte; returns whether the block is coded.

@@ -9,7 +9,8 @@ use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, MemorySourc
 use crate::gpu::model::budget::{batches, budget};
 use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::faulty::{Fault, Faulty};
-use crate::{DecodeOptions, Gpu, Level, Options, Statistics, compress, decompress};
+use crate::test_data::noise;
+use crate::{DecodeOptions, Filter, Gpu, Level, Options, Statistics, compress, decompress};
 
 /// Contents with matches to find, and with blocks of one repeated byte and of noise.
 pub(super) fn contents(len: usize) -> Vec<u8> {
@@ -73,20 +74,42 @@ fn a_device_does_every_block_in_the_predicted_memory() {
 }
 
 #[test]
-fn a_device_decodes_filtered_blocks_and_leaves_their_encoding_to_the_cpu() {
-    let contents: Vec<u8> = (0..100_000_u32).flat_map(|i| (i * 7 + i % 5).to_le_bytes()).collect();
+fn a_device_codes_filtered_blocks() {
+    let mut contents: Vec<u8> =
+        (0..100_000_u32).flat_map(|i| (i * 7 + i % 5).to_le_bytes()).collect();
+    // Text that no filter helps, and noise that is stored.
+    contents[130_000..200_000]
+        .copy_from_slice(&b"What is said three times. ".repeat(3000)[..70_000]);
+    contents[300_000..].copy_from_slice(&noise(5, 100_000, 256));
     for device in devices() {
         let gpu = Gpu::new(Arc::clone(&device));
-        let filtered = options(&gpu).filter("i32".parse().unwrap());
-        let expected = compress(&contents, &Options { gpu: None, ..filtered.clone() }).unwrap();
-        let counted = Statistics::new();
-        assert!(compress(&contents, &filtered.statistics(&counted)).unwrap() == expected);
-        assert_eq!(counted.cpu().blocks, 7);
-        assert!(counted.device().is_none_or(|device| device.done.blocks == 0));
-        let counted = Statistics::new();
-        assert!(decompress(&expected, &decoding(&gpu).statistics(&counted)).unwrap() == contents);
-        let device = counted.device().unwrap();
-        assert_eq!((device.done.blocks, device.left), (7, 0), "{device:?}");
+        for filter in [Filter::Auto, "i32".parse().unwrap(), "rotate4,bits4".parse().unwrap()] {
+            let filtered = options(&gpu).filter(filter);
+            let expected = compress(&contents, &Options { gpu: None, ..filtered.clone() }).unwrap();
+            let counted = Statistics::new();
+            assert!(compress(&contents, &filtered.statistics(&counted)).unwrap() == expected);
+            let device = counted.device().unwrap();
+            assert_eq!((device.done.blocks, device.left), (7, 0), "{filter:?} {device:?}");
+            let counted = Statistics::new();
+            let decoded = decompress(&expected, &decoding(&gpu).statistics(&counted)).unwrap();
+            assert!(decoded == contents);
+            let device = counted.device().unwrap();
+            assert_eq!((device.done.blocks, device.left), (7, 0), "{device:?}");
+        }
+    }
+}
+
+#[test]
+fn filters_of_decimal_floats_are_left_to_the_cpu() {
+    let contents: Vec<u8> =
+        (0..50_000_u32).flat_map(|i| (f64::from(i % 977) / 100.0).to_le_bytes()).collect();
+    for device in devices() {
+        let gpu = Gpu::new(Arc::clone(&device));
+        for filter in [Filter::Auto, "decimal8:2,transpose8".parse().unwrap()] {
+            let filtered = options(&gpu).filter(filter);
+            let expected = compress(&contents, &Options { gpu: None, ..filtered.clone() }).unwrap();
+            assert!(compress(&contents, &filtered).unwrap() == expected);
+        }
     }
 }
 

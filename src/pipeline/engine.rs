@@ -38,13 +38,16 @@ pub(crate) struct EncodeJob<'a> {
     pub(crate) coded: Option<Coded>,
     /// Whether the block is coded but has yet to be verified before use.
     pub(crate) is_unverified: bool,
+    /// The filters that a device's engine has chosen for it.
+    pub(crate) filters: Option<FilterChain>,
     /// Set if the block is not coded because the system refused memory.
     pub(crate) refused: Option<OutOfMemory>,
 }
 
 impl<'a> EncodeJob<'a> {
     pub(crate) fn new(contents: &'a [u8], payload: &'a mut Vec<u8>) -> Self {
-        Self { contents, payload, coded: None, is_unverified: false, refused: None }
+        let (coded, filters, refused) = (None, None, None);
+        Self { contents, payload, coded, is_unverified: false, filters, refused }
     }
 }
 

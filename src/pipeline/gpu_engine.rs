@@ -11,6 +11,7 @@ mod smallest;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::batch_limit::BatchLimit;
@@ -24,6 +25,7 @@ use crate::format::{Method, Pipeline};
 use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, StageTime, Work};
 use crate::gpu::device::{Device, DeviceError};
 use crate::gpu::model::plan::{PlanError, Shape};
+use crate::gpu::stages::forward_filter::Passes;
 use crate::gpu::stages::pipelines;
 
 /// Runs one batch at a time on a device, and keeps the batch's device memory for the next one. Each slot of the device
@@ -37,6 +39,8 @@ pub(crate) struct GpuEngine<'d> {
     /// Whether encoded blocks are decoded again to check them.
     verifies: bool,
     statistics: Option<&'d Statistics>,
+    /// Chooses filters, on the host.
+    chooser: CpuEngine,
     /// Created on first use.
     helpers: OnceLock<Option<ThreadPool>>,
     state: Mutex<State<'d>>,
@@ -72,8 +76,9 @@ enum Coder<'d> {
     Decode(Pipeline, Box<Decoder<'d>>),
 }
 
-/// Threads that read the blocks of a batch from the input: a single thread copies more slowly than a device takes them.
-const HELPERS: usize = 4;
+/// Threads that read the blocks of a batch from the input and choose their filters: a single thread does so more slowly
+/// than a device takes them.
+pub(super) const HELPERS: usize = 4;
 
 /// The engine retires a device that returned wrong bytes in this many batches.
 const MAX_WRONG_BATCHES: u32 = 3;
@@ -91,8 +96,8 @@ impl<'d> GpuEngine<'d> {
         verifies: bool,
         statistics: Option<&'d Statistics>,
     ) -> Self {
-        let (helpers, state) = Default::default();
-        Self { device, max_shape, verifies, statistics, helpers, state }
+        let (chooser, helpers, state) = Default::default();
+        Self { device, max_shape, verifies, statistics, chooser, helpers, state }
     }
 
     /// Allocates the memory for batches of `work`, so that the first batch need not. If that fails, the first batch
@@ -264,6 +269,25 @@ impl<'d> GpuEngine<'d> {
         });
     }
 
+    /// Sets the filters of each block, and drops those whose filters are not for devices, for the CPU to encode.
+    fn choose_filters(&self, recipe: &Recipe, jobs: &mut Vec<&mut EncodeJob<'_>>) {
+        let choose = |job: &EncodeJob<'_>| match recipe.filter {
+            Filter::None => Some(None),
+            Filter::Chain(chain) => Some(Some(chain)),
+            Filter::Auto => self.chooser.choose_filter(recipe, job.contents),
+        };
+        let chosen: Vec<_> = match self.helpers().filter(|_| recipe.filter == Filter::Auto) {
+            Some(helpers) => helpers.install(|| jobs.par_iter().map(|job| choose(job)).collect()),
+            None => jobs.iter().map(|job| choose(job)).collect(),
+        };
+        let mut chosen = chosen.into_iter();
+        jobs.retain_mut(|job| {
+            let Some(filters) = chosen.next().flatten() else { return false };
+            job.filters = filters;
+            filters.is_none_or(|chain| Passes::of(&chain).is_some())
+        });
+    }
+
     /// Records a batch in which the device returned wrong bytes.
     fn note_wrong(&self, state: &mut State<'d>) {
         state.wrong += 1;
@@ -331,11 +355,9 @@ impl Engine for GpuEngine<'_> {
         };
         let mut jobs: Vec<_> = batch.iter_mut().collect();
         jobs.retain_mut(fits);
+        self.choose_filters(recipe, &mut jobs);
         match &recipe.codec {
-            // Filtered blocks are declined below.
-            Codec::Smallest(smallest) if recipe.filter == Filter::None => {
-                self.encode_smallest(smallest, &mut jobs);
-            }
+            Codec::Smallest(smallest) => self.encode_smallest(recipe, smallest, &mut jobs),
             _ => self.encode_by(recipe, &mut jobs),
         }
     }
@@ -368,6 +390,7 @@ impl Engine for GpuEngine<'_> {
     }
 
     fn release(&self) {
+        self.chooser.release();
         self.set_coder(&mut self.lock(), Coder::None, self.max_shape);
     }
 

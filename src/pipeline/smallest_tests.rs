@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::device_tests::{contents, decoding, devices};
-use crate::{Gpu, Level, Options, Pipeline, Statistics, compress, decompress};
+use crate::{Filter, Gpu, Level, Options, Pipeline, Statistics, compress, decompress};
 
 const BLOCK: usize = 1 << 16;
 
@@ -70,11 +70,20 @@ fn blocks_too_long_for_lz77_are_transformed() {
 
 #[test]
 fn devices_choose_as_the_cpu_does() {
+    devices_choose(Filter::None);
+}
+
+#[test]
+fn devices_filter_what_both_codecs_try() {
+    devices_choose("rotate2".parse().unwrap());
+}
+
+fn devices_choose(filter: Filter) {
     let data = mixed();
-    let expected = compress(&data, &options(9)).unwrap();
+    let expected = compress(&data, &options(9).filter(filter)).unwrap();
     for device in devices() {
         let (gpu, counted) = (Gpu::new(Arc::clone(&device)), Statistics::new());
-        let options = options(9).gpu(gpu).statistics(&counted);
+        let options = options(9).filter(filter).gpu(gpu).statistics(&counted);
         assert!(compress(&data, &options).unwrap() == expected);
         let counted = counted.device().unwrap();
         assert_eq!((counted.done.blocks, counted.left), (7, 0), "{counted:?}");

@@ -113,6 +113,7 @@ impl Task for EncodeTask {
                     payload: &mut task.payload,
                     coded: task.coded,
                     is_unverified: task.is_unverified,
+                    filters: None,
                     refused: None,
                 })
                 .collect();

@@ -45,9 +45,11 @@ use batch::Batch;
 
 use super::device::{BufferId, Device, DeviceError, Limits};
 use super::model::plan::{Plan, Shape};
+use super::stages::forward_filter::Passes;
 use super::stages::job::{Job, JobResult};
 use super::stages::pipelines;
 use crate::codec::Recipe;
+use crate::codec::filter::{Filter, FilterChain};
 use crate::format::Pipeline;
 
 /// Why a batch failed.
@@ -160,6 +162,8 @@ impl BufferBytes {
 /// Encodes batches on a device.
 pub struct Encoder<'d> {
     batch: Batch<'d>,
+    /// The chain for all blocks.
+    filters: Option<FilterChain>,
     /// Lengths of the blocks that were submitted last.
     lens: Vec<u32>,
 }
@@ -178,7 +182,8 @@ pub struct EncodedBlock {
 
 impl<'d> Encoder<'d> {
     /// Makes an encoder for up to `blocks` blocks at once, each of up to `encoding`'s block size. At level 9 it encodes
-    /// by the BWT alone: it does not try LZ77 as well.
+    /// by the BWT alone: it does not try LZ77 as well. It applies the encoding's chain of filters to each block, but does
+    /// not choose one.
     ///
     /// # Errors
     /// Fails if the device does not support such an encoding, or has too little memory, or if a buffer of the caller's
@@ -189,8 +194,12 @@ impl<'d> Encoder<'d> {
         blocks: u32,
         own: Buffers,
     ) -> Result<Self, CoderError> {
-        own.check(device, || Self::buffer_bytes(device.limits(), encoding, blocks))?;
         let Encoding { recipe, block_len, .. } = *encoding;
+        if recipe.filter == Filter::Auto {
+            let what = "filters are chosen for each block on the host";
+            return Err(PlanError::Declined(what.into()).into());
+        }
+        own.check(device, || Self::buffer_bytes(device.limits(), encoding, blocks))?;
         Self::with_recipe(device, recipe, Shape::new(blocks, block_len), own)
     }
 
@@ -200,10 +209,15 @@ impl<'d> Encoder<'d> {
         most: Shape,
         own: Buffers,
     ) -> Result<Self, CoderError> {
-        let planner =
-            Box::new(move |limits: &Limits, shape, _| pipelines::encode(limits, &recipe, shape));
+        let planner = Box::new(move |limits: &Limits, shape, needs: Needs| {
+            pipelines::encode_filtered(limits, &recipe, shape, needs.passes())
+        });
         let batch = Batch::new(device, most, &own.named("packed"), planner)?;
-        Ok(Self { batch, lens: Vec::new() })
+        let filters = match recipe.filter {
+            Filter::Chain(chain) => Some(chain),
+            Filter::None | Filter::Auto => None,
+        };
+        Ok(Self { batch, filters, lens: Vec::new() })
     }
 
     /// Bytes of device memory that such an encoder takes, including the caller's buffers.
@@ -315,10 +329,35 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn submit(&mut self, lens: &[u32]) -> Result<(), CoderError> {
-        let job = |&content_len: &u32| Job { content_len, ..Job::default() };
-        let jobs: Vec<_> = lens.iter().map(job).collect();
-        self.lens = lens.to_vec();
-        self.batch.submit(&jobs, Needs::default())
+        let filters = self.filters;
+        self.submit_filtered(lens.iter().map(|len| (*len, filters)))
+    }
+
+    /// Like [`Self::submit`], for blocks each of which has a chain of its own, or none. The encoder was made for the
+    /// filter [`Filter::Auto`], or has this chain for all blocks.
+    ///
+    /// # Errors
+    /// If the device fails, or a chain is not for devices.
+    pub(crate) fn submit_filtered(
+        &mut self,
+        blocks: impl IntoIterator<Item = (u32, Option<FilterChain>)>,
+    ) -> Result<(), CoderError> {
+        self.lens.clear();
+        let mut jobs = Vec::new();
+        let mut most = 0;
+        for (content_len, filters) in blocks {
+            let mut job = Job { content_len, ..Job::default() };
+            if let Some(chain) = filters {
+                let passes = Passes::of(&chain).ok_or_else(|| {
+                    PlanError::Declined("filters of decimal floats are not for devices".into())
+                })?;
+                most = most.max(passes.count());
+                job.undo = passes.to_job();
+            }
+            self.lens.push(content_len);
+            jobs.push(job);
+        }
+        self.batch.submit(&jobs, Needs::of_passes(most))
     }
 
     /// Waits for the batch that was submitted last, and returns its results. Without such a batch there are none.

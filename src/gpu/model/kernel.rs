@@ -147,6 +147,8 @@ kernels! {
     BWT_SORT_REFINE = "bwt/sort_refine";
     /// CRC-32C of contents and payloads.
     CRC32C = "batch/crc32c";
+    /// Applies filters.
+    FILTER_FORWARD = "filter/forward";
     /// Undoes filters that change each element by itself, where elements have not just moved.
     FILTER_WORDS = "filter/words";
     /// Undoes transpositions of bytes and bits, and what changes each element after them.

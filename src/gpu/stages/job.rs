@@ -19,19 +19,19 @@ pub struct Job {
     pub payload_len: u32,
     /// Decoding: offset of its payload in the batch's payloads, in units of 16 bytes.
     pub payload_start: u32,
-    /// Decoding: the filters to undo.
+    /// Decoding: the filters to undo. Encoding: the [passes](super::forward_filter::Passes) to make first.
     pub undo: Undo,
     /// Always 0.
     pub reserved: u32,
 }
 
-/// The filters of a block that its decoder undoes; all 0 if there are none.
+/// The filters of a block that its decoder undoes, or that its encoder applies; all 0 if there are none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Undo {
     /// Base-2 logarithm of a unit's bytes.
     pub unit_log: u32,
-    /// The stages as in a block's header, the last one first.
+    /// Decoding: the stages as in a block's header, the last one first. Encoding: the passes, in order.
     pub stages: [u32; 3],
 }
 

@@ -57,6 +57,8 @@ pub struct Needs {
     group_log: u8,
     /// The filters to undo.
     filters: Undoing,
+    /// Of an encoder instead: the passes that apply filters.
+    passes: u8,
 }
 
 impl Default for Needs {
@@ -70,6 +72,7 @@ impl Default for Needs {
             matches: false,
             group_log: u8::MAX,
             filters: Undoing::default(),
+            passes: 0,
         }
     }
 }
@@ -89,6 +92,7 @@ impl Needs {
             matches: true,
             group_log: 0,
             filters: Undoing::default(),
+            passes: 0,
         }
     }
 
@@ -114,6 +118,7 @@ impl Needs {
             matches: false,
             group_log: header.group_log,
             filters: Undoing::default(),
+            passes: 0,
         };
         let (entries, _) = directory.as_chunks::<{ Entry::BYTES }>();
         for (i, entry) in entries.iter().enumerate() {
@@ -145,6 +150,16 @@ impl Needs {
         Self { filters: self.filters.and(filters), ..self }
     }
 
+    /// What an encoder needs whose blocks take up to `passes` passes to filter.
+    pub(crate) fn of_passes(passes: usize) -> Self {
+        Self { passes: passes as u8, ..Self::default() }
+    }
+
+    /// The passes that apply filters.
+    pub(crate) fn passes(&self) -> usize {
+        self.passes.into()
+    }
+
     /// The filters to undo.
     pub(crate) fn filters(&self) -> Undoing {
         self.filters
@@ -162,6 +177,7 @@ impl Needs {
             matches: self.matches || other.matches,
             group_log: self.group_log.min(other.group_log),
             filters: self.filters.and(other.filters),
+            passes: self.passes.max(other.passes),
         }
     }
 }

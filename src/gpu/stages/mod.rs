@@ -10,6 +10,7 @@
 //! | [`bwt_encode`] | encodes with the BWT codec |
 //! | [`bwt_decode`] | decodes BWT payloads |
 //! | [`filter`] | undoes filters |
+//! | [`forward_filter`] | applies filters |
 //! | [`checksum`] | computes checksums, and packs payloads |
 //! | [`moves`] | moves payloads to where decoders read them, and contents to buffers of the caller's |
 //! | `pipelines` | chains stages into whole pipelines |
@@ -18,6 +19,7 @@ pub(crate) mod bwt_decode;
 pub(crate) mod bwt_encode;
 pub(crate) mod checksum;
 pub(crate) mod filter;
+pub(crate) mod forward_filter;
 pub(crate) mod job;
 pub(crate) mod lz77_code;
 pub(crate) mod lz77_decode;

@@ -1,6 +1,7 @@
 //! Plans of whole pipelines, chained from stages: from a raw batch to finished blocks, and back.
 
 use super::checksum::{Direction, add_checksums, add_packing};
+use super::forward_filter::{self, Passes, most_passes};
 use super::lz77_decode::Needs;
 use super::{bwt_decode, bwt_encode, filter, lz77_code, lz77_decode, lz77_find, moves};
 use crate::codec::filter::Filter;
@@ -31,8 +32,20 @@ fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
 /// Makes the plan from `contents` to `packed`, with a result for each block. If a recipe has several
 /// [parts](Recipe::parts), the plan is that of the first.
 pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
-    if recipe.filter != Filter::None {
-        return declined("blocks are not filtered on devices");
+    encode_filtered(limits, recipe, shape, most_passes(&recipe.filter))
+}
+
+/// Like [`encode`], for blocks whose chains take at most `passes` passes.
+pub(crate) fn encode_filtered(
+    limits: &Limits,
+    recipe: &Recipe,
+    shape: Shape,
+    passes: usize,
+) -> Result<Plan, PlanError> {
+    if let Filter::Chain(chain) = &recipe.filter
+        && Passes::of(chain).is_none()
+    {
+        return declined("filters of decimal floats are not for devices");
     }
     let mut plan = Plan::new(shape);
     match &recipe.codec.first() {
@@ -44,6 +57,9 @@ pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<P
             lz77_code::append(&mut plan, limits, params)?;
         }
         Codec::Bwt(params) => plan = bwt_encode::plan(limits, shape, params)?,
+    }
+    if recipe.filter != Filter::None {
+        forward_filter::prepend(&mut plan, passes)?;
     }
     add_checksums(&mut plan, limits, Direction::Encode)?;
     add_packing(&mut plan)?;

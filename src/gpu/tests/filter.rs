@@ -1,10 +1,11 @@
-//! Kernels that undo filters, against the CPU's.
+//! Kernels that apply and undo filters, against the CPU's.
 
 use super::testing::{each_device, run_plan};
 use crate::codec::filter::{FilterChain, apply};
 use crate::gpu::device::Device;
 use crate::gpu::model::plan::{Plan, Shape};
 use crate::gpu::stages::filter::{Undoing, append};
+use crate::gpu::stages::forward_filter::{Passes, prepend};
 use crate::gpu::stages::job::{Job, Undo};
 use crate::test_data::noise;
 
@@ -111,22 +112,85 @@ fn blocks_are_undone_as_on_the_cpu() {
     });
 }
 
+/// Applies each block's chain on `device`, together, and returns what becomes of the contents.
+fn applied(device: &dyn Device, blocks: &[(&str, &[u8])]) -> Vec<Vec<u8>> {
+    let longest = blocks.iter().map(|(_, contents)| contents.len()).max().unwrap();
+    let shape = Shape::new(blocks.len() as u32, longest as u32);
+    let mut contents = Vec::new();
+    let mut jobs = Vec::new();
+    let mut most = 0;
+    for (name, block) in blocks {
+        let mut job = Job { content_len: block.len() as u32, ..Job::default() };
+        if !name.is_empty() {
+            let passes = Passes::of(&name.parse().unwrap()).unwrap();
+            most = most.max(passes.count());
+            job.undo = passes.to_job();
+        }
+        jobs.push(job);
+        contents.extend_from_slice(block);
+        contents.resize(jobs.len() * shape.slot as usize, 0xa5);
+    }
+    let mut plan = Plan::new(shape);
+    prepend(&mut plan, most).unwrap();
+    let inputs = [("jobs", bytemuck::cast_slice(&jobs)), ("contents", &contents[..])];
+    let outputs = run_plan(device, &plan, &inputs, &["filtered", "contents"]).unwrap();
+    assert!(outputs[1] == contents, "the contents have changed");
+    let slots = outputs[0].chunks(shape.slot as usize).zip(blocks);
+    slots.map(|(slot, (_, contents))| slot[..contents.len()].to_vec()).collect()
+}
+
 #[test]
-fn units_are_undone_alone() {
-    let contents = noise(9, (1 << 20) + 70_001, 256);
-    // The last ones take the most steps for each work item.
-    let names = [
-        "delta4x3,zigzag4,transpose4",
-        "delta1x3000,delta1x3",
-        "xor8,bits8",
-        "transpose3",
-        "deltadelta1",
-        "xor1x257",
-    ];
-    let blocks = names.map(|name| filtered(name, &contents));
+fn blocks_are_filtered_as_on_the_cpu() {
+    let lens = [1, 7, 8, 63, 1000, 4095, 4096, 4097, 16_384, 30_011, 32_768, 32_896];
+    let mut blocks = Vec::new();
+    for (i, name) in CHAINS.into_iter().chain(["delta4,zigzag4,delta4x2"]).enumerate() {
+        for len in [lens[i % lens.len()], 16 * name.len(), 20_000 + i, 32_768] {
+            blocks.push((name, noise(len as u32 + 1, len, 256)));
+        }
+    }
+    // Blocks without filters lie between others.
+    blocks.insert(5, ("", noise(1, 777, 256)));
+    let blocks: Vec<_> = blocks.iter().map(|(name, contents)| (*name, &contents[..])).collect();
     each_device(|device| {
-        for (name, undone) in names.iter().zip(undone(device, &blocks, contents.len())) {
+        // Batches of a few passes each, and one with all.
+        for some in blocks.chunks(50).chain([&blocks[..]]) {
+            for ((name, contents), applied) in some.iter().zip(applied(device, some)) {
+                let expected = match name.is_empty() {
+                    true => contents.to_vec(),
+                    false => filtered(name, contents).0,
+                };
+                assert!(applied == expected, "{name}, {} bytes", contents.len());
+            }
+        }
+    });
+}
+
+/// Chains of few steps for each work item, for blocks of several units.
+const LONG: [&str; 9] = [
+    "delta4x3,zigzag4,transpose4",
+    "delta1x3000,delta1x3",
+    "xor8,bits8",
+    "transpose3",
+    "deltadelta1",
+    "xor1x257",
+    "rotate2,transpose2",
+    "deltadelta8,zigzag8,transpose8",
+    "zigzag8,transpose8",
+];
+
+#[test]
+fn units_are_filtered_and_undone_alone() {
+    let contents = noise(9, (1 << 20) + 70_001, 256);
+    let blocks = LONG.map(|name| filtered(name, &contents));
+    let even = &contents[..(1 << 20) + 65_536];
+    let unfiltered: Vec<_> =
+        LONG.iter().flat_map(|name| [(*name, &contents[..]), (*name, even)]).collect();
+    each_device(|device| {
+        for (name, undone) in LONG.iter().zip(undone(device, &blocks, contents.len())) {
             assert!(undone == contents, "{name}");
+        }
+        for ((name, contents), applied) in unfiltered.iter().zip(applied(device, &unfiltered)) {
+            assert!(applied == filtered(name, contents).0, "{name}, {} bytes", contents.len());
         }
     });
 }

@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::testing::{each_device, made_up};
-use crate::codec::Codec;
+use crate::codec::filter::Filter;
+use crate::codec::{Codec, Recipe};
 use crate::format::Pipeline;
 use crate::gpu::device::run::Memory;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
 use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::{
-    bwt_decode, bwt_encode, checksum, filter, lz77_code, lz77_decode, lz77_find, pipelines,
+    bwt_decode, bwt_encode, checksum, filter, forward_filter, lz77_code, lz77_decode, lz77_find,
+    pipelines,
 };
 use crate::pipeline::level::Level;
 
@@ -37,7 +39,9 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
     }
     all.push(("packing".into(), stage(|plan, _| Ok(checksum::add_packing(plan)?))));
     let undo = |plan: &mut Plan, _: &Limits| Ok(filter::append(plan, filter::Undoing::ALL)?);
-    all.push(("filters".into(), stage(undo)));
+    all.push(("filters to undo".into(), stage(undo)));
+    let apply = |plan: &mut Plan, _: &Limits| Ok(forward_filter::prepend(plan, 3)?);
+    all.push(("filters to apply".into(), stage(apply)));
     all.push((
         "suffix sorting".into(),
         Box::new(|limits, shape| Ok(bwt_encode::transform(limits, shape, 14)?)),
@@ -70,9 +74,15 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
                 };
                 all.push((format!("coder of {pipeline:?}, level {level}"), stage(code)));
             }
-            let recipe = codec.into();
+            let recipe = Recipe::from(codec);
             let encode = move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape);
             all.push((format!("encoder of {pipeline:?}, level {level}"), Box::new(encode)));
+            let recipe = Recipe { filter: Filter::Auto, ..recipe };
+            let encode = move |limits: &Limits, shape| pipelines::encode(limits, &recipe, shape);
+            all.push((
+                format!("encoder of {pipeline:?} with filters, level {level}"),
+                Box::new(encode),
+            ));
         }
         let decode = move |limits: &Limits, shape| {
             pipelines::decode(

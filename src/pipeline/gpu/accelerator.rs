@@ -5,6 +5,8 @@ use crate::gpu::coder::Work;
 use crate::gpu::device::{Limits, STAGING, budget_now};
 use crate::gpu::model::budget::{Batches, MAX_SLOTS, batches, budget};
 use crate::pipeline::auto::Auto;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::gpu_engine::HELPERS;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::statistics::Statistics;
 use crate::pipeline::throughput::{Throughput, WithDevice};
@@ -73,9 +75,10 @@ impl Accelerator {
     /// `None` if the device cannot do the work, and says why in the statistics.
     pub(crate) fn new(gpu: &Gpu, job: Job<'_>, share: &mut Share) -> Option<Self> {
         let Job { work, block_len, bytes, cost, memory, statistics, learned } = job;
+        let of_slot = STAGING + choosing_memory(&work, block_len);
         let mut accelerator = Self {
             host_blocks: 0,
-            most_slots: (memory / STAGING_FRACTION / STAGING).clamp(1, MAX_SLOTS),
+            most_slots: (memory / STAGING_FRACTION / of_slot).clamp(1, MAX_SLOTS),
             blocks: bytes.map(|bytes| bytes.div_ceil(block_len.into())),
             statistics: statistics.cloned(),
             workers: share.workers,
@@ -83,7 +86,7 @@ impl Accelerator {
             ..Self::alone(gpu.clone(), work, block_len)
         };
         let left = memory - DRIVER_MEMORY.min(memory / 2);
-        let left = left.saturating_sub(accelerator.most_slots * STAGING);
+        let left = left.saturating_sub(accelerator.most_slots * of_slot);
         let shared = &accelerator.gpu.shared;
         let limits = match (shared.opened.get(), shared.found.get()) {
             (Some(Ok(opened)), _) => Ok(Some(opened.device.limits())),
@@ -208,5 +211,15 @@ const DRIVER_MEMORY: u64 = 64 << 20;
 /// it.
 pub(in crate::pipeline) const MIN_HOST_MEMORY: u64 = 2 * DRIVER_MEMORY;
 
-/// Staging buffers take at most this fraction of the host memory.
+/// Host memory in which a slot chooses filters.
+fn choosing_memory(work: &Work, block_len: u32) -> u64 {
+    match work {
+        Work::Encode { recipe, .. } => {
+            HELPERS as u64 * CpuEngine::choosing_memory(recipe, block_len as usize)
+        }
+        Work::Decode(_) => 0,
+    }
+}
+
+/// Staging buffers, and memory to choose filters in, take at most this fraction of the host memory.
 const STAGING_FRACTION: u64 = 4;

@@ -34,12 +34,11 @@ impl<'d> GpuEngine<'d> {
         };
         let begun = Instant::now();
         encoder.write_all(jobs.iter().map(|job| job.contents))?;
-        let lens: Vec<_> = jobs.iter().map(|job| job.contents.len() as u32).collect();
         let uploaded = Instant::now();
-        let mut crcs = Vec::new();
-        let blocks = encoder.encode_while(&lens, || {
-            crcs = jobs.iter().map(|job| crc32c(job.contents)).collect();
-        })?;
+        let blocks = jobs.iter().map(|job| (job.contents.len() as u32, job.filters));
+        encoder.submit_filtered(blocks)?;
+        let crcs: Vec<_> = jobs.iter().map(|job| crc32c(job.contents)).collect();
+        let blocks = encoder.wait()?;
 
         let computed = Instant::now();
         let method = match recipe.codec {
@@ -60,7 +59,7 @@ impl<'d> GpuEngine<'d> {
                 continue;
             };
             let content_len = job.contents.len() as u32;
-            let (filters, payload_crc) = (None, block.payload_crc);
+            let (filters, payload_crc) = (job.filters, block.payload_crc);
             let place = PayloadPlace { start, payload_len, content_len, filters };
             let coded = Coded { method, filters, payload_crc, content_crc };
             sent.push(Encoded { job, coded, place });

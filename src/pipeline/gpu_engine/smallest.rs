@@ -1,8 +1,8 @@
 //! Encoding by both codecs, by the rule that the CPU's engine follows.
 
 use super::GpuEngine;
-use crate::codec::lz77;
-use crate::codec::{Codec, Smallest};
+use crate::codec::filter::FilterChain;
+use crate::codec::{Codec, Recipe, Smallest};
 use crate::pipeline::engine::{Coded, EncodeJob};
 
 /// What LZ77 made of a block.
@@ -21,12 +21,19 @@ fn stored_or(payload: &[u8], content_len: usize) -> usize {
 impl GpuEngine<'_> {
     /// Encodes `jobs` by the BWT, and then those by LZ77 that it may make smaller. Leaves a block to the CPU if the
     /// device does not encode it by one of the two.
-    pub(super) fn encode_smallest(&self, smallest: &Smallest, jobs: &mut [&mut EncodeJob<'_>]) {
+    pub(super) fn encode_smallest(
+        &self,
+        recipe: &Recipe,
+        smallest: &Smallest,
+        jobs: &mut [&mut EncodeJob<'_>],
+    ) {
         let Smallest { bwt, quick, best } = *smallest;
-        self.encode_by(&Codec::Bwt(bwt).into(), jobs);
+        let by = |codec| Recipe { codec, ..*recipe };
+        self.encode_by(&by(Codec::Bwt(bwt)), jobs);
         let mut jobs: Vec<_> = jobs.iter_mut().filter(|job| job.coded.is_some()).collect();
 
-        let trials = self.try_lz77(quick, jobs.iter().map(|job| job.contents));
+        let blocks = jobs.iter().map(|job| (job.contents, job.filters));
+        let trials = self.try_lz77(&by(Codec::Lz77(quick)), blocks);
         let mut trials = trials.into_iter();
         jobs.retain_mut(|job| {
             let Some(Trial { coded: Some(_), payload, .. }) = trials.next() else {
@@ -38,7 +45,8 @@ impl GpuEngine<'_> {
             stored_or(&payload, len) < limit.min(len)
         });
 
-        let trials = self.try_lz77(best, jobs.iter().map(|job| job.contents));
+        let blocks = jobs.iter().map(|job| (job.contents, job.filters));
+        let trials = self.try_lz77(&by(Codec::Lz77(best)), blocks);
         for (job, trial) in jobs.into_iter().zip(trials) {
             let len = job.contents.len();
             let is_smaller = stored_or(&trial.payload, len) < stored_or(job.payload, len);
@@ -53,15 +61,19 @@ impl GpuEngine<'_> {
 
     fn try_lz77<'a>(
         &self,
-        params: lz77::Params,
-        blocks: impl Iterator<Item = &'a [u8]>,
+        recipe: &Recipe,
+        blocks: impl Iterator<Item = (&'a [u8], Option<FilterChain>)>,
     ) -> Vec<Trial> {
         let blocks: Vec<_> = blocks.collect();
         let mut payloads = vec![Vec::new(); blocks.len()];
         let jobs = blocks.iter().zip(&mut payloads);
-        let mut jobs: Vec<_> =
-            jobs.map(|(block, payload)| EncodeJob::new(block, payload)).collect();
-        self.encode_by(&Codec::Lz77(params).into(), &mut jobs.iter_mut().collect::<Vec<_>>());
+        let mut jobs: Vec<_> = jobs
+            .map(|(&(block, filters), payload)| EncodeJob {
+                filters,
+                ..EncodeJob::new(block, payload)
+            })
+            .collect();
+        self.encode_by(recipe, &mut jobs.iter_mut().collect::<Vec<_>>());
         let outcomes: Vec<_> = jobs.iter().map(|job| (job.coded, job.is_unverified)).collect();
         let trials = outcomes.into_iter().zip(payloads);
         trials

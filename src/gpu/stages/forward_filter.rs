@@ -1,0 +1,122 @@
+//! Steps that apply filters, before a codec.
+//!
+//! A *pass* reads all elements of the blocks from one buffer and writes them to another. It does one stage of a chain, or
+//! two where the elements are in registers anyway. Each block's job has its passes; blocks with fewer than others are
+//! copied. The contents stay as they are, for the checksum: passes go from `contents` to `filtered`, or by way of
+//! `payload`, which the codec fills only later.
+
+use super::job::Undo;
+use crate::codec::filter::{Filter, FilterChain, MAX_STAGES, Stage};
+use crate::gpu::model::cost::CostError;
+use crate::gpu::model::kernel::FILTER_FORWARD;
+use crate::gpu::model::plan::{Plan, Run, Step};
+
+/// Work items per workgroup.
+const THREADS: u32 = 256;
+/// Bytes of a block that a workgroup has.
+const PIECE: u32 = 16_384;
+/// In the word of a stage: zigzag as well.
+const ZIGZAG: u32 = 1 << 6;
+/// In the word of a transposition: rotation as well, by the parameter.
+const ROTATION: u32 = 1 << 7;
+
+/// The passes that apply a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passes {
+    unit_log: u32,
+    /// For each, its stage as in a block's header, with what it does besides; 0 after the last.
+    words: [u32; MAX_STAGES],
+}
+
+impl Passes {
+    /// The passes of `chain`; `None` if that is left to the host. Devices round divisions as they like, so decimal
+    /// floats are.
+    pub(crate) fn of(chain: &FilterChain) -> Option<Self> {
+        let mut passes = Self { unit_log: chain.unit_len().ilog2(), words: [0; MAX_STAGES] };
+        let mut stages = chain.stages().peekable();
+        for word in &mut passes.words {
+            let Some(stage) = stages.next() else { break };
+            if matches!(stage, Stage::Decimal { .. }) {
+                return None;
+            }
+            let together = stages.peek().and_then(|next| together(stage, *next));
+            if together.is_some() {
+                stages.next();
+            }
+            *word = together.unwrap_or(stage.to_word());
+        }
+        Some(passes)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.words.iter().filter(|word| **word != 0).count()
+    }
+
+    /// As the job of a block has them.
+    pub(crate) fn to_job(self) -> Undo {
+        Undo { unit_log: self.unit_log, stages: self.words }
+    }
+}
+
+/// The word of a pass that does two stages, if one can.
+fn together(first: Stage, second: Stage) -> Option<u32> {
+    let is_same_width = first.width() == second.width();
+    match (first, second) {
+        (Stage::Zigzag { .. }, Stage::Transpose { .. }) if is_same_width => {
+            Some(second.to_word() | ZIGZAG)
+        }
+        (Stage::Rotate { bits, .. }, Stage::Transpose { .. }) if is_same_width => {
+            Some(second.to_word() | ROTATION | u32::from(bits) << 16)
+        }
+        (Stage::Delta { .. }, Stage::Zigzag { .. }) if is_same_width => {
+            Some(first.to_word() | ZIGZAG)
+        }
+        _ => None,
+    }
+}
+
+/// The passes that blocks of `filter` may take, before each block's chain is known.
+pub(crate) fn most_passes(filter: &Filter) -> usize {
+    match filter {
+        Filter::None => 0,
+        Filter::Chain(chain) => Passes::of(chain).map_or(0, |passes| passes.count()),
+        Filter::Auto => MAX_STAGES,
+    }
+}
+
+/// Makes the steps of `plan` read what `passes` passes make of `contents`, and puts those passes before them.
+///
+/// # Errors
+/// Fails if a kernel's cost is wrong.
+pub(crate) fn prepend(plan: &mut Plan, passes: usize) -> Result<(), CostError> {
+    // Batches of few passes run in the memory of those with many.
+    let jobs = plan.buffer(&FILTER_FORWARD, "jobs")?;
+    let contents = plan.buffer(&FILTER_FORWARD, "contents")?;
+    let filtered = plan.buffer(&FILTER_FORWARD, "filtered")?;
+    let payload = plan.buffer(&FILTER_FORWARD, "payload")?;
+    plan.idle.push(&FILTER_FORWARD);
+    if passes == 0 {
+        return Ok(());
+    }
+    plan.redirect(contents, filtered);
+    let shape = plan.shape;
+    let count = shape.slot.div_ceil(PIECE);
+    // The last pass writes `filtered`.
+    let to = |pass: usize| [filtered, payload][(passes - 1 - pass) % 2];
+    let run = |pass: usize| {
+        let from = if pass == 0 { contents } else { to(pass - 1) };
+        Step::Run(Run {
+            stage: "filter",
+            kernel: &FILTER_FORWARD,
+            entry: "forward",
+            defines: Vec::new(),
+            buffers: vec![jobs, from, to(pass)],
+            args: vec![shape.blocks, shape.slot, count, pass as u32],
+            groups: shape.blocks * count,
+            threads: THREADS,
+        })
+    };
+    plan.steps.splice(0..0, (0..passes).map(run));
+    Ok(())
+}
