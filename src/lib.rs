@@ -98,7 +98,7 @@ pub mod internal {
     pub use crate::gpu::model::cost::KernelCost;
     pub use crate::gpu::model::kernel::ALL as KERNELS;
     pub use crate::pipeline::buffer::advise_huge_pages;
-    pub use crate::stream::Bounded;
+    pub use crate::stream::{Bounded, Growing};
 
     pub mod bwt {
         pub use crate::codec::bwt::{Decoder, Encoder, Params};

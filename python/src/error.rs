@@ -116,8 +116,13 @@ pub fn of_io(py: Python<'_>, error: &io::Error, path: Option<&Bound<'_, PyAny>>)
     if let Some(error) = SourceError::in_io(error) {
         return of_source(py, error);
     }
+    let inner = error.get_ref();
+    if let Some(why) = inner.and_then(|inner| inner.downcast_ref::<pz::gpu::device::DeviceError>())
+    {
+        return of_class(py, "DeviceError", why.to_string(), &[]);
+    }
     let Some(number) = error.raw_os_error() else {
-        let raised = error.get_ref().and_then(|error| error.downcast_ref::<PyErr>());
+        let raised = inner.and_then(|inner| inner.downcast_ref::<PyErr>());
         return match raised {
             Some(raised) => raised.clone_ref(py),
             None => io::Error::new(error.kind(), error.to_string()).into(),

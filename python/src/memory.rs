@@ -1,6 +1,7 @@
 //! Contents in the memory of a device, or of the host.
 
 use std::ffi::{c_int, c_void};
+use std::io::Write;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -452,6 +453,50 @@ fn wait_for(py: Python<'_>, memory: &DeviceMemory, name: &str, stream: u64) -> P
         unsafe { memory.wait_for(NativeStream::Cuda(stream)) }
     });
     waited.map_err(|why| error::device(py, name, &why))
+}
+
+/// Device memory to compress.
+pub enum OnDevice {
+    /// A buffer of this package.
+    Own(Py<DeviceBuffer>),
+    /// That of a tensor, which it keeps.
+    Tensor(Buffer, Foreign),
+}
+
+impl OnDevice {
+    /// The device memory of `data`; `None` if it is the host's.
+    pub fn of(data: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = data.py();
+        if let Ok(own) = data.cast::<DeviceBuffer>() {
+            let is_on_device = matches!(own.get().0.place, Place::Device(..));
+            return Ok(is_on_device.then(|| Self::Own(own.clone().unbind())));
+        }
+        // SAFETY: this only asks whether there is a buffer.
+        if unsafe { ffi::PyObject_CheckBuffer(data.as_ptr()) } == 1 {
+            return Ok(None);
+        }
+        match Foreign::of(data)? {
+            Some(tensor) if !tensor.is_on_host() => {
+                Ok(Some(Self::Tensor(imported_after(py, &tensor, None)?, tensor)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Compresses it to `writer`, and returns the number of bytes written.
+    pub fn compress_to(
+        &self,
+        py: Python<'_>,
+        writer: impl Write + Send,
+        options: &pz::Options,
+    ) -> PyResult<u64> {
+        let work = |buffer: &Buffer| buffer.compress_to(0..buffer.len(), writer, options);
+        let written = match self {
+            Self::Own(buffer) => buffer.get().with(py, |buffer| work(buffer))?,
+            Self::Tensor(buffer, _) => py.detach(|| work(buffer)),
+        };
+        written.map_err(|why| raise(py, why))
+    }
 }
 
 /// A copy of a tensor's bytes in host memory.

@@ -323,3 +323,18 @@ def test_uris(path, server):
             pz.load(uri)
     with pytest.raises(pz.OptionError):
         pz.load("s3://")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_compressed_where_it_is(path, device):
+    buffer = pz.load(path, device)
+    for level, options in [(1, {"block_size": 1 << 16}), (3, {"block_size": 1 << 17, "filter": "rotate2"}), (9, {}), (2, {})]:
+        expected = pz.compress(CONTENTS, level, **options)
+        assert pz.compress(buffer, level, **options) == expected
+        memory = bytearray(len(expected) + 5)
+        assert pz.compress_into(buffer, memory, level, **options) == len(expected)
+        assert memory[: len(expected)] == expected
+        with pytest.raises(pz.BufferTooSmallError) as caught:
+            pz.compress_into(buffer, bytearray(100), level, **options)
+        assert caught.value.needed == len(expected)
+    assert pz.decompress(pz.compress(pz.DeviceBuffer(0, device))) == b""

@@ -32,7 +32,8 @@ use crate::pipeline::statistics::Statistics;
 use crate::pipeline::{Gpu, Options};
 
 pub use auto_finish::AutoFinishEncoder;
-pub(super) use plan::{EncodeBasis, EncodePlan};
+pub(crate) use plan::EncodeBasis;
+pub(super) use plan::EncodePlan;
 
 /// Compresses all that is written to it, and writes the result to `W`.
 ///

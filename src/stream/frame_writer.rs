@@ -64,14 +64,29 @@ impl FrameWriter {
         if is_last && self.frame_len == 0 && contents.len() <= MAX_SINGLE_CONTENT_LEN {
             return self.single(writer, coded, contents, payload);
         }
-        self.begin(writer)?;
         let payload = if coded.method == Method::Store { contents } else { payload };
+        self.one_of_several(writer, coded, contents.len() as u32, payload, is_last)
+    }
+
+    /// Writes a block of a frame that is no single frame. The payload of a stored block is its contents.
+    pub(crate) fn one_of_several(
+        &mut self,
+        writer: &mut impl Write,
+        coded: Coded,
+        content_len: u32,
+        payload: &[u8],
+        is_last: bool,
+    ) -> Result<(), Error> {
+        if self.index.block_count() == self.max_blocks {
+            self.end_frame(writer)?;
+        }
+        self.begin(writer)?;
         let header = BlockHeader {
             method: coded.method,
             filters: coded.filters,
             block_log: self.header.block_log,
             number: self.index.block_count() as u32,
-            content_len: contents.len() as u32,
+            content_len,
             payload_len: payload.len() as u32,
             payload_crc: coded.payload_crc,
             content_crc: coded.content_crc,

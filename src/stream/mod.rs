@@ -15,10 +15,12 @@ mod seekable;
 mod tasks;
 mod window;
 
-pub use bounded::Bounded;
+pub use bounded::{Bounded, Growing};
 pub use decoder::Decoder;
 pub(crate) use directory::{FrameEntry, read_directory};
+pub(crate) use encoder::EncodeBasis;
 pub use encoder::{AutoFinishEncoder, Encoder};
+pub(crate) use frame_writer::FrameWriter;
 pub use list::{BlockInfo, FrameInfo, Listing, list};
 pub use oneshot::{
     Compressor, Decompressor, compress, compress_into, compress_to, content_size, decompress,

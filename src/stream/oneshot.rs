@@ -1,11 +1,12 @@
 //! Works on whole slices, and can keep its threads, tables and buffers from call to call.
 
-use std::io::{self, Cursor, Write};
+use std::io::{Cursor, Write};
 use std::sync::Arc;
 
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
+use super::bounded::Growing;
 use super::decoder::Decoder;
 use super::directory::read_directory;
 use super::encoder::{EncodeBasis, EncodePlan, Encoder};
@@ -263,22 +264,6 @@ fn append(
         output.truncate(start);
     }
     written.map(|_| output.len() - start)
-}
-
-/// A vector to write to. A write returns an error when the system refuses memory.
-struct Growing<'a>(&'a mut Vec<u8>);
-
-impl Write for Growing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let needed = self.0.len() + bytes.len();
-        self.0.try_reserve(bytes.len()).map_err(|_| out_of_memory(needed))?;
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn out_of_memory(bytes: usize) -> Error {

@@ -11,11 +11,11 @@ use crate::pipeline::buffer::zeroed;
 /// A buffer that archives can be read into: see [`DeviceMemory`].
 pub struct DeviceBuffer {
     memory: DeviceMemory,
-    place: Place,
+    pub(super) place: Place,
     len: u64,
 }
 
-enum Place {
+pub(super) enum Place {
     Host(Vec<u8>),
     Device {
         buffer: Arc<OnDevice>,
@@ -35,6 +35,10 @@ pub(in crate::access) struct OnDevice {
 impl OnDevice {
     pub(super) fn new(core: Arc<Core>, id: BufferId, end: u64) -> Self {
         Self { core, id, end }
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.core
     }
 
     pub(in crate::access) fn end(&self) -> u64 {
@@ -61,6 +65,17 @@ impl DeviceBuffer {
 
     pub(super) fn on_device(memory: DeviceMemory, buffer: OnDevice, start: u64, len: u64) -> Self {
         Self { memory, place: Place::Device { buffer: Arc::new(buffer), start }, len }
+    }
+
+    /// The `len` bytes of `buffer` from `start` on, beside those who use the buffer already.
+    pub(super) fn view(
+        memory: &DeviceMemory,
+        buffer: &Arc<OnDevice>,
+        start: u64,
+        len: u64,
+    ) -> Self {
+        let place = Place::Device { buffer: Arc::clone(buffer), start };
+        Self { memory: memory.clone(), place, len }
     }
 
     /// Length in bytes.

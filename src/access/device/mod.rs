@@ -11,6 +11,7 @@
 //!   device memory, pinned memory. All archives that are read into it share them.
 //! - [`DeviceBuffer`] is a buffer there: one that pz allocated, or one of the caller's. In host memory it is a plain
 //!   allocation, so the same program runs without a device.
+//! - `compress` goes the other way: what lies in a buffer is encoded there, and only payloads cross the bus.
 //! - `workers` are its threads. Each has a `lane`: it takes a batch of blocks, reads their payloads, submits them, and
 //!   waits. While one lane reads, others upload and decode.
 //!
@@ -18,6 +19,9 @@
 //! wrong, and says what is wrong with a damaged block; its result is uploaded.
 
 mod buffer;
+mod compress;
+#[cfg(test)]
+mod compress_tests;
 mod lane;
 #[cfg(test)]
 mod tests;

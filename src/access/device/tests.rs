@@ -51,7 +51,7 @@ impl Source for Watched {
 }
 
 /// Text, bytes that do not compress, and repeated bytes.
-fn contents(len: usize) -> Vec<u8> {
+pub(super) fn contents(len: usize) -> Vec<u8> {
     let mut all = mixture(len / 2);
     all.extend(noise(3, len / 8, 256));
     all.extend(vec![7; len / 4]);
@@ -67,7 +67,7 @@ fn archive_of(packed: Vec<u8>) -> (Arc<Watched>, Archive) {
 }
 
 /// Small batches, so that even short archives have several.
-fn memory_of(device: impl Device + 'static) -> DeviceMemory {
+pub(super) fn memory_of(device: impl Device + 'static) -> DeviceMemory {
     let options = DeviceMemoryOptions::new().workers(2).batch(256 << 10);
     DeviceMemory::of_device(Arc::new(device), &options)
 }
@@ -354,7 +354,10 @@ fn urgent_reads_wait_for_no_slow_source() {
 }
 
 /// A device that several values share, so that a test can look at it after a read.
-fn faulty(device: &'static dyn Device, fault: Fault) -> Arc<Faulty<&'static dyn Device>> {
+pub(super) fn faulty(
+    device: &'static dyn Device,
+    fault: Fault,
+) -> Arc<Faulty<&'static dyn Device>> {
     Arc::new(Faulty::new(device, fault).with_deadline(Duration::from_millis(300)))
 }
 

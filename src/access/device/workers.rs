@@ -116,6 +116,16 @@ impl Core {
         &self.pool
     }
 
+    /// The most bytes of device memory to take.
+    pub(super) fn budget(&self) -> u64 {
+        self.lane_budget * self.workers as u64
+    }
+
+    /// Gives idle device memory back.
+    pub(super) fn trim(&self) {
+        self.pool.trim();
+    }
+
     pub(in crate::access) fn workers(&self) -> usize {
         self.workers
     }

@@ -298,6 +298,35 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.write("contents", parts)?)
     }
 
+    /// Copies the contents of block `block`, `len` bytes, from another buffer of the device, from byte `start` on, which is
+    /// a multiple of 4. `tail` has what comes after the last whole word.
+    ///
+    /// # Errors
+    /// If the device fails, or the buffer is shorter.
+    pub(crate) fn copy_from(
+        &mut self,
+        block: u32,
+        (buffer, start): (BufferId, u64),
+        len: u32,
+        tail: &[u8],
+    ) -> Result<(), CoderError> {
+        let to = u64::from(block) * u64::from(self.slot());
+        let contents = self.contents();
+        let queue = &mut self.batch.queue;
+        let words = u64::from(len & !3);
+        if len % 16 != 0 {
+            // As after a copy from the host, zeros follow the contents.
+            queue.clear(contents, to + u64::from(len & !15), 16)?;
+        }
+        queue.copy((buffer, start), (contents, to), words)?;
+        if len % 4 != 0 {
+            let mut word = [0; 4];
+            word.iter_mut().zip(tail).for_each(|(byte, own)| *byte = *own);
+            queue.write(contents, to + words, &word)?;
+        }
+        Ok(())
+    }
+
     /// Encodes one block for each entry of `lens`, the length of its contents in bytes (at least 1).
     ///
     /// # Errors

@@ -354,6 +354,15 @@ pub trait Queue: Send {
     /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both numbers are multiples of 4.
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError>;
 
+    /// Copies `bytes` bytes from one buffer, each given with the offset of its first byte, to another; all three numbers
+    /// are multiples of 4.
+    fn copy(
+        &mut self,
+        from: (BufferId, u64),
+        to: (BufferId, u64),
+        bytes: u64,
+    ) -> Result<(), DeviceError>;
+
     /// Launches a kernel.
     #[doc(hidden)]
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError>;

@@ -274,6 +274,16 @@ impl<D: Device> Queue for PoolQueue<'_, D> {
         self.queue.clear(buffer, offset, bytes)
     }
 
+    fn copy(
+        &mut self,
+        from: (BufferId, u64),
+        to: (BufferId, u64),
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        self.works();
+        self.queue.copy(from, to, bytes)
+    }
+
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
         self.works();
         self.queue.dispatch(work)

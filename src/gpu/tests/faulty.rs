@@ -289,6 +289,15 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         }
     }
 
+    fn copy(
+        &mut self,
+        from: (BufferId, u64),
+        to: (BufferId, u64),
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        if self.call("copy", &[from.0, to.0])? { self.queue.copy(from, to, bytes) } else { Ok(()) }
+    }
+
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
         if self.call("dispatch", work.buffers)? { self.queue.dispatch(work) } else { Ok(()) }
     }

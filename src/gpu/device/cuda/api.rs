@@ -87,6 +87,7 @@ functions! {
     fn cuMemFreeHost(*mut c_void);
     fn cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, Raw);
     fn cuMemcpyDtoHAsync_v2(*mut c_void, u64, usize, Raw);
+    fn cuMemcpyDtoDAsync_v2(u64, u64, usize, Raw);
     fn cuMemsetD32Async(u64, c_uint, usize, Raw);
     fn cuPointerGetAttribute(*mut c_void, c_int, u64);
     fn cuStreamCreate(*mut Raw, c_uint);

@@ -88,6 +88,23 @@ impl Driver for CudaDriver {
         Ok(Event::later(stream))
     }
 
+    unsafe fn copy(
+        &self,
+        stream: &Stream,
+        (from, start): (&Memory<Self>, u64),
+        (to, offset): (&Memory<Self>, u64),
+        bytes: u64,
+    ) -> Result<Event, DeviceError> {
+        let cuda = self.context.cuda;
+        let _current = self.context.enter()?;
+        let (from, to) = (from.buffer.address + start, to.buffer.address + offset);
+        // SAFETY: stream and buffers are valid and of one context. The caller promises that the ranges are within the
+        // buffers.
+        let code = unsafe { (cuda.cuMemcpyDtoDAsync_v2)(to, from, bytes as usize, stream.raw()) };
+        cuda.check("cuMemcpyDtoDAsync", code)?;
+        Ok(Event::later(stream))
+    }
+
     fn kernel(&self, work: &Dispatch<'_>) -> Result<Arc<Function>, DeviceError> {
         self.programs.function(self, work)
     }

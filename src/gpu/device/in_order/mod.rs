@@ -85,6 +85,18 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         bytes: u64,
     ) -> Result<Self::Event, DeviceError>;
 
+    /// Starts to copy `bytes` bytes from one buffer to another, each given with the offset of its first byte.
+    ///
+    /// # Safety
+    /// Stream and buffers are of this device, and the ranges are within the buffers.
+    unsafe fn copy(
+        &self,
+        stream: &Self::Stream,
+        from: (&Memory<Self>, u64),
+        to: (&Memory<Self>, u64),
+        bytes: u64,
+    ) -> Result<Self::Event, DeviceError>;
+
     /// The entry point that `work` names, compiled if it is not compiled yet.
     fn kernel(&self, work: &Dispatch<'_>) -> Result<Self::Kernel, DeviceError>;
 

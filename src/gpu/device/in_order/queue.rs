@@ -260,6 +260,25 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         })
     }
 
+    fn copy(
+        &mut self,
+        (from, start): (BufferId, u64),
+        (to, offset): (BufferId, u64),
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        let (source, target) =
+            (self.shared.memory(from, start, bytes)?, self.shared.memory(to, offset, bytes)?);
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.attempt(|work, shared, _| {
+            let (from, to) = ((&source, start), (&target, offset));
+            // SAFETY: queue and buffers are of one device, and the ranges have been checked.
+            work.last = Some(unsafe { shared.driver.copy(&work.stream, from, to, bytes)? });
+            Ok(())
+        })
+    }
+
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
         if work.groups == 0 {
             return Ok(());

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use opencl3::command_queue::{
-    CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, enqueue_nd_range_kernel,
-    enqueue_read_buffer, enqueue_write_buffer, flush, release_command_queue,
+    CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_copy_buffer, enqueue_fill_buffer,
+    enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_write_buffer, flush,
+    release_command_queue,
 };
 use opencl3::error_codes::CL_INVALID_WORK_GROUP_SIZE;
 use opencl3::event::{
@@ -160,6 +161,32 @@ impl Driver for ClDriver {
             )
         };
         let event = event.map_err(|code| failure_for("clEnqueueFillBuffer", code, memory.bytes))?;
+        // SAFETY: the event has just been made.
+        unsafe { started(stream, event) }
+    }
+
+    unsafe fn copy(
+        &self,
+        stream: &Handle,
+        (from, start): (&Memory<Self>, u64),
+        (to, offset): (&Memory<Self>, u64),
+        bytes: u64,
+    ) -> Result<Arc<Handle>, DeviceError> {
+        // SAFETY: queue and buffers are valid and of one context. The caller promises that the ranges are within the
+        // buffers.
+        let event = unsafe {
+            enqueue_copy_buffer(
+                stream.raw(),
+                from.buffer.raw(),
+                to.buffer.raw(),
+                start as usize,
+                offset as usize,
+                bytes as usize,
+                0,
+                std::ptr::null(),
+            )
+        };
+        let event = event.map_err(|code| failure_for("clEnqueueCopyBuffer", code, bytes))?;
         // SAFETY: the event has just been made.
         unsafe { started(stream, event) }
     }

@@ -348,6 +348,22 @@ impl Queue for WebGpuQueue<'_> {
         })
     }
 
+    fn copy(
+        &mut self,
+        (from, start): (BufferId, u64),
+        (to, offset): (BufferId, u64),
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        self.attempt(|queue| {
+            let from = queue.checked(from, start, bytes)?;
+            let to = queue.checked(to, offset, bytes)?;
+            if bytes > 0 {
+                queue.encoder()?.copy_buffer_to_buffer(&from, start, &to, offset, bytes);
+            }
+            Ok(())
+        })
+    }
+
     fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
         self.attempt(|queue| queue.record(work))
     }
