@@ -352,7 +352,7 @@ impl Shared {
             });
             (rest, taken) = (after, end);
         }
-        Ok(self.source.read_ranges(&mut parts)?)
+        Ok(self.loader.read(parts)?)
     }
 
     /// Checks the headers of the blocks, and delivers the errors of those that are damaged.

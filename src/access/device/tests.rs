@@ -125,6 +125,20 @@ fn ranges_of_every_level_and_filter() {
 
 /// A single frame, several frames one after another, and an empty one.
 #[test]
+fn threads_share_long_reads() {
+    let contents = noise(4, 5_000_001, 256);
+    let packed = crate::compress(&contents, &Options::new().block_size(1 << 20)).unwrap();
+    crate::access::publish("long", packed);
+    each_static_device(|device| {
+        let options = DeviceMemoryOptions::new().workers(2).batch(8 << 20);
+        let memory = DeviceMemory::of_device(Arc::new(device), &options);
+        let archive = Archive::open("memio://long", &ArchiveOptions::new()).unwrap();
+        check(&archive, &memory, &contents, (0..contents.len(), 5));
+        check(&archive, &memory, &contents, (1_000_000..4_500_003, 0));
+    });
+}
+
+#[test]
 fn every_kind_of_frame() {
     each_static_device(|device| {
         let memory = memory_of(device);

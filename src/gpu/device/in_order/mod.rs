@@ -154,7 +154,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
             if waited < AWAKE {
                 std::thread::yield_now();
             } else {
-                let nap = (waited / 8).clamp(Duration::from_micros(20), Duration::from_millis(1));
+                let nap = (waited / 16).clamp(Duration::from_micros(20), Duration::from_millis(1));
                 std::thread::sleep(nap);
             }
         }
