@@ -190,11 +190,19 @@ fn arrays() -> Vec<(&'static str, Vec<u8>)> {
     // With noise of its own, no channel tells of another, and no row of a row far away.
     let pixels =
         (0..).zip(bands()).map(|(i, c): (u32, u8)| c.wrapping_add(random(i) as u8 & 15)).collect();
+    // No dark ones: bytes of text are as large.
+    let mut walk = [90_u8, 150, 210];
+    let bright = (0..len as u32).map(|i| {
+        let value = &mut walk[i as usize % 3];
+        *value = value.wrapping_add((random(i) % 7) as u8).wrapping_sub(3).clamp(40, 250);
+        *value
+    });
     vec![
         ("delta8", ids),
         ("transpose4", floats),
         ("decimal8:2", prices),
         ("delta1x3", pixels),
+        ("delta1x3", bright.collect()),
         ("delta", readings(len)),
     ]
 }
@@ -220,7 +228,9 @@ fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
         let [small, plain] = [&auto, &options].map(|how| pz::compress(&bands, how).unwrap().len());
         assert!(small <= plain, "{pipeline}: {small}, not {plain}");
         let text = include_bytes!("../src/format/FORMAT.md").repeat(20);
-        for plain in [&text[..], &[], b"x", &[0; 100_000]] {
+        let words = ["größer", "длиннее", "長い", "😀 ", "e\n"];
+        let utf_8: String = (0..60_000).map(|i| words[random(i) as usize % 5]).collect();
+        for plain in [&text[..], utf_8.as_bytes(), &[], b"x", &[0; 100_000]] {
             assert!(pz::compress(plain, &auto).unwrap() == pz::compress(plain, &options).unwrap());
         }
         // Words between runs of equal bytes: without matches, differences make runs shorter.

@@ -272,10 +272,25 @@ fn is_text(pieces: &[&[u8]]) -> bool {
     let all = sum(0..256);
     let spaces = sum(9..11) + counts[13];
     let controls = sum(0..32) - spaces;
-    // The bytes that continue a character are as many as the leading ones, or more.
-    let is_utf_8 = sum(192..256) <= sum(128..192);
     let printable = sum(32..127) + spaces;
-    controls <= all / 512 && (printable >= all / 4 * 3 || (is_utf_8 && printable >= all / 8))
+    controls <= all / 512
+        && (printable >= all / 4 * 3 || (printable >= all / 8 && is_utf_8(pieces)))
+}
+
+/// Whether nearly all bytes that are not ASCII are in characters of UTF-8: a leading one with others after it.
+fn is_utf_8(pieces: &[&[u8]]) -> bool {
+    let (mut pairs, mut wrong) = (0, 0);
+    let continues = |byte: u8| (0x80..0xc0).contains(&byte);
+    for (&first, &second) in pieces.iter().flat_map(|piece| piece.iter().zip(&piece[1..])) {
+        if first < 0x80 && second < 0x80 {
+            continue;
+        }
+        pairs += 1;
+        // After a leading byte comes one that continues it; before one that continues comes one that is no ASCII.
+        let is_wrong = if continues(second) { first < 0x80 } else { first >= 0xc0 };
+        wrong += u32::from(is_wrong);
+    }
+    wrong <= pairs / 16
 }
 
 /// Whether bytes depend on their place in elements, or resemble those of the pixel before.
@@ -340,6 +355,10 @@ fn candidates(pieces: &[&[u8]]) -> Vec<FilterChain> {
     for stride in [1, 2, 3, 4] {
         add(&[Stage::Delta { width: 1, order: 1, stride }]);
     }
+    // Pixels, and sound of 24 bits.
+    let transpose = Stage::Transpose { width: 3 };
+    add(&[transpose]);
+    add(&[Stage::Delta { width: 1, order: 1, stride: 3 }, transpose]);
     if let Some(width) = record_width(pieces) {
         add(&[Stage::Transpose { width }]);
         if width.is_multiple_of(4) {
