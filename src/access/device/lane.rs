@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crc32c::crc32c;
+use crc32c::{crc32c, crc32c_append, crc32c_combine};
 
 use super::Core;
 use super::buffer::OnDevice;
@@ -313,24 +313,39 @@ fn pipeline_of(header: &BlockHeader, payload: &[u8]) -> Option<Pipeline> {
         }
         Method::Fill if header.filters.is_none() => {
             let is_right = crc32c(payload) == header.payload_crc
-                && payload
-                    .first()
-                    .is_some_and(|byte| crc_of_fill(*byte, header) == header.content_crc);
+                && payload.first().is_some_and(|byte| {
+                    crc_of_fill(*byte, header.content_len) == header.content_crc
+                });
             is_right.then_some(Pipeline::Store)
         }
         _ => None,
     }
 }
 
-/// CRC-32C of the contents of a block of one repeated byte.
-fn crc_of_fill(byte: u8, header: &BlockHeader) -> u32 {
-    let piece = [byte; 4096];
-    let mut left = header.content_len as usize;
-    let mut crc = 0;
-    while left > 0 {
-        let len = left.min(piece.len());
-        crc = crc32c::crc32c_append(crc, &piece[..len]);
-        left -= len;
+/// CRC-32C of `len` times the same byte: of a block's contents, which are not empty.
+fn crc_of_fill(byte: u8, len: u32) -> u32 {
+    // Doubles the bytes for each bit of the length after the first.
+    let mut crc = crc32c(&[byte]);
+    let mut so_far = 1;
+    for bit in (0..len.checked_ilog2().unwrap_or(0)).rev() {
+        crc = crc32c_combine(crc, crc, so_far);
+        so_far *= 2;
+        if len >> bit & 1 == 1 {
+            crc = crc32c_append(crc, &[byte]);
+            so_far += 1;
+        }
     }
     crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_of_repeated_bytes() {
+        for len in (1..100).chain([4095, 4096, 4097, 65_536, 1_000_003]) {
+            assert_eq!(crc_of_fill(7, len), crc32c(&vec![7; len as usize]), "{len} bytes");
+        }
+    }
 }
