@@ -22,6 +22,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
     ("access", &["error", "format", "gpu", "pipeline", "stream"]),
+    ("door", &["access", "gpu", "pipeline"]),
 ];
 
 /// The rooms that each room of `src/gpu` may open, lowest room first.

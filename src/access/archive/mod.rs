@@ -32,7 +32,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::access::cache::{Cache, CacheStatistics};
-use crate::access::device::{Core, DeviceSliceMut, SlicePlace, Want};
+use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want};
 use crate::access::{Source, Traffic, Uri};
 pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
@@ -326,6 +326,33 @@ impl Archive {
         self.shared
             .load_ahead(self.shared.layout.placements(range, 0).map(|placement| placement.block));
         Ok(())
+    }
+
+    /// Makes everything that reads into `memory` need, so that later ones compile and allocate nothing: with a kernel running
+    /// on the device they could wait for it.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub(crate) fn prepare_on(&self, memory: &DeviceMemory) -> Result<(), ArchiveError> {
+        let Some(core) = memory.core() else { return Ok(()) };
+        self.shared.prepare_on(core)?;
+        // What is compiled depends on how many blocks there are in a batch.
+        let block = self.shared.layout.max_block_size().max(1);
+        let most = self.len().min(block * (MAX_STEP * core.workers()) as u64);
+        let mut scratch = memory.allocate(most).map_err(|error| {
+            let device = core.device().limits().name.clone();
+            ArchiveError::Device { device, error }
+        })?;
+        let mut len = block;
+        loop {
+            len = len.min(most);
+            let Some(slice) = scratch.slice_mut(0..len) else { return Ok(()) };
+            self.read_into(0..len, slice)?;
+            if len == most {
+                return Ok(());
+            }
+            len *= 2;
+        }
     }
 
     /// What the archive has done so far.

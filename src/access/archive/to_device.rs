@@ -25,6 +25,8 @@ pub(super) struct DeviceQueue {
     max_batch: usize,
     /// Batches of so many blocks are not divided further among workers.
     min_batch: usize,
+    /// What the archive's blocks are decoded with.
+    pipelines: Vec<Pipeline>,
 }
 
 /// A caller that waits for a block, and the parts of it that it wants.
@@ -61,14 +63,15 @@ impl DeviceQueue {
             layout.frames().iter().flat_map(|frame| of_frame(frame.header.pipeline)).collect();
         pipelines.sort_unstable_by_key(|pipeline| pipeline.name());
         pipelines.dedup();
-        let most = pipelines.into_iter().map(|pipeline| core.batch_of(pipeline, block_len));
+        let most = pipelines.iter().map(|pipeline| core.batch_of(*pipeline, block_len));
         // What the device does not decode is only moved there.
         let most = most.filter(|most| *most > 0).min();
         let most = most.unwrap_or_else(|| core.batch_of(Pipeline::Store, block_len));
         let max_batch = (most as usize).max(1);
         let few = (MIN_BATCH_BYTES / u64::from(block_len.max(1))).clamp(1, MIN_BATCH);
         let min_batch = max_batch.min(few as usize);
-        Self { core: Arc::clone(core), queue: Mutex::default(), block_len, max_batch, min_batch }
+        let (core, queue) = (Arc::clone(core), Mutex::default());
+        Self { core, queue, block_len, max_batch, min_batch, pipelines }
     }
 
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
@@ -218,6 +221,15 @@ impl Shared {
             notified.map_err(|error| queue.device_error(error))?;
         }
         Ok(claim)
+    }
+
+    /// Makes what the workers of `core` need to decode this archive's blocks.
+    pub(super) fn prepare_on(&self, core: &Arc<Core>) -> Result<(), ArchiveError> {
+        let queue = self.device_queue(core);
+        let (block_len, pipelines) = (queue.block_len, queue.pipelines.clone());
+        let payloads = queue.max_batch * block_len as usize;
+        let prepared = core.on_each_lane(move |lane| lane.prepare(&pipelines, block_len, payloads));
+        prepared.map_err(|error| queue.device_error(error))
     }
 
     fn device_queue(&self, core: &Arc<Core>) -> Arc<DeviceQueue> {
