@@ -108,7 +108,7 @@
 // ---- What the languages say differently ------------------------------------------------------------------------------
 //
 // door_see and door_tell reach the host: what the other side wrote before it told is there after it was seen. door_exchange,
-// door_set and door_clear only reach other work items.
+// door_set, door_clear and door_count only reach other work items.
 
 #ifdef __OPENCL_VERSION__
 
@@ -128,7 +128,7 @@ DOOR_FN void door_tell(DOOR_WORDS word, uint value) {
 DOOR_FN uint door_exchange(DOOR_WORDS word, uint old, uint value) { return atomic_cmpxchg(word, old, value); }
 DOOR_FN uint door_set(DOOR_WORDS word, uint bits) { return atomic_or(word, bits); }
 DOOR_FN uint door_clear(DOOR_WORDS word, uint bits) { return atomic_and(word, ~bits); }
-DOOR_FN void door_fence(void) { mem_fence(CLK_GLOBAL_MEM_FENCE); }
+DOOR_FN uint door_count(DOOR_WORDS word) { return atomic_inc(word); }
 DOOR_FN void door_pause(void) {}
 // Time in nanoseconds and in ticks of the processor; 0 where there is none.
 DOOR_FN DOOR_LONG door_time(void) { return 0; }
@@ -153,7 +153,7 @@ DOOR_FN unsigned int door_exchange(DOOR_WORDS word, unsigned int old, unsigned i
 }
 DOOR_FN unsigned int door_set(DOOR_WORDS word, unsigned int bits) { return atomicOr((unsigned int *)word, bits); }
 DOOR_FN unsigned int door_clear(DOOR_WORDS word, unsigned int bits) { return atomicAnd((unsigned int *)word, ~bits); }
-DOOR_FN void door_fence(void) { __threadfence(); }
+DOOR_FN unsigned int door_count(DOOR_WORDS word) { return atomicAdd((unsigned int *)word, 1u); }
 DOOR_FN void door_pause(void) { __nanosleep(100); }
 DOOR_FN DOOR_LONG door_time(void) {
     DOOR_LONG time;
@@ -197,34 +197,40 @@ DOOR_FN DOOR_WORDS door_entry(Door door, unsigned int handle) {
     return door.control + DOOR_HEADER + (door.ring + (handle & (DOOR_HANDLES - 1u))) * DOOR_ENTRY;
 }
 
-// Takes a handle that is free: its number in the lowest 10 bits, and above how often it has been in use.
+// The handle of this number, which the caller has just taken, in its next use.
+DOOR_FN unsigned int door_use(Door door, unsigned int number) {
+    unsigned int generation = 0u;
+    while (generation == 0u || generation == 0x3fffffu) {
+        generation = (door_count(door.counters + DOOR_C_GENERATION + number) + 1u) & 0x3fffffu;
+    }
+    return generation << 10 | number;
+}
+
+// Takes a handle that is free, `first` or another: its number in the lowest 10 bits, and above how often it has been in use.
 DOOR_FN unsigned int door_claim(Door door, unsigned int first) {
-    unsigned int at = first & (DOOR_HANDLES / 32u - 1u);
+    unsigned int number = first & (DOOR_HANDLES - 1u);
+    unsigned int bit = 1u << (number & 31u);
+    unsigned int at = number / 32u;
+    if ((door_set(door.counters + DOOR_C_USED + at, bit) & bit) == 0u) return door_use(door, number);
     unsigned int full = 0u;
     for (unsigned int i = 0u; i < DOOR_TRIES && full < DOOR_HANDLES / 32u; i++) {
         unsigned int used = door.counters[DOOR_C_USED + at];
-        unsigned int bit = ~used & (0u - ~used);
+        bit = ~used & (used + 1u);
         if (bit == 0u) {
             at = (at + 1u) & (DOOR_HANDLES / 32u - 1u);
             full++;
             continue;
         }
         if ((door_set(door.counters + DOOR_C_USED + at, bit) & bit) != 0u) continue;
-        door_fence();
-        unsigned int number = at * 32u;
+        number = at * 32u;
         for (unsigned int rest = bit; rest > 1u; rest >>= 1) number++;
-        unsigned int generation = (door.counters[DOOR_C_GENERATION + number] + 1u) & 0x3fffffu;
-        if (generation == 0u || generation == 0x3fffffu) generation = 1u;
-        door.counters[DOOR_C_GENERATION + number] = generation;
-        return generation << 10 | number;
+        return door_use(door, number);
     }
     return DOOR_TABLE_FULL;
 }
 
 DOOR_FN void door_release(Door door, unsigned int handle) {
     unsigned int number = handle & (DOOR_HANDLES - 1u);
-    // The next user of the handle must see its generation.
-    door_fence();
     door_clear(door.counters + DOOR_C_USED + number / 32u, 1u << (number & 31u));
 }
 

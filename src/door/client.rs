@@ -68,11 +68,11 @@ impl Client {
         Self { server, counters }
     }
 
-    fn counter(&self, at: usize) -> &AtomicU32 {
+    pub(super) fn counter(&self, at: usize) -> &AtomicU32 {
         &self.counters.get()[at]
     }
 
-    fn word(&self, at: usize) -> &AtomicU32 {
+    pub(super) fn word(&self, at: usize) -> &AtomicU32 {
         &self.server.slots.words().get()[at]
     }
 
@@ -97,9 +97,11 @@ impl Client {
             }
             let number = at * 32 + bit as usize;
             let count = self.counter(GENERATION + number);
-            let next = (count.load(Ordering::Relaxed) + 1) & LAST_GENERATION;
-            let next = if next == 0 || next == LAST_GENERATION { 1 } else { next };
-            count.store(next, Ordering::Relaxed);
+            let mut next = 0;
+            while next == 0 || next == LAST_GENERATION {
+                let used = count.fetch_add(1, Ordering::Relaxed);
+                next = used.wrapping_add(1) & LAST_GENERATION;
+            }
             return Ok(next << 10 | number as u32);
         }
         Err(AskError::TableFull)

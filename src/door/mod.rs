@@ -165,8 +165,8 @@ pub struct DoorBuffers<T> {
 
 /// How long decoders keep their memory: giving it back would wait for the running kernel.
 const NEVER: Duration = Duration::from_secs(1 << 30);
-/// Threads that bring blocks of archives to the device. Each has a stream.
-const LANES: usize = 14;
+/// Threads that bring blocks of archives to the device: see [`options::MAX_WORKERS`].
+const LANES: usize = 8;
 /// Bytes of contents of a batch of blocks: a request waits for its batch.
 const BATCH: u64 = 8 << 20;
 
@@ -223,14 +223,10 @@ impl Door {
         for number in 0..workers {
             let (server, device, ready) =
                 (Arc::clone(&self.server), self.device.clone(), ready.clone());
-            let uploads = self.server.rooms.device.is_some();
             self.spawn(format!("pz door {number}"), move || {
-                let device = device.filter(|_| uploads);
-                let uploader = device.as_deref().map(|device| {
-                    Ok::<_, DeviceError>(Uploader::new(
-                        device.queue()?,
-                        device.host_memory(STAGED)?,
-                    ))
+                let pool = server.rooms.device.as_ref();
+                let uploader = device.as_deref().zip(pool).map(|(device, pool)| {
+                    Uploader::new(device.queue()?, device.host_memory(STAGED)?, pool)
                 });
                 match uploader.transpose() {
                     Ok(uploader) => {
@@ -247,7 +243,7 @@ impl Door {
             outcome?;
         }
         let server = Arc::clone(&self.server);
-        self.spawn("pz door".into(), move || server.watch())
+        self.spawn("pz door".into(), move || server.watch(0))
     }
 
     fn spawn(

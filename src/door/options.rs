@@ -28,7 +28,7 @@ pub struct DoorOptions {
 
 impl DoorOptions {
     /// No folder, a ring of 4,096 requests, pools of 64 MiB in host memory and 1 GiB in device memory, host memory for what
-    /// has at most 64 KiB, a worker for each core but at most 12, and up to 512 files and 64 archives open at once.
+    /// has at most 64 KiB, a worker for each core but at most 8, and up to 512 files and 64 archives open at once.
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -80,7 +80,7 @@ impl DoorOptions {
         self
     }
 
-    /// Sets how many threads serve requests, besides the one that takes them: 1 to 12.
+    /// Sets how many threads serve requests, besides the one that takes them: 1 to 8.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
@@ -105,7 +105,7 @@ impl DoorOptions {
             return wrong("the ring's length is not a power of two from 128 to 65536");
         }
         if !(1..=MAX_WORKERS).contains(&self.workers) {
-            return wrong("the number of workers is not from 1 to 12");
+            return wrong("the number of workers is not from 1 to 8");
         }
         if self.host_pool < 4096 || usize::try_from(self.host_pool).is_err() {
             return wrong(
@@ -125,9 +125,9 @@ impl Default for DoorOptions {
     }
 }
 
-/// The most workers. Each has a stream of the device, and together with the streams of decoders, of the kernel and of the
-/// bell these must fit into the 32 connections that CUDA has.
-pub(super) const MAX_WORKERS: usize = 12;
+/// The most workers. Each has a stream of the device, and together with the streams of decoders (two for each lane), of the
+/// kernel and of the bell these must fit into the 32 connections that CUDA has.
+pub(super) const MAX_WORKERS: usize = 8;
 
 /// Why a door, or a file through it, cannot be opened. `Display` gives one line.
 #[derive(Debug)]

@@ -121,8 +121,17 @@ pub(super) struct Uploader<'d> {
 pub(super) const STAGED: usize = 1 << 20;
 
 impl<'d> Uploader<'d> {
-    pub(super) fn new(queue: Box<dyn Queue + 'd>, staging: HostMemory) -> Self {
-        Self { queue, staging }
+    /// Makes an uploader to `pool`, with all that it needs: with a kernel running, pinning memory could wait for it.
+    pub(super) fn new(
+        mut queue: Box<dyn Queue + 'd>,
+        staging: HostMemory,
+        pool: &DevicePool,
+    ) -> Result<Self, DeviceError> {
+        if let Some((id, first)) = pool.buffer.on() {
+            queue.write(id, first, &[0; 4])?;
+            queue.finish()?;
+        }
+        Ok(Self { queue, staging })
     }
 
     fn upload(

@@ -148,9 +148,8 @@ impl Server {
 
     // ---- The first thread --------------------------------------------------------------------------------------------
 
-    /// Takes requests until the door is shut.
-    pub(super) fn watch(&self) {
-        let mut number = 0u32;
+    /// Takes requests until the door is shut, from request `number` on. Numbers wrap around.
+    pub(super) fn watch(&self, mut number: u32) {
         let mut waiting = Waiting::new();
         while !self.is_stopped() {
             if let Some(request) = self.slots.request(number) {

@@ -335,23 +335,14 @@ impl Archive {
     /// As for [`Self::read`].
     pub(crate) fn prepare_on(&self, memory: &DeviceMemory) -> Result<(), ArchiveError> {
         let Some(core) = memory.core() else { return Ok(()) };
-        self.shared.prepare_on(core)?;
-        // What is compiled depends on how many blocks there are in a batch.
-        let block = self.shared.layout.max_block_size().max(1);
-        let most = self.len().min(block * (MAX_STEP * core.workers()) as u64);
-        let mut scratch = memory.allocate(most).map_err(|error| {
+        let scratch = memory.allocate(self.shared.batch_bytes(core));
+        let mut scratch = scratch.map_err(|error| {
             let device = core.device().limits().name.clone();
             ArchiveError::Device { device, error }
         })?;
-        let mut len = block;
-        loop {
-            len = len.min(most);
-            let Some(slice) = scratch.slice_mut(0..len) else { return Ok(()) };
-            self.read_into(0..len, slice)?;
-            if len == most {
-                return Ok(());
-            }
-            len *= 2;
+        match DeviceSliceMut::from(&mut scratch).place {
+            SlicePlace::Device { buffer, start, .. } => self.shared.prepare_on(core, buffer, start),
+            SlicePlace::Host(_) => Ok(()),
         }
     }
 

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::ArchiveError;
-use super::layout::{BlockId, Layout};
+use super::layout::{BlockId, Layout, Placement};
 use super::load::{Located, open_block};
 use super::queue::{Batch, Limits, Queue, Waiter};
 use super::ticket::{Claim, Priority, ReadOptions, Ticket};
 use super::{Shared, Wanted};
 use crate::access::Part;
-use crate::access::device::{Core, Lane, LaneBlock, Requests, Run, Taken, Want};
+use crate::access::device::{Core, Lane, LaneBlock, OnDevice, Requests, Run, Taken, Want};
 use crate::format::{BlockHeader, Pipeline};
 use crate::gpu::device::DeviceError;
 
@@ -223,13 +223,65 @@ impl Shared {
         Ok(claim)
     }
 
-    /// Makes what the workers of `core` need to decode this archive's blocks.
-    pub(super) fn prepare_on(&self, core: &Arc<Core>) -> Result<(), ArchiveError> {
+    /// The bytes of contents of a whole batch on `core`, at most.
+    pub(super) fn batch_bytes(&self, core: &Arc<Core>) -> u64 {
         let queue = self.device_queue(core);
-        let (block_len, pipelines) = (queue.block_len, queue.pipelines.clone());
-        let payloads = queue.max_batch * block_len as usize;
-        let prepared = core.on_each_lane(move |lane| lane.prepare(&pipelines, block_len, payloads));
-        prepared.map_err(|error| queue.device_error(error))
+        self.layout.len().min(queue.max_batch as u64 * self.layout.max_block_size())
+    }
+
+    /// Makes each worker of `core` decode batches of this archive's first blocks, up to a whole one, to byte `at` of
+    /// `scratch`. So it has all that it needs.
+    pub(super) fn prepare_on(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        scratch: &Arc<OnDevice>,
+        at: u64,
+    ) -> Result<(), ArchiveError> {
+        let own = self.device_queue(core);
+        let (shared, scratch) = (Arc::clone(self), Arc::clone(scratch));
+        let prepared = own.core.clone().on_each_lane(move |lane| {
+            // A queue of the worker's own, so that it gets these blocks.
+            let queue = DeviceQueue::new(&own.core, &shared.layout);
+            lane.prepare(&queue.pipelines, queue.block_len, queue.max_batch)?;
+            // What is compiled depends on how many blocks there are in a batch.
+            let mut count = 1;
+            while shared.bring_first(&queue, count, lane, (&scratch, at))? {
+                count = (2 * count).min(queue.max_batch);
+            }
+            Ok(())
+        });
+        prepared.map_err(|error| self.device_queue(core).device_error(error))
+    }
+
+    /// Brings the first `count` blocks to byte `at` of a buffer. Returns whether there are more blocks, and a batch can have
+    /// more.
+    fn bring_first(
+        &self,
+        queue: &DeviceQueue,
+        count: usize,
+        lane: &mut Lane<'_>,
+        (buffer, at): (&Arc<OnDevice>, u64),
+    ) -> Result<bool, DeviceError> {
+        let ticket = Arc::new(Ticket::new(count));
+        let _claim = Claim(Arc::clone(&ticket));
+        let mut placements = self.layout.placements(0..self.layout.len(), 0);
+        let mut queued = queue.lock();
+        for (slot, Placement { block, within, at: from, .. }) in
+            placements.by_ref().take(count).enumerate()
+        {
+            let want = Want { within, buffer: Arc::clone(buffer), at: at + from as u64 };
+            let (ticket, wants) = (Arc::clone(&ticket), vec![want]);
+            queued.want(block, Priority::High, Some(DeviceWaiter { ticket, slot, wants }));
+        }
+        let limits =
+            Limits { only_urgent: false, max_blocks: usize::MAX, max_batch: queue.max_batch };
+        let batch = queued.take(&limits);
+        drop(queued);
+        if let Some(batch) = batch {
+            // What is wrong with a block is said when it is read.
+            self.bring(queue, &batch, lane)?;
+        }
+        Ok(placements.next().is_some() && count < queue.max_batch)
     }
 
     fn device_queue(&self, core: &Arc<Core>) -> Arc<DeviceQueue> {

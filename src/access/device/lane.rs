@@ -280,7 +280,7 @@ impl<'c> Lane<'c> {
         Ok(())
     }
 
-    /// Makes what decoding blocks of up to `block_len` bytes of `pipelines` needs, so that a batch need not.
+    /// Makes what decoding blocks of up to `block_len` bytes of `pipelines` needs, in batches of up to `blocks`.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -288,9 +288,10 @@ impl<'c> Lane<'c> {
         &mut self,
         pipelines: &[Pipeline],
         block_len: u32,
-        payloads: usize,
+        blocks: usize,
     ) -> Result<(), DeviceError> {
-        self.staging(payloads)?;
+        // No payload is longer than its contents.
+        self.staging(blocks * (block_len as usize + 64))?;
         for pipeline in pipelines {
             let most = self.core.batch_of(*pipeline, block_len);
             if most == 0 {

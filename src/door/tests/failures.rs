@@ -321,7 +321,7 @@ fn options_out_of_range() {
         options().ring(1000),
         options().ring(1 << 17),
         options().workers(0),
-        options().workers(13),
+        options().workers(9),
         options().host_pool(100),
         options().archives(0),
     ] {

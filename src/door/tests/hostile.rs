@@ -60,7 +60,7 @@ fn anything_in_the_memory() {
     let (server, client) = unattended(&folder.options().ring(128));
     let (file, _) = server.files.open("plain".as_ref(), FileMode::Plain).unwrap();
     thread::scope(|scope| {
-        scope.spawn(|| server.watch());
+        scope.spawn(|| server.watch(0));
         scope.spawn(|| server.work(None));
         let first = server.slots.layout.answer(0);
         let all = server.slots.words().get();

@@ -174,7 +174,7 @@ fn a_full_ring_is_told_and_nothing_is_lost() {
     assert_eq!(client.read(file.number, 0, 1), Err(AskError::RingFull));
     assert_eq!(client.open("plain", FileMode::Plain), Err(AskError::RingFull));
     thread::scope(|scope| {
-        scope.spawn(|| server.watch());
+        scope.spawn(|| server.watch(0));
         scope.spawn(|| server.work(None));
         for (i, handle) in handles.into_iter().enumerate() {
             assert_eq!(wait(&client, &handle), Status::Ready);
@@ -320,4 +320,40 @@ fn handles_that_are_closed_early_are_used_again() {
     }
     until("room is not given back", || door.free_bytes() == 8 << 20);
     assert_eq!(door.statistics().failed, 0);
+}
+
+/// Requests are counted in 32 bits, and the uses of a handle in 22.
+#[test]
+fn counts_wrap_around() {
+    let folder = Folder::new();
+    let contents = mixture(10_000);
+    folder.write("plain", &contents);
+    let (server, client) = unattended(&folder.options().ring(128));
+    let (file, _) = server.files.open("plain".as_ref(), FileMode::Plain).unwrap();
+    let first = u32::MAX - 1000;
+    for word in [
+        client.counter(layout::REQUESTS),
+        client.counter(layout::TAKEN),
+        client.word(layout::CONSUMED),
+    ] {
+        word.store(first, Ordering::Relaxed);
+    }
+    for number in 0..HANDLES {
+        client.counter(layout::GENERATION + number).store(0xffff_fff0, Ordering::Relaxed);
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| server.watch(first));
+        scope.spawn(|| server.work(None));
+        for round in 0..50u64 {
+            let ask = |i| client.read(file.number, round * 50 + i, 9).unwrap();
+            let handles: Vec<_> = (0..50).map(ask).collect();
+            for (handle, at) in handles.into_iter().zip(round as usize * 50..) {
+                assert_eq!(wait(&client, &handle), Status::Ready);
+                assert_eq!(client.contents(&handle), contents[at..at + 9]);
+                client.close(handle);
+            }
+        }
+        server.stop();
+    });
+    assert_eq!((server.statistics().requests, server.statistics().malformed), (2500, 0));
 }

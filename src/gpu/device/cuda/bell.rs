@@ -61,7 +61,7 @@ impl Bell for CudaBell {
         let cuda = self.context.cuda;
         // SAFETY: the stream and the word are valid and of one context.
         let code = unsafe {
-            (self.wait_value)(self.waiting.raw, self.counter.address, count, api::WAIT_VALUE_GEQ)
+            (self.wait_value)(self.waiting.raw(), self.counter.address, count, api::WAIT_VALUE_GEQ)
         };
         cuda.check("cuStreamWaitValue32", code)?;
         BlockingEvent::record(&self.waiting)?.wait()
@@ -72,7 +72,7 @@ impl Bell for CudaBell {
         let cuda = self.context.cuda;
         // SAFETY: as above.
         let code = unsafe {
-            (self.write_value)(self.ringing.raw, self.counter.address, far_ahead_of(count), 0)
+            (self.write_value)(self.ringing.raw(), self.counter.address, far_ahead_of(count), 0)
         };
         cuda.check("cuStreamWriteValue32", code)
     }
