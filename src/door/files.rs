@@ -196,8 +196,7 @@ impl Files {
         archives.push((file.number, Arc::clone(&archive)));
         let too_many = archives.len().saturating_sub(self.max_archives);
         let dropped: Vec<_> = archives.drain(..too_many).collect();
-        let lock = archives;
-        drop(lock);
+        drop(archives);
         // Outside of the lock: this ends their threads.
         drop(dropped);
         Ok(archive)

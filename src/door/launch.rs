@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Door, OnDevice};
-use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch};
+use super::{Door, OwnBuffer};
+use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Kind};
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::Kernel;
 
@@ -15,7 +15,7 @@ pub(super) struct Launch<'d> {
     kernel: &'static Kernel,
     /// N of the kernel's cost.
     n: u64,
-    own: Vec<OnDevice>,
+    own: Vec<OwnBuffer>,
 }
 
 /// What to run.
@@ -43,12 +43,18 @@ impl<'d> Launch<'d> {
         Ok(Self { door, device: Arc::clone(device), kernel, n, own: Vec::new() })
     }
 
+    /// How often a work item looks at a handle before it gives up: for half a minute or longer. A look takes a microsecond on
+    /// a GPU, where it goes over the bus, and some nanoseconds on a processor.
+    pub(super) fn looks(&self) -> u32 {
+        if self.device.limits().kind == Kind::Software { 1 << 30 } else { 1 << 25 }
+    }
+
     /// Allocates the kernel's buffer of this name, with `contents` at its beginning and zeros behind.
     pub(super) fn buffer(mut self, name: &str, contents: &[u8]) -> Result<Self, DeviceError> {
         let bytes = self.kernel.cost().and_then(|cost| cost.buffer(name)?.eval(self.n));
         let bytes = bytes.map_err(wrong)?.next_multiple_of(4).max(4);
         let id = self.device.allocate(bytes)?;
-        let own = OnDevice { device: Arc::clone(&self.device), id };
+        let own = OwnBuffer { device: Arc::clone(&self.device), id };
         let mut queue = self.device.queue()?;
         queue.clear(id, 0, bytes)?;
         let mut padded = contents.to_vec();

@@ -10,8 +10,6 @@ use super::{AskError, Client, Door, DoorError, FileMode, OpenedFile, Status};
 use crate::gpu::device::{DeviceError, Kind};
 use crate::gpu::model::kernel::DOOR_MEASURE;
 
-/// How often a kernel looks at a handle before it gives up: some 20 seconds on a GPU.
-const LOOKS: u32 = 20_000_000;
 /// After this time the host gives a kernel up.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// Work items that look at contents together.
@@ -147,7 +145,7 @@ impl Door {
         let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
         let pause = pause.as_nanos().min(u128::from(u32::MAX)) as u32;
         let (low, high) = (file.len as u32, (file.len >> 32) as u32);
-        let args = [file.number, low, high, size, count, pause, LOOKS];
+        let args = [file.number, low, high, size, count, pause, launch.looks()];
         let entry = Entry { name: "one_by_one", args: &args, groups: 1, threads: 32 };
         let begun = Instant::now();
         launch.run(&entry, DEADLINE, || ())?;
@@ -208,7 +206,7 @@ impl Door {
         let groups = (handles / each).clamp(1, count.div_ceil(each).max(1));
         let (low, high) = (file.len as u32, (file.len >> 32) as u32);
         let scattered = u32::from(is_scattered);
-        let args = [file.number, low, high, size, count, each, scattered, LOOKS];
+        let args = [file.number, low, high, size, count, each, scattered, launch.looks()];
         let entry = Entry { name: "many", args: &args, groups, threads: THREADS };
         let begun = Instant::now();
         launch.run(&entry, DEADLINE, || ())?;
@@ -262,7 +260,7 @@ impl Door {
         let launch = Launch::new(self, &DOOR_MEASURE, 4)?;
         let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
         let microseconds = (2 * SETTLED + time).as_micros().min(u128::from(u32::MAX)) as u32;
-        let args = [microseconds, LOOKS];
+        let args = [microseconds, launch.looks()];
         let entry = Entry { name: "idle", args: &args, groups: 1, threads: 32 };
         launch.run(&entry, DEADLINE, measure)?;
         Ok(share)

@@ -137,7 +137,7 @@ pub struct Door {
 enum Counters {
     /// Of threads that play a kernel.
     Host(Arc<VisibleWords>),
-    Device(OnDevice),
+    Device(OwnBuffer),
 }
 
 /// A file that a door has open.
@@ -201,7 +201,7 @@ impl Door {
         let layout = Layout { ring: options.ring };
         let slots = Slots::new(device.visible_memory(4 * layout.words())?.into_words(), layout);
         let host = device.visible_memory(options.host_pool as usize)?.into_pool();
-        let counters = OnDevice::counters(&device)?;
+        let counters = OwnBuffer::counters(&device)?;
         let has_pool = device.limits().api == Api::Cuda && options.device_pool > 0;
         let pool = has_pool.then(|| {
             let lanes = DeviceMemoryOptions::new().workers(LANES).batch(BATCH).idle(NEVER);
@@ -284,7 +284,7 @@ impl Door {
 
     /// The buffers that a kernel of the device gets; `None` if threads play the kernel.
     pub(crate) fn buffers(&self) -> Option<DoorBuffers<BufferId>> {
-        let Counters::Device(OnDevice { id: counters, .. }) = self.counters else { return None };
+        let Counters::Device(OwnBuffer { id: counters, .. }) = self.counters else { return None };
         let rooms = &self.server.rooms;
         let host = rooms.host.buffer()?;
         let device = rooms.device.as_ref().and_then(|pool| pool.buffer().on());
@@ -331,12 +331,12 @@ impl Door {
 }
 
 /// A buffer of a device that is freed when dropped.
-struct OnDevice {
+struct OwnBuffer {
     device: Arc<dyn Device>,
     id: BufferId,
 }
 
-impl OnDevice {
+impl OwnBuffer {
     /// Allocates the counters, all 0.
     fn counters(device: &Arc<dyn Device>) -> Result<Self, DeviceError> {
         let bytes = 4 * COUNTERS as u64;
@@ -348,7 +348,7 @@ impl OnDevice {
     }
 }
 
-impl Drop for OnDevice {
+impl Drop for OwnBuffer {
     fn drop(&mut self) {
         self.device.free(self.id);
     }

@@ -21,8 +21,6 @@ pub const MAX_PATTERN: usize = 256;
 
 /// Bytes of a unit.
 const UNIT: u64 = 256 << 10;
-/// How often a workgroup looks for its next unit: some 30 seconds on a GPU, where many units are on their way.
-const LOOKS: u32 = 30_000_000;
 /// After this time the host gives a kernel up.
 const DEADLINE: Duration = Duration::from_secs(600);
 /// Workgroups for each compute unit of a GPU, and work items of a workgroup.
@@ -120,8 +118,14 @@ impl Door {
                 .buffer("search_found", &[])?;
             let room = 2 * n / (4 * PLACE as u64);
             let max_found = u32::try_from(room).unwrap_or(u32::MAX);
-            let args =
-                [table.len() as u32, units, UNIT as u32, pattern.len() as u32, max_found, LOOKS];
+            let args = [
+                table.len() as u32,
+                units,
+                UNIT as u32,
+                pattern.len() as u32,
+                max_found,
+                launch.looks(),
+            ];
             let groups = groups.min(units);
             let entry = Entry { name: "search", args: &args, groups, threads: THREADS };
             launch.run(&entry, DEADLINE, || ())?;

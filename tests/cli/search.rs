@@ -37,10 +37,11 @@ fn what_cannot_be_searched_is_said() {
     let ran = folder.pz(&["search", "text", "d"]);
     assert_eq!((ran.code, ran.stdout.as_slice()), (Some(1), &b"d/b:0\n"[..]));
     assert_eq!(ran.stderr, "pz: d/a.pz: cannot be read or written\n");
-    folder.pz(&["search", "", "d"]).complains(1, "pz: a pattern of 0 bytes");
-    folder.pz(&["search", &"x".repeat(257), "d"]).complains(1, "pz: a pattern of 257 bytes");
+    folder.write("e/b", b"text");
+    folder.pz(&["search", "", "e"]).complains(1, "pz: a pattern of 0 bytes");
+    folder.pz(&["search", &"x".repeat(257), "e"]).complains(1, "pz: a pattern of 257 bytes");
     folder.pz(&["search", "x", "none"]).complains(1, "pz: none: ");
     folder
-        .pz(&["search", "--device", "webgpu", "x", "d"])
+        .pz(&["search", "--device", "webgpu", "x", "e"])
         .complains(1, "pz: a kernel that runs on ");
 }
