@@ -156,7 +156,10 @@ impl Server {
                 number = number.wrapping_add(1);
                 self.consume(number);
                 add(&self.counts.requests, 1);
-                self.take(&request);
+                let take = AssertUnwindSafe(|| self.take(&request));
+                if catch_unwind(take).is_err() {
+                    self.answer(&request, Err(RequestError::Failed));
+                }
                 let is_bell_broken = waiting.is_bell_broken;
                 waiting = Waiting { is_bell_broken, ..Waiting::new() };
             } else if waiting.last.elapsed() < SPIN {

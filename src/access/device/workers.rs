@@ -60,9 +60,12 @@ pub(in crate::access) trait Requests: Send + Sync {
 struct OnEachLane {
     make: Arc<Make>,
     meeting: Arc<Barrier>,
-    /// How many workers have not taken it, and where they tell how it went.
-    left: Mutex<(usize, Option<mpsc::Sender<Result<(), DeviceError>>>)>,
+    /// How many workers have not taken it.
+    left: Mutex<(usize, Option<Outcomes>)>,
 }
+
+/// Where workers tell how it went.
+type Outcomes = mpsc::Sender<Result<(), DeviceError>>;
 
 type Make = dyn Fn(&mut Lane<'_>) -> Result<(), DeviceError> + Send + Sync;
 
