@@ -19,6 +19,7 @@
 //! | read a file on a server, in an object store or in memory | [`access`] |
 //! | read many ranges from many threads, with caches | [`access::Archive`] |
 //! | decompress into the memory of a GPU | [`access::DeviceMemory`] |
+//! | let a running kernel ask for parts of files | [`door`] |
 //! | see what a compressed file holds | [`list`]; frame by frame: [`Listing`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
 //! | use a GPU where that is faster | [`Auto`]; always a particular one: [`Gpu`] |
@@ -35,6 +36,7 @@
 //! | part | until version 1.0 it changes |
 //! |---|---|
 //! | the root of this crate, and [`access`] | with the second number of the version; the change log says how |
+//! | [`door`] | with any version |
 //! | [`gpu::coder`], [`gpu::device`] and [`gpu::device::discovery`] | likewise |
 //! | how much device memory a coder takes, and which work a device declines | with any version: they follow the kernels |
 //! | `module` and `gpu::module` | with any version |
@@ -61,6 +63,7 @@ mod clock;
     reason = "`internal` shows parts of it to those who have the source"
 )]
 mod codec;
+pub mod door;
 mod error;
 pub mod format;
 pub mod gpu;

@@ -21,7 +21,8 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
-    ("access", &["error", "format", "gpu", "pipeline", "stream"]),
+    ("access", &["clock", "codec", "error", "format", "gpu", "pipeline", "stream"]),
+    ("door", &["access", "gpu", "pipeline"]),
 ];
 
 /// The rooms that each room of `src/gpu` may open, lowest room first.

@@ -69,35 +69,74 @@ fn system_error(uri: &str, error: &io::Error) -> SourceError {
     SourceError::new(uri, kind, error.to_string())
 }
 
-/// A file that several threads read, each at its own place.
+/// A file that several threads read and write, each at its own place.
 #[cfg(unix)]
-struct Positioned(File);
+pub(crate) struct Positioned(File);
 
 #[cfg(unix)]
 impl Positioned {
-    fn new(file: File) -> Self {
+    pub(crate) fn new(file: File) -> Self {
         Self(file)
     }
 
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
+    }
+
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, offset)
+    }
+
+    pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
+        self.0.metadata()
+    }
+
+    /// Fills `buffer` if the system has the bytes in memory, so that no disk is waited for; tells whether it has.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn read_exact_at_once(&self, buffer: &mut [u8], offset: u64) -> bool {
+        use rustix::io::{ReadWriteFlags, preadv2};
+        let len = buffer.len();
+        let mut buffers = [io::IoSliceMut::new(buffer)];
+        len == 0 || preadv2(&self.0, &mut buffers, offset, ReadWriteFlags::NOWAIT) == Ok(len)
     }
 }
 
-/// A file that several threads read, one after another.
+/// A file that several threads read and write, one after another.
 #[cfg(not(unix))]
-struct Positioned(std::sync::Mutex<File>);
+pub(crate) struct Positioned(std::sync::Mutex<File>);
 
 #[cfg(not(unix))]
 impl Positioned {
-    fn new(file: File) -> Self {
+    pub(crate) fn new(file: File) -> Self {
         Self(std::sync::Mutex::new(file))
     }
 
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        use std::io::{Read, Seek};
+    fn at(&self, offset: u64) -> io::Result<std::sync::MutexGuard<'_, File>> {
+        use std::io::Seek;
         let mut file = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         file.seek(io::SeekFrom::Start(offset))?;
-        file.read_exact(buffer)
+        Ok(file)
+    }
+
+    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        use std::io::Read;
+        self.at(offset)?.read_exact(buffer)
+    }
+
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        use std::io::Write;
+        self.at(offset)?.write_all(bytes)
+    }
+
+    pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).metadata()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Positioned {
+    /// Only Linux tells what it has in memory.
+    pub(crate) fn read_exact_at_once(&self, _: &mut [u8], _: u64) -> bool {
+        false
     }
 }

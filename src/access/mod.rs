@@ -72,6 +72,7 @@ pub use array::Array;
 pub use cache::CacheStatistics;
 pub use device::{DeviceBuffer, DeviceMemory, DeviceMemoryOptions, DeviceSliceMut};
 pub use error::{SourceError, SourceErrorKind};
+pub(crate) use file::Positioned;
 pub use memory::{publish, withdraw};
 pub use options::SourceOptions;
 pub use part::Part;

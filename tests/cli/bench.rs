@@ -99,6 +99,40 @@ fn archives_into_device_memory() {
     assert!(ran.stderr.contains("--load needs a GPU"), "{}", ran.stderr);
 }
 
+/// With `--door`, a kernel or a thread asks for parts of the files, and what it saw is compared.
+#[test]
+fn kernels_that_ask_for_files() {
+    let folder = Folder::new();
+    folder.write("a b", &sample(3_000_000));
+    folder.pz(&["compress", "-1", "-b", "64K", "a b"]).silent();
+    let args = ["bench", "--door", "--json", "--device", "cpu,opencl", "--range-size", "64K"];
+    let rows = folder.pz(&[&args[..], &["a b", "a b.pz"]].concat()).json();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2 * (6 + 2));
+    let of = |what: &str, key: &str| {
+        let rows = rows.iter().filter(|row| row["what"].as_str() == Some(what));
+        rows.filter_map(|row| row[key].as_f64()).collect::<Vec<_>>()
+    };
+    assert!(of("1024 handles", "requests_s").iter().all(|rate| *rate > 0.0));
+    assert_eq!(of("1024 handles", "requests"), [200_000.0; 2]);
+    assert_eq!(
+        (of("2 handles", "requests"), of("32 handles", "bytes")),
+        (vec![2.0; 2], vec![65_536.0; 2])
+    );
+    // Only a thread has a clock.
+    assert_eq!(
+        (of("one at a time, from idle", "median_us").len(), of("nothing asked", "core").len()),
+        (1, 1)
+    );
+    let text = folder.pz(&["bench", "--door", "--device", "cpu", "a b.pz"]).text();
+    assert!(text.contains("a b.pz on cpu: 3000000 bytes"), "{text}");
+    let ran = folder.pz(&["bench", "--door", "--device", "webgpu", "a b"]);
+    assert!(ran.stderr.contains("does not see what the host writes"), "{}", ran.stderr);
+    folder
+        .pz(&["bench", "--door", "--device", "cpu", "c"])
+        .says(1, &["pz: c: there is no such file"]);
+}
+
 /// One run measures several devices and compares each with the CPU.
 #[test]
 fn devices_beside_the_cpu() {

@@ -28,6 +28,7 @@ mod recover;
 mod refusals;
 #[cfg(feature = "remote")]
 mod remote;
+mod search;
 mod selection;
 #[cfg(feature = "remote")]
 mod serve;

@@ -32,7 +32,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::access::cache::{Cache, CacheStatistics};
-use crate::access::device::{Core, DeviceSliceMut, SlicePlace, Want};
+use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want};
 use crate::access::{Source, Traffic, Uri};
 pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
@@ -326,6 +326,24 @@ impl Archive {
         self.shared
             .load_ahead(self.shared.layout.placements(range, 0).map(|placement| placement.block));
         Ok(())
+    }
+
+    /// Makes everything that reads into `memory` need, so that later ones compile and allocate nothing: with a kernel running
+    /// on the device they could wait for it.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub(crate) fn prepare_on(&self, memory: &DeviceMemory) -> Result<(), ArchiveError> {
+        let Some(core) = memory.core() else { return Ok(()) };
+        let scratch = memory.allocate(self.shared.batch_bytes(core));
+        let mut scratch = scratch.map_err(|error| {
+            let device = core.device().limits().name.clone();
+            ArchiveError::Device { device, error }
+        })?;
+        match DeviceSliceMut::from(&mut scratch).place {
+            SlicePlace::Device { buffer, start, .. } => self.shared.prepare_on(core, buffer, start),
+            SlicePlace::Host(_) => Ok(()),
+        }
     }
 
     /// What the archive has done so far.

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::ArchiveError;
-use super::layout::{BlockId, Layout};
+use super::layout::{BlockId, Layout, Placement};
 use super::load::{Located, open_block};
 use super::queue::{Batch, Limits, Queue, Waiter};
 use super::ticket::{Claim, Priority, ReadOptions, Ticket};
 use super::{Shared, Wanted};
 use crate::access::Part;
-use crate::access::device::{Core, Lane, LaneBlock, Requests, Run, Taken, Want};
+use crate::access::device::{Core, Lane, LaneBlock, OnDevice, Requests, Run, Taken, Want};
 use crate::format::{BlockHeader, Pipeline};
 use crate::gpu::device::DeviceError;
 
@@ -25,6 +25,8 @@ pub(super) struct DeviceQueue {
     max_batch: usize,
     /// Batches of so many blocks are not divided further among workers.
     min_batch: usize,
+    /// What the archive's blocks are decoded with.
+    pipelines: Vec<Pipeline>,
 }
 
 /// A caller that waits for a block, and the parts of it that it wants.
@@ -61,14 +63,15 @@ impl DeviceQueue {
             layout.frames().iter().flat_map(|frame| of_frame(frame.header.pipeline)).collect();
         pipelines.sort_unstable_by_key(|pipeline| pipeline.name());
         pipelines.dedup();
-        let most = pipelines.into_iter().map(|pipeline| core.batch_of(pipeline, block_len));
+        let most = pipelines.iter().map(|pipeline| core.batch_of(*pipeline, block_len));
         // What the device does not decode is only moved there.
         let most = most.filter(|most| *most > 0).min();
         let most = most.unwrap_or_else(|| core.batch_of(Pipeline::Store, block_len));
         let max_batch = (most as usize).max(1);
         let few = (MIN_BATCH_BYTES / u64::from(block_len.max(1))).clamp(1, MIN_BATCH);
         let min_batch = max_batch.min(few as usize);
-        Self { core: Arc::clone(core), queue: Mutex::default(), block_len, max_batch, min_batch }
+        let (core, queue) = (Arc::clone(core), Mutex::default());
+        Self { core, queue, block_len, max_batch, min_batch, pipelines }
     }
 
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
@@ -218,6 +221,67 @@ impl Shared {
             notified.map_err(|error| queue.device_error(error))?;
         }
         Ok(claim)
+    }
+
+    /// The bytes of contents of a whole batch on `core`, at most.
+    pub(super) fn batch_bytes(&self, core: &Arc<Core>) -> u64 {
+        let queue = self.device_queue(core);
+        self.layout.len().min(queue.max_batch as u64 * self.layout.max_block_size())
+    }
+
+    /// Makes each worker of `core` decode batches of this archive's first blocks, up to a whole one, to byte `at` of
+    /// `scratch`. So it has all that it needs.
+    pub(super) fn prepare_on(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        scratch: &Arc<OnDevice>,
+        at: u64,
+    ) -> Result<(), ArchiveError> {
+        let own = self.device_queue(core);
+        let (shared, scratch) = (Arc::clone(self), Arc::clone(scratch));
+        let prepared = own.core.clone().on_each_lane(move |lane| {
+            // A queue of the worker's own, so that it gets these blocks.
+            let queue = DeviceQueue::new(&own.core, &shared.layout);
+            lane.prepare(&queue.pipelines, queue.block_len, queue.max_batch)?;
+            // What is compiled depends on how many blocks there are in a batch.
+            let mut count = 1;
+            while shared.bring_first(&queue, count, lane, (&scratch, at))? {
+                count = (2 * count).min(queue.max_batch);
+            }
+            Ok(())
+        });
+        prepared.map_err(|error| self.device_queue(core).device_error(error))
+    }
+
+    /// Brings the first `count` blocks to byte `at` of a buffer. Returns whether there are more blocks, and a batch can have
+    /// more.
+    fn bring_first(
+        &self,
+        queue: &DeviceQueue,
+        count: usize,
+        lane: &mut Lane<'_>,
+        (buffer, at): (&Arc<OnDevice>, u64),
+    ) -> Result<bool, DeviceError> {
+        let ticket = Arc::new(Ticket::new(count));
+        let _claim = Claim(Arc::clone(&ticket));
+        let mut placements = self.layout.placements(0..self.layout.len(), 0);
+        let mut queued = queue.lock();
+        for (slot, Placement { block, within, at: from, .. }) in
+            placements.by_ref().take(count).enumerate()
+        {
+            let want = Want { within, buffer: Arc::clone(buffer), at: at + from as u64 };
+            let (ticket, wants) = (Arc::clone(&ticket), vec![want]);
+            queued.want(block, Priority::High, Some(DeviceWaiter { ticket, slot, wants }));
+        }
+        let limits =
+            Limits { only_urgent: false, max_blocks: usize::MAX, max_batch: queue.max_batch };
+        let batch = queued.take(&limits);
+        drop(queued);
+        if let Some(batch) = batch {
+            // What is wrong with a block is said when it is read.
+            self.bring(queue, &batch, lane)?;
+        }
+        Ok(placements.next().is_some() && count < queue.max_batch)
     }
 
     fn device_queue(&self, core: &Arc<Core>) -> Arc<DeviceQueue> {

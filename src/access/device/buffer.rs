@@ -130,6 +130,25 @@ impl DeviceBuffer {
         Some(rest.split_at_mut(range.end - range.start)?.0)
     }
 
+    /// The device's buffer, and where the caller's bytes begin in it; `None` for host memory.
+    pub(crate) fn on(&self) -> Option<(BufferId, u64)> {
+        match &self.place {
+            Place::Host(_) => None,
+            Place::Device { buffer, start } => Some((buffer.id, *start)),
+        }
+    }
+
+    /// A part of a device's buffer as a destination, besides others that are being written; `None` for host memory, or if the
+    /// range does not lie within the buffer. The caller sees to it that parts which are written at once do not overlap.
+    pub(crate) fn part(&self, range: Range<u64>) -> Option<DeviceSliceMut<'_>> {
+        let Place::Device { buffer, start } = &self.place else { return None };
+        if range.start > range.end || range.end > self.len {
+            return None;
+        }
+        let place = SlicePlace::Device { memory: &self.memory, buffer, start: start + range.start };
+        Some(DeviceSliceMut { place, len: range.end - range.start })
+    }
+
     /// Copies bytes from `offset` on to the host.
     ///
     /// # Errors

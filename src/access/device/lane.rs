@@ -280,6 +280,32 @@ impl<'c> Lane<'c> {
         Ok(())
     }
 
+    /// Makes what decoding blocks of up to `block_len` bytes of `pipelines` needs, in batches of up to `blocks`.
+    ///
+    /// # Errors
+    /// Fails if the device does.
+    pub(in crate::access) fn prepare(
+        &mut self,
+        pipelines: &[Pipeline],
+        block_len: u32,
+        blocks: usize,
+    ) -> Result<(), DeviceError> {
+        // No payload is longer than its contents.
+        self.staging(blocks * (block_len as usize + 64))?;
+        for pipeline in pipelines {
+            let most = self.core.batch_of(*pipeline, block_len);
+            if most == 0 {
+                continue;
+            }
+            match self.make_decoder((*pipeline, block_len, most)) {
+                // Such blocks are the CPU's.
+                Ok(()) | Err(CoderError::Plan(_)) => {}
+                Err(CoderError::Device(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Whether it holds no memory.
     pub(super) fn is_empty(&self) -> bool {
         self.decoders.is_empty() && self.staging.is_none()

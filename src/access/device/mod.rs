@@ -31,13 +31,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use buffer::SlicePlace;
 pub use buffer::{DeviceBuffer, DeviceSliceMut};
+pub(super) use buffer::{OnDevice, SlicePlace};
 pub(super) use lane::{Lane, LaneBlock, Want};
 pub(super) use workers::{Core, Requests, Run, Taken};
 
 use crate::gpu::device::{Device, DeviceError, NativeBuffer, NativeStream};
-use buffer::OnDevice;
 
 /// How much of a device archives use. The setters chain.
 ///

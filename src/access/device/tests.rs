@@ -499,3 +499,31 @@ fn memory_is_what_costs_predict() {
         }
     });
 }
+
+/// What has been prepared reads as before, and whatever is wrong with an archive is said when it is read.
+#[test]
+fn workers_are_prepared_for_an_archive() {
+    let contents = contents(700_000);
+    for level in [1, 9] {
+        let options = Options::new().level(Level::new(level).unwrap()).block_size(1 << 16);
+        let mut packed = crate::compress(&contents, &options).unwrap();
+        for is_damaged in [false, true] {
+            if is_damaged {
+                packed[500] ^= 1;
+            }
+            each_static_device(|device| {
+                let source = Arc::new(Watched { bytes: packed.clone(), ..Watched::default() });
+                let archive = Archive::of_source(source, &ArchiveOptions::new()).unwrap();
+                let options = DeviceMemoryOptions::new().workers(3).batch(256 << 10);
+                let memory = DeviceMemory::of_device(Arc::new(device), &options);
+                archive.prepare_on(&memory).unwrap();
+                let mut buffer = memory.allocate(100_000).unwrap();
+                archive.read_into(300_000..400_000, &mut buffer).unwrap();
+                let mut found = vec![0; 100_000];
+                buffer.copy_to_host(0, &mut found).unwrap();
+                assert!(found == contents[300_000..400_000]);
+                assert_eq!(archive.read_into(0..100_000, &mut buffer).is_err(), is_damaged);
+            });
+        }
+    }
+}

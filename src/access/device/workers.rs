@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -54,6 +54,45 @@ pub(in crate::access) trait Requests: Send + Sync {
 
     /// Takes the next batch; `None` if there is nothing to do, or nothing urgent. The result is to be run.
     fn take(&self, only_urgent: bool) -> Option<Taken>;
+}
+
+/// Work that each worker does once. None begins it before all have taken it.
+struct OnEachLane {
+    make: Arc<Make>,
+    meeting: Arc<Barrier>,
+    /// How many workers have not taken it.
+    left: Mutex<(usize, Option<Outcomes>)>,
+}
+
+/// Where workers tell how it went.
+type Outcomes = mpsc::Sender<Result<(), DeviceError>>;
+
+type Make = dyn Fn(&mut Lane<'_>) -> Result<(), DeviceError> + Send + Sync;
+
+impl Requests for OnEachLane {
+    fn key(&self) -> usize {
+        Arc::as_ptr(&self.meeting).addr()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).0 == 0
+    }
+
+    fn take(&self, _: bool) -> Option<Taken> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.0 = left.0.checked_sub(1)?;
+        let done = left.1.clone()?;
+        if left.0 == 0 {
+            left.1 = None;
+        }
+        let (make, meeting) = (Arc::clone(&self.make), Arc::clone(&self.meeting));
+        let run: Box<Run> = Box::new(move |lane| {
+            meeting.wait();
+            let _ = done.send(make(lane));
+            Ok(())
+        });
+        Some(Taken { is_urgent: true, run })
+    }
 }
 
 /// A batch that a worker has taken.
@@ -183,6 +222,25 @@ impl Core {
             self.queued.notify_one();
         }
         Ok(())
+    }
+
+    /// Calls `make` once on each worker's lane, and waits.
+    ///
+    /// # Errors
+    /// An error of `make`, or that of [`Self::notify`].
+    pub(in crate::access) fn on_each_lane(
+        self: &Arc<Self>,
+        make: impl Fn(&mut Lane<'_>) -> Result<(), DeviceError> + Send + Sync + 'static,
+    ) -> Result<(), DeviceError> {
+        let (done, is_done) = mpsc::channel();
+        let each = OnEachLane {
+            make: Arc::new(make),
+            meeting: Arc::new(Barrier::new(self.workers)),
+            left: Mutex::new((self.workers, Some(done))),
+        };
+        self.notify(Arc::new(each), self.workers)?;
+        // Ends when all have dropped their sender.
+        is_done.iter().collect()
     }
 
     /// Checks that the device can be used.

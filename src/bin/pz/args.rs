@@ -64,6 +64,9 @@ pub enum Command {
     Module(Modules),
     /// Save the undamaged blocks of a FILE
     Recover(Recover),
+    /// Find a byte string in the files of a folder, with a kernel that asks for them
+    #[command(hide = true)]
+    Search(Search),
     /// Serve the files of a folder over HTTP, for reading
     Serve(Serve),
     /// Print completions for a shell
@@ -267,16 +270,21 @@ pub struct Bench {
     #[arg(long, value_name = "SIZE", requires = "resident", value_parser = sizes::nonzero)]
     pub total: Option<Size>,
     /// Measure how fast .pz files get into the memory of the device, whole and in random ranges; needs --device
-    #[arg(long, requires = "device", conflicts_with_all = ["threads", "resident", "csv"])]
+    #[arg(long, requires = "device", conflicts_with_all = ["threads", "resident", "csv"], group = "parts")]
     pub load: bool,
-    /// With --load: bytes of a random range [default: 64K]
-    #[arg(long, value_name = "SIZE", requires = "load", value_parser = sizes::nonzero)]
+    /// Measure how fast the host answers a running kernel that asks for parts of files, or of the contents of .pz files;
+    /// needs --device, and cpu is a thread that plays the kernel
+    #[arg(long, requires = "device", conflicts_with_all = ["threads", "resident", "csv"], group = "parts")]
+    pub door: bool,
+    /// With --load: bytes of a random range [default: 64K]; with --door: bytes of a request to a .pz file [default: 256K]
+    #[arg(long, value_name = "SIZE", requires = "parts", value_parser = sizes::nonzero)]
     pub range_size: Option<Size>,
     /// With --load: random ranges at a time
     #[arg(long, value_name = "N", requires = "load", default_value = "512")]
     pub in_flight: usize,
-    /// With --load: threads that bring blocks to the device; 0 is two for each core, at most 32
-    #[arg(long, value_name = "N", requires = "load", default_value = "0")]
+    /// With --load: threads that bring blocks to the device; 0 is two for each core, at most 32. With --door: threads that
+    /// answer; 0 is one for each core, at most 8
+    #[arg(long, value_name = "N", requires = "parts", default_value = "0")]
     pub workers: usize,
     /// With --load: bytes of contents of a batch [default: 64M]
     #[arg(long, value_name = "SIZE", requires = "load", value_parser = sizes::nonzero)]
@@ -290,6 +298,25 @@ pub struct Bench {
     /// Print comma-separated values
     #[arg(long)]
     pub csv: bool,
+}
+
+// `pz search`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz search --device cuda 'out of memory' logs/\n  \
+    prints FILE:OFFSET for each place; files whose names end in .pz are searched for what was compressed")]
+pub struct Search {
+    /// What to look for, at most 256 bytes
+    #[arg(value_name = "TEXT")]
+    pub pattern: String,
+    /// Folder whose files are searched, with all folders below
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Where the kernel runs: cuda[:N], or opencl[:N] on a processor; cpu is threads that play the kernel
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: Device,
+    /// Most memory to take on the GPU [env: PZ_GPU_MEMORY]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
+    pub gpu_memory: Option<Size>,
 }
 
 // `pz devices`

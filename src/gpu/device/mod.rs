@@ -13,6 +13,7 @@
 //! | `seen` | how many devices the last look found |
 //! | `nvml` | how much memory of an NVIDIA GPU is free |
 //! | `program`, `program_cache` | what the backends share of programs; compiled ones, kept from run to run |
+//! | `visible` | host memory that running kernels see |
 //! | `in_order` | what the backends share whose drivers have in-order queues and events |
 //! | `cuda`, `opencl`, `webgpu` | the backends |
 
@@ -34,6 +35,7 @@ mod program;
 mod program_cache;
 pub(crate) mod run;
 mod seen;
+pub(crate) mod visible;
 #[cfg(feature = "webgpu")]
 pub(crate) mod webgpu;
 
@@ -47,6 +49,8 @@ pub(crate) use super::model::limits::STAGING;
 pub use cuda::CudaDevice;
 #[cfg(feature = "opencl")]
 pub use opencl::OpenClDevice;
+#[doc(hidden)]
+pub use visible::{Bell, VisibleMemory};
 #[cfg(feature = "webgpu")]
 pub use webgpu::WebGpuDevice;
 
@@ -270,6 +274,30 @@ pub trait Device: Send + Sync {
         Ok(HostMemory(Box::new(vec![0; bytes])))
     }
 
+    /// Allocates `bytes` bytes of zeroed host memory that a running kernel and the host see at the same time. Kernels know
+    /// it as a buffer.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] if running kernels of this device do not see what the host writes.
+    #[doc(hidden)]
+    fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {
+        let _ = bytes;
+        let Limits { api, name, .. } = self.limits();
+        Err(DeviceError::Unsupported(format!(
+            "a kernel that runs on {name} through {api} does not see what the host writes"
+        )))
+    }
+
+    /// A bell that rings when the first word of `counter` goes up; `None` if the device cannot wake a thread.
+    ///
+    /// # Errors
+    /// Fails if the device does.
+    #[doc(hidden)]
+    fn bell(&self, counter: BufferId) -> Result<Option<Box<dyn Bell>>, DeviceError> {
+        let _ = counter;
+        Ok(None)
+    }
+
     /// Compiles the kernels of `plans` that are not compiled yet, so that their first use does not wait.
     #[doc(hidden)]
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
@@ -321,6 +349,14 @@ macro_rules! device_through {
 
             fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
                 (**self).host_memory(bytes)
+            }
+
+            fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {
+                (**self).visible_memory(bytes)
+            }
+
+            fn bell(&self, counter: BufferId) -> Result<Option<Box<dyn Bell>>, DeviceError> {
+                (**self).bell(counter)
             }
 
             fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {

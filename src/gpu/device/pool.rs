@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
-    BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, NativeBuffer, NativeStream, Queue,
+    Bell, BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, NativeBuffer, NativeStream,
+    Queue, VisibleMemory,
 };
 use crate::gpu::model::plan::Plan;
 
@@ -212,6 +213,14 @@ impl<D: Device> Device for Pool<D> {
 
     fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
         self.device.host_memory(bytes)
+    }
+
+    fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {
+        self.device.visible_memory(bytes)
+    }
+
+    fn bell(&self, counter: BufferId) -> Result<Option<Box<dyn Bell>>, DeviceError> {
+        self.device.bell(counter)
     }
 
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {

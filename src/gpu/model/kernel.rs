@@ -1,11 +1,11 @@
 //! The kernel files.
 //!
 //! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `filter/` those of filters, `batch/` the
-//! kernels that any batch needs, `common/` what kernel files import, `dialects/` what goes before files in OpenCL C, and `test/` the kernels that only
-//! tests run.
+//! kernels that any batch needs, `door/` those that ask the host for files while they run, `common/` what kernel files
+//! import, `dialects/` what goes before files in OpenCL C, and `test/` the kernels that only tests run.
 //!
-//! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. [`Kernel::source`]
-//! turns a file into what a backend compiles: it adds constants at the top and replaces each line
+//! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. Kernels that ask the host
+//! are in OpenCL C alone, because WebGPU cannot run them. [`Kernel::source`] turns a file into what a backend compiles: it adds constants at the top and replaces each line
 //! `// @pz_import NAME` by the file `kernels/common/NAME` of the same language. WGSL has no conditional compilation, so
 //! the lines from `// @pz_if CONSTANT` to `// @pz_end` are kept only if that constant is set and not 0; the lines from
 //! `// @pz_else` to `// @pz_end` are kept otherwise.
@@ -43,6 +43,7 @@ pub struct Kernel {
     /// The file's path under `kernels/` without its extension. For a variant, its name follows after a colon.
     pub stem: &'static str,
     opencl: &'static str,
+    /// Empty if WebGPU cannot run it.
     wgsl: &'static str,
     cost: OnceLock<KernelCost>,
 }
@@ -248,6 +249,24 @@ common![
     "tile_scan",
 ];
 
+/// The kernels that measure a door, and that search files through one. They are in OpenCL C alone, because WebGPU has no
+/// door.
+pub(crate) static DOOR_MEASURE: Kernel =
+    Kernel::of_opencl("door/measure", include_str!("../../../kernels/door/measure.cl"));
+pub(crate) static DOOR_SEARCH: Kernel =
+    Kernel::of_opencl("door/search", include_str!("../../../kernels/door/search.cl"));
+
+/// Kernels that ask at a door, for tests.
+#[cfg(test)]
+pub(crate) static TEST_DOOR: Kernel =
+    Kernel::of_opencl("test/door", include_str!("../../../kernels/test/door.cl"));
+
+/// What kernels at a door import: `kernels/common/door.cl`. There is none in WGSL, because WebGPU has no door.
+pub(crate) static DOOR: &str = include_str!("../../../kernels/common/door.cl");
+
+/// The same, as a file that kernel files import.
+static DOOR_FILE: Common = Common { name: "door", opencl: DOOR, wgsl: "" };
+
 /// Calls every team function, to test backends.
 #[cfg(test)]
 pub(crate) static TEST_TEAM: Kernel = Kernel {
@@ -285,6 +304,11 @@ pub(in crate::gpu) fn max_registers(defines: &[(&'static str, u32)]) -> Option<u
 }
 
 impl Kernel {
+    /// A kernel that is in OpenCL C alone.
+    const fn of_opencl(stem: &'static str, opencl: &'static str) -> Self {
+        Self { stem, opencl, wgsl: "", cost: OnceLock::new() }
+    }
+
     /// A kernel whose texts were made at run time.
     #[cfg(feature = "modules")]
     pub(in crate::gpu) fn made(
@@ -307,13 +331,17 @@ impl Kernel {
         Ok(self.cost.get_or_init(|| cost))
     }
 
-    /// Parses the cost blocks of both texts.
+    /// Parses the cost blocks of both texts, or of the only one.
     pub(in crate::gpu) fn parse(
         &self,
         text: impl Fn(Api) -> Cow<'static, str>,
     ) -> Result<KernelCost, CostError> {
         let parse = |api| KernelCost::parse(&format!("kernels/{}", self.file(api)), &text(api));
-        let (cost, other) = (parse(Api::OpenCl)?, parse(Api::WebGpu)?);
+        let cost = parse(Api::OpenCl)?;
+        if self.wgsl.is_empty() {
+            return Ok(cost);
+        }
+        let other = parse(Api::WebGpu)?;
         match cost.difference(&other) {
             Some(key) => Err(CostError::differs(self.stem, key)),
             None => Ok(cost),
@@ -444,7 +472,8 @@ fn resolve(
             kept.pop();
         } else if kept.contains(&false) {
         } else if let Some(name) = line.strip_prefix("// @pz_import ") {
-            let common = COMMON.iter().find(|common| common.name == name.trim());
+            let mut all = COMMON.iter().chain([&DOOR_FILE]);
+            let common = all.find(|common| common.name == name.trim());
             let common = common.unwrap_or_else(|| panic!("no kernels/common/{name}"));
             if imported.contains(&common.name) {
                 continue;

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use crate::gpu::device::Api;
 use crate::gpu::model::cost::{Formula, KernelCost};
-use crate::gpu::model::kernel::{ALL, COMMON, TEST_DEVICE, with_cost_of};
+use crate::gpu::model::kernel::{
+    ALL, COMMON, DOOR_MEASURE, DOOR_SEARCH, TEST_DEVICE, TEST_DOOR, with_cost_of,
+};
 use crate::gpu::model::plan::Shape;
 
 /// The stems of the files with this extension in a folder under `kernels`.
@@ -33,14 +35,23 @@ fn files_and_registry_are_the_same_set() {
             })
             .collect();
         assert_eq!(kernels, registered);
+        let mut common = common.clone();
+        if api == Api::OpenCl {
+            common.insert("door".into());
+        }
         assert_eq!(on_disk("common", extension), common, "kernels/common/*.{extension}");
     }
+    let at_a_door = [&DOOR_MEASURE, &DOOR_SEARCH].map(|kernel| kernel.file(Api::OpenCl));
+    let found = on_disk("door", "cl").into_iter().map(|stem| format!("door/{stem}.cl"));
+    assert!(found.eq(at_a_door) && on_disk("door", "wgsl").is_empty());
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
     let entries = std::fs::read_dir(&top).unwrap().map(|entry| entry.unwrap().file_name());
     let folders: BTreeSet<_> = entries.map(|name| name.into_string().unwrap()).collect();
     assert_eq!(
         folders,
-        ["batch", "bwt", "common", "dialects", "filter", "lz77", "test"].map(String::from).into()
+        ["batch", "bwt", "common", "dialects", "door", "filter", "lz77", "test"]
+            .map(String::from)
+            .into()
     );
     for folder in folders {
         for entry in std::fs::read_dir(top.join(folder)).unwrap() {
@@ -91,7 +102,8 @@ fn a_variant_has_its_own_cost_in_its_own_lines() {
 
 #[test]
 fn both_languages_state_the_same_cost() {
-    for kernel in ALL.iter().copied().chain([&TEST_DEVICE]) {
+    let others = [&TEST_DEVICE, &TEST_DOOR, &DOOR_MEASURE, &DOOR_SEARCH];
+    for kernel in ALL.iter().copied().chain(others) {
         if let Err(error) = kernel.cost() {
             panic!("{error}");
         }

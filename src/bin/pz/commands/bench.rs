@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pz::{DecodeOptions, Decoder, Encoder, FilterChain, Gpu, Level, Options, Statistics};
 use serde::Serialize;
 
-use super::{load, resident};
+use super::{door, load, resident};
 use crate::args::Bench;
 use crate::device::Device;
 use crate::failure::{Failure, show};
@@ -36,6 +36,9 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
     let filters = Filters::merge(&args.filter);
     if args.load {
         return run_load(&devices, args, session);
+    }
+    if args.door {
+        return run_door(&devices, args, session);
     }
     if args.resident {
         return run_resident(&devices, &levels, &filters, args, session);
@@ -148,6 +151,27 @@ fn run_load(
         for (device, gpu) in &gpus {
             let opened = gpu.device().map_err(|error| Failure::environment(error.to_string()))?;
             match load::measure(path, (&*device.to_string(), opened), args, &mut rows) {
+                Ok(text) if !args.json => table::print(&text)?,
+                Ok(_) => {}
+                Err(failure) => session.fail(Input::Path(path.clone()), failure),
+            }
+        }
+    }
+    if args.json { table::print_json(&rows) } else { Ok(()) }
+}
+
+/// Measures how fast the host answers kernels of each device that ask for parts of each file.
+fn run_door(
+    devices: &[(Device, Option<Gpu>)],
+    args: &Bench,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for path in &args.files {
+        for (device, gpu) in devices {
+            let opened = gpu.as_ref().map(Gpu::device).transpose();
+            let opened = opened.map_err(|error| Failure::environment(error.to_string()))?;
+            match door::measure(path, (&*device.to_string(), opened), args, &mut rows) {
                 Ok(text) if !args.json => table::print(&text)?,
                 Ok(_) => {}
                 Err(failure) => session.fail(Input::Path(path.clone()), failure),

@@ -5,6 +5,7 @@ mod compress;
 mod cost;
 mod decompress;
 mod devices;
+mod door;
 mod generate;
 mod list;
 mod load;
@@ -12,6 +13,7 @@ mod module;
 mod predict;
 mod recover;
 mod resident;
+mod search;
 mod serve;
 mod test;
 
@@ -39,6 +41,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Cost(args) => cost::run(&args)?,
         Command::Module(args) => module::run(&args)?,
         Command::Recover(args) => recover::run(&args, &mut session)?,
+        Command::Search(args) => search::run(&args, &mut session)?,
         Command::Serve(args) => serve::run(&args)?,
         Command::Completions(args) => generate::completions(&args)?,
         Command::Man(args) => generate::man(&args)?,
@@ -58,7 +61,7 @@ impl Command {
             Command::Recover(_) | Command::Cat(_) => true,
             Command::List(_) | Command::Bench(_) | Command::Devices(_) | Command::Cost(_) => true,
             Command::Completions(_) | Command::Types(_) | Command::Help(_) => true,
-            Command::Module(_) | Command::Serve(_) => true,
+            Command::Module(_) | Command::Search(_) | Command::Serve(_) => true,
         }
     }
 

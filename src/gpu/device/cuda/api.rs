@@ -84,6 +84,7 @@ functions! {
     fn cuMemAlloc_v2(*mut u64, usize);
     fn cuMemFree_v2(u64);
     fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
+    fn cuMemHostGetDevicePointer_v2(*mut u64, *mut c_void, c_uint);
     fn cuMemFreeHost(*mut c_void);
     fn cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, Raw);
     fn cuMemcpyDtoHAsync_v2(*mut c_void, u64, usize, Raw);
@@ -95,6 +96,7 @@ functions! {
     fn cuEventCreate(*mut Raw, c_uint);
     fn cuEventRecord(Raw, Raw);
     fn cuEventQuery(Raw);
+    fn cuEventSynchronize(Raw);
     fn cuEventElapsedTime(*mut f32, Raw, Raw);
     fn cuEventDestroy_v2(Raw);
     fn cuModuleLoadData(*mut Raw, *const c_void);
@@ -107,6 +109,8 @@ functions! {
     optional fn cuDeviceGetUuid(*mut [u8; 16], c_int);
     optional fn cuFuncLoad(Raw);
     optional fn cuFuncGetParamInfo(Raw, usize, *mut usize, *mut usize);
+    optional fn cuStreamWaitValue32_v2(Raw, u64, u32, c_uint);
+    optional fn cuStreamWriteValue32_v2(Raw, u64, u32, c_uint);
 }
 
 // Attributes of devices.
@@ -130,8 +134,13 @@ pub(super) const MEMORY_OF_DEVICE: c_uint = 2;
 
 pub(super) const STREAM_NON_BLOCKING: c_uint = 1;
 pub(super) const EVENT_WITHOUT_TIME: c_uint = 2;
+pub(super) const EVENT_BLOCKING_SYNC: c_uint = 1;
 /// Pinned memory is pinned for every context.
 pub(super) const HOST_MEMORY_PORTABLE: c_uint = 1;
+/// Pinned memory has an address on the device.
+pub(super) const HOST_MEMORY_MAPPED: c_uint = 2;
+/// A stream waits until a word is at least a value, or up to 2^31 ahead of it.
+pub(super) const WAIT_VALUE_GEQ: c_uint = 0;
 
 const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 1;

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use super::api::{self, Raw};
+use super::bell::CudaBell;
 use super::driver::CudaDriver;
 use super::handle::{Buffer, Event, Stream};
 use super::program::CudaPrograms;
@@ -12,8 +13,8 @@ use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::in_order::{Driver, InOrderQueue, Memory, OfCaller, Shared};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{
-    BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, MemorySource, NativeBuffer,
-    NativeStream, Queue,
+    Bell, BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, MemorySource, NativeBuffer,
+    NativeStream, Queue, VisibleMemory,
 };
 use crate::gpu::model::plan::Plan;
 
@@ -180,6 +181,15 @@ impl Device for CudaDevice {
 
     fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
         Ok(HostMemory(Box::new(OfCaller::new(&self.shared, bytes.max(1))?)))
+    }
+
+    fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {
+        super::bell::visible_memory(&self.shared, bytes)
+    }
+
+    fn bell(&self, counter: BufferId) -> Result<Option<Box<dyn Bell>>, DeviceError> {
+        let bell = CudaBell::new(&self.shared, counter)?;
+        Ok(bell.map(|bell| Box::new(bell) as Box<dyn Bell>))
     }
 
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {

@@ -142,6 +142,25 @@ impl Drop for OneEvent {
     }
 }
 
+/// An event that a thread can sleep on: see [`CudaBell`](super::bell::CudaBell).
+pub(super) struct BlockingEvent(OneEvent);
+
+impl BlockingEvent {
+    /// Records it behind what `stream` has been given so far. The context is current.
+    pub(super) fn record(stream: &Stream) -> Result<Self, DeviceError> {
+        let flags = api::EVENT_BLOCKING_SYNC | api::EVENT_WITHOUT_TIME;
+        Ok(Self(OneEvent::record(stream, flags)?))
+    }
+
+    /// Sleeps until it has happened. The context is current.
+    pub(super) fn wait(&self) -> Result<(), DeviceError> {
+        let cuda = self.0.context.cuda;
+        // SAFETY: the event is valid.
+        let code = unsafe { (cuda.cuEventSynchronize)(self.0.raw) };
+        cuda.check("cuEventSynchronize", code)
+    }
+}
+
 /// The end of a command, and the beginning of one that is timed.
 #[derive(Clone)]
 pub(in crate::gpu::device) struct Event(Arc<Recorded>);
@@ -265,11 +284,33 @@ unsafe impl Sync for CudaPinned {}
 impl CudaPinned {
     /// Allocates `len` bytes, all 0.
     pub(super) fn new(context: &Arc<Context>, len: usize) -> Result<Self, DeviceError> {
+        Self::with_flags(context, len, api::HOST_MEMORY_PORTABLE)
+    }
+
+    /// Allocates `len` bytes, all 0, and returns them with their address on the device.
+    pub(super) fn mapped(context: &Arc<Context>, len: usize) -> Result<(Self, u64), DeviceError> {
+        let flags = api::HOST_MEMORY_PORTABLE | api::HOST_MEMORY_MAPPED;
+        let pinned = Self::with_flags(context, len, flags)?;
+        let _current = context.enter()?;
+        let mut address = 0;
+        let cuda = context.cuda;
+        // SAFETY: the memory is pinned and mapped, and there is room for the result.
+        let code =
+            unsafe { (cuda.cuMemHostGetDevicePointer_v2)(&raw mut address, pinned.at.cast(), 0) };
+        cuda.check("cuMemHostGetDevicePointer", code)?;
+        Ok((pinned, address))
+    }
+
+    /// Where it is.
+    pub(super) fn at(&self) -> *mut u8 {
+        self.at
+    }
+
+    fn with_flags(context: &Arc<Context>, len: usize, flags: u32) -> Result<Self, DeviceError> {
         let _current = context.enter()?;
         let mut at: *mut c_void = std::ptr::null_mut();
         // SAFETY: there is room for the result.
-        let code =
-            unsafe { (context.cuda.cuMemHostAlloc)(&raw mut at, len, api::HOST_MEMORY_PORTABLE) };
+        let code = unsafe { (context.cuda.cuMemHostAlloc)(&raw mut at, len, flags) };
         context.cuda.check_for("cuMemHostAlloc", code, len as u64)?;
         // Memory that is read before a copy must be initialised.
         // SAFETY: there are `len` bytes, which are ours.

@@ -11,6 +11,7 @@
 //! | `api` | the functions of the driver's library, and what their error codes mean |
 //! | `handle` | the context, streams, events, and memory: objects that are released when dropped |
 //! | `device` | an open device, and the caller's buffers and streams |
+//! | `bell` | waking a thread from a kernel, and memory that both see at once |
 //! | `driver` | the calls that in-order queues make |
 //! | `nvrtc` | the compiler |
 //! | `library` | where libraries may be |
@@ -19,6 +20,7 @@
 //! All calls to CUDA are in this module.
 
 mod api;
+mod bell;
 mod device;
 mod driver;
 mod handle;

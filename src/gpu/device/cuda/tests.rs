@@ -10,7 +10,9 @@ use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{
     Api, CudaDevice, Device, DeviceError, Dispatch, Limits, NativeBuffer, Teams,
 };
-use crate::gpu::model::kernel::{Kernel, TEST_DEVICE, TEST_TEAM, TEST_TURNS};
+use crate::gpu::model::kernel::{
+    DOOR_MEASURE, DOOR_SEARCH, Kernel, TEST_DEVICE, TEST_DOOR, TEST_TEAM, TEST_TURNS,
+};
 use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::import::codes_between_callers_buffers;
 use crate::gpu::tests::plan::{builders, limits};
@@ -66,7 +68,32 @@ fn programs(compiler: &Compiler, limits: &Limits) -> Vec<Program> {
     add(&TEST_DEVICE, "count_up", 1024, &[("ADD", 3)]);
     add(&TEST_TURNS, "turns", 32, &[]);
     add(&TEST_TEAM, "team_functions", threads, &[]);
+    for (kernel, entries) in door_kernels() {
+        entries.iter().for_each(|entry| add(kernel, entry, 64, &[]));
+    }
     programs
+}
+
+/// The kernels that ask at a door, and their entry points.
+fn door_kernels() -> [(&'static Kernel, &'static [&'static str]); 3] {
+    [
+        (&TEST_DOOR, &["open_and_read", "stream", "write", "die"]),
+        (&DOOR_MEASURE, &["one_by_one", "many", "idle"]),
+        (&DOOR_SEARCH, &["search"]),
+    ]
+}
+
+/// What callers put before kernels of their own compiles without anything else, in CUDA C++.
+#[test]
+fn the_kernels_side_of_a_door_needs_no_other_text() {
+    let Some(compiler) = compiler((9, 0)) else { return };
+    let kernel = "extern \"C\" __global__ void ask(unsigned char *a, unsigned char *b, unsigned char *c, unsigned char *d, unsigned *r) {\n\
+        Door door = door_of(a, b, c, d);\n\
+        unsigned handle = door_read(door, 0, 0, 4096);\n\
+        if (door_is_handle(handle)) { r[0] = door_status(door, handle); door_close(door, handle); }\n}\n";
+    let source = format!("{}{kernel}", crate::door::KERNEL_SOURCE);
+    let compiled = compiler.compile("door", &source, &["--gpu-architecture=sm_90".into()]);
+    assert!(compiled.is_ok(), "{compiled:?}");
 }
 
 /// Bytes of workgroup memory of an entry point, in a compiled program: the size of an ELF section.

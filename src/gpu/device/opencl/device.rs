@@ -18,6 +18,7 @@ use crate::gpu::device::in_order::{Driver, InFlight, InOrderQueue, Memory, OfCal
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{
     BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, NativeBuffer, NativeStream, Queue,
+    VisibleMemory,
 };
 use crate::gpu::model::plan::Plan;
 
@@ -218,6 +219,10 @@ impl Device for OpenClDevice {
 
     fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
         Ok(HostMemory(Box::new(OfCaller::new(&self.shared, bytes.max(1))?)))
+    }
+
+    fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {
+        super::visible::visible_memory(&self.shared, bytes)
     }
 
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {

@@ -6,6 +6,7 @@
 //! | `device` | an open device, and the caller's context and buffers |
 //! | `driver` | the calls that in-order queues make |
 //! | `pinned` | pinned host memory |
+//! | `visible` | memory that running kernels and the host see at once |
 //! | `program` | compiled kernels |
 //!
 //! All calls to OpenCL are in this module.
@@ -17,6 +18,7 @@ mod pinned;
 mod program;
 #[cfg(test)]
 mod tests;
+mod visible;
 
 use std::sync::{Mutex, PoisonError};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use opencl3::command_queue::{enqueue_map_buffer, enqueue_unmap_mem_object};
 use opencl3::memory::{
     CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, create_buffer,
-    release_mem_object,
+    release_mem_object, retain_mem_object,
 };
 
 use super::driver::ClDriver;
@@ -64,6 +64,23 @@ impl ClPinned {
         // SAFETY: the mapping is `len` bytes long and writable.
         unsafe { at.cast::<u8>().write_bytes(0, len) };
         Ok(Self { memory, at: at.cast(), len, housekeeping })
+    }
+}
+
+impl ClPinned {
+    /// Where it is.
+    pub fn at(&self) -> *mut u8 {
+        self.at
+    }
+
+    /// Another reference to its buffer.
+    pub fn buffer(&self) -> Result<Handle, DeviceError> {
+        let raw = self.memory.raw();
+        // SAFETY: the buffer is valid.
+        unsafe { retain_mem_object(raw) }
+            .map_err(|code| failure_for("clRetainMemObject", code, 0))?;
+        // SAFETY: that reference is ours.
+        Ok(unsafe { Handle::owning(raw, release_mem_object) })
     }
 }
 

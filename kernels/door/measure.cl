@@ -1,0 +1,139 @@
+// Kernels that ask at a door as fast as they can, or as slowly, to measure it.
+//
+// @pz_cost {
+//   threads: N/4
+//   passes: 1
+//   buffers: door_counters=4352, door_times=N, door_results=64
+//   local_mem: 4112
+//   note: N is 4 bytes for each request
+// }
+// @pz_import door
+
+// Words of the results.
+#define RESULT_SUM 0u
+#define RESULT_DONE 1u
+#define RESULT_FAILED 2u
+#define RESULT_TICKS 4u
+#define RESULT_NANOSECONDS 6u
+
+// Where request `number` reads: whole pages, without a pattern.
+inline ulong measured_offset(uint number, uint scattered, uint size, ulong len, uint pieces) {
+    ulong at = scattered != 0u ? (ulong)number * 2654435761u % pieces : (ulong)number;
+    return min(at * (ulong)size, len - size);
+}
+
+// What the contents of request `number` add to the sum, from `words` words that this work item looks at: every word counts
+// by its place.
+inline uint measured_sum(DOOR_BYTES from, uint size, uint number, uint first, uint step) {
+    uint sum = 0u;
+    for (uint i = first; i < size / 16u; i += step) {
+        uint4 v = door_load((const DOOR_GLOBAL uint4 *)from + i);
+        uint weight = 8u * i + 2u * number + 1u;
+        sum += v.x * weight + v.y * (weight + 2u) + v.z * (weight + 4u) + v.w * (weight + 6u);
+    }
+    return sum;
+}
+
+// Looks until the handle is no longer loading, at most `looks` times.
+inline uint measured_wait(Door door, uint handle, uint looks) {
+    uint status = DOOR_LOADING;
+    for (uint i = 0u; i < looks && status == DOOR_LOADING; i++) {
+        status = door_status(door, handle);
+        if (status == DOOR_LOADING) door_pause();
+    }
+    return status;
+}
+
+// One work item asks `count` times, one after another, for `size` bytes, and between waits for `pause` nanoseconds, where
+// there is a clock. `times` are in ticks.
+__kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
+    __global uint *results, uint file, uint len_low, uint len_high, uint size, uint count, uint pause, uint looks) {
+    if (get_global_id(0) != 0) return;
+    Door door = door_of(control, counters, host, device);
+    ulong len = (ulong)len_high << 32 | len_low;
+    uint pieces = (uint)(len / size);
+    uint sum = 0u, done = 0u;
+    ulong began = door_time(), began_ticks = door_ticks();
+    for (uint n = 0u; n < count; n++) {
+        ulong until = door_time() + pause;
+        for (uint i = 0u; pause != 0u && i < looks && door_time() < until; i++) door_pause();
+        ulong start = door_ticks();
+        uint handle = door_read(door, file, measured_offset(n, 1u, size, len, pieces), size);
+        if (!door_is_handle(handle)) break;
+        uint status = measured_wait(door, handle, looks);
+        times[n] = (uint)(door_ticks() - start);
+        if (status != DOOR_READY) break;
+        sum += measured_sum(door_content(door, handle), size, n, 0u, 1u);
+        door_close(door, handle);
+        done++;
+    }
+    ulong ticks = door_ticks() - began_ticks, nanoseconds = door_time() - began;
+    results[RESULT_SUM] = sum;
+    results[RESULT_DONE] = done;
+    results[RESULT_FAILED] = count - done;
+    results[RESULT_TICKS] = (uint)ticks;
+    results[RESULT_TICKS + 1u] = (uint)(ticks >> 32);
+    results[RESULT_NANOSECONDS] = (uint)nanoseconds;
+    results[RESULT_NANOSECONDS + 1u] = (uint)(nanoseconds >> 32);
+}
+
+// Each workgroup asks for up to `each` pieces at once, at most 1,024, waits for all of them, and goes on with the next.
+__kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
+    __global uint *results, uint file, uint len_low, uint len_high, uint size, uint count, uint each, uint scattered, uint looks) {
+    SHARED uint handles[1024];
+    SHARED uint state[4];
+    Door door = door_of(control, counters, host, device);
+    ulong len = (ulong)len_high << 32 | len_low;
+    uint pieces = (uint)(len / size);
+    uint sum = 0u, done = 0u;
+    bool has_failed = false;
+    uint local_id = (uint)get_local_id(0);
+    uint step = (uint)get_num_groups(0) * each;
+    for (uint first = (uint)get_group_id(0) * each; first < count && !has_failed; first += step) {
+        uint now = min(each, count - first);
+        for (uint k = local_id; k < now; k += THREADS) {
+            uint handle = DOOR_RING_FULL;
+            for (uint i = 0u; i < looks && !door_is_handle(handle); i++) {
+                handle = door_read(door, file, measured_offset(first + k, scattered, size, len, pieces), size);
+                if (!door_is_handle(handle)) door_pause();
+            }
+            handles[k] = handle;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint k = 0u; k < now; k++) {
+            uint handle = handles[k];
+            if (local_id == 0u) state[0] = door_is_handle(handle) ? measured_wait(door, handle, looks) : DOOR_ERROR;
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+            bool is_ready = state[0] == DOOR_READY;
+            if (is_ready) {
+                sum += measured_sum(door_content(door, handle), size, first + k, local_id, THREADS);
+                done += local_id == 0u ? 1u : 0u;
+            }
+            has_failed = has_failed || !is_ready;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (local_id == 0u && door_is_handle(handle)) door_close(door, handle);
+        }
+        // The handles are taken anew.
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    atomic_add(results + RESULT_SUM, sum);
+    if (local_id == 0u) {
+        atomic_add(results + RESULT_DONE, done);
+        if (has_failed) atomic_add(results + RESULT_FAILED, 1u);
+    }
+}
+
+// Runs for `microseconds` and asks for nothing; without a clock it looks at a handle `looks` times.
+__kernel void idle(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
+    __global uint *results, uint microseconds, uint looks) {
+    if (get_global_id(0) != 0) return;
+    Door door = door_of(control, counters, host, device);
+    ulong began = door_time();
+    uint seen = 0u;
+    for (uint i = 0u; i < looks; i++) {
+        if (began != 0u && door_time() - began >= (ulong)microseconds * 1000u) break;
+        seen += door_status(door, 1024u) == DOOR_READY ? 1u : 0u;
+        door_pause();
+    }
+    results[RESULT_DONE] = seen;
+}

@@ -1,0 +1,107 @@
+//! Runs the kernels that pz itself has for doors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Door, OwnBuffer};
+use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Kind};
+use crate::gpu::model::cost::CostError;
+use crate::gpu::model::kernel::Kernel;
+
+/// A kernel at a door, and the buffers of its own.
+pub(super) struct Launch<'d> {
+    door: &'d Door,
+    device: Arc<dyn Device>,
+    kernel: &'static Kernel,
+    /// N of the kernel's cost.
+    n: u64,
+    own: Vec<OwnBuffer>,
+}
+
+/// What to run.
+pub(super) struct Entry<'e> {
+    pub(super) name: &'static str,
+    pub(super) args: &'e [u32],
+    pub(super) groups: u32,
+    pub(super) threads: u32,
+}
+
+fn wrong(error: CostError) -> DeviceError {
+    DeviceError::Failed(error.to_string())
+}
+
+impl<'d> Launch<'d> {
+    /// Prepares to run a kernel at a device's door; its cost is that for `n`.
+    pub(super) fn new(
+        door: &'d Door,
+        kernel: &'static Kernel,
+        n: u64,
+    ) -> Result<Self, DeviceError> {
+        let Some(device) = &door.device else {
+            return Err(DeviceError::Unsupported("no device's kernels ask at this door".into()));
+        };
+        Ok(Self { door, device: Arc::clone(device), kernel, n, own: Vec::new() })
+    }
+
+    /// How often a work item looks at a handle before it gives up: for half a minute or longer. A look takes a microsecond on
+    /// a GPU, where it goes over the bus, and some nanoseconds on a processor.
+    pub(super) fn looks(&self) -> u32 {
+        if self.device.limits().kind == Kind::Software { 1 << 30 } else { 1 << 25 }
+    }
+
+    /// Allocates the kernel's buffer of this name, with `contents` at its beginning and zeros behind.
+    pub(super) fn buffer(mut self, name: &str, contents: &[u8]) -> Result<Self, DeviceError> {
+        let bytes = self.kernel.cost().and_then(|cost| cost.buffer(name)?.eval(self.n));
+        let bytes = bytes.map_err(wrong)?.next_multiple_of(4).max(4);
+        let id = self.device.allocate(bytes)?;
+        let own = OwnBuffer { device: Arc::clone(&self.device), id };
+        let mut queue = self.device.queue()?;
+        queue.clear(id, 0, bytes)?;
+        let mut padded = contents.to_vec();
+        padded.resize(padded.len().next_multiple_of(4), 0);
+        if padded.len() as u64 > bytes {
+            let what = format!("{} bytes for the buffer {name}", padded.len());
+            return Err(DeviceError::Unsupported(what));
+        }
+        queue.write(id, 0, &padded)?;
+        queue.finish()?;
+        drop(queue);
+        self.own.push(own);
+        Ok(self)
+    }
+
+    /// Runs an entry point, and calls `meanwhile` while it runs, where the device lets the host go on. Gives the kernel up
+    /// after `deadline`.
+    pub(super) fn run(
+        &self,
+        entry: &Entry<'_>,
+        deadline: Duration,
+        meanwhile: impl FnOnce(),
+    ) -> Result<(), DeviceError> {
+        let Some(door) = self.door.buffers() else { return Ok(()) };
+        let mut buffers = vec![door.control, door.counters, door.host, door.device];
+        buffers.extend(self.own.iter().map(|own| own.id));
+        let mut queue = self.device.queue()?;
+        queue.set_deadline(deadline);
+        queue.dispatch(&Dispatch {
+            kernel: self.kernel,
+            entry: entry.name,
+            defines: &[],
+            buffers: &buffers,
+            args: entry.args,
+            groups: entry.groups,
+            threads: entry.threads,
+        })?;
+        queue.flush()?;
+        meanwhile();
+        queue.finish()
+    }
+
+    /// The first words of the buffer that was allocated as number `at`.
+    pub(super) fn words(&self, at: usize, count: usize) -> Result<Vec<u32>, DeviceError> {
+        let mut words = vec![0; count];
+        let id = self.own.get(at).map_or(BufferId(0), |own| own.id);
+        self.device.queue()?.read(id, 0, bytemuck::cast_slice_mut(&mut words))?;
+        Ok(words)
+    }
+}

@@ -1,0 +1,385 @@
+//! How fast a door answers: what `pz bench --door` reports. Everything that is timed is also checked.
+
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::launch::{Entry, Launch};
+use super::options::RequestError;
+use super::{AskError, Client, Door, DoorError, FileMode, OpenedFile, Status};
+use crate::gpu::device::{DeviceError, Kind};
+use crate::gpu::model::kernel::DOOR_MEASURE;
+
+/// After this time the host gives a kernel up.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// Work items that look at contents together.
+const THREADS: u32 = 256;
+/// The most handles of a workgroup.
+const EACH: u32 = 16;
+
+/// Times of requests that were made one after another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Latency {
+    /// From asking to seeing the answer, in microseconds: the mean. It includes looking at the contents where the device has
+    /// no clock.
+    pub mean: f64,
+    /// The median, the 99th percentile and the longest; `None` where the device has no clock.
+    pub median: Option<f64>,
+    /// 99% of the requests took no longer.
+    pub p99: Option<f64>,
+    /// The longest.
+    pub longest: Option<f64>,
+}
+
+/// How fast many requests at once were answered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Throughput {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes of contents.
+    pub bytes: u64,
+    /// Time from the launch to the end, in seconds.
+    pub seconds: f64,
+}
+
+/// Numbers of a measurement that has gone wrong.
+fn wrong(what: String) -> DoorError {
+    DoorError::Device(DeviceError::Failed(what))
+}
+
+/// Where request `number` reads.
+fn offset(number: u32, size: u32, len: u64, is_scattered: bool) -> u64 {
+    let pieces = u64::from((len / u64::from(size)) as u32);
+    let number = u64::from(number);
+    let at = if is_scattered { number * 2_654_435_761 % pieces } else { number };
+    (at * u64::from(size)).min(len - u64::from(size))
+}
+
+/// What the contents of request `number` add to the sum: every word counts by its place.
+fn sum_of(contents: &[u8], number: u32) -> u32 {
+    let words = contents.chunks_exact(4).map(|word| match word.try_into() {
+        Ok(word) => u32::from_le_bytes(word),
+        Err(_) => 0,
+    });
+    let terms = words.zip(0u32..).map(|(word, i)| {
+        let weight = (2 * i).wrapping_add(2 * number).wrapping_add(1);
+        word.wrapping_mul(weight)
+    });
+    terms.fold(0, u32::wrapping_add)
+}
+
+/// The sum over all requests, for contents that are in memory.
+#[cfg(test)]
+pub(super) fn expected(contents: &[u8], size: u32, numbers: Range<u32>, scattered: bool) -> u32 {
+    let sum = |number| {
+        let at = offset(number, size, contents.len() as u64, scattered) as usize;
+        sum_of(&contents[at..at + size as usize], number)
+    };
+    numbers.map(sum).fold(0, u32::wrapping_add)
+}
+
+impl Door {
+    /// The sum over all requests, of what the host reads.
+    fn expected(
+        &self,
+        file: OpenedFile,
+        size: u32,
+        numbers: Range<u32>,
+        is_scattered: bool,
+    ) -> Result<u32, DoorError> {
+        let failed = |error: RequestError| wrong(format!("the host cannot read: {error}"));
+        let files = &self.server.files;
+        let open = files.get(file.number).map_err(failed)?;
+        let archive = match open.mode {
+            FileMode::Contents => Some(files.archive(&open).map_err(failed)?),
+            FileMode::Plain | FileMode::Writable => None,
+        };
+        let mut contents = vec![0; size as usize];
+        let mut sum = 0u32;
+        for number in numbers {
+            let at = offset(number, size, file.len, is_scattered);
+            match &archive {
+                None => open.read(at, &mut contents).map_err(failed)?,
+                Some(archive) => archive
+                    .read_into(at..at + u64::from(size), &mut contents)
+                    .map_err(|error| wrong(error.to_string()))?,
+            }
+            sum = sum.wrapping_add(sum_of(&contents, number));
+        }
+        Ok(sum)
+    }
+
+    /// A kernel asks `count` times, one after another, for `size` bytes of a file, in no order. Before each request it waits
+    /// for `pause`, where the device has a clock.
+    ///
+    /// # Errors
+    /// [`DoorError::Options`] for a size that is no multiple of 16, or longer than the file; [`DoorError::Device`] if the
+    /// device fails, or if the kernel got too little or something else.
+    #[doc(hidden)]
+    pub fn measure_latency(
+        &self,
+        file: OpenedFile,
+        size: u32,
+        count: u32,
+        pause: Duration,
+    ) -> Result<Latency, DoorError> {
+        check(file, size)?;
+        let (found, latency) = match self.client() {
+            Some(client) => one_by_one(&client, file, size, count, pause)?,
+            None => self.launch_one_by_one(file, size, count, pause)?,
+        };
+        self.check_sum(found, file, size, (count, true))?;
+        Ok(latency)
+    }
+
+    fn launch_one_by_one(
+        &self,
+        file: OpenedFile,
+        size: u32,
+        count: u32,
+        pause: Duration,
+    ) -> Result<(u32, Latency), DoorError> {
+        let launch = Launch::new(self, &DOOR_MEASURE, 4 * u64::from(count))?;
+        let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
+        let pause = pause.as_nanos().min(u128::from(u32::MAX)) as u32;
+        let (low, high) = (file.len as u32, (file.len >> 32) as u32);
+        let args = [file.number, low, high, size, count, pause, launch.looks()];
+        let entry = Entry { name: "one_by_one", args: &args, groups: 1, threads: 32 };
+        let begun = Instant::now();
+        launch.run(&entry, DEADLINE, || ())?;
+        let took = begun.elapsed();
+        let results = launch.words(1, 8)?;
+        let [sum, done, _, _, ticks_low, ticks_high, ns_low, ns_high] = results[..] else {
+            return Err(wrong("the kernel has no results".into()));
+        };
+        if done != count {
+            return Err(wrong(format!("the kernel got {done} of {count} answers")));
+        }
+        let long = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        let ticks = long(ticks_low, ticks_high);
+        let mean = took.as_secs_f64() * 1e6 / f64::from(count.max(1));
+        if ticks == 0 {
+            return Ok((sum, Latency { mean, median: None, p99: None, longest: None }));
+        }
+        let microseconds = long(ns_low, ns_high) as f64 / 1e3 / ticks as f64;
+        let mut times = launch.words(0, count as usize)?;
+        times.sort_unstable();
+        let times: Vec<f64> = times.iter().map(|time| f64::from(*time) * microseconds).collect();
+        Ok((sum, of_times(&times)))
+    }
+
+    /// Kernels ask `count` times for `size` bytes of a file, with so many handles at once.
+    ///
+    /// # Errors
+    /// As for [`Self::measure_latency`].
+    #[doc(hidden)]
+    pub fn measure_throughput(
+        &self,
+        file: OpenedFile,
+        size: u32,
+        count: u32,
+        handles: u32,
+        is_scattered: bool,
+    ) -> Result<Throughput, DoorError> {
+        check(file, size)?;
+        let (found, took) = match self.client() {
+            Some(client) => many(&client, file, size, (count, is_scattered), handles)?,
+            None => self.launch_many(file, size, (count, is_scattered), handles)?,
+        };
+        self.check_sum(found, file, size, (count, is_scattered))?;
+        let bytes = u64::from(count) * u64::from(size);
+        Ok(Throughput { requests: count.into(), bytes, seconds: took.as_secs_f64() })
+    }
+
+    fn launch_many(
+        &self,
+        file: OpenedFile,
+        size: u32,
+        (count, is_scattered): (u32, bool),
+        handles: u32,
+    ) -> Result<(u32, Duration), DoorError> {
+        let launch = Launch::new(self, &DOOR_MEASURE, 4 * u64::from(count))?;
+        let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
+        let each = EACH.min(handles).max(1);
+        let groups = (handles / each).clamp(1, count.div_ceil(each).max(1));
+        let (low, high) = (file.len as u32, (file.len >> 32) as u32);
+        let scattered = u32::from(is_scattered);
+        let args = [file.number, low, high, size, count, each, scattered, launch.looks()];
+        let entry = Entry { name: "many", args: &args, groups, threads: THREADS };
+        let begun = Instant::now();
+        launch.run(&entry, DEADLINE, || ())?;
+        let took = begun.elapsed();
+        match launch.words(1, 3)?[..] {
+            [sum, done, 0] if done == count => Ok((sum, took)),
+            [_, done, ..] => Err(wrong(format!("the kernels got {done} of {count} answers"))),
+            _ => Err(wrong("the kernel has no results".into())),
+        }
+    }
+
+    fn check_sum(
+        &self,
+        found: u32,
+        file: OpenedFile,
+        size: u32,
+        (count, is_scattered): (u32, bool),
+    ) -> Result<(), DoorError> {
+        if found == self.expected(file, size, 0..count, is_scattered)? {
+            return Ok(());
+        }
+        Err(wrong(format!("the contents of {count} requests differ from what the host reads")))
+    }
+
+    /// The share of a core that this process takes for `time` while a kernel runs and asks for nothing; `None` if kernels run
+    /// on the processor, or if the system does not tell.
+    ///
+    /// # Errors
+    /// [`DoorError::Device`] if the device fails.
+    #[doc(hidden)]
+    pub fn measure_idle(&self, time: Duration) -> Result<Option<f64>, DoorError> {
+        /// Everything has gone to sleep after this time.
+        const SETTLED: Duration = Duration::from_millis(200);
+        let mut share = None;
+        let mut measure = || {
+            thread::sleep(SETTLED);
+            let (begun, used) = (Instant::now(), processor_time());
+            thread::sleep(time);
+            let (took, now) = (begun.elapsed(), processor_time());
+            share = used.zip(now).map(|(used, now)| {
+                now.saturating_sub(used).as_secs_f64() / took.as_secs_f64().max(1e-9)
+            });
+        };
+        let Some(device) = &self.device else {
+            measure();
+            return Ok(share);
+        };
+        if device.limits().kind == Kind::Software {
+            return Ok(None);
+        }
+        let launch = Launch::new(self, &DOOR_MEASURE, 4)?;
+        let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
+        let microseconds = (2 * SETTLED + time).as_micros().min(u128::from(u32::MAX)) as u32;
+        let args = [microseconds, launch.looks()];
+        let entry = Entry { name: "idle", args: &args, groups: 1, threads: 32 };
+        launch.run(&entry, DEADLINE, measure)?;
+        Ok(share)
+    }
+}
+
+fn check(file: OpenedFile, size: u32) -> Result<(), DoorError> {
+    if size == 0 || !size.is_multiple_of(16) || u64::from(size) > file.len {
+        let what = format!("requests of {size} bytes for a file of {} bytes", file.len);
+        return Err(DoorError::Options(what));
+    }
+    Ok(())
+}
+
+/// Summary of sorted times.
+fn of_times(times: &[f64]) -> Latency {
+    let at = |at: usize| times.get(at.min(times.len().saturating_sub(1))).copied();
+    Latency {
+        mean: times.iter().sum::<f64>() / times.len().max(1) as f64,
+        median: at(times.len() / 2),
+        p99: at(times.len() * 99 / 100),
+        longest: times.last().copied(),
+    }
+}
+
+/// Processor time that this process has taken.
+#[cfg(unix)]
+fn processor_time() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+#[cfg(not(unix))]
+fn processor_time() -> Option<Duration> {
+    None
+}
+
+// ---- Threads that play the kernel ------------------------------------------------------------------------------------
+
+/// Waits for an answer, takes the contents, and closes the handle.
+fn finish(client: &Client, handle: super::Handle) -> Result<Vec<u8>, DoorError> {
+    let until = Instant::now() + DEADLINE;
+    let outcome = loop {
+        match client.status(&handle) {
+            Status::Loading if Instant::now() < until => std::hint::spin_loop(),
+            Status::Loading => break Err(wrong("no answer came".into())),
+            Status::Ready => break Ok(client.contents(&handle)),
+            Status::Error(error) => break Err(wrong(error.to_string())),
+        }
+    };
+    client.close(handle);
+    outcome
+}
+
+fn one_by_one(
+    client: &Client,
+    file: OpenedFile,
+    size: u32,
+    count: u32,
+    pause: Duration,
+) -> Result<(u32, Latency), DoorError> {
+    let mut times = Vec::new();
+    let mut sum = 0u32;
+    for number in 0..count {
+        if !pause.is_zero() {
+            thread::sleep(pause);
+        }
+        let at = offset(number, size, file.len, true);
+        let begun = Instant::now();
+        let handle = client.read(file.number, at, size).map_err(full)?;
+        let contents = finish(client, handle)?;
+        times.push(begun.elapsed().as_secs_f64() * 1e6);
+        sum = sum.wrapping_add(sum_of(&contents, number));
+    }
+    times.sort_by(f64::total_cmp);
+    Ok((sum, of_times(&times)))
+}
+
+fn full(error: AskError) -> DoorError {
+    wrong(error.to_string())
+}
+
+fn many(
+    client: &Client,
+    file: OpenedFile,
+    size: u32,
+    (count, is_scattered): (u32, bool),
+    handles: u32,
+) -> Result<(u32, Duration), DoorError> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(handles as usize);
+    let each = (handles / threads as u32).max(1);
+    let begun = Instant::now();
+    let one = |first: u32| -> Result<u32, DoorError> {
+        let mut sum = 0u32;
+        let mut at = first * each;
+        while at < count {
+            let numbers = at..(at + each).min(count);
+            let ask = |number| {
+                let offset = offset(number, size, file.len, is_scattered);
+                Ok((number, client.read(file.number, offset, size).map_err(full)?))
+            };
+            let asked: Vec<_> = numbers.map(ask).collect::<Result<_, DoorError>>()?;
+            for (number, handle) in asked {
+                sum = sum.wrapping_add(sum_of(&finish(client, handle)?, number));
+            }
+            at += each * threads as u32;
+        }
+        Ok(sum)
+    };
+    let sums: Vec<_> = thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> =
+            (0..threads as u32).map(|first| scope.spawn(move || one(first))).collect();
+        threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    let took = begun.elapsed();
+    let mut sum = 0u32;
+    for outcome in sums {
+        sum = sum.wrapping_add(outcome.map_err(|_| wrong("a thread panicked".into()))??);
+    }
+    Ok((sum, took))
+}

@@ -1,0 +1,200 @@
+//! Where contents go that kernels asked for: the pools in host memory and in device memory.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::access::{Archive, DeviceBuffer, RangeRead, ReadOptions};
+use crate::door::files::{OpenFile, code_of};
+use crate::door::options::RequestError;
+use crate::gpu::device::visible::{Chunk, Extents, VisiblePool};
+use crate::gpu::device::{DeviceError, HostMemory, Queue};
+
+/// The pools of a door.
+pub(super) struct Rooms {
+    pub(super) host: Arc<VisiblePool>,
+    pub(super) device: Option<Arc<DevicePool>>,
+    /// What has more bytes goes to device memory, if there is any.
+    pub(super) small: u64,
+}
+
+/// Device memory for contents.
+pub(super) struct DevicePool {
+    buffer: DeviceBuffer,
+    extents: Mutex<Extents>,
+}
+
+impl DevicePool {
+    pub(super) fn new(buffer: DeviceBuffer) -> Self {
+        let extents = Mutex::new(Extents::new(buffer.len()));
+        Self { buffer, extents }
+    }
+
+    pub(super) fn buffer(&self) -> &DeviceBuffer {
+        &self.buffer
+    }
+
+    fn extents(&self) -> std::sync::MutexGuard<'_, Extents> {
+        self.extents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A part of the device's memory, given back when dropped.
+pub(super) struct DeviceChunk {
+    pool: Arc<DevicePool>,
+    start: u64,
+    len: u64,
+}
+
+impl Drop for DeviceChunk {
+    fn drop(&mut self) {
+        self.pool.extents().give_back(self.start, self.len);
+    }
+}
+
+/// Memory for the contents of one request.
+pub(super) enum Room {
+    Host(Chunk),
+    Device(DeviceChunk),
+}
+
+impl Rooms {
+    /// Takes memory for contents of `bytes` bytes, in pieces of up to `piece` bytes.
+    pub(super) fn take(&self, bytes: u64, piece: u64) -> Option<Room> {
+        match &self.device {
+            Some(pool) if piece > self.small => {
+                let start = pool.extents().take(bytes)?;
+                Some(Room::Device(DeviceChunk { pool: Arc::clone(pool), start, len: bytes }))
+            }
+            _ => self.take_on_host(bytes),
+        }
+    }
+
+    /// Takes host memory.
+    pub(super) fn take_on_host(&self, bytes: u64) -> Option<Room> {
+        self.host.take(bytes).map(Room::Host)
+    }
+
+    /// Bytes that are free, of both pools.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let device = self.device.as_ref().map_or(0, |pool| pool.extents().free_bytes());
+        self.host.free_bytes() + device
+    }
+}
+
+impl Room {
+    /// Where it begins in its pool, and 1 if that is in device memory.
+    pub(super) fn place(&self) -> (u64, u32) {
+        match self {
+            Self::Host(chunk) => (chunk.start(), 0),
+            Self::Device(chunk) => (chunk.start, 1),
+        }
+    }
+
+    /// Divides it into parts of `bytes` bytes, a multiple of [`Extents::UNIT`]; the last one may be shorter.
+    pub(super) fn split(self, bytes: u64) -> Vec<Self> {
+        match self {
+            Self::Host(chunk) => chunk.split(bytes).into_iter().map(Self::Host).collect(),
+            Self::Device(chunk) => {
+                let (pool, start, end) =
+                    (Arc::clone(&chunk.pool), chunk.start, chunk.start + chunk.len);
+                // The parts are given back one by one.
+                std::mem::forget(chunk);
+                let part = |start| {
+                    Self::Device(DeviceChunk {
+                        pool: Arc::clone(&pool),
+                        start,
+                        len: bytes.min(end - start),
+                    })
+                };
+                (start..end).step_by(bytes.max(1) as usize).map(part).collect()
+            }
+        }
+    }
+}
+
+/// Copies what a thread has read to the device.
+pub(super) struct Uploader<'d> {
+    queue: Box<dyn Queue + 'd>,
+    staging: HostMemory,
+}
+
+/// Bytes that are copied to the device at once.
+pub(super) const STAGED: usize = 1 << 20;
+
+impl<'d> Uploader<'d> {
+    /// Makes an uploader to `pool`, with all that it needs: with a kernel running, pinning memory could wait for it.
+    pub(super) fn new(
+        mut queue: Box<dyn Queue + 'd>,
+        staging: HostMemory,
+        pool: &DevicePool,
+    ) -> Result<Self, DeviceError> {
+        if let Some((id, first)) = pool.buffer.on() {
+            queue.write(id, first, &[0; 4])?;
+            queue.finish()?;
+        }
+        Ok(Self { queue, staging })
+    }
+
+    fn upload(
+        &mut self,
+        chunk: &DeviceChunk,
+        len: u64,
+        mut fill: impl FnMut(u64, &mut [u8]) -> Result<(), RequestError>,
+    ) -> Result<(), RequestError> {
+        let failed = |_: DeviceError| RequestError::Failed;
+        let Some((id, first)) = chunk.pool.buffer.on() else { return Err(RequestError::Failed) };
+        let mut done = 0;
+        while done < len {
+            let now = (len - done).min(self.staging.len() as u64);
+            let Some(piece) = self.staging.get_mut(..(now as usize).next_multiple_of(4)) else {
+                return Err(RequestError::Failed);
+            };
+            fill(done, &mut piece[..now as usize])?;
+            let at = first + chunk.start + done;
+            self.queue.write(id, at, piece).map_err(failed)?;
+            done += now;
+        }
+        // A kernel looks at the contents as soon as it is told that they are there.
+        self.queue.finish().map_err(failed)
+    }
+}
+
+/// Fills `room` with `len` bytes of a plain file.
+pub(super) fn load_plain(
+    file: &OpenFile,
+    offset: u64,
+    len: u64,
+    room: &mut Room,
+    uploader: Option<&mut Uploader<'_>>,
+) -> Result<(), RequestError> {
+    match (room, uploader) {
+        (Room::Host(chunk), _) => file.read(offset, chunk.bytes_mut(0..len as usize)),
+        (Room::Device(chunk), Some(uploader)) => {
+            uploader.upload(chunk, len, |at, piece| file.read(offset + at, piece))
+        }
+        (Room::Device(_), None) => Err(RequestError::Failed),
+    }
+}
+
+/// A range of an archive's contents, and the room for it.
+pub(super) struct Load<'r> {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) room: &'r mut Room,
+}
+
+/// Fills rooms with ranges of an archive's contents, all together.
+pub(super) fn load_contents(archive: &Archive, loads: &mut [Load<'_>]) -> Result<(), RequestError> {
+    let mut reads = Vec::with_capacity(loads.len());
+    for Load { offset, len, room } in loads {
+        let end = offset.checked_add(*len).ok_or(RequestError::Range)?;
+        let range = *offset..end;
+        reads.push(match room {
+            Room::Host(chunk) => RangeRead::new(range, chunk.bytes_mut(0..*len as usize)),
+            Room::Device(chunk) => {
+                let part = chunk.pool.buffer.part(chunk.start..chunk.start + *len);
+                RangeRead::new(range, part.ok_or(RequestError::Failed)?)
+            }
+        });
+    }
+    archive.read(&mut reads, &ReadOptions::new()).map_err(|error| code_of(&error))
+}

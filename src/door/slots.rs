@@ -1,0 +1,233 @@
+//! What the host knows of each handle, and the words in which it tells the kernel.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::files::OpenFile;
+use super::layout::{
+    Answer, CONSUMED, ENTRY, HANDLES, LAST, LAST_GENERATION, Layout, PATH, PIECES, RING, Request,
+    SHUT, State, THIS_VERSION, VERSION, generation_of, number_of,
+};
+use super::options::RequestError;
+use super::room::Room;
+use crate::gpu::device::visible::VisibleWords;
+
+/// The control memory, and the host's own knowledge of the handles.
+pub(super) struct Slots {
+    words: VisibleWords,
+    pub(super) layout: Layout,
+    slots: Vec<Mutex<Slot>>,
+}
+
+/// A handle, as the host knows it.
+#[derive(Default)]
+pub(super) struct Slot {
+    /// How often the handle has been in use, as the kernel counts; 0 before the first time.
+    pub(super) generation: u32,
+    pub(super) held: Held,
+}
+
+/// What the host keeps for a handle.
+#[derive(Default)]
+pub(super) enum Held {
+    #[default]
+    Nothing,
+    /// Contents that the kernel is using.
+    Contents(Room),
+    /// Room that the kernel fills with what it wants to write.
+    Writing(Writing),
+    Stream(Stream),
+}
+
+/// A write that waits for the kernel.
+pub(super) struct Writing {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) room: Room,
+}
+
+/// A stream.
+pub(super) struct Stream {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) offset: u64,
+    pub(super) total: u64,
+    /// Bytes of a piece.
+    pub(super) piece: u64,
+    /// The window. A piece is taken out while it is being loaded.
+    pub(super) rooms: Vec<Option<Room>>,
+    /// Pieces that have been loaded, and that may be.
+    pub(super) loaded: u64,
+    pub(super) allowed: u64,
+    /// Whether a worker is loading pieces.
+    pub(super) is_running: bool,
+}
+
+impl Stream {
+    /// The next piece to load: its number, where it begins in the file, and its length. `None` if there is none, or no place
+    /// for it.
+    pub(super) fn next(&self) -> Option<(u64, u64, u64)> {
+        let start = self.loaded.checked_mul(self.piece).filter(|start| *start < self.total)?;
+        let len = self.piece.min(self.total - start);
+        (self.loaded < self.allowed).then_some((self.loaded, self.offset + start, len))
+    }
+}
+
+impl Slots {
+    pub(super) fn new(words: VisibleWords, layout: Layout) -> Self {
+        let slots = std::iter::repeat_with(Mutex::default).take(HANDLES).collect();
+        let all = Self { words, layout, slots };
+        all.set(VERSION, THIS_VERSION);
+        all.set(RING, layout.ring);
+        all
+    }
+
+    /// What kernels know the control memory as.
+    pub(super) fn words(&self) -> &VisibleWords {
+        &self.words
+    }
+
+    fn set(&self, at: usize, value: u32) {
+        if let Some(word) = self.words.get().get(at) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The words from `at` on.
+    pub(super) fn read<const N: usize>(&self, at: usize) -> [u32; N] {
+        let mut found = [0; N];
+        for (to, from) in found.iter_mut().zip(self.words.get().iter().skip(at)) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// Request `number`, if it is there.
+    pub(super) fn request(&self, number: u32) -> Option<Request> {
+        let at = self.layout.request(number);
+        let turn = self.words.get().get(at + LAST)?.load(Ordering::Acquire);
+        (turn == self.layout.turn(number)).then(|| bytemuck::cast(self.read::<ENTRY>(at)))
+    }
+
+    /// Whether one of the next requests that come after `number` is there.
+    pub(super) fn has_later(&self, number: u32) -> bool {
+        (1..128).any(|after| self.request(number.wrapping_add(after)).is_some())
+    }
+
+    /// Tells kernels that requests up to `count` have been taken.
+    pub(super) fn consumed(&self, count: u32) {
+        if let Some(word) = self.words.get().get(CONSUMED) {
+            word.store(count, Ordering::Release);
+        }
+    }
+
+    /// The path of a handle, of `len` bytes; `None` if it is too long.
+    pub(super) fn path(&self, handle: u32, len: u32) -> Option<Vec<u8>> {
+        let words: [u32; PATH] = self.read(self.layout.path(number_of(handle)));
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.get(..len as usize).map(Into::into)
+    }
+
+    fn slot(&self, handle: u32) -> MutexGuard<'_, Slot> {
+        self.slots[number_of(handle)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the kernel has closed the handle.
+    pub(super) fn is_closed(&self, handle: u32) -> bool {
+        let at = self.layout.answer(number_of(handle)) + LAST;
+        let closed = self.words.get().get(at).map_or(0, |word| word.load(Ordering::Acquire));
+        closed == generation_of(handle)
+    }
+
+    /// Takes note that a kernel has begun to use `handle`, and frees what it held before. False if that makes no sense: the
+    /// handle is in use already.
+    pub(super) fn begin(&self, handle: u32) -> bool {
+        let generation = generation_of(handle);
+        let mut slot = self.slot(handle);
+        if generation == 0 || generation >= LAST_GENERATION || slot.generation == generation {
+            return false;
+        }
+        *slot = Slot { generation, held: Held::Nothing };
+        true
+    }
+
+    /// Calls `with` with what is held for `handle`, unless the kernel has closed it or uses it for something else by now.
+    pub(super) fn with<T>(&self, handle: u32, with: impl FnOnce(&mut Held) -> T) -> Option<T> {
+        let mut slot = self.slot(handle);
+        if slot.generation != generation_of(handle) || slot.generation == 0 {
+            return None;
+        }
+        Some(with(&mut slot.held))
+    }
+
+    /// Gives `handle` what it asked for, and tells the kernel; or why there is nothing. The status of `answer` is set here.
+    /// What a closed handle gets is freed.
+    pub(super) fn deliver(&self, handle: u32, outcome: Result<(Held, Answer), RequestError>) {
+        let mut slot = self.slot(handle);
+        let generation = generation_of(handle);
+        if slot.generation != generation || generation == 0 {
+            return;
+        }
+        let (held, answer, state) = match outcome {
+            Ok((held, answer)) => (held, answer, State::Ready),
+            Err(error) => {
+                let answer = Answer { error: error as u32, ..Answer::default() };
+                (Held::Nothing, answer, State::Error)
+            }
+        };
+        if self.is_closed(handle) {
+            slot.held = Held::Nothing;
+            return self.set_status(handle, State::Closed);
+        }
+        slot.held = held;
+        let words: [u32; ENTRY] = bytemuck::cast(answer);
+        let at = self.layout.answer(number_of(handle));
+        // Not the status, and not what only kernels write.
+        for (word, value) in words.iter().enumerate().take(LAST).skip(1) {
+            self.set(at + word, *value);
+        }
+        self.set_status(handle, state);
+    }
+
+    /// Tells the kernel that the first `count` pieces of a stream have been loaded. The slot is locked.
+    pub(super) fn set_pieces(&self, handle: u32, count: u32) {
+        let at = self.layout.answer(number_of(handle)) + PIECES;
+        if let Some(word) = self.words.get().get(at) {
+            word.store(count, Ordering::Release);
+        }
+    }
+
+    /// Tells the kernel the state of `handle`. The slot is locked.
+    pub(super) fn set_status(&self, handle: u32, state: State) {
+        let at = self.layout.answer(number_of(handle));
+        if let Some(word) = self.words.get().get(at) {
+            word.store(state.status(generation_of(handle)), Ordering::Release);
+        }
+    }
+
+    /// Frees what handles hold that kernels have closed. Returns whether there were any.
+    pub(super) fn sweep(&self) -> bool {
+        let mut has_freed = false;
+        for (number, slot) in self.slots.iter().enumerate() {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let handle = slot.generation << 10 | number as u32;
+            if matches!(slot.held, Held::Nothing) || !self.is_closed(handle) {
+                continue;
+            }
+            slot.held = Held::Nothing;
+            self.set_status(handle, State::Closed);
+            has_freed = true;
+        }
+        has_freed
+    }
+
+    /// Tells kernels that the door is shut, whatever they ask for.
+    pub(super) fn shut(&self) {
+        for (number, slot) in self.slots.iter().enumerate() {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            // What is being loaded is delivered to nobody.
+            slot.generation = 0;
+            self.set(self.layout.answer(number), SHUT);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What workers do for each kind of request.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use super::FileMode;
+use super::files::{MAX_PATH, OpenFile};
+use super::layout::{Answer, Request, op};
+use super::options::RequestError;
+use super::room::{Load, Room, Uploader, load_contents};
+use super::server::{Server, Task};
+use super::slots::{Held, Stream, Writing};
+use crate::gpu::device::visible::Extents;
+
+type Outcome = Result<(Held, Answer), RequestError>;
+
+/// Pieces of a stream that are there at once, if there is room.
+const WINDOW: u64 = 4;
+
+impl Server {
+    /// Serves requests: one, or several reads of one archive.
+    pub(super) fn serve(&self, batch: &mut [Task], mut uploader: Option<&mut Uploader<'_>>) {
+        if batch.len() > 1 && self.read_together(batch) {
+            return;
+        }
+        for Task { request, writing } in batch {
+            if let Some(writing) = writing.take() {
+                self.answer(request, self.write(writing));
+                continue;
+            }
+            if self.slots.is_closed(request.handle) {
+                // Nobody wants it any more.
+                self.slots.deliver(request.handle, Err(RequestError::Failed));
+                continue;
+            }
+            let uploader = uploader.as_deref_mut();
+            match request.op {
+                op::OPEN => self.answer(request, self.open(request)),
+                op::READ => self.answer(request, self.read(request, uploader)),
+                op::WRITE => self.answer(request, self.begin_write(request)),
+                op::STREAM => self.begin_stream(request, uploader),
+                _ => self.load_pieces(request, uploader),
+            }
+        }
+    }
+
+    fn open(&self, request: &Request) -> Outcome {
+        let mode = FileMode::of_code(request.file).ok_or(RequestError::Range)?;
+        let path = self.slots.path(request.handle, request.path);
+        let path = path.filter(|path| path.len() <= MAX_PATH).ok_or(RequestError::Refused)?;
+        let (file, total) = self.files.open(path_of(&path)?, mode)?;
+        Ok((Held::Nothing, Answer { file: file.number, total, ..Answer::default() }))
+    }
+
+    fn read(&self, request: &Request, uploader: Option<&mut Uploader<'_>>) -> Outcome {
+        let Request { offset, length, .. } = *request;
+        let file = self.files.get(request.file)?;
+        self.check_range(request)?;
+        let mut room = self.room(length, length).ok_or(RequestError::Full)?;
+        self.load_piece(&file, (offset, length), &mut room, uploader)?;
+        Ok(self.contents(room, length))
+    }
+
+    /// Checks the range before there is room for it: a length may be anything.
+    fn check_range(&self, request: &Request) -> Result<u64, RequestError> {
+        let file = self.files.get(request.file)?;
+        let len = match file.mode {
+            FileMode::Contents => self.files.archive(&file)?.len(),
+            FileMode::Plain | FileMode::Writable => file.len(),
+        };
+        let end = request.offset.checked_add(request.length).filter(|end| *end <= len);
+        end.map(|_| len).ok_or(RequestError::Range)
+    }
+
+    /// Reads several ranges of one archive in one call. False if that failed, so that each is to be read alone.
+    fn read_together(&self, batch: &[Task]) -> bool {
+        let Some(Task { request: first, .. }) = batch.first() else { return true };
+        let archive = self.files.get(first.file).and_then(|file| self.files.archive(&file));
+        let Ok(archive) = archive else { return false };
+        let mut rooms = Vec::with_capacity(batch.len());
+        for Task { request, .. } in batch {
+            if self.check_range(request).is_err() {
+                return false;
+            }
+            let Some(room) = self.room(request.length, request.length) else { return false };
+            rooms.push(room);
+        }
+        let mut loads: Vec<_> = batch
+            .iter()
+            .zip(&mut rooms)
+            .map(|(Task { request, .. }, room)| Load {
+                offset: request.offset,
+                len: request.length,
+                room,
+            })
+            .collect();
+        if load_contents(&archive, &mut loads).is_err() {
+            return false;
+        }
+        drop(loads);
+        for (Task { request, .. }, room) in batch.iter().zip(rooms) {
+            self.answer(request, Ok(self.contents(room, request.length)));
+        }
+        true
+    }
+
+    // ---- Writing -----------------------------------------------------------------------------------------------------
+
+    fn begin_write(&self, request: &Request) -> Outcome {
+        let Request { offset, length: len, .. } = *request;
+        let file = self.files.get(request.file)?;
+        if file.mode != FileMode::Writable {
+            return Err(RequestError::Refused);
+        }
+        OpenFile::end_of_write(offset, len)?;
+        // The host reads it, so it is in host memory.
+        let room = self.room_on_host(len).ok_or(RequestError::Full)?;
+        let (place, pool) = room.place();
+        let answer = Answer { place, pool, bytes: len, total: len, ..Answer::default() };
+        Ok((Held::Writing(Writing { file, offset, len, room }), answer))
+    }
+
+    /// Writes what a kernel has put into its room.
+    fn write(&self, writing: Writing) -> Outcome {
+        let Writing { file, offset, len, room } = writing;
+        let Room::Host(chunk) = &room else { return Err(RequestError::Failed) };
+        file.write(offset, &chunk.read(0..len as usize))?;
+        self.counts.bytes_written.fetch_add(len, Ordering::Relaxed);
+        Ok((Held::Nothing, Answer { total: len, ..Answer::default() }))
+    }
+
+    // ---- Streams -----------------------------------------------------------------------------------------------------
+
+    fn begin_stream(&self, request: &Request, uploader: Option<&mut Uploader<'_>>) {
+        let begun = self.open_stream(request);
+        let is_begun = begun.is_ok();
+        self.answer(request, begun);
+        if is_begun {
+            self.load_pieces(request, uploader);
+        }
+    }
+
+    fn open_stream(&self, request: &Request) -> Outcome {
+        let Request { offset, length: total, .. } = *request;
+        let file = self.files.get(request.file)?;
+        self.check_range(request)?;
+        let piece = u64::from(request.piece);
+        if piece == 0 || total.div_ceil(piece) > u64::from(u32::MAX) {
+            return Err(RequestError::Range);
+        }
+        // Each piece begins at a place that can be given back by itself.
+        let stride = piece.min(total.max(1)).next_multiple_of(Extents::UNIT);
+        let (piece, stride) = if piece >= total { (piece, stride) } else { (stride, stride) };
+        let stride = u32::try_from(stride).map_err(|_| RequestError::Range)?;
+        let most = total.div_ceil(piece).clamp(1, WINDOW);
+        let fits = |window: u64| {
+            let bytes = window * u64::from(stride);
+            Some((window, self.room(bytes, u64::from(stride))?))
+        };
+        let (window, room) = (1..=most).rev().find_map(fits).ok_or(RequestError::Full)?;
+        let (place, pool) = room.place();
+        let rooms = room.split(u64::from(stride)).into_iter().map(Some).collect();
+        let answer = Answer {
+            place,
+            pool,
+            total,
+            piece: stride,
+            window: window as u32,
+            ..Answer::default()
+        };
+        let stream = Stream {
+            file,
+            offset,
+            total,
+            piece,
+            rooms,
+            loaded: 0,
+            allowed: window,
+            is_running: true,
+        };
+        Ok((Held::Stream(stream), answer))
+    }
+
+    /// Loads pieces as long as there is a place for them.
+    fn load_pieces(&self, request: &Request, mut uploader: Option<&mut Uploader<'_>>) {
+        let handle = request.handle;
+        loop {
+            let next = self.slots.with(handle, |held| {
+                let Held::Stream(stream) = held else { return None };
+                let next = stream.next();
+                stream.is_running = next.is_some();
+                let (number, offset, len) = next?;
+                let slot = (number % stream.rooms.len() as u64) as usize;
+                let room = stream.rooms.get_mut(slot)?.take()?;
+                Some((stream.file.clone(), (offset, len), slot, room))
+            });
+            let Some(Some((file, range, slot, mut room))) = next else { return };
+            let loaded = self.load_piece(&file, range, &mut room, uploader.as_deref_mut());
+            if let Err(error) = loaded {
+                return self.answer(request, Err(error));
+            }
+            if self.slots.is_closed(handle) {
+                return self.slots.deliver(handle, Err(RequestError::Failed));
+            }
+            self.counts.bytes_read.fetch_add(range.1, Ordering::Relaxed);
+            self.slots.with(handle, |held| {
+                let Held::Stream(stream) = held else { return };
+                if let Some(place) = stream.rooms.get_mut(slot) {
+                    *place = Some(room);
+                }
+                stream.loaded += 1;
+                self.slots.set_pieces(handle, stream.loaded as u32);
+            });
+        }
+    }
+}
+
+#[cfg(unix)]
+fn path_of(bytes: &[u8]) -> Result<&Path, RequestError> {
+    use std::os::unix::ffi::OsStrExt;
+    let text = std::ffi::OsStr::from_bytes(bytes);
+    if bytes.contains(&0) { Err(RequestError::Refused) } else { Ok(Path::new(text)) }
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: &[u8]) -> Result<&Path, RequestError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| RequestError::Refused)?;
+    if bytes.contains(&0) { Err(RequestError::Refused) } else { Ok(Path::new(text)) }
+}

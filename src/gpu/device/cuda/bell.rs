@@ -1,0 +1,118 @@
+//! Sleeping until a kernel has counted up a word, and memory that kernels and the host see at once.
+
+use std::sync::Arc;
+
+use super::api::{self, Raw};
+use super::driver::CudaDriver;
+use super::handle::{BlockingEvent, Context, CudaPinned, Stream};
+use crate::gpu::device::in_order::{Memory, Shared};
+use crate::gpu::device::visible::{Bell, VisibleMemory};
+use crate::gpu::device::{BufferId, DeviceError};
+
+/// How many streams must be able to run side by side: those of decoders, of uploads, of the bell and of the kernel.
+const CONNECTIONS: u32 = 32;
+/// The environment variable that says how many do; CUDA looks at it once, at the start.
+const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+
+/// Wakes a thread when a word of the device goes up.
+///
+/// The device itself looks at the word: a stream waits for it, and a thread sleeps on an event behind that.
+pub(super) struct CudaBell {
+    counter: Arc<super::handle::Buffer>,
+    waiting: Stream,
+    ringing: Stream,
+    context: Arc<Context>,
+    wait_value: StreamValue,
+    write_value: StreamValue,
+}
+
+type StreamValue = unsafe extern "C" fn(Raw, u64, u32, u32) -> std::ffi::c_int;
+
+impl CudaBell {
+    /// A bell for the first word of a buffer; `None` if the driver has no such waits.
+    pub fn new(
+        shared: &Shared<CudaDriver>,
+        counter: BufferId,
+    ) -> Result<Option<Self>, DeviceError> {
+        let context = &shared.driver.context;
+        let cuda = context.cuda;
+        let functions = (cuda.cuStreamWaitValue32_v2, cuda.cuStreamWriteValue32_v2);
+        let (Some(wait_value), Some(write_value)) = functions else { return Ok(None) };
+        Ok(Some(Self {
+            counter: shared.memory(counter, 0, 4)?.buffer,
+            waiting: Stream::new(context)?,
+            ringing: Stream::new(context)?,
+            context: Arc::clone(context),
+            wait_value,
+            write_value,
+        }))
+    }
+}
+
+/// What the counter is when the bell has been rung by the host: as far ahead of any count as it can be. The host rings only
+/// to end, so the true count is of no more use.
+fn far_ahead_of(count: u32) -> u32 {
+    count.wrapping_add(1 << 30)
+}
+
+impl Bell for CudaBell {
+    fn wait(&self, count: u32) -> Result<(), DeviceError> {
+        let _current = self.context.enter()?;
+        let cuda = self.context.cuda;
+        // SAFETY: the stream and the word are valid and of one context.
+        let code = unsafe {
+            (self.wait_value)(self.waiting.raw(), self.counter.address, count, api::WAIT_VALUE_GEQ)
+        };
+        cuda.check("cuStreamWaitValue32", code)?;
+        BlockingEvent::record(&self.waiting)?.wait()
+    }
+
+    fn ring(&self, count: u32) -> Result<(), DeviceError> {
+        let _current = self.context.enter()?;
+        let cuda = self.context.cuda;
+        // SAFETY: as above.
+        let code = unsafe {
+            (self.write_value)(self.ringing.raw(), self.counter.address, far_ahead_of(count), 0)
+        };
+        cuda.check("cuStreamWriteValue32", code)
+    }
+}
+
+/// Releases memory that kernels see.
+struct Mapped {
+    /// `None` once it is leaked.
+    pinned: Option<CudaPinned>,
+    buffer: BufferId,
+    shared: Arc<Shared<CudaDriver>>,
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.shared.free(self.buffer);
+        if self.shared.has_given_up() {
+            // A kernel may still use it, so leak it.
+            std::mem::forget(self.pinned.take());
+        }
+    }
+}
+
+/// Allocates `bytes` bytes of host memory that running kernels see.
+pub(super) fn visible_memory(
+    shared: &Arc<Shared<CudaDriver>>,
+    bytes: usize,
+) -> Result<VisibleMemory, DeviceError> {
+    let connections = std::env::var(MAX_CONNECTIONS).ok().and_then(|text| text.parse().ok());
+    if connections.is_none_or(|count: u32| count < CONNECTIONS) {
+        return Err(DeviceError::Unsupported(format!(
+            "{MAX_CONNECTIONS}={CONNECTIONS} must be in the environment when the program starts: otherwise what the host sends can \
+             wait for the running kernel"
+        )));
+    }
+    let (pinned, address) = CudaPinned::mapped(&shared.driver.context, bytes.max(16))?;
+    let at = pinned.at();
+    let buffer = Arc::new(super::handle::Buffer::of_caller(&shared.driver.context, address));
+    let buffer = shared.enter(Memory { buffer, bytes: bytes as u64 });
+    let owner = Mapped { pinned: Some(pinned), buffer, shared: Arc::clone(shared) };
+    // SAFETY: the memory is pinned, and so at the beginning of a page; initialised; and the owner's alone.
+    Ok(unsafe { VisibleMemory::new(at, bytes, buffer, Box::new(owner)) })
+}
