@@ -314,12 +314,12 @@ impl<'d> Encoder<'d> {
         let contents = self.contents();
         let queue = &mut self.batch.queue;
         let words = u64::from(len & !3);
-        if len % 16 != 0 {
+        if !len.is_multiple_of(16) {
             // As after a copy from the host, zeros follow the contents.
             queue.clear(contents, to + u64::from(len & !15), 16)?;
         }
         queue.copy((buffer, start), (contents, to), words)?;
-        if len % 4 != 0 {
+        if !len.is_multiple_of(4) {
             let mut word = [0; 4];
             word.iter_mut().zip(tail).for_each(|(byte, own)| *byte = *own);
             queue.write(contents, to + words, &word)?;
