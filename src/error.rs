@@ -75,6 +75,22 @@ pub enum Error {
         /// Where.
         place: Place,
     },
+    /// A frame needs a module that [`DecodeOptions::modules`](crate::DecodeOptions::modules) does not allow to run.
+    UntrustedModule {
+        /// SHA-256 of the module.
+        sha256: [u8; 32],
+        /// The frame.
+        place: Place,
+    },
+    /// A module could not filter a block, or not so that it can be undone.
+    ModuleFailed {
+        /// SHA-256 of the module.
+        sha256: [u8; 32],
+        /// Number of the block in its frame, from 0.
+        block: u64,
+        /// What the module did.
+        what: &'static str,
+    },
     /// The contents are larger than [`DecodeOptions::max_output`](crate::DecodeOptions::max_output) permits.
     LimitOutput {
         /// The limit in bytes.
@@ -172,6 +188,8 @@ impl Error {
             | Self::Unsupported { .. } => ErrorClass::Input,
             Self::Internal { .. } => ErrorClass::Bug,
             Self::Io(_)
+            | Self::UntrustedModule { .. }
+            | Self::ModuleFailed { .. }
             | Self::LimitOutput { .. }
             | Self::LimitMemory { .. }
             | Self::OutOfMemory { .. }
@@ -191,6 +209,7 @@ impl Error {
             Self::NotPz { place }
             | Self::Corrupt { place, .. }
             | Self::Truncated { place }
+            | Self::UntrustedModule { place, .. }
             | Self::Unsupported { place, .. } => Some(*place),
             _ => None,
         }
@@ -208,6 +227,12 @@ impl fmt::Display for Error {
             Self::Corrupt { what, place } => write!(f, "corrupt: {what} ({place})"),
             Self::Truncated { place } => write!(f, "truncated ({place})"),
             Self::Unsupported { what, place } => write!(f, "unsupported: {what} ({place})"),
+            Self::UntrustedModule { sha256, place } => {
+                write!(f, "needs the module {}, which is not trusted ({place})", hex(sha256))
+            }
+            Self::ModuleFailed { sha256, block, what } => {
+                write!(f, "the module {} cannot filter block {block}: {what}", hex(sha256))
+            }
             Self::LimitOutput { limit } => {
                 write!(f, "contents exceed the output limit of {limit} bytes")
             }
@@ -284,11 +309,18 @@ impl From<Error> for io::Error {
             | Error::InvalidFilter { .. }
             | Error::InvalidBlockSize { .. }
             | Error::InvalidWindow { .. }
+            | Error::ModuleFailed { .. }
             | Error::InvalidRange { .. } => io::ErrorKind::InvalidInput,
+            Error::UntrustedModule { .. } => io::ErrorKind::PermissionDenied,
             Error::Internal { .. } => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }
+}
+
+/// A hash as people write it.
+fn hex(hash: &[u8; 32]) -> String {
+    hash.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 impl Fault {

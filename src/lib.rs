@@ -23,6 +23,7 @@
 //! | see what a compressed file holds | [`list`]; frame by frame: [`Listing`] |
 //! | save what a damaged file still holds | [`recover`], [`Recovery`] |
 //! | use a GPU where that is faster | [`Auto`]; always a particular one: [`Gpu`] |
+//! | filter with a program of your own, and say whose programs may run | `FilterModule`, [`Modules`] |
 //! | know which engine did what, and where the time went | [`Statistics`] |
 //!
 //! [`Options`] choose a [`Level`] (1, fastest, to 9, smallest), or a [`Pipeline`] and a block size, and how many
@@ -79,14 +80,17 @@ mod user_cache;
 pub use codec::filter::{Filter, FilterChain};
 pub use error::{Error, ErrorClass, Place};
 pub use format::{Method, Pipeline};
+#[cfg(feature = "modules")]
+pub use pipeline::FilterModule;
 pub use pipeline::{
     Auto, ComputeRate, DEFAULT_MEMORY, DecodeOptions, DeviceStatistics, EngineStatistics,
-    FrameKind, Gpu, Level, Options, Prediction, Sample, Statistics,
+    FrameKind, Gpu, Level, Modules, Options, Prediction, Sample, Statistics,
 };
 pub use stream::{
     AutoFinishEncoder, BlockInfo, Compressor, Decoder, Decompressor, Encoder, Extent, FrameInfo,
-    Listing, Piece, ReadAt, ReadAtCursor, Recovery, RecoveryReport, SeekableReader, WriteAt,
-    compress, compress_into, compress_to, content_size, decompress, decompress_into, list, recover,
+    Listing, ModuleInfo, Piece, ReadAt, ReadAtCursor, Recovery, RecoveryReport, SeekableReader,
+    WriteAt, compress, compress_into, compress_to, content_size, decompress, decompress_into, list,
+    recover,
 };
 pub use user_cache::refused_cache;
 

@@ -61,7 +61,7 @@ impl<'a> Subject<'a> {
         let engine = CpuEngine::new();
         let encode = |contents: &&'a [u8]| {
             let mut payload = Vec::new();
-            let mut job = EncodeJob::new(contents, &mut payload);
+            let mut job = EncodeJob::new(contents, 0, &mut payload);
             engine.encode(&recipe.first(), std::slice::from_mut(&mut job));
             job.coded.map(|coded| (*contents, coded, payload))
         };

@@ -1,11 +1,14 @@
 //! A decoder written from `src/format/FORMAT.md` alone, in its order and its words, for clarity rather than speed.
 //! Whatever the library writes must follow that text.
 
+#![cfg(feature = "modules")]
+
 mod common;
 
 use common::{levels_and_pipelines, sample};
 use pz::internal::{bwt, lz77};
 use pz::{Options, Pipeline};
+use sha2::{Digest as _, Sha256};
 
 /// CRC-32C, bit by bit.
 fn crc(bytes: &[u8]) -> u32 {
@@ -48,10 +51,12 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
     if flags & 8 != 0 {
         return single_frame(frame, methods, contents);
     }
-    assert_eq!(flags & !1, 0);
+    assert_eq!(flags & !3, 0);
     let declared = (flags & 1 != 0).then(|| u64::from_le_bytes(take(&mut left)));
+    let list = if flags & 2 != 0 { list(&mut left) } else { Vec::new() };
     let header_len = frame.len() - left.len();
     assert_eq!(u32::from_le_bytes(take(&mut left)), crc(&frame[..header_len]));
+    let modules = modules(&list, &mut left);
 
     let block_size = 1_usize << block_log;
     let mut lengths: Vec<u32> = Vec::new();
@@ -80,7 +85,8 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
         let (payload, rest) = left.split_at(payload_len);
         left = rest;
         assert_eq!(crc(payload), payload_checksum);
-        let out = block_contents(method, payload, content_len, filters);
+        let context = (&modules[..], contents.len() - start);
+        let out = block_contents(method, payload, content_len, filters, context);
         assert_eq!(crc(&out), content_checksum);
         contents.extend(out);
         lengths.push((block.len() - left.len()) as u32);
@@ -110,6 +116,7 @@ fn block_contents(
     payload: &[u8],
     content_len: usize,
     filters: Option<[u8; 13]>,
+    context: Context<'_>,
 ) -> Vec<u8> {
     let mut out = vec![0; content_len];
     match method {
@@ -125,13 +132,13 @@ fn block_contents(
         _ => bwt::Decoder::new().decode(payload, &mut out).unwrap(),
     }
     match filters {
-        Some(filters) => unfilter(filters, &out),
+        Some(filters) => unfilter(filters, &out, context),
         None => out,
     }
 }
 
 /// Inverts the filters of a block.
-fn unfilter(filters: [u8; 13], filtered: &[u8]) -> Vec<u8> {
+fn unfilter(filters: [u8; 13], filtered: &[u8], (modules, block): Context<'_>) -> Vec<u8> {
     let mut left = &filters[..];
     let [unit_log] = take(&mut left);
     assert!((18..=20).contains(&unit_log));
@@ -139,8 +146,16 @@ fn unfilter(filters: [u8; 13], filtered: &[u8]) -> Vec<u8> {
     let used = stages.iter().take_while(|&&stage| stage != 0).count();
     assert!(used > 0 && stages[used..].iter().all(|&stage| stage == 0));
     let units = filtered.chunks(1 << unit_log);
-    let inverted = units.map(|unit| {
-        stages[..used].iter().rev().fold(unit.to_vec(), |unit, &stage| inverse(stage, &unit))
+    let starts = (block..).step_by(1 << unit_log);
+    let inverted = units.zip(starts).map(|(unit, start)| {
+        stages[..used].iter().rev().fold(unit.to_vec(), |unit, &stage| {
+            if stage & 15 == 15 {
+                assert_eq!(stage >> 4 & 15, 0);
+                modules[(stage >> 8 & 255) as usize].inverse(stage >> 16, start, &unit)
+            } else {
+                inverse(stage, &unit)
+            }
+        })
     });
     inverted.collect::<Vec<_>>().concat()
 }
@@ -229,6 +244,115 @@ fn float(y: u64, w: usize, p: u32) -> u64 {
     sign | exponent << (s - 1) | (m as u64 - (1 << (s - 1)))
 }
 
+/// The frame's modules, and where the block begins in the frame's contents.
+type Context<'a> = (&'a [Module], usize);
+
+/// A module of the frame.
+struct Module {
+    fuel: u32,
+    lane_log: u8,
+    bytes: Vec<u8>,
+}
+
+/// An entry of the header's list: hash, length, fuel and lanes.
+type Entry = ([u8; 32], usize, u32, u8);
+
+/// Reads the list of modules.
+fn list(left: &mut &[u8]) -> Vec<Entry> {
+    let [n] = take(left);
+    assert!((1..=6).any(|entries| n == 40 * entries));
+    (0..n / 40)
+        .map(|_| {
+            let sha256 = take(left);
+            let len = usize::from(u16::from_le_bytes(take(left))) + 1;
+            let fuel = u32::from_le_bytes(take(left));
+            let [lane_log, reserved] = take(left);
+            assert!((8..=20).contains(&lane_log) && reserved == 0);
+            assert!((1..=1 << (lane_log + 8)).contains(&fuel));
+            (sha256, len, fuel, lane_log)
+        })
+        .collect()
+}
+
+/// Reads the modules behind the header.
+fn modules(list: &[Entry], left: &mut &[u8]) -> Vec<Module> {
+    list.iter()
+        .map(|&(sha256, len, fuel, lane_log)| {
+            let (bytes, rest) = left.split_at(len);
+            *left = rest;
+            assert_eq!(Sha256::digest(bytes)[..], sha256);
+            Module { fuel, lane_log, bytes: bytes.to_vec() }
+        })
+        .collect()
+}
+
+/// What a lane reaches.
+struct Windows {
+    lane: i32,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Module {
+    /// Undoes stage 15 in a unit that begins at byte `position` of the frame's contents. A well-made file never runs out
+    /// of fuel, whose limit is then only one on wasmi's own.
+    fn inverse(&self, argument: u32, position: usize, unit: &[u8]) -> Vec<u8> {
+        assert!(self.fuel > 0);
+        let engine = wasmi::Engine::default();
+        let module = wasmi::Module::new(&engine, &self.bytes).unwrap();
+        let lanes = unit.len().div_ceil(1 << self.lane_log);
+        let mut output = vec![0; unit.len()];
+        for lane in 0..lanes {
+            let windows = Windows { lane: lane as i32, input: unit.to_vec(), output };
+            // Globals and memory begin anew.
+            let mut store = wasmi::Store::new(&engine, windows);
+            let linker = imports(&engine);
+            let instance = linker.instantiate_and_start(&mut store, &module).unwrap();
+            let decode = instance.get_func(&store, "decode").unwrap();
+            let all = [lane, lanes, unit.len(), unit.len(), argument as usize, position];
+            let ty = decode.ty(&store);
+            let arguments: Vec<_> = (ty.params().iter().enumerate())
+                .map(|(at, ty)| match (ty, all.get(at).copied().unwrap_or(0)) {
+                    (wasmi::ValType::I64, value) => wasmi::Val::I64(value as i64),
+                    (_, value) => wasmi::Val::I32(value as i32),
+                })
+                .collect();
+            let mut results = vec![wasmi::Val::I32(0); ty.results().len()];
+            decode.call(&mut store, &arguments, &mut results).unwrap();
+            output = store.into_data().output;
+        }
+        output
+    }
+}
+
+/// The functions that a module may import. An access beyond the windows panics: no file of a writer has one.
+fn imports(engine: &wasmi::Engine) -> wasmi::Linker<Windows> {
+    type Caller<'a> = wasmi::Caller<'a, Windows>;
+    let mut linker = wasmi::Linker::new(engine);
+    linker
+        .func_wrap("pz", "in8", |of: Caller<'_>, at: u32| i32::from(of.data().input[at as usize]))
+        .unwrap()
+        .func_wrap("pz", "in32", |of: Caller<'_>, at: u32| {
+            let at = 4 * at as usize;
+            i32::from_le_bytes(of.data().input[at..at + 4].try_into().unwrap())
+        })
+        .unwrap()
+        .func_wrap("pz", "out8", |mut of: Caller<'_>, at: u32, value: i32| {
+            of.data_mut().output[at as usize] = value as u8;
+        })
+        .unwrap()
+        .func_wrap("pz", "out32", |mut of: Caller<'_>, at: u32, value: i32| {
+            let at = 4 * at as usize;
+            of.data_mut().output[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        })
+        .unwrap()
+        .func_wrap("gpu", "thread_id", |of: Caller<'_>| of.data().lane)
+        .unwrap()
+        .func_wrap("gpu", "get_time", |_: Caller<'_>| 0_i32)
+        .unwrap();
+    linker
+}
+
 /// Decodes the single frame at the start of `frame`. Returns the bytes after it.
 fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> &'a [u8] {
     let mut left = &frame[10..];
@@ -236,7 +360,7 @@ fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> 
     let method = level_and_method >> 4 & 7;
     let is_filtered = level_and_method >> 7 != 0;
     assert!(methods.contains(&method));
-    assert_eq!(flags & 0b1100_1111, 8);
+    assert_eq!(flags & 0b1100_1101, 8);
     let w = usize::from(flags >> 4 & 3);
     let mut number = || {
         let mut bytes = [0; 4];
@@ -261,13 +385,15 @@ fn single_frame<'a>(frame: &'a [u8], methods: &[u8], contents: &mut Vec<u8>) -> 
     }
     assert!(content_len <= 1 << block_log);
     assert!(method == 0 || payload_len < content_len);
+    let list = if flags & 2 != 0 { list(&mut left) } else { Vec::new() };
     let checked = frame.len() - left.len();
     let [check] = take(&mut left);
     assert_eq!(check, crc(&frame[..checked]) as u8);
-    let header = &frame[..checked + 1];
+    let modules = modules(&list, &mut left);
+    let header = &frame[..frame.len() - left.len()];
     let (payload, rest) = left.split_at(payload_len);
     left = rest;
-    let out = block_contents(method, payload, content_len, filters);
+    let out = block_contents(method, payload, content_len, filters, (&modules, 0));
     let counted = [header, if method == 0 { &[] } else { payload }, &out].concat();
     assert_eq!(u32::from_le_bytes(take(&mut left)), crc(&counted));
     contents.extend(out);
@@ -322,6 +448,33 @@ fn filtered_files_follow_the_text_of_the_format() {
                 assert!(len < 1000 || small != plain, "{name}, {len} bytes");
                 file.extend(small);
                 contents.extend(&part);
+            }
+        }
+    }
+    assert!(decode(&file) == contents);
+}
+
+#[test]
+fn files_with_modules_follow_the_text_of_the_format() {
+    let bytes = wat::parse_str(include_str!("modules/filter.wat")).unwrap();
+    let module = pz::module::Module::read(bytes).unwrap();
+    let module = pz::FilterModule::new(&module).unwrap().lane_bytes(1 << 14).unwrap();
+    let words = wat::parse_str(include_str!("modules/words.wat")).unwrap();
+    let words = pz::FilterModule::new(&pz::module::Module::read(words).unwrap()).unwrap();
+    let (mut file, mut contents) = (Vec::new(), Vec::new());
+    for chain in
+        ["module0", "module0:1234,transpose4", "delta1,module1,module0:255", "module1:9,bits1"]
+    {
+        for len in [300, 65_536, 150_003, 1_300_001] {
+            let part: Vec<u8> = (0..len).map(|i| (5 * i + i / 999) as u8).collect();
+            for (block_log, pipeline) in
+                [(16, Pipeline::Lzh), (20, Pipeline::Fse), (21, Pipeline::Bwt)]
+            {
+                let options = Options::new().block_size(1 << block_log).pipeline(pipeline);
+                let modules = [module.clone(), words.clone()];
+                let options = options.filter(chain.parse().unwrap()).modules(modules);
+                file.extend(pz::compress(&part, &options).unwrap());
+                contents.extend(part.clone());
             }
         }
     }

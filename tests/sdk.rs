@@ -104,6 +104,28 @@ fn a_record_format_is_filtered_and_restored() {
 }
 
 #[test]
+fn a_record_format_has_a_filter_of_its_own() {
+    let Some(folder) = built("", &["--examples"]) else { return };
+    let module = module(&folder.join("examples/records.wasm"));
+    let filter = pz::FilterModule::new(&module).unwrap();
+    let header = b"log 1";
+    let contents = [&header[..], &log(60_000)].concat();
+    // Neither blocks nor units are whole records, and none begins at a word.
+    for block_log in [16, 20] {
+        let options = pz::Options::new().block_size(1 << block_log);
+        let plain = pz::compress(&contents, &options).unwrap().len();
+        let built_in = options.clone().filter("delta4x3,transpose12".parse().unwrap());
+        let built_in = pz::compress(&contents, &built_in).unwrap().len();
+        let options = options.modules([filter.clone()]).filter("module0:5".parse().unwrap());
+        let small = pz::compress(&contents, &options).unwrap();
+        assert!(2 * small.len() < plain && 3 * small.len() < 2 * built_in, "{}", small.len());
+        let trusted = pz::Modules::Trusted(vec![filter.sha256()]);
+        let restored = pz::decompress(&small, &pz::DecodeOptions::new().modules(trusted));
+        assert!(restored.unwrap() == contents);
+    }
+}
+
+#[test]
 fn a_picture_is_drawn() {
     let Some(folder) = built("", &["--examples"]) else { return };
     let entry = module(&folder.join("examples/drawing.wasm")).entry("main").unwrap();

@@ -18,7 +18,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("error", &["codec", "format"]),
     ("module", &[]),
     ("gpu", &["codec", "format", "module", "user_cache"]),
-    ("pipeline", &["clock", "codec", "error", "format", "gpu", "user_cache"]),
+    ("pipeline", &["clock", "codec", "error", "format", "gpu", "module", "user_cache"]),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
     ("access", &["clock", "codec", "error", "format", "gpu", "pipeline", "stream"]),

@@ -1,8 +1,9 @@
 // What the filters of blocks are, as jobs say it.
 
 typedef struct {
+    // `position` is where the block begins in the contents of its frame, in units of 2^16 bytes.
     // `undo` has the stages to undo, as in a block's header, the first to undo first; 0 where there is none.
-    uint content_len, payload_len, payload_start, unit_log, undo[3], reserved;
+    uint content_len, payload_len, payload_start, unit_log, undo[3], position;
 } Job;
 
 #define FILTER_TRANSPOSE 1u
@@ -11,6 +12,7 @@ typedef struct {
 #define FILTER_ZIGZAG 4u
 #define FILTER_ROTATE 5u
 #define FILTER_XOR 6u
+#define FILTER_MODULE 15u
 
 #define FILTER_ID(word) ((word) & 15u)
 #define FILTER_ORDER(word) ((word) >> 4 & 15u)

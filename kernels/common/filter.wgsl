@@ -5,6 +5,8 @@ const JOB_WORDS = 8u;
 const JOB_UNIT_LOG = 3u;
 // The stages to undo, as in a block's header, the first to undo first; 0 where there is none.
 const JOB_UNDO = 4u;
+// Where the block begins in the contents of its frame, in units of 2^16 bytes.
+const JOB_POSITION = 7u;
 
 const FILTER_TRANSPOSE = 1u;
 const FILTER_BIT_TRANSPOSE = 2u;
@@ -12,6 +14,7 @@ const FILTER_DELTA = 3u;
 const FILTER_ZIGZAG = 4u;
 const FILTER_ROTATE = 5u;
 const FILTER_XOR = 6u;
+const FILTER_MODULE = 15u;
 
 fn filter_id(word: u32) -> u32 {
     return word & 15u;

@@ -1,4 +1,5 @@
-// Undoes the transposition of bytes or bits, from one buffer to another. Blocks without one are copied. If the next
+// Undoes the transposition of bytes or bits, from one buffer to another. Blocks without one are copied; those that a module
+// is to restore become zeros. If the next
 // stage to undo changes the elements that have moved, undoes that too.
 //
 // @pz_cost {
@@ -108,7 +109,9 @@ __kernel void unshuffle(__global const Job *jobs, __global const uint4 *before, 
         uint elements = of_bits ? len / (8 * width) * 8 : len / width;
         __global const uint *planes = (__global const uint *)(before + unit / 16);
         uint4 v;
-        if (!moves) {
+        if (FILTER_ID(word) == FILTER_MODULE) {
+            v = UINT4(0, 0, 0, 0);
+        } else if (!moves) {
             v = before[i];
         } else if (is_usual && at + 16 <= elements * width) {
             v = moved(planes, width, at / width, elements);

@@ -1,4 +1,5 @@
-// Undoes the transposition of bytes or bits, from one buffer to another. Blocks without one are copied. If the next
+// Undoes the transposition of bytes or bits, from one buffer to another. Blocks without one are copied; those that a module
+// is to restore become zeros. If the next
 // stage to undo changes the elements that have moved, undoes that too.
 //
 // @pz_cost {
@@ -161,7 +162,9 @@ fn unshuffle(local_index: u32, workgroup_index: u32) {
         let begin = block * (args.slot / 4u);
         let planes = begin + unit / 4u;
         var v: vec4<u32>;
-        if !moves {
+        if filter_id(word) == FILTER_MODULE {
+            v = vec4<u32>(0u);
+        } else if !moves {
             let w = begin + 4u * i;
             v = vec4<u32>(before[w], before[w + 1u], before[w + 2u], before[w + 3u]);
         } else if is_usual && at + 16u <= elements * width {

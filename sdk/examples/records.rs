@@ -12,6 +12,14 @@
 //! turns. `encode` replaces times by differences, and each channel by the difference to that sensor's last one; then it
 //! gathers the first bytes of all records, the second bytes, and so on. `decode` undoes that. Each lane has a run of
 //! records of its own, in which differences begin anew.
+//!
+//! Both have the parameters of a filter: the argument is the length of what comes before the first record of the file,
+//! such as a header, and the position is where the unit begins in the file. So records may begin anywhere in a unit.
+//!
+//! ```text
+//! cargo build --release --target wasm32-unknown-unknown --examples
+//! pz compress --filter target/wasm32-unknown-unknown/release/examples/records.wasm sensors.log
+//! ```
 #![no_std]
 #![no_main]
 
@@ -43,23 +51,56 @@ fn unzigzag(coded: u16) -> u16 {
     coded >> 1 ^ (0 - (coded & 1) as i16) as u16
 }
 
-/// Copies what is no whole record.
-fn copy_rest(lane: u32, len: u32) {
+/// The whole records of a unit: where the first begins, and how many there are.
+fn records(input_len: u32, header: u32, position: u64) -> (u32, u32) {
+    let into = (position + u64::from(RECORD) - u64::from(header % RECORD)) % u64::from(RECORD);
+    let first = ((RECORD - into as u32) % RECORD).min(input_len);
+    (first, (input_len - first) / RECORD)
+}
+
+/// Copies what is no whole record, before the records and behind them.
+fn copy_rest(lane: u32, input_len: u32, first: u32, count: u32) {
     if lane == 0 {
-        for at in len / RECORD * RECORD..len {
+        for at in (0..first).chain(first + count * RECORD..input_len) {
             out8(at, in8(at));
         }
     }
 }
 
+/// Four bytes of the input.
+fn load(at: u32) -> u32 {
+    if at % 4 == 0 {
+        return in32(at / 4);
+    }
+    in8(at) | in8(at + 1) << 8 | in8(at + 2) << 16 | in8(at + 3) << 24
+}
+
+/// Sets four bytes of the output.
+fn store(at: u32, word: u32) {
+    if at % 4 == 0 {
+        return out32(at / 4, word);
+    }
+    for byte in 0..4 {
+        out8(at + byte, word >> (8 * byte));
+    }
+}
+
 /// Records to differences, by bytes.
 #[unsafe(no_mangle)]
-pub extern "C" fn encode(lane: u32, lanes: u32, input_len: u32, _output_len: u32, _argument: u32) {
-    let count = input_len / RECORD;
+pub extern "C" fn encode(
+    lane: u32,
+    lanes: u32,
+    input_len: u32,
+    _output_len: u32,
+    header: u32,
+    position: u64,
+) {
+    let (start, count) = records(input_len, header, position);
     let (from, to) = share(count, lane, lanes);
     let mut last = Last::new();
     for i in from..to {
-        let (time, first, rest) = (in32(3 * i), in32(3 * i + 1), in32(3 * i + 2));
+        let at = start + RECORD * i;
+        let (time, first, rest) = (load(at), load(at + 4), load(at + 8));
         let time_difference = time.wrapping_sub(last.time);
         last.time = time;
         let kept = &mut last.channels[first as usize % SENSORS];
@@ -71,22 +112,29 @@ pub extern "C" fn encode(lane: u32, lanes: u32, input_len: u32, _output_len: u32
             if k == 0 { words[1] |= coded << 16 } else { words[2] |= coded << (16 * (k - 1)) }
         }
         for byte in 0..RECORD {
-            out8(byte * count + i, words[byte as usize / 4] >> (8 * (byte % 4)));
+            out8(start + byte * count + i, words[byte as usize / 4] >> (8 * (byte % 4)));
         }
     }
-    copy_rest(lane, input_len);
+    copy_rest(lane, input_len, start, count);
 }
 
 /// Differences, by bytes, to records.
 #[unsafe(no_mangle)]
-pub extern "C" fn decode(lane: u32, lanes: u32, input_len: u32, _output_len: u32, _argument: u32) {
-    let count = input_len / RECORD;
+pub extern "C" fn decode(
+    lane: u32,
+    lanes: u32,
+    input_len: u32,
+    _output_len: u32,
+    header: u32,
+    position: u64,
+) {
+    let (start, count) = records(input_len, header, position);
     let (from, to) = share(count, lane, lanes);
     let mut last = Last::new();
     for i in from..to {
         let mut words = [0u32; 3];
         for byte in 0..RECORD {
-            words[byte as usize / 4] |= in8(byte * count + i) << (8 * (byte % 4));
+            words[byte as usize / 4] |= in8(start + byte * count + i) << (8 * (byte % 4));
         }
         last.time = last.time.wrapping_add(words[0]);
         let kept = &mut last.channels[words[1] as usize % SENSORS];
@@ -94,9 +142,10 @@ pub extern "C" fn decode(lane: u32, lanes: u32, input_len: u32, _output_len: u32
         for k in 0..3 {
             kept[k] = kept[k].wrapping_add(unzigzag(coded[k]));
         }
-        out32(3 * i, last.time);
-        out32(3 * i + 1, words[1] & 0xffff | u32::from(kept[0]) << 16);
-        out32(3 * i + 2, u32::from(kept[1]) | u32::from(kept[2]) << 16);
+        let at = start + RECORD * i;
+        store(at, last.time);
+        store(at + 4, words[1] & 0xffff | u32::from(kept[0]) << 16);
+        store(at + 8, u32::from(kept[1]) | u32::from(kept[2]) << 16);
     }
-    copy_rest(lane, input_len);
+    copy_rest(lane, input_len, start, count);
 }

@@ -15,6 +15,12 @@
 //! ```
 //!
 //! `examples/` has a filter for a record format (`records`), and a program that draws (`drawing`).
+//!
+//! A filter exports `encode` and `decode`, both with the parameters `lane`, `lanes`, `input_len`, `output_len`, `argument`
+//! and `position`, or the first of these. The input is a unit of a file's contents, of up to 1 MiB, which begins at byte
+//! `position` of them; the output has as many bytes, and is 0 at first. Lanes stand for 4096 bytes each unless the user says
+//! otherwise, and [`share`] divides the work among them; two lanes must not write the same byte. `argument` is the number in
+//! `--filter FILE.wasm:NUMBER`. `decode` must restore exactly what `encode` was given: `pz compress` checks that.
 
 #![no_std]
 

@@ -182,6 +182,12 @@ impl BlockHeader {
         if !frame.pipeline.permits(self.method) {
             return Err(Fault::Corrupt("the pipeline does not permit the block's method"));
         }
+        let modules = self.filters.iter().flat_map(|filters| filters.modules());
+        if modules.map(usize::from).any(|number| number >= frame.modules.records().len()) {
+            return Err(Fault::Corrupt(
+                "a filter of the block names a module that the frame lacks",
+            ));
+        }
         Ok(())
     }
 }
@@ -303,13 +309,16 @@ mod tests {
             level: 0,
             content_size: None,
             single: None,
+            modules: Default::default(),
         };
         let header = sample(Method::Lz77);
         assert!(header.check(&frame, 0x0102_0304).is_ok());
         assert!(header.check(&frame, 5).is_err());
-        assert!(header.check(&FrameHeader { block_log: 21, ..frame }, 0x0102_0304).is_err());
+        assert!(
+            header.check(&FrameHeader { block_log: 21, ..frame.clone() }, 0x0102_0304).is_err()
+        );
         assert!(sample(Method::Bwt).check(&frame, 0x0102_0304).is_err());
-        let bwt = FrameHeader { pipeline: Pipeline::Bwt, ..frame };
+        let bwt = FrameHeader { pipeline: Pipeline::Bwt, ..frame.clone() };
         assert!(header.check(&bwt, 0x0102_0304).is_ok());
         let store = FrameHeader { pipeline: Pipeline::Store, ..frame };
         assert!(header.check(&store, 0x0102_0304).is_err());

@@ -2,17 +2,17 @@
 
 use std::io::{self, Read};
 
-use crc32c::crc32c;
+use crc32c::{crc32c, crc32c_append};
 
 use super::kinds::MIN_BLOCK_LOG;
-use super::{Fault, MAGIC, MAX_BLOCKS, Pipeline, Single, VERSION, read_array};
+use super::{Fault, MAGIC, MAX_BLOCKS, ModuleTable, Pipeline, Single, VERSION, read_array};
 use crate::codec::filter::DESCRIPTOR_LEN;
 
 /// Length of the part that all headers have, without the checksum.
 const FIXED: usize = 13;
 /// Length of the shortest header.
 pub(crate) const MIN_LEN: usize = FIXED + 4;
-/// Length of the longest header.
+/// Length of the longest header, without the modules behind it.
 const MAX_LEN: usize = FIXED + 6 + DESCRIPTOR_LEN + 256 + 256 + 4;
 
 const HAS_CONTENT_SIZE: u8 = 1 << 0;
@@ -27,8 +27,8 @@ const KNOWN_FLAGS_OF_SINGLE: u8 = HAS_FILTERS | HAS_FIELDS | IS_SINGLE | 3 << WI
 /// An unknown optional field makes the frame unreadable if its identifier is this or higher.
 const FIRST_CRITICAL_FIELD: u8 = 128;
 
-/// A valid frame header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A valid frame header, with the modules behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) pipeline: Pipeline,
     /// Base-2 logarithm of the block size.
@@ -39,6 +39,8 @@ pub(crate) struct FrameHeader {
     pub(crate) content_size: Option<u64>,
     /// For a single frame, what its header says about its only block.
     pub(crate) single: Option<Single>,
+    /// The programs that undo filters of the frame's own.
+    pub(crate) modules: ModuleTable,
 }
 
 impl FrameHeader {
@@ -52,29 +54,35 @@ impl FrameHeader {
         content_size.div_ceil(1 << self.block_log)
     }
 
-    /// The header as bytes.
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
+    /// The header and the modules as bytes.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MIN_LEN + 8);
         bytes.extend_from_slice(&MAGIC);
+        let of_modules = if self.modules.is_empty() { 0 } else { HAS_FILTERS };
         if let Some(single) = self.single {
             let level = self.level | single.kind() << 4;
-            let flags = IS_SINGLE | (single.width() as u8) << WIDTH_SHIFT;
+            let flags = IS_SINGLE | (single.width() as u8) << WIDTH_SHIFT | of_modules;
             bytes.extend_from_slice(&[VERSION, self.pipeline.id(), self.block_log, level, flags]);
             single.append_to(&mut bytes);
+            self.modules.append_list(&mut bytes);
             bytes.push(short_check(&bytes));
+            self.modules.append_modules(&mut bytes);
             return bytes;
         }
-        let flags = if self.content_size.is_some() { HAS_CONTENT_SIZE } else { 0 };
+        let flags = of_modules | if self.content_size.is_some() { HAS_CONTENT_SIZE } else { 0 };
         bytes.extend_from_slice(&[VERSION, self.pipeline.id(), self.block_log, self.level, flags]);
         if let Some(size) = self.content_size {
             bytes.extend_from_slice(&size.to_le_bytes());
         }
+        self.modules.append_list(&mut bytes);
         let checksum = crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
+        self.modules.append_modules(&mut bytes);
         bytes
     }
 
-    /// Reads a header, and returns it with its length in bytes; `None` if the input ends before its first byte.
+    /// Reads a header and its modules, and returns them with their length in bytes; `None` if the input ends before the
+    /// first byte.
     pub(crate) fn read(reader: &mut impl Read) -> Result<Option<(Self, usize)>, Fault> {
         let mut bytes = Vec::with_capacity(MIN_LEN + 8);
         if !read_magic(reader, &mut bytes)? {
@@ -123,20 +131,24 @@ impl FrameHeader {
         if !(MIN_BLOCK_LOG..=pipeline.max_block_log()).contains(&block_log) {
             return Err(Fault::Corrupt("the block size is not one that the pipeline permits"));
         }
-        if filters.is_some() {
-            return Err(Fault::Unsupported("a filter is not known"));
-        }
         if let Some(fields) = fields {
             check_fields(&bytes[fields])?;
         }
-        let mut header = Self { pipeline, block_log, level, content_size, single: None };
+        let modules = match filters {
+            Some(filters) => ModuleTable::read(&bytes[filters], reader)?,
+            None => ModuleTable::default(),
+        };
+        let len = bytes.len() + modules.bytes();
+        let mut header = Self { pipeline, block_log, level, content_size, single: None, modules };
         if content_size.is_some_and(|size| header.block_count(size) > MAX_BLOCKS) {
             return Err(Fault::Corrupt("the frame declares more blocks than a frame may hold"));
         }
         if is_single {
             let width = usize::from(flags >> WIDTH_SHIFT);
             let mut single = Single::parse(kind, width, &bytes[fields_of_single])?;
-            single.header_crc = crc32c(&bytes);
+            let modules = header.modules.records().iter();
+            single.header_crc =
+                modules.fold(crc32c(&bytes), |crc, module| crc32c_append(crc, &module.bytes));
             if single.content_len > 0 {
                 let block = single.block(&header);
                 block.check_lengths()?;
@@ -147,7 +159,7 @@ impl FrameHeader {
             header.single = Some(single);
         }
         debug_assert!(bytes.len() <= MAX_LEN);
-        Ok(Some((header, bytes.len())))
+        Ok(Some((header, len)))
     }
 }
 
@@ -228,6 +240,7 @@ mod tests {
             level: 3,
             content_size: None,
             single: None,
+            modules: ModuleTable::default(),
         }
     }
 

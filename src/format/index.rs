@@ -210,6 +210,7 @@ mod tests {
         level: 0,
         content_size: None,
         single: None,
+        modules: crate::format::ModuleTable::NONE,
     };
 
     fn written(blocks: &[(u32, u32)]) -> (Vec<u8>, u64) {

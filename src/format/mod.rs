@@ -10,6 +10,7 @@ mod footer;
 mod frame_header;
 mod index;
 mod kinds;
+mod modules;
 mod single;
 
 #[doc = include_str!("lz77.md")]
@@ -29,6 +30,9 @@ pub(crate) use frame_header::{FrameHeader, MIN_LEN as MIN_FRAME_HEADER_LEN};
 pub(crate) use index::{Index, IndexChecker, IndexWriter};
 pub(crate) use kinds::MIN_BLOCK_LOG;
 pub use kinds::{Method, Pipeline};
+#[cfg(feature = "modules")]
+pub(crate) use modules::LANE_LOGS;
+pub(crate) use modules::{MAX_MODULES, ModuleRecord, ModuleTable};
 pub(crate) use single::{
     CHECKSUM_LEN, MAX_CONTENT_LEN as MAX_SINGLE_CONTENT_LEN, Single, append_crc,
     least_full_block_len,

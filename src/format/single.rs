@@ -219,6 +219,7 @@ mod tests {
                 level: 3,
                 content_size: Some(content_len.into()),
                 single: Some(single),
+                modules: Default::default(),
             };
             let before = match method {
                 Method::Store => single.header_crc,

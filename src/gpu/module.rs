@@ -13,11 +13,10 @@ use super::device::run::{Memory, submit};
 use super::device::{Device, DeviceError};
 use super::model::cost::CostError;
 use super::model::kernel::Kernel;
-use super::model::limits::Limits;
 use super::model::plan::{Plan, Run, Shape, Step};
 use crate::module::limits::PARAMETERS;
 use crate::module::program::Program;
-use crate::module::translate::{self, ENTRY, OpenClC, Reach, THREADS, Wgsl};
+use crate::module::translate::{self, OpenClC, Purpose, Reach, THREADS, Wgsl};
 use crate::module::{Entry, Trap, Windows};
 
 /// Why a run on a device gave no results.
@@ -74,10 +73,21 @@ struct Made {
 /// # Errors
 /// Declines once a process has made very many.
 pub(crate) fn kernel(program: &Program, reach: Reach) -> Result<&'static Kernel, RunError> {
+    made(program, Purpose::Run, translate::cost(program, reach))
+}
+
+/// The kernel that undoes what `program` did to blocks, in lanes of 2^`lane_log` bytes, made once.
+///
+/// # Errors
+/// Declines once a process has made very many.
+pub(crate) fn filter_kernel(program: &Program, lane_log: u8) -> Result<&'static Kernel, RunError> {
+    made(program, Purpose::Filter, translate::filter_cost(program, lane_log))
+}
+
+fn made(program: &Program, purpose: Purpose, cost: String) -> Result<&'static Kernel, RunError> {
     static MADE: Mutex<Option<Made>> = Mutex::new(None);
-    let cost = translate::cost(program, reach);
-    let opencl = cost.clone() + &translate::kernel::<OpenClC>(program);
-    let wgsl = cost + &translate::kernel::<Wgsl>(program);
+    let opencl = cost.clone() + &translate::kernel::<OpenClC>(program, purpose);
+    let wgsl = cost + &translate::kernel::<Wgsl>(program, purpose);
     let digest = Sha256::new().chain_update(&opencl).chain_update(&wgsl).finalize();
     let name = digest
         .iter()
@@ -99,17 +109,6 @@ pub(crate) fn kernel(program: &Program, reach: Reach) -> Result<&'static Kernel,
     let kernel: &'static Kernel = Box::leak(Box::new(kernel));
     made.kernels.insert(name, kernel);
     Ok(kernel)
-}
-
-/// The fuel that a lane may take on a device: less than the caller's on one that silently ends long loops.
-fn fuel_on(limits: &Limits, program: &Program, fuel: u32) -> u32 {
-    /// Turns after which no such device has ended an invocation's loops.
-    const TURNS: u32 = 60_000;
-    if limits.ends_long_loops() {
-        fuel.min((TURNS / program.turns()).saturating_sub(1))
-    } else {
-        fuel
-    }
 }
 
 /// The plan that runs `kernel` for `lanes` lanes.
@@ -145,7 +144,7 @@ pub(crate) fn plan(
     plan.steps.push(Step::Run(Run {
         stage: "module",
         kernel,
-        entry: ENTRY,
+        entry: Purpose::Run.entry(),
         defines: Vec::new(),
         buffers,
         args,
@@ -190,7 +189,7 @@ pub fn run(
     }
     let program = entry.program();
     let reach = reach_of(windows)?;
-    let given = fuel_on(device.limits(), program, fuel);
+    let given = device.limits().loop_fuel(program.turns(), fuel);
     let plan = plan(kernel(program, reach)?, lanes, reach, windows, given)?;
     let max_buffer = device.limits().max_buffer;
     if let Some(buffer) = plan.buffers.iter().find(|buffer| buffer.bytes > max_buffer) {

@@ -9,6 +9,8 @@
 //! Where Cranelift has no code for a processor, or the system permits none, [`super::interpret`] runs the program:
 //! slowly, but everywhere.
 
+use std::borrow::Borrow;
+
 use super::compile::Compiled;
 use super::interpret;
 use super::program::{Program, Trap};
@@ -41,17 +43,23 @@ pub struct Lane<'a> {
     pub fuel: u32,
 }
 
-/// Runs a program on the CPU.
+/// Runs a program on the CPU: its own, or one that it borrows.
 #[derive(Debug)]
-pub(crate) struct Executor<'p> {
-    program: &'p Program,
+pub(crate) struct Executor<P> {
+    program: P,
     compiled: Option<Compiled>,
 }
 
-impl<'p> Executor<'p> {
+impl<P: Borrow<Program>> Executor<P> {
     /// Compiles `program`, if this processor and system permit that.
-    pub(crate) fn new(program: &'p Program) -> Self {
-        Self { program, compiled: Compiled::new(program) }
+    pub(crate) fn new(program: P) -> Self {
+        let compiled = Compiled::new(program.borrow());
+        Self { program, compiled }
+    }
+
+    /// The program.
+    pub(crate) fn program(&self) -> &Program {
+        self.program.borrow()
     }
 
     /// Runs a lane. Returns its result, 0 if it has none.
@@ -60,8 +68,8 @@ impl<'p> Executor<'p> {
     /// The trap that ended it. What it has written until then stays.
     pub(crate) fn run(&self, windows: &mut Windows<'_>, lane: Lane<'_>) -> Result<u64, Trap> {
         match &self.compiled {
-            Some(compiled) => compiled.run(self.program, windows, lane),
-            None => interpret::run(self.program, windows, lane),
+            Some(compiled) => compiled.run(self.program(), windows, lane),
+            None => interpret::run(self.program(), windows, lane),
         }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) const CALL_DEPTH: u32 = 32;
 pub(crate) const OPERATORS: u32 = 32_768;
 /// Locals, parameters included, of all functions of a chain of calls together.
 pub(crate) const LOCALS: u32 = 512;
-/// Blocks, loops and conditions inside one another, with everything inlined. WGSL permits 127 nested braces.
+/// Blocks, loops, conditions and bodies of functions inside one another, with everything inlined. WGSL permits 127 nested braces.
 pub(crate) const NESTING: usize = 100;
 /// Parameters of an entry.
 pub(crate) const PARAMETERS: usize = 8;

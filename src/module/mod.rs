@@ -53,6 +53,7 @@ use sections::Sections;
 pub struct Module {
     bytes: Vec<u8>,
     exports: Vec<String>,
+    name: Option<String>,
 }
 
 impl Module {
@@ -64,12 +65,18 @@ impl Module {
         let bytes = bytes.into();
         let sections = Sections::read(&bytes)?;
         let exports = sections.exports.keys().map(ToString::to_string).collect();
-        Ok(Self { bytes, exports })
+        let name = sections.module_name.map(ToString::to_string);
+        Ok(Self { bytes, exports, name })
     }
 
     /// The names of the functions that it exports, in alphabetical order.
     pub fn exports(&self) -> &[String] {
         &self.exports
+    }
+
+    /// Its name in its own section of names, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// The module itself.
@@ -99,6 +106,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// What back ends read, for those that keep it.
+    pub(crate) fn into_program(self) -> Program {
+        self.program
+    }
+
     /// What back ends read.
     pub(crate) fn program(&self) -> &Program {
         &self.program
@@ -147,8 +159,9 @@ impl Entry {
 
     /// Bytes of the kernel in OpenCL C and in WGSL, without what the library adds to each.
     pub fn text_bytes(&self) -> (usize, usize) {
-        let opencl = translate::kernel::<translate::OpenClC>(&self.program);
-        let wgsl = translate::kernel::<translate::Wgsl>(&self.program);
+        let opencl =
+            translate::kernel::<translate::OpenClC>(&self.program, translate::Purpose::Run);
+        let wgsl = translate::kernel::<translate::Wgsl>(&self.program, translate::Purpose::Run);
         (opencl.len(), wgsl.len())
     }
 

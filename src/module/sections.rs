@@ -38,6 +38,8 @@ pub(super) struct Sections<'a> {
     /// Bytes of memory that the module declares.
     pub(super) memory_bytes: u32,
     names: BTreeMap<u32, &'a str>,
+    /// The module's own name.
+    pub(super) module_name: Option<&'a str>,
 }
 
 /// What the validator permits. Whatever of this is not translated is refused where an entry uses it.
@@ -74,6 +76,7 @@ impl<'a> Sections<'a> {
             heap_base: None,
             memory_bytes: 0,
             names: BTreeMap::new(),
+            module_name: None,
         };
         for payload in Parser::new(0).parse_all(module) {
             sections.take(payload?)?;
@@ -161,6 +164,9 @@ impl<'a> Sections<'a> {
                 // Names are for people only: a malformed section of them has none.
                 if let KnownCustom::Name(names) = section.as_known() {
                     for subsection in names {
+                        if let Ok(Name::Module { name, .. }) = &subsection {
+                            self.module_name = Some(*name);
+                        }
                         let Ok(Name::Function(names)) = subsection else { continue };
                         let names = names.into_iter().filter_map(Result::ok);
                         self.names.extend(names.map(|naming| (naming.index, naming.name)));

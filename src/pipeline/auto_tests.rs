@@ -307,7 +307,7 @@ fn counted(device: Option<&Limits>) -> Statistics {
             counted.on_device(|device| device.opening = Duration::from_millis(300));
             counted.device_begins();
         }
-        let mut job = EncodeJob::new(&block, &mut payload);
+        let mut job = EncodeJob::new(&block, 0, &mut payload);
         engine.encode(&Recipe::default(), std::slice::from_mut(&mut job));
     }
     if device.is_some() {

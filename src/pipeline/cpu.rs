@@ -1,14 +1,17 @@
 //! The engine that runs the codecs on CPU cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crc32c::crc32c;
 
 use super::buffer::zeroed;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::memory::payload_capacity;
-use crate::codec::filter::{self, Chooser, Filter, FilterChain};
+use super::modules::FrameModules;
+use crate::codec::filter::{
+    self, ApplyFault, Chooser, Context, Filter, FilterChain, InvertFault, RunModule,
+};
 use crate::codec::{Codec, OutOfMemory, Recipe, Smallest, bwt, lz77, reserve};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
@@ -18,6 +21,8 @@ use crate::format::{BlockHeader, Fault, Method, Pipeline};
 pub(crate) struct CpuEngine {
     /// Idle scratch memory: as many as were in use at once.
     idle: Mutex<Vec<Scratch>>,
+    /// Modules that filter the blocks that it encodes.
+    modules: Option<Arc<FrameModules>>,
 }
 
 /// The scratch memory of each codec used so far, in boxes: to move them would take as long as to decode a small block.
@@ -41,6 +46,11 @@ impl CpuEngine {
         Self::default()
     }
 
+    /// Filters blocks with `modules` where the recipe's chain says so.
+    pub(crate) fn with_modules(modules: Option<Arc<FrameModules>>) -> Self {
+        Self { modules, ..Self::default() }
+    }
+
     fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
         let idle = self.idle().pop();
         let mut scratch = idle.unwrap_or_default();
@@ -62,7 +72,11 @@ impl Engine for CpuEngine {
                     Some(coded) if restores(scratch, &coded, job.contents, job.payload) => {
                         Ok(coded)
                     }
-                    _ => encode(scratch, recipe, job.contents, job.payload),
+                    _ => {
+                        let modules = self.modules.as_deref().map(|one| one as &dyn RunModule);
+                        let context = Context { modules, position: job.position };
+                        encode(scratch, recipe, job.contents, context, job.payload)
+                    }
                 };
                 let outcome = catch_unwind(AssertUnwindSafe(work)).ok();
                 job.refused = outcome.and_then(Result::err);
@@ -121,8 +135,9 @@ fn encode(
     scratch: &mut Scratch,
     recipe: &Recipe,
     contents: &[u8],
+    context: Context<'_>,
     payload: &mut Vec<u8>,
-) -> Result<Coded, OutOfMemory> {
+) -> Result<Coded, ApplyFault> {
     payload.clear();
     let content_crc = crc32c(contents);
     if is_fill(contents) {
@@ -132,7 +147,7 @@ fn encode(
     }
     // The filters borrow their memory from the scratch, whose codecs run after them.
     let mut filtered = std::mem::take(&mut scratch.filtered);
-    let filters = apply_filter(scratch, recipe, contents, &mut filtered);
+    let filters = apply_filter(scratch, recipe, contents, context, &mut filtered);
     let coded = filters.and_then(|filters| {
         let source = if filters.is_some() { &filtered[..] } else { contents };
         let method = run_codec(scratch, &recipe.codec, source, payload)?;
@@ -151,15 +166,16 @@ fn apply_filter(
     scratch: &mut Scratch,
     recipe: &Recipe,
     contents: &[u8],
+    context: Context<'_>,
     filtered: &mut Vec<u8>,
-) -> Result<Option<FilterChain>, OutOfMemory> {
+) -> Result<Option<FilterChain>, ApplyFault> {
     let chain = match recipe.filter {
         Filter::None => None,
         Filter::Auto => choose_filter(scratch, recipe, contents)?,
         Filter::Chain(chain) => Some(chain),
     };
     let Some(chain) = chain else { return Ok(None) };
-    let fits = filter::apply(&chain, contents, filtered, &mut scratch.unit)?;
+    let fits = filter::apply(&chain, contents, filtered, &mut scratch.unit, context)?;
     Ok(fits.then_some(chain))
 }
 
@@ -273,7 +289,9 @@ fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8
     // Without the memory to check the block, encode it again.
     let Ok(mut restored) = zeroed(contents.len()) else { return false };
     let payload = Some(payload);
-    let mut job = DecodeJob { header, payload, contents: &mut restored, outcome: None };
+    // A device encodes no filtered blocks.
+    let contents = &mut restored[..];
+    let mut job = DecodeJob { header, modules: None, payload, contents, outcome: None };
     decode(scratch, &mut job).is_ok()
 }
 
@@ -312,7 +330,8 @@ impl CpuEngine {
     pub(crate) fn encode_fill(job: &mut EncodeJob<'_>) -> bool {
         if is_fill(job.contents) {
             let (recipe, scratch) = (Recipe::default(), &mut Scratch::default());
-            job.coded = encode(scratch, &recipe, job.contents, job.payload).ok();
+            let context = Context::default();
+            job.coded = encode(scratch, &recipe, job.contents, context, job.payload).ok();
         }
         job.coded.is_some()
     }
@@ -351,7 +370,12 @@ fn decode(scratch: &mut Scratch, job: &mut DecodeJob<'_>) -> Result<(), Fault> {
             }
         }
         if let Some(filters) = &header.filters {
-            filter::invert(filters, job.contents, &mut scratch.unit)?;
+            let context = job.context();
+            let inverted = filter::invert(filters, job.contents, &mut scratch.unit, context);
+            inverted.map_err(|fault| match fault {
+                InvertFault::OutOfMemory(refused) => Fault::from(refused),
+                InvertFault::Malformed(malformed) => malformed.into(),
+            })?;
         }
     }
     if crc32c(job.contents) != header.content_crc {

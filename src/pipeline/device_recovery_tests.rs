@@ -138,7 +138,7 @@ impl<'d> VaryingMemory<'d> {
     /// Encodes a full batch; the engine must do every block.
     fn encode(&self) {
         let mut payloads = vec![Vec::new(); PLANNED as usize];
-        let job = |payload| EncodeJob::new(&self.contents, payload);
+        let job = |payload| EncodeJob::new(&self.contents, 0, payload);
         let mut jobs: Vec<_> = payloads.iter_mut().map(job).collect();
         self.engine.encode(&self.options.recipe().unwrap(), &mut jobs);
         assert!(jobs.iter().all(|job| job.coded.is_some()), "a block is left");

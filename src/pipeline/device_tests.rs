@@ -32,12 +32,12 @@ fn options(gpu: &Gpu) -> Options {
     Options::new().level(level).block_size(1 << 16).threads(1).gpu(gpu.clone())
 }
 
-pub(super) fn decoding(gpu: &Gpu) -> DecodeOptions {
+pub(crate) fn decoding(gpu: &Gpu) -> DecodeOptions {
     DecodeOptions::new().threads(1).gpu(gpu.clone())
 }
 
 /// Every device of this machine, or those whose interface `PZ_TEST_DEVICE` names.
-pub(super) fn devices() -> Vec<Arc<dyn Device>> {
+pub(crate) fn devices() -> Vec<Arc<dyn Device>> {
     let wanted = std::env::var("PZ_TEST_DEVICE").unwrap_or_default().to_lowercase();
     let apis = Api::ALL;
     let wanted = apis.into_iter().filter(|api| api.to_string().to_lowercase().contains(&wanted));

@@ -5,8 +5,9 @@
 
 use rayon::ThreadPool;
 
-use crate::codec::filter::FilterChain;
-use crate::codec::{OutOfMemory, Recipe};
+use super::modules::FrameModules;
+use crate::codec::Recipe;
+use crate::codec::filter::{ApplyFault, Context, FilterChain, RunModule};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
 
 /// How the contents of a block were coded.
@@ -32,6 +33,8 @@ impl Coded {
 #[derive(Debug)]
 pub(crate) struct EncodeJob<'a> {
     pub(crate) contents: &'a [u8],
+    /// Where the block begins in the contents of its frame, in bytes.
+    pub(crate) position: u64,
     /// Receives the payload. Stays empty if the block is stored: then the contents are the payload.
     pub(crate) payload: &'a mut Vec<u8>,
     /// The result; `None` until the block is coded.
@@ -40,14 +43,14 @@ pub(crate) struct EncodeJob<'a> {
     pub(crate) is_unverified: bool,
     /// The filters that a device's engine has chosen for it.
     pub(crate) filters: Option<FilterChain>,
-    /// Set if the block is not coded because the system refused memory.
-    pub(crate) refused: Option<OutOfMemory>,
+    /// Why the block is not coded: the system refused memory, or a module failed.
+    pub(crate) refused: Option<ApplyFault>,
 }
 
 impl<'a> EncodeJob<'a> {
-    pub(crate) fn new(contents: &'a [u8], payload: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn new(contents: &'a [u8], position: u64, payload: &'a mut Vec<u8>) -> Self {
         let (coded, filters, refused) = (None, None, None);
-        Self { contents, payload, coded, is_unverified: false, filters, refused }
+        Self { contents, position, payload, coded, is_unverified: false, filters, refused }
     }
 }
 
@@ -55,12 +58,27 @@ impl<'a> EncodeJob<'a> {
 #[derive(Debug)]
 pub(crate) struct DecodeJob<'a> {
     pub(crate) header: BlockHeader,
+    /// What runs the modules of the block's frame, if it has some.
+    pub(crate) modules: Option<&'a FrameModules>,
     /// The payload; `None` if the block is stored and already in `contents`.
     pub(crate) payload: Option<&'a [u8]>,
     /// Receives the contents, and has exactly their length.
     pub(crate) contents: &'a mut [u8],
     /// The result; `None` until the block is decoded.
     pub(crate) outcome: Option<Result<(), Fault>>,
+}
+
+impl<'a> DecodeJob<'a> {
+    /// Whether a module filtered the block.
+    pub(crate) fn needs_modules(&self) -> bool {
+        self.header.filters.is_some_and(|filters| filters.modules().next().is_some())
+    }
+
+    /// What the block's filters need to know.
+    pub(crate) fn context(&self) -> Context<'a> {
+        let position = u64::from(self.header.number) << self.header.block_log;
+        Context { modules: self.modules.map(|modules| modules as &dyn RunModule), position }
+    }
 }
 
 /// Runs batches of blocks through codecs.

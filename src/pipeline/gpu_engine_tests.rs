@@ -16,7 +16,7 @@ fn after(blocks: u64) -> (Vec<u32>, bool, bool) {
     let contents: Vec<u8> = (0..1u32 << 16).map(|i| ((i * i) >> 7) as u8).collect();
     let mut payloads = vec![Vec::new(); 8];
     let mut jobs: Vec<_> =
-        payloads.iter_mut().map(|payload| EncodeJob::new(&contents, payload)).collect();
+        payloads.iter_mut().map(|payload| EncodeJob::new(&contents, 0, payload)).collect();
     engine.encode(&recipe, &mut jobs);
     assert!(jobs.iter().all(|job| job.coded.is_none()));
     assert_eq!(device.taken(), 0);

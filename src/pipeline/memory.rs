@@ -55,7 +55,7 @@ impl Cost {
     pub(crate) fn of_decoding(engine: &dyn Engine, frame: &FrameHeader) -> Self {
         let block_size = frame.block_size();
         Self {
-            fixed: 0,
+            fixed: super::modules::memory(&frame.modules),
             worker: engine.decode_memory(frame.pipeline, block_size),
             block: 2 * (block_size + size_of::<Buffer>()) as u64,
         }

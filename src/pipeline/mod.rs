@@ -15,6 +15,7 @@
 //! | [`knowledge`] | the rates that earlier runs have shown |
 //! | [`prediction`] | the predictions that `pz cost` shows |
 //! | [`sample`] | sample blocks of a file |
+//! | [`modules`] | modules of frames: whether they may run, and what runs them |
 //! | [`memory`] | how many workers and blocks in flight a memory limit permits |
 //! | [`buffer`] | reusable memory |
 //! | [`statistics`] | what a run did |
@@ -36,6 +37,7 @@ mod host_memory;
 mod knowledge;
 pub(crate) mod level;
 pub(crate) mod memory;
+pub(crate) mod modules;
 pub(crate) mod options;
 mod prediction;
 pub(crate) mod rate_cache;
@@ -58,6 +60,9 @@ mod smallest_tests;
 pub use auto::Auto;
 pub use gpu::Gpu;
 pub use level::Level;
+#[cfg(feature = "modules")]
+pub use modules::FilterModule;
+pub use modules::Modules;
 pub use options::{DEFAULT_MEMORY, DecodeOptions, Options};
 pub use prediction::{FrameKind, Prediction};
 pub use sample::Sample;

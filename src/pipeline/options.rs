@@ -3,12 +3,13 @@
 use super::Level;
 use super::auto::Auto;
 use super::gpu::Gpu;
+use super::modules::Modules;
 use super::statistics::Statistics;
 use crate::codec::filter::Filter;
 use crate::codec::lz77::{MAX_BLOCK, MIN_CHUNK_LOG};
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
-use crate::format::Pipeline;
+use crate::format::{MAX_MODULES, ModuleTable, Pipeline};
 use crate::gpu::coder::Encoding;
 
 /// The default limit of [`Options`] and [`DecodeOptions`] on host memory, in bytes: 2 GiB.
@@ -31,6 +32,7 @@ pub struct Options {
     pub(crate) block_size: Option<u64>,
     pub(crate) window: Option<u64>,
     pub(crate) filter: Filter,
+    pub(crate) modules: ModuleTable,
     pub(crate) threads: usize,
     pub(crate) memory: u64,
     pub(crate) content_size: Option<u64>,
@@ -50,6 +52,7 @@ impl Options {
             block_size: None,
             window: None,
             filter: Filter::None,
+            modules: ModuleTable::default(),
             threads: 0,
             memory: DEFAULT_MEMORY,
             content_size: None,
@@ -105,6 +108,21 @@ impl Options {
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
+    }
+
+    /// Sets the modules that chains name: `module0` is the first. The output carries those modules if the filter is a
+    /// chain that names one. At most six are allowed: compression checks that when it begins. If a module cannot filter a
+    /// block so that the block can be restored, compression fails with [`Error::ModuleFailed`].
+    #[cfg(feature = "modules")]
+    pub fn modules(mut self, modules: impl IntoIterator<Item = super::FilterModule>) -> Self {
+        self.modules = super::FilterModule::table(modules);
+        self
+    }
+
+    /// The same, for tests.
+    #[cfg(all(test, feature = "modules"))]
+    pub(crate) fn modules_of_tests(self, modules: ModuleTable) -> Self {
+        Self { modules, ..self }
     }
 
     /// Sets the number of worker threads; 0 means one for each core. With 1, everything runs in the calling
@@ -196,6 +214,19 @@ impl Options {
         Ok(Encoding { recipe: self.recipe()?, block_len, verify: self.verify })
     }
 
+    /// The modules that frames carry: those set, if the filter needs one.
+    pub(crate) fn modules_of_frames(&self) -> ModuleTable {
+        match &self.filter {
+            Filter::Chain(chain)
+                if chain.modules().next().is_some()
+                    && self.chosen_pipeline() != Pipeline::Store =>
+            {
+                self.modules.clone()
+            }
+            _ => ModuleTable::default(),
+        }
+    }
+
     /// How these options encode each block.
     pub(crate) fn recipe(&self) -> Result<Recipe, Error> {
         let codec = match self.level.codec(self.chosen_pipeline()) {
@@ -206,6 +237,13 @@ impl Options {
             codec => codec,
         };
         let filter = if codec == Codec::Store { Filter::None } else { self.filter };
+        if let Filter::Chain(chain) = &filter {
+            let has_module = |number: u8| usize::from(number) < self.modules.records().len();
+            let is_known = chain.modules().all(has_module);
+            if !is_known || (self.modules.records().len() > MAX_MODULES) {
+                return Err(Error::InvalidFilter { name: chain.to_string() });
+            }
+        }
         let (Codec::Lz77(params), Some(size)) = (codec, self.window) else {
             return Ok(Recipe { filter, ..codec.into() });
         };
@@ -240,6 +278,7 @@ pub struct DecodeOptions {
     pub(crate) max_output: u64,
     pub(crate) max_memory: u64,
     pub(crate) input_size: Option<u64>,
+    pub(crate) modules: Modules,
     pub(crate) gpu: Option<Gpu>,
     pub(crate) auto: Option<Auto>,
     pub(crate) statistics: Option<Statistics>,
@@ -253,6 +292,7 @@ impl DecodeOptions {
             max_output: u64::MAX,
             max_memory: DEFAULT_MEMORY,
             input_size: None,
+            modules: Modules::Refuse,
             gpu: None,
             auto: None,
             statistics: None,
@@ -285,6 +325,12 @@ impl DecodeOptions {
     /// far.
     pub fn input_size(mut self, bytes: u64) -> Self {
         self.input_size = Some(bytes);
+        self
+    }
+
+    /// Sets which modules of the compressed input may run. The default is [`Modules::Refuse`].
+    pub fn modules(mut self, modules: Modules) -> Self {
+        self.modules = modules;
         self
     }
 

@@ -162,7 +162,7 @@ fn measure_warm<T>(quick: Duration, mut work: impl FnMut() -> Option<T>) -> Opti
 
 fn encode<'a>(engine: &CpuEngine, recipe: &Recipe, contents: &'a [u8]) -> Option<Block<'a>> {
     let mut payload = Vec::new();
-    let mut job = EncodeJob::new(contents, &mut payload);
+    let mut job = EncodeJob::new(contents, 0, &mut payload);
     engine.encode(recipe, std::slice::from_mut(&mut job));
     let coded = job.coded?;
     Some(Block { contents, payload, coded })
@@ -191,7 +191,7 @@ impl Block<'_> {
             Method::Store => self.contents,
             _ => &self.payload[..],
         };
-        DecodeJob { header, payload: Some(payload), contents, outcome: None }
+        DecodeJob { header, modules: None, payload: Some(payload), contents, outcome: None }
     }
 
     fn decode(&self, engine: &dyn Engine, contents: &mut [u8]) -> Option<()> {
@@ -221,7 +221,7 @@ impl Encoded<'_> {
             blocks.map(|block| Vec::with_capacity(block.payload.len())).collect();
         let jobs = self.first(count).zip(&mut payloads);
         let mut jobs: Vec<_> =
-            jobs.map(|(block, payload)| EncodeJob::new(block.contents, payload)).collect();
+            jobs.map(|(block, payload)| EncodeJob::new(block.contents, 0, payload)).collect();
         engine.encode(recipe, &mut jobs);
         jobs.iter().filter(|job| job.coded.is_some()).count()
     }

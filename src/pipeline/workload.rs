@@ -188,8 +188,14 @@ impl Workload {
             Direction::Decode => {
                 let pipeline = self.options.chosen_pipeline();
                 let block_log = self.block_size.trailing_zeros() as u8;
-                let header =
-                    FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
+                let header = FrameHeader {
+                    pipeline,
+                    block_log,
+                    level: 0,
+                    content_size: None,
+                    single: None,
+                    modules: Default::default(),
+                };
                 Cost::of_decoding(&engine, &header)
             }
         };

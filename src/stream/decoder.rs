@@ -17,6 +17,7 @@ use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::{Accelerator, Job};
 use crate::pipeline::memory::{Cost, Share};
+use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
@@ -43,6 +44,9 @@ pub struct Decoder<R: Read> {
     engine: Arc<dyn Engine>,
     /// Header of the current frame, and what decoding its blocks needs.
     header: FrameHeader,
+    /// What runs its modules.
+    modules: LastModules,
+    ready: Option<Arc<FrameModules>>,
     cost: Cost,
     share: Share,
     accelerator: Option<Accelerator>,
@@ -109,7 +113,9 @@ impl<R: Read> Decoder<R> {
             frames,
             options,
             engine,
-            header,
+            header: header.clone(),
+            modules: LastModules::default(),
+            ready: None,
             cost,
             share,
             accelerator,
@@ -349,6 +355,7 @@ impl<R: Read> Decoder<R> {
                 let payload = task.set_block(header, place);
                 let header = self.frames.payload(&header, place, payload)?;
                 task.set_header(header);
+                task.set_modules(self.ready.clone());
                 let start = self.promised - u64::from(header.content_len);
                 task.set_destination(self.output.as_ref().map(|output| (output.clone(), start)));
                 if let Some(statistics) = &self.options.statistics {
@@ -370,8 +377,11 @@ impl<R: Read> Decoder<R> {
 
     /// Prepares for the blocks of a new frame.
     fn begin(&mut self, header: FrameHeader) -> Result<(), Error> {
+        let place = self.frames.place();
+        self.ready = self.modules.of(&header.modules, &self.options.modules, place)?;
+        let content_size = header.content_size.unwrap_or(0);
         self.header = header;
-        self.promise(header.content_size.unwrap_or(0))
+        self.promise(content_size)
     }
 
     /// Refuses `more` bytes of contents if that makes them too many.

@@ -15,7 +15,7 @@ use crate::format::{
 use crate::pipeline::buffer::zeroed;
 
 /// One frame of a file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct FrameEntry {
     pub(crate) header: FrameHeader,
     pub(crate) header_len: u64,
@@ -158,17 +158,21 @@ struct FrameList {
     first: Vec<FrameEntry>,
     /// Frames found from the end; the file's last frame comes first.
     last: Vec<FrameEntry>,
+    /// Bytes of the modules of all frames. Frames that follow one another share those that are equal.
+    modules: u64,
     max_memory: u64,
 }
 
 impl FrameList {
-    fn push_first(&mut self, frame: FrameEntry) -> Result<(), Error> {
+    fn push_first(&mut self, mut frame: FrameEntry) -> Result<(), Error> {
+        self.modules += share_modules(&mut frame, self.first.last());
         self.make_room()?;
         self.first.push(frame);
         Ok(())
     }
 
-    fn push_last(&mut self, frame: FrameEntry) -> Result<(), Error> {
+    fn push_last(&mut self, mut frame: FrameEntry) -> Result<(), Error> {
+        self.modules += share_modules(&mut frame, self.last.last());
         self.make_room()?;
         self.last.push(frame);
         Ok(())
@@ -178,7 +182,7 @@ impl FrameList {
     fn make_room(&mut self) -> Result<(), Error> {
         // A vector may grow to twice its contents.
         let number = self.first.len() + self.last.len() + 1;
-        let needed = 2 * (number * size_of::<FrameEntry>()) as u64;
+        let needed = 2 * (number * size_of::<FrameEntry>()) as u64 + self.modules;
         if needed > self.max_memory {
             return Err(Error::LimitMemory { needed, limit: self.max_memory });
         }
@@ -195,6 +199,17 @@ impl FrameList {
         self.first.try_reserve(self.last.len()).map_err(|_| Error::OutOfMemory { needed })?;
         self.first.append(&mut self.last);
         Ok(self.first)
+    }
+}
+
+/// Makes a frame share the modules of its neighbour, if they are equal. Returns the bytes that its own take.
+fn share_modules(frame: &mut FrameEntry, neighbour: Option<&FrameEntry>) -> u64 {
+    match neighbour.filter(|other| other.header.modules == frame.header.modules) {
+        Some(other) => {
+            frame.header.modules = other.header.modules.clone();
+            0
+        }
+        None => frame.header.modules.bytes() as u64,
     }
 }
 

@@ -94,6 +94,8 @@ impl<W: Write> Encoder<W> {
     }
 
     pub(crate) fn with_plan(writer: W, plan: EncodePlan, options: &Options) -> Self {
+        // A frame must have the length that its header declares.
+        let flush_ends_block = options.flush_ends_block && plan.header.content_size.is_none();
         Self {
             writer,
             recipe: plan.recipe,
@@ -114,8 +116,7 @@ impl<W: Write> Encoder<W> {
             idle: Vec::new(),
             bytes_in: 0,
             declared: options.content_size,
-            // A frame must have the length that its header declares.
-            flush_ends_block: options.flush_ends_block && plan.header.content_size.is_none(),
+            flush_ends_block,
             failed: false,
             statistics: plan.statistics,
         }
@@ -254,6 +255,7 @@ impl<W: Write> Encoder<W> {
         task.contents.truncate(self.filled);
         task.is_last = true;
         self.set_recipe(&mut task);
+        self.set_place(&mut task);
         self.filled = 0;
         self.submitted = 0;
         if self.scheduler.is_some() || self.accelerator.is_some() {
@@ -353,9 +355,16 @@ impl<W: Write> Encoder<W> {
         task.recipe = self.recipe;
     }
 
+    /// Sets where a block lies in its frame.
+    fn set_place(&self, task: &mut EncodeTask) {
+        task.number = self.submitted % MAX_BLOCKS;
+        task.position = task.number * self.block_size as u64;
+    }
+
     /// Submits a block to the workers, and writes blocks that they have finished.
     fn submit(&mut self, mut task: EncodeTask) -> Result<(), Error> {
         self.set_recipe(&mut task);
+        self.set_place(&mut task);
         self.submitted += 1;
         self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {
@@ -401,7 +410,7 @@ impl<W: Write> Encoder<W> {
 
     fn emit(&mut self, mut task: EncodeTask) -> Result<(), Error> {
         let begun = Instant::now();
-        let coded = task.coded();
+        let coded = task.coded(self.frames.modules());
         let written = coded.and_then(|coded| {
             let (contents, payload) = (&task.contents, &task.payload);
             self.frames.block(&mut self.writer, coded, contents, payload, task.is_last)

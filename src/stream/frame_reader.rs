@@ -9,7 +9,7 @@ use crate::format::{
 use crate::pipeline::buffer::Buffer;
 
 /// The next structure.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// A frame begins.
     Frame(FrameHeader),
@@ -46,6 +46,12 @@ impl<R: Read> FrameReader<R> {
         Self { source: CountingReader { inner, position: offset }, frames: number, open: None }
     }
 
+    /// The place of the current frame, or of the next if none is open.
+    pub(crate) fn place(&self) -> Place {
+        let offset = self.open.as_ref().map_or(self.source.position, |open| open.start);
+        Place::new(self.frames, offset)
+    }
+
     /// The position in the file: bytes read or skipped so far.
     pub(crate) fn position(&self) -> u64 {
         self.source.position
@@ -62,7 +68,7 @@ impl<R: Read> FrameReader<R> {
             return match FrameHeader::read(&mut self.source).map_err(|fault| fault.at(place))? {
                 Some((header, _)) => {
                     self.open = Some(CurrentFrame {
-                        header,
+                        header: header.clone(),
                         start: place.offset,
                         index: IndexChecker::new(),
                     });
@@ -120,8 +126,8 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// If the current frame is a single frame, its header, and what that says about the block.
-    fn single(&self) -> Option<(FrameHeader, Single)> {
-        self.open.as_ref().and_then(|open| Some((open.header, open.header.single?)))
+    fn single(&self) -> Option<(&FrameHeader, Single)> {
+        self.open.as_ref().and_then(|open| Some((&open.header, open.header.single?)))
     }
 
     /// Reads the checksum at the end of a single frame.
@@ -142,13 +148,12 @@ impl<R: Read> FrameReader<R> {
         buffer
             .read_exact(&mut self.source, header.payload_len as usize)
             .map_err(|fault| fault.at(place))?;
-        match self.single() {
-            Some((frame, single)) => {
-                let checksum = self.checksum(place)?;
-                Ok(single.sealed_block(&frame, buffer, checksum))
-            }
-            None => Ok(*header),
+        if self.single().is_none() {
+            return Ok(*header);
         }
+        let checksum = self.checksum(place)?;
+        let (frame, single) = self.single().ok_or(NO_FRAME)?;
+        Ok(single.sealed_block(frame, buffer, checksum))
     }
 }
 
@@ -182,13 +187,12 @@ impl<'a> FrameReader<&'a [u8]> {
         };
         self.source.inner = rest;
         self.source.position += payload.len() as u64;
-        match self.single() {
-            Some((frame, single)) => {
-                let checksum = self.checksum(place)?;
-                Ok((single.sealed_block(&frame, payload, checksum), payload))
-            }
-            None => Ok((*header, payload)),
+        if self.single().is_none() {
+            return Ok((*header, payload));
         }
+        let checksum = self.checksum(place)?;
+        let (frame, single) = self.single().ok_or(NO_FRAME)?;
+        Ok((single.sealed_block(frame, payload, checksum), payload))
     }
 }
 

@@ -5,8 +5,8 @@ use std::io::{self, IoSlice, Write};
 use crate::codec::OutOfMemory;
 use crate::error::Error;
 use crate::format::{
-    BlockHeader, FrameHeader, IndexWriter, MAX_BLOCKS, MAX_SINGLE_CONTENT_LEN, Method, Single,
-    append_crc,
+    BlockHeader, FrameHeader, IndexWriter, MAX_BLOCKS, MAX_SINGLE_CONTENT_LEN, Method, ModuleTable,
+    Single, append_crc,
 };
 use crate::pipeline::engine::Coded;
 
@@ -33,14 +33,19 @@ impl FrameWriter {
     /// Writes frames like `header`, whose `content_size` is that of all of them together.
     pub(crate) fn new(header: FrameHeader) -> Self {
         Self {
-            header,
             declared: header.content_size,
+            header,
             index: IndexWriter::default(),
             frame_len: 0,
             written: 0,
             max_blocks: MAX_BLOCKS,
             is_ended: false,
         }
+    }
+
+    /// The modules that frames carry.
+    pub(crate) fn modules(&self) -> &ModuleTable {
+        &self.header.modules
     }
 
     /// Bytes written so far.
@@ -116,7 +121,13 @@ impl FrameWriter {
             payload_len: payload.len() as u32,
             header_crc: 0,
         };
-        let mut bytes = FrameHeader { single: Some(single), ..self.header }.to_bytes();
+        // A block that is not filtered needs none.
+        let modules = match coded.filters {
+            Some(_) => self.header.modules.clone(),
+            None => ModuleTable::default(),
+        };
+        let header = FrameHeader { single: Some(single), modules, ..self.header.clone() };
+        let mut bytes = header.to_bytes();
         let mut crc = crc32c::crc32c(&bytes);
         if !is_stored {
             crc = append_crc(crc, payload, coded.payload_crc);
@@ -170,7 +181,7 @@ impl FrameWriter {
         if self.frame_len == 0 {
             let most = self.max_blocks << self.header.block_log;
             let content_size = self.declared.map(|declared| declared.min(most));
-            let bytes = FrameHeader { content_size, ..self.header }.to_bytes();
+            let bytes = FrameHeader { content_size, ..self.header.clone() }.to_bytes();
             writer.write_all(&bytes)?;
             self.count(bytes.len() as u64);
             self.is_ended = false;

@@ -9,10 +9,12 @@ use super::window::{WINDOW, Window};
 use crate::codec::filter::FilterChain;
 use crate::error::{Error, Place};
 use crate::format::{
-    BlockHeader, CHECKSUM_LEN, Fault, INDEX_MARKER, MAX_BLOCK_HEADER_LEN, Method, Pipeline, VERSION,
+    BlockHeader, CHECKSUM_LEN, Fault, INDEX_MARKER, MAX_BLOCK_HEADER_LEN, Method, ModuleRecord,
+    Pipeline, VERSION,
 };
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::memory::Cost;
+use crate::pipeline::modules;
 use crate::pipeline::{DecodeOptions, Level};
 
 /// One frame of a file.
@@ -41,8 +43,38 @@ pub struct FrameInfo {
     pub decode_memory: u64,
     /// Whether the header records the length of the contents.
     pub size_in_header: bool,
+    /// The modules that the frame carries, in the order of their numbers.
+    pub modules: Vec<ModuleInfo>,
     /// The frame's blocks, in order; empty unless asked for.
     pub blocks: Vec<BlockInfo>,
+}
+
+/// A module of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModuleInfo {
+    /// Its SHA-256.
+    pub sha256: [u8; 32],
+    /// Its length in bytes.
+    pub size: u64,
+    /// How often the loops of a lane may begin.
+    pub fuel: u32,
+    /// Bytes of contents that a lane stands for.
+    pub lane_bytes: u32,
+    /// The name that it has in its own section of names, if any. Whoever made the file chose it.
+    pub name: Option<String>,
+}
+
+impl ModuleInfo {
+    fn of(record: &ModuleRecord) -> Self {
+        Self {
+            sha256: record.sha256,
+            size: record.bytes.len() as u64,
+            fuel: record.fuel,
+            lane_bytes: 1 << record.lane_log,
+            name: modules::name(record),
+        }
+    }
 }
 
 /// One block of a frame.
@@ -272,13 +304,17 @@ impl<R: Read + Seek> Listing<R> {
         };
         let place = Place::new(self.number, frame.offset);
         let index_start = frame.index_start().map_err(|fault| fault.at(place))?;
+        let needed = FIXED_MEMORY + frame.header.modules.bytes() as u64;
+        if needed > self.max_memory {
+            return Err(Error::LimitMemory { needed, limit: self.max_memory });
+        }
         self.content_start = self
             .content_start
             .checked_add(frame.footer.content_size)
             .ok_or_else(|| Fault::Corrupt("the contents are too long").at(place))?;
         self.blocks = Some(Blocks {
             frame_number: self.number,
-            frame,
+            frame: frame.clone(),
             index_start,
             number: 0,
             at: frame.offset + frame.header_len,
@@ -297,6 +333,7 @@ impl<R: Read + Seek> Listing<R> {
             block_count: frame.block_count(),
             decode_memory: Cost::of_decoding(&self.engine, &frame.header).least(),
             size_in_header: frame.header.content_size.is_some(),
+            modules: frame.header.modules.records().iter().map(ModuleInfo::of).collect(),
             blocks: Vec::new(),
         }))
     }

@@ -21,7 +21,7 @@ pub(crate) use directory::{FrameEntry, read_directory};
 pub(crate) use encoder::EncodeBasis;
 pub use encoder::{AutoFinishEncoder, Encoder};
 pub(crate) use frame_writer::FrameWriter;
-pub use list::{BlockInfo, FrameInfo, Listing, list};
+pub use list::{BlockInfo, FrameInfo, Listing, ModuleInfo, list};
 pub use oneshot::{
     Compressor, Decompressor, compress, compress_into, compress_to, content_size, decompress,
     decompress_into,
@@ -30,3 +30,4 @@ pub(crate) use places::sought;
 pub use places::{ReadAt, ReadAtCursor, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;
+pub(crate) use tasks::refusal;

@@ -12,14 +12,16 @@ use super::directory::read_directory;
 use super::encoder::{EncodeBasis, EncodePlan, Encoder};
 use super::frame_reader::{Event, FrameReader};
 use super::frame_writer::FrameWriter;
-use crate::codec::{OutOfMemory, reserve};
+use super::tasks::refusal;
+use crate::codec::reserve;
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, FrameHeader, MIN_BLOCK_LOG};
+use crate::format::{BlockHeader, FrameHeader, MAX_BLOCKS, MIN_BLOCK_LOG};
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use crate::pipeline::memory::{Cost, Share, payload_capacity};
+use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::thread_pool;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
@@ -180,8 +182,10 @@ impl Compressor {
         }
         let engine = &self.basis.engine;
         let recipe = &self.basis.recipe.hinted_by(input);
-        let mut frames = FrameWriter::new(self.basis.header);
+        let mut frames = FrameWriter::new(self.basis.header.clone());
         let mut left = input;
+        // Blocks so far.
+        let mut number = 0;
         while !left.is_empty() {
             let (now, later) = left.split_at(left.len().min(at_once * block_size));
             left = later;
@@ -190,7 +194,9 @@ impl Compressor {
                 let capacity = payload_capacity(contents.len());
                 reserve(payload, capacity).map_err(|_| out_of_memory(capacity))?;
                 payload.clear();
-                jobs.push(EncodeJob::new(contents, payload));
+                let position = number % MAX_BLOCKS * block_size as u64;
+                number += 1;
+                jobs.push(EncodeJob::new(contents, position, payload));
             }
             match &self.pool {
                 Some(pool) if jobs.len() > 1 => pool.install(|| {
@@ -199,9 +205,12 @@ impl Compressor {
                 }),
                 _ => engine.encode(recipe, &mut jobs),
             }
-            let refused = jobs.iter().find_map(|job| job.refused.filter(|_| job.coded.is_none()));
-            if let Some(OutOfMemory { bytes }) = refused {
-                return Err(Error::OutOfMemory { needed: bytes });
+            let refused = jobs.iter().find_map(|job| {
+                let refused = job.refused.filter(|_| job.coded.is_none())?;
+                Some(refusal(refused, frames.modules(), job.position / block_size as u64))
+            });
+            if let Some(error) = refused {
+                return Err(error);
             }
             let coded: Vec<Option<Coded>> = jobs.into_iter().map(|job| job.coded).collect();
             let count = coded.len();
@@ -388,11 +397,12 @@ impl Decompressor {
     fn survey<'a>(&self, input: &'a [u8], room: u64) -> Result<Survey<'a>, Error> {
         let limit = self.options.max_output.min(room);
         let mut frames = FrameReader::new(input);
+        let (mut last, mut modules) = (LastModules::default(), None);
         let mut survey = Survey { header: None, blocks: Vec::new(), total: 0, cost: NO_COST };
         loop {
             match frames.next()? {
                 Event::Frame(header) => {
-                    survey.header.get_or_insert(header);
+                    modules = last.of(&header.modules, &self.options.modules, frames.place())?;
                     // Contents and payloads lie in the caller's memory.
                     let cost = Cost { block: 0, ..Cost::of_decoding(&*self.engine, &header) };
                     let (needed, limit) = (cost.least(), self.options.max_memory);
@@ -402,6 +412,7 @@ impl Decompressor {
                     if needed > survey.cost.least() {
                         survey.cost = cost;
                     }
+                    survey.header.get_or_insert(header);
                 }
                 Event::Block(header, place) => {
                     survey.total = survey.total.saturating_add(u64::from(header.content_len));
@@ -411,7 +422,8 @@ impl Decompressor {
                     let (header, payload) = frames.payload_in_place(&header, place)?;
                     let room = (survey.blocks.len() + 1) * size_of::<Block<'_>>();
                     survey.blocks.try_reserve(1).map_err(|_| out_of_memory(room))?;
-                    survey.blocks.push(Block { header, place, payload });
+                    let modules = modules.clone();
+                    survey.blocks.push(Block { header, place, payload, modules });
                 }
                 Event::FrameEnd => {}
                 Event::End => return Ok(survey),
@@ -431,10 +443,10 @@ impl Decompressor {
         if self.options.gpu.is_some() || self.options.auto.is_some() {
             let mut options = self.options.clone();
             // The length is known here, even if no header records it.
-            if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), header) {
+            if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), &header) {
                 let mut job = AutoSession::new(
                     &auto,
-                    Workload::decoding(&header),
+                    Workload::decoding(header),
                     options.max_memory,
                     options.statistics.as_ref(),
                 );
@@ -450,11 +462,13 @@ impl Decompressor {
         let mut jobs = Vec::new();
         let room = blocks.len() * size_of::<(DecodeJob<'_>, Place)>();
         reserve(&mut jobs, blocks.len()).map_err(|_| out_of_memory(room))?;
-        for block in blocks {
+        for block in &blocks {
             let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
             rest = later;
             let (header, payload) = (block.header, Some(block.payload));
-            jobs.push((DecodeJob { header, payload, contents, outcome: None }, block.place));
+            let modules = block.modules.as_deref();
+            let job = DecodeJob { header, modules, payload, contents, outcome: None };
+            jobs.push((job, block.place));
         }
         let engine = &*self.engine;
         let workers = permitted.min(jobs.len());
@@ -484,6 +498,7 @@ struct Block<'a> {
     header: BlockHeader,
     place: Place,
     payload: &'a [u8],
+    modules: Option<Arc<FrameModules>>,
 }
 
 /// The structures of an input.

@@ -17,6 +17,7 @@ use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::memory::{Cost, Share};
+use crate::pipeline::modules::LastModules;
 use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
 
@@ -47,6 +48,8 @@ pub struct SeekableReader<R: Read + Seek> {
     position: u64,
     /// The last index used, and the number of its frame.
     index: Option<(usize, Index)>,
+    /// The modules of the frame of the last block read.
+    modules: LastModules,
     /// The last block read: the offset of its contents, and the block.
     block: Option<(u64, DecodeTask)>,
     /// Adjacent blocks that were read at once, and their offset in the file.
@@ -163,12 +166,16 @@ impl<R: Read + Seek> SeekableReader<R> {
             len,
             position: 0,
             index: None,
+            modules: LastModules::default(),
             block: None,
             run: (0, Buffer::default()),
             max_run: 0,
         };
         for frame in &seekable.frames {
             seekable.cost(frame).share(1, options.max_memory)?;
+        }
+        for (number, frame) in (0..).zip(&seekable.frames) {
+            options.modules.check(&frame.header.modules, Place::new(number, frame.offset))?;
         }
         Ok(seekable)
     }
@@ -225,7 +232,7 @@ impl<R: Read + Seek> SeekableReader<R> {
                 && (!other || flow.starts.is_empty())
             {
                 if other && let Some(needed) = needed {
-                    let header = self.frames[spot.frame].header;
+                    let header = self.frames[spot.frame].header.clone();
                     self.adapt(&mut flow, needed, &header, end - start)?;
                 }
                 let mut task = flow.idle.pop().unwrap_or_else(|| DecodeTask::new(&flow.pool));
@@ -290,7 +297,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         let frames = 2 * (self.frames.len() * size_of::<FrameEntry>()) as u64;
         // The index takes memory as read and as parsed. Round up, so that frames that differ little cost the same.
         let index = 12 * frame.block_count().next_multiple_of(1 << 12);
-        Cost { fixed: frames + index, ..Cost::of_decoding(&*self.engine, &frame.header) }
+        let cost = Cost::of_decoding(&*self.engine, &frame.header);
+        Cost { fixed: cost.fixed + frames + index, ..cost }
     }
 
     /// Finds the place of byte `position` of the contents.
@@ -309,7 +317,7 @@ impl<R: Read + Seek> SeekableReader<R> {
     /// Reads the block at `spot` into `task`, and returns the length of its contents. Also reads the blocks after it
     /// that hold contents up to byte `end`, because they are needed next.
     fn read_block(&mut self, spot: &Spot, end: u64, task: &mut DecodeTask) -> Result<u32, Error> {
-        let entry = self.frames[spot.frame];
+        let entry = self.frames[spot.frame].clone();
         let place = Place::new(spot.frame as u64, entry.offset);
         if self.index.as_ref().is_none_or(|(frame, _)| *frame != spot.frame) {
             self.index = None;
@@ -357,6 +365,9 @@ impl<R: Read + Seek> SeekableReader<R> {
         };
         let (start, header) = read().map_err(|fault: Fault| fault.at(place))?;
         task.set_payload_at(start, header, place);
+        let of_frame = Place::new(spot.frame as u64, entry.offset);
+        let modules = self.modules.of(&entry.header.modules, &self.options.modules, of_frame)?;
+        task.set_modules(modules);
         Ok(header.content_len)
     }
 

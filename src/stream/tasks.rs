@@ -10,12 +10,14 @@ use rayon::prelude::*;
 use super::places::{ReadAt, WriteAt};
 use crate::clock::Instant;
 use crate::codec::Recipe;
+use crate::codec::filter::ApplyFault;
 use crate::codec::{OutOfMemory, reserve};
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Fault, Method};
+use crate::format::{BlockHeader, Fault, Method, ModuleTable};
 use crate::pipeline::buffer::{Buffer, Pool};
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use crate::pipeline::memory::payload_capacity;
+use crate::pipeline::modules::FrameModules;
 use crate::pipeline::scheduler::Task;
 use crate::pipeline::statistics::Statistics;
 
@@ -31,6 +33,10 @@ pub(crate) struct Origin {
 pub(crate) struct EncodeTask {
     pub(crate) recipe: Recipe,
     pub(crate) contents: Buffer,
+    /// Number of the block in its frame.
+    pub(crate) number: u64,
+    /// Bytes of the contents of the blocks before it in its frame.
+    pub(crate) position: u64,
     /// Where to read the contents, if they have not been read.
     pub(crate) origin: Option<Origin>,
     /// The error of reading the contents.
@@ -40,8 +46,8 @@ pub(crate) struct EncodeTask {
     is_unverified: bool,
     /// Whether the block ends its frame.
     pub(crate) is_last: bool,
-    /// Memory that the system refused during encoding.
-    refused: Option<OutOfMemory>,
+    /// Why the block could not be encoded.
+    refused: Option<ApplyFault>,
 }
 
 impl EncodeTask {
@@ -55,11 +61,11 @@ impl EncodeTask {
         self.unreadable = None;
     }
 
-    /// The result of encoding.
-    pub(crate) fn coded(&mut self) -> Result<Coded, Error> {
+    /// The result of encoding, for a frame with these modules.
+    pub(crate) fn coded(&mut self, modules: &ModuleTable) -> Result<Coded, Error> {
         self.take_unreadable()?;
-        if let (None, Some(OutOfMemory { bytes })) = (self.coded, self.refused) {
-            return Err(Error::OutOfMemory { needed: bytes });
+        if let (None, Some(refused)) = (self.coded, self.refused) {
+            return Err(refusal(refused, modules, self.number));
         }
         self.coded.ok_or(Error::Internal { what: "a block could not be encoded" })
     }
@@ -79,7 +85,7 @@ impl EncodeTask {
         if self.unreadable.is_none() && !self.is_unverified {
             let room = reserve(&mut self.payload, payload_capacity(self.contents.len()));
             self.payload.clear();
-            self.refused = room.err();
+            self.refused = room.err().map(ApplyFault::from);
         }
         self.unreadable.is_none() && self.refused.is_none()
     }
@@ -110,6 +116,7 @@ impl Task for EncodeTask {
                 .iter_mut()
                 .map(|task| EncodeJob {
                     contents: &task.contents,
+                    position: task.position,
                     payload: &mut task.payload,
                     coded: task.coded,
                     is_unverified: task.is_unverified,
@@ -143,6 +150,18 @@ impl Task for EncodeTask {
     }
 }
 
+/// Why block `number` of a frame with these modules could not be encoded.
+pub(crate) fn refusal(refused: ApplyFault, modules: &ModuleTable, number: u64) -> Error {
+    match refused {
+        ApplyFault::OutOfMemory(OutOfMemory { bytes }) => Error::OutOfMemory { needed: bytes },
+        ApplyFault::Module { number: module, what } => {
+            let record = modules.records().get(usize::from(module));
+            let sha256 = record.map_or([0; 32], |record| record.sha256);
+            Error::ModuleFailed { sha256, block: number, what }
+        }
+    }
+}
+
 /// A block to decode.
 #[derive(Default)]
 pub(crate) struct DecodeTask {
@@ -153,6 +172,8 @@ pub(crate) struct DecodeTask {
     pub(crate) contents: Buffer,
     pool: Pool,
     block: Option<(BlockHeader, Place)>,
+    /// What runs the modules of the block's frame.
+    modules: Option<Arc<FrameModules>>,
     /// Whether `contents` already holds the payload, because the block is stored.
     is_in_place: bool,
     outcome: Option<Result<(), Fault>>,
@@ -180,6 +201,11 @@ impl DecodeTask {
         } else {
             &mut self.payload
         }
+    }
+
+    /// Sets what runs the modules of the block's frame, if it has some.
+    pub(crate) fn set_modules(&mut self, modules: Option<Arc<FrameModules>>) {
+        self.modules = modules;
     }
 
     /// Replaces the block's header by the complete one, part of which may come after the payload.
@@ -245,6 +271,7 @@ impl Task for DecodeTask {
             }
             jobs.push(DecodeJob {
                 header,
+                modules: task.modules.as_deref(),
                 payload: (!task.is_in_place).then(|| &task.payload[task.payload_start..]),
                 contents: &mut task.contents,
                 outcome: None,

@@ -1,6 +1,6 @@
 //! `pz module`: what it says of modules, and what they return on every device.
 
-use crate::support::Folder;
+use crate::support::{Folder, Ran, feed};
 
 /// A folder with the modules of these names from `tests/modules`.
 fn folder_with(names: &[&str]) -> Folder {
@@ -147,4 +147,119 @@ fn runs_that_cannot_end_well_say_why() {
     run(&["02_two_helpers.wasm", "main"]).says(1, &[line]);
     let begin = "pz: 02_two_helpers.wasm: the module does not export mein; it exports main";
     run(&["02_two_helpers.wasm", "mein"]).says(2, &[begin]);
+}
+
+/// Sawteeth, whose differences are small.
+fn sawteeth(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (3 * i + i / 1000 * 7) as u8).collect()
+}
+
+/// Runs pz with a folder of settings of its own.
+fn with_settings(folder: &Folder, arguments: &[&str]) -> Ran {
+    let mut command = folder.command(arguments);
+    feed(command.env("XDG_CONFIG_HOME", folder.path("settings")), b"")
+}
+
+#[test]
+fn a_filter_of_the_users_own_goes_with_the_file() {
+    let folder = folder_with(&["filter", "words"]);
+    let contents = sawteeth(300_000);
+    folder.write("in", &contents);
+    let pz = |arguments: &[&str]| with_settings(&folder, arguments);
+    let chain = "filter.wasm:7,transpose2";
+    pz(&["compress", "--filter", chain, "-b", "64K", "--verify", "in"]).silent();
+    let said = String::from_utf8(pz(&["module", "check", "filter.wasm"]).silent()).unwrap();
+    let hash = said.lines().nth(1).unwrap().trim_start_matches("  SHA-256  ").to_string();
+    // Without leave, nothing runs it.
+    let refusal = format!(
+        "in.pz: needs the module {hash}, which is not trusted (frame 0, byte 0); \
+         pz module trust {hash} trusts it, --allow-modules all"
+    );
+    let refused = format!("pz: {refusal}");
+    for command in ["cat", "test"] {
+        pz(&[command, "in.pz"]).says(1, &[&refused]);
+    }
+    pz(&["cat", "--range", "5..10", "in.pz"]).says(1, &[&refused]);
+    pz(&["-dc", "in.pz"]).says(1, &[&refused]);
+    pz(&["-t", "--allow-modules", "in.pz"]).silent();
+    pz(&["recover", "-c", "in.pz"]).complains(1, &format!("pz: in.pz: needs the module {hash}"));
+    assert!(pz(&["cat", "--allow-modules", "in.pz"]).silent() == contents);
+    assert!(pz(&["-dc", "--allow-modules", "in.pz"]).silent() == contents);
+    let part = pz(&["cat", "--allow-modules", "--range", "70000..70010", "in.pz"]).silent();
+    assert!(part == contents[70_000..70_010]);
+    // Listings show it.
+    let listed = pz(&["list", "in.pz"]).silent();
+    assert!(String::from_utf8(listed).unwrap().contains("in.pz (needs a module, not trusted)"));
+    let listed = String::from_utf8(pz(&["list", "-v", "in.pz"]).silent()).unwrap();
+    let line = format!("module0 {hash}: \"bytes\", ");
+    let line = listed.lines().find(|other| other.starts_with(&line)).unwrap();
+    assert!(line.ends_with(" bytes, 4096 bytes a lane, fuel 65536, not trusted"), "{line}");
+    assert!(listed.contains("  module0:7,transpose2  "), "{listed}");
+    let json = pz(&["list", "--json", "in.pz"]).json();
+    let module = &json[0]["frames"][0]["modules"][0];
+    assert_eq!(module["sha256"], hash.as_str());
+    assert_eq!(module["is_trusted"], false);
+    // With leave, everything does.
+    assert!(pz(&["module", "trusted"]).silent().is_empty());
+    let list = folder.path("settings").join("pz").join("trusted-modules");
+    let added = format!("{hash} added to {}\n", list.display());
+    assert_eq!(pz(&["module", "trust", &hash]).silent(), added.as_bytes());
+    let again = format!("{hash} is in {} already\n", list.display());
+    assert_eq!(pz(&["module", "trust", "filter.wasm"]).silent(), again.as_bytes());
+    pz(&["module", "trust", "words.wasm"]).silent();
+    let trusted = String::from_utf8(pz(&["module", "trusted"]).silent()).unwrap();
+    assert_eq!(trusted.lines().next(), Some(&*hash));
+    assert!(trusted.lines().nth(1).unwrap().ends_with(" words.wasm"));
+    assert!(pz(&["cat", "in.pz"]).silent() == contents);
+    pz(&["test", "in.pz"]).silent();
+    pz(&["recover", "-o", "saved", "in.pz"]);
+    assert!(folder.read("saved") == contents);
+    let listed = pz(&["list", "in.pz"]).silent();
+    assert!(String::from_utf8(listed).unwrap().contains("in.pz (needs a module, trusted)"));
+    // A list that others may write to counts for nothing, and says so when asked.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(&list, std::fs::Permissions::from_mode(0o622)).unwrap();
+        pz(&["test", "in.pz"]).says(1, &[&refused]);
+        let line = format!(
+            "pz: {}: others may write to it, so nothing in it is trusted; chmod go-w",
+            list.display()
+        );
+        pz(&["module", "trusted"]).says(1, &[&line]);
+    }
+}
+
+#[test]
+fn every_device_restores_what_a_module_filtered() {
+    let folder = folder_with(&["filter", "words"]);
+    let contents = sawteeth(300_000);
+    folder.write("in", &contents);
+    folder.pz(&["compress", "--filter", "words.wasm:3,filter.wasm", "-b", "64K", "in"]).silent();
+    for device in devices(&folder) {
+        let arguments = ["cat", "--allow-modules", "--device", &device, "in.pz"];
+        // A device that takes no part, because the CPU is done before it is ready, says so.
+        let ran = folder.pz(&arguments);
+        assert_eq!(ran.code, Some(0), "{device}: {}", ran.stderr);
+        assert!(ran.stdout == contents, "{device}");
+    }
+}
+
+#[test]
+fn filters_that_cannot_work_say_why() {
+    let folder = folder_with(&["filter", "02_two_helpers"]);
+    folder.write("in", &sawteeth(70_000));
+    let pz = |arguments: &[&str]| folder.pz(&[&["compress"], arguments, &["in"]].concat());
+    let begin = "pz: 02_two_helpers.wasm: the module does not export encode; it exports main";
+    pz(&["--filter", "02_two_helpers.wasm"]).says(2, &[begin]);
+    pz(&["--filter", "absent.wasm"]).complains(1, "pz: absent.wasm: ");
+    let line = "pz: in: the module filter.wasm cannot filter block 0: `encode` ran out of fuel";
+    pz(&["--filter", "filter.wasm", "--fuel", "1000"]).says(1, &[line]);
+    assert!(!folder.path("in.pz").exists());
+    let begin = "pz: filter.wasm: the module has lanes for 100 bytes; ";
+    pz(&["--filter", "filter.wasm", "--lane-bytes", "100"]).complains(2, begin);
+    let line = "pz: --lane-bytes and --fuel are for modules: --filter FILE.wasm";
+    pz(&["--filter", "f32", "--fuel", "7"]).says(1, &[line]);
+    pz(&["--filter", "filter.wasm:x"]).complains(1, "pz: ");
+    pz(&["--filter", "module0"]).complains(1, "pz: ");
 }

@@ -21,6 +21,8 @@ pub fn pz() -> Command {
     // devices still share what they have compiled.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
     command.env("XDG_CACHE_HOME", cache).env("MESA_SHADER_CACHE_DIR", cache);
+    // Nothing is trusted, whatever the user trusts.
+    command.env("XDG_CONFIG_HOME", cache.join("settings"));
     command.env("POCL_CACHE_DIR", cache.join("pocl/kcache"));
     command.stdin(Stdio::null());
     command

@@ -19,6 +19,7 @@ use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::memory::Cost;
+use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::statistics::Counted;
 use crate::stream::FrameEntry;
 
@@ -31,6 +32,8 @@ pub(super) struct Loader {
     engine: Arc<dyn Engine>,
     pool: ThreadPool,
     payloads: Mutex<Cache<BlockId, Payload>>,
+    /// For each frame, what runs its modules, if it has some.
+    modules: Vec<Option<Arc<FrameModules>>>,
 }
 
 /// Where a block lies.
@@ -75,8 +78,12 @@ impl Loader {
     ) -> Result<(Self, usize), Error> {
         let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
         let mut cost = Cost { fixed: layout.memory(), worker: 0, block: 1 };
-        for frame in layout.frames() {
+        let (mut last, mut modules) = (LastModules::default(), Vec::new());
+        for (number, frame) in layout.frames().iter().enumerate() {
+            let table = &frame.header.modules;
+            modules.push(last.of(table, &options.modules, layout.place(number))?);
             let own = Cost::of_decoding(&*engine, &frame.header);
+            cost.fixed = cost.fixed.max(own.fixed + layout.memory());
             cost.worker = cost.worker.max(own.worker);
             cost.block = cost.block.max(own.block);
         }
@@ -86,7 +93,7 @@ impl Loader {
         let pool = ThreadPoolBuilder::new().num_threads(workers).build();
         let pool = pool.map_err(|error| Error::Io(std::io::Error::other(error)))?;
         let payloads = Mutex::new(Cache::new(budget));
-        Ok((Self { source, engine, pool, payloads }, max_blocks))
+        Ok((Self { source, engine, pool, payloads, modules }, max_blocks))
     }
 
     fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, Payload>> {
@@ -201,29 +208,33 @@ impl Loader {
     fn decode(&self, frame: &FrameEntry, block: &Located, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
         let (header, payload) = open_block(frame, block, bytes)?;
         let mut contents = zeroed(header.content_len as usize)?;
-        self.decode_into(header, payload, &mut contents)?;
+        self.decode_into(block, header, payload, &mut contents)?;
         Ok(contents)
     }
 
     /// Decodes a block in the calling thread. Zeros follow the contents, up to a multiple of 4 bytes.
     pub(super) fn decode_padded(
         &self,
+        block: &Located,
         header: BlockHeader,
         payload: &[u8],
     ) -> Result<Vec<u8>, Fault> {
         let len = header.content_len as usize;
         let mut contents = zeroed(len.next_multiple_of(4))?;
-        self.decode_into(header, payload, &mut contents[..len])?;
+        self.decode_into(block, header, payload, &mut contents[..len])?;
         Ok(contents)
     }
 
     fn decode_into(
         &self,
+        block: &Located,
         header: BlockHeader,
         payload: &[u8],
         contents: &mut [u8],
     ) -> Result<(), Fault> {
-        let mut job = DecodeJob { header, payload: Some(payload), contents, outcome: None };
+        let modules = self.modules.get(block.id.frame).and_then(Option::as_deref);
+        let payload = Some(payload);
+        let mut job = DecodeJob { header, modules, payload, contents, outcome: None };
         self.engine.decode(slice::from_mut(&mut job));
         job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")))
     }

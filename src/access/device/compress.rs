@@ -36,7 +36,7 @@ use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, EncodeJob, Engine};
 use crate::pipeline::statistics::Statistics;
-use crate::stream::{EncodeBasis, Encoder as StreamEncoder, FrameWriter, ReadAt};
+use crate::stream::{EncodeBasis, Encoder as StreamEncoder, FrameWriter, ReadAt, refusal};
 
 impl DeviceBuffer {
     /// Compresses `range` of the buffer, and writes the result to `writer`. Returns the number of bytes written. They are
@@ -217,7 +217,7 @@ impl<'a> Job<'a> {
 
     /// Compresses the contents, and returns the number of bytes written.
     fn run(self, writer: &mut impl Write) -> Result<u64, Error> {
-        let mut frames = FrameWriter::new(self.header);
+        let mut frames = FrameWriter::new(self.header.clone());
         let blocks = self.contents.len.div_ceil(self.block_len.into());
         let rounds = blocks.div_ceil(self.batch.into());
         let job = &self;
@@ -361,7 +361,7 @@ impl<'a> Job<'a> {
             let mut contents = zeroed(len).map_err(refused)?;
             self.contents.read_exact_at(&mut contents, offset)?;
             let mut payload = Vec::new();
-            let mut job = EncodeJob::new(&contents, &mut payload);
+            let mut job = EncodeJob::new(&contents, offset, &mut payload);
             if !CpuEngine::encode_fill(&mut job) {
                 match coded {
                     Some((coded, at)) if is_coded(&coded) => {
@@ -379,7 +379,7 @@ impl<'a> Job<'a> {
                 }
             }
             if let Some(refused) = job.refused {
-                return Err(Error::OutOfMemory { needed: refused.bytes });
+                return Err(refusal(refused, &self.header.modules, number));
             }
             let lost = Error::Internal { what: "a block could not be encoded" };
             let coded = job.coded.ok_or(lost)?;
@@ -470,7 +470,7 @@ impl<'d> Coder<'d> {
             let coded = Coded { method, filters, payload_crc, content_crc };
             // What arrived is what the device has.
             let is_right = bytes.get(own.clone()).is_some_and(|own| crc32c(own) == payload_crc);
-            places.push(PayloadPlace { start, payload_len, content_len, filters });
+            places.push(PayloadPlace { start, payload_len, content_len, position: 0, filters });
             owns.push(own.clone());
             results.push(is_right.then_some((coded, own)));
         }

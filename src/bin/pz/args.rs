@@ -8,12 +8,14 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use pz::Pipeline;
 
 use crate::device::{Device, Several};
+use crate::filtering::Filtering;
 use crate::filters::Filters;
 use crate::levels::Levels;
 use crate::modules::Modules;
 use crate::paper::{Completions, Help, Man, Types};
 use crate::selection::Selection;
 use crate::sizes::{self, ByteRange, Size};
+use crate::trust::Trust;
 use crate::verbosity::Verbosity;
 
 /// The whole command line.
@@ -84,10 +86,10 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct Filter {
     /// Decompress
-    #[arg(short = 'd', long, conflicts_with_all = ["test", "list"])]
+    #[arg(short = 'd', long, group = "decoding", conflicts_with_all = ["test", "list"])]
     pub decompress: bool,
     /// Test: decode and check, write nothing
-    #[arg(short = 't', long, conflicts_with_all = ["list", "output", "rm", "range"])]
+    #[arg(short = 't', long, group = "decoding", conflicts_with_all = ["list", "output", "rm", "range"])]
     pub test: bool,
     /// List what a file holds
     #[arg(short = 'l', long, conflicts_with_all = ["output", "stdout", "rm", "range"])]
@@ -95,9 +97,9 @@ pub struct Filter {
     /// How to compress.
     #[command(flatten)]
     pub encoding: Encoding,
-    /// Filter for typed data: none, auto, a type such as f32, bf16, i16 or i64x3, or a chain such as delta8,zigzag8,transpose8
-    #[arg(long, value_name = "NAME")]
-    pub filter: Option<pz::Filter>,
+    /// The filter.
+    #[command(flatten)]
+    pub filtering: Filtering,
     /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
@@ -110,6 +112,9 @@ pub struct Filter {
     /// Restore only bytes FROM to TO (not included); needs -d
     #[arg(long, value_name = "FROM..TO", requires = "decompress")]
     pub range: Option<ByteRange>,
+    /// Run the modules that a file brings along, whoever wrote them; needs -d or -t
+    #[arg(long, requires = "decoding")]
+    pub allow_modules: bool,
     /// Print the list as JSON; needs -l
     #[arg(long, requires = "list")]
     pub json: bool,
@@ -132,9 +137,9 @@ pub struct Compress {
     /// How to compress.
     #[command(flatten)]
     pub encoding: Encoding,
-    /// Filter for typed data: none, auto, a type such as f32, bf16, i16 or i64x3, or a chain such as delta8,zigzag8,transpose8
-    #[arg(long, value_name = "NAME")]
-    pub filter: Option<pz::Filter>,
+    /// The filter.
+    #[command(flatten)]
+    pub filtering: Filtering,
     /// Where the output goes.
     #[command(flatten)]
     pub placement: Placement,
@@ -163,6 +168,9 @@ pub struct Decompress {
     /// Where the output goes.
     #[command(flatten)]
     pub placement: Placement,
+    /// Which modules may run.
+    #[command(flatten)]
+    pub trust: Trust,
     /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
@@ -188,6 +196,9 @@ pub struct Cat {
     /// Which files.
     #[command(flatten)]
     pub selection: Selection,
+    /// Which modules may run.
+    #[command(flatten)]
+    pub trust: Trust,
     /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
@@ -206,6 +217,9 @@ pub struct Test {
     /// Which files.
     #[command(flatten)]
     pub selection: Selection,
+    /// Which modules may run.
+    #[command(flatten)]
+    pub trust: Trust,
     /// Where to run.
     #[command(flatten)]
     pub machine: Machine,
@@ -393,6 +407,9 @@ pub struct Recover {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
+    /// Which modules may run.
+    #[command(flatten)]
+    pub trust: Trust,
     /// Where to run.
     #[command(flatten)]
     pub machine: Machine,

@@ -95,10 +95,20 @@ impl From<&pz::Error> for Failure {
                 Failure { broken_pipe, ..Failure::environment(describe_io(error)) }
             }
             pz::Error::Changed { .. } => Failure::changed(),
+            pz::Error::UntrustedModule { sha256, .. } => {
+                let hash = hex(sha256);
+                let remedy = format!("pz module trust {hash} trusts it, --allow-modules all");
+                Failure::new(exit, format!("{error}; {remedy}"))
+            }
             pz::Error::LimitMemory { .. } => Failure::new(exit, format!("{error}; -M raises it")),
             error => Failure::new(exit, error),
         }
     }
+}
+
+/// A hash as people write it.
+pub fn hex(hash: &[u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The system's message for an error, without the "(os error 28)" that Rust adds.

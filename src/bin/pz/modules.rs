@@ -24,6 +24,21 @@ pub enum Action {
     Check(Check),
     /// Run an entry of a module, and print what it returns
     Run(Run),
+    /// Let a module run that a compressed file brings along
+    Trust(Trust),
+    /// Print the modules that may run
+    Trusted,
+}
+
+// `pz module trust`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: pz module trust records.wasm\n  \
+    appends its SHA-256 to pz/trusted-modules in $XDG_CONFIG_HOME or ~/.config; a line of that file has a hash, a space \
+    and a name, and may be deleted")]
+pub struct Trust {
+    /// The module, or its SHA-256, as pz list -v prints it
+    #[arg(value_name = "FILE|HASH")]
+    pub module: PathBuf,
 }
 
 // `pz module check`

@@ -3,17 +3,19 @@
 use std::thread;
 
 use pz::gpu::device::Limits;
-use pz::{Auto, DEFAULT_MEMORY, DecodeOptions, Filter, Gpu, Level, Options, Pipeline, Statistics};
+use pz::{Auto, DEFAULT_MEMORY, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
 use crate::environment::from_environment;
 use crate::failure::Failure;
+use crate::filtering::Filtering;
 use crate::memory;
 use crate::session::Session;
 use crate::sizes::{self, Size};
 use crate::source::Source;
+use crate::trust::Trust;
 
 fn parse_level(text: &str) -> Result<Level, String> {
     let level = text.parse().map_err(|_| "a level is a number from 1 to 9".to_string())?;
@@ -124,7 +126,7 @@ fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<
 /// The library's options for compression.
 pub fn encode(
     encoding: &Encoding,
-    filter: Option<Filter>,
+    filtering: &Filtering,
     machine: &Machine,
     session: &mut Session,
 ) -> Result<Options, Failure> {
@@ -135,9 +137,7 @@ pub fn encode(
     };
     let threads = threads(machine)?;
     let mut options = encode_with(encoding, level, threads, machine.memory)?;
-    if let Some(filter) = filter {
-        options = options.filter(filter);
-    }
+    options = filtering.apply(options)?;
     let asked = options.clone();
     // A device does nothing for stored blocks. A later message says that it took no part.
     let is_stored = asked.chosen_pipeline() == Pipeline::Store;
@@ -200,9 +200,14 @@ impl DecodeSettings {
 }
 
 /// The library's options for decompression, and the limits for the formats of other programs.
-pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings, Failure> {
+pub fn decode(
+    machine: &Machine,
+    trust: &Trust,
+    session: &mut Session,
+) -> Result<DecodeSettings, Failure> {
     let device = device(machine.device)?;
     let mut settings = decode_quietly(machine)?;
+    settings.options = settings.options.modules(trust.modules());
     if let Some(gpu) = gpu(machine, device, session, |_| Ok(()))? {
         settings.options = settings.options.gpu(gpu);
     }
@@ -210,7 +215,7 @@ pub fn decode(machine: &Machine, session: &mut Session) -> Result<DecodeSettings
     Ok(settings)
 }
 
-/// Like [`decode`], but on the CPU and without messages about devices.
+/// Like [`decode`], but on the CPU, without modules, and without messages about devices.
 pub fn decode_quietly(machine: &Machine) -> Result<DecodeSettings, Failure> {
     let threads = threads(machine)?;
     let memory = memory(machine.memory);

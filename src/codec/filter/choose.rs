@@ -19,7 +19,7 @@
 
 use std::ops::Range;
 
-use super::forward::apply;
+use super::forward::apply_built_in as apply;
 use super::{FilterChain, Hints, Stage, UNIT_LOG, decimal};
 use crate::codec::log2::{FRACTION_BITS, log2};
 use crate::codec::{OutOfMemory, reserve};

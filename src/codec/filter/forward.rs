@@ -2,7 +2,7 @@
 
 use super::transpose::{transpose, transpose_all_bits};
 use super::words::Word;
-use super::{FilterChain, Stage, decimal};
+use super::{ApplyFault, Context, FilterChain, ModuleCall, Stage, decimal};
 use crate::codec::{OutOfMemory, reserve};
 
 /// Writes the filtered `contents` to `filtered`. Returns false if the chain does not fit these contents: they have
@@ -12,19 +12,37 @@ pub(crate) fn apply(
     contents: &[u8],
     filtered: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
-) -> Result<bool, OutOfMemory> {
+    context: Context<'_>,
+) -> Result<bool, ApplyFault> {
     reserve(filtered, contents.len())?;
     reserve(scratch, FilterChain::scratch_len(contents.len()))?;
     filtered.clear();
     filtered.extend_from_slice(contents);
-    for unit in filtered.chunks_mut(chain.unit_len()) {
+    for (i, unit) in filtered.chunks_mut(chain.unit_len()).enumerate() {
         for stage in chain.stages() {
-            if !apply_stage(stage, unit, scratch) {
+            if let Stage::Module { number, argument } = stage {
+                let call = ModuleCall { number, argument };
+                context.apply(call, i * chain.unit_len(), unit, scratch)?;
+            } else if !apply_stage(stage, unit, scratch) {
                 return Ok(false);
             }
         }
     }
     Ok(true)
+}
+
+/// Like [`apply`], for a chain without modules.
+pub(super) fn apply_built_in(
+    chain: &FilterChain,
+    contents: &[u8],
+    filtered: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
+) -> Result<bool, OutOfMemory> {
+    match apply(chain, contents, filtered, scratch, Context::default()) {
+        Ok(fits) => Ok(fits),
+        Err(ApplyFault::OutOfMemory(refused)) => Err(refused),
+        Err(ApplyFault::Module { .. }) => Ok(false),
+    }
 }
 
 /// Applies a stage to a unit.
@@ -71,7 +89,10 @@ fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
         Stage::Xor { stride, .. } => subtract::<W>(unit, scratch, stride, W::xor),
         Stage::Zigzag { .. } => each(W::elements_mut(unit), W::zigzag),
         Stage::Rotate { bits, .. } => each(W::elements_mut(unit), |word: W| word.rotate(bits)),
-        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Decimal { .. } => {}
+        Stage::Transpose { .. }
+        | Stage::BitTranspose { .. }
+        | Stage::Decimal { .. }
+        | Stage::Module { .. } => {}
     }
 }
 

@@ -5,8 +5,8 @@
 
 use super::transpose::{untranspose, untranspose_all_bits};
 use super::words::Word;
-use super::{FilterChain, MAX_STAGES, Stage};
-use crate::codec::{OutOfMemory, reserve};
+use super::{Context, FilterChain, InvertFault, MAX_STAGES, ModuleCall, Stage};
+use crate::codec::reserve;
 
 /// Bytes that all stages of a run do before the next ones: a multiple of every width but those of records.
 pub(super) const TILE: usize = 1 << 13;
@@ -21,7 +21,8 @@ pub(crate) fn invert(
     chain: &FilterChain,
     contents: &mut [u8],
     scratch: &mut Vec<u8>,
-) -> Result<(), OutOfMemory> {
+    context: Context<'_>,
+) -> Result<(), InvertFault> {
     reserve(scratch, FilterChain::scratch_len(contents.len()))?;
     let mut stages = [Stage::Zigzag { width: 1 }; MAX_STAGES];
     let mut count = 0;
@@ -29,8 +30,18 @@ pub(crate) fn invert(
         stages[count] = stage;
         count += 1;
     }
-    for unit in contents.chunks_mut(chain.unit_len()) {
-        invert_unit(&stages[..count], unit, scratch);
+    for (i, unit) in contents.chunks_mut(chain.unit_len()).enumerate() {
+        // What lies behind a module in the chain is undone before it.
+        let mut left = &stages[..count];
+        while let Some(at) = left.iter().rposition(|stage| matches!(stage, Stage::Module { .. })) {
+            invert_unit(&left[at + 1..], unit, scratch);
+            if let Stage::Module { number, argument } = left[at] {
+                let call = ModuleCall { number, argument };
+                context.undo(call, i * chain.unit_len(), unit, scratch)?;
+            }
+            left = &left[..at];
+        }
+        invert_unit(left, unit, scratch);
     }
     Ok(())
 }
@@ -74,7 +85,7 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
 /// Whether the stage needs no more of a unit than a tile, and a few elements before it.
 fn runs_in_tiles(stage: Stage) -> bool {
     match stage {
-        Stage::Transpose { .. } | Stage::BitTranspose { .. } => false,
+        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module { .. } => false,
         Stage::Delta { stride, .. } | Stage::Xor { stride, .. } => usize::from(stride) <= MAX_KEPT,
         Stage::Zigzag { .. } | Stage::Rotate { .. } | Stage::Decimal { .. } => true,
     }
@@ -145,7 +156,7 @@ fn undo_on<W: Word>(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
         Stage::Zigzag { .. } => each(elements, W::undo_zigzag),
         Stage::Rotate { bits, .. } => each(elements, |word: W| word.undo_rotate(bits)),
         Stage::Decimal { digits, .. } => each(elements, |word: W| word.undo_decimal(digits)),
-        Stage::Transpose { .. } | Stage::BitTranspose { .. } => {}
+        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module { .. } => {}
     }
 }
 

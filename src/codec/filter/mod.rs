@@ -18,12 +18,14 @@
 //! | [`words`] | elements of 1, 2, 4 and 8 bytes |
 //! | [`transpose`] | byte and bit transposition |
 //! | [`decimal`] | floats that are decimal numbers, as integers |
+//! | [`modules`] | what runs the stages that a frame's modules define |
 
 mod choose;
 mod decimal;
 mod forward;
 mod hints;
 mod inverse;
+mod modules;
 mod name;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ pub(crate) use choose::Chooser;
 pub(crate) use forward::apply;
 pub(crate) use hints::{Hints, LOOKED_AT};
 pub(crate) use inverse::invert;
+pub(crate) use modules::{ApplyFault, Context, InvertFault, ModuleCall, RunModule};
 
 /// The most stages of a chain.
 pub(crate) const MAX_STAGES: usize = 3;
@@ -61,12 +64,15 @@ pub(crate) enum Stage {
     Xor { width: u8, stride: u16 },
     /// Floats that are decimal numbers of `digits` digits behind the point become integers.
     Decimal { width: u8, digits: u8 },
+    /// What module `number` of the frame does with `argument`.
+    Module { number: u8, argument: u16 },
 }
 
 impl Stage {
-    /// Bytes of an element.
+    /// Bytes of an element. What the elements of a module are, only it knows.
     pub(crate) const fn width(self) -> usize {
         match self {
+            Self::Module { .. } => 1,
             Self::Transpose { width }
             | Self::BitTranspose { width }
             | Self::Delta { width, .. }
@@ -85,6 +91,9 @@ impl Stage {
     /// The stage as in a header: `id`, `order`, `width` and `parameter`, from the lowest bit.
     pub(crate) const fn to_word(self) -> u32 {
         let (id, order, parameter) = match self {
+            Self::Module { number, argument } => {
+                return 15 | (number as u32) << 8 | (argument as u32) << 16;
+            }
             Self::Transpose { .. } => (1, 0, 0),
             Self::BitTranspose { .. } => (2, 0, 0),
             Self::Delta { order, stride, .. } => (3, order, stride),
@@ -109,6 +118,7 @@ impl Stage {
             5 => Self::Rotate { width, bits: parameter as u8 },
             6 => Self::Xor { width, stride: parameter },
             7 => Self::Decimal { width, digits },
+            15 => Self::Module { number: width, argument: parameter },
             _ => return None,
         };
         // A field that the stage does not have must be 0.
@@ -118,6 +128,7 @@ impl Stage {
     const fn is_valid(self) -> bool {
         let is_word = matches!(self.width(), 1 | 2 | 4 | 8);
         match self {
+            Self::Module { .. } => true,
             Self::Transpose { width } => width > 1,
             Self::BitTranspose { .. } | Self::Zigzag { .. } => is_word,
             Self::Delta { order, stride, .. } => is_word && matches!(order, 1 | 2) && stride > 0,
@@ -143,6 +154,7 @@ impl Stage {
 /// | `rotateW`, `rotateW:B` | rotation left by 1 or B bits: by one, a float's exponent fills a byte |
 /// | `xorW`, `xorWxS` | exclusive or with the element before, or S before |
 /// | `decimalW:D` | floats of W bytes (4 or 8) with up to D digits behind the point, as integers |
+/// | `moduleN`, `moduleN:A` | what module N of the frame does with the argument 0 or A (up to 65535) |
 ///
 /// W is 1, 2, 4 or 8 bytes where no other range is given. Chains that suit a type have names too: `i16`, `i32` and
 /// `i64` for integers that change slowly, `f16`, `bf16`, `f32` and `f64` for floats; `x3` after the name of an integer
@@ -177,6 +189,14 @@ impl FilterChain {
     /// The stages, in the order in which an encoder applies them.
     pub(crate) fn stages(&self) -> impl DoubleEndedIterator<Item = Stage> + Clone {
         self.stages.into_iter().flatten()
+    }
+
+    /// The numbers of the modules that it names.
+    pub(crate) fn modules(&self) -> impl Iterator<Item = u8> {
+        self.stages().filter_map(|stage| match stage {
+            Stage::Module { number, .. } => Some(number),
+            _ => None,
+        })
     }
 
     /// The most bytes from an element to another that its value depends on.
@@ -249,7 +269,11 @@ impl Filter {
     pub(crate) fn memory(self, block_len: usize) -> u64 {
         match self {
             Self::None => 0,
-            Self::Chain(_) => (block_len + FilterChain::scratch_len(block_len)) as u64,
+            Self::Chain(chain) => {
+                // A module's result is undone at once, to compare it.
+                let units = if chain.modules().next().is_some() { 2 } else { 1 };
+                (block_len + units * FilterChain::scratch_len(block_len)) as u64
+            }
             // The sample with what lies before a piece of it, a quarter, and what they are encoded to.
             Self::Auto => {
                 let filtering = block_len + 2 * FilterChain::scratch_len(block_len);

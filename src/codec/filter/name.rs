@@ -21,6 +21,8 @@ impl fmt::Display for Stage {
             Self::Rotate { width, bits } => write!(f, "rotate{width}:{bits}"),
             Self::Xor { width, stride } => with_stride(f, "xor", width, stride),
             Self::Decimal { width, digits } => write!(f, "decimal{width}:{digits}"),
+            Self::Module { number, argument: 0 } => write!(f, "module{number}"),
+            Self::Module { number, argument } => write!(f, "module{number}:{argument}"),
         }
     }
 }
@@ -30,6 +32,10 @@ impl Stage {
     fn from_name(text: &str) -> Option<Self> {
         let digits = text.find(|c: char| c.is_ascii_digit())?;
         let (name, numbers) = text.split_at(digits);
+        if name == "module" {
+            let (module, argument) = numbers.split_once(':').unwrap_or((numbers, "0"));
+            return Some(Self::Module { number: number(module)?, argument: number(argument)? });
+        }
         let (width, stride, parameter) = if let Some((width, stride)) = numbers.split_once('x') {
             (number(width)?, Some(number(stride)?), None)
         } else if let Some((width, parameter)) = numbers.split_once(':') {

@@ -58,7 +58,9 @@ fn plain(stage: Stage, unit: &[u8]) -> Vec<u8> {
             let by = u32::from(by);
             numbers.iter().map(|n| (n << by | n >> (bits - by)) & mask).collect()
         }
-        Stage::Decimal { .. } => unreachable!("floats have a test of their own"),
+        Stage::Decimal { .. } | Stage::Module { .. } => {
+            unreachable!("they have tests of their own")
+        }
     };
     let bytes = changed.iter().flat_map(|n| n.to_le_bytes().into_iter().take(width));
     bytes.chain(rest.iter().copied()).collect()
@@ -87,14 +89,16 @@ fn stages() -> Vec<Stage> {
 
 fn filtered(chain: &FilterChain, contents: &[u8]) -> Option<Vec<u8>> {
     let (mut filtered, mut scratch) = (Vec::new(), Vec::new());
-    apply(chain, contents, &mut filtered, &mut scratch).unwrap().then_some(filtered)
+    apply(chain, contents, &mut filtered, &mut scratch, Context::default())
+        .unwrap()
+        .then_some(filtered)
 }
 
 #[track_caller]
 fn restores(chain: &FilterChain, contents: &[u8]) -> Vec<u8> {
     let filtered = filtered(chain, contents).unwrap();
     let mut restored = filtered.clone();
-    invert(chain, &mut restored, &mut Vec::new()).unwrap();
+    invert(chain, &mut restored, &mut Vec::new(), Context::default()).unwrap();
     assert!(restored == contents, "{chain}, {} bytes", contents.len());
     filtered
 }
@@ -190,6 +194,7 @@ fn hostile_descriptors_are_refused() {
     };
     let zigzag = 4 | 1 << 8;
     assert!(words(20, [zigzag, 0, 0]).is_some());
+    assert!(words(20, [15 | 255 << 8 | 65_535 << 16, 0, 0]).is_some());
     let refused = [
         ("unit of 2^17", 17, [zigzag, 0, 0]),
         ("unit of 2^21", 21, [zigzag, 0, 0]),
@@ -198,7 +203,8 @@ fn hostile_descriptors_are_refused() {
         ("first empty", 20, [0, zigzag, 0]),
         ("id 0", 20, [1 << 8, 0, 0]),
         ("id 8", 20, [8 | 1 << 8, 0, 0]),
-        ("id 15", 20, [15 | 1 << 8, 0, 0]),
+        ("id 14", 20, [14 | 1 << 8, 0, 0]),
+        ("order of a module", 20, [15 | 1 << 4, 0, 0]),
         ("width 0", 20, [1, 0, 0]),
         ("width 1", 20, [1 | 1 << 8, 0, 0]),
         ("order of a transposition", 20, [1 | 1 << 4 | 4 << 8, 0, 0]),

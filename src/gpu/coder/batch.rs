@@ -5,11 +5,13 @@ use crate::gpu::device::run::{Memory, submit};
 use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
 use crate::gpu::model::predict::StageTime;
+use crate::gpu::stages::filter::{ModuleStep, ModuleSteps};
 use crate::gpu::stages::job::{Job, JobResult};
 use crate::gpu::stages::lz77_decode::Needs;
 
 /// Makes plans for batches of any size up to the first plan's.
-pub(super) type Planner<'d> = dyn Fn(&Limits, Shape, Needs) -> Result<Plan, PlanError> + Send + 'd;
+pub(super) type Planner<'d> =
+    dyn Fn(&Limits, Shape, Needs, &[ModuleStep]) -> Result<Plan, PlanError> + Send + 'd;
 
 /// The memory of a batch, and the plans that run in it.
 pub(super) struct Batch<'d> {
@@ -23,6 +25,10 @@ pub(super) struct Batch<'d> {
     /// Blocks that have been submitted, and whose results have not been read.
     submitted: usize,
     planner: Box<Planner<'d>>,
+    /// The modules that the next batches need.
+    modules: ModuleSteps,
+    /// Whether the plan was made for other modules.
+    is_stale: bool,
 }
 
 impl<'d> Batch<'d> {
@@ -33,7 +39,7 @@ impl<'d> Batch<'d> {
         planner: Box<Planner<'d>>,
     ) -> Result<Self, CoderError> {
         let needs = Needs::default();
-        let plan = planner(device.limits(), most, needs)?;
+        let plan = planner(device.limits(), most, needs, &[])?;
         let memory = Memory::allocate_but(device, &plan, own)?;
         Ok(Self {
             device,
@@ -44,17 +50,36 @@ impl<'d> Batch<'d> {
             most,
             submitted: 0,
             planner,
+            modules: ModuleSteps::new(),
+            is_stale: false,
         })
+    }
+
+    /// The modules that batches need from now on.
+    pub(super) fn set_modules(&mut self, modules: &[ModuleStep]) {
+        let is_same = self.modules.len() == modules.len()
+            && self.modules.iter().zip(modules).all(|(old, new)| old.is_like(new));
+        if !is_same {
+            self.modules = modules.to_vec();
+            self.is_stale = true;
+        }
+    }
+
+    /// The modules that batches need.
+    pub(super) fn modules(&self) -> &[ModuleStep] {
+        &self.modules
     }
 
     /// Uploads the jobs of a batch and starts it, without waiting for it.
     pub(super) fn submit(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
         assert!(!jobs.is_empty() && jobs.len() <= self.most.blocks as usize);
-        if jobs.len() != self.plan.shape.blocks as usize || needs != self.needs {
+        let is_other = jobs.len() != self.plan.shape.blocks as usize || needs != self.needs;
+        if is_other || self.is_stale {
             // Blocks keep their places, so a plan for fewer blocks runs in memory made for more.
             let shape = Shape { blocks: jobs.len() as u32, ..self.most };
-            self.plan = (self.planner)(self.device.limits(), shape, needs)?;
+            self.plan = (self.planner)(self.device.limits(), shape, needs, &self.modules)?;
             self.needs = needs;
+            self.is_stale = false;
         }
         let memory = &self.memory;
         self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;

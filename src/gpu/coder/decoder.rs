@@ -9,7 +9,7 @@ use crate::format::Pipeline;
 use crate::gpu::device::{BufferId, Device, Limits};
 use crate::gpu::model::budget::BlockCost;
 use crate::gpu::model::plan::Shape;
-use crate::gpu::stages::filter::Undoing;
+use crate::gpu::stages::filter::{ModuleStep, Undoing};
 use crate::gpu::stages::job::{Job, JobResult, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::pipelines;
@@ -32,6 +32,8 @@ pub struct PayloadPlace {
     pub payload_len: u32,
     /// Length of the block's contents in bytes.
     pub content_len: u32,
+    /// Where the block begins in the contents of its frame, in bytes; only modules need it.
+    pub position: u64,
     /// The block's filters, which the decoder undoes if the device can: see [`DecodedBlock::is_filtered`].
     pub filters: Option<FilterChain>,
 }
@@ -45,7 +47,7 @@ pub struct DecodedBlock {
     pub payload_crc: u32,
     /// CRC-32C of the contents, for comparison with the recorded one: a damaged payload can still be well-formed.
     pub content_crc: u32,
-    /// Whether the contents are still filtered. Devices cannot undo filters of decimal floats.
+    /// Whether the contents are still filtered. Devices cannot undo filters of decimal floats, and this decoder no modules.
     pub is_filtered: bool,
 }
 
@@ -75,8 +77,9 @@ impl<'d> Decoder<'d> {
         blocks: u32,
         own: Buffers,
     ) -> Result<Self, CoderError> {
-        let planner =
-            Box::new(move |l: &Limits, shape, needs| pipelines::decode(l, pipeline, shape, needs));
+        let planner = Box::new(move |limits: &Limits, shape, needs, modules: &[ModuleStep]| {
+            pipelines::decode_with(limits, pipeline, shape, needs, modules)
+        });
         let most = Shape::new(blocks, block_len);
         Ok(Self {
             batch: Batch::new(device, most, &own.named("payload"), planner)?,
@@ -147,6 +150,11 @@ impl<'d> Decoder<'d> {
         self.batch.most.slot
     }
 
+    /// Sets what undoes the modules of the next batches' blocks, by their numbers.
+    pub(crate) fn set_modules(&mut self, modules: &[ModuleStep]) {
+        self.batch.set_modules(modules);
+    }
+
     /// Forgets the payloads written so far.
     pub fn clear(&mut self) {
         self.filled = 0;
@@ -190,7 +198,8 @@ impl<'d> Decoder<'d> {
             let start = self.filled;
             self.filled = (start + payload.len() as u64).next_multiple_of(16);
             let payload_len = payload.len() as u32;
-            places.push(PayloadPlace { start, payload_len, content_len, filters: None });
+            let (position, filters) = (0, None);
+            places.push(PayloadPlace { start, payload_len, content_len, position, filters });
         }
         let parts =
             places.iter().zip(payloads).map(|(place, (payload, _))| (place.start, *payload));
@@ -233,7 +242,7 @@ impl<'d> Decoder<'d> {
         let mut jobs = Vec::with_capacity(payloads.len());
         self.still_filtered.clear();
         for place in payloads {
-            let undo = place.filters.as_ref().map(Undo::of);
+            let undo = place.filters.as_ref().map(|chain| Undo::of(chain, self.batch.modules()));
             self.still_filtered.push(undo == Some(None));
             let undo = undo.flatten().unwrap_or_default();
             needs = needs.and_filters(Undoing::of(&undo));
@@ -242,7 +251,7 @@ impl<'d> Decoder<'d> {
                 payload_len: place.payload_len,
                 payload_start: (place.start / 16) as u32,
                 undo,
-                ..Job::default()
+                position: (place.position >> 16) as u32,
             });
         }
         self.batch.submit(&jobs, needs)

@@ -45,7 +45,7 @@ use batch::Batch;
 
 use super::device::{BufferId, Device, DeviceError, Limits};
 use super::model::plan::{Plan, Shape};
-use super::stages::forward_filter::Passes;
+use super::stages::forward_filter::{Passes, why_not};
 use super::stages::job::{Job, JobResult};
 use super::stages::pipelines;
 use crate::codec::Recipe;
@@ -209,7 +209,7 @@ impl<'d> Encoder<'d> {
         most: Shape,
         own: Buffers,
     ) -> Result<Self, CoderError> {
-        let planner = Box::new(move |limits: &Limits, shape, needs: Needs| {
+        let planner = Box::new(move |limits: &Limits, shape, needs: Needs, _: &[_]| {
             pipelines::encode_filtered(limits, &recipe, shape, needs.passes())
         });
         let batch = Batch::new(device, most, &own.named("packed"), planner)?;
@@ -377,9 +377,7 @@ impl<'d> Encoder<'d> {
         for (content_len, filters) in blocks {
             let mut job = Job { content_len, ..Job::default() };
             if let Some(chain) = filters {
-                let passes = Passes::of(&chain).ok_or_else(|| {
-                    PlanError::Declined("filters of decimal floats are not for devices".into())
-                })?;
+                let passes = Passes::of(&chain).ok_or_else(|| why_not(&chain))?;
                 most = most.max(passes.count());
                 job.undo = passes.to_job();
             }

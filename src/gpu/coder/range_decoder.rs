@@ -96,8 +96,9 @@ impl<'d> RangeDecoder<'d> {
         block_len: u32,
         blocks: u32,
     ) -> Result<Self, CoderError> {
-        let planner =
-            Box::new(move |limits: &Limits, shape, needs| plan(limits, pipeline, shape, needs));
+        let planner = Box::new(move |limits: &Limits, shape, needs, _: &[_]| {
+            plan(limits, pipeline, shape, needs)
+        });
         let batch = Batch::new(device, Shape::new(blocks, block_len), &[], planner)?;
         let raw = batch.plan.buffers.iter().find(|buffer| buffer.name == "raw");
         let raw_bytes = raw.map_or(0, |raw| raw.bytes);
@@ -167,7 +168,8 @@ impl<'d> RangeDecoder<'d> {
         let mut moves = Vec::with_capacity(blocks.len());
         let mut payload_start = 0;
         for block in blocks {
-            let undo = block.filters.as_ref().map(Undo::of);
+            // What modules filtered is left to the host.
+            let undo = block.filters.as_ref().map(|chain| Undo::of(chain, &[]));
             self.still_filtered.push(undo == Some(None));
             let undo = undo.flatten().unwrap_or_default();
             needs = needs.and(block.needs).and_filters(Undoing::of(&undo));

@@ -245,6 +245,8 @@ common![
     "lz77_symbols",
     "lz77_words",
     "module",
+    "module_filter",
+    "module_run",
     "team",
     "tile_scan",
 ];

@@ -150,4 +150,12 @@ impl Limits {
     pub(crate) fn ends_long_loops(&self) -> bool {
         self.kind == Kind::Software && self.api == Api::WebGpu
     }
+
+    /// The fuel that an invocation may take where its loops take up to `turns` turns for each unit: less than `fuel` on a
+    /// device that silently ends long loops, so that it reports them instead.
+    pub(crate) fn loop_fuel(&self, turns: u32, fuel: u32) -> u32 {
+        /// Turns after which no such device has ended an invocation's loops.
+        const TURNS: u32 = 60_000;
+        if self.ends_long_loops() { fuel.min((TURNS / turns).saturating_sub(1)) } else { fuel }
+    }
 }

@@ -5,6 +5,7 @@
 //! | `unshuffle` | moves bytes or bits back, and with them undoes zigzag or rotation |
 //! | `unfilter` | undoes zigzag and rotation elsewhere |
 //! | `sum` | undoes differences, a workgroup for each unit |
+//! | `module` | undoes what a module did, a work item for each lane |
 //!
 //! Each block's job says what to undo. The plan only has the steps that some block needs. `unshuffle` goes from one of
 //! the buffers `contents` and `filtered` to the other, and takes the other blocks along; codecs write to the one from
@@ -16,6 +17,7 @@ use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::{
     FILTER_ADJACENT_SUMS, FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS, Kernel,
 };
+use crate::gpu::model::limits::Limits;
 use crate::gpu::model::plan::{Plan, Run, Step};
 
 /// Work items per workgroup.
@@ -27,18 +29,51 @@ const MIN_UNIT: u32 = 1 << 18;
 
 impl Undo {
     /// What to undo after `chain`; `None` if that is left to the host. Devices round divisions as they like, so decimal
-    /// floats are.
-    pub(crate) fn of(chain: &FilterChain) -> Option<Self> {
+    /// floats are, and so are modules other than `modules`.
+    pub(crate) fn of(chain: &FilterChain, modules: &[ModuleStep]) -> Option<Self> {
         let mut undo = Self { unit_log: chain.unit_len().ilog2(), ..Self::default() };
         for (word, stage) in undo.stages.iter_mut().zip(chain.stages().rev()) {
-            if matches!(stage, Stage::Decimal { .. }) {
-                return None;
+            match stage {
+                Stage::Decimal { .. } => return None,
+                Stage::Module { number, .. } if usize::from(number) >= modules.len() => {
+                    return None;
+                }
+                _ => *word = stage.to_word(),
             }
-            *word = stage.to_word();
         }
         Some(undo)
     }
 }
+
+/// What undoes the stages of a module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ModuleStep {
+    /// The kernel that was made from it.
+    pub(crate) kernel: &'static Kernel,
+    /// Its entry point.
+    pub(crate) entry: &'static str,
+    /// Work items of a workgroup.
+    pub(crate) threads: u32,
+    /// Base-2 logarithm of the bytes that a work item stands for at least.
+    pub(crate) item_log: u8,
+    /// Base-2 logarithm of the bytes that a lane stands for.
+    pub(crate) lane_log: u8,
+    /// How often the loops of a lane may begin.
+    pub(crate) fuel: u32,
+    /// The most turns that its kernel's loops take for a unit of fuel.
+    pub(crate) turns: u32,
+}
+
+impl ModuleStep {
+    /// Whether no dispatch of it differs from one of `other`.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let parameters = |step: &Self| (step.kernel.stem, step.lane_log, step.fuel);
+        parameters(self) == parameters(other)
+    }
+}
+
+/// The modules of a batch: those of one frame, by their numbers.
+pub(crate) type ModuleSteps = Vec<ModuleStep>;
 
 /// What moves bytes or bits to other places.
 const MOVES: u8 = 1;
@@ -48,20 +83,30 @@ const CHANGES: u8 = 2;
 const SUMS: [u8; 2] = [4, 8];
 /// Differences of adjacent elements that fit a word, once and twice.
 const ADJACENT_SUMS: [u8; 2] = [16, 32];
+/// The most modules of a frame.
+const MAX_MODULES: usize = 6;
 
 /// The steps that a batch needs, for each place in a chain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Undoing([u8; 3]);
+pub(crate) struct Undoing {
+    steps: [u8; 3],
+    /// For each place, the modules that undo a stage there: a bit for each number.
+    modules: [u8; 3],
+}
 
 impl Undoing {
     /// Every step.
     #[cfg(test)]
-    pub(crate) const ALL: Self = Self([0x3f; 3]);
+    pub(crate) const ALL: Self = Self { steps: [0x3f; 3], modules: [0; 3] };
 
     /// What a block needs.
     pub(crate) fn of(undo: &Undo) -> Self {
         let mut moved = None;
-        Self(undo.stages.map(|word| {
+        let modules = undo.stages.map(|word| match Stage::from_word(word) {
+            Some(Stage::Module { number, .. }) => 1u8.checked_shl(number.into()).unwrap_or(0),
+            _ => 0,
+        });
+        let steps = undo.stages.map(|word| {
             let just_moved = moved.take();
             match Stage::from_word(word) {
                 Some(Stage::Transpose { width }) => {
@@ -78,19 +123,24 @@ impl Undoing {
                     if order > 1 { once | twice } else { once }
                 }
                 Some(Stage::Xor { .. }) => SUMS[0],
+                // The module finds zeros where it writes.
+                Some(Stage::Module { .. }) => MOVES,
                 Some(Stage::Decimal { .. }) | None => 0,
             }
-        }))
+        });
+        Self { steps, modules }
     }
 
     /// What two blocks need.
     pub(crate) fn and(self, other: Self) -> Self {
-        Self(std::array::from_fn(|stage| self.0[stage] | other.0[stage]))
+        let union = |a: [u8; 3], b: [u8; 3]| std::array::from_fn(|stage| a[stage] | b[stage]);
+        let modules = union(self.modules, other.modules);
+        Self { steps: union(self.steps, other.steps), modules }
     }
 
     /// Where codecs write, so that `contents` has the result.
     pub(crate) fn source(self) -> &'static str {
-        let moves = self.0.iter().filter(|steps| **steps & MOVES != 0).count();
+        let moves = self.steps.iter().filter(|steps| **steps & MOVES != 0).count();
         ["contents", "filtered"][moves % 2]
     }
 }
@@ -100,7 +150,12 @@ impl Undoing {
 ///
 /// # Errors
 /// Fails if a kernel's cost is wrong.
-pub(crate) fn append(plan: &mut Plan, undoing: Undoing) -> Result<(), CostError> {
+pub(crate) fn append(
+    plan: &mut Plan,
+    undoing: Undoing,
+    modules: &[ModuleStep],
+    limits: &Limits,
+) -> Result<(), CostError> {
     // Batches with filters and without run in the same memory.
     let contents = plan.buffer(&FILTER_SHUFFLE, "contents")?;
     let filtered = plan.buffer(&FILTER_SHUFFLE, "filtered")?;
@@ -110,10 +165,16 @@ pub(crate) fn append(plan: &mut Plan, undoing: Undoing) -> Result<(), CostError>
         plan.redirect(contents, filtered);
         std::mem::swap(&mut here, &mut other);
     }
-    for (stage, steps) in (0..).zip(undoing.0) {
+    for ((stage, steps), used) in (0..).zip(undoing.steps).zip(undoing.modules) {
         if steps & MOVES != 0 {
             let buffers = ["jobs", here, other];
             add(plan, ("unshuffle", &FILTER_SHUFFLE, "unshuffle"), &buffers, PIECE, &[stage])?;
+            for (number, module) in (0..MAX_MODULES as u32).zip(modules) {
+                if used >> number & 1 != 0 {
+                    let fuel = limits.loop_fuel(module.turns, module.fuel);
+                    add_module(plan, module, fuel, [here, other], [stage, number])?;
+                }
+            }
             std::mem::swap(&mut here, &mut other);
         }
         let buffers = ["jobs", here];
@@ -131,6 +192,33 @@ pub(crate) fn append(plan: &mut Plan, undoing: Undoing) -> Result<(), CostError>
             }
         }
     }
+    Ok(())
+}
+
+/// Adds a run of module `number` for what it has to undo at place `stage` of chains, with this fuel for each lane.
+fn add_module(
+    plan: &mut Plan,
+    module: &ModuleStep,
+    fuel: u32,
+    [before, after]: [&'static str; 2],
+    [stage, number]: [u32; 2],
+) -> Result<(), CostError> {
+    let shape = plan.shape;
+    let lanes = shape.slot.div_ceil(1 << module.item_log);
+    let buffers = ["jobs", before, after, "results"];
+    let buffers = buffers.map(|name| plan.buffer(module.kernel, name));
+    let buffers = buffers.into_iter().collect::<Result<_, _>>()?;
+    let args = [shape.blocks, shape.slot, lanes, stage, number, fuel];
+    plan.steps.push(Step::Run(Run {
+        stage: "module",
+        kernel: module.kernel,
+        entry: module.entry,
+        defines: Vec::new(),
+        buffers,
+        args: [&args[..], &[module.lane_log.into()]].concat(),
+        groups: (shape.blocks * lanes).div_ceil(module.threads),
+        threads: module.threads,
+    }));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use super::job::Undo;
 use crate::codec::filter::{Filter, FilterChain, MAX_STAGES, Stage};
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::FILTER_FORWARD;
-use crate::gpu::model::plan::{Plan, Run, Step};
+use crate::gpu::model::plan::{Plan, PlanError, Run, Step};
 
 /// Work items per workgroup.
 const THREADS: u32 = 256;
@@ -30,13 +30,13 @@ pub(crate) struct Passes {
 
 impl Passes {
     /// The passes of `chain`; `None` if that is left to the host. Devices round divisions as they like, so decimal
-    /// floats are.
+    /// floats are; and an encoder runs a module only where it compares the result at once, on the CPU.
     pub(crate) fn of(chain: &FilterChain) -> Option<Self> {
         let mut passes = Self { unit_log: chain.unit_len().ilog2(), words: [0; MAX_STAGES] };
         let mut stages = chain.stages().peekable();
         for word in &mut passes.words {
             let Some(stage) = stages.next() else { break };
-            if matches!(stage, Stage::Decimal { .. }) {
+            if matches!(stage, Stage::Decimal { .. } | Stage::Module { .. }) {
                 return None;
             }
             let together = stages.peek().and_then(|next| together(stage, *next));
@@ -57,6 +57,15 @@ impl Passes {
     pub(crate) fn to_job(self) -> Undo {
         Undo { unit_log: self.unit_log, stages: self.words }
     }
+}
+
+/// Why a chain without passes is not for devices.
+pub(crate) fn why_not(chain: &FilterChain) -> PlanError {
+    let what = match chain.modules().next() {
+        Some(_) => "modules filter blocks on the CPU",
+        None => "filters of decimal floats are not for devices",
+    };
+    PlanError::Declined(what.into())
 }
 
 /// The word of a pass that does two stages, if one can.

@@ -21,8 +21,8 @@ pub struct Job {
     pub payload_start: u32,
     /// Decoding: the filters to undo. Encoding: the [passes](super::forward_filter::Passes) to make first.
     pub undo: Undo,
-    /// Always 0.
-    pub reserved: u32,
+    /// Decoding: where the block begins in the contents of its frame, in units of 2^16 bytes. Only modules need it.
+    pub position: u32,
 }
 
 /// The filters of a block that its decoder undoes, or that its encoder applies; all 0 if there are none.

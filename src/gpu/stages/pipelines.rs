@@ -1,6 +1,7 @@
 //! Plans of whole pipelines, chained from stages: from a raw batch to finished blocks, and back.
 
 use super::checksum::{Direction, add_checksums, add_packing};
+use super::filter::ModuleStep;
 use super::forward_filter::{self, Passes, most_passes};
 use super::lz77_decode::Needs;
 use super::{bwt_decode, bwt_encode, filter, lz77_code, lz77_decode, lz77_find, moves};
@@ -45,7 +46,7 @@ pub(crate) fn encode_filtered(
     if let Filter::Chain(chain) = &recipe.filter
         && Passes::of(chain).is_none()
     {
-        return declined("filters of decimal floats are not for devices");
+        return Err(forward_filter::why_not(chain));
     }
     let mut plan = Plan::new(shape);
     match &recipe.codec.first() {
@@ -94,12 +95,23 @@ pub(crate) fn decode(
     shape: Shape,
     needs: Needs,
 ) -> Result<Plan, PlanError> {
+    decode_with(limits, pipeline, shape, needs, &[])
+}
+
+/// Like [`decode`], for blocks that these modules filtered too.
+pub(crate) fn decode_with(
+    limits: &Limits,
+    pipeline: Pipeline,
+    shape: Shape,
+    needs: Needs,
+    modules: &[ModuleStep],
+) -> Result<Plan, PlanError> {
     let mut plan = match pipeline {
         Pipeline::Store => return declined("stored blocks are not decoded"),
         Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77_decode::plan(limits, shape, needs)?,
         Pipeline::Bwt => bwt_decode::plan(limits, shape)?,
     };
-    filter::append(&mut plan, needs.filters())?;
+    filter::append(&mut plan, needs.filters(), modules, limits)?;
     add_checksums(&mut plan, limits, Direction::Decode)?;
     runnable(plan, limits)
 }

@@ -31,7 +31,7 @@ fn blocks() -> Vec<Vec<u8>> {
 /// Encodes a block on the CPU.
 pub(super) fn on_cpu(recipe: &Recipe, contents: &[u8]) -> (Coded, Vec<u8>) {
     let mut payload = Vec::new();
-    let mut job = EncodeJob::new(contents, &mut payload);
+    let mut job = EncodeJob::new(contents, 0, &mut payload);
     CpuEngine::new().encode(recipe, std::slice::from_mut(&mut job));
     (job.coded.unwrap(), payload)
 }
@@ -194,7 +194,8 @@ fn buffers_of_the_callers_are_used() {
         assert!(needs.contents <= bytes.contents && needs.payloads <= bytes.payloads);
         let mut decoder = Decoder::new(device, pipeline, len, 1, own).unwrap();
         decoder.expect(Needs::of(&coded, contents.len()));
-        let place = PayloadPlace { start, payload_len, content_len: len, filters: None };
+        let place =
+            PayloadPlace { start, payload_len, content_len: len, position: 0, filters: None };
         assert!(decoder.decode(&[place]).unwrap()[0].is_decoded);
         let mut bytes = vec![0; contents.len()];
         decoder.read(0, &mut bytes).unwrap();

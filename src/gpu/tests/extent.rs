@@ -188,9 +188,9 @@ impl Extents {
         let shape = Shape::new(blocks, len);
         let mut plan = Plan::new(shape);
         let undoing = filter::Undoing::ALL;
-        filter::append(&mut plan, undoing).unwrap();
+        filter::append(&mut plan, undoing, &[], device.limits()).unwrap();
         let chain = "transpose4".parse().unwrap();
-        let undo = Undo::of(&chain).unwrap();
+        let undo = Undo::of(&chain, &[]).unwrap();
         let jobs = vec![Job { content_len: len, undo, ..Job::default() }; blocks as usize];
         let contents = noise(7, (len * blocks) as usize, 256);
         let inputs = [("jobs", bytemuck::cast_slice(&jobs)), (undoing.source(), &contents[..])];

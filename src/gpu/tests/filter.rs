@@ -1,7 +1,7 @@
 //! Kernels that apply and undo filters, against the CPU's.
 
 use super::testing::{each_device, run_plan};
-use crate::codec::filter::{FilterChain, apply};
+use crate::codec::filter::{Context, FilterChain, apply};
 use crate::gpu::device::Device;
 use crate::gpu::model::plan::{Plan, Shape};
 use crate::gpu::stages::filter::{Undoing, append};
@@ -77,7 +77,7 @@ fn undone_by(
         contents.resize(jobs.len() * shape.slot as usize, 0xa5);
     }
     let mut plan = Plan::new(shape);
-    append(&mut plan, undoing).unwrap();
+    append(&mut plan, undoing, &[], device.limits()).unwrap();
     let jobs: &[u8] = bytemuck::cast_slice(&jobs);
     let inputs = [("jobs", jobs), (undoing.source(), &contents[..])];
     let outputs = run_plan(device, &plan, &inputs, &["contents"]).unwrap();
@@ -89,8 +89,8 @@ fn undone_by(
 fn filtered(name: &str, contents: &[u8]) -> (Vec<u8>, Undo) {
     let chain: FilterChain = name.parse().unwrap();
     let (mut filtered, mut scratch) = (Vec::new(), Vec::new());
-    assert!(apply(&chain, contents, &mut filtered, &mut scratch).unwrap());
-    (filtered, Undo::of(&chain).unwrap())
+    assert!(apply(&chain, contents, &mut filtered, &mut scratch, Context::default()).unwrap());
+    (filtered, Undo::of(&chain, &[]).unwrap())
 }
 
 #[test]

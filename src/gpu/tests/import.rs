@@ -53,7 +53,7 @@ pub(crate) fn codes_between_callers_buffers(
         assert!(payload == on_cpu(&recipe, part).1);
         needs = needs.and(Needs::of(&payload, part.len()));
         let content_len = part.len() as u32;
-        places.push(PayloadPlace { start, payload_len, content_len, filters: None });
+        places.push(PayloadPlace { start, payload_len, content_len, position: 0, filters: None });
     }
 
     queue.clear(their_contents, 0, needed.contents).unwrap();

@@ -6,9 +6,13 @@ use crate::gpu::device::{Device, Kind};
 #[cfg(feature = "cuda")]
 use crate::gpu::model::kernel::Kernel;
 use crate::gpu::model::plan::Shape;
+#[cfg(feature = "cuda")]
+use crate::gpu::module::filter_kernel;
 use crate::gpu::module::{RunError, kernel, plan, reach_of, run};
 use crate::module::tests::mutations::{Random, arguments, mutated};
 use crate::module::tests::{SOURCES, World, check_gradient, module, on_the_cpu_in, source};
+#[cfg(feature = "cuda")]
+use crate::module::translate::Purpose;
 use crate::module::{Entry, Module, Trap, Windows};
 
 impl World {
@@ -74,10 +78,21 @@ fn entries(text: &str) -> Vec<(String, Entry)> {
 
 /// The kernels of all test modules.
 #[cfg(feature = "cuda")]
-pub(crate) fn kernels() -> Vec<&'static Kernel> {
+pub(crate) fn kernels() -> Vec<(&'static Kernel, Purpose)> {
     let reach = reach_of(&World::new().windows()).unwrap();
-    let all = SOURCES.into_iter().flat_map(entries);
-    all.map(|(_, entry)| kernel(entry.program(), reach).unwrap()).collect()
+    let filters = [
+        include_str!("../../../tests/modules/filter.wat"),
+        include_str!("../../../tests/modules/words.wat"),
+    ];
+    let all = SOURCES.into_iter().chain(filters).flat_map(entries);
+    let both = all.flat_map(|(_, entry)| {
+        let program = entry.program();
+        [
+            (kernel(program, reach).unwrap(), Purpose::Run),
+            (filter_kernel(program, 12).unwrap(), Purpose::Filter),
+        ]
+    });
+    both.collect()
 }
 
 #[test]

@@ -38,7 +38,9 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
         all.push((format!("checksums, {direction:?}"), stage(add)));
     }
     all.push(("packing".into(), stage(|plan, _| Ok(checksum::add_packing(plan)?))));
-    let undo = |plan: &mut Plan, _: &Limits| Ok(filter::append(plan, filter::Undoing::ALL)?);
+    let undo = |plan: &mut Plan, limits: &Limits| {
+        Ok(filter::append(plan, filter::Undoing::ALL, &[], limits)?)
+    };
     all.push(("filters to undo".into(), stage(undo)));
     let apply = |plan: &mut Plan, _: &Limits| Ok(forward_filter::prepend(plan, 3)?);
     all.push(("filters to apply".into(), stage(apply)));

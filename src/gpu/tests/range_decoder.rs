@@ -2,7 +2,7 @@
 
 use super::testing::{GARBAGE, each_device};
 use crate::codec::Recipe;
-use crate::codec::filter::{FilterChain, apply};
+use crate::codec::filter::{Context, FilterChain, apply};
 use crate::format::{Method, Pipeline};
 use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RawBlock};
 use crate::gpu::device::pool::Pool;
@@ -161,7 +161,8 @@ fn ranges_of_blocks_of_every_level_and_filter() {
                 let mut filtered = contents.clone();
                 let chain = chain.filter(|chain| {
                     let (mut out, mut unit) = (Vec::new(), Vec::new());
-                    let fits = apply(chain, &contents, &mut out, &mut unit).unwrap();
+                    let fits =
+                        apply(chain, &contents, &mut out, &mut unit, Context::default()).unwrap();
                     if fits {
                         filtered = out;
                     }

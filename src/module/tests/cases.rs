@@ -159,7 +159,10 @@ fn text_is_short() {
         let most = 1200 + 8 * module.bytes().len();
         for name in module.exports() {
             let entry = module.entry(name).unwrap();
-            let texts = [translate::kernel::<OpenClC>, translate::kernel::<Wgsl>];
+            let texts = [
+                |program: &_| translate::kernel::<OpenClC>(program, translate::Purpose::Run),
+                |program: &_| translate::kernel::<Wgsl>(program, translate::Purpose::Run),
+            ];
             for text in texts.map(|kernel| kernel(&entry.program)) {
                 assert!(text.len() < most, "{} bytes, at most {most}: {text}", text.len());
             }

@@ -21,8 +21,32 @@ pub(crate) use wgsl::Wgsl;
 /// Work items of a workgroup.
 pub(crate) const THREADS: u32 = 64;
 
-/// The entry point of each kernel.
-pub(crate) const ENTRY: &str = "run_module";
+/// What a kernel is for, and so where its windows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Lanes of a run of their own, which share windows.
+    Run,
+    /// The lanes of a batch of blocks that the module filtered, each with the windows of its unit.
+    Filter,
+}
+
+impl Purpose {
+    /// The entry point.
+    pub(crate) fn entry(self) -> &'static str {
+        match self {
+            Self::Run => "run_module",
+            Self::Filter => "undo_module",
+        }
+    }
+
+    /// The file in `kernels/common` that goes with it.
+    fn import(self) -> &'static str {
+        match self {
+            Self::Run => "module_run",
+            Self::Filter => "module_filter",
+        }
+    }
+}
 
 /// The bytes that a run's kernel reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,9 +78,27 @@ pub(crate) fn cost(program: &Program, reach: Reach) -> String {
     )
 }
 
+/// Base-2 logarithm of the bytes that a work item stands for at least, where lanes stand for 2^`lane_log` bytes: a unit may
+/// be shorter than a lane's share.
+pub(crate) fn item_log(lane_log: u8) -> u8 {
+    lane_log.min(18)
+}
+
+/// The cost block of a kernel that undoes what `program` did, in lanes of 2^`lane_log` bytes.
+pub(crate) fn filter_cost(program: &Program, lane_log: u8) -> String {
+    format!(
+        "// @pz_cost {{\n//   threads: N/{}\n//   passes: 2\n\
+         //   buffers: jobs=32, contents=N, filtered=N, results=32\n\
+         //   local_mem: 0\n//   note: a work item has {} bytes of private memory\n// }}\n",
+        1u32 << item_log(lane_log),
+        program.memory.len(),
+    )
+}
+
 /// The kernel of `program`, but for its cost block.
-pub(crate) fn kernel<D: Dialect>(program: &Program) -> String {
+pub(crate) fn kernel<D: Dialect>(program: &Program, purpose: Purpose) -> String {
     let mut text = D::head(program);
+    let _ = writeln!(text, "// @pz_import {}", purpose.import());
     let mut writer = Writer::<D> {
         labels: Vec::new(),
         text: String::new(),
@@ -67,7 +109,7 @@ pub(crate) fn kernel<D: Dialect>(program: &Program) -> String {
     let Writer { text: body, leaves, .. } = writer;
     text += &D::start(program, leaves);
     text += &body;
-    text += &D::end(program);
+    text += &D::end(program, purpose);
     text
 }
 
@@ -86,7 +128,7 @@ pub(crate) trait Dialect {
     /// The beginning of the body's function: its variables. `leaves` says whether it needs the variable `leave`.
     fn start(program: &Program, leaves: bool) -> String;
     /// The end of the body's function, and the entry point.
-    fn end(program: &Program) -> String;
+    fn end(program: &Program, purpose: Purpose) -> String;
     /// Begins a loop that only `break` ends.
     const LOOP: &'static str;
     /// The statement that leaves the function, `RETURN` before and `;` after it left out.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Dialect, call, infix, shift, sized};
+use super::{Dialect, Purpose, call, infix, shift, sized};
 use crate::module::program::{Binary, Expression, Program, Type, Unary, Variable};
 
 /// OpenCL C.
@@ -20,6 +20,66 @@ fn name(ty: Type) -> &'static str {
 /// The type of the body's function.
 fn result(program: &Program) -> &'static str {
     program.result.map_or("void", |variable| name(variable.ty))
+}
+
+/// The entry point of a run.
+fn run(text: &mut String, program: &Program) {
+    text.push_str(
+        "__kernel void run_module(__global const uint*arguments,__global const uchar*input,__global uchar*output,\
+         __global uint*state,__global uint*pixels,__global uint*results,uint lanes,uint input_len,uint output_len,\
+         uint state_len,uint pixels_len,uint width,uint time,uint fuel){\n",
+    );
+    text.push_str(
+        "uint number=(uint)get_group_id(0)*THREADS+(uint)get_local_id(0);if(number>=lanes)return;\nLane lane;\n\
+         lane.trap=0;lane.fuel=fuel;lane.number=number;lane.input_len=input_len;lane.output_len=output_len;\n\
+         lane.state_len=state_len;lane.pixels_len=pixels_len;lane.width=width;lane.time=time;lane.input=input;\n\
+         lane.output=output;lane.state=state;lane.pixels=pixels;\n",
+    );
+    private_memory(text, program);
+    let mut arguments = String::from("&lane");
+    for (at, parameter) in program.parameters.iter().enumerate() {
+        let (low, high) = (2 * at, 2 * at + 1);
+        let _ = match parameter.ty {
+            Type::I32 => write!(arguments, ",arguments[{low}]"),
+            Type::I64 => write!(arguments, ",(ulong)arguments[{high}]<<32|arguments[{low}]"),
+        };
+    }
+    let (before, after) = match program.result {
+        Some(_) => ("ulong result=", ""),
+        None => ("", "ulong result=0;"),
+    };
+    let _ = writeln!(text, "{before}body({arguments});{after}");
+    text.push_str(
+        "results[3*number]=lane.trap;results[3*number+1]=(uint)result;results[3*number+2]=(uint)(result>>32);\n}\n",
+    );
+}
+
+/// The entry point of a filter.
+fn filter(text: &mut String, program: &Program) {
+    text.push_str(
+        "__kernel void undo_module(__global const Job*jobs,__global const uchar*before,__global uchar*after,\
+         __global uint*results,uint blocks,uint slot,uint lanes,uint stage,uint number,uint fuel,uint lane_log){\n\
+         uint item=(uint)get_group_id(0)*THREADS+(uint)get_local_id(0);Lane lane;ulong arguments[8];\n\
+         if(!begin(&lane,arguments,jobs,before,after,results,item,blocks,slot,lanes,stage,number,fuel,lane_log))return;\n",
+    );
+    private_memory(text, program);
+    let mut arguments = String::from("&lane");
+    for (at, parameter) in program.parameters.iter().enumerate() {
+        let _ = write!(arguments, ",({})arguments[{at}]", name(parameter.ty));
+    }
+    let _ = writeln!(text, "body({arguments});\nend(&lane,results,item,lanes);\n}}");
+}
+
+/// A lane's memory, as it is at first.
+fn private_memory(text: &mut String, program: &Program) {
+    let words = program.memory.len() / 4 + 1;
+    let _ = writeln!(
+        text,
+        "uint memory[{words}];for(uint i=0;i<{words}u;i++)memory[i]=0;lane.memory=memory;"
+    );
+    for (at, word) in super::words(program) {
+        let _ = writeln!(text, "memory[{at}]={word}u;");
+    }
 }
 
 impl Dialect for OpenClC {
@@ -55,47 +115,16 @@ impl Dialect for OpenClC {
         text
     }
 
-    fn end(program: &Program) -> String {
+    fn end(program: &Program, purpose: Purpose) -> String {
         let mut text = String::new();
         if let Some(result) = program.result {
             let _ = writeln!(text, "return v{};", result.index);
         }
         text.push_str("}\n");
-        text.push_str(
-            "__kernel void run_module(__global const uint*arguments,__global const uchar*input,__global uchar*output,\
-             __global uint*state,__global uint*pixels,__global uint*results,uint lanes,uint input_len,uint output_len,\
-             uint state_len,uint pixels_len,uint width,uint time,uint fuel){\n",
-        );
-        text.push_str(
-            "uint number=(uint)get_group_id(0)*THREADS+(uint)get_local_id(0);if(number>=lanes)return;\nLane lane;\n\
-             lane.trap=0;lane.fuel=fuel;lane.number=number;lane.input_len=input_len;lane.output_len=output_len;\n\
-             lane.state_len=state_len;lane.pixels_len=pixels_len;lane.width=width;lane.time=time;lane.input=input;\n\
-             lane.output=output;lane.state=state;lane.pixels=pixels;\n",
-        );
-        let words = program.memory.len() / 4 + 1;
-        let _ = writeln!(
-            text,
-            "uint memory[{words}];for(uint i=0;i<{words}u;i++)memory[i]=0;lane.memory=memory;"
-        );
-        for (at, word) in super::words(program) {
-            let _ = writeln!(text, "memory[{at}]={word}u;");
+        match purpose {
+            Purpose::Run => run(&mut text, program),
+            Purpose::Filter => filter(&mut text, program),
         }
-        let mut arguments = String::from("&lane");
-        for (at, parameter) in program.parameters.iter().enumerate() {
-            let (low, high) = (2 * at, 2 * at + 1);
-            let _ = match parameter.ty {
-                Type::I32 => write!(arguments, ",arguments[{low}]"),
-                Type::I64 => write!(arguments, ",(ulong)arguments[{high}]<<32|arguments[{low}]"),
-            };
-        }
-        let (before, after) = match program.result {
-            Some(_) => ("ulong result=", ""),
-            None => ("", "ulong result=0;"),
-        };
-        let _ = writeln!(text, "{before}body({arguments});{after}");
-        text.push_str(
-            "results[3*number]=lane.trap;results[3*number+1]=(uint)result;results[3*number+2]=(uint)(result>>32);\n}\n",
-        );
         text
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Dialect, call, infix, shift, sized};
+use super::{Dialect, Purpose, call, infix, shift, sized};
 use crate::module::program::{Binary, Expression, Program, Type, Unary, Variable};
 
 /// WGSL.
@@ -60,15 +60,23 @@ impl Dialect for Wgsl {
         text
     }
 
-    fn end(program: &Program) -> String {
+    fn end(program: &Program, purpose: Purpose) -> String {
         let mut text = String::new();
         if let Some(result) = program.result {
             let _ = writeln!(text, "return v{};", result.index);
         }
-        text.push_str("}\n// @pz_entry\nfn run_module(local_index: u32, workgroup_index: u32) {\n");
-        text.push_str(
-            "number=workgroup_index*THREADS+local_index;\nname_buffers();\nif number>=args.lanes{return;}\nfuel=args.fuel;\n",
+        let entry = purpose.entry();
+        let _ = writeln!(
+            text,
+            "}}\n// @pz_entry\nfn {entry}(local_index: u32, workgroup_index: u32) {{\n\
+             let item=workgroup_index*THREADS+local_index;"
         );
+        text.push_str(match purpose {
+            Purpose::Run => {
+                "number=item;\nname_buffers();\nif number>=args.lanes{return;}\nfuel=args.fuel;\n"
+            }
+            Purpose::Filter => "if !begin(item){return;}\n",
+        });
         for (at, word) in super::words(program) {
             let _ = writeln!(text, "memory[{at}]={word}u;");
         }
@@ -79,6 +87,11 @@ impl Dialect for Wgsl {
                 Type::I32 => write!(arguments, "arguments[{low}],"),
                 Type::I64 => write!(arguments, "vec2<u32>(arguments[{low}],arguments[{high}]),"),
             };
+        }
+        if purpose == Purpose::Filter {
+            let drop = if program.result.is_some() { "_=" } else { "" };
+            let _ = writeln!(text, "{drop}body({arguments});\nend(item);\n}}");
+            return text;
         }
         let _ = match program.result.map(|variable| variable.ty) {
             None => writeln!(text, "body({arguments});let result=vec2<u32>(0u);"),

@@ -11,6 +11,7 @@ use crate::gpu::model::plan::Shape;
 use crate::gpu::stages::lz77_decode::Needs;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob};
+use crate::pipeline::modules::FrameModules;
 
 /// A block that the device has encoded, and what it says about the payload.
 struct Encoded<'a, 'j> {
@@ -59,8 +60,8 @@ impl<'d> GpuEngine<'d> {
                 continue;
             };
             let content_len = job.contents.len() as u32;
-            let (filters, payload_crc) = (job.filters, block.payload_crc);
-            let place = PayloadPlace { start, payload_len, content_len, filters };
+            let (filters, payload_crc, position) = (job.filters, block.payload_crc, job.position);
+            let place = PayloadPlace { start, payload_len, content_len, position, filters };
             let coded = Coded { method, filters, payload_crc, content_crc };
             sent.push(Encoded { job, coded, place });
         }
@@ -113,8 +114,17 @@ impl<'d> GpuEngine<'d> {
             .map(|job| (job.payload.unwrap_or_default(), job.contents.len() as u32))
             .collect();
         let mut places = decoder.write_all(&payloads)?;
+        // A batch has the modules of one frame. The host undoes what those of others did.
+        let modules = jobs.iter().find_map(|job| job.modules.filter(|_| job.needs_modules()));
+        decoder.set_modules(modules.map_or(&[][..], FrameModules::on_devices));
         for (place, job) in places.iter_mut().zip(jobs.iter()) {
-            place.filters = job.header.filters;
+            place.position = job.context().position;
+            let is_own = modules.map(std::ptr::from_ref) == job.modules.map(std::ptr::from_ref);
+            place.filters = job.header.filters.filter(|_| is_own || !job.needs_modules());
+        }
+        let on_host: Vec<_> = places.iter().map(|place| place.filters.is_none()).collect();
+        if on_host.iter().zip(jobs.iter()).any(|(on_host, job)| *on_host && job.needs_modules()) {
+            self.note_line("a batch of several frames: the CPU runs the modules of all but one");
         }
         let uploaded = Instant::now();
         let blocks = decoder.decode(&places)?;
@@ -124,11 +134,13 @@ impl<'d> GpuEngine<'d> {
         for ((number, job), block) in (0..).zip(jobs.iter_mut()).zip(blocks) {
             let BlockHeader { payload_crc, content_crc, .. } = job.header;
             // The device's checksum of contents that it left filtered is another.
-            let is_right = block.is_filtered || block.content_crc == content_crc;
+            let is_filtered =
+                block.is_filtered || on_host[number as usize] && job.header.filters.is_some();
+            let is_right = is_filtered || block.content_crc == content_crc;
             // The CPU decodes the remaining blocks again and reports what is wrong with them.
             if block.is_decoded && block.payload_crc == payload_crc && is_right {
                 ranges.push((number, job.contents.len()));
-                let (expected, is_filtered) = (block.content_crc, block.is_filtered);
+                let expected = block.content_crc;
                 copies.push(Copied { job, len: 0, crc: 0, expected, is_filtered });
             }
         }
@@ -151,7 +163,8 @@ impl<'d> GpuEngine<'d> {
                 continue;
             };
             // If the contents are wrong, or there is no memory, the CPU decodes the block again.
-            let is_inverted = filter::invert(filters, job.contents, &mut scratch).is_ok();
+            let context = job.context();
+            let is_inverted = filter::invert(filters, job.contents, &mut scratch, context).is_ok();
             if is_inverted && crc32c(job.contents) == job.header.content_crc {
                 job.outcome = Some(Ok(()));
             }

@@ -70,7 +70,7 @@ impl GpuEngine<'_> {
         let mut jobs: Vec<_> = jobs
             .map(|(&(block, filters), payload)| EncodeJob {
                 filters,
-                ..EncodeJob::new(block, payload)
+                ..EncodeJob::new(block, 0, payload)
             })
             .collect();
         self.encode_by(recipe, &mut jobs.iter_mut().collect::<Vec<_>>());

@@ -12,6 +12,7 @@ use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::gpu::{Accelerator, Job};
 use crate::pipeline::memory::{Cost, Share};
+use crate::pipeline::modules::FrameModules;
 use crate::pipeline::statistics::{Counted, Statistics};
 use crate::pipeline::workload::Workload;
 
@@ -35,9 +36,12 @@ impl EncodeBasis {
             // One block records its length anyway.
             content_size: options.content_size.filter(|&size| size > block_size),
             single: None,
+            modules: options.modules_of_frames(),
         };
         let recipe = options.recipe()?;
-        let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, true);
+        let modules = FrameModules::of_encoder(&header.modules)?;
+        let engine = Arc::new(CpuEngine::with_modules(modules));
+        let engine = Counted::new(engine, statistics, true);
         let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
         Ok(Self { header, recipe, engine, cost })
     }

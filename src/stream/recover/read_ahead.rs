@@ -4,13 +4,14 @@ use std::io::{Read, Seek};
 use std::sync::Arc;
 
 use super::stretch::{MAX_STEPS, STEPS_MEMORY, Stretch};
-use crate::error::Error;
+use crate::error::{Error, Place};
 use crate::format::{BlockHeader, FrameHeader, Method, Pipeline};
-use crate::pipeline::DecodeOptions;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::memory::{Cost, Share, cores};
+use crate::pipeline::modules::LastModules;
 use crate::pipeline::scheduler::Scheduler;
+use crate::pipeline::{DecodeOptions, Modules};
 use crate::stream::salvage::{Salvage, Step};
 
 /// Contents that the calling thread decodes alone, in bytes. To start threads takes about as long.
@@ -23,6 +24,9 @@ pub(super) struct ReadAhead {
     waiting: Option<Step>,
     threads: usize,
     max_memory: u64,
+    /// The modules that may run, and those of the last block that needs some.
+    allowed: Modules,
+    modules: LastModules,
     engine: Arc<dyn Engine>,
     division: Option<Division>,
     scheduler: Option<Scheduler<Stretch>>,
@@ -75,7 +79,14 @@ impl Kind {
 
     fn cost(self, engine: &dyn Engine) -> Cost {
         let Self { pipeline, block_log } = self;
-        let like = FrameHeader { pipeline, block_log, level: 0, content_size: None, single: None };
+        let like = FrameHeader {
+            pipeline,
+            block_log,
+            level: 0,
+            content_size: None,
+            single: None,
+            modules: Default::default(),
+        };
         Cost::of_decoding(engine, &like)
     }
 }
@@ -87,6 +98,8 @@ impl ReadAhead {
             waiting: None,
             threads: options.threads,
             max_memory: options.max_memory,
+            allowed: options.modules.clone(),
+            modules: LastModules::default(),
             engine: Arc::new(CpuEngine::new()),
             division: None,
             scheduler: None,
@@ -259,10 +272,16 @@ impl ReadAhead {
             }
             step => step,
         };
-        if let Step::Block { header, .. } = &step {
+        let mut ready = None;
+        if let Step::Block { header, modules, frame, source, .. } = &step {
             self.seen = self.seen.saturating_add(header.content_len.into());
+            // The other blocks of such a frame can be saved without its modules.
+            if header.filters.is_some_and(|filters| filters.modules().next().is_some()) {
+                let place = Place::new(*frame, source.start);
+                ready = self.modules.of(modules, &self.allowed, place)?;
+            }
         }
-        stretch.add(step, &self.salvage, reader)
+        stretch.add(step, ready, &self.salvage, reader)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Steps of a recovery that are decoded together.
 
 use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 use super::Piece;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, MIN_BLOCK_LOG, Method};
 use crate::pipeline::buffer::Buffer;
 use crate::pipeline::engine::{DecodeJob, Engine};
+use crate::pipeline::modules::FrameModules;
 use crate::pipeline::scheduler::Task;
 use crate::stream::salvage::{Salvage, Step};
 
@@ -19,7 +21,7 @@ pub(super) const MAX_STEPS: usize = 512;
 
 /// The most memory that the steps of a stretch take, in bytes, besides payloads and contents.
 pub(super) const STEPS_MEMORY: u64 =
-    (MAX_STEPS * (size_of::<Entry>() + size_of::<DecodeJob<'_>>())) as u64;
+    (MAX_STEPS * (size_of::<Entry>() + size_of::<DecodeJob<'_>>() + size_of::<Outcome>())) as u64;
 
 /// Consecutive steps: a block of any size or several small ones, and what is lost around them.
 #[derive(Default)]
@@ -40,16 +42,21 @@ pub(super) struct Stretch {
     is_decoded: bool,
 }
 
+/// The result of reading and decoding a block.
+type Outcome = Option<Result<(), Fault>>;
+
 struct Entry {
     step: Step,
+    /// What runs the modules of the block's frame.
+    modules: Option<Arc<FrameModules>>,
     /// Where the block's contents begin.
     start: usize,
     /// The checksum at the end of a single frame.
     checksum: [u8; CHECKSUM_LEN],
     /// Whether the end of a frame is missing, up to this step.
     end_unknown: bool,
-    /// For a block, the result of reading and decoding it.
-    outcome: Option<Result<(), Fault>>,
+    /// For a block, its own.
+    outcome: Outcome,
 }
 
 impl Entry {
@@ -92,7 +99,8 @@ impl Stretch {
         self.contents_len == 0 || self.contents_len + header.content_len as usize <= MAX_SHARED
     }
 
-    /// Adds the step that `salvage` has returned last; if it is a block, reads its payload. Errors of reading come to
+    /// Adds the step that `salvage` has returned last; if it is a block, reads its payload. `modules` runs those of its
+    /// frame. Errors of reading come to
     /// light when the block is taken.
     ///
     /// # Errors
@@ -100,6 +108,7 @@ impl Stretch {
     pub(super) fn add(
         &mut self,
         step: Step,
+        modules: Option<Arc<FrameModules>>,
         salvage: &Salvage,
         reader: &mut (impl Read + Seek),
     ) -> Result<(), Error> {
@@ -117,7 +126,7 @@ impl Stretch {
                 Err(fault) => outcome = Some(Err(fault)),
             }
         }
-        self.entries.push(Entry { step, start, checksum, end_unknown, outcome });
+        self.entries.push(Entry { step, modules, start, checksum, end_unknown, outcome });
         Ok(())
     }
 
@@ -196,15 +205,18 @@ impl Stretch {
                 payloads = later;
                 own
             });
-            if let Some((frame, single)) = single.and_then(|frame| Some((frame, frame.single?))) {
-                header = single.sealed_block(&frame, payload.unwrap_or_default(), entry.checksum);
+            let single = single.as_ref().and_then(|frame| Some((frame, frame.single?)));
+            if let Some((frame, single)) = single {
+                header = single.sealed_block(frame, payload.unwrap_or_default(), entry.checksum);
             }
-            jobs.push(DecodeJob { header, payload, contents: own, outcome: None });
+            let modules = entry.modules.as_deref();
+            jobs.push(DecodeJob { header, modules, payload, contents: own, outcome: None });
         }
         engine.decode(&mut jobs);
+        let outcomes: Vec<_> = jobs.into_iter().map(|job| job.outcome).collect();
         let entries = self.entries.iter_mut().filter(|entry| entry.is_to_decode());
-        for (entry, job) in entries.zip(jobs) {
-            entry.outcome = job.outcome;
+        for (entry, outcome) in entries.zip(outcomes) {
+            entry.outcome = outcome;
         }
     }
 

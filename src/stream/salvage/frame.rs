@@ -43,16 +43,17 @@ impl Tracker {
         walk: &mut Walk,
         reader: &mut (impl Read + Seek),
     ) -> Result<bool, Error> {
-        match (item.what, &mut self.open) {
+        match (&item.what, &mut self.open) {
             (What::Frame(header), open) => {
                 let is_regular = open.is_none();
                 let index = IndexChecker::new();
+                let header = header.clone();
                 *open = Some(Tracked { start: item.start, header, index, is_regular: true });
                 Ok(is_regular)
             }
             (What::Single { single, len, .. }, open) => {
                 let is_between = open.take().is_none();
-                let is_whole = item.end - item.start == len;
+                let is_whole = item.end - item.start == *len;
                 if !is_whole || single.content_len > 0 {
                     // Decoding will check the block itself.
                     return Ok(is_between && is_whole);

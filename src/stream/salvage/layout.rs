@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Item, Step, What};
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Fault, FrameHeader, MAX_BLOCKS};
+use crate::format::{BlockHeader, Fault, FrameHeader, MAX_BLOCKS, ModuleTable};
 
 /// Turns structures into steps, a few at a time.
 #[derive(Default)]
@@ -29,6 +29,8 @@ pub(super) struct Layout {
 struct PartialFrame {
     /// `None` if the header is lost.
     header: Option<FrameHeader>,
+    /// Its modules, if the header is not lost.
+    modules: ModuleTable,
     block_log: Option<u8>,
     /// Number of the next block.
     number: u64,
@@ -42,7 +44,7 @@ impl PartialFrame {
     /// Whether this block may be the frame's next.
     fn fits(&self, header: &BlockHeader) -> bool {
         self.block_log.is_none_or(|log| log == header.block_log)
-            && self.header.is_none_or(|frame| frame.pipeline.permits(header.method))
+            && self.header.as_ref().is_none_or(|frame| frame.pipeline.permits(header.method))
             && self.number <= u64::from(header.number)
     }
 }
@@ -67,7 +69,7 @@ impl Layout {
     /// # Errors
     /// [`Error::Corrupt`] if the contents are longer than any file.
     pub(super) fn add(&mut self, item: &Item, is_regular: bool) -> Result<(), Error> {
-        match item.what {
+        match &item.what {
             What::Damage => {
                 let start = self.damage.take().map_or(item.start, |damage| damage.start);
                 self.damage = Some(start..item.end);
@@ -76,7 +78,8 @@ impl Layout {
                 self.close(None, item.start)?;
                 self.flush_damage(None);
                 self.open = Some(PartialFrame {
-                    header: Some(header),
+                    header: Some(header.clone()),
+                    modules: header.modules.clone(),
                     block_log: Some(header.block_log),
                     ..PartialFrame::default()
                 });
@@ -84,9 +87,10 @@ impl Layout {
             What::Single { header, single, len } => {
                 self.close(None, item.start)?;
                 self.flush_damage(None);
-                self.open = Some(PartialFrame::default());
+                let modules = header.modules.clone();
+                self.open = Some(PartialFrame { modules, ..PartialFrame::default() });
                 if single.content_len > 0 {
-                    self.add_block(item, single.block(&header), len, Some(header))?;
+                    self.add_block(item, single.block(header), *len, Some(header.clone()))?;
                 }
                 self.close(Some(single.content_len.into()), item.end)?;
                 if !is_regular && !self.last_is_reported {
@@ -94,7 +98,7 @@ impl Layout {
                 }
             }
             What::Block(header) => {
-                self.add_block(item, header, u64::from(header.block_len()), None)?;
+                self.add_block(item, *header, u64::from(header.block_len()), None)?;
             }
             What::End(footer) => {
                 if self.open.is_none() {
@@ -137,13 +141,15 @@ impl Layout {
         open.number = number + 1;
         open.at = start + u64::from(header.content_len);
         let range = self.base + start..self.base + open.at;
+        let modules = open.modules.clone();
         match missing {
             Some(missing) => self.lose(missing, item.start),
             None => self.flush_damage(None),
         }
         if item.end - item.start == len {
             let (frame, source) = (self.frames, item.start..item.end);
-            self.steps.push_back(Step::Block { frame, source, header, single, range });
+            let step = Step::Block { frame, source, header, single, modules, range };
+            self.steps.push_back(step);
         } else {
             self.report(item.start..item.end, Some(range));
         }
@@ -162,7 +168,7 @@ impl Layout {
         self.last_is_reported = false;
         let Some(open) = &self.open else { return Ok(()) };
         let (base, at) = (self.base, open.at);
-        let declared = open.header.and_then(|header| header.content_size);
+        let declared = open.header.as_ref().and_then(|header| header.content_size);
         let len = total.or(declared);
         self.end_unknown |= len.is_none();
         let end = base.checked_add(len.unwrap_or(0).max(at));

@@ -22,21 +22,21 @@ use std::ops::Range;
 
 use super::window::WINDOW;
 use crate::error::Error;
-use crate::format::{BlockHeader, Footer, FrameHeader, Single, least_full_block_len};
+use crate::format::{BlockHeader, Footer, FrameHeader, ModuleTable, Single, least_full_block_len};
 use frame::Tracker;
 use layout::Layout;
 use scout::{Indexed, Scout};
 use walk::Walk;
 
 /// A structure, or the bytes between two.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Item {
     start: u64,
     end: u64,
     what: What,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum What {
     Frame(FrameHeader),
     /// A whole frame of at most one block. The header agrees with its check; the rest has not been checked.
@@ -62,6 +62,8 @@ pub(super) enum Step {
         header: BlockHeader,
         /// The frame's header, if this is a single frame: the block's checksums follow from the frame's end.
         single: Option<FrameHeader>,
+        /// The modules of the block's frame, as far as its header is known.
+        modules: ModuleTable,
         range: Range<u64>,
     },
     Lost {
@@ -162,7 +164,7 @@ impl Salvage {
                 None => return Ok(None),
             },
         };
-        let log = match item.what {
+        let log = match &item.what {
             What::Frame(header) | What::Single { header, .. } => Some(header.block_log),
             What::Block(header) => Some(header.block_log),
             What::End(_) | What::Damage => None,

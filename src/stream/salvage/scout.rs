@@ -118,8 +118,8 @@ impl Claim {
             return Ok(None);
         };
         let count = header.block_count(footer.content_size);
-        let rows = Rows { header, header_end, footer, count };
         let is_length_declared = header.content_size.is_none_or(|size| size == footer.content_size);
+        let rows = Rows { header, header_end, footer, count };
         let entries = (self.end - self.index_start) - crate::format::Index::len_with_footer(0);
         if !is_length_declared || entries != 4 * count.saturating_sub(1) {
             return Ok(None);

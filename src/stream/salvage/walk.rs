@@ -9,14 +9,12 @@ use crc32c::{crc32c, crc32c_append};
 use super::{Item, What};
 use crate::error::Error;
 use crate::format::{
-    BLOCK_MARKER, BlockHeader, CHECKSUM_LEN, FOOTER_LEN, Footer, FrameHeader, INDEX_MARKER, MAGIC,
-    MAX_BLOCK_HEADER_LEN, MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Method, Pipeline,
+    BLOCK_MARKER, BlockHeader, CHECKSUM_LEN, FOOTER_LEN, Fault, Footer, FrameHeader, INDEX_MARKER,
+    MAGIC, MAX_BLOCK_HEADER_LEN, MAX_BLOCKS, MIN_BLOCK_LOG, MIN_FRAME_HEADER_LEN, Method, Pipeline,
     Single,
 };
-use crate::stream::window::Window;
+use crate::stream::window::{ReadFrom, Window};
 
-/// Longer than any frame header.
-const MAX_FRAME_HEADER_LEN: usize = 1024;
 /// Base-2 logarithm of the largest block size.
 const MAX_BLOCK_LOG: u8 = Pipeline::Bwt.max_block_log();
 /// Possible lengths of a block, header included.
@@ -142,9 +140,14 @@ impl Walk {
         reader: &mut (impl Read + Seek),
         start: u64,
     ) -> Result<Option<(FrameHeader, u64)>, Error> {
-        let mut bytes = self.window.at(reader, start, MAX_FRAME_HEADER_LEN)?;
+        let mut bytes = ReadFrom { window: &mut self.window, reader, at: start };
         match FrameHeader::read(&mut bytes) {
-            Ok(Some((header, len))) => Ok(Some((header, start + len as u64))),
+            Ok(Some((header, len))) => {
+                // Overlapping headers in a hostile file may each have long modules.
+                let is_affordable = header.modules.is_empty() || self.spend(header.modules.bytes());
+                Ok(is_affordable.then_some((header, start + len as u64)))
+            }
+            Err(Fault::Io(error)) => Err(error.into()),
             _ => Ok(None),
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
 use pz::access::{Archive, ArchiveError, ArchiveOptions, publish, withdraw};
-use pz::{DecodeOptions, Decoder, Error, ErrorClass, Piece, Recovery, SeekableReader};
+use pz::{DecodeOptions, Decoder, Error, ErrorClass, Modules, Piece, Recovery, SeekableReader};
 
 use crate::reseal::reseal;
 
@@ -13,7 +13,8 @@ const MAX_OUTPUT: u64 = 1 << 22;
 const MAX_MEMORY: u64 = 128 << 20;
 
 fn options() -> DecodeOptions {
-    DecodeOptions::new().threads(1).max_output(MAX_OUTPUT).max_memory(MAX_MEMORY)
+    let options = DecodeOptions::new().threads(1).modules(Modules::Allow);
+    options.max_output(MAX_OUTPUT).max_memory(MAX_MEMORY)
 }
 
 /// Runs `test` on the bytes, and on the bytes with their checksums made right.

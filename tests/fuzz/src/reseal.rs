@@ -1,13 +1,14 @@
 //! Puts right checksums on wrong files.
 
 use crc32c::crc32c;
+use sha2::{Digest as _, Sha256};
 
 const MAGIC: &[u8] = b"\x89PZF\r\n\x1a\n";
 /// Length of a block's filters.
 const FILTERS: usize = 13;
 
 /// Goes through `file` for as long as it looks like a frame (`src/format/FORMAT.md`), and corrects the checksum of
-/// every header, payload, index and footer. The checksums of contents stay, except those of stored blocks, whose
+/// every header, payload, index and footer, and the hash of every module. The checksums of contents stay, except those of stored blocks, whose
 /// contents are the payload.
 pub fn reseal(file: &mut [u8]) {
     if file.starts_with(MAGIC) && file.get(12).is_some_and(|flags| flags & 8 != 0) {
@@ -45,14 +46,15 @@ fn single(file: &mut [u8]) -> Option<()> {
         _ => number(file.get(13..13 + width)?) + 1,
     };
     let mut header = lengths.end + filters;
+    let list = header;
     for bit in [2, 4] {
         if flags & bit != 0 {
             header += 1 + usize::from(*file.get(header)?);
         }
     }
+    let start = modules(file, flags, list, header + 1)?;
     let check = crc32c(file.get(..header)?) as u8;
     *file.get_mut(header)? = check;
-    let start = header + 1;
     let counted = match method {
         0 => file.get(..start.checked_add(content_len)?)?.to_vec(),
         1 => {
@@ -73,12 +75,32 @@ fn frame_header(file: &mut [u8]) -> Option<usize> {
     }
     let flags = *file.get(12)?;
     let mut len = 13 + usize::from(flags & 1) * 8;
+    let list = len;
     for bit in [2, 4] {
         if flags & bit != 0 {
             len += 1 + usize::from(*file.get(len)?);
         }
     }
-    seal(file, 0, len)
+    let end = modules(file, flags, list, len + 4)?;
+    seal(file, 0, len)?;
+    Some(end)
+}
+
+/// Corrects the hashes of the modules at `at`, which the header's list at `list` has, if the flags say that there is one.
+/// Returns the end of the modules.
+fn modules(file: &mut [u8], flags: u8, list: usize, mut at: usize) -> Option<usize> {
+    if flags & 2 == 0 {
+        return Some(at);
+    }
+    let entries = usize::from(*file.get(list)?) / 40;
+    for entry in (0..entries).map(|number| list + 1 + 40 * number) {
+        let &[low, high] = file.get(entry + 32..entry + 34)? else { return None };
+        let len = usize::from(u16::from_le_bytes([low, high])) + 1;
+        let hash = Sha256::digest(file.get(at..at + len)?);
+        file.get_mut(entry..entry + 32)?.copy_from_slice(&hash);
+        at += len;
+    }
+    Some(at)
 }
 
 fn block(file: &mut [u8], at: usize) -> Option<usize> {

@@ -195,7 +195,13 @@ fn files() -> Vec<Vec<u8>> {
     }
     files.push([&files[1][..], &files[8]].concat());
     // Short frames in the longer form, which the encoder no longer writes.
-    for golden in [&include_bytes!("../../golden/v1/one-byte.pz")[..], TWO_FRAMES] {
+    // And frames with modules, in both forms.
+    for golden in [
+        &include_bytes!("../../golden/v1/one-byte.pz")[..],
+        include_bytes!("../../golden/v1/single-module.pz"),
+        include_bytes!("../../golden/v1/module.pz"),
+        TWO_FRAMES,
+    ] {
         files.push(golden.to_vec());
     }
     files

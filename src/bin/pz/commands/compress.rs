@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use pz::{Compressor, DecodeOptions, Decoder, Encoder, Options, Statistics};
+use pz::{Compressor, DecodeOptions, Decoder, Encoder, Modules, Options, Statistics};
 
 use crate::args::Compress;
 use crate::direction::Direction;
@@ -15,19 +15,23 @@ use crate::transfer;
 
 /// Compresses each file.
 pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
-    let options = settings::encode(&args.encoding, args.filter, &args.machine, session)?;
-    let check = args.verify.then(|| settings::decode_quietly(&args.machine)).transpose()?;
+    let options = settings::encode(&args.encoding, &args.filtering, &args.machine, session)?;
+    let mut check = args.verify.then(|| settings::decode_quietly(&args.machine)).transpose()?;
+    if let Some(check) = &mut check {
+        // The user's own modules, which have just run.
+        let own = Modules::Trusted(args.filtering.hashes()?);
+        check.options = check.options.clone().modules(own);
+    }
     let mut small = SmallFiles::default();
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
-        match (statistics, source.len()) {
+        let encoded = match (statistics, source.len()) {
             (None, Some(len)) if len <= SmallFiles::MAX_LEN => {
-                small.encode(source, len, output, &options)?;
+                small.encode(source, len, output, &options)
             }
-            (None, _) => encode(source, output, options.clone())?,
-            (Some(statistics), _) => {
-                encode(source, output, options.clone().statistics(statistics))?;
-            }
-        }
+            (None, _) => encode(source, output, options.clone()),
+            (Some(statistics), _) => encode(source, output, options.clone().statistics(statistics)),
+        };
+        encoded.map_err(|failure| args.filtering.name_modules(failure))?;
         match &check {
             Some(check) => verify(source.bytes_read(), output, &check.options),
             None => Ok(()),

@@ -6,21 +6,25 @@
 
 use std::cell::RefCell;
 
-use pz::{BlockInfo, DecodeOptions, FrameInfo, Listing, Pipeline};
+use pz::{BlockInfo, DecodeOptions, FrameInfo, Listing, ModuleInfo, Pipeline};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
 use crate::args::List;
-use crate::failure::Failure;
+use crate::failure::{Failure, hex};
 use crate::formats::Format;
 use crate::inputs::{self, Select};
 use crate::session::Session;
 use crate::sizes::{self, Human, Size};
 use crate::source::{Input, Permit, Source};
 use crate::table::{self, Columns, Printer, Table};
+use crate::trust;
 
 /// The checksum of headers, payloads, contents and index in every frame.
 const CHECK: &str = "CRC-32C";
+
+/// The most modules of a file that the summary counts.
+const MAX_MODULES: usize = 99;
 
 /// Lists each file.
 pub fn run(args: &List, session: &mut Session) -> Result<(), Failure> {
@@ -87,6 +91,8 @@ struct Sums {
     content_size: u64,
     /// Bytes of memory to decode one block at a time.
     decode_memory: u64,
+    /// Hashes of its modules, each once, and whether the user trusts them.
+    modules: Vec<([u8; 32], bool)>,
 }
 
 impl File {
@@ -139,6 +145,7 @@ impl Sums {
             compressed_size: 0,
             content_size: 0,
             decode_memory: 0,
+            modules: Vec::new(),
         }
     }
 
@@ -148,9 +155,29 @@ impl Sums {
         self.compressed_size = self.compressed_size.saturating_add(frame.compressed_size);
         self.content_size = self.content_size.saturating_add(frame.content_size);
         self.decode_memory = self.decode_memory.max(frame.decode_memory);
+        for module in &frame.modules {
+            // A hostile file may have one of its own for each frame.
+            let is_known = self.modules.iter().any(|(hash, _)| *hash == module.sha256);
+            if !is_known && self.modules.len() < MAX_MODULES {
+                self.modules.push((module.sha256, trust::is_trusted(&module.sha256)));
+            }
+        }
         if !self.pipelines.contains(&frame.pipeline) {
             self.pipelines.push(frame.pipeline);
         }
+    }
+
+    /// Its name, and what modules it needs.
+    fn name(&self) -> String {
+        let count = match self.modules.len() {
+            0 => return self.file.clone(),
+            1 => "a module".to_string(),
+            MAX_MODULES => format!("{MAX_MODULES} modules or more"),
+            count => format!("{count} modules"),
+        };
+        let are_trusted = self.modules.iter().all(|(_, is_trusted)| *is_trusted);
+        let trusted = if are_trusted { "trusted" } else { "not trusted" };
+        format!("{} (needs {count}, {trusted})", self.file)
     }
 
     fn ratio(&self) -> f64 {
@@ -223,8 +250,34 @@ struct JsonFrame<'a> {
     content_size: u64,
     size_in_header: bool,
     decode_memory: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    modules: Vec<JsonModule>,
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<JsonBlocks<'a>>,
+}
+
+/// The JSON of a module.
+#[derive(Serialize)]
+struct JsonModule {
+    sha256: String,
+    size: u64,
+    fuel: u32,
+    lane_bytes: u32,
+    name: Option<String>,
+    is_trusted: bool,
+}
+
+impl JsonModule {
+    fn of(module: &ModuleInfo) -> Self {
+        JsonModule {
+            sha256: hex(&module.sha256),
+            size: module.size,
+            fuel: module.fuel,
+            lane_bytes: module.lane_bytes,
+            name: module.name.clone(),
+            is_trusted: trust::is_trusted(&module.sha256),
+        }
+    }
 }
 
 /// A frame's blocks, read while they are printed.
@@ -291,6 +344,7 @@ impl Serialize for JsonFrames {
                 content_size: frame.content_size,
                 size_in_header: frame.size_in_header,
                 decode_memory: frame.decode_memory,
+                modules: frame.modules.iter().map(JsonModule::of).collect(),
                 blocks: has_blocks.then_some(JsonBlocks(reading)),
             })?;
         }
@@ -345,7 +399,7 @@ fn summary(files: &[Sums]) -> String {
             format!("{:.3}", file.ratio()),
             CHECK.to_string(),
             Human(file.decode_memory).to_string(),
-            file.file.clone(),
+            file.name(),
         ]);
     }
     if files.len() > 1 {
@@ -394,6 +448,9 @@ fn print_details(file: &mut File) -> Result<Result<(), Failure>, Failure> {
             Human(frame.block_size),
             Human(frame.decode_memory),
         ))?;
+        for (number, module) in frame.modules.iter().enumerate() {
+            printer.put(&module_line(number, module))?;
+        }
         printer.put(&columns.head())?;
         if let Err(failure) = print_blocks(listing, columns, &mut printer)? {
             break Err(failure);
@@ -414,6 +471,17 @@ fn print_blocks(
             Err(error) => return Ok(Err(error.into())),
         }
     }
+}
+
+/// A module of a frame as a line.
+fn module_line(number: usize, module: &ModuleInfo) -> String {
+    let ModuleInfo { sha256, size, fuel, lane_bytes, name, .. } = module;
+    let name = name.as_deref().map(|name| format!(" {:?},", name)).unwrap_or_default();
+    let trusted = if trust::is_trusted(sha256) { "trusted" } else { "not trusted" };
+    format!(
+        "module{number} {}:{name} {size} bytes, {lane_bytes} bytes a lane, fuel {fuel}, {trusted}\n",
+        hex(sha256),
+    )
 }
 
 /// A block as a row.

@@ -21,6 +21,7 @@ use crate::args::{self, Cli, Command, Encoding, Filter};
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::standard;
+use crate::trust::Trust;
 use crate::verbosity::Verbosity;
 
 /// Runs the command. An error that concerns no single file ends the run.
@@ -80,9 +81,9 @@ impl Command {
 impl args::Cat {
     /// The decompression to standard output that `pz cat` stands for.
     fn into_decompress(self) -> args::Decompress {
-        let args::Cat { files, range, selection, machine, verbosity } = self;
+        let args::Cat { files, range, selection, trust, machine, verbosity } = self;
         let placement = args::Placement { stdout: true, selection, ..args::Placement::default() };
-        args::Decompress { files, range, placement, machine, verbosity }
+        args::Decompress { files, range, placement, trust, machine, verbosity }
     }
 }
 
@@ -91,27 +92,35 @@ impl Filter {
     pub fn compresses(&self) -> bool {
         let Encoding { levels, pipeline, block_size, window, no_verify } = &self.encoding;
         let is_shaped = pipeline.is_some() || block_size.is_some() || window.is_some();
-        !levels.0.is_empty() || is_shaped || self.filter.is_some() || *no_verify || self.verify
+        !levels.0.is_empty() || is_shaped || self.filtering.is_set() || *no_verify || self.verify
     }
 
     /// The command that the filter's options stand for.
     fn into_command(self) -> Command {
-        let Filter { files, encoding, filter, machine, placement, range, verbosity, .. } = self;
+        let Filter { files, encoding, filtering, machine, placement, range, verbosity, .. } = self;
         let (verify, json) = (self.verify, self.json);
+        let trust = Trust { allow_modules: self.allow_modules };
         if self.list {
             let (selection, verbose) = (placement.selection, verbosity.verbose);
             let memory = machine.memory;
             Command::List(args::List { files, selection, memory, json, verbose })
         } else if self.test {
             let selection = placement.selection;
-            Command::Test(args::Test { files, selection, machine, verbosity })
+            Command::Test(args::Test { files, selection, trust, machine, verbosity })
         } else if self.decompress {
-            Command::Decompress(args::Decompress { files, range, placement, machine, verbosity })
+            Command::Decompress(args::Decompress {
+                files,
+                range,
+                placement,
+                trust,
+                machine,
+                verbosity,
+            })
         } else {
             Command::Compress(args::Compress {
                 files,
                 encoding,
-                filter,
+                filtering,
                 placement,
                 verify,
                 machine,

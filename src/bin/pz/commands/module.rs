@@ -9,35 +9,22 @@ use pz::module::{Entry, Module, Type, Windows};
 use serde::Serialize;
 
 use crate::device::Device;
-use crate::failure::{Failure, show};
+use crate::failure::{Failure, hex, show};
+use crate::module_file::read;
 use crate::modules::{Action, Check, Modules, Run};
 use crate::settings;
 use crate::sizes::Size;
 use crate::table;
-
-/// Larger files are no modules; their length is refused with the limit, and they are not read.
-const MAX_FILE: u64 = 1 << 20;
+use crate::trust;
 
 /// Checks or runs a module.
 pub fn run(args: &Modules) -> Result<(), Failure> {
     match &args.action {
         Action::Check(args) => check(args),
         Action::Run(args) => execute(args),
+        Action::Trust(args) => trust_one(&args.module),
+        Action::Trusted => list_trusted(),
     }
-}
-
-/// Reads a module.
-fn read(path: &Path) -> Result<Module, Failure> {
-    let refuse = |what: String| Failure::input(what).at(path);
-    let io = |error| Failure::from(error).at(path);
-    let len = fs::metadata(path).map_err(io)?.len();
-    if len > MAX_FILE {
-        return Err(refuse(format!(
-            "a module takes at most 65,536 bytes, and this file has {len}"
-        )));
-    }
-    let bytes = fs::read(path).map_err(io)?;
-    Module::read(bytes).map_err(|refusal| refuse(refusal.to_string()))
 }
 
 /// What `check` says.
@@ -110,7 +97,7 @@ impl Report {
         Report {
             file: show(path),
             bytes: module.bytes().len(),
-            sha256: module.sha256().iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hex(&module.sha256()),
             entries: entries.collect(),
         }
     }
@@ -151,6 +138,30 @@ impl Figures {
             self.wgsl_bytes,
         )
     }
+}
+
+/// Adds a module to the list of those that may run, by its file or its hash.
+fn trust_one(module: &Path) -> Result<(), Failure> {
+    let text = module.to_string_lossy();
+    let (hash, name) = match trust::parse(&text) {
+        Some(hash) => (hash, String::new()),
+        None => (read(module)?.sha256(), show(module)),
+    };
+    let is_new = trust::add(hash, &name)?;
+    let list = show(&trust::path()?);
+    table::print(&match is_new {
+        true => format!("{} added to {list}\n", hex(&hash)),
+        false => format!("{} is in {list} already\n", hex(&hash)),
+    })
+}
+
+/// Prints the modules that may run.
+fn list_trusted() -> Result<(), Failure> {
+    let lines = trust::read()?.into_iter();
+    let lines: String = lines
+        .map(|(hash, name)| format!("{} {name}", hex(&hash)).trim_end().to_string() + "\n")
+        .collect();
+    table::print(&lines)
 }
 
 /// Prints what a module costs and may do.

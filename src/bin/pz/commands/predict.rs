@@ -13,6 +13,7 @@ use crate::failure::{Failure, show};
 use crate::settings;
 use crate::sizes::{Human, Size};
 use crate::table::Table;
+use crate::trust::Trust;
 
 /// The prediction for a file, on the CPU and on each device.
 #[derive(Serialize)]
@@ -177,7 +178,8 @@ impl Job<'_> {
         let read = || {
             let mut file = File::open(path)?;
             if is_compressed(path) {
-                let mut contents = SeekableReader::new(file, &DecodeOptions::new())?;
+                let options = DecodeOptions::new().modules(Trust::default().modules());
+                let mut contents = SeekableReader::new(file, &options)?;
                 return Ok(Sample::of(&mut contents, self.bytes, block, self.threads)?);
             }
             Ok(Sample::of(&mut file, self.bytes, block, self.threads)?)

@@ -20,7 +20,7 @@ use crate::table::Printer;
 
 /// Saves the undamaged blocks of a damaged file.
 pub fn run(args: &Recover, session: &mut Session) -> Result<(), Failure> {
-    let settings = settings::decode(&args.machine, session)?;
+    let settings = settings::decode(&args.machine, &args.trust, session)?;
     match Input::named(&args.file) {
         Ok(input) => {
             if let Err(failure) = one(&input, args, &settings.options, session) {

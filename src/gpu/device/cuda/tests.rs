@@ -62,8 +62,8 @@ fn programs(compiler: &Compiler, limits: &Limits) -> Vec<Program> {
     }
     let threads = if limits.teams == Teams::Local { 32 } else { 128 };
     #[cfg(feature = "modules")]
-    for kernel in crate::gpu::tests::module::kernels() {
-        add(kernel, crate::module::translate::ENTRY, crate::module::translate::THREADS, &[]);
+    for (kernel, purpose) in crate::gpu::tests::module::kernels() {
+        add(kernel, purpose.entry(), crate::module::translate::THREADS, &[]);
     }
     add(&TEST_DEVICE, "count_up", 1024, &[("ADD", 3)]);
     add(&TEST_TURNS, "turns", 32, &[]);

@@ -1,0 +1,1 @@
+// What comes with a module that is run on its own: nothing, for its lanes hold their windows.

@@ -1,0 +1,154 @@
+//! The modules that the user trusts: a list of hashes in the user's folder of settings.
+//!
+//! The file is `pz/trusted-modules` in `$XDG_CONFIG_HOME` or, without that, where the system keeps settings. A line has
+//! the SHA-256 of a module in hexadecimal digits and, after a space, what people call it. Empty lines, and those that
+//! begin with `#`, are skipped. Users may edit it.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use clap::Args;
+use etcetera::BaseStrategy as _;
+use pz::Modules;
+
+use crate::failure::Failure;
+
+// Which modules may run.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Trust {
+    /// Run the modules that a file brings along, whoever wrote them; otherwise those that pz module trust was told of
+    #[arg(long)]
+    pub allow_modules: bool,
+}
+
+impl Trust {
+    /// The modules that a decoder may run. A list that cannot be used counts as empty; `pz module trusted` says why.
+    pub fn modules(&self) -> Modules {
+        if self.allow_modules {
+            return Modules::Allow;
+        }
+        let listed = read().unwrap_or_default();
+        Modules::Trusted(listed.into_iter().map(|(hash, _)| hash).collect())
+    }
+}
+
+/// Whether the user has said that a module may run.
+pub fn is_trusted(hash: &[u8; 32]) -> bool {
+    // A file may have a module in each of many frames.
+    static LISTED: OnceLock<Vec<([u8; 32], String)>> = OnceLock::new();
+    let listed = LISTED.get_or_init(|| read().unwrap_or_default());
+    listed.iter().any(|(known, _)| known == hash)
+}
+
+/// The most bytes of the list that are read.
+const MAX_LEN: u64 = 1 << 20;
+
+/// The file of the list.
+pub fn path() -> Result<PathBuf, Failure> {
+    let set = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let folder = match set.filter(|path| path.is_absolute()) {
+        Some(folder) => folder,
+        None => {
+            let strategy = etcetera::choose_base_strategy();
+            strategy.map_err(Failure::environment)?.config_dir()
+        }
+    };
+    Ok(folder.join("pz").join("trusted-modules"))
+}
+
+/// The hashes of the list, with what people call them.
+///
+/// # Errors
+/// If the file cannot be read, if others could have written it, or if a line is no hash.
+pub fn read() -> Result<Vec<([u8; 32], String)>, Failure> {
+    let path = path()?;
+    let at = |failure: Failure| failure.at(&path);
+    let metadata = match fs::metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        metadata => metadata.map_err(|error| at(error.into()))?,
+    };
+    if !metadata.is_file() || metadata.len() > MAX_LEN {
+        return Err(at(Failure::environment("is not a list of hashes")));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let user = rustix::process::geteuid().as_raw();
+        if metadata.mode() & 0o022 != 0 || ![user, 0].contains(&metadata.uid()) {
+            return Err(at(Failure::environment(
+                "others may write to it, so nothing in it is trusted; chmod go-w",
+            )));
+        }
+    }
+    let text = fs::read_to_string(&path).map_err(|error| at(error.into()))?;
+    let lines = (1..).zip(text.lines().map(str::trim));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|(number, line)| {
+            let (hash, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let wrong = || at(Failure::environment(format!("line {number} is no SHA-256")));
+            Ok((parse(hash).ok_or_else(wrong)?, name.trim().to_string()))
+        })
+        .collect()
+}
+
+/// A hash of 64 hexadecimal digits.
+pub fn parse(text: &str) -> Option<[u8; 32]> {
+    let mut hash = [0; 32];
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != hash.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(*high)? * 16 + digit(*low)?) as u8;
+    }
+    Some(hash)
+}
+
+/// Adds a hash to the list. Returns whether it was new.
+///
+/// # Errors
+/// If the list cannot be read or written.
+pub fn add(hash: [u8; 32], name: &str) -> Result<bool, Failure> {
+    if read()?.iter().any(|(known, _)| *known == hash) {
+        return Ok(false);
+    }
+    let path = path()?;
+    let at = |error: std::io::Error| Failure::from(error).at(&path);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(at)?;
+    }
+    let mut options = File::options();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    // A user's editor may have left the last line without an end.
+    let text = fs::read(&path).unwrap_or_default();
+    let end = if text.is_empty() || text.ends_with(b"\n") { "" } else { "\n" };
+    let line = format!("{end}{} {}\n", crate::failure::hex(&hash), name.escape_debug());
+    options.open(&path).and_then(|mut file| file.write_all(line.as_bytes())).map_err(at)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes() {
+        let text = "00ff".repeat(16);
+        let hash = parse(&text).unwrap();
+        assert_eq!(&hash[..4], [0, 255, 0, 255]);
+        assert_eq!(crate::failure::hex(&hash), text);
+        assert_eq!(parse(&text.to_uppercase()), Some(hash));
+        assert_eq!(parse(&text[1..]), None);
+        assert_eq!(parse(&format!("{text}00")), None);
+        assert_eq!(parse(&text.replace('f', "g")), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Modules of frames: whether they may run, and what runs them.
+//!
+//! | module | |
+//! |---|---|
+//! | `ready` | a frame's modules, compiled; the module that an encoder adds to a frame |
+//! | `absent` | the same for builds without the feature `modules`, which refuse such frames when they read the header |
+
+#[cfg(not(feature = "modules"))]
+mod absent;
+#[cfg(all(test, feature = "modules"))]
+mod device_tests;
+#[cfg(feature = "modules")]
+mod ready;
+
+#[cfg(not(feature = "modules"))]
+pub(crate) use absent::{FrameModules, name};
+#[cfg(feature = "modules")]
+pub use ready::FilterModule;
+#[cfg(feature = "modules")]
+pub(crate) use ready::{FrameModules, name};
+
+use std::sync::Arc;
+
+use crate::error::{Error, Place};
+use crate::format::ModuleTable;
+
+/// Which modules of compressed files a decoder runs. A module is a program that came with the file: it can read nothing
+/// but the block that it is given, and write nothing but the block that it restores, in bounded time and memory; but it
+/// is a stranger's all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Modules {
+    /// None: a frame that has modules is [`Error::UntrustedModule`].
+    #[default]
+    Refuse,
+    /// All.
+    Allow,
+    /// Those with these SHA-256.
+    Trusted(Vec<[u8; 32]>),
+}
+
+impl Modules {
+    /// Refuses the frame at `place`, which has these modules, if there is one that may not run.
+    pub(crate) fn check(&self, table: &ModuleTable, place: Place) -> Result<(), Error> {
+        let is_refused = |sha256: &[u8; 32]| match self {
+            Self::Refuse => true,
+            Self::Allow => false,
+            Self::Trusted(list) => !list.contains(sha256),
+        };
+        let mut hashes = table.records().iter().map(|record| record.sha256);
+        match hashes.find(is_refused) {
+            Some(sha256) => Err(Error::UntrustedModule { sha256, place }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The modules of one frame after another. Frames that share modules, as all of a file do that one encoder wrote, share
+/// what was compiled.
+#[derive(Default)]
+pub(crate) struct LastModules {
+    table: ModuleTable,
+    ready: Option<Arc<FrameModules>>,
+}
+
+impl LastModules {
+    /// What runs the modules of the frame at `place`, which are these; `None` if there are none.
+    ///
+    /// # Errors
+    /// [`Error::UntrustedModule`], and [`Error::Corrupt`] if a module breaks a rule of the format.
+    pub(crate) fn of(
+        &mut self,
+        table: &ModuleTable,
+        allowed: &Modules,
+        place: Place,
+    ) -> Result<Option<Arc<FrameModules>>, Error> {
+        allowed.check(table, place)?;
+        if self.table != *table {
+            self.ready = None;
+            if !table.is_empty() {
+                let ready = FrameModules::to_decode(table);
+                self.ready = Some(Arc::new(ready.map_err(|fault| fault.at(place))?));
+            }
+            self.table = table.clone();
+        }
+        Ok(self.ready.clone())
+    }
+}
+
+/// Host memory that the modules of a frame take, in bytes: their own, and what they are compiled to.
+pub(crate) fn memory(table: &ModuleTable) -> u64 {
+    /// Machine code of the longest program.
+    const CODE: u64 = 1 << 20;
+    table.bytes() as u64 + CODE * table.records().len() as u64
+}
