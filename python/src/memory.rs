@@ -459,8 +459,8 @@ fn wait_for(py: Python<'_>, memory: &DeviceMemory, name: &str, stream: u64) -> P
 pub enum OnDevice {
     /// A buffer of this package.
     Own(Py<DeviceBuffer>),
-    /// That of a tensor, which it keeps.
-    Tensor(Buffer, Foreign),
+    /// That of a tensor, which stays as long.
+    Tensor { buffer: Buffer, _tensor: Foreign },
 }
 
 impl OnDevice {
@@ -477,7 +477,8 @@ impl OnDevice {
         }
         match Foreign::of(data)? {
             Some(tensor) if !tensor.is_on_host() => {
-                Ok(Some(Self::Tensor(imported_after(py, &tensor, None)?, tensor)))
+                let buffer = imported_after(py, &tensor, None)?;
+                Ok(Some(Self::Tensor { buffer, _tensor: tensor }))
             }
             _ => Ok(None),
         }
@@ -493,7 +494,7 @@ impl OnDevice {
         let work = |buffer: &Buffer| buffer.compress_to(0..buffer.len(), writer, options);
         let written = match self {
             Self::Own(buffer) => buffer.get().with(py, |buffer| work(buffer))?,
-            Self::Tensor(buffer, _) => py.detach(|| work(buffer)),
+            Self::Tensor { buffer, .. } => py.detach(|| work(buffer)),
         };
         written.map_err(|why| raise(py, why))
     }
