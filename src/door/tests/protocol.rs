@@ -232,12 +232,16 @@ fn a_stream_waits_for_the_kernel() {
     until("no more pieces", || client.pieces(&handle) == 8);
     assert!(client.piece(&handle, 3).is_empty() && client.piece(&handle, 8).is_empty());
     assert!(client.piece(&handle, 7) == contents[7 * 10_240..8 * 10_240]);
-    for _ in 0..8 {
+    // Piece 9 is not given up, even if all of these come late enough to count.
+    for _ in 0..5 {
         client.next(&handle).unwrap();
     }
     until("not all pieces", || client.pieces(&handle) == 10);
     assert!(client.piece(&handle, 9) == contents[9 * 10_240..]);
-    until("not taken", || door.statistics().requests == 13);
+    for _ in 0..4 {
+        client.next(&handle).unwrap();
+    }
+    until("not taken", || door.statistics().requests == 14);
     // Some were given up that were not there.
     assert!(door.statistics().malformed >= 2);
     client.close(handle);
