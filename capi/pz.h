@@ -13,6 +13,7 @@
 #ifndef PZ_H
 #define PZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 typedef struct pz_options pz_options;
@@ -89,6 +90,10 @@ typedef enum {
    * The device is missing, or does not open.
    */
   PZ_STATUS_NO_DEVICE = 15,
+  /**
+   * The input needs a module, a program of its author's, that the options do not allow to run.
+   */
+  PZ_STATUS_UNTRUSTED_MODULE = 16,
 } pz_status;
 
 /**
@@ -236,6 +241,16 @@ pz_status pz_decode_options_threads(pz_decode_options *options, size_t threads);
  * `options` came from `pz_decode_options_new` and is not in use.
  */
 pz_status pz_decode_options_max_output(pz_decode_options *options, uint64_t max_output);
+
+/**
+ * Allows all modules that the input brings with it to run, or none, the default. Modules are programs of the input's
+ * author, which can only read and write what they are given, in bounded time and memory.
+ *
+ * The caller's part:
+ * `options` came from `pz_decode_options_new` and is not in use.
+ */
+pz_status pz_decode_options_allow_modules(pz_decode_options *options,
+                                          bool allow);
 
 /**
  * Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use pz::{DecodeOptions, Level, Options};
+use pz::{DecodeOptions, Level, Modules, Options};
 
 use crate::device::Device;
 use crate::memory::{free, object, text};
@@ -224,6 +224,25 @@ pub unsafe extern "C" fn pz_decode_options_max_output(
         // SAFETY: The caller's promise.
         let options = unsafe { object(options) }?;
         options.0 = options.0.clone().max_output(max_output);
+        Ok(())
+    })
+}
+
+/// Allows all modules that the input brings with it to run, or none, the default. Modules are programs of the input's
+/// author, which can only read and write what they are given, in bounded time and memory.
+///
+/// # Safety
+/// `options` came from `pz_decode_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_decode_options_allow_modules(
+    options: *mut pz_decode_options,
+    allow: bool,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        let modules = if allow { Modules::Allow } else { Modules::Refuse };
+        options.0 = options.0.clone().modules(modules);
         Ok(())
     })
 }

@@ -42,6 +42,8 @@ pub enum pz_status {
     Internal = 14,
     /// The device is missing, or does not open.
     NoDevice = 15,
+    /// The input needs a module, a program of its author's, that the options do not allow to run.
+    UntrustedModule = 16,
 }
 
 /// A status that is not `Ok`, and words for it.
@@ -68,6 +70,7 @@ impl From<Error> for Failure {
             Error::Corrupt { .. } => pz_status::Corrupt,
             Error::Truncated { .. } => pz_status::Truncated,
             Error::Unsupported { .. } => pz_status::Unsupported,
+            Error::UntrustedModule { .. } => pz_status::UntrustedModule,
             Error::LimitOutput { .. } => pz_status::OutputLimit,
             Error::LimitMemory { .. } => pz_status::MemoryLimit,
             Error::OutOfMemory { .. } => pz_status::OutOfMemory,

@@ -46,6 +46,7 @@ from ._errors import (
     TensorError,
     TruncatedError,
     UnsupportedError,
+    UntrustedModuleError,
 )
 from ._file import FileReader, FileWriter, open
 from ._info import BlockInfo, Device, FrameInfo, Prediction, RecoveryReport, cost, devices, list, recover
@@ -93,6 +94,7 @@ __all__ = [
     "TensorSlice",
     "TruncatedError",
     "UnsupportedError",
+    "UntrustedModuleError",
     "compress",
     "compress_into",
     "content_size",

@@ -32,6 +32,13 @@ class UnsupportedError(InputError):
     """The input uses a part of the format that this version does not know."""
 
 
+class UntrustedModuleError(InputError):
+    """The input needs a module, a program of its author's, that `allow_modules` does not allow to run."""
+
+    sha256: str
+    """SHA-256 of the module, in hexadecimal digits."""
+
+
 class OutputLimitError(Error, ValueError):
     """The contents are longer than `max_output`."""
 

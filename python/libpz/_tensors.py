@@ -168,6 +168,8 @@ def _limits(options: DecodeOptions) -> LoadOptions:
         limits["max_output"] = options["max_output"]
     if "max_memory" in options:
         limits["max_memory"] = options["max_memory"]
+    if "allow_modules" in options:
+        limits["allow_modules"] = options["allow_modules"]
     return limits
 
 

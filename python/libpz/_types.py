@@ -20,6 +20,7 @@ class LoadOptions(TypedDict, total=False):
     threads: int
     max_output: int | None
     max_memory: int | None
+    allow_modules: bool | list[str]
 
 
 class DecodeOptions(LoadOptions, total=False):

@@ -22,7 +22,7 @@ pub struct PyArchive {
 #[pymethods]
 impl PyArchive {
     #[new]
-    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None)")]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, allow_modules=False)")]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,

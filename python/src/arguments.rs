@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use pz::{DecodeOptions, Error, Level, Options};
+use pz::{DecodeOptions, Error, Level, Modules, Options};
 
 use crate::device::Device;
 use crate::error;
@@ -65,6 +65,7 @@ pub fn decode_options(
             "threads" => options = set(options, number(&value, key)?, DecodeOptions::threads),
             "max_output" => options = set(options, number(&value, key)?, DecodeOptions::max_output),
             "max_memory" => options = set(options, number(&value, key)?, DecodeOptions::max_memory),
+            "allow_modules" => options = options.modules(modules(&value)?),
             "device" => device = text(&value)?,
             "device_memory" => device_memory = number(&value, key)?,
             _ => return Err(unexpected(key)),
@@ -75,6 +76,33 @@ pub fn decode_options(
         Device::Auto(auto) => options.auto(&auto),
         Device::Named(gpu) => options.gpu(gpu),
     })
+}
+
+/// Which modules of a file may run: all, none, or those with these hashes.
+fn modules(value: &Bound<'_, PyAny>) -> PyResult<Modules> {
+    if let Ok(allowed) = value.extract::<Option<bool>>() {
+        return Ok(if allowed == Some(true) { Modules::Allow } else { Modules::Refuse });
+    }
+    let hashes: Vec<String> = value.extract()?;
+    let parsed: Option<_> = hashes.iter().map(|hash| sha256(hash)).collect();
+    let wrong = || {
+        let what = "allow_modules is neither a bool nor a list of SHA-256 as 64 hexadecimal digits";
+        error::option(value.py(), what.into())
+    };
+    parsed.map(Modules::Trusted).ok_or_else(wrong)
+}
+
+fn sha256(text: &str) -> Option<[u8; 32]> {
+    let mut hash = [0; 32];
+    let (digits, rest) = text.as_bytes().as_chunks::<2>();
+    if digits.len() != hash.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, digits) in hash.iter_mut().zip(digits) {
+        let [high, low] = digits.map(|digit| (digit as char).to_digit(16));
+        *byte = (high? << 4 | low?) as u8;
+    }
+    Some(hash)
 }
 
 fn to_level(py: Python<'_>, level: i64) -> PyResult<Level> {

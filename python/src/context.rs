@@ -81,7 +81,7 @@ pub struct Decompressor {
 #[pymethods]
 impl Decompressor {
     #[new]
-    #[pyo3(signature = (**options), text_signature = "(*, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+    #[pyo3(signature = (**options), text_signature = "(*, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
     fn new(py: Python<'_>, options: Option<Keywords<'_, '_>>) -> PyResult<Self> {
         Ok(Self { options: decode_options(py, options)?, idle: Idle::new() })
     }

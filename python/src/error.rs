@@ -32,6 +32,14 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
         Error::Corrupt { place, .. } => of_class(py, "CorruptError", message, &at(place)),
         Error::Truncated { place } => of_class(py, "TruncatedError", message, &at(place)),
         Error::Unsupported { place, .. } => of_class(py, "UnsupportedError", message, &at(place)),
+        Error::UntrustedModule { sha256, place } => {
+            let untrusted = of_class(py, "UntrustedModuleError", message, &at(place));
+            let hash: String = sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+            match untrusted.value(py).setattr("sha256", hash) {
+                Ok(()) => untrusted,
+                Err(error) => error,
+            }
+        }
         Error::LimitOutput { limit } => {
             of_class(py, "OutputLimitError", message, &[("limit", Some(limit))])
         }

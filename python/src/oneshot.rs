@@ -115,9 +115,11 @@ pub fn compress_into_with(
 /// - `threads`: 0 for one on each core.
 /// - `max_output`: the most bytes of contents, for input that is not trusted.
 /// - `max_memory`: the most bytes of memory to take, beside `data` and the result; by default 2 GiB.
+/// - `allow_modules`: whether modules may run that the input brings with it, which are programs of its author's: all, or
+///   those with the SHA-256 in a list. A module can only read and write what it is given, in bounded time and memory.
 /// - `device`, `device_memory`: as for `compress`.
 #[pyfunction]
-#[pyo3(signature = (data, **options), text_signature = "(data, *, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+#[pyo3(signature = (data, **options), text_signature = "(data, *, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
 pub fn decompress<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
@@ -132,7 +134,7 @@ pub fn decompress<'py>(
 /// `buffer` is any object with a writable C-contiguous buffer. The options are those of `decompress`. Raises
 /// `BufferTooSmallError` if the contents do not fit. After an error, `buffer` may contain anything.
 #[pyfunction]
-#[pyo3(signature = (data, buffer, **options), text_signature = "(data, buffer, *, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+#[pyo3(signature = (data, buffer, **options), text_signature = "(data, buffer, *, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
 pub fn decompress_into(
     py: Python<'_>,
     data: &Bound<'_, PyAny>,

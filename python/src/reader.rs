@@ -32,7 +32,7 @@ pub struct Reader {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
@@ -147,7 +147,7 @@ pub struct StreamReader(Exclusive<Box<Decoder<PyFile>>>);
 #[pymethods]
 impl StreamReader {
     #[new]
-    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, device='cpu', device_memory=None)")]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,

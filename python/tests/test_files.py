@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import pathlib
 import threading
 
 import pytest
@@ -359,3 +360,33 @@ def test_recover(path, tmp_path, fill):
     assert target.getvalue() == expected
     with pytest.raises(pz.NotPzError):
         pz.recover(io.BytesIO(b"nothing of it" * 100), io.BytesIO())
+
+
+def test_modules_of_files():
+    path = pathlib.Path(__file__).parents[2] / "tests/golden/v1/module.pz"
+    data = path.read_bytes()
+    contents = pz.decompress(data, allow_modules=True)
+    assert len(contents) == pz.content_size(data)
+    # Trust one module after another.
+    trusted: list[str] = []
+    while len(trusted) < 7:
+        try:
+            assert pz.decompress(data, allow_modules=trusted) == contents
+            break
+        except pz.UntrustedModuleError as error:
+            assert error.block is None and error.sha256 not in trusted
+            trusted.append(error.sha256)
+    assert trusted and all(len(sha256) == 64 for sha256 in trusted)
+    with pz.open(path, allow_modules=True) as file:
+        assert file.read() == contents
+    assert pz.load(path, "cpu", allow_modules=True).tobytes() == contents
+    for untrusted in (False, [], ["0" * 64]):
+        with pytest.raises(pz.UntrustedModuleError):
+            pz.decompress(data, allow_modules=untrusted)
+        with pytest.raises(pz.UntrustedModuleError):
+            pz.load(path, "cpu", allow_modules=untrusted)
+    for wrong in (["12"], ["g" * 64]):
+        with pytest.raises(pz.OptionError):
+            pz.decompress(data, allow_modules=wrong)
+    with pytest.raises(TypeError):
+        pz.decompress(data, allow_modules=3.5)
