@@ -15,15 +15,16 @@ arguments=("$@")
 [ "${#arguments[@]}" -gt 0 ] || arguments=(--release)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# The compiler tells what the static library needs only when it runs. The name that is new each time makes it run.
 cargo rustc --locked --quiet --package pz-capi --lib --message-format json-render-diagnostics "${arguments[@]}" -- \
-    --print native-static-libs=/dev/stdout >"$log"
+    --print native-static-libs=/dev/stdout --cfg "build_${EPOCHREALTIME//[^0-9]/}" >"$log"
 file() {
     grep -o '"[^"]*/libpz_c\.'"$1"'"' "$log" | tail -1 | tr -d '"'
 }
 static=$(file a)
 shared=$(file so)
 [ -n "$static" ] && [ -n "$shared" ] || die "Cargo has not said where the libraries are"
-private=$(grep -v '^{' "$log" | tail -1)
+private=$(grep -v '^{' "$log" | tail -1) || die "The compiler has not said what the static library needs"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' capi/Cargo.toml)
 
 install -d "$prefix/include" "$prefix/lib/pkgconfig"
