@@ -114,8 +114,9 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     ) -> Result<Self::Event, DeviceError>;
 
     /// Waits until no other kernel of this process runs, where a driver cannot run one beside another. Its queues keep
-    /// what is returned while their kernel runs.
-    fn turn(&self) -> Option<MutexGuard<'static, ()>> {
+    /// what is returned while their kernel runs, and leave the events of kernels in it that they have given up: whoever
+    /// comes next waits for these first, but not longer than `until`.
+    fn turn(&self, _until: Deadline) -> Option<MutexGuard<'static, Vec<Self::Event>>> {
         None
     }
 

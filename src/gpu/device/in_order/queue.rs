@@ -167,19 +167,19 @@ impl<D: Driver> InFlight<D> {
             self.kernels.insert(key.clone(), shared.driver.kernel(work)?);
         }
         let kernel = &self.kernels[&key];
-        let turn = shared.driver.turn();
+        let turn = shared.driver.turn(until);
         // SAFETY: queue, kernel and buffers are of one device, and the kernel is the one that `work` names.
         let event = unsafe { shared.driver.launch(&self.stream, kernel, &memories, work, timed)? };
         if timed {
             self.timed.push_back(event.clone());
         }
         self.last = Some(event.clone());
-        if turn.is_some() {
-            return match shared.driver.wait(&event, until) {
+        if let Some(mut given_up) = turn {
+            match shared.driver.wait(&event, until) {
                 // Whoever needs the result finds out.
-                Err(DeviceError::TimedOut) => Ok(()),
-                outcome => outcome,
-            };
+                Err(DeviceError::TimedOut) => given_up.push(event),
+                outcome => outcome?,
+            }
         }
         Ok(())
     }

@@ -17,7 +17,8 @@ use opencl3::kernel::set_kernel_arg;
 use super::handle::{Handle, Raw, has_ended};
 use super::pinned::ClPinned;
 use super::program::ClPrograms;
-use super::{failure, failure_for};
+use super::{failure, failure_for, miscounts};
+use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::in_order::{Driver, Memory};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{DeviceError, Dispatch, Limits};
@@ -250,12 +251,14 @@ impl Driver for ClDriver {
         unsafe { started(stream, event) }
     }
 
-    fn turn(&self) -> Option<MutexGuard<'static, ()>> {
-        static TURN: Mutex<()> = Mutex::new(());
-        // PoCL 3 ends the process if a kernel runs in two sizes at once: it counts the uses of its compiled variants
-        // with the wrong one.
-        let is_affected = self.limits.driver.starts_with("Portable Computing Language 3.");
-        is_affected.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
+    fn turn(&self, until: Deadline) -> Option<MutexGuard<'static, Vec<Arc<Handle>>>> {
+        static TURN: Mutex<Vec<Arc<Handle>>> = Mutex::new(Vec::new());
+        if !miscounts(&self.limits.driver) {
+            return None;
+        }
+        let mut given_up = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        given_up.retain(|event| self.wait(event, until) == Err(DeviceError::TimedOut));
+        Some(given_up)
     }
 
     fn has_ended(&self, event: &Arc<Handle>) -> Result<bool, DeviceError> {

@@ -143,6 +143,14 @@ fn miscompiles(driver: &str, method: Option<std::ffi::OsString>) -> bool {
     driver.starts_with("Portable Computing Language 5.") && method.is_none_or(|name| name != "cbs")
 }
 
+/// Whether a driver ends the process when a kernel runs in two sizes at once: PoCL before 6.0 counts the uses of a
+/// kernel's compiled variants with the wrong one.
+fn miscounts(driver: &str) -> bool {
+    let version = driver.strip_prefix("Portable Computing Language ");
+    let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    major.is_some_and(|major| major < 6)
+}
+
 /// Queries the limits of a device; `None` if pz cannot use it.
 fn limits(device: &opencl3::device::Device) -> opencl3::Result<Option<Limits>> {
     // Kernels and the host share words without conversion, so the device must be little-endian.

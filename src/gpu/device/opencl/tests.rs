@@ -71,14 +71,18 @@ fn a_device_is_of_use_after_work_was_given_up() {
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         drop(queue);
         device.free(buffer);
-        let buffer = device.allocate(128).unwrap();
-        let mut queue = device.queue().unwrap();
-        queue.clear(buffer, 0, 128).unwrap();
-        turns(&mut *queue, buffer, [1, 32]).unwrap();
-        let mut back = [0u32; 32];
-        queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
-        assert_eq!(back, [1013904223; 32]);
-        device.free(buffer);
+        // The same kernel in other sizes, while the work that was given up goes on.
+        for count in [2 * count, 32] {
+            let buffer = device.allocate(u64::from(count) * 4).unwrap();
+            let mut queue = device.queue().unwrap();
+            queue.clear(buffer, 0, u64::from(count) * 4).unwrap();
+            turns(&mut *queue, buffer, [1, count]).unwrap();
+            let mut back = [0u32; 32];
+            queue.read(buffer, 0, bytemuck::cast_slice_mut(&mut back)).unwrap();
+            assert_eq!(back, [1013904223; 32]);
+            drop(queue);
+            device.free(buffer);
+        }
     }
 }
 
@@ -140,6 +144,15 @@ fn a_compiler_that_is_wrong_is_refused() {
     assert!(!miscompiles(pocl, Some("cbs".into())));
     assert!(!miscompiles("Portable Computing Language 3.1+debian", None));
     assert!(!miscompiles("NVIDIA CUDA 550.54", None));
+}
+
+#[test]
+fn drivers_that_miscount_are_known() {
+    assert!(miscounts("Portable Computing Language 3.1+debian"));
+    assert!(miscounts("Portable Computing Language 5.0+debian"));
+    assert!(!miscounts("Portable Computing Language 6.0"));
+    assert!(!miscounts("Portable Computing Language 10.1"));
+    assert!(!miscounts("NVIDIA CUDA 550.54"));
 }
 
 /// After a failure, a new queue does the housekeeping.
