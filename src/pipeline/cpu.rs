@@ -289,7 +289,7 @@ fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8
     // Without the memory to check the block, encode it again.
     let Ok(mut restored) = zeroed(contents.len()) else { return false };
     let payload = Some(payload);
-    // A device encodes no filtered blocks.
+    // A device encodes no blocks that modules filter.
     let contents = &mut restored[..];
     let mut job = DecodeJob { header, modules: None, payload, contents, outcome: None };
     decode(scratch, &mut job).is_ok()

@@ -71,7 +71,7 @@ pub(crate) struct DecodeJob<'a> {
 impl<'a> DecodeJob<'a> {
     /// Whether a module filtered the block.
     pub(crate) fn needs_modules(&self) -> bool {
-        self.header.filters.is_some_and(|filters| filters.modules().next().is_some())
+        self.header.filters.is_some_and(|filters| filters.has_modules())
     }
 
     /// What the block's filters need to know.

@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::engine::Engine;
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
-use crate::format::{FrameHeader, MAX_BLOCKS};
+use crate::format::{FrameHeader, MAX_BLOCKS, Pipeline};
 
 /// How many workers and blocks a job has at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +53,21 @@ impl Cost {
 
     /// The memory to decode the blocks of a frame.
     pub(crate) fn of_decoding(engine: &dyn Engine, frame: &FrameHeader) -> Self {
-        let block_size = frame.block_size();
         Self {
             fixed: super::modules::memory(&frame.modules),
-            worker: engine.decode_memory(frame.pipeline, block_size),
+            ..Self::of_decoding_blocks(engine, frame.pipeline, frame.block_size())
+        }
+    }
+
+    /// The memory to decode blocks of up to `block_size` bytes, without what modules take.
+    pub(crate) fn of_decoding_blocks(
+        engine: &dyn Engine,
+        pipeline: Pipeline,
+        block_size: usize,
+    ) -> Self {
+        Self {
+            fixed: 0,
+            worker: engine.decode_memory(pipeline, block_size),
             block: 2 * (block_size + size_of::<Buffer>()) as u64,
         }
     }

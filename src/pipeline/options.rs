@@ -218,8 +218,7 @@ impl Options {
     pub(crate) fn modules_of_frames(&self) -> ModuleTable {
         match &self.filter {
             Filter::Chain(chain)
-                if chain.modules().next().is_some()
-                    && self.chosen_pipeline() != Pipeline::Store =>
+                if chain.has_modules() && self.chosen_pipeline() != Pipeline::Store =>
             {
                 self.modules.clone()
             }

@@ -186,17 +186,7 @@ impl Workload {
         let cost = match self.direction {
             Direction::Encode => Cost::of_encoding(&engine, &self.options.recipe()?, size),
             Direction::Decode => {
-                let pipeline = self.options.chosen_pipeline();
-                let block_log = self.block_size.trailing_zeros() as u8;
-                let header = FrameHeader {
-                    pipeline,
-                    block_log,
-                    level: 0,
-                    content_size: None,
-                    single: None,
-                    modules: Default::default(),
-                };
-                Cost::of_decoding(&engine, &header)
+                Cost::of_decoding_blocks(&engine, self.options.chosen_pipeline(), size)
             }
         };
         let blocks = bytes.div_ceil(self.block_size);

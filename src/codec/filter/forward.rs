@@ -2,7 +2,7 @@
 
 use super::transpose::{transpose, transpose_all_bits};
 use super::words::Word;
-use super::{ApplyFault, Context, FilterChain, ModuleCall, Stage, decimal};
+use super::{ApplyFault, Context, FilterChain, Stage, decimal};
 use crate::codec::{OutOfMemory, reserve};
 
 /// Writes the filtered `contents` to `filtered`. Returns false if the chain does not fit these contents: they have
@@ -20,8 +20,7 @@ pub(crate) fn apply(
     filtered.extend_from_slice(contents);
     for (i, unit) in filtered.chunks_mut(chain.unit_len()).enumerate() {
         for stage in chain.stages() {
-            if let Stage::Module { number, argument } = stage {
-                let call = ModuleCall { number, argument };
+            if let Stage::Module(call) = stage {
                 context.apply(call, i * chain.unit_len(), unit, scratch)?;
             } else if !apply_stage(stage, unit, scratch) {
                 return Ok(false);
@@ -92,7 +91,7 @@ fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
         Stage::Transpose { .. }
         | Stage::BitTranspose { .. }
         | Stage::Decimal { .. }
-        | Stage::Module { .. } => {}
+        | Stage::Module(_) => {}
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::transpose::{untranspose, untranspose_all_bits};
 use super::words::Word;
-use super::{Context, FilterChain, InvertFault, MAX_STAGES, ModuleCall, Stage};
+use super::{Context, FilterChain, InvertFault, MAX_STAGES, Stage};
 use crate::codec::reserve;
 
 /// Bytes that all stages of a run do before the next ones: a multiple of every width but those of records.
@@ -33,10 +33,9 @@ pub(crate) fn invert(
     for (i, unit) in contents.chunks_mut(chain.unit_len()).enumerate() {
         // What lies behind a module in the chain is undone before it.
         let mut left = &stages[..count];
-        while let Some(at) = left.iter().rposition(|stage| matches!(stage, Stage::Module { .. })) {
+        while let Some(at) = left.iter().rposition(|stage| matches!(stage, Stage::Module(_))) {
             invert_unit(&left[at + 1..], unit, scratch);
-            if let Stage::Module { number, argument } = left[at] {
-                let call = ModuleCall { number, argument };
+            if let Stage::Module(call) = left[at] {
                 context.undo(call, i * chain.unit_len(), unit, scratch)?;
             }
             left = &left[..at];
@@ -85,7 +84,7 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
 /// Whether the stage needs no more of a unit than a tile, and a few elements before it.
 fn runs_in_tiles(stage: Stage) -> bool {
     match stage {
-        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module { .. } => false,
+        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module(_) => false,
         Stage::Delta { stride, .. } | Stage::Xor { stride, .. } => usize::from(stride) <= MAX_KEPT,
         Stage::Zigzag { .. } | Stage::Rotate { .. } | Stage::Decimal { .. } => true,
     }
@@ -156,7 +155,7 @@ fn undo_on<W: Word>(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
         Stage::Zigzag { .. } => each(elements, W::undo_zigzag),
         Stage::Rotate { bits, .. } => each(elements, |word: W| word.undo_rotate(bits)),
         Stage::Decimal { digits, .. } => each(elements, |word: W| word.undo_decimal(digits)),
-        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module { .. } => {}
+        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module(_) => {}
     }
 }
 

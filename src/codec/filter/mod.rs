@@ -65,14 +65,14 @@ pub(crate) enum Stage {
     /// Floats that are decimal numbers of `digits` digits behind the point become integers.
     Decimal { width: u8, digits: u8 },
     /// What module `number` of the frame does with `argument`.
-    Module { number: u8, argument: u16 },
+    Module(ModuleCall),
 }
 
 impl Stage {
     /// Bytes of an element. What the elements of a module are, only it knows.
     pub(crate) const fn width(self) -> usize {
         match self {
-            Self::Module { .. } => 1,
+            Self::Module(_) => 1,
             Self::Transpose { width }
             | Self::BitTranspose { width }
             | Self::Delta { width, .. }
@@ -91,7 +91,7 @@ impl Stage {
     /// The stage as in a header: `id`, `order`, `width` and `parameter`, from the lowest bit.
     pub(crate) const fn to_word(self) -> u32 {
         let (id, order, parameter) = match self {
-            Self::Module { number, argument } => {
+            Self::Module(ModuleCall { number, argument }) => {
                 return 15 | (number as u32) << 8 | (argument as u32) << 16;
             }
             Self::Transpose { .. } => (1, 0, 0),
@@ -118,7 +118,7 @@ impl Stage {
             5 => Self::Rotate { width, bits: parameter as u8 },
             6 => Self::Xor { width, stride: parameter },
             7 => Self::Decimal { width, digits },
-            15 => Self::Module { number: width, argument: parameter },
+            15 => Self::Module(ModuleCall { number: width, argument: parameter }),
             _ => return None,
         };
         // A field that the stage does not have must be 0.
@@ -128,7 +128,7 @@ impl Stage {
     const fn is_valid(self) -> bool {
         let is_word = matches!(self.width(), 1 | 2 | 4 | 8);
         match self {
-            Self::Module { .. } => true,
+            Self::Module(_) => true,
             Self::Transpose { width } => width > 1,
             Self::BitTranspose { .. } | Self::Zigzag { .. } => is_word,
             Self::Delta { order, stride, .. } => is_word && matches!(order, 1 | 2) && stride > 0,
@@ -194,9 +194,14 @@ impl FilterChain {
     /// The numbers of the modules that it names.
     pub(crate) fn modules(&self) -> impl Iterator<Item = u8> {
         self.stages().filter_map(|stage| match stage {
-            Stage::Module { number, .. } => Some(number),
+            Stage::Module(call) => Some(call.number),
             _ => None,
         })
+    }
+
+    /// Whether it names one.
+    pub(crate) fn has_modules(&self) -> bool {
+        self.modules().next().is_some()
     }
 
     /// The most bytes from an element to another that its value depends on.
@@ -271,7 +276,7 @@ impl Filter {
             Self::None => 0,
             Self::Chain(chain) => {
                 // A module's result is undone at once, to compare it.
-                let units = if chain.modules().next().is_some() { 2 } else { 1 };
+                let units = if chain.has_modules() { 2 } else { 1 };
                 (block_len + units * FilterChain::scratch_len(block_len)) as u64
             }
             // The sample with what lies before a piece of it, a quarter, and what they are encoded to.

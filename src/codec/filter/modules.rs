@@ -25,7 +25,7 @@ pub(crate) trait RunModule {
 }
 
 /// A stage that a module defines: the module's number in its frame, and the stage's argument.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ModuleCall {
     pub(crate) number: u8,
     pub(crate) argument: u16,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Filter, FilterChain, Stage};
+use super::{Filter, FilterChain, ModuleCall, Stage};
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,8 +21,8 @@ impl fmt::Display for Stage {
             Self::Rotate { width, bits } => write!(f, "rotate{width}:{bits}"),
             Self::Xor { width, stride } => with_stride(f, "xor", width, stride),
             Self::Decimal { width, digits } => write!(f, "decimal{width}:{digits}"),
-            Self::Module { number, argument: 0 } => write!(f, "module{number}"),
-            Self::Module { number, argument } => write!(f, "module{number}:{argument}"),
+            Self::Module(ModuleCall { number, argument: 0 }) => write!(f, "module{number}"),
+            Self::Module(ModuleCall { number, argument }) => write!(f, "module{number}:{argument}"),
         }
     }
 }
@@ -34,7 +34,8 @@ impl Stage {
         let (name, numbers) = text.split_at(digits);
         if name == "module" {
             let (module, argument) = numbers.split_once(':').unwrap_or((numbers, "0"));
-            return Some(Self::Module { number: number(module)?, argument: number(argument)? });
+            let (number, argument) = (number(module)?, number(argument)?);
+            return Some(Self::Module(ModuleCall { number, argument }));
         }
         let (width, stride, parameter) = if let Some((width, stride)) = numbers.split_once('x') {
             (number(width)?, Some(number(stride)?), None)

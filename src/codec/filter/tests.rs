@@ -58,7 +58,7 @@ fn plain(stage: Stage, unit: &[u8]) -> Vec<u8> {
             let by = u32::from(by);
             numbers.iter().map(|n| (n << by | n >> (bits - by)) & mask).collect()
         }
-        Stage::Decimal { .. } | Stage::Module { .. } => {
+        Stage::Decimal { .. } | Stage::Module(_) => {
             unreachable!("they have tests of their own")
         }
     };

@@ -5,7 +5,7 @@ use crate::gpu::device::run::{Memory, submit};
 use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
 use crate::gpu::model::predict::StageTime;
-use crate::gpu::stages::filter::{ModuleStep, ModuleSteps};
+use crate::gpu::stages::filter::ModuleStep;
 use crate::gpu::stages::job::{Job, JobResult};
 use crate::gpu::stages::lz77_decode::Needs;
 
@@ -26,7 +26,7 @@ pub(super) struct Batch<'d> {
     submitted: usize,
     planner: Box<Planner<'d>>,
     /// The modules that the next batches need.
-    modules: ModuleSteps,
+    modules: Vec<ModuleStep>,
     /// Whether the plan was made for other modules.
     is_stale: bool,
 }
@@ -50,7 +50,7 @@ impl<'d> Batch<'d> {
             most,
             submitted: 0,
             planner,
-            modules: ModuleSteps::new(),
+            modules: Vec::new(),
             is_stale: false,
         })
     }

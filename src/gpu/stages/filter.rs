@@ -13,6 +13,7 @@
 
 use super::job::Undo;
 use crate::codec::filter::{FilterChain, Stage};
+use crate::format::MAX_MODULES;
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::{
     FILTER_ADJACENT_SUMS, FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS, Kernel,
@@ -35,7 +36,7 @@ impl Undo {
         for (word, stage) in undo.stages.iter_mut().zip(chain.stages().rev()) {
             match stage {
                 Stage::Decimal { .. } => return None,
-                Stage::Module { number, .. } if usize::from(number) >= modules.len() => {
+                Stage::Module(call) if usize::from(call.number) >= modules.len() => {
                     return None;
                 }
                 _ => *word = stage.to_word(),
@@ -72,9 +73,6 @@ impl ModuleStep {
     }
 }
 
-/// The modules of a batch: those of one frame, by their numbers.
-pub(crate) type ModuleSteps = Vec<ModuleStep>;
-
 /// What moves bytes or bits to other places.
 const MOVES: u8 = 1;
 /// Zigzag or rotation of elements that have not just moved.
@@ -83,8 +81,6 @@ const CHANGES: u8 = 2;
 const SUMS: [u8; 2] = [4, 8];
 /// Differences of adjacent elements that fit a word, once and twice.
 const ADJACENT_SUMS: [u8; 2] = [16, 32];
-/// The most modules of a frame.
-const MAX_MODULES: usize = 6;
 
 /// The steps that a batch needs, for each place in a chain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,7 +99,7 @@ impl Undoing {
     pub(crate) fn of(undo: &Undo) -> Self {
         let mut moved = None;
         let modules = undo.stages.map(|word| match Stage::from_word(word) {
-            Some(Stage::Module { number, .. }) => 1u8.checked_shl(number.into()).unwrap_or(0),
+            Some(Stage::Module(call)) => 1u8.checked_shl(call.number.into()).unwrap_or(0),
             _ => 0,
         });
         let steps = undo.stages.map(|word| {
@@ -124,7 +120,7 @@ impl Undoing {
                 }
                 Some(Stage::Xor { .. }) => SUMS[0],
                 // The module finds zeros where it writes.
-                Some(Stage::Module { .. }) => MOVES,
+                Some(Stage::Module(_)) => MOVES,
                 Some(Stage::Decimal { .. }) | None => 0,
             }
         });

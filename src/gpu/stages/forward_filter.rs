@@ -36,7 +36,7 @@ impl Passes {
         let mut stages = chain.stages().peekable();
         for word in &mut passes.words {
             let Some(stage) = stages.next() else { break };
-            if matches!(stage, Stage::Decimal { .. } | Stage::Module { .. }) {
+            if matches!(stage, Stage::Decimal { .. } | Stage::Module(_)) {
                 return None;
             }
             let together = stages.peek().and_then(|next| together(stage, *next));

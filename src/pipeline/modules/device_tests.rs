@@ -163,7 +163,7 @@ fn batches_may_have_frames_with_other_modules() {
             .collect();
         engine.decode(&mut jobs);
         for (i, (job, sample)) in jobs.iter().zip(&samples).enumerate() {
-            let needs = sample.coded.filters.unwrap().modules().next().is_some();
+            let needs = sample.coded.filters.unwrap().has_modules();
             let is_declined = device.limits().ends_long_loops() && has_long_lanes(sample);
             if needs && i % 3 == 2 || is_declined && job.outcome.is_none() {
                 // The CPU says that its module is missing, or decodes it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::stretch::{MAX_STEPS, STEPS_MEMORY, Stretch};
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, FrameHeader, Method, Pipeline};
+use crate::format::{BlockHeader, Method, Pipeline};
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::memory::{Cost, Share, cores};
@@ -79,15 +79,7 @@ impl Kind {
 
     fn cost(self, engine: &dyn Engine) -> Cost {
         let Self { pipeline, block_log } = self;
-        let like = FrameHeader {
-            pipeline,
-            block_log,
-            level: 0,
-            content_size: None,
-            single: None,
-            modules: Default::default(),
-        };
-        Cost::of_decoding(engine, &like)
+        Cost::of_decoding_blocks(engine, pipeline, 1 << block_log)
     }
 }
 
@@ -276,7 +268,7 @@ impl ReadAhead {
         if let Step::Block { header, modules, frame, source, .. } = &step {
             self.seen = self.seen.saturating_add(header.content_len.into());
             // The other blocks of such a frame can be saved without its modules.
-            if header.filters.is_some_and(|filters| filters.modules().next().is_some()) {
+            if header.filters.is_some_and(|filters| filters.has_modules()) {
                 let place = Place::new(*frame, source.start);
                 ready = self.modules.of(modules, &self.allowed, place)?;
             }

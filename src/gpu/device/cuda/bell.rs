@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::api::{self, Raw};
 use super::driver::CudaDriver;
-use super::handle::{BlockingEvent, Context, CudaPinned, Stream};
-use crate::gpu::device::in_order::{Memory, Shared};
+use super::handle::{BlockingEvent, Buffer, Context, CudaPinned, Stream};
+use crate::gpu::device::in_order::{Mapped, Shared};
 use crate::gpu::device::visible::{Bell, VisibleMemory};
 use crate::gpu::device::{BufferId, DeviceError};
 
@@ -18,7 +18,7 @@ const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 ///
 /// The device itself looks at the word: a stream waits for it, and a thread sleeps on an event behind that.
 pub(super) struct CudaBell {
-    counter: Arc<super::handle::Buffer>,
+    counter: Arc<Buffer>,
     waiting: Stream,
     ringing: Stream,
     context: Arc<Context>,
@@ -78,24 +78,6 @@ impl Bell for CudaBell {
     }
 }
 
-/// Releases memory that kernels see.
-struct Mapped {
-    /// `None` once it is leaked.
-    pinned: Option<CudaPinned>,
-    buffer: BufferId,
-    shared: Arc<Shared<CudaDriver>>,
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        self.shared.free(self.buffer);
-        if self.shared.has_given_up() {
-            // A kernel may still use it, so leak it.
-            std::mem::forget(self.pinned.take());
-        }
-    }
-}
-
 /// Allocates `bytes` bytes of host memory that running kernels see.
 pub(super) fn visible_memory(
     shared: &Arc<Shared<CudaDriver>>,
@@ -110,9 +92,8 @@ pub(super) fn visible_memory(
     }
     let (pinned, address) = CudaPinned::mapped(&shared.driver.context, bytes.max(16))?;
     let at = pinned.at();
-    let buffer = Arc::new(super::handle::Buffer::of_caller(&shared.driver.context, address));
-    let buffer = shared.enter(Memory { buffer, bytes: bytes as u64 });
-    let owner = Mapped { pinned: Some(pinned), buffer, shared: Arc::clone(shared) };
+    let buffer = Buffer::of_caller(&shared.driver.context, address);
+    let owner = Mapped::new(shared, pinned, buffer, bytes as u64);
     // SAFETY: the memory is pinned, and so at the beginning of a page; initialised; and the owner's alone.
-    Ok(unsafe { VisibleMemory::new(at, bytes, buffer, Box::new(owner)) })
+    Ok(unsafe { VisibleMemory::new(at, bytes, owner.buffer(), Box::new(owner)) })
 }

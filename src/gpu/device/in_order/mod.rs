@@ -24,7 +24,7 @@ pub(super) use queue::InOrderQueue;
 #[cfg(feature = "opencl")]
 pub(super) use shared::InFlight;
 pub(super) use shared::{Memory, Shared};
-pub(super) use staging::OfCaller;
+pub(super) use staging::{Mapped, OfCaller};
 #[cfg(all(test, feature = "opencl"))]
 pub(super) use staging::{PIECE, PIECES};
 

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use super::{Driver, Pinned, Shared};
+use super::{Driver, Memory, Pinned, Shared};
 use crate::gpu::device::deadline::Deadline;
-use crate::gpu::device::{DeviceError, HostBytes, STAGING};
+use crate::gpu::device::{BufferId, DeviceError, HostBytes, STAGING};
 
 /// Size of a piece in bytes. It is large enough to hide the cost of starting a copy. It is no larger because drivers
 /// pin memory slowly and block other threads meanwhile.
@@ -53,6 +53,37 @@ impl<D: Driver> Drop for OfCaller<D> {
         if self.shared.has_given_up() {
             // An abandoned copy may still write here, so leak it.
             std::mem::forget(pinned);
+        }
+    }
+}
+
+/// Pinned memory that a running kernel and the host use at once, and the buffer as which kernels know it.
+pub(in crate::gpu::device) struct Mapped<D: Driver> {
+    /// `None` once it is leaked.
+    pinned: Option<D::Pinned>,
+    buffer: BufferId,
+    shared: Arc<Shared<D>>,
+}
+
+impl<D: Driver> Mapped<D> {
+    /// `buffer` is the device's view of `pinned`.
+    pub fn new(shared: &Arc<Shared<D>>, pinned: D::Pinned, buffer: D::Buffer, bytes: u64) -> Self {
+        let buffer = shared.enter(Memory { buffer: Arc::new(buffer), bytes });
+        Self { pinned: Some(pinned), buffer, shared: Arc::clone(shared) }
+    }
+
+    /// The buffer.
+    pub fn buffer(&self) -> BufferId {
+        self.buffer
+    }
+}
+
+impl<D: Driver> Drop for Mapped<D> {
+    fn drop(&mut self) {
+        self.shared.free(self.buffer);
+        if self.shared.has_given_up() {
+            // A kernel may still use it, so leak it.
+            std::mem::forget(self.pinned.take());
         }
     }
 }

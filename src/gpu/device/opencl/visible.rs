@@ -8,27 +8,9 @@ use std::sync::Arc;
 
 use super::driver::ClDriver;
 use super::pinned::ClPinned;
-use crate::gpu::device::in_order::{Memory, Shared};
+use crate::gpu::device::in_order::{Mapped, Shared};
 use crate::gpu::device::visible::VisibleMemory;
-use crate::gpu::device::{BufferId, DeviceError, Kind, Limits};
-
-/// Releases memory that kernels see.
-struct Mapped {
-    /// `None` once it is leaked.
-    pinned: Option<ClPinned>,
-    buffer: BufferId,
-    shared: Arc<Shared<ClDriver>>,
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        self.shared.free(self.buffer);
-        if self.shared.has_given_up() {
-            // A kernel may still use it, so leak it.
-            std::mem::forget(self.pinned.take());
-        }
-    }
-}
+use crate::gpu::device::{DeviceError, Kind, Limits};
 
 /// Allocates `bytes` bytes of host memory that running kernels see.
 pub(super) fn visible_memory(
@@ -43,10 +25,9 @@ pub(super) fn visible_memory(
     }
     let pinned = ClPinned::new(&shared.driver, bytes.max(16))?;
     let at = pinned.at();
-    let buffer = Arc::new(pinned.buffer()?);
-    let buffer = shared.enter(Memory { buffer, bytes: bytes as u64 });
-    let owner = Mapped { pinned: Some(pinned), buffer, shared: Arc::clone(shared) };
+    let buffer = pinned.buffer()?;
+    let owner = Mapped::new(shared, pinned, buffer, bytes as u64);
     // SAFETY: the memory is mapped and initialised, and the owner's alone. Drivers align buffers for their largest type, of
     // 128 bytes.
-    Ok(unsafe { VisibleMemory::new(at, bytes, buffer, Box::new(owner)) })
+    Ok(unsafe { VisibleMemory::new(at, bytes, owner.buffer(), Box::new(owner)) })
 }
