@@ -73,6 +73,7 @@
 #define DOOR_NEXT 4u
 #define DOOR_WRITE 5u
 #define DOOR_COMMIT 6u
+#define DOOR_NOTHING 7u
 
 // How a file is opened: its own bytes; the contents of an archive; to write, and made if it is not there.
 #define DOOR_PLAIN 0u

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Door, OwnBuffer};
-use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Kind};
+use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Kind, Queue};
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::Kernel;
 
@@ -26,6 +26,10 @@ pub(super) struct Entry<'e> {
     pub(super) threads: u32,
 }
 
+fn no_device() -> DeviceError {
+    DeviceError::Unsupported("no device's kernels ask at this door".into())
+}
+
 fn wrong(error: CostError) -> DeviceError {
     DeviceError::Failed(error.to_string())
 }
@@ -37,10 +41,8 @@ impl<'d> Launch<'d> {
         kernel: &'static Kernel,
         n: u64,
     ) -> Result<Self, DeviceError> {
-        let Some(device) = &door.device else {
-            return Err(DeviceError::Unsupported("no device's kernels ask at this door".into()));
-        };
-        Ok(Self { door, device: Arc::clone(device), kernel, n, own: Vec::new() })
+        let device = door.device.clone().ok_or_else(no_device)?;
+        Ok(Self { door, device, kernel, n, own: Vec::new() })
     }
 
     /// How often a work item looks at a handle before it gives up: for half a minute or longer. A look takes a microsecond on
@@ -78,7 +80,19 @@ impl<'d> Launch<'d> {
         deadline: Duration,
         meanwhile: impl FnOnce(),
     ) -> Result<(), DeviceError> {
-        let Some(door) = self.door.buffers() else { return Ok(()) };
+        let mut queue = self.start(entry, deadline)?;
+        let _listening = self.door.listen();
+        meanwhile();
+        queue.finish()
+    }
+
+    /// Starts an entry point, and returns the queue that it runs in.
+    pub(super) fn start(
+        &self,
+        entry: &Entry<'_>,
+        deadline: Duration,
+    ) -> Result<Box<dyn Queue + '_>, DeviceError> {
+        let door = self.door.buffers().ok_or_else(no_device)?;
         let mut buffers = vec![door.control, door.counters, door.host, door.device];
         buffers.extend(self.own.iter().map(|own| own.id));
         let mut queue = self.device.queue()?;
@@ -93,8 +107,7 @@ impl<'d> Launch<'d> {
             threads: entry.threads,
         })?;
         queue.flush()?;
-        meanwhile();
-        queue.finish()
+        Ok(queue)
     }
 
     /// The first words of the buffer that was allocated as number `at`.

@@ -42,6 +42,8 @@ pub(super) mod op {
     pub(in crate::door) const NEXT: u32 = 4;
     pub(in crate::door) const WRITE: u32 = 5;
     pub(in crate::door) const COMMIT: u32 = 6;
+    /// Wakes the host, and has no answer.
+    pub(in crate::door) const NOTHING: u32 = 7;
 }
 
 /// How many times each handle can be taken before its generation wraps around: generation 0 and the last one are none.

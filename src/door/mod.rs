@@ -56,9 +56,9 @@
 //! keeps its handles' contents until the door is dropped, or the handles are used again. When the door is dropped, every
 //! handle's status is an error.
 //!
-//! The host thread spins for 200 microseconds after the last request. Then it sleeps until the device rings the bell
-//! (CUDA: `cuStreamWaitValue32` on the count of requests, and an event). Devices without a bell are looked at again after
-//! pauses of up to 5 milliseconds.
+//! The host thread spins for 200 microseconds after the last request. Then it looks again after pauses of up to 5
+//! milliseconds; or, while a [`Listening`] lives, it sleeps until the device rings the bell (CUDA: `cuStreamWaitValue32` on
+//! the count of requests, and an event).
 //!
 //! ```
 //! use pz::door::{Door, DoorOptions, FileMode, Status};
@@ -104,6 +104,7 @@ use std::time::Duration;
 pub use client::{AskError, Client, Handle, Status};
 pub use files::FileMode;
 use files::Files;
+use launch::{Entry, Launch};
 use layout::{COUNTERS, Layout};
 #[doc(hidden)]
 pub use measure::{Latency, Throughput};
@@ -116,7 +117,7 @@ use slots::Slots;
 use crate::access::{DeviceMemory, DeviceMemoryOptions};
 use crate::gpu::device::visible::{VisibleMemory, VisibleWords};
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, NativeBuffer};
-use crate::gpu::model::kernel::DOOR;
+use crate::gpu::model::kernel::{DOOR, DOOR_RING};
 
 /// The kernel's side of a door, in a text that is both OpenCL C and CUDA C++ and needs no other. A kernel gets
 /// [`Door::native`]'s four buffers, and calls `door_of` with them.
@@ -138,6 +139,20 @@ enum Counters {
     /// Of threads that play a kernel.
     Host(Arc<VisibleWords>),
     Device(OwnBuffer),
+}
+
+/// Makes the host thread of a door sleep until a kernel asks: see [`Door::listen`].
+#[derive(Debug)]
+#[must_use = "the door listens until this is dropped"]
+pub struct Listening<'d>(&'d Door);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        if self.0.server.listen_no_more() {
+            // A device that fails ends the sleep too.
+            let _ = self.0.ring();
+        }
+    }
 }
 
 /// A file that a door has open.
@@ -214,6 +229,8 @@ impl Door {
         let counters = Counters::Device(counters);
         let mut door = Self { server, counters, device: Some(device), threads: Vec::new() };
         door.start(options.workers)?;
+        // This also loads the kernel, which cannot be done while another one runs.
+        door.ring()?;
         Ok(door)
     }
 
@@ -309,6 +326,27 @@ impl Door {
         })
     }
 
+    /// Makes the host thread sleep until a kernel asks, instead of looking every few milliseconds: it takes next to no
+    /// processor time, and answers sooner. Call this just after the launch of a kernel, and drop the result when the kernel
+    /// has ended. Until then the device counts as busy: whatever waits for all of its work, such as freeing memory and loading
+    /// programs, waits. Without effect where devices cannot wake a thread.
+    pub fn listen(&self) -> Listening<'_> {
+        self.server.listen();
+        Listening(self)
+    }
+
+    /// Rings the bell, as a kernel that asks does.
+    fn ring(&self) -> Result<(), DeviceError> {
+        /// A running kernel may keep the device to itself.
+        const DEADLINE: Duration = Duration::from_secs(60);
+        if !self.server.has_bell() {
+            return Ok(());
+        }
+        let entry = Entry { name: "ring", args: &[], groups: 1, threads: 32 };
+        let launch = Launch::new(self, &DOOR_RING, 1)?;
+        launch.start(&entry, DEADLINE)?.finish()
+    }
+
     /// A thread's way to ask, as a kernel does; `None` if the kernels of a device ask at this door.
     pub fn client(&self) -> Option<Client> {
         match &self.counters {
@@ -357,6 +395,9 @@ impl Drop for OwnBuffer {
 impl Drop for Door {
     fn drop(&mut self) {
         self.server.stop();
+        if self.server.has_listeners() {
+            let _ = self.ring();
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -2,13 +2,14 @@
 //!
 //! The first one serves small reads of plain files itself, if the system has the bytes in memory. Everything else goes to
 //! the workers. It spins for [`SPIN`] after the last request. Then it sleeps until the device rings the bell; or, on devices
-//! without one, it looks again after pauses that double up to [`MAX_PAUSE`].
+//! without one and while nobody [listens](super::Door::listen) for it, it looks again after pauses that double up to
+//! [`MAX_PAUSE`].
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use super::files::{FileMode, Files, OpenFile};
@@ -43,7 +44,11 @@ pub(super) struct Server {
     in_flight: AtomicUsize,
     is_stopped: AtomicBool,
     pub(super) workers: usize,
-    pub(super) bell: Option<Box<dyn Bell>>,
+    bell: Option<Box<dyn Bell>>,
+    /// How many listen for it.
+    listeners: AtomicUsize,
+    /// The first thread.
+    first: OnceLock<Thread>,
     pub(super) counts: Counts,
 }
 
@@ -108,6 +113,8 @@ impl Server {
             is_stopped: AtomicBool::new(false),
             workers,
             bell,
+            listeners: AtomicUsize::new(0),
+            first: OnceLock::new(),
             counts: Counts::default(),
         }
     }
@@ -122,10 +129,34 @@ impl Server {
         self.is_stopped.store(true, Ordering::Release);
         drop(tasks);
         self.has_tasks.notify_all();
-        if let Some(bell) = &self.bell {
-            // A device that fails ends the wait too.
-            let _ = bell.ring(self.consumed.load(Ordering::Acquire));
+        self.wake();
+    }
+
+    /// Ends a pause of the first thread. Only the bell ends its sleep.
+    fn wake(&self) {
+        if let Some(first) = self.first.get() {
+            first.unpark();
         }
+    }
+
+    pub(super) fn has_bell(&self) -> bool {
+        self.bell.is_some()
+    }
+
+    /// From now on the first thread sleeps until the bell rings.
+    pub(super) fn listen(&self) {
+        self.listeners.fetch_add(1, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Takes a [`Self::listen`] back. Returns whether it was the last one; then the bell has to be rung, because the first
+    /// thread may be asleep.
+    pub(super) fn listen_no_more(&self) -> bool {
+        self.listeners.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    pub(super) fn has_listeners(&self) -> bool {
+        self.listeners.load(Ordering::Acquire) > 0
     }
 
     fn is_stopped(&self) -> bool {
@@ -151,6 +182,7 @@ impl Server {
     /// Takes requests until the door is shut, from request `number` on. Numbers wrap around.
     pub(super) fn watch(&self, mut number: u32) {
         let mut waiting = Waiting::new();
+        let _ = self.first.set(thread::current());
         while !self.is_stopped() {
             if let Some(request) = self.slots.request(number) {
                 number = number.wrapping_add(1);
@@ -200,7 +232,12 @@ impl Server {
         add(&self.counts.sleeps, 1);
         let is_busy = self.in_flight.load(Ordering::Acquire) > 0;
         match &self.bell {
-            Some(bell) if !is_busy && !waiting.has_rung && !waiting.is_bell_broken => {
+            Some(bell)
+                if self.has_listeners()
+                    && !is_busy
+                    && !waiting.has_rung
+                    && !waiting.is_bell_broken =>
+            {
                 self.slots.sweep();
                 match bell.wait(number.wrapping_add(1)) {
                     Ok(()) => {
@@ -217,7 +254,7 @@ impl Server {
                     self.slots.sweep();
                 }
                 waiting.pause = pause;
-                thread::sleep(pause);
+                thread::park_timeout(pause);
             }
         }
     }
@@ -235,6 +272,7 @@ impl Server {
             }
             op::NEXT => self.allow(request),
             op::COMMIT => self.take_writing(request),
+            op::NOTHING => true,
             _ => false,
         };
         if !is_known {

@@ -61,6 +61,7 @@ fn both_sides_have_one_layout() {
         ("DOOR_NEXT", op::NEXT),
         ("DOOR_WRITE", op::WRITE),
         ("DOOR_COMMIT", op::COMMIT),
+        ("DOOR_NOTHING", op::NOTHING),
         ("DOOR_PLAIN", FileMode::Plain as u32),
         ("DOOR_CONTENTS", FileMode::Contents as u32),
         ("DOOR_WRITABLE", FileMode::Writable as u32),

@@ -254,18 +254,13 @@ impl Extents {
 /// Tells when kernels have asked for something: see [`Device::bell`](super::Device::bell).
 #[doc(hidden)]
 pub trait Bell: Send + Sync {
-    /// Sleeps until the counter has reached `count`, or has been rung. Counts wrap around, so the counter has reached it if
-    /// it is at most 2^31 ahead.
+    /// Sleeps until the counter has reached `count`. Counts wrap around, so the counter has reached it if it is at most 2^31
+    /// ahead. Meanwhile the device counts as busy: whatever waits for all of its work, such as freeing memory and loading
+    /// programs, waits too.
     ///
     /// # Errors
     /// Fails if the device does.
     fn wait(&self, count: u32) -> Result<(), DeviceError>;
-
-    /// Ends a wait for about `count`, now or later. The counter then counts no more.
-    ///
-    /// # Errors
-    /// Fails if the device does.
-    fn ring(&self, count: u32) -> Result<(), DeviceError>;
 }
 
 #[cfg(test)]

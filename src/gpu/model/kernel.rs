@@ -251,10 +251,15 @@ common![
     "tile_scan",
 ];
 
-/// The kernels that measure a door, and that search files through one. They are in OpenCL C alone, because WebGPU has no
-/// door.
+// The kernels of a door are in OpenCL C alone, because WebGPU has no door.
+
+/// Ask at a door, to measure it.
 pub(crate) static DOOR_MEASURE: Kernel =
     Kernel::of_opencl("door/measure", include_str!("../../../kernels/door/measure.cl"));
+/// Rings the bell of a door.
+pub(crate) static DOOR_RING: Kernel =
+    Kernel::of_opencl("door/ring", include_str!("../../../kernels/door/ring.cl"));
+/// Searches files for a byte string.
 pub(crate) static DOOR_SEARCH: Kernel =
     Kernel::of_opencl("door/search", include_str!("../../../kernels/door/search.cl"));
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::gpu::device::Api;
 use crate::gpu::model::cost::{Formula, KernelCost};
 use crate::gpu::model::kernel::{
-    ALL, COMMON, DOOR_MEASURE, DOOR_SEARCH, TEST_DEVICE, TEST_DOOR, with_cost_of,
+    ALL, COMMON, DOOR_MEASURE, DOOR_RING, DOOR_SEARCH, TEST_DEVICE, TEST_DOOR, with_cost_of,
 };
 use crate::gpu::model::plan::Shape;
 
@@ -41,7 +41,8 @@ fn files_and_registry_are_the_same_set() {
         }
         assert_eq!(on_disk("common", extension), common, "kernels/common/*.{extension}");
     }
-    let at_a_door = [&DOOR_MEASURE, &DOOR_SEARCH].map(|kernel| kernel.file(Api::OpenCl));
+    let at_a_door =
+        [&DOOR_MEASURE, &DOOR_RING, &DOOR_SEARCH].map(|kernel| kernel.file(Api::OpenCl));
     let found = on_disk("door", "cl").into_iter().map(|stem| format!("door/{stem}.cl"));
     assert!(found.eq(at_a_door) && on_disk("door", "wgsl").is_empty());
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
@@ -102,7 +103,7 @@ fn a_variant_has_its_own_cost_in_its_own_lines() {
 
 #[test]
 fn both_languages_state_the_same_cost() {
-    let others = [&TEST_DEVICE, &TEST_DOOR, &DOOR_MEASURE, &DOOR_SEARCH];
+    let others = [&TEST_DEVICE, &TEST_DOOR, &DOOR_MEASURE, &DOOR_SEARCH, &DOOR_RING];
     for kernel in ALL.iter().copied().chain(others) {
         if let Err(error) = kernel.cost() {
             panic!("{error}");

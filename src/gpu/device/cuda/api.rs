@@ -110,7 +110,6 @@ functions! {
     optional fn cuFuncLoad(Raw);
     optional fn cuFuncGetParamInfo(Raw, usize, *mut usize, *mut usize);
     optional fn cuStreamWaitValue32_v2(Raw, u64, u32, c_uint);
-    optional fn cuStreamWriteValue32_v2(Raw, u64, u32, c_uint);
 }
 
 // Attributes of devices.

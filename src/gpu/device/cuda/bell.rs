@@ -20,13 +20,11 @@ const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 pub(super) struct CudaBell {
     counter: Arc<Buffer>,
     waiting: Stream,
-    ringing: Stream,
     context: Arc<Context>,
-    wait_value: StreamValue,
-    write_value: StreamValue,
+    wait_value: WaitValue,
 }
 
-type StreamValue = unsafe extern "C" fn(Raw, u64, u32, u32) -> std::ffi::c_int;
+type WaitValue = unsafe extern "C" fn(Raw, u64, u32, u32) -> std::ffi::c_int;
 
 impl CudaBell {
     /// A bell for the first word of a buffer; `None` if the driver has no such waits.
@@ -36,23 +34,14 @@ impl CudaBell {
     ) -> Result<Option<Self>, DeviceError> {
         let context = &shared.driver.context;
         let cuda = context.cuda;
-        let functions = (cuda.cuStreamWaitValue32_v2, cuda.cuStreamWriteValue32_v2);
-        let (Some(wait_value), Some(write_value)) = functions else { return Ok(None) };
+        let Some(wait_value) = cuda.cuStreamWaitValue32_v2 else { return Ok(None) };
         Ok(Some(Self {
             counter: shared.memory(counter, 0, 4)?.buffer,
             waiting: Stream::new(context)?,
-            ringing: Stream::new(context)?,
             context: Arc::clone(context),
             wait_value,
-            write_value,
         }))
     }
-}
-
-/// What the counter is when the bell has been rung by the host: as far ahead of any count as it can be. The host rings only
-/// to end, so the true count is of no more use.
-fn far_ahead_of(count: u32) -> u32 {
-    count.wrapping_add(1 << 30)
 }
 
 impl Bell for CudaBell {
@@ -65,16 +54,6 @@ impl Bell for CudaBell {
         };
         cuda.check("cuStreamWaitValue32", code)?;
         BlockingEvent::record(&self.waiting)?.wait()
-    }
-
-    fn ring(&self, count: u32) -> Result<(), DeviceError> {
-        let _current = self.context.enter()?;
-        let cuda = self.context.cuda;
-        // SAFETY: as above.
-        let code = unsafe {
-            (self.write_value)(self.ringing.raw(), self.counter.address, far_ahead_of(count), 0)
-        };
-        cuda.check("cuStreamWriteValue32", code)
     }
 }
 

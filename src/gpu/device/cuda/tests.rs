@@ -11,7 +11,7 @@ use crate::gpu::device::{
     Api, CudaDevice, Device, DeviceError, Dispatch, Limits, NativeBuffer, Teams,
 };
 use crate::gpu::model::kernel::{
-    DOOR_MEASURE, DOOR_SEARCH, Kernel, TEST_DEVICE, TEST_DOOR, TEST_TEAM, TEST_TURNS,
+    DOOR_MEASURE, DOOR_RING, DOOR_SEARCH, Kernel, TEST_DEVICE, TEST_DOOR, TEST_TEAM, TEST_TURNS,
 };
 use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::import::codes_between_callers_buffers;
@@ -75,11 +75,12 @@ fn programs(compiler: &Compiler, limits: &Limits) -> Vec<Program> {
 }
 
 /// The kernels that ask at a door, and their entry points.
-fn door_kernels() -> [(&'static Kernel, &'static [&'static str]); 3] {
+fn door_kernels() -> [(&'static Kernel, &'static [&'static str]); 4] {
     [
         (&TEST_DOOR, &["open_and_read", "stream", "write", "die"]),
         (&DOOR_MEASURE, &["one_by_one", "many", "idle"]),
         (&DOOR_SEARCH, &["search"]),
+        (&DOOR_RING, &["ring"]),
     ]
 }
 
