@@ -71,33 +71,52 @@ fn system_error(uri: &str, error: &io::Error) -> SourceError {
 
 /// A file that several threads read and write, each at its own place.
 #[cfg(unix)]
-pub(crate) struct Positioned(File);
+pub(crate) struct Positioned {
+    file: File,
+    /// Whether the file is memory anyway. Such a file system does not tell whether it is.
+    #[cfg(target_os = "linux")]
+    is_memory: bool,
+}
 
 #[cfg(unix)]
 impl Positioned {
     pub(crate) fn new(file: File) -> Self {
-        Self(file)
+        #[cfg(target_os = "linux")]
+        #[allow(clippy::unnecessary_cast, reason = "the type depends on the system")]
+        let is_memory = {
+            /// What Linux calls its file system in memory.
+            const TMPFS: i64 = 0x0102_1994;
+            rustix::fs::fstatfs(&file).is_ok_and(|found| found.f_type as i64 == TMPFS)
+        };
+        Self {
+            file,
+            #[cfg(target_os = "linux")]
+            is_memory,
+        }
     }
 
     pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset)
     }
 
     pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, offset)
+        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset)
     }
 
     pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
-        self.0.metadata()
+        self.file.metadata()
     }
 
     /// Fills `buffer` if the system has the bytes in memory, so that no disk is waited for; tells whether it has.
     #[cfg(target_os = "linux")]
     pub(crate) fn read_exact_at_once(&self, buffer: &mut [u8], offset: u64) -> bool {
         use rustix::io::{ReadWriteFlags, preadv2};
+        if self.is_memory {
+            return self.read_exact_at(buffer, offset).is_ok();
+        }
         let len = buffer.len();
         let mut buffers = [io::IoSliceMut::new(buffer)];
-        len == 0 || preadv2(&self.0, &mut buffers, offset, ReadWriteFlags::NOWAIT) == Ok(len)
+        len == 0 || preadv2(&self.file, &mut buffers, offset, ReadWriteFlags::NOWAIT) == Ok(len)
     }
 }
 
