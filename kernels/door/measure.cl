@@ -44,31 +44,42 @@ inline uint measured_wait(Door door, uint handle, uint looks) {
     return status;
 }
 
-// One work item asks `count` times, one after another, for `size` bytes, and between waits for `pause` nanoseconds, where
-// there is a clock. `times` are in ticks.
+// The first work item asks `count` times, one after another, for `size` bytes, and between waits for `pause` nanoseconds,
+// where there is a clock. The whole workgroup looks at the contents, so that little time passes between two requests.
+// `times` are in ticks.
 __kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
     __global uint *results, uint file, uint len_low, uint len_high, uint size, uint count, uint pause, uint looks) {
-    if (get_global_id(0) != 0) return;
+    SHARED uint state[2];
     Door door = door_of(control, counters, host, device);
     ulong len = (ulong)len_high << 32 | len_low;
     uint pieces = (uint)(len / size);
     uint sum = 0u, done = 0u;
+    bool has_failed = false;
+    uint local_id = (uint)get_local_id(0);
     ulong began = door_time(), began_ticks = door_ticks();
-    for (uint n = 0u; n < count; n++) {
-        ulong until = door_time() + pause;
-        for (uint i = 0u; pause != 0u && i < looks && door_time() < until; i++) door_pause();
-        ulong start = door_ticks();
-        uint handle = door_read(door, file, measured_offset(n, 1u, size, len, pieces), size);
-        if (!door_is_handle(handle)) break;
-        uint status = measured_wait(door, handle, looks);
-        times[n] = (uint)(door_ticks() - start);
-        if (status != DOOR_READY) break;
-        sum += measured_sum(door_content(door, handle), size, n, 0u, 1u);
-        door_close(door, handle);
-        done++;
+    for (uint n = 0u; n < count && !has_failed; n++) {
+        if (local_id == 0u) {
+            ulong until = door_time() + pause;
+            for (uint i = 0u; pause != 0u && i < looks && door_time() < until; i++) door_pause();
+            ulong start = door_ticks();
+            uint handle = door_read(door, file, measured_offset(n, 1u, size, len, pieces), size);
+            state[0] = handle;
+            state[1] = door_is_handle(handle) ? measured_wait(door, handle, looks) : DOOR_ERROR;
+            times[n] = (uint)(door_ticks() - start);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        uint handle = state[0];
+        has_failed = state[1] != DOOR_READY;
+        if (!has_failed) {
+            sum += measured_sum(door_content(door, handle), size, n, local_id, THREADS);
+            done++;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (local_id == 0u && door_is_handle(handle)) door_close(door, handle);
     }
+    atomic_add(results + RESULT_SUM, sum);
+    if (local_id != 0u) return;
     ulong ticks = door_ticks() - began_ticks, nanoseconds = door_time() - began;
-    results[RESULT_SUM] = sum;
     results[RESULT_DONE] = done;
     results[RESULT_FAILED] = count - done;
     results[RESULT_TICKS] = (uint)ticks;
