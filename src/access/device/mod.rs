@@ -54,10 +54,10 @@ pub struct DeviceMemoryOptions {
 }
 
 impl DeviceMemoryOptions {
-    /// The default share of the device's memory, two workers for each core but at most 32, batches of 64 MiB, and 30
+    /// The default share of the device's memory, three workers for two cores but at most 24, batches of 32 MiB, and 30
     /// seconds until idle memory is given back.
     pub fn new() -> Self {
-        Self { memory: None, workers: 0, batch: 64 << 20, idle: Duration::from_secs(30) }
+        Self { memory: None, workers: 0, batch: 32 << 20, idle: Duration::from_secs(30) }
     }
 
     /// Sets the most bytes of device memory that decoders take, besides the buffers that hold results.

@@ -115,10 +115,8 @@ enum Next {
 /// The work on a batch.
 pub(in crate::access) type Run = dyn FnOnce(&mut Lane<'_>) -> Result<(), DeviceError> + Send;
 
-/// Workers for each core by default: while one waits for the device, another reads.
-const PER_CORE: usize = 2;
 /// The most workers by default.
-const MAX_WORKERS: usize = 32;
+const MAX_WORKERS: usize = 24;
 /// The least device memory for which there is a worker by default, in bytes.
 const MIN_BUDGET: u64 = 512 << 20;
 /// The most blocks of a batch.
@@ -130,7 +128,8 @@ impl Core {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let most = (budget / MIN_BUDGET).clamp(2, MAX_WORKERS as u64) as usize;
         let workers = match options.workers {
-            0 => (PER_CORE * cores).clamp(2, most),
+            // While one waits for the device, another reads.
+            0 => (cores + cores / 2).clamp(2, most),
             workers => workers,
         };
         Arc::new(Self {
