@@ -20,8 +20,6 @@
 
 mod buffer;
 mod compress;
-#[cfg(test)]
-mod compress_tests;
 mod lane;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! Contents of a device's memory, compressed there.
 
-use super::tests::{contents, faulty, memory_of};
-use super::{DeviceBuffer, DeviceMemory};
+use super::{DeviceBuffer, DeviceMemory, contents, faulty, memory_of};
 use crate::gpu::tests::faulty::Fault;
 use crate::gpu::tests::testing::each_static_device;
 use crate::{DecodeOptions, Error, Level, Options, Pipeline, Statistics, decompress};

@@ -1,0 +1,149 @@
+//! Damaged archives, reads that are given up, and devices that fail.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{archive_of, check, contents, faulty, memory_of, wait_until};
+use crate::Options;
+use crate::access::{ArchiveError, CancelToken, RangeRead, ReadOptions};
+use crate::gpu::tests::faulty::Fault;
+use crate::gpu::tests::testing::each_static_device;
+
+#[test]
+fn damage_is_named_and_elsewhere_all_is_well() {
+    each_static_device(|device| {
+        let memory = memory_of(device);
+        let contents = contents(300_000);
+        let packed = crate::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+        // In the first block, and in the stored one.
+        for (place, block) in [(2000, 0), (packed.len() / 2, 2)] {
+            let mut damaged = packed.clone();
+            damaged[place] ^= 1;
+            let (_, archive) = archive_of(damaged);
+            let mut buffer = memory.allocate(300_000).unwrap();
+            let error = archive.read_into(0..300_000, &mut buffer).unwrap_err();
+            let ArchiveError::Format { uri, error } = &error else { panic!("{error}") };
+            let text = error.to_string();
+            assert!(uri == "watched" && text.contains(&format!("block {block}")), "{text}");
+            check(&archive, &memory, &contents, (270_000..300_000, 2));
+        }
+        let (source, archive) = archive_of(packed);
+        source.fails.store(true, Ordering::Relaxed);
+        let mut buffer = memory.allocate(300_000).unwrap();
+        let error = archive.read_into(0..300_000, &mut buffer).unwrap_err();
+        assert!(matches!(error, ArchiveError::Source(_)), "{error}");
+        source.fails.store(false, Ordering::Relaxed);
+        check(&archive, &memory, &contents, (0..300_000, 0));
+        // What came from a source that is not local is cached, compressed.
+        source.fails.store(true, Ordering::Relaxed);
+        check(&archive, &memory, &contents, (0..300_000, 0));
+        assert!(archive.statistics().payloads.hits > 0);
+    });
+}
+
+#[test]
+fn reads_that_are_given_up_write_nothing_later() {
+    each_static_device(|device| {
+        let memory = memory_of(device);
+        let contents = contents(300_000);
+        let packed = crate::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+        let (source, archive) = archive_of(packed);
+        let mut buffer = memory.allocate(300_000).unwrap();
+        buffer.copy_from_host(0, &vec![0xa5; 300_000]).unwrap();
+        source.is_held.store(true, Ordering::Relaxed);
+        let soon = Instant::now() + Duration::from_millis(30);
+        let options = ReadOptions::new().deadline(soon);
+        let read = RangeRead::new(0..300_000, &mut buffer);
+        let error = archive.read(&mut [read], &options).unwrap_err();
+        assert!(matches!(error, ArchiveError::DeadlineExceeded), "{error}");
+        let token = CancelToken::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(30));
+                token.cancel();
+            });
+            let read = RangeRead::new(0..300_000, &mut buffer);
+            let error = archive.read(&mut [read], &ReadOptions::new().cancel(&token)).unwrap_err();
+            assert!(matches!(error, ArchiveError::Cancelled), "{error}");
+        });
+        // Blocks of the reads above still come, and nobody wants them.
+        source.is_held.store(false, Ordering::Relaxed);
+        check(&archive, &memory, &contents, (0..300_000, 0));
+        let mut found = vec![0; 300_000];
+        buffer.copy_to_host(0, &mut found).unwrap();
+        assert!(found.iter().all(|byte| *byte == 0xa5));
+    });
+}
+
+#[test]
+fn a_lack_of_memory_makes_batches_smaller() {
+    each_static_device(|device| {
+        let contents = contents(600_000);
+        let packed = crate::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+        let (_, archive) = archive_of(packed);
+        for most in [1 << 20, 3 << 20, 8 << 20] {
+            let device = faulty(device, Fault::MemoryAbove(most));
+            let memory = memory_of(Arc::clone(&device));
+            check(&archive, &memory, &contents, (0..600_000, 0));
+            assert!(device.most_used() <= most);
+        }
+        // No memory at all, besides that of the result.
+        let device = faulty(device, Fault::MemoryAbove(620_000));
+        let memory = memory_of(Arc::clone(&device));
+        let mut buffer = memory.allocate(600_000).unwrap();
+        let error = archive.read_into(0..600_000, &mut buffer).unwrap_err();
+        assert!(error.is_retryable() && error.to_string().starts_with("device "), "{error}");
+        device.set_memory(64 << 20);
+        check(&archive, &memory, &contents, (0..600_000, 0));
+    });
+}
+
+/// Whatever call fails, a read ends with the right bytes or an error, and nothing leaks.
+#[test]
+fn faults_end_in_right_bytes_or_errors() {
+    let contents = contents(150_000);
+    let packed = crate::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+    each_static_device(|device| {
+        let read = |fault: Fault| {
+            let device = faulty(device, fault);
+            let (_, archive) = archive_of(packed.clone());
+            let memory = memory_of(Arc::clone(&device));
+            let outcome = (|| {
+                let mut buffer = memory.allocate(150_000).map_err(|error| error.to_string())?;
+                let read = archive.read_into(0..150_000, &mut buffer);
+                read.map_err(|error| error.to_string())?;
+                let mut found = vec![0; 150_000];
+                let copied = buffer.copy_to_host(0, &mut found);
+                copied.map_err(|error| error.to_string())?;
+                // A wrong bit on the way of a move's place is not found.
+                assert!(found == contents || matches!(fault, Fault::Write(_)), "{fault:?}");
+                Ok::<(), String>(())
+            })();
+            drop((archive, memory));
+            // The workers end soon.
+            wait_until(|| Arc::strong_count(&device) == 1);
+            assert_eq!(device.live(), 0, "{fault:?}: bytes that were not freed");
+            (outcome, device)
+        };
+        let (outcome, whole) = read(Fault::None);
+        outcome.unwrap();
+        let failed = Mutex::new(0);
+        for call in whole.sample_of_calls(17) {
+            for fault in [Fault::Call(call), Fault::Late(call), Fault::Lost(call)] {
+                *failed.lock().unwrap() += usize::from(read(fault).0.is_err());
+            }
+        }
+        assert!(failed.into_inner().unwrap() > 3);
+        // Wrong payloads are found by their checksums, and the CPU does those blocks. A wrong move stays within the buffer.
+        let (_, writes) = whole.copies();
+        for fault in (0..writes).step_by(5).map(Fault::Write) {
+            let _ = read(fault);
+        }
+        let (outcome, _) = read(Fault::Endless(whole.calls() / 2));
+        let error = outcome.unwrap_err();
+        assert!(error.contains("in time"), "{error}");
+    });
+}
