@@ -66,6 +66,11 @@ impl BlockHeader {
         self.method.id() | if self.filters.is_some() { IS_FILTERED } else { 0 }
     }
 
+    /// Where the block begins in the contents of its frame, in bytes.
+    pub(crate) fn position(&self) -> u64 {
+        u64::from(self.number) << self.block_log
+    }
+
     /// Length of header and payload in bytes: what the index records.
     pub(crate) fn block_len(&self) -> u32 {
         // At most 40 + 2^26: `read` and the encoder keep payloads no longer than their contents.

@@ -76,8 +76,8 @@ impl<'a> DecodeJob<'a> {
 
     /// What the block's filters need to know.
     pub(crate) fn context(&self) -> Context<'a> {
-        let position = u64::from(self.header.number) << self.header.block_log;
-        Context { modules: self.modules.map(|modules| modules as &dyn RunModule), position }
+        let modules = self.modules.map(|modules| modules as &dyn RunModule);
+        Context { modules, position: self.header.position() }
     }
 }
 

@@ -154,6 +154,11 @@ impl Loader {
         Ok(Located { id, range, place, len: len as usize, is_single })
     }
 
+    /// What runs the modules of the frame with this number, if it has some.
+    pub(super) fn modules(&self, frame: usize) -> Option<&FrameModules> {
+        self.modules.get(frame).and_then(Option::as_deref)
+    }
+
     /// The bytes of a block, if they are in the cache.
     pub(super) fn kept(&self, block: &Located) -> Option<Payload> {
         self.payloads().get(&block.id).map(Arc::clone).filter(|kept| kept.len() == block.len)
@@ -232,7 +237,7 @@ impl Loader {
         payload: &[u8],
         contents: &mut [u8],
     ) -> Result<(), Fault> {
-        let modules = self.modules.get(block.id.frame).and_then(Option::as_deref);
+        let modules = self.modules(block.id.frame);
         let payload = Some(payload);
         let mut job = DecodeJob { header, modules, payload, contents, outcome: None };
         self.engine.decode(slice::from_mut(&mut job));

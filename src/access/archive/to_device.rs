@@ -318,6 +318,7 @@ impl Shared {
             .iter()
             .map(|(staged, header)| LaneBlock {
                 header: *header,
+                modules: self.loader.modules(staged.block.id.frame),
                 payload: staged.payload(header),
                 wants: in_hand.wants(staged.number),
                 is_done: false,

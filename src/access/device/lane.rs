@@ -11,6 +11,7 @@ use super::buffer::OnDevice;
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, DecodedBlock, Needs, Origin, Part, RangeDecoder, RawBlock};
 use crate::gpu::device::{Device, DeviceError, HostMemory};
+use crate::pipeline::modules::FrameModules;
 
 /// A part of a block's contents that somebody wants, and where.
 pub(in crate::access) struct Want {
@@ -24,6 +25,8 @@ pub(in crate::access) struct Want {
 /// A block of a batch.
 pub(in crate::access) struct LaneBlock<'w> {
     pub(in crate::access) header: BlockHeader,
+    /// What runs the modules of its frame, if that has some.
+    pub(in crate::access) modules: Option<&'w FrameModules>,
     /// Where its payload lies in the lane's host memory. Blocks of a batch are in this order.
     pub(in crate::access) payload: Range<usize>,
     pub(in crate::access) wants: Vec<&'w Want>,
@@ -127,7 +130,11 @@ impl<'c> Lane<'c> {
             if most == 0 || numbers.is_empty() {
                 continue;
             }
-            for some in numbers.chunks(most) {
+            // A batch has the modules of one frame, or of frames that share them.
+            let modules = |number: usize| blocks[number].modules.map(std::ptr::from_ref);
+            let of_frame = numbers.chunk_by(|a, b| modules(*a) == modules(*b));
+            let batches: Vec<_> = of_frame.flat_map(|numbers| numbers.chunks(most)).collect();
+            for some in batches {
                 self.decode_with((pipeline, block_len, most as u32), blocks, some)?;
             }
         }
@@ -172,6 +179,8 @@ impl<'c> Lane<'c> {
             self.run_decoder(key, blocks, before)?;
             return self.run_decoder(key, blocks, after);
         }
+        let modules = blocks[*first].modules;
+        decoder.set_modules(modules.map_or(&[], FrameModules::on_devices));
         let mut raws = Vec::with_capacity(some.len());
         let mut parts = Vec::new();
         for (number, block) in some.iter().map(|&at| &blocks[at]).enumerate() {
@@ -183,6 +192,7 @@ impl<'c> Lane<'c> {
                     payload_start: raw,
                     payload_len: payload.len() as u32,
                     content_len,
+                    position: block.header.position(),
                     filters,
                     needs: Needs::of(payload, content_len as usize),
                 });

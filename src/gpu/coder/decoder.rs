@@ -47,7 +47,8 @@ pub struct DecodedBlock {
     pub payload_crc: u32,
     /// CRC-32C of the contents, for comparison with the recorded one: a damaged payload can still be well-formed.
     pub content_crc: u32,
-    /// Whether the contents are still filtered. Devices cannot undo filters of decimal floats, and this decoder no modules.
+    /// Whether the contents are still filtered. Devices cannot undo filters of decimal floats, and decoders of callers no
+    /// modules.
     pub is_filtered: bool,
 }
 

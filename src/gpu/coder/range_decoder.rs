@@ -15,7 +15,7 @@ use crate::format::Pipeline;
 use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Limits};
 use crate::gpu::model::budget::BlockCost;
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
-use crate::gpu::stages::filter::Undoing;
+use crate::gpu::stages::filter::{ModuleStep, Undoing};
 use crate::gpu::stages::job::{Job, JobResult, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::moves::{self, Ends, MOVES_PER_BLOCK, Move};
@@ -39,6 +39,8 @@ pub(crate) struct RawBlock {
     pub(crate) payload_len: u32,
     /// Length of the contents: no more than a slot.
     pub(crate) content_len: u32,
+    /// Where the block begins in the contents of its frame, in bytes; only modules need it.
+    pub(crate) position: u64,
     /// The filters to undo.
     pub(crate) filters: Option<FilterChain>,
     /// What the payload needs.
@@ -77,10 +79,11 @@ fn plan(
     pipeline: Pipeline,
     shape: Shape,
     needs: Needs,
+    modules: &[ModuleStep],
 ) -> Result<Plan, PlanError> {
     match pipeline {
         Pipeline::Store => pipelines::moves_alone(shape),
-        _ => pipelines::decode_raw(limits, pipeline, shape, needs),
+        _ => pipelines::decode_raw(limits, pipeline, shape, needs, modules),
     }
 }
 
@@ -96,8 +99,8 @@ impl<'d> RangeDecoder<'d> {
         block_len: u32,
         blocks: u32,
     ) -> Result<Self, CoderError> {
-        let planner = Box::new(move |limits: &Limits, shape, needs, _: &[_]| {
-            plan(limits, pipeline, shape, needs)
+        let planner = Box::new(move |limits: &Limits, shape, needs, modules: &[ModuleStep]| {
+            plan(limits, pipeline, shape, needs, modules)
         });
         let batch = Batch::new(device, Shape::new(blocks, block_len), &[], planner)?;
         let raw = batch.plan.buffers.iter().find(|buffer| buffer.name == "raw");
@@ -114,7 +117,7 @@ impl<'d> RangeDecoder<'d> {
         pipeline: Pipeline,
         block_len: u32,
     ) -> Result<BlockCost, CoderError> {
-        let plan = |shape| plan(limits, pipeline, shape, Needs::default());
+        let plan = |shape| plan(limits, pipeline, shape, Needs::default(), &[]);
         Ok(BlockCost::of(plan, block_len)?)
     }
 
@@ -133,6 +136,11 @@ impl<'d> RangeDecoder<'d> {
     /// How many bytes of a file can be uploaded at once.
     pub(crate) fn raw_bytes(&self) -> u64 {
         self.raw_bytes
+    }
+
+    /// Sets what undoes the modules of the next batches' blocks, by their numbers.
+    pub(crate) fn set_modules(&mut self, modules: &[ModuleStep]) {
+        self.batch.set_modules(modules);
     }
 
     /// Copies bytes of a file to the device, in place of those before. Their number is a multiple of 4.
@@ -168,13 +176,13 @@ impl<'d> RangeDecoder<'d> {
         let mut moves = Vec::with_capacity(blocks.len());
         let mut payload_start = 0;
         for block in blocks {
-            // What modules filtered is left to the host.
-            let undo = block.filters.as_ref().map(|chain| Undo::of(chain, &[]));
+            let undo = block.filters.as_ref().map(|chain| Undo::of(chain, self.batch.modules()));
             self.still_filtered.push(undo == Some(None));
             let undo = undo.flatten().unwrap_or_default();
             needs = needs.and(block.needs).and_filters(Undoing::of(&undo));
             let RawBlock { payload_len, content_len, .. } = *block;
-            jobs.push(Job { content_len, payload_len, payload_start, undo, ..Job::default() });
+            let position = (block.position >> 16) as u32;
+            jobs.push(Job { content_len, payload_len, payload_start, undo, position });
             let to = 16 * u64::from(payload_start);
             moves.push(Move::new(block.payload_start, payload_len, to));
             payload_start += payload_len.div_ceil(16);

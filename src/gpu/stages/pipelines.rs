@@ -116,14 +116,15 @@ pub(crate) fn decode_with(
     runnable(plan, limits)
 }
 
-/// Like [`decode`], for payloads that are bytes of a file: the first step moves each from `raw` to `payload`.
+/// Like [`decode_with`], for payloads that are bytes of a file: the first step moves each from `raw` to `payload`.
 pub(crate) fn decode_raw(
     limits: &Limits,
     pipeline: Pipeline,
     shape: Shape,
     needs: Needs,
+    modules: &[ModuleStep],
 ) -> Result<Plan, PlanError> {
-    let mut plan = decode(limits, pipeline, shape, needs)?;
+    let mut plan = decode_with(limits, pipeline, shape, needs, modules)?;
     moves::add_buffers(&mut plan)?;
     moves::align_first(&mut plan)?;
     runnable(plan, limits)

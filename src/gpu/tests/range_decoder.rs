@@ -181,6 +181,7 @@ fn ranges_of_blocks_of_every_level_and_filter() {
                     payload_start: file.len() as u32,
                     payload_len: payload.len() as u32,
                     content_len: len as u32,
+                    position: 0,
                     filters: chain,
                     needs: Needs::of(&payload, len),
                 });

@@ -6,7 +6,7 @@ use super::ready::FilterModule;
 use super::{FrameModules, Modules};
 use crate::codec::filter::FilterChain;
 use crate::format::{BlockHeader, ModuleTable, Pipeline};
-use crate::gpu::coder::{Buffers, Decoder};
+use crate::gpu::coder::{Buffers, Decoder, Needs, Origin, Part, RangeDecoder, RawBlock};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::testing::each_device;
@@ -19,7 +19,7 @@ use crate::pipeline::options::Options;
 use crate::{Error, Gpu, Statistics};
 
 /// The modules of `tests/modules`, in lanes of different lengths.
-fn table() -> ModuleTable {
+pub(crate) fn table() -> ModuleTable {
     let [bytes, words] = [
         include_str!("../../../tests/modules/filter.wat"),
         include_str!("../../../tests/modules/words.wat"),
@@ -30,6 +30,13 @@ fn table() -> ModuleTable {
     });
     let long = bytes.clone().lane_bytes(1 << 20).unwrap();
     FilterModule::table([bytes.lane_bytes(1 << 9).unwrap(), words, long])
+}
+
+/// One of them, in lanes of another length.
+pub(crate) fn other_table() -> ModuleTable {
+    let text = include_str!("../../../tests/modules/words.wat");
+    let module = Module::read(wat::parse_str(text).unwrap()).unwrap();
+    FilterModule::table([FilterModule::new(&module).unwrap().lane_bytes(1 << 10).unwrap()])
 }
 
 struct Sample {
@@ -136,6 +143,67 @@ fn devices_undo_what_modules_did() {
         decoder.set_modules(&[]);
         let blocks = decoder.decode(&places).unwrap();
         assert!(blocks[0].is_filtered && !blocks[6].is_filtered);
+    });
+}
+
+/// The same out of the bytes of a file, and into a buffer of the caller's.
+#[test]
+fn range_decoders_undo_what_modules_did() {
+    let (samples, table) = (samples(), table());
+    let modules = FrameModules::to_decode(&table).unwrap();
+    let (longest, count) = (1_200_001, samples.len() as u32);
+    let (mut file, mut blocks) = (vec![0xff; 3], Vec::new());
+    for sample in &samples {
+        let content_len = sample.contents.len() as u32;
+        blocks.push(RawBlock {
+            payload_start: file.len() as u32,
+            payload_len: sample.payload.len() as u32,
+            content_len,
+            position: sample.position,
+            filters: sample.coded.filters,
+            needs: Needs::of(&sample.payload, content_len as usize),
+        });
+        file.extend(&sample.payload);
+    }
+    file.resize(file.len().next_multiple_of(4), 0);
+    each_device(|device| {
+        let pool = Pool::new(device);
+        let mut decoder = RangeDecoder::new(&pool, Pipeline::Lzf, longest, count).unwrap();
+        decoder.set_modules(modules.on_devices());
+        decoder.upload(&file).unwrap();
+        let bytes = samples.iter().map(|sample| sample.contents.len()).sum::<usize>();
+        let end = bytes.next_multiple_of(4) as u64;
+        let buffer = device.allocate(end).unwrap();
+        let (mut parts, mut at) = (Vec::new(), 0);
+        for (number, sample) in (0..).zip(&samples) {
+            let (origin, bytes) = (Origin::Contents(number, 0), sample.contents.len() as u32);
+            parts.push(Part { origin, bytes, buffer, buffer_end: end, at });
+            at += u64::from(bytes);
+        }
+        decoder.submit(&blocks, &mut parts).unwrap();
+        let decoded = decoder.wait().unwrap();
+        let mut found = vec![0; end as usize];
+        device.queue().unwrap().read(buffer, 0, &mut found).unwrap();
+        device.free(buffer);
+        let mut rest = &found[..];
+        for (number, (block, sample)) in decoded.iter().zip(&samples).enumerate() {
+            let (own, others) = rest.split_at(sample.contents.len());
+            rest = others;
+            if device.limits().ends_long_loops() && has_long_lanes(sample) {
+                assert!(!block.is_decoded, "block {number}");
+                continue;
+            }
+            assert!(block.is_decoded && !block.is_filtered, "block {number}");
+            assert!(own == sample.contents, "block {number}");
+            assert_eq!(block.content_crc, sample.coded.content_crc);
+        }
+        let cost = RangeDecoder::cost_of_block(device.limits(), Pipeline::Lzf, longest).unwrap();
+        let predicted = cost.memory * u64::from(count);
+        assert_eq!((decoder.memory(), pool.high_water()), (predicted, predicted));
+        decoder.set_modules(&[]);
+        decoder.submit(&blocks, &mut []).unwrap();
+        let decoded = decoder.wait().unwrap();
+        assert!(decoded[0].is_filtered && !decoded[6].is_filtered);
     });
 }
 

@@ -8,7 +8,7 @@
 #[cfg(not(feature = "modules"))]
 mod absent;
 #[cfg(all(test, feature = "modules"))]
-mod device_tests;
+pub(crate) mod device_tests;
 #[cfg(feature = "modules")]
 mod ready;
 

@@ -4,11 +4,14 @@
 //! |---|---|
 //! | `ranges` | ranges of every kind of archive, to every kind of destination |
 //! | `faults` | damaged archives, reads that are given up, and devices that fail |
+//! | `modules` | archives whose frames have modules |
 //! | `workers` | what the threads of a device take, keep and prepare |
 //! | `compress` | contents of a device's memory, compressed there |
 
 mod compress;
 mod faults;
+#[cfg(feature = "modules")]
+mod modules;
 mod ranges;
 mod workers;
 
@@ -68,8 +71,12 @@ fn contents(len: usize) -> Vec<u8> {
 }
 
 fn archive_of(packed: Vec<u8>) -> (Arc<Watched>, Archive) {
+    archive_with(packed, &ArchiveOptions::new())
+}
+
+fn archive_with(packed: Vec<u8>, options: &ArchiveOptions) -> (Arc<Watched>, Archive) {
     let source = Arc::new(Watched { bytes: packed, ..Watched::default() });
-    let archive = Archive::of_source(source.clone(), &ArchiveOptions::new()).unwrap();
+    let archive = Archive::of_source(source.clone(), options).unwrap();
     (source, archive)
 }
 
