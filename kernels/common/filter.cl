@@ -25,3 +25,14 @@ typedef struct {
 // Whether sums are over adjacent elements that fit a word, which a kernel of its own does.
 #define SUMS_ARE_ADJACENT(word) \
     (FILTER_ID(word) == FILTER_DELTA && FILTER_PARAMETER(word) <= 1 && FILTER_WIDTH(word) <= 4)
+
+// Lengths of rows in bytes whose differences a kernel of their own undoes, but for 32: a bit for each.
+#define ROWS 0x0101115eu
+
+// The words that whole rows fill, where sums are over rows that a kernel of their own does; otherwise 0.
+inline uint row_period(uint word) {
+    bool is_sum = FILTER_ID(word) == FILTER_DELTA || FILTER_ID(word) == FILTER_XOR;
+    uint row = FILTER_WIDTH(word) * max(FILTER_PARAMETER(word), 1u);
+    if (!is_sum || SUMS_ARE_ADJACENT(word) || row > 32 || (row < 32 && (ROWS >> row & 1) == 0)) return 0;
+    return max(row / 4, row % 3 == 0 ? 3u : 1u);
+}

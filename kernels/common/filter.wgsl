@@ -41,3 +41,16 @@ fn filter_parameter(word: u32) -> u32 {
 fn sums_are_adjacent(word: u32) -> bool {
     return filter_id(word) == FILTER_DELTA && filter_parameter(word) <= 1u && filter_width(word) <= 4u;
 }
+
+// Lengths of rows in bytes whose differences a kernel of their own undoes, but for 32: a bit for each.
+const ROWS = 0x0101115eu;
+
+// The words that whole rows fill, where sums are over rows that a kernel of their own does; otherwise 0.
+fn row_period(word: u32) -> u32 {
+    let is_sum = filter_id(word) == FILTER_DELTA || filter_id(word) == FILTER_XOR;
+    let row = filter_width(word) * max(filter_parameter(word), 1u);
+    if !is_sum || sums_are_adjacent(word) || row > 32u || (row < 32u && ((ROWS >> row) & 1u) == 0u) {
+        return 0u;
+    }
+    return max(row / 4u, select(1u, 3u, row % 3u == 0u));
+}

@@ -1,5 +1,5 @@
 // Undoes differences: each element becomes the sum, or the exclusive or, of itself and those before it at multiples of
-// a stride. Sums of adjacent elements of at most 4 bytes are not done here.
+// a stride. Sums of adjacent elements of at most 4 bytes, and of rows of some lengths, are not done here.
 //
 // A workgroup of 256 has a unit, and goes from tile to tile. In a tile, work items have parts of the columns, whose
 // sums they exchange. Strides of more than 256 elements have no tiles: what an element depends on has been written.
@@ -73,7 +73,7 @@ __kernel void sums(__global const Job *jobs, __global uint *contents, uint block
     uint word = jobs[block].undo[stage];
     bool is_xor = FILTER_ID(word) == FILTER_XOR;
     uint turns = is_xor ? 1u : FILTER_ID(word) == FILTER_DELTA ? FILTER_ORDER(word) : 0u;
-    if (turn >= turns || SUMS_ARE_ADJACENT(word)) return;
+    if (turn >= turns || SUMS_ARE_ADJACENT(word) || row_period(word) != 0) return;
     uint width = FILTER_WIDTH(word), stride = max(FILTER_PARAMETER(word), 1u);
     uint content_len = min(jobs[block].content_len, slot);
     uint unit_log = UNIT_LOG(jobs[block]), number = (uint)get_group_id(0) % count;

@@ -1,5 +1,5 @@
 // Undoes differences: each element becomes the sum, or the exclusive or, of itself and those before it at multiples of
-// a stride. Sums of adjacent elements of at most 4 bytes are not done here.
+// a stride. Sums of adjacent elements of at most 4 bytes, and of rows of some lengths, are not done here.
 //
 // A workgroup of 256 has a unit, and goes from tile to tile. In a tile, work items have parts of the columns, whose
 // sums they exchange. Strides of more than 256 elements have no tiles: what an element depends on has been written.
@@ -103,7 +103,7 @@ fn sums(local_index: u32, workgroup_index: u32) {
     let unit_log = clamp(jobs[block * JOB_WORDS + JOB_UNIT_LOG], 18u, 20u);
     let is_xor = filter_id(word) == FILTER_XOR;
     let turns = select(select(0u, filter_order(word), filter_id(word) == FILTER_DELTA), 1u, is_xor);
-    if args.turn >= turns || sums_are_adjacent(word) {
+    if args.turn >= turns || sums_are_adjacent(word) || row_period(word) != 0u {
         return;
     }
     let width = filter_width(word);

@@ -158,6 +158,8 @@ kernels! {
     FILTER_SUMS = "filter/sums";
     /// Undoes differences of adjacent elements of at most 4 bytes.
     FILTER_ADJACENT_SUMS = "filter/adjacent_sums";
+    /// Undoes differences of rows of a few bytes.
+    FILTER_ROW_SUMS = "filter/row_sums";
     /// Payloads one behind the other.
     COMPACT = "batch/compact";
     /// Copies between buffers, from any byte to any byte.

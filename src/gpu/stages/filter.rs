@@ -16,7 +16,7 @@ use crate::codec::filter::{FilterChain, Stage};
 use crate::format::MAX_MODULES;
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::{
-    FILTER_ADJACENT_SUMS, FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS, Kernel,
+    FILTER_ADJACENT_SUMS, FILTER_ROW_SUMS, FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS, Kernel,
 };
 use crate::gpu::model::limits::Limits;
 use crate::gpu::model::plan::{Plan, Run, Step};
@@ -74,18 +74,39 @@ impl ModuleStep {
 }
 
 /// What moves bytes or bits to other places.
-const MOVES: u8 = 1;
+const MOVES: u32 = 1;
 /// Zigzag or rotation of elements that have not just moved.
-const CHANGES: u8 = 2;
+const CHANGES: u32 = 2;
 /// Differences, once and twice.
-const SUMS: [u8; 2] = [4, 8];
+const SUMS: [u32; 2] = [4, 8];
 /// Differences of adjacent elements that fit a word, once and twice.
-const ADJACENT_SUMS: [u8; 2] = [16, 32];
+const ADJACENT_SUMS: [u32; 2] = [16, 32];
+/// Words of the periods of rows whose differences a kernel of their own undoes: see `kernels/filter/row_sums`.
+const PERIODS: [u32; 6] = [1, 2, 3, 4, 6, 8];
+
+/// Differences of rows with the period `PERIODS[at]`, once and twice.
+const fn row_sums(at: usize) -> [u32; 2] {
+    [1 << (6 + 2 * at), 1 << (7 + 2 * at)]
+}
+
+/// The steps that undo differences to the element `stride` before, once and twice.
+fn sums_of(width: u8, stride: u16, is_xor: bool) -> [u32; 2] {
+    if !is_xor && stride == 1 && width <= 4 {
+        return ADJACENT_SUMS;
+    }
+    let period = match u32::from(width) * u32::from(stride) {
+        1 | 2 | 4 => 1,
+        3 | 6 | 12 => 3,
+        row @ (8 | 16 | 24 | 32) => row / 4,
+        _ => return SUMS,
+    };
+    PERIODS.iter().position(|known| *known == period).map_or(SUMS, row_sums)
+}
 
 /// The steps that a batch needs, for each place in a chain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Undoing {
-    steps: [u8; 3],
+    steps: [u32; 3],
     /// For each place, the modules that undo a stage there: a bit for each number.
     modules: [u8; 3],
 }
@@ -93,7 +114,7 @@ pub(crate) struct Undoing {
 impl Undoing {
     /// Every step.
     #[cfg(test)]
-    pub(crate) const ALL: Self = Self { steps: [0x3f; 3], modules: [0; 3] };
+    pub(crate) const ALL: Self = Self { steps: [0x3_ffff; 3], modules: [0; 3] };
 
     /// What a block needs.
     pub(crate) fn of(undo: &Undo) -> Self {
@@ -114,11 +135,10 @@ impl Undoing {
                     if just_moved == Some(width) { 0 } else { CHANGES }
                 }
                 Some(Stage::Delta { width, order, stride }) => {
-                    let [once, twice] =
-                        if stride == 1 && width <= 4 { ADJACENT_SUMS } else { SUMS };
+                    let [once, twice] = sums_of(width, stride, false);
                     if order > 1 { once | twice } else { once }
                 }
-                Some(Stage::Xor { .. }) => SUMS[0],
+                Some(Stage::Xor { width, stride }) => sums_of(width, stride, true)[0],
                 // The module finds zeros where it writes.
                 Some(Stage::Module(_)) => MOVES,
                 Some(Stage::Decimal { .. }) | None => 0,
@@ -129,9 +149,9 @@ impl Undoing {
 
     /// What two blocks need.
     pub(crate) fn and(self, other: Self) -> Self {
-        let union = |a: [u8; 3], b: [u8; 3]| std::array::from_fn(|stage| a[stage] | b[stage]);
-        let modules = union(self.modules, other.modules);
-        Self { steps: union(self.steps, other.steps), modules }
+        let steps = std::array::from_fn(|stage| self.steps[stage] | other.steps[stage]);
+        let modules = std::array::from_fn(|stage| self.modules[stage] | other.modules[stage]);
+        Self { steps, modules }
     }
 
     /// Where codecs write, so that `contents` has the result.
@@ -164,7 +184,7 @@ pub(crate) fn append(
     for ((stage, steps), used) in (0..).zip(undoing.steps).zip(undoing.modules) {
         if steps & MOVES != 0 {
             let buffers = ["jobs", here, other];
-            add(plan, ("unshuffle", &FILTER_SHUFFLE, "unshuffle"), &buffers, PIECE, &[stage])?;
+            add(plan, ("unshuffle", &FILTER_SHUFFLE, "unshuffle"), &buffers, PIECE, &[stage], &[])?;
             for (number, module) in (0..MAX_MODULES as u32).zip(modules) {
                 if used >> number & 1 != 0 {
                     let fuel = limits.loop_fuel(module.turns, module.fuel);
@@ -175,16 +195,22 @@ pub(crate) fn append(
         }
         let buffers = ["jobs", here];
         if steps & CHANGES != 0 {
-            add(plan, ("unfilter", &FILTER_WORDS, "words"), &buffers, PIECE, &[stage])?;
+            add(plan, ("unfilter", &FILTER_WORDS, "words"), &buffers, PIECE, &[stage], &[])?;
         }
         for (turn, (sum, adjacent)) in (0..).zip(SUMS.into_iter().zip(ADJACENT_SUMS)) {
             let args = [stage, turn];
             if steps & sum != 0 {
-                add(plan, ("sum", &FILTER_SUMS, "sums"), &buffers, MIN_UNIT, &args)?;
+                add(plan, ("sum", &FILTER_SUMS, "sums"), &buffers, MIN_UNIT, &args, &[])?;
             }
             if steps & adjacent != 0 {
                 let what = ("sum", &FILTER_ADJACENT_SUMS, "adjacent_sums");
-                add(plan, what, &buffers, MIN_UNIT, &args)?;
+                add(plan, what, &buffers, MIN_UNIT, &args, &[])?;
+            }
+            for (at, period) in PERIODS.into_iter().enumerate() {
+                if steps & row_sums(at)[turn as usize] != 0 {
+                    let what = ("sum", &FILTER_ROW_SUMS, "row_sums");
+                    add(plan, what, &buffers, MIN_UNIT, &args, &periods(period))?;
+                }
             }
         }
     }
@@ -218,6 +244,19 @@ fn add_module(
     Ok(())
 }
 
+/// What `row_sums` is compiled with for periods of so many words.
+fn periods(words: u32) -> [(&'static str, u32); 4] {
+    let in_threes = words.is_multiple_of(3);
+    [
+        ("PERIOD", words),
+        // Of a work item.
+        ("WORDS", if in_threes { 12 } else { 8 }),
+        // Whether a period may have several rows.
+        ("IS_SPLIT", u32::from(words == 1 || words == 3)),
+        ("IN_THREES", u32::from(in_threes)),
+    ]
+}
+
 /// Adds a run with a workgroup for each `bytes` of a block.
 fn add(
     plan: &mut Plan,
@@ -225,6 +264,7 @@ fn add(
     buffers: &[&'static str],
     bytes: u32,
     args: &[u32],
+    defines: &[(&'static str, u32)],
 ) -> Result<(), CostError> {
     let shape = plan.shape;
     let count = shape.slot.div_ceil(bytes);
@@ -235,7 +275,7 @@ fn add(
         stage,
         kernel,
         entry,
-        defines: Vec::new(),
+        defines: defines.to_vec(),
         buffers,
         args: [&[shape.blocks, shape.slot, count], args].concat(),
         groups: shape.blocks * count,

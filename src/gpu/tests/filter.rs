@@ -10,7 +10,7 @@ use crate::gpu::stages::job::{Job, Undo};
 use crate::test_data::noise;
 
 /// Chains with every stage, of every width, with short and long strides.
-const CHAINS: [&str; 41] = [
+const CHAINS: [&str; 57] = [
     "transpose2",
     "transpose3",
     "transpose4",
@@ -53,6 +53,23 @@ const CHAINS: [&str; 41] = [
     "rotate4,transpose8",
     "zigzag1,transpose3",
     "rotate2:7,bits2",
+    // Rows of each length whose differences a kernel of its own undoes.
+    "delta1x2",
+    "delta1x4",
+    "deltadelta2x2",
+    "delta2x3",
+    "deltadelta1x6",
+    "delta4x2",
+    "delta1x8",
+    "delta4x3",
+    "delta2x6",
+    "deltadelta2x8",
+    "delta8x3",
+    "delta8x4,zigzag8",
+    "delta4x8",
+    "xor1,xor4",
+    "xor1x3,xor2x3",
+    "xor8x3,xor2x16",
 ];
 
 /// Undoes each block's chain on `device`, by the steps they need, and returns the contents.
@@ -166,7 +183,7 @@ fn blocks_are_filtered_as_on_the_cpu() {
 }
 
 /// Chains of few steps for each work item, for blocks of several units.
-const LONG: [&str; 9] = [
+const LONG: [&str; 12] = [
     "delta4x3,zigzag4,transpose4",
     "delta1x3000,delta1x3",
     "xor8,bits8",
@@ -176,6 +193,9 @@ const LONG: [&str; 9] = [
     "rotate2,transpose2",
     "deltadelta8,zigzag8,transpose8",
     "zigzag8,transpose8",
+    "deltadelta1x3,xor2",
+    "delta8x3,deltadelta8x2",
+    "delta2x2,delta1x6,delta4x8",
 ];
 
 #[test]
