@@ -1,8 +1,9 @@
 //! Measures how fast a device works on data in its own memory, stage by stage, after verifying every byte.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::clock::Instant;
 use crate::error::Error;
@@ -16,6 +17,7 @@ use crate::gpu::model::plan::PlanError;
 use crate::pipeline::Options;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, EncodeJob, Engine};
+use crate::pipeline::modules::{FrameModules, refusal};
 
 /// A measurement of one direction.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,40 +48,57 @@ impl Measurement {
 pub struct Subject<'a> {
     encoding: Encoding,
     pipeline: Pipeline,
-    blocks: Vec<(&'a [u8], Coded, Vec<u8>)>,
+    /// What runs the modules of the options, if the filter names some.
+    modules: Option<Arc<FrameModules>>,
+    blocks: Vec<Block<'a>>,
     copies: usize,
+}
+
+/// A block, as the CPU has encoded it.
+struct Block<'a> {
+    contents: &'a [u8],
+    /// Where it begins in the data, in bytes.
+    position: u64,
+    coded: Coded,
+    payload: Vec<u8>,
 }
 
 impl<'a> Subject<'a> {
     /// Splits `data` into blocks by `options`. The device gets copies of them until it has `total` bytes.
     ///
     /// # Errors
-    /// Fails if the options are invalid.
+    /// Fails if the options are invalid, or if a module cannot filter a block.
     pub fn new(data: &'a [u8], options: &Options, total: u64) -> Result<Self, Error> {
         let encoding = options.encoding()?;
         let Encoding { recipe, block_len, .. } = encoding;
-        let engine = CpuEngine::new();
-        let encode = |contents: &&'a [u8]| {
+        let table = options.modules_of_frames();
+        let modules = FrameModules::of_encoder(&table)?;
+        let engine = CpuEngine::with_modules(modules.clone());
+        let encode = |(number, contents): (u64, &'a [u8])| {
+            let position = number * u64::from(block_len);
             let mut payload = Vec::new();
-            let mut job = EncodeJob::new(contents, 0, &mut payload);
+            let mut job = EncodeJob::new(contents, position, &mut payload);
             engine.encode(&recipe.first(), std::slice::from_mut(&mut job));
-            job.coded.map(|coded| (*contents, coded, payload))
+            match (job.coded, job.refused) {
+                (Some(coded), _) => Ok(Block { contents, position, coded, payload }),
+                (None, Some(refused)) => Err(refusal(refused, &table, number)),
+                (None, None) => Err(Error::Internal { what: "a block was not encoded" }),
+            }
         };
-        let blocks: Vec<&[u8]> = data.chunks(block_len as usize).collect();
-        let blocks: Vec<_> = blocks.par_iter().filter_map(encode).collect();
+        let blocks: Vec<_> = (0..).zip(data.chunks(block_len as usize)).collect();
+        let blocks = blocks.into_par_iter().map(encode).collect::<Result<_, _>>()?;
         let copies = (total / (data.len() as u64).max(1)).max(1) as usize;
-        Ok(Self { encoding, pipeline: options.chosen_pipeline(), blocks, copies })
+        Ok(Self { encoding, pipeline: options.chosen_pipeline(), modules, blocks, copies })
     }
 
     /// Compression ratio of the blocks that are not stored.
     pub fn ratio(&self) -> f64 {
-        let sums = self
-            .blocks
-            .iter()
-            .filter(|(_, coded, _)| is_coded(coded))
-            .fold((0, 0), |(contents, payloads), (c, _, p)| {
-                (contents + c.len(), payloads + p.len())
-            });
+        let sums = self.blocks.iter().filter(|block| is_coded(&block.coded)).fold(
+            (0, 0),
+            |(contents, payloads), block| {
+                (contents + block.contents.len(), payloads + block.payload.len())
+            },
+        );
         sums.0 as f64 / (sums.1 as f64).max(1.0)
     }
 
@@ -92,7 +111,7 @@ impl<'a> Subject<'a> {
         memory_for: impl Fn(u32) -> Result<u64, CoderError>,
     ) -> Result<Vec<usize>, CoderError> {
         let wanted: Vec<usize> =
-            (0..self.blocks.len()).filter(|&b| wanted(&self.blocks[b].1)).collect();
+            (0..self.blocks.len()).filter(|&b| wanted(&self.blocks[b].coded)).collect();
         let mut count = (wanted.len() * self.copies) as u32;
         let budget = budget_now(device, permitted);
         while count > 1 && memory_for(count)? > budget {
@@ -121,11 +140,13 @@ impl<'a> Subject<'a> {
             })?;
         let mut places = Vec::with_capacity(batch.len());
         for &b in &batch {
-            let (contents, coded, payload) = &self.blocks[b];
+            let Block { contents, position, coded, payload } = &self.blocks[b];
             let place = decoder.write(payload, contents.len() as u32)?;
             let place = place.ok_or_else(|| wrong("a payload is too long"))?;
-            places.push(PayloadPlace { filters: coded.filters, ..place });
+            let (position, filters) = (*position, coded.filters);
+            places.push(PayloadPlace { position, filters, ..place });
         }
+        decoder.set_modules(self.modules.as_deref().map_or(&[], FrameModules::on_devices));
         let decoded = decoder.decode(&places)?;
         if decoded.iter().any(|block| block.is_filtered) {
             let what = "devices do not undo filters of decimal floats";
@@ -133,10 +154,15 @@ impl<'a> Subject<'a> {
         }
         let mut bytes = vec![0; longest as usize];
         for (number, (&b, block)) in (0..).zip(batch.iter().zip(&decoded)) {
-            let (contents, coded, _) = &self.blocks[b];
+            let Block { contents, coded, .. } = &self.blocks[b];
             let bytes = &mut bytes[..contents.len()];
             decoder.read(number, bytes)?;
             let DecodedBlock { is_decoded, payload_crc, content_crc, .. } = *block;
+            let has_modules = coded.filters.is_some_and(|filters| filters.has_modules());
+            if !is_decoded && has_modules && device.limits().ends_long_loops() {
+                let what = "the device ends loops after about 65,535 turns, and a lane of a module takes more";
+                return Err(CoderError::Plan(PlanError::Declined(what.into())));
+            }
             let is_right = is_decoded
                 && (payload_crc, content_crc) == (coded.payload_crc, coded.content_crc)
                 && bytes == *contents;
@@ -178,7 +204,7 @@ impl<'a> Subject<'a> {
             })?;
         let mut lens = Vec::with_capacity(batch.len());
         for (number, &b) in (0..).zip(&batch) {
-            let contents = self.blocks[b].0;
+            let contents = self.blocks[b].contents;
             encoder.write(number, contents)?;
             lens.push(contents.len() as u32);
         }
@@ -186,7 +212,7 @@ impl<'a> Subject<'a> {
         let mut payload_bytes = 0;
         let mut bytes = vec![0; self.longest() as usize];
         for (&b, block) in batch.iter().zip(&encoded) {
-            let (_, coded, payload) = &self.blocks[b];
+            let Block { coded, payload, .. } = &self.blocks[b];
             let EncodedBlock { payload: place, content_crc, payload_crc } = *block;
             let is_right = match place {
                 Some((start, len)) => {
@@ -212,7 +238,7 @@ impl<'a> Subject<'a> {
     }
 
     fn longest(&self) -> u32 {
-        self.blocks.iter().map(|(contents, ..)| contents.len()).max().unwrap_or(1) as u32
+        self.blocks.iter().map(|block| block.contents.len()).max().unwrap_or(1) as u32
     }
 }
 

@@ -30,4 +30,3 @@ pub(crate) use places::sought;
 pub use places::{ReadAt, ReadAtCursor, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;
-pub(crate) use tasks::refusal;

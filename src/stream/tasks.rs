@@ -11,13 +11,13 @@ use super::places::{ReadAt, WriteAt};
 use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::codec::filter::ApplyFault;
-use crate::codec::{OutOfMemory, reserve};
+use crate::codec::reserve;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method, ModuleTable};
 use crate::pipeline::buffer::{Buffer, Pool};
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use crate::pipeline::memory::payload_capacity;
-use crate::pipeline::modules::FrameModules;
+use crate::pipeline::modules::{FrameModules, refusal};
 use crate::pipeline::scheduler::Task;
 use crate::pipeline::statistics::Statistics;
 
@@ -147,18 +147,6 @@ impl Task for EncodeTask {
 
     fn set_panicked(&mut self) {
         self.coded = None;
-    }
-}
-
-/// Why block `number` of a frame with these modules could not be encoded.
-pub(crate) fn refusal(refused: ApplyFault, modules: &ModuleTable, number: u64) -> Error {
-    match refused {
-        ApplyFault::OutOfMemory(OutOfMemory { bytes }) => Error::OutOfMemory { needed: bytes },
-        ApplyFault::Module { number: module, what } => {
-            let record = modules.records().get(usize::from(module));
-            let sha256 = record.map_or([0; 32], |record| record.sha256);
-            Error::ModuleFailed { sha256, block: number, what }
-        }
     }
 }
 

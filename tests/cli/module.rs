@@ -245,6 +245,60 @@ fn every_device_restores_what_a_module_filtered() {
     }
 }
 
+/// `pz bench` takes modules as `pz compress` does, also in chains, on the CPU, on devices, and on devices alone.
+#[test]
+fn bench_measures_filters_of_the_users_own() {
+    let folder = folder_with(&["filter", "words", "02_two_helpers"]);
+    folder.write("in", &sawteeth(300_000));
+    let chain = "words.wasm:3,filter.wasm";
+    let filters = ["--filter", chain, "--filter", "filter.wasm", "--lane-bytes", "2K"];
+    let bench = [&["bench", "-1", "-b", "64K", "--json"], &filters[..], &["in"]].concat();
+    let rows = folder.pz(&bench).json();
+    assert_eq!(rows.as_array().unwrap().len(), 2);
+    for (row, (name, shown)) in rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip([(chain, "module0:3,module1"), ("filter.wasm", "module0")])
+    {
+        let own =
+            ["compress", "-1", "-b", "64K", "--lane-bytes", "2K", "--filter", name, "-c", "in"];
+        assert_eq!((&row["filter"], &row["chain"]), (&name.into(), &shown.into()));
+        assert_eq!(row["compressed"], folder.pz(&own).silent().len());
+    }
+    for device in devices(&folder).iter().filter(|device| *device != "cpu") {
+        // The CPU filters; the device undoes it.
+        let ran = folder.pz(&[&bench[..], &["--device", device]].concat());
+        assert_eq!(ran.code, Some(0), "{device}: {}", ran.stderr);
+        let said = format!("level 1, compressing: {device} did none of the blocks");
+        assert!(ran.stderr.contains(&said), "{}", ran.stderr);
+        let ran = folder.pz(&[&bench[..], &["--resident", "--device", device]].concat());
+        let declined =
+            format!("pz: {device}: -1 encode: declined: modules filter blocks on the CPU\n");
+        assert_eq!(ran.stderr, declined.repeat(2));
+        let rows: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!(rows.as_array().unwrap().len(), 2, "{rows}");
+        for row in rows.as_array().unwrap() {
+            assert_eq!((&row["direction"], &row["bytes"]), (&"decode".into(), &300_000.into()));
+        }
+        // Archives in a device's memory.
+        folder.pz(&["compress", "-f", "-b", "64K", "--filter", chain, "in"]).silent();
+        let load = ["bench", "--load", "--json", "--device", device, "in.pz"];
+        folder.pz(&load).complains(1, "pz: in.pz: needs the module ");
+        let rows = folder.pz(&[&load[..], &["--allow-modules"]].concat()).json();
+        assert_eq!(rows.as_array().unwrap().len(), 5);
+    }
+    let bench = |arguments: &[&str]| folder.pz(&[&["bench"], arguments, &["in"]].concat());
+    let line = "pz: in: the module filter.wasm cannot filter block 0: `encode` ran out of fuel";
+    for how in [&[][..], &["--resident", "--device", "opencl"]] {
+        let ran = bench(&[&["-1", "--filter", "filter.wasm", "--fuel", "1000"], how].concat());
+        assert_eq!((ran.code, ran.stderr.trim_end()), (Some(1), line));
+    }
+    bench(&["--filter", "02_two_helpers.wasm"]).complains(2, "pz: 02_two_helpers.wasm: the module");
+    let line = "pz: --lane-bytes and --fuel are for modules: --filter FILE.wasm";
+    bench(&["--filter", "f32", "--fuel", "7"]).says(1, &[line]);
+}
+
 #[test]
 fn filters_that_cannot_work_say_why() {
     let folder = folder_with(&["filter", "02_two_helpers"]);

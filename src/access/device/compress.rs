@@ -35,8 +35,9 @@ use crate::pipeline::Options;
 use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, EncodeJob, Engine};
+use crate::pipeline::modules::refusal;
 use crate::pipeline::statistics::Statistics;
-use crate::stream::{EncodeBasis, Encoder as StreamEncoder, FrameWriter, ReadAt, refusal};
+use crate::stream::{EncodeBasis, Encoder as StreamEncoder, FrameWriter, ReadAt};
 
 impl DeviceBuffer {
     /// Compresses `range` of the buffer, and writes the result to `writer`. Returns the number of bytes written. They are

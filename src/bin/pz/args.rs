@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use pz::Pipeline;
 
 use crate::device::{Device, Several};
-use crate::filtering::Filtering;
+use crate::filtering::{Filtering, Lanes};
 use crate::filters::Filters;
 use crate::levels::Levels;
 use crate::modules::Modules;
@@ -262,9 +262,13 @@ pub struct Bench {
     /// Which levels; all unless the user chose some.
     #[command(flatten)]
     pub encoding: Encoding,
-    /// Filter to measure with, an option for each, or all: auto, the types, and usual chains; at -3 unless levels are given
+    /// Filter to measure with, an option for each, FILE.wasm included, or all: auto, the types, and usual chains; at -3
+    /// unless levels are given
     #[arg(long, value_name = "NAME")]
     pub filter: Vec<Filters>,
+    /// How modules run.
+    #[command(flatten)]
+    pub lanes: Lanes,
     /// Threads to measure with, one or several numbers: 0 is all cores
     #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<usize>,
@@ -306,6 +310,10 @@ pub struct Bench {
     /// With --load: read each file into memory first
     #[arg(long, requires = "load")]
     pub in_memory: bool,
+    /// With --load: run the modules that a file brings along, whoever wrote them; otherwise those that pz module trust was
+    /// told of
+    #[arg(long, requires = "load")]
+    pub allow_modules: bool,
     /// Print JSON: an array with an object per measurement
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use pz::{FilterModule, Options};
+use pz::{FilterModule, Modules, Options};
 
 use crate::failure::{Failure, hex, show};
 use crate::module_file;
@@ -17,6 +17,14 @@ pub struct Filtering {
     /// delta8,zigzag8,transpose8; FILE.wasm or FILE.wasm:ARGUMENT in a chain is a module, which the output then carries
     #[arg(long, value_name = "NAME")]
     pub filter: Option<Chain>,
+    /// How modules run.
+    #[command(flatten)]
+    pub lanes: Lanes,
+}
+
+// How modules run.
+#[derive(Args, Debug, Clone)]
+pub struct Lanes {
     /// With modules: bytes that a lane of theirs stands for, a power of two from 256 to 1M [default: 4K]
     #[arg(long, value_name = "SIZE", requires = "filter", value_parser = sizes::nonzero)]
     pub lane_bytes: Option<Size>,
@@ -73,61 +81,96 @@ impl FromStr for Chain {
     }
 }
 
+/// A filter whose modules have been read.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    chain: Chain,
+    modules: Vec<FilterModule>,
+}
+
+impl Lanes {
+    /// Fails if the options are given and none of `chains` has a module.
+    pub fn check<'c>(&self, chains: impl IntoIterator<Item = &'c Chain>) -> Result<(), Failure> {
+        let is_given = self.lane_bytes.is_some() || self.fuel.is_some();
+        if is_given && !chains.into_iter().any(Chain::has_modules) {
+            return Err(Failure::environment(
+                "--lane-bytes and --fuel are for modules: --filter FILE.wasm",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Chain {
+    /// No filter.
+    pub const NONE: Self = Self { filter: pz::Filter::None, files: Vec::new() };
+
+    /// Whether it names a module.
+    pub fn has_modules(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Reads the modules, which run as `lanes` says.
+    ///
+    /// # Errors
+    /// If a module cannot be read, or is no filter.
+    pub fn load(&self, lanes: &Lanes) -> Result<Loaded, Failure> {
+        let mut modules = Vec::new();
+        for file in &self.files {
+            let refuse = |refusal: pz::module::Refusal| Failure::input(refusal).at(file);
+            let module = module_file::read(file)?;
+            let mut filter = FilterModule::new(&module).map_err(refuse)?;
+            if let Some(Size(bytes)) = lanes.lane_bytes {
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                filter = filter.lane_bytes(bytes).map_err(refuse)?;
+            }
+            if let Some(fuel) = lanes.fuel {
+                filter = filter.fuel(fuel).map_err(refuse)?;
+            }
+            modules.push(filter);
+        }
+        Ok(Loaded { chain: self.clone(), modules })
+    }
+}
+
+impl Loaded {
+    /// Sets the filter of `options`.
+    pub fn apply(&self, options: Options) -> Options {
+        options.filter(self.chain.filter).modules(self.modules.clone())
+    }
+
+    /// Whether it has modules.
+    pub fn has_modules(&self) -> bool {
+        self.chain.has_modules()
+    }
+
+    /// The user's own modules, with which what was compressed can be decoded again.
+    pub fn trusted(&self) -> Modules {
+        Modules::Trusted(self.modules.iter().map(FilterModule::sha256).collect())
+    }
+
+    /// Names the modules in an error by their files, for which it has their hashes.
+    pub fn name_modules(&self, mut failure: Failure) -> Failure {
+        for (file, module) in self.chain.files.iter().zip(&self.modules) {
+            failure.what = failure.what.replace(&hex(&module.sha256()), &show(file));
+        }
+        failure
+    }
+}
+
 impl Filtering {
     /// Whether the user chose something.
     pub fn is_set(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Sets the filter of `options`. Reads the modules.
+    /// The filter that the user chose, if any. Reads its modules.
     ///
     /// # Errors
     /// If a module cannot be read, or is no filter; or if options for modules come without one.
-    pub fn apply(&self, mut options: Options) -> Result<Options, Failure> {
-        let files = self.filter.as_ref().map_or(&[][..], |chain| &chain.files[..]);
-        if files.is_empty() && (self.lane_bytes.is_some() || self.fuel.is_some()) {
-            return Err(Failure::environment(
-                "--lane-bytes and --fuel are for modules: --filter FILE.wasm",
-            ));
-        }
-        let mut modules = Vec::new();
-        for file in files {
-            let refuse = |refusal: pz::module::Refusal| Failure::input(refusal).at(file);
-            let module = module_file::read(file)?;
-            let mut filter = FilterModule::new(&module).map_err(refuse)?;
-            if let Some(Size(bytes)) = self.lane_bytes {
-                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                filter = filter.lane_bytes(bytes).map_err(refuse)?;
-            }
-            if let Some(fuel) = self.fuel {
-                filter = filter.fuel(fuel).map_err(refuse)?;
-            }
-            modules.push(filter);
-        }
-        if let Some(chain) = &self.filter {
-            options = options.filter(chain.filter).modules(modules);
-        }
-        Ok(options)
-    }
-
-    /// The hashes of the modules, with which the output can be decoded again to check it.
-    ///
-    /// # Errors
-    /// If a module cannot be read.
-    pub fn hashes(&self) -> Result<Vec<[u8; 32]>, Failure> {
-        let files = self.filter.iter().flat_map(|chain| &chain.files);
-        files.map(|file| Ok(module_file::read(file)?.sha256())).collect()
-    }
-
-    /// What to add to an error about a module: the files that the hashes in it stand for.
-    pub fn name_modules(&self, mut failure: Failure) -> Failure {
-        for file in self.filter.iter().flat_map(|chain| &chain.files) {
-            if let Ok(module) = module_file::read(file) {
-                let hash = hex(&module.sha256());
-                failure.what = failure.what.replace(&hash, &show(file));
-            }
-        }
-        failure
+    pub fn load(&self) -> Result<Option<Loaded>, Failure> {
+        self.lanes.check(&self.filter)?;
+        self.filter.as_ref().map(|chain| chain.load(&self.lanes)).transpose()
     }
 }
 

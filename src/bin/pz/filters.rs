@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use pz::{Error, Filter};
+use crate::failure::Failure;
+use crate::filtering::{Chain, Lanes, Loaded};
 
 /// What `all` stands for: every type, and chains that suit stereo sound, pixels, floats and small numbers.
 const ALL: [&str; 20] = [
@@ -31,16 +32,25 @@ const ALL: [&str; 20] = [
 /// A filter under the name that the user gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    pub name: String,
-    pub filter: Filter,
+    name: String,
+    chain: Chain,
 }
 
 impl FromStr for Named {
-    type Err = Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(Self { name: text.to_string(), filter: text.parse()? })
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self { name: text.to_string(), chain: text.parse()? })
     }
+}
+
+/// A filter to measure with.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The name that the user gave it.
+    pub name: String,
+    /// The filter.
+    pub filter: Loaded,
 }
 
 /// One value of the option: a filter, or all that have names.
@@ -48,25 +58,39 @@ impl FromStr for Named {
 pub struct Filters(Vec<Named>);
 
 impl FromStr for Filters {
-    type Err = Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let names = if text == "all" { &ALL[..] } else { &[text] };
         names.iter().map(|name| name.parse()).collect::<Result<_, _>>().map(Self)
     }
 }
 
 impl Filters {
-    /// The filters of all `given` values, each once; without any, none alone.
-    pub fn merge(given: &[Self]) -> Vec<Named> {
+    /// The filters of all `given` values, each once; without any, none alone. Reads their modules, which run as `lanes`
+    /// says.
+    ///
+    /// # Errors
+    /// If a module cannot be read, or is no filter; or if options for modules come without one.
+    pub fn load(given: &[Self], lanes: &Lanes) -> Result<Vec<Candidate>, Failure> {
+        let merged = Self::merge(given);
+        lanes.check(merged.iter().map(|named| &named.chain))?;
+        merged
+            .into_iter()
+            .map(|Named { name, chain }| Ok(Candidate { name, filter: chain.load(lanes)? }))
+            .collect()
+    }
+
+    /// The same, before modules are read.
+    fn merge(given: &[Self]) -> Vec<Named> {
         let mut merged: Vec<Named> = Vec::new();
         for named in given.iter().flat_map(|filters| &filters.0) {
-            if merged.iter().all(|other| other.filter != named.filter) {
+            if merged.iter().all(|other| other.chain != named.chain) {
                 merged.push(named.clone());
             }
         }
         if merged.is_empty() {
-            merged.push(Named { name: "none".into(), filter: Filter::None });
+            merged.push(Named { name: "none".into(), chain: Chain::NONE });
         }
         merged
     }
@@ -86,6 +110,7 @@ mod tests {
         assert_eq!(merge(&["f16", "auto", "bf16"]), ["f16", "auto"]);
         assert_eq!(merge(&["all"]), ALL);
         assert_eq!(merge(&["all", "f16", "decimal8:2"]).len(), ALL.len() + 1);
+        assert_eq!(merge(&["x.wasm", "x.wasm:0", "y.wasm,bits1"]), ["x.wasm", "y.wasm,bits1"]);
         assert!("f17".parse::<Filters>().is_err());
     }
 }

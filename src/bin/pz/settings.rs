@@ -10,7 +10,7 @@ use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
 use crate::environment::from_environment;
 use crate::failure::Failure;
-use crate::filtering::Filtering;
+use crate::filtering::Loaded;
 use crate::memory;
 use crate::session::Session;
 use crate::sizes::{self, Size};
@@ -126,7 +126,7 @@ fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<
 /// The library's options for compression.
 pub fn encode(
     encoding: &Encoding,
-    filtering: &Filtering,
+    filter: Option<&Loaded>,
     machine: &Machine,
     session: &mut Session,
 ) -> Result<Options, Failure> {
@@ -137,7 +137,9 @@ pub fn encode(
     };
     let threads = threads(machine)?;
     let mut options = encode_with(encoding, level, threads, machine.memory)?;
-    options = filtering.apply(options)?;
+    if let Some(filter) = filter {
+        options = filter.apply(options);
+    }
     let asked = options.clone();
     // A device does nothing for stored blocks. A later message says that it took no part.
     let is_stored = asked.chosen_pipeline() == Pipeline::Store;

@@ -13,7 +13,7 @@ use super::{door, load, resident};
 use crate::args::Bench;
 use crate::device::Device;
 use crate::failure::{Failure, show};
-use crate::filters::{Filters, Named};
+use crate::filters::{Candidate, Filters};
 use crate::messages;
 use crate::session::Session;
 use crate::settings;
@@ -33,7 +33,7 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
         _ if !args.filter.is_empty() => vec![Level::DEFAULT],
         _ => Level::all().collect(),
     };
-    let filters = Filters::merge(&args.filter);
+    let filters = Filters::load(&args.filter, &args.lanes)?;
     if args.load {
         return run_load(&devices, args, session);
     }
@@ -61,7 +61,8 @@ pub fn run(args: &Bench, session: &mut Session) -> Result<(), Failure> {
     for path in &args.files {
         let Some((input, data)) = read(path, session) else { continue };
         for setting in &settings {
-            match measure(&show(path), &data, setting, args) {
+            let measured = measure(&show(path), &data, setting, args);
+            match measured.map_err(|failure| setting.filter.filter.name_modules(failure)) {
                 Ok(mut row) => {
                     row.compare(&rows);
                     if !args.json {
@@ -91,7 +92,7 @@ fn read(path: &Path, session: &mut Session) -> Option<(Input, Vec<u8>)> {
 /// What one measurement is made with.
 struct Setting<'a> {
     level: Level,
-    filter: &'a Named,
+    filter: &'a Candidate,
     threads: usize,
     device: Device,
     gpu: Option<&'a Gpu>,
@@ -101,7 +102,7 @@ struct Setting<'a> {
 fn run_resident(
     devices: &[(Device, Option<Gpu>)],
     levels: &[Level],
-    filters: &[Named],
+    filters: &[Candidate],
     args: &Bench,
     session: &mut Session,
 ) -> Result<(), Failure> {
@@ -205,12 +206,17 @@ struct Row {
 
 fn measure(file: &str, data: &[u8], setting: &Setting, args: &Bench) -> Result<Row, Failure> {
     let &Setting { level, filter, threads, device, gpu } = setting;
-    let options = settings::encode_with(&args.encoding, level, threads, args.memory)?;
-    let mut options = options.filter(filter.filter).content_size(data.len() as u64);
-    let mut decoding =
-        DecodeOptions::new().threads(threads).max_memory(settings::memory(args.memory));
+    let plain = settings::encode_with(&args.encoding, level, threads, args.memory)?;
+    let Candidate { name, filter } = filter;
+    let mut options = filter.apply(plain.clone()).content_size(data.len() as u64);
+    let mut decoding = DecodeOptions::new()
+        .threads(threads)
+        .max_memory(settings::memory(args.memory))
+        .modules(filter.trusted());
     if let Some(gpu) = gpu {
-        settings::check_gpu(device, gpu, &options)?;
+        // The CPU filters with modules, and devices undo that; below, what a device did not do is said.
+        let asked = if filter.has_modules() { &plain } else { &options };
+        settings::check_gpu(device, gpu, asked)?;
         options = options.gpu(gpu.clone());
         decoding = decoding.gpu(gpu.clone());
     }
@@ -247,7 +253,7 @@ fn measure(file: &str, data: &[u8], setting: &Setting, args: &Bench) -> Result<R
         decompress_mb_s: speed(decompress),
         compress_vs_cpu: None,
         decompress_vs_cpu: None,
-        filter: filter.name.clone(),
+        filter: name.clone(),
         chain: usual_chain(&packed)?.map(|chain| chain.to_string()),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use pz::{Compressor, DecodeOptions, Decoder, Encoder, Modules, Options, Statistics};
+use pz::{Compressor, DecodeOptions, Decoder, Encoder, Options, Statistics};
 
 use crate::args::Compress;
 use crate::direction::Direction;
@@ -15,12 +15,12 @@ use crate::transfer;
 
 /// Compresses each file.
 pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
-    let options = settings::encode(&args.encoding, &args.filtering, &args.machine, session)?;
+    let filter = args.filtering.load()?;
+    let filter = filter.as_ref();
+    let options = settings::encode(&args.encoding, filter, &args.machine, session)?;
     let mut check = args.verify.then(|| settings::decode_quietly(&args.machine)).transpose()?;
-    if let Some(check) = &mut check {
-        // The user's own modules, which have just run.
-        let own = Modules::Trusted(args.filtering.hashes()?);
-        check.options = check.options.clone().modules(own);
+    if let (Some(check), Some(filter)) = (&mut check, filter) {
+        check.options = check.options.clone().modules(filter.trusted());
     }
     let mut small = SmallFiles::default();
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
@@ -31,7 +31,10 @@ pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
             (None, _) => encode(source, output, options.clone()),
             (Some(statistics), _) => encode(source, output, options.clone().statistics(statistics)),
         };
-        encoded.map_err(|failure| args.filtering.name_modules(failure))?;
+        encoded.map_err(|failure| match filter {
+            Some(filter) => filter.name_modules(failure),
+            None => failure,
+        })?;
         match &check {
             Some(check) => verify(source.bytes_read(), output, &check.options),
             None => Ok(()),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pz::DecodeOptions;
 use pz::access::{
     Archive, ArchiveError, ArchiveOptions, DeviceBuffer, DeviceMemory, DeviceMemoryOptions,
     RangeRead, ReadOptions, open_path, publish,
@@ -20,6 +21,7 @@ use crate::failure::{Failure, show};
 use crate::remote;
 use crate::sizes::{self, Human, Size};
 use crate::table::Table;
+use crate::trust::Trust;
 
 /// Reads of the whole archive; the median counts.
 const WHOLE: usize = 9;
@@ -57,6 +59,7 @@ struct Subject<'a> {
     file: String,
     path: &'a Path,
     is_in_memory: bool,
+    options: ArchiveOptions,
     name: &'a str,
     ratio: f64,
     memory: DeviceMemory,
@@ -85,13 +88,16 @@ pub fn measure(
     }
     let memory = DeviceMemory::of_device(Arc::clone(device), &options);
     let begun = Instant::now();
-    let archive = open(path, args.in_memory)?;
+    let trust = Trust { allow_modules: args.allow_modules };
+    let options = ArchiveOptions::new().decode(&DecodeOptions::new().modules(trust.modules()));
+    let archive = open(path, args.in_memory, &options)?;
     let mut buffer = memory.allocate(archive.len()).map_err(device_failure)?;
     let prepared = begun.elapsed();
     let subject = Subject {
         file: show(path),
         path,
         is_in_memory: args.in_memory,
+        options,
         name,
         ratio: sizes::ratio(archive.len(), compressed),
         memory,
@@ -136,13 +142,12 @@ pub fn measure(
 }
 
 /// Opens the archive at `path`, or the one that was read into memory.
-fn open(path: &Path, in_memory: bool) -> Result<Archive, Failure> {
-    let options = ArchiveOptions::new();
+fn open(path: &Path, in_memory: bool, options: &ArchiveOptions) -> Result<Archive, Failure> {
     let opened = match in_memory {
-        true => Archive::open(&format!("memio://{NAME}"), &options),
+        true => Archive::open(&format!("memio://{NAME}"), options),
         false => open_path(path)
             .map_err(ArchiveError::from)
-            .and_then(|source| Archive::of_source(source, &options)),
+            .and_then(|source| Archive::of_source(source, options)),
     };
     opened.map_err(failure)
 }
@@ -245,7 +250,8 @@ impl Subject<'_> {
         let mut times = Vec::new();
         for _ in 0..20 {
             let begun = Instant::now();
-            let read = open(self.path, self.is_in_memory)?.read_into(0..len, &mut buffer);
+            let archive = open(self.path, self.is_in_memory, &self.options)?;
+            let read = archive.read_into(0..len, &mut buffer);
             read.map_err(failure)?;
             times.push(begun.elapsed());
         }

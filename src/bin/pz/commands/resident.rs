@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::Bench;
 use crate::failure::Failure;
-use crate::filters::Named;
+use crate::filters::Candidate;
 use crate::settings;
 use crate::sizes::{Human, Size};
 use crate::table::{self, Table};
@@ -49,7 +49,7 @@ struct Stage {
 pub fn measure(
     file: &str,
     data: &[u8],
-    (levels, filter): (&[Level], &Named),
+    (levels, candidate): (&[Level], &Candidate),
     (name, device): (&str, &Arc<dyn Device>),
     args: &Bench,
     rows: &mut Vec<Row>,
@@ -58,8 +58,10 @@ pub fn measure(
     let permitted = args.gpu_memory.map(|Size(bytes)| bytes);
     for &level in levels {
         let options = settings::encode_with(&args.encoding, level, 0, args.memory)?;
-        let options = options.filter(filter.filter);
-        let subject = Subject::new(data, &options, total)?;
+        let Candidate { name: filter, filter: chain } = candidate;
+        let options = chain.apply(options);
+        let subject = Subject::new(data, &options, total);
+        let subject = subject.map_err(|error| chain.name_modules(error.into()))?;
         for direction in ["encode", "decode"] {
             let measured = match direction {
                 "encode" => subject.encode(&**device, permitted, RUNS),
@@ -70,7 +72,7 @@ pub fn measure(
                     let row = Row::new(
                         file,
                         name,
-                        (level, filter),
+                        (level, filter.as_str()),
                         &options,
                         subject.ratio(),
                         direction,
@@ -100,7 +102,7 @@ impl Row {
     fn new(
         file: &str,
         device: &str,
-        (level, filter): (Level, &Named),
+        (level, filter): (Level, &str),
         options: &Options,
         ratio: f64,
         direction: &'static str,
@@ -112,7 +114,7 @@ impl Row {
             file: file.into(),
             device: device.into(),
             level: level.get(),
-            filter: filter.name.clone(),
+            filter: filter.into(),
             pipeline: options.chosen_pipeline().to_string(),
             block_size: options.chosen_block_size()?,
             ratio,
