@@ -85,6 +85,25 @@ inline uint gathered(__global const uchar *planes, uint at, uint len, bool of_bi
     return result;
 }
 
+// The 16,384 bytes from `first` of a unit, all of whose elements have moved. With a constant width nothing is divided.
+inline void move_piece(__global const uint *planes, __global uint4 *after, uint width, uint first, uint elements, uint next,
+    bool changes) {
+    // All loads come before the first store, which might change what they read for all that a compiler knows.
+    uint4 pieces[4];
+    #pragma unroll
+    for (uint k = 0; k < 4; k++) {
+        uint at = first + 16 * (k * 256 + (uint)get_local_id(0));
+        pieces[k] = moved(planes, width, at / width, elements);
+    }
+    // The width that `next` has as well, if it is undone here.
+    next = (next & ~0xff00u) | width << 8;
+    #pragma unroll
+    for (uint k = 0; k < 4; k++) {
+        uint place = first / 16 + k * 256 + (uint)get_local_id(0);
+        after[place] = changes ? undone_words(next, pieces[k], 16) : pieces[k];
+    }
+}
+
 // `count` workgroups for each block, each for 16,384 bytes. A work item has 16 bytes at a time.
 __kernel void unshuffle(__global const Job *jobs, __global const uint4 *before, __global uint4 *after, uint blocks,
     uint slot, uint count, uint stage) {
@@ -95,24 +114,33 @@ __kernel void unshuffle(__global const Job *jobs, __global const uint4 *before, 
     bool moves = of_bits || FILTER_ID(word) == FILTER_TRANSPOSE;
     bool changes = is_undone_while_moving(word, next);
     uint width = of_bits ? FILTER_WIDTH(word) : FILTER_BYTES(word);
-    bool is_usual = !of_bits && (width == 2 || width == 4 || width == 8);
+    bool is_usual = !of_bits && moves && (width == 2 || width == 4 || width == 8);
     uint content_len = min(jobs[block].content_len, slot), unit_log = UNIT_LOG(jobs[block]);
-    before += (ulong)block * (slot / 16);
-    after += (ulong)block * (slot / 16);
+    uint first = (uint)get_group_id(0) % count * 16384;
+    if (first >= content_len) return;
+    uint unit = first >> unit_log << unit_log;
+    uint len = min(content_len - unit, 1u << unit_log);
+    first -= unit;
+    before += (ulong)block * (slot / 16) + unit / 16;
+    after += (ulong)block * (slot / 16) + unit / 16;
+    // Elements, of which eight go together if bits move.
+    uint elements = of_bits ? len / (8 * width) * 8 : len / width;
+    __global const uint *planes = (__global const uint *)before;
+    // All workgroups of a unit but the last go this way.
+    if (is_usual && first + 16384 <= elements * width) {
+        if (width == 2) move_piece(planes, after, 2, first, elements, next, changes);
+        else if (width == 4) move_piece(planes, after, 4, first, elements, next, changes);
+        else move_piece(planes, after, 8, first, elements, next, changes);
+        return;
+    }
     for (uint k = 0; k < 4; k++) {
-        uint i = (uint)get_group_id(0) % count * 1024 + k * 256 + (uint)get_local_id(0);
-        if (16 * i >= content_len) return;
-        uint unit = 16 * i >> unit_log << unit_log;
-        uint len = min(content_len - unit, 1u << unit_log);
-        uint at = 16 * i - unit;
-        // Elements, of which eight go together if bits move.
-        uint elements = of_bits ? len / (8 * width) * 8 : len / width;
-        __global const uint *planes = (__global const uint *)(before + unit / 16);
+        uint at = first + 16 * (k * 256 + (uint)get_local_id(0));
+        if (at >= len) return;
         uint4 v;
         if (FILTER_ID(word) == FILTER_MODULE) {
             v = UINT4(0, 0, 0, 0);
         } else if (!moves) {
-            v = before[i];
+            v = before[at / 16];
         } else if (is_usual && at + 16 <= elements * width) {
             v = moved(planes, width, at / width, elements);
         } else {
@@ -122,6 +150,6 @@ __kernel void unshuffle(__global const Job *jobs, __global const uint4 *before, 
             }
             v = UINT4(four[0], four[1], four[2], four[3]);
         }
-        after[i] = changes ? undone_words(next, v, content_len - 16 * i) : v;
+        after[at / 16] = changes ? undone_words(next, v, len - at) : v;
     }
 }

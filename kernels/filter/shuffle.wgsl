@@ -129,6 +129,19 @@ fn gathered(planes: u32, at: u32, len: u32, of_bits: bool, width: u32, elements:
     return result;
 }
 
+// The 16,384 bytes from `first` of a unit that begins at `planes`, all of whose elements have moved. With a constant width
+// nothing is divided.
+fn move_piece(local_index: u32, planes: u32, width: u32, first: u32, elements: u32, next: u32, changes: bool) {
+    for (var k = 0u; k < 4u; k++) {
+        let at = first + 16u * (k * 256u + local_index);
+        var v = moved(planes, width, at / width, elements);
+        if changes {
+            v = undone_words(next, v, 16u);
+        }
+        after[planes / 4u + at / 16u] = v;
+    }
+}
+
 // `count` workgroups for each block, each for 16,384 bytes. A work item has 16 bytes at a time.
 // @pz_entry
 fn unshuffle(local_index: u32, workgroup_index: u32) {
@@ -146,26 +159,40 @@ fn unshuffle(local_index: u32, workgroup_index: u32) {
     let moves = of_bits || filter_id(word) == FILTER_TRANSPOSE;
     let changes = is_undone_while_moving(word, next);
     let width = select(filter_bytes(word), filter_width(word), of_bits);
-    let is_usual = !of_bits && (width == 2u || width == 4u || width == 8u);
+    let is_usual = !of_bits && moves && (width == 2u || width == 4u || width == 8u);
     let content_len = min(jobs[block * JOB_WORDS], args.slot);
     let unit_log = clamp(jobs[block * JOB_WORDS + JOB_UNIT_LOG], 18u, 20u);
+    let begin = workgroup_index % args.count * 16384u;
+    if begin >= content_len {
+        return;
+    }
+    let unit = (begin >> unit_log) << unit_log;
+    let len = min(content_len - unit, 1u << unit_log);
+    let first = begin - unit;
+    let planes = block * (args.slot / 4u) + unit / 4u;
+    // Elements, of which eight go together if bits move.
+    let elements = select(len / width, len / (8u * width) * 8u, of_bits);
+    // All workgroups of a unit but the last go this way.
+    if is_usual && first + 16384u <= elements * width {
+        if width == 2u {
+            move_piece(local_index, planes, 2u, first, elements, next, changes);
+        } else if width == 4u {
+            move_piece(local_index, planes, 4u, first, elements, next, changes);
+        } else {
+            move_piece(local_index, planes, 8u, first, elements, next, changes);
+        }
+        return;
+    }
     for (var k = 0u; k < 4u; k++) {
-        let i = workgroup_index % args.count * 1024u + k * 256u + local_index;
-        if 16u * i >= content_len {
+        let at = first + 16u * (k * 256u + local_index);
+        if at >= len {
             return;
         }
-        let unit = ((16u * i) >> unit_log) << unit_log;
-        let len = min(content_len - unit, 1u << unit_log);
-        let at = 16u * i - unit;
-        // Elements, of which eight go together if bits move.
-        let elements = select(len / width, len / (8u * width) * 8u, of_bits);
-        let begin = block * (args.slot / 4u);
-        let planes = begin + unit / 4u;
         var v: vec4<u32>;
         if filter_id(word) == FILTER_MODULE {
             v = vec4<u32>(0u);
         } else if !moves {
-            let w = begin + 4u * i;
+            let w = planes + at / 4u;
             v = vec4<u32>(before[w], before[w + 1u], before[w + 2u], before[w + 3u]);
         } else if is_usual && at + 16u <= elements * width {
             v = moved(planes, width, at / width, elements);
@@ -175,8 +202,8 @@ fn unshuffle(local_index: u32, workgroup_index: u32) {
             }
         }
         if changes {
-            v = undone_words(next, v, content_len - 16u * i);
+            v = undone_words(next, v, len - at);
         }
-        after[block * (args.slot / 16u) + i] = v;
+        after[planes / 4u + at / 16u] = v;
     }
 }
