@@ -7,7 +7,8 @@
 //!    each other more than their neighbours. Most text, programs and archives end here, unfiltered.
 //! 2. The entropy of the filtered sample's bytes ranks the candidates.
 //! 3. The codec encodes 1/64 of the block with the best few, with those that a header [suggests](super::hints), and
-//!    without a filter, then 1/16 with the best two.
+//!    without a filter, then 1/16 with the best two, and with planes of bits instead of bytes where elements are small
+//!    numbers.
 //! 4. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with
 //!    the best and without a filter, unless the filter is far ahead.
 //!
@@ -33,6 +34,8 @@ const GLANCE_LEN: usize = 1 << 11;
 const TABLE_LOG: u32 = 18;
 /// Pieces of the samples that the codec encodes, and the most parts of them.
 const PARTS: usize = 4;
+/// A piece of the smaller sample is this part of a block.
+const SMALLER: usize = 64 * PARTS;
 /// The shortest such pieces.
 const MIN_PIECES: [usize; 2] = [1 << 12, 1 << 14];
 /// Candidates that the codec tries on the smaller sample.
@@ -87,10 +90,6 @@ impl Chooser {
         let plain = self.plain_entropy(&glances);
         ranked.retain(|(bits, _)| *bits < plain - plain / 32);
         ranked.truncate(MAX_TRIED);
-        if let Some(bits) = ranked.first().and_then(|(_, chain)| with_bits(chain)) {
-            ranked.truncate(MAX_TRIED - 1);
-            ranked.push((0, bits));
-        }
         let mut tried: Vec<_> = ranked.into_iter().map(|(_, chain)| Some(chain)).collect();
         for chain in hints.chains() {
             if !tried.contains(&Some(chain)) {
@@ -102,13 +101,15 @@ impl Chooser {
         }
         tried.push(None);
         let mut clear = Vec::new();
-        for (parts, least) in [(64 * PARTS, MIN_PIECES[0]), (16 * PARTS, MIN_PIECES[1])] {
+        for (parts, least) in [(SMALLER, MIN_PIECES[0]), (16 * PARTS, MIN_PIECES[1])] {
             let piece = (contents.len() / parts).max(least);
             let mut scored = Vec::new();
             for chain in tried {
                 let bytes = self.encoded(chain.as_ref(), contents, piece, &mut size)?;
                 // A filter must be worth its time; and samples do not show matches from afar, of which filters leave
-                // fewer.
+                // fewer. Tables for planes of bits take more of a sample than of a block, whose planes are longer.
+                let is_dear = has_tables && chain.as_ref().is_some_and(has_bits);
+                let bytes = if is_dear { bytes - bytes / 128 } else { bytes };
                 scored.push((if chain.is_some() { bytes + bytes / 32 } else { bytes }, chain));
             }
             scored.sort_by_key(|(bytes, _)| *bytes);
@@ -120,6 +121,16 @@ impl Chooser {
                 return Ok(None);
             }
             tried = scored.into_iter().map(|(_, chain)| chain).collect();
+            // The smaller sample would not show what planes of bits gain.
+            if parts == SMALLER
+                && let Some(bits) = tried.iter().flatten().find_map(with_bits)
+            {
+                // Three take too long where the codec is fast.
+                if has_tables && tried.iter().all(Option::is_some) {
+                    tried.truncate(1);
+                }
+                tried.push(Some(bits));
+            }
         }
         let Some(chain) = tried.swap_remove(0) else { return Ok(None) };
         let is_clear = clear.iter().any(|(_, other)| *other == Some(chain));
@@ -368,6 +379,11 @@ fn candidates(pieces: &[&[u8]]) -> Vec<FilterChain> {
         }
     }
     chains
+}
+
+/// Whether the chain makes planes of bits.
+fn has_bits(chain: &FilterChain) -> bool {
+    chain.stages().any(|stage| matches!(stage, Stage::BitTranspose { .. }))
 }
 
 /// The chain with bits transposed instead of bytes, if elements are small numbers.
