@@ -11,7 +11,7 @@ use super::Page;
 use super::error::ArchiveError;
 use super::layout::{BlockId, Layout};
 use crate::access::cache::{Cache, CacheStatistics};
-use crate::access::{Part, Source, SourceError};
+use crate::access::{Part, Source};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, MAX_BLOCK_HEADER_LEN};
 use crate::pipeline::DecodeOptions;
@@ -61,9 +61,6 @@ struct Loading {
     payload: Payload,
     is_fetched: bool,
 }
-
-/// Bytes that a thread copies at a time.
-const PIECE: usize = 1 << 20;
 
 /// The most blocks that are loaded at once, if memory permits.
 const MAX_BLOCKS: u64 = 256;
@@ -192,22 +189,6 @@ impl Loader {
             })
             .collect();
         Ok(self.source.read_ranges(&mut parts)?)
-    }
-
-    /// Reads `parts` of the source. Several threads copy long ones out of memory or a local file: a single one copies more
-    /// slowly than a bus.
-    pub(super) fn read(&self, mut parts: Vec<Part<'_>>) -> Result<(), SourceError> {
-        let bytes: usize = parts.iter().map(|part| part.buffer.len()).sum();
-        if !self.source.is_local() || bytes < 2 * PIECE {
-            return self.source.read_ranges(&mut parts);
-        }
-        let pieces = parts.into_iter().flat_map(|Part { offset, buffer }| {
-            let offsets = (offset..).step_by(PIECE);
-            offsets.zip(buffer.chunks_mut(PIECE)).map(|(offset, buffer)| Part { offset, buffer })
-        });
-        let mut pieces: Vec<_> = pieces.collect();
-        let read = |piece: &mut Part<'_>| self.source.read_ranges(slice::from_mut(piece));
-        self.pool.install(|| pieces.par_iter_mut().try_for_each(read))
     }
 
     fn decode(&self, frame: &FrameEntry, block: &Located, bytes: &[u8]) -> Result<Vec<u8>, Fault> {

@@ -417,7 +417,7 @@ impl Shared {
             });
             (rest, taken) = (after, end);
         }
-        Ok(self.loader.read(parts)?)
+        Ok(self.source.read_ranges(&mut parts)?)
     }
 
     /// Checks the headers of the blocks, and delivers the errors of those that are damaged.

@@ -50,6 +50,8 @@ type Key = (Pipeline, u32, u32);
 const MAX_DECODERS: usize = 3;
 /// The least pinned memory that a lane allocates, in bytes.
 const MIN_STAGING: usize = 1 << 20;
+/// A lane that needs more than that allocates enough for batches of this ratio at once: to pin memory stops all others.
+const LEAST_RATIO: u64 = 2;
 
 impl<'c> Lane<'c> {
     pub(super) fn new(core: &'c Core) -> Self {
@@ -65,7 +67,11 @@ impl<'c> Lane<'c> {
         if self.staging.as_ref().is_none_or(|staging| staging.len() < bytes) {
             // Free the smaller memory first.
             self.staging = None;
-            let size = bytes.max(MIN_STAGING).next_power_of_two();
+            let least = match bytes > MIN_STAGING {
+                true => (self.core.batch() / LEAST_RATIO) as usize,
+                false => MIN_STAGING,
+            };
+            let size = bytes.max(least).next_power_of_two();
             self.staging = Some(self.core.device().host_memory(size)?);
         }
         let staging = self.staging.as_mut().and_then(|staging| staging.get_mut(..bytes));

@@ -164,6 +164,11 @@ impl Core {
         self.pool.trim();
     }
 
+    /// Bytes of contents of a batch.
+    pub(super) fn batch(&self) -> u64 {
+        self.batch
+    }
+
     pub(in crate::access) fn workers(&self) -> usize {
         self.workers
     }

@@ -45,7 +45,7 @@ fn ranges_of_every_level_and_filter() {
 }
 
 #[test]
-fn threads_share_long_reads() {
+fn long_ranges() {
     let contents = noise(4, 5_000_001, 256);
     let packed = crate::compress(&contents, &Options::new().block_size(1 << 20)).unwrap();
     crate::access::publish("long", packed);
