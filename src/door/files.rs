@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -81,6 +81,8 @@ pub(super) struct OpenFile {
     /// Length in bytes, when it was opened or after it was written to.
     len: AtomicU64,
     modified: Option<SystemTime>,
+    /// Whether the device decodes its blocks: an archive that a kernel opened could not be prepared.
+    is_prepared: AtomicBool,
 }
 
 impl Files {
@@ -147,6 +149,7 @@ impl Files {
             file: Positioned::new(file),
             len: AtomicU64::new(metadata.len()),
             modified: metadata.modified().ok(),
+            is_prepared: AtomicBool::new(false),
         });
         table.files.push(Arc::clone(&opened));
         table.numbers.insert(key, number);
@@ -263,6 +266,14 @@ impl OpenFile {
     /// Length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_prepared(&self) -> bool {
+        self.is_prepared.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_prepared(&self) {
+        self.is_prepared.store(true, Ordering::Release);
     }
 
     /// Fills `buffer` from byte `offset` on. `offset` may be anything.

@@ -220,6 +220,7 @@ impl Door {
         let has_pool = device.limits().api == Api::Cuda && options.device_pool > 0;
         let pool = has_pool.then(|| {
             let lanes = DeviceMemoryOptions::new().workers(LANES).batch(BATCH).idle(NEVER);
+            let lanes = lanes.only_prepared();
             let memory = DeviceMemory::of_device(Arc::clone(&device), &lanes);
             Ok::<_, DeviceError>(Arc::new(DevicePool::new(memory.allocate(options.device_pool)?)))
         });
@@ -295,6 +296,7 @@ impl Door {
             archive
                 .prepare_on(pool.buffer().memory())
                 .map_err(|found| error(files::code_of(&found)))?;
+            file.set_prepared();
         }
         Ok(OpenedFile { number: file.number, len })
     }

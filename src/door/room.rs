@@ -81,6 +81,10 @@ impl Rooms {
 }
 
 impl Room {
+    pub(super) fn is_on_device(&self) -> bool {
+        matches!(self, Self::Device(_))
+    }
+
     /// Where it begins in its pool, and 1 if that is in device memory.
     pub(super) fn place(&self) -> (u64, u32) {
         match self {
@@ -173,6 +177,24 @@ pub(super) fn load_plain(
         }
         (Room::Device(_), None) => Err(RequestError::Failed),
     }
+}
+
+/// Fills a room in device memory with a range of an archive's contents that the CPU decodes.
+pub(super) fn load_decoded(
+    archive: &Archive,
+    offset: u64,
+    len: u64,
+    room: &mut Room,
+    uploader: Option<&mut Uploader<'_>>,
+) -> Result<(), RequestError> {
+    let (Room::Device(chunk), Some(uploader)) = (room, uploader) else {
+        return Err(RequestError::Failed);
+    };
+    uploader.upload(chunk, len, |at, piece| {
+        let start = offset + at;
+        let range = start..start + piece.len() as u64;
+        archive.read_into(range, piece).map_err(|error| code_of(&error))
+    })
 }
 
 /// A range of an archive's contents, and the room for it.

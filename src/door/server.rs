@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::files::{FileMode, Files, OpenFile};
 use super::layout::{Answer, Request, op};
 use super::options::{DoorStatistics, RequestError};
-use super::room::{Load, Room, Rooms, Uploader, load_contents, load_plain};
+use super::room::{Load, Room, Rooms, Uploader, load_contents, load_decoded, load_plain};
 use super::slots::{Held, Slots, Writing};
 use crate::gpu::device::Bell;
 
@@ -433,6 +433,9 @@ impl Server {
             return load_plain(file, offset, len, room, uploader);
         }
         let archive = self.files.archive(file)?;
+        if room.is_on_device() && !file.is_prepared() {
+            return load_decoded(&archive, offset, len, room, uploader);
+        }
         load_contents(&archive, &mut [Load { offset, len, room }])
     }
 }

@@ -75,14 +75,17 @@ impl Server {
     /// Reads several ranges of one archive in one call. False if that failed, so that each is to be read alone.
     fn read_together(&self, batch: &[Task]) -> bool {
         let Some(Task { request: first, .. }) = batch.first() else { return true };
-        let archive = self.files.get(first.file).and_then(|file| self.files.archive(&file));
-        let Ok(archive) = archive else { return false };
+        let Ok(file) = self.files.get(first.file) else { return false };
+        let Ok(archive) = self.files.archive(&file) else { return false };
         let mut rooms = Vec::with_capacity(batch.len());
         for Task { request, .. } in batch {
             if self.check_range(request).is_err() {
                 return false;
             }
             let Some(room) = self.room(request.length, request.length) else { return false };
+            if room.is_on_device() && !file.is_prepared() {
+                return false;
+            }
             rooms.push(room);
         }
         let mut loads: Vec<_> = batch

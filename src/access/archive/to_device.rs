@@ -239,7 +239,7 @@ impl Shared {
     ) -> Result<(), ArchiveError> {
         let own = self.device_queue(core);
         let (shared, scratch) = (Arc::clone(self), Arc::clone(scratch));
-        let prepared = own.core.clone().on_each_lane(move |lane| {
+        let prepare = move |lane: &mut Lane<'_>| {
             // A queue of the worker's own, so that it gets these blocks.
             let queue = DeviceQueue::new(&own.core, &shared.layout);
             lane.prepare(&queue.pipelines, queue.block_len, queue.max_batch)?;
@@ -249,7 +249,11 @@ impl Shared {
                 count = (2 * count).min(queue.max_batch);
             }
             Ok(())
-        });
+        };
+        let prepared = self
+            .device_queue(core)
+            .core
+            .on_each_lane(move |lane| lane.prepared(|lane| prepare(lane)));
         prepared.map_err(|error| self.device_queue(core).device_error(error))
     }
 
@@ -336,7 +340,7 @@ impl Shared {
             };
             if let Err(ArchiveError::Device { error, .. }) = &outcome
                 && result.is_ok()
-                && !matches!(error, DeviceError::OutOfMemory { .. })
+                && !matches!(error, DeviceError::OutOfMemory { .. } | DeviceError::Unsupported(_))
             {
                 result = Err(error.clone());
             }

@@ -41,6 +41,8 @@ pub(in crate::access) struct Lane<'c> {
     staging: Option<HostMemory>,
     /// Those used last come first.
     decoders: VecDeque<(Key, RangeDecoder<'c>)>,
+    /// Whether it may load and allocate.
+    is_open: bool,
 }
 
 /// What a decoder was made for: pipeline, length of the longest block, and blocks.
@@ -48,6 +50,8 @@ type Key = (Pipeline, u32, u32);
 
 /// The most decoders that a lane keeps: one for each kind of block.
 const MAX_DECODERS: usize = 3;
+/// The same where nothing is made later.
+const MAX_PREPARED: usize = 12;
 /// The least pinned memory that a lane allocates, in bytes.
 const MIN_STAGING: usize = 1 << 20;
 /// A lane that needs more than that allocates enough for batches of this ratio at once: to pin memory stops all others.
@@ -55,7 +59,8 @@ const LEAST_RATIO: u64 = 2;
 
 impl<'c> Lane<'c> {
     pub(super) fn new(core: &'c Core) -> Self {
-        Self { core, staging: None, decoders: VecDeque::new() }
+        let is_open = !core.only_prepared();
+        Self { core, staging: None, decoders: VecDeque::new(), is_open }
     }
 
     /// Host memory for `bytes` bytes of a batch, rounded up to a multiple of 4. What it holds is unspecified.
@@ -215,6 +220,15 @@ impl<'c> Lane<'c> {
                 parts.push(Part { origin, bytes, buffer, buffer_end, at: want.at });
             }
         }
+        if !self.is_open && !decoder.runs_at_once(&raws)? {
+            // Fewer blocks may need less.
+            let (before, after) = some.split_at(some.len() / 2);
+            if before.is_empty() {
+                return Ok(());
+            }
+            self.run_decoder(key, blocks, before)?;
+            return self.run_decoder(key, blocks, after);
+        }
         decoder.upload(&staged[start..end])?;
         decoder.submit(&raws, &mut parts)?;
         let decoded = decoder.wait()?;
@@ -281,7 +295,12 @@ impl<'c> Lane<'c> {
             self.decoders.swap(0, at);
             return Ok(());
         }
-        self.decoders.truncate(MAX_DECODERS - 1);
+        if !self.is_open {
+            let what = "a kernel is running, and this was not prepared before";
+            return Err(CoderError::Device(DeviceError::Unsupported(what.into())));
+        }
+        let most = if self.core.only_prepared() { MAX_PREPARED } else { MAX_DECODERS };
+        self.decoders.truncate(most - 1);
         let (pipeline, block_len, blocks) = key;
         let core = self.core;
         let make = || RangeDecoder::new(core.pool(), pipeline, block_len, blocks);
@@ -294,6 +313,14 @@ impl<'c> Lane<'c> {
         }?;
         self.decoders.push_front((key, decoder));
         Ok(())
+    }
+
+    /// Calls `prepare`, which may make what later batches need.
+    pub(in crate::access) fn prepared<T>(&mut self, prepare: impl FnOnce(&mut Self) -> T) -> T {
+        let was_open = std::mem::replace(&mut self.is_open, true);
+        let done = prepare(self);
+        self.is_open = was_open;
+        done
     }
 
     /// Makes what decoding blocks of up to `block_len` bytes of `pipelines` needs, in batches of up to `blocks`.
@@ -319,7 +346,8 @@ impl<'c> Lane<'c> {
                 Err(CoderError::Device(error)) => return Err(error),
             }
         }
-        Ok(())
+        // The CPU's blocks go through this.
+        self.put(block_len, &[0; 4], &[])
     }
 
     /// Whether it holds no memory.

@@ -49,13 +49,15 @@ pub struct DeviceMemoryOptions {
     workers: usize,
     batch: u64,
     idle: Duration,
+    only_prepared: bool,
 }
 
 impl DeviceMemoryOptions {
     /// The default share of the device's memory, three workers for two cores but at most 24, batches of 32 MiB, and 30
     /// seconds until idle memory is given back.
     pub fn new() -> Self {
-        Self { memory: None, workers: 0, batch: 32 << 20, idle: Duration::from_secs(30) }
+        let idle = Duration::from_secs(30);
+        Self { memory: None, workers: 0, batch: 32 << 20, idle, only_prepared: false }
     }
 
     /// Sets the most bytes of device memory that decoders take, besides the buffers that hold results.
@@ -81,6 +83,13 @@ impl DeviceMemoryOptions {
     /// device memory, and pinned host memory for the payloads.
     pub fn batch(mut self, bytes: u64) -> Self {
         self.batch = bytes;
+        self
+    }
+
+    /// Loads and allocates nothing but in [`Archive::prepare_on`](crate::access::Archive): for a device on which a kernel
+    /// runs that does not end by itself. What was not prepared, the CPU decodes.
+    pub(crate) fn only_prepared(mut self) -> Self {
+        self.only_prepared = true;
         self
     }
 }

@@ -26,6 +26,8 @@ pub(in crate::access) struct Core {
     batches: Mutex<HashMap<(Pipeline, u32), u32>>,
     /// How long workers keep what they do not use.
     idle: Duration,
+    /// Whether lanes load and allocate only while they are being prepared.
+    only_prepared: bool,
     process: u32,
     state: Mutex<State>,
     /// Wakes workers.
@@ -140,6 +142,7 @@ impl Core {
             batch: options.batch,
             batches: Mutex::default(),
             idle: options.idle,
+            only_prepared: options.only_prepared,
             process: std::process::id(),
             state: Mutex::default(),
             queued: Condvar::new(),
@@ -162,6 +165,10 @@ impl Core {
     /// Gives idle device memory back.
     pub(super) fn trim(&self) {
         self.pool.trim();
+    }
+
+    pub(super) fn only_prepared(&self) -> bool {
+        self.only_prepared
     }
 
     /// Bytes of contents of a batch.

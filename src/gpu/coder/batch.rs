@@ -70,17 +70,29 @@ impl<'d> Batch<'d> {
         &self.modules
     }
 
-    /// Uploads the jobs of a batch and starts it, without waiting for it.
-    pub(super) fn submit(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
-        assert!(!jobs.is_empty() && jobs.len() <= self.most.blocks as usize);
-        let is_other = jobs.len() != self.plan.shape.blocks as usize || needs != self.needs;
+    /// Makes the plan for a batch.
+    fn plan_for(&mut self, jobs: usize, needs: Needs) -> Result<(), CoderError> {
+        assert!(jobs > 0 && jobs <= self.most.blocks as usize);
+        let is_other = jobs != self.plan.shape.blocks as usize || needs != self.needs;
         if is_other || self.is_stale {
             // Blocks keep their places, so a plan for fewer blocks runs in memory made for more.
-            let shape = Shape { blocks: jobs.len() as u32, ..self.most };
+            let shape = Shape { blocks: jobs as u32, ..self.most };
             self.plan = (self.planner)(self.device.limits(), shape, needs, &self.modules)?;
             self.needs = needs;
             self.is_stale = false;
         }
+        Ok(())
+    }
+
+    /// Whether a batch [runs at once](Device::runs_at_once).
+    pub(super) fn runs_at_once(&mut self, jobs: usize, needs: Needs) -> Result<bool, CoderError> {
+        self.plan_for(jobs, needs)?;
+        Ok(self.device.runs_at_once(&self.plan))
+    }
+
+    /// Uploads the jobs of a batch and starts it, without waiting for it.
+    pub(super) fn submit(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
+        self.plan_for(jobs.len(), needs)?;
         let memory = &self.memory;
         self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;
         submit(&self.plan, memory, &mut *self.queue)?;

@@ -170,6 +170,23 @@ impl<'d> RangeDecoder<'d> {
         Ok(self.batch.queue.flush()?)
     }
 
+    /// Whether `blocks` [run at once](Device::runs_at_once), together.
+    ///
+    /// # Errors
+    /// If the device cannot run them at all.
+    pub(crate) fn runs_at_once(&mut self, blocks: &[RawBlock]) -> Result<bool, CoderError> {
+        if blocks.is_empty() {
+            return Ok(true);
+        }
+        let modules = self.batch.modules();
+        let needs = |needs: Needs, block: &RawBlock| {
+            let undo = block.filters.as_ref().and_then(|chain| Undo::of(chain, modules));
+            needs.and(block.needs).and_filters(Undoing::of(&undo.unwrap_or_default()))
+        };
+        let needs = blocks.iter().fold(Needs::default(), needs);
+        self.batch.runs_at_once(blocks.len(), needs)
+    }
+
     fn decode(&mut self, blocks: &[RawBlock]) -> Result<(), CoderError> {
         let mut needs = Needs::default();
         let mut jobs = Vec::with_capacity(blocks.len());

@@ -304,6 +304,14 @@ pub trait Device: Send + Sync {
         let _ = plans;
         Ok(())
     }
+
+    /// Whether `plan` can be run while a kernel runs that does not end by itself. A device that would wait for that kernel
+    /// before it loads a program says whether all programs of the plan are loaded.
+    #[doc(hidden)]
+    fn runs_at_once(&self, plan: &Plan) -> bool {
+        let _ = plan;
+        true
+    }
 }
 
 macro_rules! device_through {
@@ -361,6 +369,10 @@ macro_rules! device_through {
 
             fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
                 (**self).prepare(plans)
+            }
+
+            fn runs_at_once(&self, plan: &Plan) -> bool {
+                (**self).runs_at_once(plan)
             }
         }
     )*};

@@ -226,6 +226,10 @@ impl<D: Device> Device for Pool<D> {
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
         self.device.prepare(plans)
     }
+
+    fn runs_at_once(&self, plan: &Plan) -> bool {
+        self.device.runs_at_once(plan)
+    }
 }
 
 impl<D: Device> Drop for Pool<D> {

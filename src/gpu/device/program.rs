@@ -67,6 +67,13 @@ impl<K: Eq + Hash, P> Programs<K, P> {
         drop(programs);
         program.get_or_init(|| build().map(Arc::new)).clone()
     }
+
+    /// Whether the program of `key` is there.
+    #[cfg(feature = "cuda")]
+    pub fn has(&self, key: &K) -> bool {
+        let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.get(key).and_then(|program| program.get()).is_some_and(Result::is_ok)
+    }
 }
 
 /// Checks that `limits` permit workgroups of `threads` work items for `kernel`.

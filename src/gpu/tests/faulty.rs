@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
+use crate::gpu::model::plan::Plan;
 
 /// The fault. Calls are counted from 0 over all queues: allocations, new queues, and every operation of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub(crate) struct Faulty<D: Device> {
     writes: AtomicU64,
     /// How long queues wait by default.
     deadline: Duration,
+    /// Whether it is as if no program was loaded while a kernel runs.
+    loads_nothing: bool,
     /// The available memory in bytes.
     memory: AtomicU64,
     /// How often an allocation was refused.
@@ -87,6 +90,7 @@ impl<D: Device> Faulty<D> {
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             deadline: crate::gpu::device::DEADLINE,
+            loads_nothing: false,
             memory: AtomicU64::new(match fault {
                 Fault::MemoryAbove(most) | Fault::LateMemoryAbove(most) => most,
                 _ => u64::MAX,
@@ -101,6 +105,11 @@ impl<D: Device> Faulty<D> {
     /// Sets how long its queues wait by default.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// Makes it say that no plan runs at once.
+    pub fn loading_nothing(self) -> Self {
+        Self { loads_nothing: true, ..self }
     }
 
     /// Sets the size that all buffers together may have from now on.
@@ -178,6 +187,10 @@ impl<D: Device> Faulty<D> {
 }
 
 impl<D: Device> Device for Faulty<D> {
+    fn runs_at_once(&self, plan: &Plan) -> bool {
+        !self.loads_nothing && self.device.runs_at_once(plan)
+    }
+
     fn limits(&self) -> &Limits {
         self.device.limits()
     }

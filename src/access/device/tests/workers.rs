@@ -10,10 +10,10 @@ use super::{
     DeviceMemory, DeviceMemoryOptions, Watched, archive_of, check, contents, faulty, memory_of,
     wait_until,
 };
-use crate::access::{Archive, ArchiveOptions, Priority, RangeRead, ReadOptions};
+use crate::access::{Archive, ArchiveError, ArchiveOptions, Priority, RangeRead, ReadOptions};
 use crate::gpu::coder::RangeDecoder;
 use crate::gpu::device::Api;
-use crate::gpu::tests::faulty::Fault;
+use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::gpu::tests::testing::{Nothing, each_device, each_static_device};
 use crate::{Level, Options, Pipeline};
 
@@ -105,4 +105,37 @@ fn workers_are_prepared_for_an_archive() {
             });
         }
     }
+}
+
+/// Where nothing is made later, the CPU decodes what was not prepared, and what no prepared decoder is for is refused.
+#[test]
+fn nothing_is_made_after_the_preparation() {
+    let contents = contents(700_000);
+    let options = Options::new().level(Level::new(3).unwrap()).block_size(1 << 16);
+    let packed = crate::compress(&contents, &options).unwrap();
+    each_static_device(|device| {
+        for loads_nothing in [false, true] {
+            let mut own = Faulty::new(device, Fault::None);
+            if loads_nothing {
+                own = own.loading_nothing();
+            }
+            let options = DeviceMemoryOptions::new().workers(2).batch(256 << 10).only_prepared();
+            let memory = DeviceMemory::of_device(Arc::new(own), &options);
+            let (_, archive) = archive_of(packed.clone());
+            let mut buffer = memory.allocate(100_000).unwrap();
+            let refused = archive.read_into(300_000..400_000, &mut buffer);
+            assert!(matches!(refused, Err(ArchiveError::Device { .. })), "{refused:?}");
+            archive.prepare_on(&memory).unwrap();
+            let before = archive.statistics();
+            archive.read_into(300_000..400_000, &mut buffer).unwrap();
+            let mut found = vec![0; 100_000];
+            buffer.copy_to_host(0, &mut found).unwrap();
+            assert!(found == contents[300_000..400_000]);
+            let after = archive.statistics();
+            assert_eq!(
+                after.blocks_by_cpu - before.blocks_by_cpu,
+                if loads_nothing { 3 } else { 0 }
+            );
+        }
+    });
 }

@@ -196,6 +196,10 @@ impl Device for CudaDevice {
         let driver = &self.shared.driver;
         driver.programs.prepare(driver, plans)
     }
+
+    fn runs_at_once(&self, plan: &Plan) -> bool {
+        self.shared.driver.programs.has(plan)
+    }
 }
 
 impl Drop for CudaDevice {

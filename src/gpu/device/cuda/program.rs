@@ -66,6 +66,11 @@ impl CudaPrograms {
         self.0.get(wanted.key(), || build(driver, wanted))
     }
 
+    /// Whether the programs of `plan` are loaded.
+    pub fn has(&self, plan: &Plan) -> bool {
+        plan.runs().all(|run| self.0.has(&(ProgramKey::of_run(run), run.entry)))
+    }
+
     /// Compiles and loads the programs of `plans`, several at a time.
     ///
     /// # Errors
