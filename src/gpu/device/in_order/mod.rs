@@ -115,9 +115,12 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
 
     /// Waits until no other kernel of this process runs, where a driver cannot run one beside another. Its queues keep
     /// what is returned while their kernel runs, and leave the events of kernels in it that they have given up: whoever
-    /// comes next waits for these first, but not longer than `until`.
-    fn turn(&self, _until: Deadline) -> Option<MutexGuard<'static, Vec<Self::Event>>> {
-        None
+    /// comes next waits for these first.
+    ///
+    /// # Errors
+    /// [`DeviceError::TimedOut`] if such a kernel still runs at `until`.
+    fn turn(&self, _until: Deadline) -> Result<Turn<Self>, DeviceError> {
+        Ok(None)
     }
 
     /// Pins down `event`, which is that of the newest command of its stream: whether it has ended then no longer depends
@@ -162,6 +165,9 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         Ok(())
     }
 }
+
+/// One's turn to run a kernel, with the events of kernels that were given up; `None` where nobody takes turns.
+pub(super) type Turn<D> = Option<MutexGuard<'static, Vec<<D as Driver>::Event>>>;
 
 /// Pinned host memory, all of which is initialised.
 pub(super) trait Pinned: Send + Sync {

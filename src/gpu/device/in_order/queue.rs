@@ -167,7 +167,7 @@ impl<D: Driver> InFlight<D> {
             self.kernels.insert(key.clone(), shared.driver.kernel(work)?);
         }
         let kernel = &self.kernels[&key];
-        let turn = shared.driver.turn(until);
+        let turn = shared.driver.turn(until)?;
         // SAFETY: queue, kernel and buffers are of one device, and the kernel is the one that `work` names.
         let event = unsafe { shared.driver.launch(&self.stream, kernel, &memories, work, timed)? };
         if timed {

@@ -1,6 +1,6 @@
 //! The calls to a device: what [`in_order`](crate::gpu::device::in_order) queues run.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use opencl3::command_queue::{
@@ -19,7 +19,7 @@ use super::pinned::ClPinned;
 use super::program::ClPrograms;
 use super::{failure, failure_for, miscounts};
 use crate::gpu::device::deadline::Deadline;
-use crate::gpu::device::in_order::{Driver, Memory};
+use crate::gpu::device::in_order::{Driver, Memory, Turn};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{DeviceError, Dispatch, Limits};
 
@@ -251,14 +251,14 @@ impl Driver for ClDriver {
         unsafe { started(stream, event) }
     }
 
-    fn turn(&self, until: Deadline) -> Option<MutexGuard<'static, Vec<Arc<Handle>>>> {
+    fn turn(&self, until: Deadline) -> Result<Turn<Self>, DeviceError> {
         static TURN: Mutex<Vec<Arc<Handle>>> = Mutex::new(Vec::new());
         if !miscounts(&self.limits.driver) {
-            return None;
+            return Ok(None);
         }
         let mut given_up = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         given_up.retain(|event| self.wait(event, until) == Err(DeviceError::TimedOut));
-        Some(given_up)
+        if given_up.is_empty() { Ok(Some(given_up)) } else { Err(DeviceError::TimedOut) }
     }
 
     fn has_ended(&self, event: &Arc<Handle>) -> Result<bool, DeviceError> {

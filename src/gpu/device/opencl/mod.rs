@@ -143,8 +143,8 @@ fn miscompiles(driver: &str, method: Option<std::ffi::OsString>) -> bool {
     driver.starts_with("Portable Computing Language 5.") && method.is_none_or(|name| name != "cbs")
 }
 
-/// Whether a driver ends the process when a kernel runs in two sizes at once: PoCL before 6.0 counts the uses of a
-/// kernel's compiled variants with the wrong one.
+/// Whether a driver may end the process when a kernel runs in two sizes at once, or when its program is read back while
+/// it runs: PoCL before 6.0 counts the uses of a kernel's compiled variants with the wrong one.
 fn miscounts(driver: &str) -> bool {
     let version = driver.strip_prefix("Portable Computing Language ");
     let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());

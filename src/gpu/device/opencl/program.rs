@@ -14,10 +14,12 @@ use opencl3::program::{
 use super::driver::ClDriver;
 use super::handle::Handle;
 use super::{failure, failure_for};
+use crate::gpu::device::deadline::Deadline;
+use crate::gpu::device::in_order::Driver;
 use crate::gpu::device::program::{
     ProgramKey, Programs, check_memory, check_workgroup, prepare, too_large,
 };
-use crate::gpu::device::{DeviceError, Dispatch, Teams, program_cache};
+use crate::gpu::device::{DEADLINE, DeviceError, Dispatch, Teams, program_cache};
 use crate::gpu::model::kernel::{Kernel, max_registers};
 use crate::gpu::model::plan::{Plan, Run};
 
@@ -105,10 +107,9 @@ fn build(
     match build_program(program.raw(), &[device], &options, None, std::ptr::null_mut()) {
         Ok(()) => {
             if driver.cache.is_there()
-                && let Ok(binaries) = get_program_info(program.raw(), CL_PROGRAM_BINARIES)
-                && let [binary] = &Vec::<Vec<u8>>::from(binaries)[..]
+                && let Some(binary) = compiled(driver, &program)
             {
-                driver.cache.save(key, binary);
+                driver.cache.save(key, &binary);
             }
             Ok(program)
         }
@@ -122,6 +123,14 @@ fn build(
             })
         }
     }
+}
+
+/// The binary of a program; `None` if the driver does not tell.
+fn compiled(driver: &ClDriver, program: &Handle) -> Option<Vec<u8>> {
+    let _turn = driver.turn(Deadline::after(DEADLINE, &driver.limits)).ok()?;
+    let binaries = get_program_info(program.raw(), CL_PROGRAM_BINARIES).ok()?;
+    let [binary] = <[Vec<u8>; 1]>::try_from(Vec::<Vec<u8>>::from(binaries)).ok()?;
+    Some(binary)
 }
 
 /// Loads a program from its binary; `None` if the driver rejects it.

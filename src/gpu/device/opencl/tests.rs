@@ -8,7 +8,8 @@ use opencl3::memory::{
 use super::*;
 use crate::gpu::device::in_order::{PIECE, PIECES};
 use crate::gpu::device::program_cache::Cache;
-use crate::gpu::device::{Device, NativeBuffer};
+use crate::gpu::device::{Device, Dispatch, NativeBuffer};
+use crate::gpu::model::kernel::TEST_TURNS;
 use crate::gpu::tests::import::codes_between_callers_buffers;
 use crate::gpu::tests::testing::{files_in, turns};
 
@@ -66,7 +67,10 @@ fn a_device_is_of_use_after_work_was_given_up() {
         turns(&mut *queue, buffer, [0, count]).unwrap();
         queue.finish().unwrap();
         queue.set_deadline(Duration::ZERO);
-        (0..2).for_each(|_| turns(&mut *queue, buffer, [30_000, count]).unwrap());
+        turns(&mut *queue, buffer, [30_000, count]).unwrap();
+        // Where kernels take turns, the second one never starts.
+        let second = turns(&mut *queue, buffer, [30_000, count]);
+        assert!(matches!(second, Ok(()) | Err(DeviceError::TimedOut)), "{second:?}");
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         drop(queue);
@@ -231,6 +235,43 @@ fn programs_are_kept() {
         std::fs::write(file, [&kept[..32], &crc, nonsense].concat()).unwrap();
         run(found);
         assert!(std::fs::read(file).unwrap().len() > 64);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+#[test]
+fn programs_are_kept_while_their_kernels_run() {
+    let folder = std::env::temp_dir().join(format!("pz-test-beside-{}", std::process::id()));
+    let run = |device: &OpenClDevice, version| {
+        let buffer = device.allocate(128).unwrap();
+        let mut queue = device.queue().unwrap();
+        let work = Dispatch {
+            kernel: &TEST_TURNS,
+            entry: "turns",
+            defines: &[("VERSION", version)],
+            buffers: &[buffer],
+            args: &[1000, 32],
+            groups: 1,
+            threads: 32,
+        };
+        queue.dispatch(&work).unwrap();
+        queue.finish().unwrap();
+        drop(queue);
+        device.free(buffer);
+    };
+    for found in &devices().unwrap_or_default() {
+        for version in 0..4 {
+            let busy = OpenClDevice::open_with(found, Cache::default()).unwrap();
+            let other = OpenClDevice::open_with(found, Cache::in_folder(folder.clone())).unwrap();
+            run(&busy, version);
+            std::thread::scope(|scope| {
+                let kept = scope.spawn(|| run(&other, version));
+                while !kept.is_finished() {
+                    run(&busy, version);
+                }
+            });
+        }
+        assert_eq!(files_in(&folder).len(), 4);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
