@@ -98,6 +98,8 @@ pub use user_cache::refused_cache;
 /// the public interface. It may change or go with any version.
 #[doc(hidden)]
 pub mod internal {
+    #[cfg(target_os = "linux")]
+    pub use crate::access::file::is_in_memory;
     pub use crate::access::uri::percent_decode;
     pub use crate::bits::{BitReader, BitWriter};
     pub use crate::codec::vector_instructions;

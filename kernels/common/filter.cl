@@ -36,3 +36,10 @@ inline uint row_period(uint word) {
     if (!is_sum || SUMS_ARE_ADJACENT(word) || row > 32 || (row < 32 && (ROWS >> row & 1) == 0)) return 0;
     return max(row / 4, row % 3 == 0 ? 3u : 1u);
 }
+
+// What to write to word `at` of a unit of `len` bytes: what follows its last element stays as it is.
+inline uint within(uint at, uint len, uint new_word, uint old) {
+    uint bytes = min(max(len, at) - at, 4u);
+    uint mask = bytes == 4 ? 0xffffffffu : (1u << 8 * bytes) - 1;
+    return (new_word & mask) | (old & ~mask);
+}

@@ -54,3 +54,13 @@ fn row_period(word: u32) -> u32 {
     }
     return max(row / 4u, select(1u, 3u, row % 3u == 0u));
 }
+
+// What to write to word `at` of a unit of `len` bytes: what follows its last element stays as it is.
+fn within(at: u32, len: u32, new_word: u32, old: u32) -> u32 {
+    let bytes = min(max(len, at) - at, 4u);
+    if bytes == 4u {
+        return new_word;
+    }
+    let mask = (1u << (8u * bytes)) - 1u;
+    return (new_word & mask) | (old & ~mask);
+}

@@ -18,13 +18,6 @@ inline uint added(uint a, uint b, uint high) {
     return ((a & ~high) + (b & ~high)) ^ ((a ^ b) & high);
 }
 
-// What to write to word `at` of a unit of `len` bytes: what follows its last element stays as it is.
-inline uint within(uint at, uint len, uint new_word, uint old) {
-    uint bytes = min(max(len, at) - at, 4u);
-    uint mask = bytes == 4 ? 0xffffffffu : (1u << 8 * bytes) - 1;
-    return (new_word & mask) | (old & ~mask);
-}
-
 // `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
 __kernel void adjacent_sums(__global const Job *jobs, __global uint4 *contents, uint blocks, uint slot, uint count,
     uint stage, uint turn) {

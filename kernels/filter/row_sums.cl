@@ -76,13 +76,6 @@ inline void spread(uint *to, const uint *words, uint row) {
 // @pz_end
 }
 
-// What to write to word `at` of a unit of `len` bytes: what follows its last element stays as it is.
-inline uint within(uint at, uint len, uint new_word, uint old) {
-    uint bytes = min(max(len, at) - at, 4u);
-    uint mask = bytes == 4 ? 0xffffffffu : (1u << 8 * bytes) - 1;
-    return (new_word & mask) | (old & ~mask);
-}
-
 // `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
 __kernel void row_sums(__global const Job *jobs, __global uint4 *contents, uint blocks, uint slot, uint count, uint stage,
     uint turn) {

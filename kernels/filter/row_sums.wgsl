@@ -138,16 +138,6 @@ fn hand_on(half: u32, lane: u32, words: Period) {
     }
 }
 
-// What to write to word `at` of a unit of `len` bytes: what follows its last element stays as it is.
-fn within(at: u32, len: u32, new_word: u32, old: u32) -> u32 {
-    let bytes = min(max(len, at) - at, 4u);
-    if bytes == 4u {
-        return new_word;
-    }
-    let mask = (1u << (8u * bytes)) - 1u;
-    return (new_word & mask) | (old & ~mask);
-}
-
 // `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
 // @pz_entry
 fn row_sums(local_index: u32, workgroup_index: u32) {

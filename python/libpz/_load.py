@@ -37,7 +37,8 @@ def load(
     Work that was queued before on CUDA's `stream`, and by default on the default stream, ends before the contents are
     written. When `load` returns, they are there for any stream. `stream` is a number, or a stream of torch or CuPy.
 
-    `threads`, `max_output`, `max_memory` and `allow_modules` are those of `decompress`. A device is opened by the first call, and kept.
+    `threads`, `max_output`, `max_memory` and `allow_modules` are those of `decompress`. A device is opened by the first
+    call, and kept.
     """
     start, stop = _bounds(range)
     if not hasattr(source, "read"):

@@ -78,20 +78,21 @@ pub(crate) struct Positioned {
     is_memory: bool,
 }
 
+/// Whether a file is one of Linux's file system in memory, tmpfs.
+#[cfg(target_os = "linux")]
+#[allow(clippy::unnecessary_cast, reason = "the type depends on the system")]
+pub fn is_in_memory(file: &File) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as i64 == TMPFS)
+}
+
 #[cfg(unix)]
 impl Positioned {
     pub(crate) fn new(file: File) -> Self {
-        #[cfg(target_os = "linux")]
-        #[allow(clippy::unnecessary_cast, reason = "the type depends on the system")]
-        let is_memory = {
-            /// What Linux calls its file system in memory.
-            const TMPFS: i64 = 0x0102_1994;
-            rustix::fs::fstatfs(&file).is_ok_and(|found| found.f_type as i64 == TMPFS)
-        };
         Self {
-            file,
             #[cfg(target_os = "linux")]
-            is_memory,
+            is_memory: is_in_memory(&file),
+            file,
         }
     }
 

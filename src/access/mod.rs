@@ -48,7 +48,7 @@ mod array;
 mod cache;
 mod device;
 mod error;
-mod file;
+pub(crate) mod file;
 #[cfg(feature = "remote")]
 mod http;
 mod memory;

@@ -219,8 +219,8 @@ impl Door {
         let counters = OwnBuffer::counters(&device)?;
         let has_pool = device.limits().api == Api::Cuda && options.device_pool > 0;
         let pool = has_pool.then(|| {
-            let lanes = DeviceMemoryOptions::new().workers(LANES).batch(BATCH).idle(NEVER);
-            let lanes = lanes.only_prepared();
+            let lanes =
+                DeviceMemoryOptions::new().workers(LANES).batch(BATCH).idle(NEVER).only_prepared();
             let memory = DeviceMemory::of_device(Arc::clone(&device), &lanes);
             Ok::<_, DeviceError>(Arc::new(DevicePool::new(memory.allocate(options.device_pool)?)))
         });

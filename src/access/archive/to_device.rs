@@ -237,11 +237,10 @@ impl Shared {
         scratch: &Arc<OnDevice>,
         at: u64,
     ) -> Result<(), ArchiveError> {
-        let own = self.device_queue(core);
-        let (shared, scratch) = (Arc::clone(self), Arc::clone(scratch));
+        let (shared, scratch, on) = (Arc::clone(self), Arc::clone(scratch), Arc::clone(core));
         let prepare = move |lane: &mut Lane<'_>| {
             // A queue of the worker's own, so that it gets these blocks.
-            let queue = DeviceQueue::new(&own.core, &shared.layout);
+            let queue = DeviceQueue::new(&on, &shared.layout);
             lane.prepare(&queue.pipelines, queue.block_len, queue.max_batch)?;
             // What is compiled depends on how many blocks there are in a batch.
             let mut count = 1;
@@ -250,10 +249,7 @@ impl Shared {
             }
             Ok(())
         };
-        let prepared = self
-            .device_queue(core)
-            .core
-            .on_each_lane(move |lane| lane.prepared(|lane| prepare(lane)));
+        let prepared = core.on_each_lane(move |lane| lane.prepared(&prepare));
         prepared.map_err(|error| self.device_queue(core).device_error(error))
     }
 

@@ -183,12 +183,7 @@ impl<'c> Lane<'c> {
         let end = blocks[*last].payload.end.next_multiple_of(4);
         // Blocks of other pipelines may lie between these.
         if (end - start) as u64 > decoder.raw_bytes() {
-            let (before, after) = some.split_at(some.len() / 2);
-            if before.is_empty() {
-                return Ok(());
-            }
-            self.run_decoder(key, blocks, before)?;
-            return self.run_decoder(key, blocks, after);
+            return self.run_halves(key, blocks, some);
         }
         let modules = blocks[*first].modules;
         decoder.set_modules(modules.map_or(&[], FrameModules::on_devices));
@@ -222,12 +217,7 @@ impl<'c> Lane<'c> {
         }
         if !self.is_open && !decoder.runs_at_once(&raws)? {
             // Fewer blocks may need less.
-            let (before, after) = some.split_at(some.len() / 2);
-            if before.is_empty() {
-                return Ok(());
-            }
-            self.run_decoder(key, blocks, before)?;
-            return self.run_decoder(key, blocks, after);
+            return self.run_halves(key, blocks, some);
         }
         decoder.upload(&staged[start..end])?;
         decoder.submit(&raws, &mut parts)?;
@@ -243,6 +233,21 @@ impl<'c> Lane<'c> {
             });
         }
         Ok(())
+    }
+
+    /// The same, one half after the other; nothing for a single block, which is not decoded then.
+    fn run_halves(
+        &mut self,
+        key: Key,
+        blocks: &mut [LaneBlock<'_>],
+        some: &[usize],
+    ) -> Result<(), CoderError> {
+        let (before, after) = some.split_at(some.len() / 2);
+        if before.is_empty() {
+            return Ok(());
+        }
+        self.run_decoder(key, blocks, before)?;
+        self.run_decoder(key, blocks, after)
     }
 
     /// Moves what is wanted of a block to its place, whose contents the CPU has decoded. Their length is a multiple of 4.

@@ -18,12 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pz::WriteAt;
+use pz::internal::is_in_memory;
 
 use huge_pages::HugePages;
 use region::Region;
-
-/// The kernel's number for tmpfs.
-const TMPFS: i64 = 0x0102_1994;
 
 /// Smaller writes use plain system calls.
 const MIN_MAPPED_WRITE: usize = 256 << 10;
@@ -56,9 +54,7 @@ impl Mapped {
         if !cfg!(target_pointer_width = "64") {
             return None;
         }
-        let kind = rustix::fs::fstatfs(file).ok()?.f_type;
-        #[allow(clippy::unnecessary_cast, reason = "its type depends on the system")]
-        if kind as i64 != TMPFS {
+        if !is_in_memory(file) {
             return None;
         }
         Some(Self {

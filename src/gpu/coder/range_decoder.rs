@@ -178,13 +178,16 @@ impl<'d> RangeDecoder<'d> {
         if blocks.is_empty() {
             return Ok(true);
         }
-        let modules = self.batch.modules();
-        let needs = |needs: Needs, block: &RawBlock| {
-            let undo = block.filters.as_ref().and_then(|chain| Undo::of(chain, modules));
-            needs.and(block.needs).and_filters(Undoing::of(&undo.unwrap_or_default()))
-        };
-        let needs = blocks.iter().fold(Needs::default(), needs);
+        let needs = blocks.iter().fold(Needs::default(), |needs, block| {
+            let undo = self.undo_of(block).flatten().unwrap_or_default();
+            needs.and(block.needs).and_filters(Undoing::of(&undo))
+        });
         self.batch.runs_at_once(blocks.len(), needs)
+    }
+
+    /// How to undo a block's filters: `None` if it has none, and `Some(None)` if that is left to the host.
+    fn undo_of(&self, block: &RawBlock) -> Option<Option<Undo>> {
+        block.filters.as_ref().map(|chain| Undo::of(chain, self.batch.modules()))
     }
 
     fn decode(&mut self, blocks: &[RawBlock]) -> Result<(), CoderError> {
@@ -193,7 +196,7 @@ impl<'d> RangeDecoder<'d> {
         let mut moves = Vec::with_capacity(blocks.len());
         let mut payload_start = 0;
         for block in blocks {
-            let undo = block.filters.as_ref().map(|chain| Undo::of(chain, self.batch.modules()));
+            let undo = self.undo_of(block);
             self.still_filtered.push(undo == Some(None));
             let undo = undo.flatten().unwrap_or_default();
             needs = needs.and(block.needs).and_filters(Undoing::of(&undo));
