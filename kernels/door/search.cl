@@ -83,7 +83,10 @@ __kernel void search(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, D
                 }
                 if (door_is_handle(handle)) status = door_status(door, handle);
                 if (status == DOOR_ERROR && door_error(door, handle) == DOOR_FULL) {
-                    // The other workgroups will give up room.
+                    // The other workgroups will give up room. All may wait for it, so that of the next unit goes first.
+                    if (door_is_handle(next)) door_close(door, next);
+                    next = DOOR_RING_FULL;
+                    has_next = true;
                     door_close(door, handle);
                     handle = DOOR_RING_FULL;
                     status = DOOR_LOADING;

@@ -134,6 +134,7 @@ impl<'d> Uploader<'d> {
         if let Some((id, first)) = pool.buffer.on() {
             queue.write(id, first, &[0; 4])?;
             queue.finish()?;
+            queue.set_pinned_is_fixed(true);
         }
         Ok(Self { queue, staging })
     }

@@ -57,6 +57,10 @@ const MIN_STAGING: usize = 1 << 20;
 /// A lane that needs more than that allocates enough for batches of this ratio at once: to pin memory stops all others.
 const LEAST_RATIO: u64 = 2;
 
+fn unprepared() -> DeviceError {
+    DeviceError::Unsupported("a kernel is running, and this was not prepared before".into())
+}
+
 impl<'c> Lane<'c> {
     pub(super) fn new(core: &'c Core) -> Self {
         let is_open = !core.only_prepared();
@@ -69,6 +73,10 @@ impl<'c> Lane<'c> {
     /// Fails if there is no such memory.
     pub(in crate::access) fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError> {
         let bytes = bytes.next_multiple_of(4);
+        let is_there = |staging: &HostMemory| staging.len() >= bytes;
+        if !self.is_open && !self.staging.as_ref().is_some_and(is_there) {
+            return Err(unprepared());
+        }
         if self.staging.as_ref().is_none_or(|staging| staging.len() < bytes) {
             // Free the smaller memory first.
             self.staging = None;
@@ -219,6 +227,7 @@ impl<'c> Lane<'c> {
             // Fewer blocks may need less.
             return self.run_halves(key, blocks, some);
         }
+        decoder.set_pinned_is_fixed(!self.is_open);
         decoder.upload(&staged[start..end])?;
         decoder.submit(&raws, &mut parts)?;
         let decoded = decoder.wait()?;
@@ -272,6 +281,7 @@ impl<'c> Lane<'c> {
         }
         .map_err(failed)?;
         let Some((key, mut decoder)) = self.decoders.pop_front() else { return Ok(()) };
+        decoder.set_pinned_is_fixed(!self.is_open);
         let part = |want: &&Want| Part {
             origin: Origin::Raw(want.within.start as u32),
             bytes: want.within.len() as u32,
@@ -301,8 +311,7 @@ impl<'c> Lane<'c> {
             return Ok(());
         }
         if !self.is_open {
-            let what = "a kernel is running, and this was not prepared before";
-            return Err(CoderError::Device(DeviceError::Unsupported(what.into())));
+            return Err(CoderError::Device(unprepared()));
         }
         let most = if self.core.only_prepared() { MAX_PREPARED } else { MAX_DECODERS };
         self.decoders.truncate(most - 1);

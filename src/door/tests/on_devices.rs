@@ -14,10 +14,14 @@ const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A door at each device that can have one.
 fn each_door(folder: &Folder, test: impl Fn(&Door)) {
+    each_door_with(&folder.options().device_pool(64 << 20), test);
+}
+
+fn each_door_with(options: &DoorOptions, test: impl Fn(&Door)) {
     each_static_device(|device| {
         let api = device.limits().api;
         let device: Arc<dyn Device> = Arc::new(device);
-        match Door::of_device(device, &folder.options().device_pool(64 << 20)) {
+        match Door::of_device(device, options) {
             Ok(door) => {
                 assert_ne!(api, Api::WebGpu);
                 test(&door);
@@ -226,6 +230,26 @@ fn a_running_kernel_searches_a_folder() {
     };
     check(&Door::on_host(&folder.options()).unwrap());
     each_door(&folder, check);
+}
+
+/// All workgroups ask for two units at a time, and there is room for one.
+#[test]
+fn a_search_with_little_room_ends() {
+    let folder = Folder::new();
+    let mut contents = mixture(6_000_000);
+    contents[5_999_990..].copy_from_slice(b"NeedleNeed");
+    folder.write("plain", &contents);
+    folder.pack("packed", &contents);
+    let options = folder.options().host_pool(400 << 10).device_pool(400 << 10);
+    let check = |door: &Door| {
+        let plain = door.open_file("plain", FileMode::Plain).unwrap();
+        let packed = door.open_file("packed", FileMode::Contents).unwrap();
+        let found = door.search(&[plain, packed], b"NeedleNe").unwrap();
+        assert_eq!((found.failed, found.first_error), (0, None));
+        let places: Vec<_> = found.places.iter().map(|place| (place.file, place.offset)).collect();
+        assert_eq!(places, [(0, 5_999_990), (1, 5_999_990)]);
+    };
+    each_door_with(&options, check);
 }
 
 #[test]

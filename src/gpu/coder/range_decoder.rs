@@ -143,6 +143,11 @@ impl<'d> RangeDecoder<'d> {
         self.batch.set_modules(modules);
     }
 
+    /// Sets whether it [makes do](crate::gpu::device::Queue::set_pinned_is_fixed) with the pinned memory that it has.
+    pub(crate) fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
+        self.batch.queue.set_pinned_is_fixed(is_fixed);
+    }
+
     /// Copies bytes of a file to the device, in place of those before. Their number is a multiple of 4.
     ///
     /// # Errors

@@ -448,6 +448,10 @@ pub trait Queue: Send {
     /// Turns the timing of later dispatches on or off.
     fn set_timing(&mut self, on: bool);
 
+    /// Sets whether copies make do with the pinned memory that the queue has, and wait until it is free. Otherwise the
+    /// queue pins more where that is faster; but to pin memory some drivers wait for kernels of any queue.
+    fn set_pinned_is_fixed(&mut self, _is_fixed: bool) {}
+
     /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or
     /// unsupported.
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError>;

@@ -335,6 +335,10 @@ impl<D: Device> Queue for PoolQueue<'_, D> {
         self.queue.set_timing(on);
     }
 
+    fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
+        self.queue.set_pinned_is_fixed(is_fixed);
+    }
+
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
         self.queue.take_times()
     }

@@ -66,7 +66,7 @@ impl<D: Driver> InFlight<D> {
         let mut parts = parts.iter().copied();
         let mut part: &[u8] = &[];
         while left > 0 {
-            let (piece, from) = self.uploads.place(driver, until)?;
+            let (piece, from) = self.uploads.place(driver, self.pinned_is_fixed, until)?;
             let len = left.min((PIECE - from) as u64) as usize;
             let staged = &mut piece.bytes()[from..from + len];
             let mut filled = 0;
@@ -116,7 +116,8 @@ impl<D: Driver> InFlight<D> {
         until: Deadline,
     ) -> Result<(), DeviceError> {
         let pieces = bytes.div_ceil(PIECE as u64);
-        while (self.downloads.len() as u64) < pieces.min(PIECES as u64) {
+        let most = if self.pinned_is_fixed { 1 } else { PIECES as u64 };
+        while (self.downloads.len() as u64) < pieces.min(most) {
             match Piece::new(driver) {
                 Ok(piece) => self.downloads.push(piece),
                 // If there is no memory for another piece, use those we have.
@@ -219,6 +220,12 @@ impl<D: Driver> InOrderQueue<D> {
             self.give_up();
         }
         result
+    }
+
+    /// Pieces of pinned memory, in both directions.
+    #[cfg(all(test, feature = "opencl"))]
+    pub fn pieces(&self) -> usize {
+        self.work.as_ref().map_or(0, |work| work.uploads.pieces() + work.downloads.len())
     }
 
     fn give_up(&mut self) {
@@ -332,6 +339,12 @@ impl<D: Driver> Queue for InOrderQueue<D> {
 
     fn set_timing(&mut self, on: bool) {
         self.timing = on;
+    }
+
+    fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
+        if let Some(work) = &mut self.work {
+            work.pinned_is_fixed = is_fixed;
+        }
     }
 
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {

@@ -40,6 +40,8 @@ pub(in crate::gpu::device) struct InFlight<D: Driver> {
     pub last: Option<D::Event>,
     pub(super) uploads: Uploads<D>,
     pub(super) downloads: Vec<Piece<D>>,
+    /// Whether to pin no more memory than it takes to copy at all.
+    pub(super) pinned_is_fixed: bool,
     /// Dispatches whose times have not been read.
     pub(super) timed: VecDeque<D::Event>,
     pub(super) kernels: HashMap<(ProgramKey, &'static str), D::Kernel>,
@@ -52,6 +54,7 @@ impl<D: Driver> InFlight<D> {
             last: None,
             uploads: Uploads::default(),
             downloads: Vec::new(),
+            pinned_is_fixed: false,
             timed: VecDeque::new(),
             kernels: HashMap::new(),
             stream,

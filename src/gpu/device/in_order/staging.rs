@@ -119,6 +119,7 @@ impl<D: Driver> Piece<D> {
         Ok(())
     }
 
+    /// Whether no command uses it.
     fn is_free(&self, driver: &D) -> Result<bool, DeviceError> {
         self.busy.as_ref().map_or(Ok(true), |event| driver.has_ended(event))
     }
@@ -139,16 +140,24 @@ impl<D: Driver> Default for Uploads<D> {
 }
 
 impl<D: Driver> Uploads<D> {
-    /// Returns a piece with free space, and where the space begins.
+    /// How many pieces there are.
+    #[cfg(all(test, feature = "opencl"))]
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Returns a piece with free space, and where the space begins. If the ring `is_fixed`, it gets no further pieces.
     pub fn place(
         &mut self,
         driver: &D,
+        is_fixed: bool,
         until: Deadline,
     ) -> Result<(&mut Piece<D>, usize), DeviceError> {
         if self.pieces.is_empty() {
             self.pieces.push(Piece::new(driver)?);
         } else if self.used >= PIECE {
-            self.go_on(driver, until)?;
+            let most = if is_fixed { 1 } else { PIECES };
+            self.go_on(driver, most, until)?;
         }
         Ok((&mut self.pieces[self.current], self.used))
     }
@@ -159,9 +168,10 @@ impl<D: Driver> Uploads<D> {
         self.used = (self.used + bytes).next_multiple_of(ALIGNMENT);
     }
 
-    fn go_on(&mut self, driver: &D, until: Deadline) -> Result<(), DeviceError> {
+    /// Goes on to the next piece, or to a new one if that is busy and there are fewer than `most`.
+    fn go_on(&mut self, driver: &D, most: usize, until: Deadline) -> Result<(), DeviceError> {
         let next = (self.current + 1) % self.pieces.len();
-        if !self.pieces[next].is_free(driver)? && self.pieces.len() < PIECES {
+        if !self.pieces[next].is_free(driver)? && self.pieces.len() < most {
             // If there is no memory for another piece, use those we have.
             if let Ok(piece) = Piece::new(driver) {
                 self.current += 1;

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use opencl3::memory::{
@@ -6,9 +7,9 @@ use opencl3::memory::{
 };
 
 use super::*;
-use crate::gpu::device::in_order::{PIECE, PIECES};
+use crate::gpu::device::in_order::{InOrderQueue, PIECE, PIECES};
 use crate::gpu::device::program_cache::Cache;
-use crate::gpu::device::{Device, Dispatch, NativeBuffer};
+use crate::gpu::device::{Device, Dispatch, NativeBuffer, Queue};
 use crate::gpu::model::kernel::TEST_TURNS;
 use crate::gpu::tests::import::codes_between_callers_buffers;
 use crate::gpu::tests::testing::{files_in, turns};
@@ -39,6 +40,27 @@ fn copies_are_longer_than_what_they_go_through() {
             assert!(back == data, "{len} bytes");
             device.free(buffer);
         }
+    }
+}
+
+#[test]
+fn copies_make_do_with_what_is_pinned() {
+    for device in opened() {
+        let stream = device.shared.driver.new_queue().unwrap();
+        let mut queue = InOrderQueue::new(Arc::clone(&device.shared), stream);
+        let data: Vec<u8> = (0..3 * PIECE as u32 + 12).map(|i| (i >> 3) as u8).collect();
+        let buffer = device.allocate(data.len() as u64).unwrap();
+        let mut back = vec![0; data.len()];
+        for (is_fixed, pieces) in [(true, 2), (false, 2 * PIECES)] {
+            queue.set_pinned_is_fixed(is_fixed);
+            queue.clear(buffer, 0, data.len() as u64).unwrap();
+            queue.write(buffer, 0, &data).unwrap();
+            queue.read(buffer, 0, &mut back).unwrap();
+            assert!(back == data);
+            assert!(queue.pieces() <= pieces, "{} pieces", queue.pieces());
+        }
+        drop(queue);
+        device.free(buffer);
     }
 }
 
