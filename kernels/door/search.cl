@@ -83,7 +83,7 @@ __kernel void search(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, D
                 }
                 if (door_is_handle(handle)) status = door_status(door, handle);
                 if (status == DOOR_ERROR && door_error(door, handle) == DOOR_FULL) {
-                    // The other workgroups will give up room. All may wait for it, so that of the next unit goes first.
+                    // All workgroups may wait for room, so each first gives up what it holds for its next unit.
                     if (door_is_handle(next)) door_close(door, next);
                     next = DOOR_RING_FULL;
                     has_next = true;

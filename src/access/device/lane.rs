@@ -73,11 +73,10 @@ impl<'c> Lane<'c> {
     /// Fails if there is no such memory.
     pub(in crate::access) fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError> {
         let bytes = bytes.next_multiple_of(4);
-        let is_there = |staging: &HostMemory| staging.len() >= bytes;
-        if !self.is_open && !self.staging.as_ref().is_some_and(is_there) {
-            return Err(unprepared());
-        }
         if self.staging.as_ref().is_none_or(|staging| staging.len() < bytes) {
+            if !self.is_open {
+                return Err(unprepared());
+            }
             // Free the smaller memory first.
             self.staging = None;
             let least = match bytes > MIN_STAGING {
@@ -227,7 +226,6 @@ impl<'c> Lane<'c> {
             // Fewer blocks may need less.
             return self.run_halves(key, blocks, some);
         }
-        decoder.set_pinned_is_fixed(!self.is_open);
         decoder.upload(&staged[start..end])?;
         decoder.submit(&raws, &mut parts)?;
         let decoded = decoder.wait()?;
@@ -281,7 +279,6 @@ impl<'c> Lane<'c> {
         }
         .map_err(failed)?;
         let Some((key, mut decoder)) = self.decoders.pop_front() else { return Ok(()) };
-        decoder.set_pinned_is_fixed(!self.is_open);
         let part = |want: &&Want| Part {
             origin: Origin::Raw(want.within.start as u32),
             bytes: want.within.len() as u32,
@@ -334,6 +331,9 @@ impl<'c> Lane<'c> {
         let was_open = std::mem::replace(&mut self.is_open, true);
         let done = prepare(self);
         self.is_open = was_open;
+        for (_, decoder) in &mut self.decoders {
+            decoder.set_pinned_is_fixed(!was_open);
+        }
         done
     }
 

@@ -449,7 +449,7 @@ pub trait Queue: Send {
     fn set_timing(&mut self, on: bool);
 
     /// Sets whether copies make do with the pinned memory that the queue has, and wait until it is free. Otherwise the
-    /// queue pins more where that is faster; but to pin memory some drivers wait for kernels of any queue.
+    /// queue pins more where that is faster, and some drivers do that only after all running kernels have ended.
     fn set_pinned_is_fixed(&mut self, _is_fixed: bool) {}
 
     /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or

@@ -66,7 +66,7 @@ impl<D: Driver> InFlight<D> {
         let mut parts = parts.iter().copied();
         let mut part: &[u8] = &[];
         while left > 0 {
-            let (piece, from) = self.uploads.place(driver, self.pinned_is_fixed, until)?;
+            let (piece, from) = self.uploads.place(driver, self.max_pieces, until)?;
             let len = left.min((PIECE - from) as u64) as usize;
             let staged = &mut piece.bytes()[from..from + len];
             let mut filled = 0;
@@ -116,8 +116,7 @@ impl<D: Driver> InFlight<D> {
         until: Deadline,
     ) -> Result<(), DeviceError> {
         let pieces = bytes.div_ceil(PIECE as u64);
-        let most = if self.pinned_is_fixed { 1 } else { PIECES as u64 };
-        while (self.downloads.len() as u64) < pieces.min(most) {
+        while (self.downloads.len() as u64) < pieces.min(self.max_pieces as u64) {
             match Piece::new(driver) {
                 Ok(piece) => self.downloads.push(piece),
                 // If there is no memory for another piece, use those we have.
@@ -343,7 +342,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
 
     fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
         if let Some(work) = &mut self.work {
-            work.pinned_is_fixed = is_fixed;
+            work.max_pieces = if is_fixed { 1 } else { PIECES };
         }
     }
 

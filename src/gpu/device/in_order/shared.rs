@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::Driver;
-use super::staging::{Piece, Uploads};
+use super::staging::{PIECES, Piece, Uploads};
 use crate::gpu::device::program::ProgramKey;
 use crate::gpu::device::{BufferId, DeviceError};
 
@@ -40,8 +40,8 @@ pub(in crate::gpu::device) struct InFlight<D: Driver> {
     pub last: Option<D::Event>,
     pub(super) uploads: Uploads<D>,
     pub(super) downloads: Vec<Piece<D>>,
-    /// Whether to pin no more memory than it takes to copy at all.
-    pub(super) pinned_is_fixed: bool,
+    /// The most pieces of pinned memory to make in each direction.
+    pub(super) max_pieces: usize,
     /// Dispatches whose times have not been read.
     pub(super) timed: VecDeque<D::Event>,
     pub(super) kernels: HashMap<(ProgramKey, &'static str), D::Kernel>,
@@ -54,7 +54,7 @@ impl<D: Driver> InFlight<D> {
             last: None,
             uploads: Uploads::default(),
             downloads: Vec::new(),
-            pinned_is_fixed: false,
+            max_pieces: PIECES,
             timed: VecDeque::new(),
             kernels: HashMap::new(),
             stream,

@@ -146,17 +146,16 @@ impl<D: Driver> Uploads<D> {
         self.pieces.len()
     }
 
-    /// Returns a piece with free space, and where the space begins. If the ring `is_fixed`, it gets no further pieces.
+    /// Returns a piece with free space, and where the space begins. Makes no more than `most` pieces.
     pub fn place(
         &mut self,
         driver: &D,
-        is_fixed: bool,
+        most: usize,
         until: Deadline,
     ) -> Result<(&mut Piece<D>, usize), DeviceError> {
         if self.pieces.is_empty() {
             self.pieces.push(Piece::new(driver)?);
         } else if self.used >= PIECE {
-            let most = if is_fixed { 1 } else { PIECES };
             self.go_on(driver, most, until)?;
         }
         Ok((&mut self.pieces[self.current], self.used))

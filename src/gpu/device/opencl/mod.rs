@@ -144,7 +144,7 @@ fn miscompiles(driver: &str, method: Option<std::ffi::OsString>) -> bool {
 }
 
 /// Whether a driver may end the process when a kernel runs in two sizes at once, or when its program is read back while
-/// it runs: PoCL before 6.0 counts the uses of a kernel's compiled variants with the wrong one.
+/// it runs: when a kernel ends, PoCL before 6.0 may lower the count of uses of another of its compiled variants.
 fn miscounts(driver: &str) -> bool {
     let version = driver.strip_prefix("Portable Computing Language ");
     let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
