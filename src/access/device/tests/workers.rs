@@ -107,7 +107,7 @@ fn workers_are_prepared_for_an_archive() {
     }
 }
 
-/// Where nothing is made later, the CPU decodes what was not prepared, and what no prepared decoder is for is refused.
+/// Reads that come before the preparation are refused. After it, the CPU decodes blocks whose programs are not loaded.
 #[test]
 fn nothing_is_made_after_the_preparation() {
     let contents = contents(700_000);
