@@ -178,6 +178,16 @@ pz_status pz_options_block_size(pz_options *options, uint64_t block_size);
 pz_status pz_options_window(pz_options *options, uint64_t window);
 
 /**
+ * Also looks for repetitions of earlier blocks, up to `bytes` back; 0, the default, for none. Compression and decompression
+ * then take about as much more memory.
+ *
+ * The caller's part:
+ * `options` came from `pz_options_new` and is not in use.
+ */
+pz_status pz_options_long_distance(pz_options *options,
+                                   uint64_t bytes);
+
+/**
  * Sets the number of threads; 0, the default, means one for each core. The result does not depend on it.
  *
  * The caller's part:

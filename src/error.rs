@@ -22,6 +22,9 @@ pub struct Place {
 }
 
 impl Place {
+    /// The start of a file.
+    pub(crate) const START: Self = Self::new(0, 0);
+
     /// A place outside of any block.
     pub(crate) const fn new(frame: u64, offset: u64) -> Self {
         Self { frame, block: None, offset }

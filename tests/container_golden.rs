@@ -25,6 +25,7 @@ fn version_1() -> Vec<(String, Golden)> {
     files.push(("two-frames".into(), Golden::Twice));
     files.extend(single_frames());
     files.extend(modules());
+    files.push(("distant".into(), Golden::Distant));
     files
 }
 
@@ -62,6 +63,8 @@ enum Golden {
     Modules(usize),
     /// The first thousand bytes, then all.
     Part1000ThenAll,
+    /// All of it, and then parts of it again, as distant matches.
+    Distant,
 }
 
 impl Golden {
@@ -72,6 +75,7 @@ impl Golden {
             Self::ShortZeros => vec![0; 1000],
             Self::Twice => all[..1000].repeat(2),
             Self::Part1000ThenAll => [&all[..1000], all].concat(),
+            Self::Distant => [all, &all[500..30_000], b"Something else.", &all[20_000..]].concat(),
         }
     }
 
@@ -87,6 +91,7 @@ impl Golden {
                 let first = small(&all[..1000], &Options::new().pipeline(Pipeline::Bwt));
                 [first, small(&all[..1000], &Options::new())].concat()
             }
+            Self::Distant => small(&self.contents(all), &Options::new().long_distance(1 << 20)),
             Self::Part1000ThenAll => {
                 [small(&all[..1000], &Options::new()), small(all, &Options::new())].concat()
             }

@@ -104,6 +104,7 @@ fn memory_is_bounded() {
 
     #[cfg(target_os = "linux")]
     long_blocks_are_bounded();
+    distant_matches_are_bounded();
 
     // Frames of different kinds in a row: memory for one is not kept for the next.
     let kinds =
@@ -168,6 +169,52 @@ fn memory_is_bounded() {
         peak(|| pz::decompress(&zeros, &DecodeOptions::new().max_output(1 << 28)));
     assert!(matches!(refused, Err(Error::LimitOutput { .. })));
     assert!(used < OTHER, "{used}");
+}
+
+/// A source that repeats itself after 300,000 bytes; the blocks of an encoder and of a decoder of it, and its recovery.
+fn distant_matches_are_bounded() {
+    const LEN: usize = 3 << 20;
+    let part: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(i >> 3) >> 11) as u8).collect();
+    let contents: Vec<u8> = part.iter().copied().cycle().take(LEN).collect();
+    for (pipeline, reach) in [(Pipeline::Lzh, 1 << 20), (Pipeline::Bwt, 8 << 20)] {
+        let options = Options::new().pipeline(pipeline).block_size(1 << 16).long_distance(reach);
+        let refused = Encoder::new(io::sink(), &options.clone().memory(0)).map(drop);
+        let Err(Error::LimitMemory { needed, .. }) = refused else { panic!("{refused:?}") };
+        assert!(needed > reach);
+        let mut file = Vec::new();
+        for (threads, limit) in [(1, needed), (2, needed), (2, 2 * needed)] {
+            let options = options.clone().threads(threads).memory(limit);
+            file.clear();
+            let (written, used) = peak(|| {
+                let mut encoder = Encoder::new(&mut file, &options).unwrap();
+                encoder.read_from(&mut &contents[..]).unwrap();
+                encoder.finish().map(drop)
+            });
+            written.unwrap();
+            let limit = limit as usize + file.capacity();
+            assert!(used <= limit + OTHER, "{used} > {limit}: {options:?}");
+        }
+        let frames = pz::list(&mut Cursor::new(&file), true).unwrap();
+        let own: u64 = frames[0].blocks.iter().filter_map(|block| block.own_size).sum();
+        assert!(own > 0 && own < LEN as u64 / 4, "{own}");
+        let needed = frames[0].decode_memory;
+        for (threads, limit) in [(1, needed), (2, needed), (2, 2 * needed)] {
+            let options = DecodeOptions::new().threads(threads).max_memory(limit);
+            let decode = || Decoder::new(&file[..], &options).unwrap().copy_to(&mut io::sink());
+            let (len, used) = peak(decode);
+            assert_eq!(len.unwrap(), LEN as u64);
+            assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
+            // Recovery keeps 16 blocks, however far back matches reach.
+            let limit = limit + (1 << 19);
+            let options = options.max_memory(limit);
+            let recover = || pz::recover(&mut Cursor::new(&file), &mut io::sink(), false, &options);
+            let (report, used) = peak(recover);
+            assert_eq!(report.unwrap().bytes, LEN as u64);
+            assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
+        }
+        let refused = Decoder::new(&file[..], &DecodeOptions::new().max_memory(needed - 1));
+        assert!(matches!(refused.map(drop), Err(Error::LimitMemory { .. })));
+    }
 }
 
 /// The buffers of long blocks are mapped, so allocations alone do not show them.

@@ -51,33 +51,38 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
     if flags & 8 != 0 {
         return single_frame(frame, methods, contents);
     }
-    assert_eq!(flags & !3, 0);
+    assert_eq!(flags & !7, 0);
     let declared = (flags & 1 != 0).then(|| u64::from_le_bytes(take(&mut left)));
     let list = if flags & 2 != 0 { list(&mut left) } else { Vec::new() };
+    let reach = if flags & 4 != 0 { reach(&mut left) } else { 0 };
     let header_len = frame.len() - left.len();
     assert_eq!(u32::from_le_bytes(take(&mut left)), crc(&frame[..header_len]));
     let modules = modules(&list, &mut left);
 
     let block_size = 1_usize << block_log;
     let mut lengths: Vec<u32> = Vec::new();
+    let mut own_bytes: Vec<Vec<u8>> = Vec::new();
     while left[..2] == [0xB7, 0x42] {
         assert_eq!(contents.len() - start, lengths.len() * block_size, "the last was not full");
         let block = left;
         let [_, _, kind] = take(&mut left);
-        let method = kind & 7;
+        let method = kind & 3;
+        let is_distant = kind & 4 != 0;
         let is_filtered = kind & 8 != 0;
         assert_eq!(kind >> 4, block_log - 16);
         assert!(methods.contains(&method));
         assert_eq!(u32::from_le_bytes(take(&mut left)) as usize, lengths.len());
         let content_len = u32::from_le_bytes(take(&mut left)) as usize;
         assert!((1..=block_size).contains(&content_len));
-        let coded = (method != 0).then(|| {
+        let coded = (method != 0 || is_distant).then(|| {
             let payload_len = u32::from_le_bytes(take(&mut left)) as usize;
-            assert!((1..content_len).contains(&payload_len));
+            assert!((1..=content_len).contains(&payload_len));
             (payload_len, u32::from_le_bytes(take(&mut left)))
         });
         assert!(!is_filtered || method >= 2);
         let filters = is_filtered.then(|| take(&mut left));
+        let distant =
+            is_distant.then(|| [(); 3].map(|()| u32::from_le_bytes(take(&mut left)) as usize));
         let content_checksum = u32::from_le_bytes(take(&mut left));
         let (payload_len, payload_checksum) = coded.unwrap_or((content_len, content_checksum));
         let header_len = block.len() - left.len();
@@ -86,7 +91,20 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
         left = rest;
         assert_eq!(crc(payload), payload_checksum);
         let context = (&modules[..], contents.len() - start);
-        let out = block_contents(method, payload, content_len, filters, context);
+        let [own_len, own_checksum, list_len] =
+            distant.unwrap_or([content_len, content_checksum as usize, 0]);
+        assert!((1..=content_len).contains(&own_len));
+        let (list, payload) = payload.split_at(list_len);
+        match method {
+            0 => assert_eq!(payload.len(), own_len),
+            1 => assert!(payload.len() == 1 && own_len >= 2),
+            _ => assert!((1..own_len).contains(&payload.len())),
+        }
+        let own = block_contents(method, payload, own_len, filters, context);
+        assert_eq!(crc(&own) as usize, own_checksum);
+        let out = if is_distant { repeat(list, &own, &own_bytes, reach) } else { own.clone() };
+        own_bytes.push(own);
+        assert_eq!(out.len(), content_len);
         assert_eq!(crc(&out), content_checksum);
         contents.extend(out);
         lengths.push((block.len() - left.len()) as u32);
@@ -108,6 +126,64 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
     assert_eq!(u32::from_le_bytes(take(&mut left)), crc(&index[..checked]));
     assert_eq!(frame_len, (frame.len() - left.len()) as u64);
     left
+}
+
+/// Reads the optional fields, and returns the value of `reach`.
+fn reach(left: &mut &[u8]) -> usize {
+    let [n] = take(left);
+    let (mut fields, rest) = left.split_at(n.into());
+    *left = rest;
+    let mut reach = None;
+    while !fields.is_empty() {
+        let [identifier, m] = take(&mut fields);
+        let (field, rest) = fields.split_at(m.into());
+        fields = rest;
+        match identifier {
+            0..128 => {}
+            128 => assert!(reach.replace(u32::from_le_bytes(field.try_into().unwrap())).is_none()),
+            unknown => panic!("field {unknown}"),
+        }
+    }
+    let reach = reach.unwrap() as usize;
+    assert!((1..1 << 18).contains(&reach));
+    reach
+}
+
+/// Puts the distant matches of `list` between a block's own bytes. `earlier` are the own bytes of the blocks before it.
+fn repeat(mut list: &[u8], mut own: &[u8], earlier: &[Vec<u8>], reach: usize) -> Vec<u8> {
+    let number = |list: &mut &[u8]| {
+        let mut number = 0_u64;
+        for i in 0.. {
+            let [byte] = take(list);
+            number |= u64::from(byte & 127) << (7 * i);
+            assert!(number < 1 << 32);
+            if byte < 128 {
+                assert!(byte > 0 || i == 0);
+                break;
+            }
+        }
+        number as usize
+    };
+    let mut out = Vec::new();
+    let mut backs = std::collections::BTreeSet::new();
+    let mut before = None;
+    assert!(!list.is_empty());
+    while !list.is_empty() {
+        let [gap, length, b, z] = [(); 4].map(|()| number(&mut list));
+        let (head, tail) = own.split_at(gap);
+        own = tail;
+        out.extend(head);
+        assert!(b < reach && b < earlier.len());
+        backs.insert(b);
+        let e = before.filter(|&(same, _)| same == b).map_or(0, |(_, end)| end);
+        let from = if z % 2 == 0 { e + z / 2 } else { e - z.div_ceil(2) };
+        let end = from + length + 32;
+        out.extend(&earlier[earlier.len() - b - 1][from..end]);
+        before = Some((b, end));
+    }
+    assert!(backs.len() <= 16);
+    out.extend(own);
+    out
 }
 
 /// Decodes the payload of a block.
@@ -420,6 +496,23 @@ fn files_follow_the_text_of_the_format() {
         file.extend(pz::compress(&zeros, &options).unwrap());
         contents.extend(&zeros);
     }
+    assert!(decode(&file) == contents);
+}
+
+#[test]
+fn files_with_distant_matches_follow_the_text_of_the_format() {
+    let parts: Vec<_> = (0..3).map(|i| sample(150_000, i)).collect();
+    let contents =
+        [&parts[0][..], &parts[1], &parts[0][7000..], &parts[2], &parts[1], &parts[0]].concat();
+    for (options, name) in levels_and_pipelines() {
+        let options = options.block_size(1 << 16);
+        let plain = pz::compress(&contents, &options).unwrap();
+        let file = pz::compress(&contents, &options.long_distance(1 << 30)).unwrap();
+        assert!(2 * file.len() < plain.len() + 20_000, "{name}: {} {}", file.len(), plain.len());
+        assert!(decode(&file) == contents, "{name}");
+    }
+    let filtered = Options::new().block_size(1 << 16).filter("delta2,transpose2".parse().unwrap());
+    let file = pz::compress(&contents, &filtered.long_distance(1 << 20)).unwrap();
     assert!(decode(&file) == contents);
 }
 

@@ -111,6 +111,24 @@ pub unsafe extern "C" fn pz_options_window(options: *mut pz_options, window: u64
     })
 }
 
+/// Also looks for repetitions of earlier blocks, up to `bytes` back; 0, the default, for none. Compression and decompression
+/// then take about as much more memory.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_long_distance(
+    options: *mut pz_options,
+    bytes: u64,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().long_distance(bytes);
+        Ok(())
+    })
+}
+
 /// Sets the number of threads; 0, the default, means one for each core. The result does not depend on it.
 ///
 /// # Safety

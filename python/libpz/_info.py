@@ -32,6 +32,8 @@ class BlockInfo:
     """Offset of the block's contents in the frame's contents."""
     content_size: int
     """Length of the block's contents."""
+    own_size: int | None
+    """If the block repeats parts of earlier blocks: length of its own part."""
     payload_checksum: int
     """CRC-32C of the payload."""
     content_checksum: int

@@ -36,6 +36,7 @@ class CodecOptions(TypedDict, total=False):
     pipeline: str | None
     block_size: int | None
     window: int | None
+    long: int | None
     filter: str | None
     threads: int
     memory: int | None

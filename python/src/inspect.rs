@@ -40,6 +40,7 @@ pub struct BlockInfo {
     payload_size: u64,
     content_offset: u64,
     content_size: u64,
+    own_size: Option<u64>,
     payload_checksum: u32,
     content_checksum: u32,
 }
@@ -75,6 +76,7 @@ impl From<pz::BlockInfo> for BlockInfo {
             payload_size: block.payload_size,
             content_offset: block.content_offset,
             content_size: block.content_size,
+            own_size: block.own_size,
             payload_checksum: block.payload_checksum,
             content_checksum: block.content_checksum,
         }

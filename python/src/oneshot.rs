@@ -15,11 +15,12 @@ use crate::memory::OnDevice;
 /// `data` is any object with a C-contiguous buffer: `bytes`, `bytearray`, `memoryview`, a NumPy array. The
 /// interpreter's lock is released meanwhile; no other thread may change `data` then. A tensor in the memory of a GPU of
 /// CUDA, or a `DeviceBuffer`, is compressed there, and only the result crosses the bus; the CPU does what the GPU does not:
-/// level 9, and `filter="auto"`.
+/// level 9, `filter="auto"` and `long`.
 ///
 /// - `level`: 1 (fastest) to 9 (smallest).
 /// - `pipeline`: "lzh", "lzf", "bwt", "fse" or "store" instead of the level's.
 /// - `block_size`, `window`: in bytes, powers of two, instead of the level's.
+/// - `long`: also look for repetitions of earlier blocks, up to so many bytes back; takes about as much more memory.
 /// - `filter`: rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
 ///   "delta8,zigzag8,transpose8", or "auto", which looks at each block.
 /// - `threads`: 0 for one on each core. The result does not depend on it.
@@ -29,7 +30,7 @@ use crate::memory::OnDevice;
 /// - `device_memory`: the most bytes of its own memory that the device may take.
 /// - `verify`: whether to decode again what a GPU has encoded.
 #[pyfunction]
-#[pyo3(signature = (data, level=3, **options), text_signature = "(data, level=3, *, pipeline=None, block_size=None, window=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+#[pyo3(signature = (data, level=3, **options), text_signature = "(data, level=3, *, pipeline=None, block_size=None, window=None, long=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
 pub fn compress<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
@@ -51,7 +52,7 @@ pub fn compress<'py>(
 /// `buffer` is any object with a writable C-contiguous buffer. The options are those of `compress`. Raises
 /// `BufferTooSmallError` if the result does not fit; `buffer` may then contain anything.
 #[pyfunction]
-#[pyo3(signature = (data, buffer, level=3, **options), text_signature = "(data, buffer, level=3, *, pipeline=None, block_size=None, window=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+#[pyo3(signature = (data, buffer, level=3, **options), text_signature = "(data, buffer, level=3, *, pipeline=None, block_size=None, window=None, long=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
 pub fn compress_into(
     py: Python<'_>,
     data: &Bound<'_, PyAny>,

@@ -26,12 +26,13 @@ def test_every_level(level):
         {"pipeline": "fse"},
         {"pipeline": "bwt", "block_size": 1 << 16},
         {"window": 1 << 16},
+        {"long": 1 << 20, "block_size": 1 << 16},
         {"filter": "i16"},
         {"filter": "delta8,zigzag8,transpose8"},
         {"filter": "auto"},
         {"threads": 1, "memory": 64 << 20},
         {"device": "auto", "device_memory": 1 << 20, "verify": False},
-        dict.fromkeys(["pipeline", "block_size", "window", "filter", "memory", "device_memory"]),
+        dict.fromkeys(["pipeline", "block_size", "window", "long", "filter", "memory", "device_memory"]),
     ],
 )
 def test_options(options):

@@ -9,9 +9,11 @@
 //! | [`lz77`] | chunks of literals and sequences, Huffman or FSE coded over 32 lanes |
 //! | [`bwt`] | Burrows-Wheeler transform and its second stage in independent segments |
 //!
-//! [`filter`] rearranges the bytes of typed data before a codec.
+//! Before a codec, [`distant`] takes out of a block what repeats earlier blocks, and [`filter`] rearranges the bytes of typed
+//! data.
 
 pub(crate) mod bwt;
+pub(crate) mod distant;
 pub(crate) mod filter;
 pub(crate) mod fse;
 pub(crate) mod huffman;

@@ -2,10 +2,11 @@
 
 use std::io::Read;
 
-use crc32c::crc32c;
+use crc32c::{crc32c, crc32c_combine};
 
-use super::kinds::{IS_FILTERED, MIN_BLOCK_LOG};
+use super::kinds::{HAS_DISTANT, IS_FILTERED, MIN_BLOCK_LOG};
 use super::{BLOCK_MARKER, Fault, FrameHeader, Method, read_array};
+use crate::codec::distant;
 use crate::codec::filter::{DESCRIPTOR_LEN, FilterChain};
 
 /// Length of the part that every block header has.
@@ -14,11 +15,24 @@ const COMMON: usize = 11;
 pub(crate) const STORE_LEN: usize = COMMON + 8;
 /// Length of the header of a block of any other method.
 pub(crate) const CODED_LEN: usize = COMMON + 16;
-/// Length of the longest header, that of a filtered block.
-pub(crate) const MAX_LEN: usize = CODED_LEN + DESCRIPTOR_LEN;
+/// Length of the fields that a block with distant matches has besides.
+const DISTANT_LEN: usize = 12;
+/// Length of the longest header, that of a filtered block with distant matches.
+pub(crate) const MAX_LEN: usize = CODED_LEN + DESCRIPTOR_LEN + DISTANT_LEN;
 
 /// The longest contents of a block of method [`Method::Lz77`].
 const MAX_LZ77_LEN: u32 = 1 << 24;
+
+/// What the header of a block with distant matches says of its own bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OwnBytes {
+    /// Their length, at least 1.
+    pub(crate) len: u32,
+    /// Their CRC-32C.
+    pub(crate) crc: u32,
+    /// Length of the list of matches, with which the payload begins.
+    pub(crate) list_len: u32,
+}
 
 /// A block header that is valid by itself; [`BlockHeader::check`] compares it with its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +40,8 @@ pub(crate) struct BlockHeader {
     pub(crate) method: Method,
     /// The filters that the contents went through before the method.
     pub(crate) filters: Option<FilterChain>,
+    /// For a block with distant matches, what method and filters apply to: its own bytes.
+    pub(crate) own: Option<OwnBytes>,
     /// Base-2 logarithm of the frame's block size.
     pub(crate) block_log: u8,
     /// Number of the block in its frame, from 0.
@@ -61,9 +77,11 @@ impl BlockHeader {
         header_len(self.kind())
     }
 
-    /// Method and filters, as in the header.
+    /// Method, and which optional fields there are, as in the header.
     const fn kind(&self) -> u8 {
-        self.method.id() | if self.filters.is_some() { IS_FILTERED } else { 0 }
+        let filtered = if self.filters.is_some() { IS_FILTERED } else { 0 };
+        let distant = if self.own.is_some() { HAS_DISTANT } else { 0 };
+        self.method.id() | filtered | distant
     }
 
     /// Where the block begins in the contents of its frame, in bytes.
@@ -85,12 +103,16 @@ impl BlockHeader {
         bytes[3..7].copy_from_slice(&self.number.to_le_bytes());
         bytes[7..11].copy_from_slice(&self.content_len.to_le_bytes());
         let len = self.len();
-        if self.method != Method::Store {
+        if self.kind() != Method::Store.id() {
             bytes[11..15].copy_from_slice(&self.payload_len.to_le_bytes());
             bytes[15..19].copy_from_slice(&self.payload_crc.to_le_bytes());
         }
         if let Some(filters) = self.filters {
             bytes[FILTERS..FILTERS + DESCRIPTOR_LEN].copy_from_slice(&filters.to_bytes());
+        }
+        if let Some(own) = self.own {
+            let words = [own.len, own.crc, own.list_len].map(u32::to_le_bytes);
+            bytes[len - 8 - DISTANT_LEN..len - 8].copy_from_slice(words.as_flattened());
         }
         bytes[len - 8..len - 4].copy_from_slice(&self.content_crc.to_le_bytes());
         let checksum = crc32c(&bytes[..len - 4]);
@@ -125,7 +147,7 @@ impl BlockHeader {
         if crc32c(&bytes[..len - 4]) != word(len - 4) {
             return Err(Fault::Corrupt("the block header's checksum does not agree"));
         }
-        let method = Method::from_id(kind & !IS_FILTERED)?;
+        let method = Method::from_id(kind & !(IS_FILTERED | HAS_DISTANT))?;
         let filters = match bytes.get(FILTERS..len - 8).and_then(<[u8]>::first_chunk) {
             Some(filters) if kind & IS_FILTERED != 0 => Some(
                 FilterChain::from_bytes(filters)
@@ -135,10 +157,16 @@ impl BlockHeader {
         };
         let content_len = word(7);
         let content_crc = word(len - 8);
-        let stored = method == Method::Store;
+        let stored = kind == Method::Store.id();
+        let own = (kind & HAS_DISTANT != 0).then(|| OwnBytes {
+            len: word(len - 20),
+            crc: word(len - 16),
+            list_len: word(len - 12),
+        });
         let header = Self {
             method,
             filters,
+            own,
             block_log: MIN_BLOCK_LOG + (bytes[2] >> 4),
             number: word(3),
             content_len,
@@ -159,14 +187,25 @@ impl BlockHeader {
         if content_len == 0 || content_len > 1 << self.block_log {
             return Err(Fault::Corrupt("the block's length is out of range"));
         }
-        if self.method == Method::Lz77 && content_len > MAX_LZ77_LEN {
+        let (coded_len, payload_len) = match &self.own {
+            None => (content_len, Some(self.payload_len)),
+            Some(own) => (own.len, self.payload_len.checked_sub(own.list_len)),
+        };
+        if let Some(own) = &self.own
+            && !(own.len > 0
+                && content_len.checked_sub(own.len).is_some_and(|len| len >= distant::MIN_LEN)
+                && self.payload_len <= content_len)
+        {
+            return Err(Fault::Corrupt("the length of the block's own bytes is out of range"));
+        }
+        if self.method == Method::Lz77 && coded_len > MAX_LZ77_LEN {
             return Err(Fault::Corrupt("the block is too long for its method"));
         }
-        let payload_fits = match self.method {
-            Method::Store => true,
-            Method::Fill => self.payload_len == 1 && content_len > 1,
-            Method::Lz77 | Method::Bwt => (1..content_len).contains(&self.payload_len),
-        };
+        let payload_fits = payload_len.is_some_and(|payload_len| match self.method {
+            Method::Store => payload_len == coded_len,
+            Method::Fill => payload_len == 1 && coded_len > 1,
+            Method::Lz77 | Method::Bwt => (1..coded_len).contains(&payload_len),
+        });
         if !payload_fits {
             return Err(Fault::Corrupt("the payload's length is out of range"));
         }
@@ -184,6 +223,9 @@ impl BlockHeader {
         if u64::from(self.number) != number {
             return Err(Fault::Corrupt("the block is not the next one of its frame"));
         }
+        if self.own.is_some() && (frame.reach == 0 || number == 0) {
+            return Err(Fault::Corrupt("the frame does not permit the block's distant matches"));
+        }
         if !frame.pipeline.permits(self.method) {
             return Err(Fault::Corrupt("the pipeline does not permit the block's method"));
         }
@@ -195,19 +237,35 @@ impl BlockHeader {
         }
         Ok(())
     }
+
+    /// For a block with distant matches: the list of them, the header of its own bytes as if they were a block's
+    /// contents, and the payload of these. `payload` is the block's; whether it is damaged shows when the own bytes are
+    /// decoded. `None` for any other block.
+    pub(crate) fn split<'a>(&self, payload: &'a [u8]) -> Option<(&'a [u8], Self, &'a [u8])> {
+        let own = self.own?;
+        let (list, coded) = payload.split_at_checked(own.list_len as usize)?;
+        let header = Self {
+            own: None,
+            content_len: own.len,
+            payload_len: coded.len() as u32,
+            // Of the whole payload's checksum, what is not that of the list.
+            payload_crc: self.payload_crc ^ crc32c_combine(crc32c(list), 0, coded.len()),
+            content_crc: own.crc,
+            ..*self
+        };
+        Some((list, header, coded))
+    }
 }
 
 /// Where a filtered block's header has the filters.
 const FILTERS: usize = COMMON + 8;
 
-/// Length of the header of a block with this method and these filters. For unknown methods it is that of the known
-/// ones: the checksum then tells whether the header is damaged.
+/// Length of the header of a block with this method and these optional fields. For unknown methods it is that of the
+/// known ones: the checksum then tells whether the header is damaged.
 const fn header_len(kind: u8) -> usize {
-    match kind {
-        0 => STORE_LEN,
-        _ if kind & IS_FILTERED != 0 => MAX_LEN,
-        _ => CODED_LEN,
-    }
+    let filters = if kind & IS_FILTERED != 0 { DESCRIPTOR_LEN } else { 0 };
+    let distant = if kind & HAS_DISTANT != 0 { DISTANT_LEN } else { 0 };
+    if kind == 0 { STORE_LEN } else { CODED_LEN + filters + distant }
 }
 
 /// Whatever comes after a frame header or a block.
@@ -234,6 +292,7 @@ mod tests {
         let mut header = BlockHeader {
             method,
             filters: None,
+            own: None,
             block_log: 20,
             number: 0x0102_0304,
             content_len: 1 << 20,
@@ -251,21 +310,25 @@ mod tests {
     #[test]
     fn round_trip_and_damage() {
         let chain = FilterChain::from_name("delta8x3,zigzag8,transpose8");
-        for (method, filters) in [
-            (Method::Store, None),
-            (Method::Fill, None),
-            (Method::Lz77, None),
-            (Method::Bwt, None),
-            (Method::Lz77, chain),
-            (Method::Bwt, chain),
+        let own = |len, list_len| Some(OwnBytes { len, crc: 0x1234_5678, list_len });
+        for (method, filters, own) in [
+            (Method::Store, None, None),
+            (Method::Fill, None, None),
+            (Method::Lz77, None, None),
+            (Method::Bwt, None, None),
+            (Method::Lz77, chain, None),
+            (Method::Bwt, chain, None),
+            (Method::Store, None, own(900_000, 148_576)),
+            (Method::Lz77, chain, own(1_000_000, 100_000)),
+            (Method::Bwt, None, own((1 << 20) - 32, 4)),
         ] {
-            let header = BlockHeader { filters, ..sample(method) };
+            let header = BlockHeader { filters, own, ..sample(method) };
             let bytes = header.to_bytes();
             assert_eq!(BlockHeader::parse(&bytes).unwrap(), header);
             let Ok(NextStructure::Block(streamed)) = read_next(&mut &bytes[..]) else { panic!() };
             assert_eq!(streamed, header);
             for bit in 0..bytes.len() * 8 {
-                let mut damaged = [0xA5; 64];
+                let mut damaged = [0xA5; 72];
                 damaged[..bytes.len()].copy_from_slice(&bytes);
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 assert!(BlockHeader::parse(&damaged).is_err(), "{method} bit {bit}");
@@ -280,6 +343,10 @@ mod tests {
     #[test]
     fn lengths_out_of_range_are_refused() {
         let chain = FilterChain::from_name("bf16");
+        let distant = |method, len, list_len| BlockHeader {
+            own: Some(OwnBytes { len, crc: 0, list_len }),
+            ..sample(method)
+        };
         let cases = [
             ("empty", BlockHeader { content_len: 0, ..sample(Method::Store) }),
             ("too long", BlockHeader { content_len: (1 << 20) + 1, ..sample(Method::Store) }),
@@ -295,6 +362,12 @@ mod tests {
             ("no gain", BlockHeader { payload_len: 1 << 20, ..sample(Method::Lz77) }),
             ("payload", BlockHeader { payload_len: u32::MAX, ..sample(Method::Bwt) }),
             ("block size", BlockHeader { block_log: 27, ..sample(Method::Bwt) }),
+            ("all its own", distant(Method::Lz77, (1 << 20) - 31, 4)),
+            ("nothing its own", distant(Method::Store, 0, 1 << 20)),
+            ("more own than contents", distant(Method::Store, (1 << 20) + 1, 0)),
+            ("list longer than payload", distant(Method::Lz77, 999_999, 1_000_000)),
+            ("list of all the payload", distant(Method::Lz77, 999_999, 999_999)),
+            ("stored own bytes", distant(Method::Store, 900_000, 148_575)),
             ("stored", BlockHeader { filters: chain, ..sample(Method::Store) }),
             ("filled", BlockHeader { filters: chain, ..sample(Method::Fill) }),
         ];
@@ -307,6 +380,24 @@ mod tests {
     }
 
     #[test]
+    fn own_bytes_are_a_block_of_their_own() {
+        let (list, coded) = (b"the list", b"what the own bytes were coded to");
+        let payload = [&list[..], coded].concat();
+        let header = BlockHeader {
+            own: Some(OwnBytes { len: 77, crc: 5, list_len: list.len() as u32 }),
+            payload_len: payload.len() as u32,
+            payload_crc: crc32c(&payload),
+            ..sample(Method::Lz77)
+        };
+        let (list_found, own, coded_found) = header.split(&payload).unwrap();
+        assert_eq!((list_found, coded_found), (&list[..], &coded[..]));
+        assert_eq!((own.content_len, own.content_crc, own.own), (77, 5, None));
+        assert_eq!((own.payload_len, own.payload_crc), (coded.len() as u32, crc32c(coded)));
+        assert!(header.split(&payload[..7]).is_none());
+        assert!(own.split(&payload).is_none());
+    }
+
+    #[test]
     fn a_block_must_suit_its_frame() {
         let frame = FrameHeader {
             pipeline: Pipeline::Lzh,
@@ -314,6 +405,7 @@ mod tests {
             level: 0,
             content_size: None,
             single: None,
+            reach: 0,
             modules: Default::default(),
         };
         let header = sample(Method::Lz77);
@@ -323,6 +415,12 @@ mod tests {
             header.check(&FrameHeader { block_log: 21, ..frame.clone() }, 0x0102_0304).is_err()
         );
         assert!(sample(Method::Bwt).check(&frame, 0x0102_0304).is_err());
+        let own = Some(OwnBytes { len: 999_990, crc: 0, list_len: 9 });
+        let distant = BlockHeader { own, ..header };
+        assert!(distant.check(&frame, 0x0102_0304).is_err());
+        let far = FrameHeader { reach: 1, ..frame.clone() };
+        assert!(distant.check(&far, 0x0102_0304).is_ok());
+        assert!(BlockHeader { number: 0, ..distant }.check(&far, 0).is_err());
         let bwt = FrameHeader { pipeline: Pipeline::Bwt, ..frame.clone() };
         assert!(header.check(&bwt, 0x0102_0304).is_ok());
         let store = FrameHeader { pipeline: Pipeline::Store, ..frame };

@@ -27,6 +27,11 @@ const KNOWN_FLAGS_OF_SINGLE: u8 = HAS_FILTERS | HAS_FIELDS | IS_SINGLE | 3 << WI
 /// An unknown optional field makes the frame unreadable if its identifier is this or higher.
 const FIRST_CRITICAL_FIELD: u8 = 128;
 
+/// The optional field that says how many blocks back distant matches reach.
+const REACH_FIELD: u8 = 128;
+/// Length of that field, with identifier and length.
+const REACH_FIELD_LEN: u8 = 6;
+
 /// A valid frame header, with the modules behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
@@ -39,6 +44,8 @@ pub(crate) struct FrameHeader {
     pub(crate) content_size: Option<u64>,
     /// For a single frame, what its header says about its only block.
     pub(crate) single: Option<Single>,
+    /// How many blocks back the distant matches of a block may reach; 0 if no block has any.
+    pub(crate) reach: u32,
     /// The programs that undo filters of the frame's own.
     pub(crate) modules: ModuleTable,
 }
@@ -69,12 +76,18 @@ impl FrameHeader {
             self.modules.append_modules(&mut bytes);
             return bytes;
         }
-        let flags = of_modules | if self.content_size.is_some() { HAS_CONTENT_SIZE } else { 0 };
+        let of_size = if self.content_size.is_some() { HAS_CONTENT_SIZE } else { 0 };
+        let of_fields = if self.reach > 0 { HAS_FIELDS } else { 0 };
+        let flags = of_modules | of_size | of_fields;
         bytes.extend_from_slice(&[VERSION, self.pipeline.id(), self.block_log, self.level, flags]);
         if let Some(size) = self.content_size {
             bytes.extend_from_slice(&size.to_le_bytes());
         }
         self.modules.append_list(&mut bytes);
+        if self.reach > 0 {
+            bytes.extend_from_slice(&[REACH_FIELD_LEN, REACH_FIELD, 4]);
+            bytes.extend_from_slice(&self.reach.to_le_bytes());
+        }
         let checksum = crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         self.modules.append_modules(&mut bytes);
@@ -131,15 +144,17 @@ impl FrameHeader {
         if !(MIN_BLOCK_LOG..=pipeline.max_block_log()).contains(&block_log) {
             return Err(Fault::Corrupt("the block size is not one that the pipeline permits"));
         }
-        if let Some(fields) = fields {
-            check_fields(&bytes[fields])?;
+        let reach = fields.map_or(Ok(0), |fields| read_fields(&bytes[fields]))?;
+        if is_single && reach > 0 {
+            return Err(Fault::Corrupt("a single frame has no distant matches"));
         }
         let modules = match filters {
             Some(filters) => ModuleTable::read(&bytes[filters], reader)?,
             None => ModuleTable::default(),
         };
         let len = bytes.len() + modules.bytes();
-        let mut header = Self { pipeline, block_log, level, content_size, single: None, modules };
+        let single = None;
+        let mut header = Self { pipeline, block_log, level, content_size, single, reach, modules };
         if content_size.is_some_and(|size| header.block_count(size) > MAX_BLOCKS) {
             return Err(Fault::Corrupt("the frame declares more blocks than a frame may hold"));
         }
@@ -207,24 +222,33 @@ fn read_list(
     Ok(Some(start..bytes.len()))
 }
 
-/// Checks the optional fields: each is an identifier, a length and that many bytes. No identifier is defined yet.
-fn check_fields(mut fields: &[u8]) -> Result<(), Fault> {
+/// Reads the optional fields: each is an identifier, a length and that many bytes. Returns how many blocks back distant
+/// matches reach, 0 if no field says so.
+fn read_fields(mut fields: &[u8]) -> Result<u32, Fault> {
     if fields.is_empty() {
         return Err(Fault::Corrupt("the list of optional fields is empty"));
     }
+    let mut reach = 0;
     while !fields.is_empty() {
         let cut = |_: io::Error| Fault::Corrupt("an optional field is cut short");
         let mut head = [0; 2];
         fields.read_exact(&mut head).map_err(cut)?;
         let [id, len] = head;
-        fields = fields
-            .get(usize::from(len)..)
+        let (field, rest) = fields
+            .split_at_checked(len.into())
             .ok_or(Fault::Corrupt("an optional field is cut short"))?;
-        if id >= FIRST_CRITICAL_FIELD {
+        fields = rest;
+        if id == REACH_FIELD {
+            let blocks = field.try_into().map(u32::from_le_bytes).unwrap_or(0);
+            if reach != 0 || !(1..MAX_BLOCKS).contains(&u64::from(blocks)) {
+                return Err(Fault::Corrupt("the reach of distant matches is out of range"));
+            }
+            reach = blocks;
+        } else if id >= FIRST_CRITICAL_FIELD {
             return Err(Fault::Unsupported("a field of the frame header is not known"));
         }
     }
-    Ok(())
+    Ok(reach)
 }
 
 #[cfg(test)]
@@ -240,6 +264,7 @@ mod tests {
             level: 3,
             content_size: None,
             single: None,
+            reach: 0,
             modules: ModuleTable::default(),
         }
     }
@@ -321,7 +346,9 @@ mod tests {
         let with_field =
             craft_single([VERSION, 1, 20, 3, width(1) | HAS_FIELDS], &[9, 5, 127, 3, 1, 2, 3]);
         assert!(read(&with_field).is_ok());
-        let refused: [(&str, Vec<u8>); 13] = [
+        let of_reach = [9, 6, 128, 4, 1, 0, 0, 0];
+        let refused: [(&str, Vec<u8>); 14] = [
+            ("reach", craft_single([VERSION, 1, 20, 3, width(1) | HAS_FIELDS], &of_reach)),
             ("no gain", craft_single([VERSION, 1, 20, lz77, width(1)], &[9, 9])),
             ("wide", craft_single([VERSION, 1, 20, 3, width(2)], &[255, 0])),
             ("wider", craft_single([VERSION, 1, 20, 3, width(3)], &[255, 255, 0])),
@@ -333,7 +360,7 @@ mod tests {
             ("size", craft_single([VERSION, 1, 20, 3, width(1) | 1], &[9, 0, 0, 0, 0, 0, 0, 0, 0])),
             ("flag", craft_single([VERSION, 1, 20, 3, width(1) | 64], &[9])),
             ("width alone", craft([VERSION, 1, 20, 3, 1 << WIDTH_SHIFT], &[])),
-            ("field", craft_single([VERSION, 1, 20, 3, width(1) | HAS_FIELDS], &[9, 2, 128, 0])),
+            ("field", craft_single([VERSION, 1, 20, 3, width(1) | HAS_FIELDS], &[9, 2, 129, 0])),
             ("filter", craft_single([VERSION, 1, 20, 3, width(1) | HAS_FILTERS], &[9, 1, 0])),
         ];
         for (what, bytes) in refused {
@@ -362,9 +389,11 @@ mod tests {
     fn round_trip() {
         for content_size in [None, Some(0), Some(1), Some(1 << 30)] {
             for pipeline in Pipeline::ALL {
-                let header = FrameHeader { pipeline, content_size, ..sample() };
-                let bytes = header.to_bytes();
-                assert_eq!(read(&bytes).unwrap(), Some((header, bytes.len())));
+                for reach in [0, 1, MAX_BLOCKS as u32 - 1] {
+                    let header = FrameHeader { pipeline, content_size, reach, ..sample() };
+                    let bytes = header.to_bytes();
+                    assert_eq!(read(&bytes).unwrap(), Some((header, bytes.len())));
+                }
             }
         }
         assert_eq!(sample().to_bytes().len(), MIN_LEN);
@@ -375,8 +404,18 @@ mod tests {
     fn optional_parts_are_skipped_or_refused() {
         let skipped = craft([VERSION, 1, 20, 3, HAS_FIELDS], &[5, 127, 3, 1, 2, 3]);
         assert_eq!(read(&skipped).unwrap(), Some((sample(), skipped.len())));
-        let refused: [(&str, Vec<u8>); 11] = [
-            ("critical field", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[2, 128, 0])),
+        let refused: [(&str, Vec<u8>); 15] = [
+            ("critical field", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[2, 129, 0])),
+            ("short reach", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[3, 128, 1, 1])),
+            ("no reach", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[6, 128, 4, 0, 0, 0, 0])),
+            ("far reach", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[6, 128, 4, 0, 0, 4, 0])),
+            (
+                "two reaches",
+                craft(
+                    [VERSION, 1, 20, 3, HAS_FIELDS],
+                    &[12, 128, 4, 1, 0, 0, 0, 128, 4, 1, 0, 0, 0],
+                ),
+            ),
             ("field cut short", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[3, 1, 2, 0])),
             ("no field", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[0])),
             ("a filter", craft([VERSION, 1, 20, 3, HAS_FILTERS], &[2, 1, 0])),

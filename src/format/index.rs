@@ -210,6 +210,7 @@ mod tests {
         level: 0,
         content_size: None,
         single: None,
+        reach: 0,
         modules: crate::format::ModuleTable::NONE,
     };
 

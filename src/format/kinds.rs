@@ -11,6 +11,9 @@ pub(crate) const MIN_BLOCK_LOG: u8 = 16;
 /// Beside a method in a header: the contents are filtered.
 pub(super) const IS_FILTERED: u8 = 1 << 3;
 
+/// Beside a method in a header: the block has distant matches, and the method is that of its own bytes.
+pub(super) const HAS_DISTANT: u8 = 1 << 2;
+
 /// The stages that a block goes through.
 ///
 /// ```

@@ -22,7 +22,7 @@ pub mod bwt {}
 use std::io::{self, Read};
 
 pub(crate) use block_header::{
-    BlockHeader, CODED_LEN, MAX_LEN as MAX_BLOCK_HEADER_LEN, NextStructure, read_next,
+    BlockHeader, CODED_LEN, MAX_LEN as MAX_BLOCK_HEADER_LEN, NextStructure, OwnBytes, read_next,
 };
 pub(crate) use fault::Fault;
 pub(crate) use footer::{Footer, LEN as FOOTER_LEN};

@@ -113,6 +113,7 @@ impl Single {
         BlockHeader {
             method: self.method,
             filters: self.filters,
+            own: None,
             block_log: frame.block_log,
             number: 0,
             content_len: self.content_len,
@@ -219,6 +220,7 @@ mod tests {
                 level: 3,
                 content_size: Some(content_len.into()),
                 single: Some(single),
+                reach: 0,
                 modules: Default::default(),
             };
             let before = match method {

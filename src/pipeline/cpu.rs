@@ -279,6 +279,7 @@ fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8
     let header = BlockHeader {
         method: coded.method,
         filters: coded.filters,
+        own: None,
         block_log: 0,
         number: 0,
         content_len: contents.len() as u32,

@@ -46,6 +46,28 @@ pub(crate) fn devices() -> Vec<Arc<dyn Device>> {
     found.map(|found| found.open().unwrap()).collect()
 }
 
+/// A device codes what blocks with distant matches have of their own.
+#[test]
+fn devices_code_own_bytes() {
+    let part = contents(500_000);
+    let contents = [&part[..], &part[..300_000], &noise(7, 100_000, 4), &part].concat();
+    for device in devices() {
+        let gpu = Gpu::new(device);
+        let counted = Statistics::new();
+        let options = options(&gpu).long_distance(4 << 20);
+        let expected = compress(&contents, &Options { gpu: None, ..options.clone() }).unwrap();
+        let file = compress(&contents, &options.statistics(&counted)).unwrap();
+        assert!(file == expected);
+        assert!(counted.device().unwrap().done.blocks > 0);
+        let listed = crate::list(&mut std::io::Cursor::new(&file), true).unwrap();
+        assert!(listed[0].blocks.iter().filter(|block| block.own_size.is_some()).count() > 5);
+        let counted = Statistics::new();
+        let restored = decompress(&file, &decoding(&gpu).statistics(&counted)).unwrap();
+        assert!(restored == contents);
+        assert!(counted.device().unwrap().done.blocks > 0);
+    }
+}
+
 #[test]
 fn a_device_does_every_block_in_the_predicted_memory() {
     let contents = contents(1_000_000);

@@ -51,10 +51,22 @@ impl Cost {
         }
     }
 
-    /// The memory to decode the blocks of a frame.
+    /// The memory to decode the blocks of a frame in order.
     pub(crate) fn of_decoding(engine: &dyn Engine, frame: &FrameHeader) -> Self {
+        Self::keeping(engine, frame, u64::MAX)
+    }
+
+    /// The memory to decode blocks of a frame, and to keep up to `blocks` of those that distant matches repeat.
+    pub(crate) fn keeping(engine: &dyn Engine, frame: &FrameHeader, blocks: u64) -> Self {
+        let others =
+            frame.content_size.map_or(u64::MAX, |size| frame.block_count(size).saturating_sub(1));
+        let distant = match u64::from(frame.reach).min(blocks).min(others) {
+            0 => 0,
+            // Besides these: the contents that are restored, and the list of matches, which is shorter.
+            kept => (kept + 2).saturating_mul(frame.block_size() as u64),
+        };
         Self {
-            fixed: super::modules::memory(&frame.modules),
+            fixed: super::modules::memory(&frame.modules).saturating_add(distant),
             ..Self::of_decoding_blocks(engine, frame.pipeline, frame.block_size())
         }
     }

@@ -9,7 +9,7 @@ use crate::codec::filter::Filter;
 use crate::codec::lz77::{MAX_BLOCK, MIN_CHUNK_LOG};
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
-use crate::format::{MAX_MODULES, ModuleTable, Pipeline};
+use crate::format::{MAX_BLOCKS, MAX_MODULES, ModuleTable, Pipeline};
 use crate::gpu::coder::Encoding;
 
 /// The default limit of [`Options`] and [`DecodeOptions`] on host memory, in bytes: 2 GiB.
@@ -31,6 +31,7 @@ pub struct Options {
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) block_size: Option<u64>,
     pub(crate) window: Option<u64>,
+    pub(crate) long: u64,
     pub(crate) filter: Filter,
     pub(crate) modules: ModuleTable,
     pub(crate) threads: usize,
@@ -51,6 +52,7 @@ impl Options {
             pipeline: None,
             block_size: None,
             window: None,
+            long: 0,
             filter: Filter::None,
             modules: ModuleTable::default(),
             threads: 0,
@@ -89,6 +91,26 @@ impl Options {
     /// The pipelines `bwt`, `fse` and `store` have no windows.
     pub fn window(mut self, bytes: u64) -> Self {
         self.window = Some(bytes);
+        self
+    }
+
+    /// Also looks for repetitions of earlier blocks, up to so many bytes back, rounded up to whole blocks; 0, the default,
+    /// for none. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
+    /// about as much more memory, but no more than the contents have, if their length is
+    /// [declared](Self::content_size). To read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
+    ///
+    /// ```
+    /// let part: Vec<u8> = (0..1_000_000_u32).map(|i| (i.wrapping_mul(i) >> 11) as u8).collect();
+    /// let twice = [&part[..], &part].concat();
+    /// let options = pz::Options::new().block_size(1 << 18);
+    /// let near = pz::compress(&twice, &options)?;
+    /// let far = pz::compress(&twice, &options.long_distance(64 << 20))?;
+    /// assert!(far.len() < near.len() * 6 / 10);
+    /// assert_eq!(pz::decompress(&far, &pz::DecodeOptions::new())?, twice);
+    /// # Ok::<(), pz::Error>(())
+    /// ```
+    pub fn long_distance(mut self, bytes: u64) -> Self {
+        self.long = bytes;
         self
     }
 
@@ -212,6 +234,25 @@ impl Options {
     pub fn encoding(&self) -> Result<Encoding, Error> {
         let block_len = u32::try_from(self.chosen_block_size()?).unwrap_or(u32::MAX);
         Ok(Encoding { recipe: self.recipe()?, block_len, verify: self.verify })
+    }
+
+    /// How many blocks of this size back distant matches may reach, at most so many as come before the last.
+    pub(crate) fn reach(&self, block_size: u64) -> u32 {
+        let most = match self.content_size {
+            Some(size) => size.div_ceil(block_size).saturating_sub(1),
+            None => u64::MAX,
+        };
+        self.long.div_ceil(block_size).min(most).min(MAX_BLOCKS - 1) as u32
+    }
+
+    /// These options for an input of `len` bytes. With distant matches they declare that length, so that decoding takes no
+    /// more memory than these contents need.
+    pub(crate) fn for_len(&self, len: u64) -> Self {
+        let mut options = self.clone();
+        if options.long > 0 {
+            options.content_size.get_or_insert(len);
+        }
+        options
     }
 
     /// The modules that frames carry: those set, if the filter needs one.

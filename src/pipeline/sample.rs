@@ -180,6 +180,7 @@ impl Block<'_> {
         let header = BlockHeader {
             method: self.coded.method,
             filters: self.coded.filters,
+            own: None,
             block_log: 0,
             number: 0,
             content_len: self.contents.len() as u32,

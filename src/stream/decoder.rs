@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 
+use super::distant::History;
 use super::frame_reader::{Event, FrameReader};
 use super::places::WriteAt;
 use super::tasks::DecodeTask;
@@ -61,6 +62,8 @@ pub struct Decoder<R: Read> {
     given: usize,
     idle: Vec<DecodeTask>,
     pool: Pool,
+    /// What the distant matches of later blocks may repeat.
+    history: History,
     /// Length of the contents of all blocks read so far.
     promised: u64,
     bytes_out: u64,
@@ -127,6 +130,7 @@ impl<R: Read> Decoder<R> {
             given: 0,
             idle: Vec::new(),
             pool: Pool::default(),
+            history: History::default(),
             promised: 0,
             bytes_out: 0,
             output: None,
@@ -247,7 +251,7 @@ impl<R: Read> Decoder<R> {
     fn part(&mut self) -> Result<Option<&[u8]>, Error> {
         if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
             if let Some(mut task) = self.current.take() {
-                task.release();
+                task.release_to(&mut self.history);
                 self.idle.push(task);
             }
             self.current = self.next_block()?;
@@ -265,7 +269,7 @@ impl<R: Read> Decoder<R> {
     fn next_block(&mut self) -> Result<Option<DecodeTask>, Error> {
         self.read_ahead();
         match self.scheduler.as_mut().and_then(Scheduler::next) {
-            Some(mut task) => match task.finish() {
+            Some(mut task) => match task.finish(&mut self.history) {
                 Ok(()) => Ok(Some(task)),
                 Err(error) => {
                     // Pass on nothing after the faulty block.
@@ -337,6 +341,7 @@ impl<R: Read> Decoder<R> {
             Scheduler::adapt(&mut self.scheduler, &mut self.share);
             self.idle.clear();
             self.pool.clear();
+            self.history.clear();
             return self.begin(header);
         }
         let begun = Instant::now();
@@ -356,6 +361,7 @@ impl<R: Read> Decoder<R> {
                 let header = self.frames.payload(&header, place, payload)?;
                 task.set_header(header);
                 task.set_modules(self.ready.clone());
+                task.set_reach(self.header.reach);
                 let start = self.promised - u64::from(header.content_len);
                 task.set_destination(self.output.as_ref().map(|output| (output.clone(), start)));
                 if let Some(statistics) = &self.options.statistics {

@@ -19,6 +19,7 @@ use super::places::ReadAt;
 use super::tasks::{EncodeTask, Origin};
 use crate::clock::Instant;
 use crate::codec::Recipe;
+use crate::codec::distant::Finder;
 use crate::codec::filter::{Filter, LOOKED_AT};
 use crate::error::Error;
 use crate::format::MAX_BLOCKS;
@@ -80,6 +81,8 @@ pub struct Encoder<W: Write> {
     flush_ends_block: bool,
     failed: bool,
     statistics: Option<Statistics>,
+    /// Finds distant matches, if blocks are to have any.
+    finder: Option<Finder>,
 }
 
 impl<W: Write> Encoder<W> {
@@ -119,6 +122,7 @@ impl<W: Write> Encoder<W> {
             flush_ends_block,
             failed: false,
             statistics: plan.statistics,
+            finder: plan.finder,
         }
     }
 
@@ -255,7 +259,7 @@ impl<W: Write> Encoder<W> {
         task.contents.truncate(self.filled);
         task.is_last = true;
         self.set_recipe(&mut task);
-        self.set_place(&mut task);
+        self.set_place(&mut task)?;
         self.filled = 0;
         self.submitted = 0;
         if self.scheduler.is_some() || self.accelerator.is_some() {
@@ -355,16 +359,20 @@ impl<W: Write> Encoder<W> {
         task.recipe = self.recipe;
     }
 
-    /// Sets where a block lies in its frame.
-    fn set_place(&self, task: &mut EncodeTask) {
+    /// Sets where a block lies in its frame, and takes out what earlier blocks of the frame have.
+    fn set_place(&mut self, task: &mut EncodeTask) -> Result<(), Error> {
         task.number = self.submitted % MAX_BLOCKS;
         task.position = task.number * self.block_size as u64;
+        let Some(finder) = &mut self.finder else { return Ok(()) };
+        let taken = task.take_out(finder);
+        self.failed |= taken.is_err();
+        taken
     }
 
     /// Submits a block to the workers, and writes blocks that they have finished.
     fn submit(&mut self, mut task: EncodeTask) -> Result<(), Error> {
         self.set_recipe(&mut task);
-        self.set_place(&mut task);
+        self.set_place(&mut task)?;
         self.submitted += 1;
         self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {
@@ -413,7 +421,13 @@ impl<W: Write> Encoder<W> {
         let coded = task.coded(self.frames.modules());
         let written = coded.and_then(|coded| {
             let (contents, payload) = (&task.contents, &task.payload);
-            self.frames.block(&mut self.writer, coded, contents, payload, task.is_last)
+            let (writer, is_last) = (&mut self.writer, task.is_last);
+            match task.taken_out() {
+                None => self.frames.block(writer, coded, contents, payload, is_last),
+                Some(taken) => {
+                    self.frames.own_bytes(writer, coded, contents, payload, taken, is_last)
+                }
+            }
         });
         if let Some(statistics) = &self.statistics {
             statistics.written_since(begun);

@@ -2,11 +2,14 @@
 
 use std::io::{self, IoSlice, Write};
 
+use crc32c::{crc32c, crc32c_combine};
+
+use super::tasks::TakenOut;
 use crate::codec::OutOfMemory;
 use crate::error::Error;
 use crate::format::{
     BlockHeader, FrameHeader, IndexWriter, MAX_BLOCKS, MAX_SINGLE_CONTENT_LEN, Method, ModuleTable,
-    Single, append_crc,
+    OwnBytes, Single, append_crc,
 };
 use crate::pipeline::engine::Coded;
 
@@ -86,17 +89,60 @@ impl FrameWriter {
             self.end_frame(writer)?;
         }
         self.begin(writer)?;
+        let header = self.block_header(coded, content_len, payload);
+        write_both(writer, &header.to_bytes(), payload)?;
+        self.end_block(writer, &header, is_last)
+    }
+
+    /// Writes a block with distant matches. `own` are its own bytes, which were coded to `payload`; that is ignored if they
+    /// are stored.
+    pub(crate) fn own_bytes(
+        &mut self,
+        writer: &mut impl Write,
+        coded: Coded,
+        own: &[u8],
+        payload: &[u8],
+        taken: &TakenOut,
+        is_last: bool,
+    ) -> Result<(), Error> {
+        let payload = if coded.method == Method::Store { own } else { payload };
+        let TakenOut { list, content_len, content_crc } = taken;
+        let coded_header = self.block_header(coded, *content_len, payload);
+        let (len, list_len) = (own.len() as u32, list.len() as u32);
         let header = BlockHeader {
+            own: Some(OwnBytes { len, crc: coded.content_crc, list_len }),
+            payload_len: coded_header.payload_len + list_len,
+            payload_crc: crc32c_combine(crc32c(list), coded.payload_crc, payload.len()),
+            content_crc: *content_crc,
+            ..coded_header
+        };
+        let head = [&header.to_bytes()[..], list].concat();
+        write_both(writer, &head, payload)?;
+        self.end_block(writer, &header, is_last)
+    }
+
+    /// The header of the next block.
+    fn block_header(&self, coded: Coded, content_len: u32, payload: &[u8]) -> BlockHeader {
+        BlockHeader {
             method: coded.method,
             filters: coded.filters,
+            own: None,
             block_log: self.header.block_log,
             number: self.index.block_count() as u32,
             content_len,
             payload_len: payload.len() as u32,
             payload_crc: coded.payload_crc,
             content_crc: coded.content_crc,
-        };
-        write_both(writer, &header.to_bytes(), payload)?;
+        }
+    }
+
+    /// Enters a block that has been written into the index.
+    fn end_block(
+        &mut self,
+        writer: &mut impl Write,
+        header: &BlockHeader,
+        is_last: bool,
+    ) -> Result<(), Error> {
         let block_len = header.block_len();
         self.index.push(block_len, header.content_len).map_err(refused)?;
         self.count(u64::from(block_len));
@@ -128,7 +174,7 @@ impl FrameWriter {
         };
         let header = FrameHeader { single: Some(single), modules, ..self.header.clone() };
         let mut bytes = header.to_bytes();
-        let mut crc = crc32c::crc32c(&bytes);
+        let mut crc = crc32c(&bytes);
         if !is_stored {
             crc = append_crc(crc, payload, coded.payload_crc);
         }

@@ -100,6 +100,8 @@ pub struct BlockInfo {
     pub content_offset: u64,
     /// Length of the block's contents, in bytes.
     pub content_size: u64,
+    /// If the block repeats parts of earlier blocks: length in bytes of its own part, which alone is coded by the method.
+    pub own_size: Option<u64>,
     /// CRC-32C of the payload.
     pub payload_checksum: u32,
     /// CRC-32C of the contents.
@@ -424,6 +426,7 @@ impl<R: Read + Seek> Listing<R> {
             payload_size: header.payload_len.into(),
             content_offset: number << frame.header.block_log,
             content_size: header.content_len.into(),
+            own_size: header.own.map(|own| own.len.into()),
             payload_checksum: header.payload_crc,
             content_checksum: header.content_crc,
         }))

@@ -3,6 +3,7 @@
 mod bounded;
 mod decoder;
 mod directory;
+mod distant;
 mod encoder;
 mod frame_reader;
 mod frame_writer;
@@ -18,6 +19,7 @@ mod window;
 pub use bounded::{Bounded, Growing};
 pub use decoder::Decoder;
 pub(crate) use directory::{FrameEntry, read_directory};
+pub(crate) use distant::{Recent, Restoring};
 pub(crate) use encoder::EncodeBasis;
 pub use encoder::{AutoFinishEncoder, Encoder};
 pub(crate) use frame_writer::FrameWriter;

@@ -123,7 +123,9 @@ impl Compressor {
     /// [`Error::InvalidBlockSize`], [`Error::InvalidWindow`], or [`Error::LimitMemory`] if one block at a time needs
     /// more than the options permit.
     pub fn new(options: &Options) -> Result<Self, Error> {
-        let basis = EncodeBasis::new(options, options.statistics.as_ref())?;
+        // Inputs with distant matches go to a stream encoder.
+        let near = options.clone().long_distance(0);
+        let basis = EncodeBasis::new(&near, options.statistics.as_ref())?;
         let (needed, limit) = (basis.cost.least(), options.memory);
         if needed > limit {
             return Err(Error::LimitMemory { needed, limit });
@@ -160,7 +162,8 @@ impl Compressor {
         {
             return Err(Error::Changed { declared, seen: input.len() as u64 });
         }
-        if self.options.gpu.is_some() || self.asks_auto(input.len()) {
+        let is_long = self.options.long > 0 && input.len() > self.basis.header.block_size();
+        if self.options.gpu.is_some() || is_long || self.asks_auto(input.len()) {
             return stream_to(input, writer, &self.options);
         }
         self.encode_blocks(input, writer)
@@ -254,8 +257,10 @@ impl Compressor {
 
 /// Compresses `input` with a stream encoder, and writes the result to `writer`.
 fn stream_to(input: &[u8], writer: impl Write, options: &Options) -> Result<u64, Error> {
-    let plan = EncodePlan::new(options, Some(input.len() as u64))?;
-    let mut encoder = Encoder::with_plan(writer, plan, options);
+    let len = input.len() as u64;
+    let options = options.for_len(len);
+    let plan = EncodePlan::new(&options, Some(len))?;
+    let mut encoder = Encoder::with_plan(writer, plan, &options);
     encoder.read_from(&mut &input[..])?;
     encoder.finish_by_ref()?;
     Ok(encoder.bytes_out())
@@ -439,7 +444,8 @@ impl Decompressor {
         } else {
             1
         };
-        if self.options.gpu.is_some() || self.options.auto.is_some() {
+        let is_long = blocks.iter().any(|block| block.header.own.is_some());
+        if self.options.gpu.is_some() || self.options.auto.is_some() || is_long {
             let mut options = self.options.clone();
             // The length is known here, even if no header records it.
             if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), &header) {
@@ -451,8 +457,8 @@ impl Decompressor {
                 );
                 options.gpu = job.choose(None, Some(total), permitted);
             }
-            if options.gpu.is_some() {
-                // A decoder's threads can hand batches to a device.
+            if options.gpu.is_some() || is_long {
+                // A decoder's threads can hand batches to a device, and it keeps what distant matches repeat.
                 Decoder::new(input, &options)?.copy_to(&mut Cursor::new(output))?;
                 return Ok(());
             }

@@ -1,5 +1,6 @@
 //! Saves what a damaged file still holds.
 
+mod earlier;
 mod read_ahead;
 mod report;
 mod stretch;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::decoder;
 use super::directory::{FrameEntry, read_directory};
+use super::distant::{Recent, Sources};
 use super::places::{ReadAt, ReadAtCursor, sought};
 use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
@@ -56,6 +57,8 @@ pub struct SeekableReader<R: Read + Seek> {
     run: (u64, Buffer),
     /// The most bytes of such a run.
     max_run: u64,
+    /// Blocks that distant matches repeat.
+    recent: Recent,
 }
 
 /// The most bytes to read at once, if memory permits.
@@ -76,8 +79,8 @@ struct RangeFlow {
     scheduler: Option<Scheduler<DecodeTask>>,
     /// What the blocks in flight need.
     cost: Option<Cost>,
-    /// Offsets of the contents of each block in flight.
-    starts: VecDeque<u64>,
+    /// The frame of each block in flight, and the offset of its contents.
+    starts: VecDeque<(usize, u64)>,
     idle: Vec<DecodeTask>,
     pool: Pool,
 }
@@ -170,6 +173,7 @@ impl<R: Read + Seek> SeekableReader<R> {
             block: None,
             run: (0, Buffer::default()),
             max_run: 0,
+            recent: Recent::default(),
         };
         for frame in &seekable.frames {
             seekable.cost(frame).share(1, options.max_memory)?;
@@ -237,7 +241,7 @@ impl<R: Read + Seek> SeekableReader<R> {
                 }
                 let mut task = flow.idle.pop().unwrap_or_else(|| DecodeTask::new(&flow.pool));
                 let content_len = self.read_block(&spot, end, &mut task)?;
-                flow.starts.push_back(spot.content_start);
+                flow.starts.push_back((spot.frame, spot.content_start));
                 next = spot.content_start + u64::from(content_len);
                 flow.submit(task, &self.engine);
                 if next >= end {
@@ -245,12 +249,12 @@ impl<R: Read + Seek> SeekableReader<R> {
                 }
                 continue;
             }
-            let (Some(mut task), Some(content_start)) =
+            let (Some(mut task), Some((frame, content_start))) =
                 (flow.scheduler.as_mut().and_then(Scheduler::next), flow.starts.pop_front())
             else {
                 return Err(Error::Internal { what: "a block was lost" });
             };
-            task.finish()?;
+            self.finish(&mut task, frame)?;
             let part = &task.contents;
             let from = start.saturating_sub(content_start) as usize;
             let to = (end - content_start).min(part.len() as u64) as usize;
@@ -297,8 +301,17 @@ impl<R: Read + Seek> SeekableReader<R> {
         let frames = 2 * (self.frames.len() * size_of::<FrameEntry>()) as u64;
         // The index takes memory as read and as parsed. Round up, so that frames that differ little cost the same.
         let index = 12 * frame.block_count().next_multiple_of(1 << 12);
-        let cost = Cost::of_decoding(&*self.engine, &frame.header);
+        let cost = Cost::keeping(&*self.engine, &frame.header, Recent::MOST as u64);
         Cost { fixed: cost.fixed + frames + index, ..cost }
+    }
+
+    /// Completes a block that has been decoded, of the frame with this number.
+    fn finish(&mut self, task: &mut DecodeTask, frame: usize) -> Result<(), Error> {
+        let recent = std::mem::take(&mut self.recent);
+        let mut sources = BlocksBefore { reader: self, recent, frame };
+        let finished = task.finish(&mut sources);
+        self.recent = sources.recent;
+        finished
     }
 
     /// Finds the place of byte `position` of the contents.
@@ -365,6 +378,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         };
         let (start, header) = read().map_err(|fault: Fault| fault.at(place))?;
         task.set_payload_at(start, header, place);
+        task.set_reach(entry.header.reach);
         let of_frame = Place::new(spot.frame as u64, entry.offset);
         let modules = self.modules.of(&entry.header.modules, &self.options.modules, of_frame)?;
         task.set_modules(modules);
@@ -410,11 +424,31 @@ impl<R: Read + Seek> SeekableReader<R> {
             let Some(mut task) = scheduler.next() else {
                 return Err(Error::Internal { what: "a block was lost" });
             };
-            task.finish()?;
+            self.finish(&mut task, spot.frame)?;
             self.block = Some((spot.content_start, task));
         }
         let from = (self.position - spot.content_start) as usize;
         Ok(self.block.as_ref().map_or(&[], |(_, task)| &task.contents[from..]))
+    }
+}
+
+/// Where a block finds what it repeats.
+struct BlocksBefore<'a, R: Read + Seek> {
+    reader: &'a mut SeekableReader<R>,
+    recent: Recent,
+    /// Number of the block's frame.
+    frame: usize,
+}
+
+impl<R: Read + Seek> Sources for BlocksBefore<'_, R> {
+    fn own_bytes(&mut self, number: u64) -> Result<&[u8], Error> {
+        let Self { reader, recent, frame } = self;
+        recent.get_or_load(*frame as u64, number, || {
+            let spot = Spot { frame: *frame, block: number, content_start: 0 };
+            let mut task = DecodeTask::default();
+            reader.read_block(&spot, 0, &mut task)?;
+            task.into_own_bytes(&*reader.engine)
+        })
     }
 }
 

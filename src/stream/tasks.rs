@@ -5,11 +5,14 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crc32c::crc32c;
 use rayon::prelude::*;
 
+use super::distant::{History, Restoring, Sources};
 use super::places::{ReadAt, WriteAt};
 use crate::clock::Instant;
 use crate::codec::Recipe;
+use crate::codec::distant::{self, Finder};
 use crate::codec::filter::ApplyFault;
 use crate::codec::reserve;
 use crate::error::{Error, Place};
@@ -28,11 +31,23 @@ pub(crate) struct Origin {
     pub(crate) statistics: Option<Statistics>,
 }
 
+/// What was taken out of a block before it is encoded.
+#[derive(Debug, Default)]
+pub(crate) struct TakenOut {
+    /// The list of the block's distant matches; empty if it has none.
+    pub(crate) list: Vec<u8>,
+    /// Length and CRC-32C of the block's contents.
+    pub(crate) content_len: u32,
+    pub(crate) content_crc: u32,
+}
+
 /// A block to encode.
 #[derive(Default)]
 pub(crate) struct EncodeTask {
     pub(crate) recipe: Recipe,
+    /// The contents; of a block with distant matches, its own bytes.
     pub(crate) contents: Buffer,
+    taken_out: TakenOut,
     /// Number of the block in its frame.
     pub(crate) number: u64,
     /// Bytes of the contents of the blocks before it in its frame.
@@ -59,6 +74,31 @@ impl EncodeTask {
         self.refused = None;
         self.origin = None;
         self.unreadable = None;
+        self.taken_out.list.clear();
+    }
+
+    /// Takes out of the contents what `finder` finds in earlier blocks.
+    pub(crate) fn take_out(&mut self, finder: &mut Finder) -> Result<(), Error> {
+        self.read();
+        self.take_unreadable()?;
+        if self.number == 0 {
+            finder.begin_frame();
+        }
+        let content_crc = crc32c(&self.contents);
+        let content_len = self.contents.len() as u32;
+        let found = finder.find(&mut self.contents);
+        let (matches, own_len) =
+            found.map_err(|refused| Error::OutOfMemory { needed: refused.bytes })?;
+        self.taken_out.list.clear();
+        distant::write(matches, &mut self.taken_out.list);
+        (self.taken_out.content_len, self.taken_out.content_crc) = (content_len, content_crc);
+        self.contents.truncate(own_len);
+        Ok(())
+    }
+
+    /// What was taken out of the contents, if something was.
+    pub(crate) fn taken_out(&self) -> Option<&TakenOut> {
+        Some(&self.taken_out).filter(|taken| !taken.list.is_empty())
     }
 
     /// The result of encoding, for a frame with these modules.
@@ -160,6 +200,10 @@ pub(crate) struct DecodeTask {
     pub(crate) contents: Buffer,
     pool: Pool,
     block: Option<(BlockHeader, Place)>,
+    /// How many blocks back the distant matches of the block's frame reach.
+    reach: u32,
+    /// The block's own bytes, once its contents have been restored from them and from earlier blocks.
+    own: Option<Buffer>,
     /// What runs the modules of the block's frame.
     modules: Option<Arc<FrameModules>>,
     /// Whether `contents` already holds the payload, because the block is stored.
@@ -182,7 +226,7 @@ impl DecodeTask {
         self.block = Some((header, place));
         self.outcome = None;
         self.payload_start = 0;
-        self.is_in_place = header.method == Method::Store;
+        self.is_in_place = header.method == Method::Store && header.own.is_none();
         if self.is_in_place {
             self.contents = self.pool.take();
             &mut self.contents
@@ -196,14 +240,20 @@ impl DecodeTask {
         self.modules = modules;
     }
 
+    /// Sets how many blocks back the distant matches of the block's frame reach.
+    pub(crate) fn set_reach(&mut self, reach: u32) {
+        self.reach = reach;
+    }
+
     /// Replaces the block's header by the complete one, part of which may come after the payload.
     pub(crate) fn set_header(&mut self, header: BlockHeader) {
         self.block = self.block.map(|(_, place)| (header, place));
     }
 
-    /// Sets where to write the contents after decoding.
+    /// Sets where to write the contents after decoding. Those of a block with distant matches are not known then.
     pub(crate) fn set_destination(&mut self, destination: Option<(Arc<dyn WriteAt>, u64)>) {
-        self.destination = destination;
+        let is_own = self.block.is_some_and(|(header, _)| header.own.is_none());
+        self.destination = destination.filter(|_| is_own);
         self.written = None;
         self.writing = Duration::ZERO;
     }
@@ -232,13 +282,52 @@ impl DecodeTask {
     /// Returns the contents buffer to the pool.
     pub(crate) fn release(&mut self) {
         self.pool.give(mem::take(&mut self.contents));
+        self.own.take().into_iter().for_each(|own| self.pool.give(own));
     }
 
-    /// The result of decoding.
-    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+    /// Decodes the block with `engine`, and returns its own bytes, which are all of the contents if it has no distant
+    /// matches.
+    pub(crate) fn into_own_bytes(mut self, engine: &dyn Engine) -> Result<Buffer, Error> {
+        Self::run(std::slice::from_mut(&mut self), engine);
+        self.outcome()?;
+        Ok(self.contents)
+    }
+
+    fn outcome(&mut self) -> Result<(BlockHeader, Place), Error> {
         const LOST: Error = Error::Internal { what: "a block could not be decoded" };
-        let (_, place) = self.block.ok_or(LOST)?;
-        self.outcome.take().ok_or(LOST)?.map_err(|fault| fault.at(place))
+        let (header, place) = self.block.ok_or(LOST)?;
+        self.outcome.take().ok_or(LOST)?.map_err(|fault| fault.at(place))?;
+        Ok((header, place))
+    }
+
+    /// The result of decoding. Restores the contents of a block with distant matches.
+    pub(crate) fn finish(&mut self, sources: &mut impl Sources) -> Result<(), Error> {
+        let (header, place) = self.outcome()?;
+        let Some((list, _, _)) = header.split(&self.payload[self.payload_start..]) else {
+            return Ok(());
+        };
+        let mut contents = self.pool.take();
+        let room = contents.set_len(header.content_len as usize);
+        let room = room.map_err(|fault| fault.at(place))?;
+        let own = &self.contents;
+        let mut restoring = Restoring::begin(&header, self.reach, list, own, room, place)?;
+        for number in restoring.sources() {
+            restoring.put(number, sources.own_bytes(number)?)?;
+        }
+        restoring.end()?;
+        self.own = Some(mem::replace(&mut self.contents, contents));
+        Ok(())
+    }
+
+    /// Like [`release`](Self::release), but the block's own bytes go to `history`, if distant matches may repeat them.
+    pub(crate) fn release_to(&mut self, history: &mut History) {
+        if self.reach > 0
+            && let Some((_, place)) = self.block
+        {
+            let own = self.own.take().unwrap_or_else(|| mem::take(&mut self.contents));
+            history.push(place, own, self.reach, &self.pool);
+        }
+        self.release();
     }
 }
 
@@ -248,6 +337,13 @@ impl Task for DecodeTask {
         let mut outcomes = Vec::with_capacity(batch.len());
         for task in &mut *batch {
             let Some((header, _)) = task.block.filter(|_| task.outcome.is_none()) else { continue };
+            let payload = (!task.is_in_place).then(|| &task.payload[task.payload_start..]);
+            // Of a block with distant matches, the engine decodes the own bytes.
+            let own = payload.and_then(|payload| header.split(payload));
+            let (header, payload) = match own {
+                Some((_, header, coded)) => (header, Some(coded)),
+                None => (header, payload),
+            };
             if !task.is_in_place {
                 if task.contents.is_empty() {
                     task.contents = task.pool.take();
@@ -260,7 +356,7 @@ impl Task for DecodeTask {
             jobs.push(DecodeJob {
                 header,
                 modules: task.modules.as_deref(),
-                payload: (!task.is_in_place).then(|| &task.payload[task.payload_start..]),
+                payload,
                 contents: &mut task.contents,
                 outcome: None,
             });

@@ -20,6 +20,7 @@ mod imports;
 #[cfg(target_os = "linux")]
 mod interposed;
 mod list;
+mod long;
 mod memory;
 mod module;
 mod on_devices;

@@ -21,7 +21,7 @@ use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::memory::Cost;
 use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::statistics::Counted;
-use crate::stream::FrameEntry;
+use crate::stream::{FrameEntry, Recent, Restoring};
 
 /// Compressed blocks, with their headers.
 pub(super) type Payload = Arc<Vec<u8>>;
@@ -32,6 +32,8 @@ pub(super) struct Loader {
     engine: Arc<dyn Engine>,
     pool: ThreadPool,
     payloads: Mutex<Cache<BlockId, Payload>>,
+    /// Own bytes of blocks that distant matches repeat.
+    own: Mutex<Cache<BlockId, Payload>>,
     /// For each frame, what runs its modules, if it has some.
     modules: Vec<Option<Arc<FrameModules>>>,
 }
@@ -76,12 +78,18 @@ impl Loader {
         let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
         let mut cost = Cost { fixed: layout.memory(), worker: 0, block: 1 };
         let (mut last, mut modules) = (LastModules::default(), Vec::new());
+        let mut of_own = 0;
         for (number, frame) in layout.frames().iter().enumerate() {
             let table = &frame.header.modules;
             modules.push(last.of(table, &options.modules, layout.place(number))?);
-            let own = Cost::of_decoding(&*engine, &frame.header);
+            let kept = Recent::MOST as u64;
+            let own = Cost::keeping(&*engine, &frame.header, kept);
+            let block_size = frame.header.block_size() as u64;
+            // A worker that restores a block has its own bytes and those of one that it repeats.
+            let restoring = if frame.header.reach > 0 { 2 * block_size } else { 0 };
+            of_own = of_own.max(if frame.header.reach > 0 { kept * block_size } else { 0 });
             cost.fixed = cost.fixed.max(own.fixed + layout.memory());
-            cost.worker = cost.worker.max(own.worker);
+            cost.worker = cost.worker.max(own.worker + restoring);
             cost.block = cost.block.max(own.block);
         }
         let workers = cost.share(options.threads, options.max_memory)?.workers;
@@ -90,7 +98,8 @@ impl Loader {
         let pool = ThreadPoolBuilder::new().num_threads(workers).build();
         let pool = pool.map_err(|error| Error::Io(std::io::Error::other(error)))?;
         let payloads = Mutex::new(Cache::new(budget));
-        Ok((Self { source, engine, pool, payloads, modules }, max_blocks))
+        let own = Mutex::new(Cache::new(of_own));
+        Ok((Self { source, engine, pool, payloads, own, modules }, max_blocks))
     }
 
     fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, Payload>> {
@@ -118,8 +127,7 @@ impl Loader {
         let decode = |block: Result<Loading, ArchiveError>| {
             let Loading { block, payload, is_fetched } = block?;
             let frame = &layout.frames()[block.id.frame];
-            let page = self.decode(frame, &block, &payload);
-            let page = page.map_err(|fault| format(fault.at(block.place)))?;
+            let page = self.decode(layout, frame, &block, &payload)?;
             if is_fetched {
                 let bytes = payload.len() as u64;
                 self.payloads().insert(block.id, payload, bytes);
@@ -191,27 +199,94 @@ impl Loader {
         Ok(self.source.read_ranges(&mut parts)?)
     }
 
-    fn decode(&self, frame: &FrameEntry, block: &Located, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
-        let (header, payload) = open_block(frame, block, bytes)?;
-        let mut contents = zeroed(header.content_len as usize)?;
-        self.decode_into(block, header, payload, &mut contents)?;
+    fn decode(
+        &self,
+        layout: &Layout,
+        frame: &FrameEntry,
+        block: &Located,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, ArchiveError> {
+        let opened = open_block(frame, block, bytes);
+        let (header, payload) = opened.map_err(|fault| self.fault_in(block, fault))?;
+        let contents = zeroed(header.content_len as usize);
+        let mut contents = contents.map_err(|fault| self.fault_in(block, fault))?;
+        self.decode_into(layout, block, header, payload, &mut contents)?;
         Ok(contents)
     }
 
     /// Decodes a block in the calling thread. Zeros follow the contents, up to a multiple of 4 bytes.
     pub(super) fn decode_padded(
         &self,
+        layout: &Layout,
         block: &Located,
         header: BlockHeader,
         payload: &[u8],
-    ) -> Result<Vec<u8>, Fault> {
+    ) -> Result<Vec<u8>, ArchiveError> {
         let len = header.content_len as usize;
-        let mut contents = zeroed(len.next_multiple_of(4))?;
-        self.decode_into(block, header, payload, &mut contents[..len])?;
+        let contents = zeroed(len.next_multiple_of(4));
+        let mut contents = contents.map_err(|fault| self.fault_in(block, fault))?;
+        self.decode_into(layout, block, header, payload, &mut contents[..len])?;
         Ok(contents)
     }
 
     fn decode_into(
+        &self,
+        layout: &Layout,
+        block: &Located,
+        header: BlockHeader,
+        payload: &[u8],
+        contents: &mut [u8],
+    ) -> Result<(), ArchiveError> {
+        let Some((list, own_header, coded)) = header.split(payload) else {
+            let decoded = self.decode_coded(block, header, payload, contents);
+            return decoded.map_err(|fault| self.fault_in(block, fault));
+        };
+        let format = |error| ArchiveError::format(self.source.uri(), error);
+        let own = zeroed(own_header.content_len as usize).and_then(|mut own| {
+            self.decode_coded(block, own_header, coded, &mut own)?;
+            Ok(own)
+        });
+        let own = own.map_err(|fault| self.fault_in(block, fault))?;
+        let reach = layout.frames()[block.id.frame].header.reach;
+        let restoring = Restoring::begin(&header, reach, list, &own, contents, block.place);
+        let mut restoring = restoring.map_err(format)?;
+        for number in restoring.sources() {
+            let source = self.own_bytes(layout, BlockId { number, ..block.id })?;
+            restoring.put(number, &source).map_err(format)?;
+        }
+        restoring.end().map_err(format)
+    }
+
+    /// The own bytes of a block; all of the contents are, if it has no distant matches.
+    fn own_bytes(&self, layout: &Layout, id: BlockId) -> Result<Payload, ArchiveError> {
+        let lock = || self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = lock().get(&id) {
+            return Ok(Arc::clone(own));
+        }
+        let mut loading = [self
+            .begin(layout, id)
+            .map_err(|error| ArchiveError::format(self.source.uri(), error))];
+        self.fetch(&mut loading)?;
+        let [loading] = loading;
+        let Loading { block, payload, .. } = loading?;
+        let decode = || {
+            let (header, payload) = open_block(&layout.frames()[id.frame], &block, &payload)?;
+            let (header, payload) = match header.split(payload) {
+                Some((_, own_header, coded)) => (own_header, coded),
+                None => (header, payload),
+            };
+            let mut own = zeroed(header.content_len as usize)?;
+            self.decode_coded(&block, header, payload, &mut own)?;
+            Ok(Arc::new(own))
+        };
+        let own = decode().map_err(|fault| self.fault_in(&block, fault))?;
+        let bytes = own.len() as u64;
+        lock().insert(id, Arc::clone(&own), bytes);
+        Ok(own)
+    }
+
+    /// Decodes what an engine does, in the calling thread.
+    fn decode_coded(
         &self,
         block: &Located,
         header: BlockHeader,
@@ -223,6 +298,10 @@ impl Loader {
         let mut job = DecodeJob { header, modules, payload, contents, outcome: None };
         self.engine.decode(slice::from_mut(&mut job));
         job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")))
+    }
+
+    fn fault_in(&self, block: &Located, fault: Fault) -> ArchiveError {
+        ArchiveError::format(self.source.uri(), fault.at(block.place))
     }
 }
 

@@ -452,10 +452,8 @@ impl Shared {
     ) -> Result<(), ArchiveError> {
         let wants = in_hand.wants(staged.number);
         let payload = &lane.staged()[staged.payload(header)];
-        let contents =
-            self.loader.decode_padded(&staged.block, *header, payload).map_err(|fault| {
-                ArchiveError::format(self.source.uri(), fault.at(staged.block.place))
-            })?;
+        let loader = &self.loader;
+        let contents = loader.decode_padded(&self.layout, &staged.block, *header, payload)?;
         let put = lane.put(in_hand.queue.block_len, &contents, &wants);
         put.map_err(|error| in_hand.queue.device_error(error))
     }

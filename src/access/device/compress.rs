@@ -7,7 +7,8 @@
 //!
 //! A thread for each of the device's slots takes batches of blocks in turn. The calling thread writes what they make, in
 //! order. The bytes are those of [`compress`](crate::compress): what the device declines, or gets wrong, comes to the host,
-//! which encodes it. So does everything if filters are to be chosen for each block, and at level 9, which tries two codecs.
+//! which encodes it. So does everything if filters are to be chosen for each block, if
+//! blocks may repeat earlier ones, and at level 9, which tries two codecs.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -44,7 +45,7 @@ impl DeviceBuffer {
     /// those that [`compress`](crate::compress) makes of these contents.
     ///
     /// The device encodes, and decodes again to check unless [`Options::verify`] says otherwise. What it does not do, the
-    /// CPU does as the options say: blocks that it gets wrong, everything at level 9 and with [`Filter::Auto`], contents
+    /// CPU does as the options say: blocks that it gets wrong, everything at level 9, with [`Filter::Auto`] and with [`Options::long_distance`], contents
     /// of a single block, and a range that does not begin at a multiple of 4 bytes.
     ///
     /// # Errors
@@ -117,7 +118,7 @@ impl ReadAt for Contents {
 /// Compresses with the CPU's workers, each of which copies its blocks to the host.
 fn by_host(contents: Contents, writer: impl Write, options: &Options) -> Result<u64, Error> {
     let len = contents.len;
-    let mut encoder = StreamEncoder::new(writer, options)?;
+    let mut encoder = StreamEncoder::new(writer, &options.for_len(len))?;
     let input: Arc<dyn ReadAt> = Arc::new(contents);
     encoder.read_range(&input, 0..len)?;
     encoder.finish_by_ref()?;
@@ -176,6 +177,7 @@ impl<'a> Job<'a> {
         let block_len = header.block_size() as u32;
         let is_for_device = matches!(recipe.codec, Codec::Lz77(_) | Codec::Bwt(_))
             && recipe.filter != Filter::Auto
+            && options.long == 0
             && contents.len > u64::from(block_len)
             && contents.start.is_multiple_of(4);
         if !is_for_device {

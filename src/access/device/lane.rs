@@ -387,6 +387,9 @@ const PIPELINES: [Pipeline; 3] = [Pipeline::Lzf, Pipeline::Bwt, Pipeline::Store]
 
 /// What a block needs; `None` if the device does not do it, or if its checksum is wrong.
 fn pipeline_of(header: &BlockHeader, payload: &[u8]) -> Option<Pipeline> {
+    if header.own.is_some() {
+        return None;
+    }
     let fits = !payload.is_empty() && payload.len() <= header.content_len as usize;
     match header.method {
         Method::Lz77 if fits => Some(Pipeline::Lzf),

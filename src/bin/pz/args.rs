@@ -282,7 +282,7 @@ pub struct Bench {
     #[arg(long, value_name = "DEVICE,…")]
     pub device: Option<Several>,
     /// Measure the device alone, stage by stage, on blocks in its memory; needs --device
-    #[arg(long, requires = "device", conflicts_with = "threads")]
+    #[arg(long, requires = "device", conflicts_with_all = ["threads", "long"])]
     pub resident: bool,
     /// With --resident: bytes on the device, repeating the file to fill them [default: the file once]
     #[arg(long, value_name = "SIZE", requires = "resident", value_parser = sizes::nonzero)]
@@ -460,6 +460,16 @@ pub struct Encoding {
     /// How far back matches reach instead of the level's, a power of two from 64K to 16M; less is faster on a GPU
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
+    /// Also look for repetitions in earlier blocks, up to SIZE back [default: 512M]; takes about as much more memory
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "512M",
+        value_parser = sizes::nonzero
+    )]
+    pub long: Option<Size>,
     /// Do not decode again what a GPU has encoded, to check it; the output is the same
     #[arg(long)]
     pub no_verify: bool,

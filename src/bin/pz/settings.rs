@@ -170,6 +170,9 @@ pub fn encode_with(
     if let Some(Size(bytes)) = encoding.window {
         options = options.window(bytes);
     }
+    if let Some(Size(bytes)) = encoding.long {
+        options = options.long_distance(bytes);
+    }
     options = options.memory(self::memory(memory));
     options.chosen_block_size()?;
     Ok(options)

@@ -51,6 +51,7 @@ impl Sample {
         BlockHeader {
             method: self.coded.method,
             filters: self.coded.filters,
+            own: None,
             block_log: 16,
             number: (self.position >> 16) as u32,
             content_len: self.contents.len() as u32,

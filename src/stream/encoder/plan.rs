@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::Recipe;
+use crate::codec::distant::Finder;
 use crate::error::Error;
 use crate::format::FrameHeader;
 use crate::gpu::coder::Work;
@@ -36,13 +37,17 @@ impl EncodeBasis {
             // One block records its length anyway.
             content_size: options.content_size.filter(|&size| size > block_size),
             single: None,
+            reach: options.reach(block_size),
             modules: options.modules_of_frames(),
         };
         let recipe = options.recipe()?;
         let modules = FrameModules::of_encoder(&header.modules)?;
         let engine = Arc::new(CpuEngine::with_modules(modules));
         let engine = Counted::new(engine, statistics, true);
-        let cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
+        let mut cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
+        if header.reach > 0 {
+            cost.fixed += Finder::memory(header.reach, header.block_size());
+        }
         Ok(Self { header, recipe, engine, cost })
     }
 }
@@ -57,6 +62,7 @@ pub(crate) struct EncodePlan {
     pub(crate) accelerator: Option<Accelerator>,
     pub(crate) job: Option<AutoSession>,
     pub(crate) statistics: Option<Statistics>,
+    pub(crate) finder: Option<Finder>,
 }
 
 impl EncodePlan {
@@ -94,6 +100,9 @@ impl EncodePlan {
         };
         let accelerator =
             gpu.as_ref().and_then(|gpu| Accelerator::new(gpu, job_of_device, &mut share));
-        Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics })
+        let finder = (header.reach > 0).then(|| Finder::new(header.reach, header.block_size()));
+        let finder =
+            finder.transpose().map_err(|refused| Error::OutOfMemory { needed: refused.bytes })?;
+        Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics, finder })
     }
 }

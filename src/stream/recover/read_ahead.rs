@@ -3,9 +3,10 @@
 use std::io::{Read, Seek};
 use std::sync::Arc;
 
+use super::earlier::Earlier;
 use super::stretch::{MAX_STEPS, STEPS_MEMORY, Stretch};
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Method, Pipeline};
+use crate::format::{BlockHeader, MAX_BLOCKS, Method, Pipeline};
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::memory::{Cost, Share, cores};
@@ -33,6 +34,8 @@ pub(super) struct ReadAhead {
     /// The stretch whose pieces are being taken.
     current: Option<Stretch>,
     idle: Vec<Stretch>,
+    /// What distant matches may repeat.
+    earlier: Earlier,
     /// Whether the last stretch filled ends with an error. The caller may go on after it, but must get it first.
     has_failed: bool,
     /// Length of the contents of the blocks read.
@@ -56,11 +59,22 @@ struct Division {
 struct Kind {
     pipeline: Pipeline,
     block_log: u8,
+    /// How many places of blocks are kept, because later ones may repeat them.
+    places: u32,
+    /// Whether it repeats others itself.
+    is_distant: bool,
+}
+
+/// How many places of blocks to keep in a frame whose matches reach so many blocks back.
+fn places_for(reach: u32) -> u32 {
+    // If the frame's header is lost, its blocks probably repeat none, or not from farther away than this.
+    const UNKNOWN: u32 = 1 << 10;
+    if u64::from(reach) == MAX_BLOCKS { UNKNOWN } else { reach }
 }
 
 impl Kind {
     /// The kind of a block. `None` if there are no such blocks.
-    fn of(header: &BlockHeader) -> Option<Self> {
+    fn of(header: &BlockHeader, reach: u32) -> Option<Self> {
         // The frame's header may be lost; the block says enough.
         let pipeline = match header.method {
             Method::Store | Method::Fill => Pipeline::Store,
@@ -69,17 +83,24 @@ impl Kind {
         };
         // Every pipeline has stored blocks, including the one with the largest blocks.
         let permitted = pipeline == Pipeline::Store || header.block_log <= pipeline.max_block_log();
-        permitted.then_some(Self { pipeline, block_log: header.block_log })
+        let (places, is_distant) = (places_for(reach), header.own.is_some());
+        permitted.then_some(Self { pipeline, block_log: header.block_log, places, is_distant })
     }
 
     /// Whether blocks of `other` kind take no more memory, and none for other tables.
     fn includes(self, other: Self) -> bool {
-        self == other || (other.pipeline == Pipeline::Store && other.block_log <= self.block_log)
+        let is_same = (self.pipeline, self.block_log) == (other.pipeline, other.block_log);
+        let is_simple = other.pipeline == Pipeline::Store && other.block_log <= self.block_log;
+        let repeats_no_more = other.places <= self.places && other.is_distant <= self.is_distant;
+        (is_same || is_simple) && repeats_no_more
     }
 
     fn cost(self, engine: &dyn Engine) -> Cost {
-        let Self { pipeline, block_log } = self;
-        Cost::of_decoding_blocks(engine, pipeline, 1 << block_log)
+        let Self { pipeline, block_log, places, is_distant } = self;
+        let mut cost = Cost::of_decoding_blocks(engine, pipeline, 1 << block_log);
+        cost.fixed += Earlier::memory_of_places(places);
+        cost.fixed += if is_distant { Earlier::memory(1 << block_log) } else { 0 };
+        cost
     }
 }
 
@@ -97,6 +118,7 @@ impl ReadAhead {
             scheduler: None,
             current: None,
             idle: Vec::new(),
+            earlier: Earlier::default(),
             has_failed: false,
             seen: 0,
         }
@@ -211,8 +233,8 @@ impl ReadAhead {
 
     /// Whether `stretch` may take a step.
     fn admit(&mut self, step: &Step, stretch: &mut Stretch, is_alone: bool) -> Result<bool, Error> {
-        let Step::Block { header, .. } = step else { return Ok(true) };
-        let Some(kind) = Kind::of(header) else { return Ok(true) };
+        let Step::Block { header, reach, .. } = step else { return Ok(true) };
+        let Some(kind) = Kind::of(header, *reach) else { return Ok(true) };
         Ok(stretch.has_room(header) && self.make_room(kind, stretch, is_alone)?)
     }
 
@@ -244,6 +266,7 @@ impl ReadAhead {
         }
         // Release the memory for blocks of another kind.
         self.engine.release();
+        self.earlier.release();
         self.idle.clear();
         if max_steps == 1 || !stretch.is_small() {
             *stretch = Stretch::default();
@@ -259,7 +282,9 @@ impl ReadAhead {
         reader: &mut (impl Read + Seek),
     ) -> Result<(), Error> {
         let step = match step {
-            Step::Block { header, frame, source, range, .. } if Kind::of(&header).is_none() => {
+            Step::Block { header, frame, source, range, reach, .. }
+                if Kind::of(&header, reach).is_none() =>
+            {
                 Step::Lost { frame, source, range: Some(range) }
             }
             step => step,
@@ -273,7 +298,13 @@ impl ReadAhead {
                 ready = self.modules.of(modules, &self.allowed, place)?;
             }
         }
-        stretch.add(step, ready, &self.salvage, reader)
+        if let Step::Block { header, reach, frame, source, .. } = &step
+            && *reach > 0
+        {
+            self.earlier.note(*frame, header.number, source, places_for(*reach))?;
+        }
+        stretch.add(step, ready, &self.salvage, reader)?;
+        stretch.restore_last(&mut self.earlier, &*self.engine, reader)
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use super::Piece;
+use super::earlier::{Distant, Earlier};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, MIN_BLOCK_LOG, Method};
 use crate::pipeline::buffer::Buffer;
@@ -130,6 +131,35 @@ impl Stretch {
         Ok(())
     }
 
+    /// If the step added last is a block with distant matches, restores its contents.
+    pub(super) fn restore_last(
+        &mut self,
+        earlier: &mut Earlier,
+        engine: &dyn Engine,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<(), Error> {
+        let Some(entry) = self.entries.last_mut().filter(|entry| entry.is_to_decode()) else {
+            return Ok(());
+        };
+        let Step::Block { header, reach, frame, source, .. } = &entry.step else { return Ok(()) };
+        if header.own.is_none() {
+            return Ok(());
+        }
+        let place = Place::new(*frame, source.start).in_block(header.number.into());
+        let (len, payload_len) = (header.content_len as usize, header.payload_len as usize);
+        // The payload is not needed later.
+        self.payloads_len -= payload_len;
+        let payload = &self.payloads[self.payloads_len..][..payload_len];
+        let modules = entry.modules.as_deref();
+        let block = Distant { header, reach: *reach, modules, place, payload };
+        if len > MAX_SHARED {
+            self.contents.set_len(len).map_err(|fault| fault.at(place))?;
+        }
+        let contents = &mut self.contents[entry.start..][..len];
+        entry.outcome = Some(earlier.restore(&block, contents, engine, reader));
+        Ok(())
+    }
+
     /// Reads the payload of the block that ends at byte `end` of the file, and returns the checksum after it if the
     /// block is that of a single frame.
     fn read(
@@ -141,7 +171,7 @@ impl Stretch {
         reader: &mut (impl Read + Seek),
     ) -> Result<[u8; CHECKSUM_LEN], Fault> {
         let (len, payload_len) = (header.content_len as usize, header.payload_len as usize);
-        let is_stored = header.method == Method::Store;
+        let is_stored = header.method == Method::Store && header.own.is_none();
         if len <= MAX_SHARED {
             // The first block makes room for all that may follow.
             self.payloads.set_len(MAX_SHARED)?;
@@ -194,12 +224,15 @@ impl Stretch {
             return;
         };
         let mut payloads = &self.payloads[..];
+        // How much of the contents has been given to jobs, or left out.
+        let mut at = 0;
         let mut jobs = Vec::with_capacity(count);
         for entry in self.entries.iter().filter(|entry| entry.is_to_decode()) {
             let Step::Block { header, single, .. } = &entry.step else { continue };
             let mut header = *header;
-            let (own, later) = contents.split_at_mut(header.content_len as usize);
-            contents = later;
+            let len = header.content_len as usize;
+            let (own, later) = contents[entry.start - at..].split_at_mut(len);
+            (contents, at) = (later, entry.start + len);
             let payload = (header.method != Method::Store).then(|| {
                 let (own, later) = payloads.split_at(header.payload_len as usize);
                 payloads = later;

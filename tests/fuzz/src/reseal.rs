@@ -6,6 +6,8 @@ use sha2::{Digest as _, Sha256};
 const MAGIC: &[u8] = b"\x89PZF\r\n\x1a\n";
 /// Length of a block's filters.
 const FILTERS: usize = 13;
+/// Length of what a block with distant matches has besides.
+const DISTANT: usize = 12;
 
 /// Goes through `file` for as long as it looks like a frame (`src/format/FORMAT.md`), and corrects the checksum of
 /// every header, payload, index and footer, and the hash of every module. The checksums of contents stay, except those of stored blocks, whose
@@ -112,10 +114,12 @@ fn block(file: &mut [u8], at: usize) -> Option<usize> {
         Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
     };
     let kind = file.get(at + 2)?;
-    let (stored, filters) = (kind & 15 == 0, if kind & 8 != 0 { FILTERS } else { 0 });
+    let filters = if kind & 8 != 0 { FILTERS } else { 0 };
+    let optional = filters + if kind & 4 != 0 { DISTANT } else { 0 };
+    let stored = kind & 15 == 0;
     let len = number(at + if stored { 7 } else { 11 })?;
     // The payload's checksum is 15 bytes after the marker; in a stored block, whose payload is the contents, 11 bytes.
-    let (field, header) = if stored { (at + 11, at + 15) } else { (at + 15, at + 23 + filters) };
+    let (field, header) = if stored { (at + 11, at + 15) } else { (at + 15, at + 23 + optional) };
     let payload = header + 4..(header + 4).checked_add(len)?;
     let checksum = crc32c(file.get(payload.clone())?);
     file.get_mut(field..field + 4)?.copy_from_slice(&checksum.to_le_bytes());

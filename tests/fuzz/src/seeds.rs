@@ -193,6 +193,10 @@ fn files() -> Vec<Vec<u8>> {
         let options = options.filter(filter.parse().expect("a filter"));
         files.push(pz::compress(contents, &options).expect("a file"));
     }
+    // Blocks that repeat earlier ones.
+    let twice = contents()[1][..70_000].repeat(2);
+    let options = Options::new().block_size(1 << 16).threads(1).long_distance(1 << 20);
+    files.push(pz::compress(&twice, &options).expect("a file"));
     files.push([&files[1][..], &files[8]].concat());
     // Short frames in the longer form, which the encoder no longer writes.
     // And frames with modules, in both forms.

@@ -119,6 +119,7 @@ impl File {
             "Compressed",
             "Contents from",
             "Contents",
+            "Own",
             "Ratio",
             "<Payload check",
             "<Contents check",
@@ -294,6 +295,8 @@ struct JsonBlock {
     compressed_size: u64,
     content_offset: u64,
     content_size: u64,
+    /// Length of what does not repeat earlier blocks; null if nothing does.
+    own_size: Option<u64>,
     payload_checksum: String,
     content_checksum: String,
 }
@@ -367,6 +370,7 @@ impl Serialize for JsonBlocks<'_> {
                 compressed_size: block.compressed_size,
                 content_offset: block.content_offset,
                 content_size: block.content_size,
+                own_size: block.own_size,
                 payload_checksum: format!("{:08x}", block.payload_checksum),
                 content_checksum: format!("{:08x}", block.content_checksum),
             })?;
@@ -485,7 +489,7 @@ fn module_line(number: usize, module: &ModuleInfo) -> String {
 }
 
 /// A block as a row.
-fn cells(block: &BlockInfo) -> [String; 10] {
+fn cells(block: &BlockInfo) -> [String; 11] {
     [
         block.number.to_string(),
         block.method.name().to_string(),
@@ -494,6 +498,7 @@ fn cells(block: &BlockInfo) -> [String; 10] {
         block.compressed_size.to_string(),
         block.content_offset.to_string(),
         block.content_size.to_string(),
+        block.own_size.map_or_else(|| "-".to_string(), |size| size.to_string()),
         format!("{:.3}", sizes::ratio(block.content_size, block.compressed_size)),
         format!("{:08x}", block.payload_checksum),
         format!("{:08x}", block.content_checksum),

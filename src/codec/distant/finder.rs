@@ -1,0 +1,304 @@
+//! Finds distant matches.
+//!
+//! A gear hash runs over the contents: a hash of the last 64 bytes that takes a shift and an addition for each byte (Xia
+//! and others, "Ddelta: a deduplication-inspired fast delta compression approach", 2014). Positions where some bits of it
+//! are zero are *samples*, one in 64 of them, and equal contents have equal samples. A table holds the place of the
+//! latest own bytes for each sample's hash; what is found there is compared, and extended in both directions.
+
+use std::collections::VecDeque;
+
+use super::{DistantMatch, MAX_SOURCES, sources, take_out};
+use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
+
+/// Bytes that a hash depends on.
+const HASHED: usize = 64;
+
+/// A position is a sample if this many bits of its hash are zero.
+const SAMPLE_BITS: u32 = 6;
+
+/// A shorter match is not taken: the block's own codec may do as well, and every match cuts its data.
+const LEAST: usize = 256;
+
+/// The finder of a stream's blocks, which keeps the own bytes of as many blocks as matches may reach back.
+pub(crate) struct Finder {
+    /// How many blocks back a match may reach.
+    reach: u32,
+    /// The own bytes of the latest blocks, in order.
+    own: VecDeque<Vec<u8>>,
+    /// Number of the next block in its frame.
+    number: u32,
+    /// For each hash, the place of own bytes whose last bytes have it: the number of the block, and 1 and the position
+    /// of the last byte. 0 if there is none.
+    table: Vec<u64>,
+    /// Samples of the present block: position and hash.
+    samples: Vec<(u32, u64)>,
+    matches: Vec<DistantMatch>,
+    gear: Box<[u64; 256]>,
+}
+
+impl Finder {
+    /// Bytes of memory that a finder takes.
+    pub(crate) fn memory(reach: u32, block_size: usize) -> u64 {
+        // The block that is entered is beside those that it replaces. Samples of most blocks are one in 64, and a
+        // periodic block may have many more.
+        let blocks = (u64::from(reach) + 1) * block_size as u64;
+        blocks + 8 * Self::table_len(reach, block_size) as u64 + 2 * block_size as u64
+    }
+
+    /// Entries of the table: about twice as many as samples.
+    fn table_len(reach: u32, block_size: usize) -> usize {
+        let samples = (reach as usize).saturating_mul(block_size) >> SAMPLE_BITS;
+        (2 * samples).next_power_of_two().max(1 << 10)
+    }
+
+    /// A finder for matches that reach back up to `reach` blocks of at most `block_size` bytes.
+    pub(crate) fn new(reach: u32, block_size: usize) -> Result<Self, OutOfMemory> {
+        let mut table = Vec::new();
+        reserve_zeroed(&mut table, Self::table_len(reach, block_size), 0)?;
+        // Any numbers without a pattern will do: these are SplitMix64's.
+        let mut state = 0_u64;
+        let gear = Box::new(std::array::from_fn(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let x = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ x >> 31
+        }));
+        let (own, samples, matches) = (VecDeque::new(), Vec::new(), Vec::new());
+        Ok(Self { reach, own, number: 0, table, samples, matches, gear })
+    }
+
+    /// Begins a frame, whose blocks repeat nothing of earlier frames.
+    pub(crate) fn begin_frame(&mut self) {
+        self.own.clear();
+        self.table.fill(0);
+        self.number = 0;
+    }
+
+    /// Finds the distant matches of the next block of the frame, and moves its own bytes to its beginning. Returns the
+    /// matches and the length of the own bytes, which are at least one.
+    ///
+    /// # Errors
+    /// If the system has too little memory.
+    pub(crate) fn find(
+        &mut self,
+        block: &mut [u8],
+    ) -> Result<(&[DistantMatch], usize), OutOfMemory> {
+        self.sample(block)?;
+        self.matches.clear();
+        let mut end = 0;
+        for i in 0..self.samples.len() {
+            let (at, hash) = self.samples[i];
+            let at = at as usize;
+            if at < end {
+                continue;
+            }
+            if let Some(found) = self.match_at(block, at, hash, end) {
+                end = (found.start + found.len) as usize;
+                self.matches.push(found);
+            }
+        }
+        self.keep_most_useful();
+        let matched: usize = self.matches.iter().map(|one| one.len as usize).sum();
+        if let Some(first) = self.matches.first_mut().filter(|_| matched == block.len()) {
+            // A block keeps at least a byte of its own.
+            (first.start, first.from, first.len) = (1, first.from + 1, first.len - 1);
+        }
+        self.enter();
+        let own_len = take_out(&self.matches, block);
+        self.keep(&block[..own_len])?;
+        Ok((&self.matches, own_len))
+    }
+
+    /// Takes the samples of a block.
+    fn sample(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+        self.samples.clear();
+        let mut hash = 0_u64;
+        for (at, &byte) in block.iter().enumerate() {
+            hash = (hash << 1).wrapping_add(self.gear[usize::from(byte)]);
+            if hash >> (64 - SAMPLE_BITS) == 0 && at + 1 >= HASHED {
+                // Periodic data may have a sample in each period. The first in so many bytes are enough.
+                let is_near = self.samples.last().is_some_and(|&(last, _)| at < last as usize + 16);
+                if !is_near {
+                    if self.samples.len() == self.samples.capacity() {
+                        let bytes = 16 * self.samples.len() as u64;
+                        let more = self.samples.len().max(1 << 10);
+                        let room = self.samples.try_reserve(more);
+                        room.map_err(|_| OutOfMemory { bytes })?;
+                    }
+                    self.samples.push((at as u32, hash));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn slot(&self, hash: u64) -> usize {
+        (hash.wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - self.table.len().ilog2())) as usize
+    }
+
+    /// The match around the sample that ends with byte `at`; `anchor` is where the last match ended.
+    fn match_at(&self, block: &[u8], at: usize, hash: u64, anchor: usize) -> Option<DistantMatch> {
+        let entry = self.table[self.slot(hash)];
+        let last = (entry as u32).checked_sub(1)? as usize;
+        let back = self.number - (entry >> 32) as u32;
+        let source = self.own.len().checked_sub(back as usize).map(|i| &self.own[i])?;
+        let after = equal(&block[at + 1..], &source[last + 1..]);
+        let before = equal_before(&block[anchor..=at], &source[..=last]);
+        let len = before + after;
+        (len >= LEAST).then_some(DistantMatch {
+            start: (at + 1 - before) as u32,
+            len: len as u32,
+            back,
+            from: (last + 1 - before) as u32,
+        })
+    }
+
+    /// Drops the matches of all blocks but those that have the most bytes of matches.
+    fn keep_most_useful(&mut self) {
+        let mut sources = sources(&self.matches);
+        if sources.len() > MAX_SOURCES {
+            let bytes = |back: u32| {
+                let of = self.matches.iter().filter(|one| one.back == back);
+                of.map(|one| u64::from(one.len)).sum::<u64>()
+            };
+            // Of equal ones, the nearest.
+            sources.sort_by_cached_key(|&back| (std::cmp::Reverse(bytes(back)), back));
+            sources.truncate(MAX_SOURCES);
+            self.matches.retain(|one| sources.contains(&one.back));
+        }
+    }
+
+    /// Enters the samples that are among the block's own bytes.
+    fn enter(&mut self) {
+        let mut matches = self.matches.iter().peekable();
+        // How many bytes of matches precede a sample.
+        let mut matched = 0;
+        for i in 0..self.samples.len() {
+            let (at, hash) = self.samples[i];
+            while let Some(one) = matches.next_if(|one| one.start + one.len <= at) {
+                matched += one.len;
+            }
+            if matches.peek().is_none_or(|one| at < one.start) {
+                let slot = self.slot(hash);
+                self.table[slot] = u64::from(self.number) << 32 | u64::from(at - matched + 1);
+            }
+        }
+    }
+
+    /// Keeps the own bytes of the block, and drops those of a block that the next one cannot repeat.
+    fn keep(&mut self, own: &[u8]) -> Result<(), OutOfMemory> {
+        let mut kept = match self.own.len() < self.reach as usize {
+            true => Vec::new(),
+            false => self.own.pop_front().unwrap_or_default(),
+        };
+        reserve(&mut kept, own.len())?;
+        kept.clear();
+        kept.extend_from_slice(own);
+        self.own.push_back(kept);
+        self.number += 1;
+        Ok(())
+    }
+}
+
+/// The number of equal bytes at the beginnings.
+fn equal(a: &[u8], b: &[u8]) -> usize {
+    let eights = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let same = 8 * eights.take_while(|(a, b)| a == b).count();
+    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
+}
+
+/// The number of equal bytes at the ends.
+fn equal_before(a: &[u8], b: &[u8]) -> usize {
+    let eights = a.as_rchunks::<8>().1.iter().rev().zip(b.as_rchunks::<8>().1.iter().rev());
+    let same = 8 * eights.take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - same], &b[..b.len() - same]);
+    same + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{put_matches, put_own};
+    use super::*;
+
+    fn noise(len: usize, seed: u32) -> Vec<u8> {
+        let mut x = seed;
+        let mut next = || {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (x >> 24) as u8
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    /// Takes matches out of the blocks of `data` and puts them back. Returns the length of all own bytes.
+    fn round_trip(data: &[u8], block_size: usize, reach: u32) -> usize {
+        let mut finder = Finder::new(reach, block_size).unwrap();
+        let mut own = Vec::new();
+        for block in data.chunks(block_size) {
+            let mut part = block.to_vec();
+            let (matches, own_len) = finder.find(&mut part).unwrap();
+            assert!(own_len > 0);
+            assert!(sources(matches).len() <= MAX_SOURCES);
+            let mut contents = vec![0; block.len()];
+            put_own(matches, &part[..own_len], &mut contents);
+            for back in sources(matches) {
+                assert!(back <= reach);
+                let source: &Vec<u8> = &own[own.len() - back as usize];
+                put_matches(matches, back, source, &mut contents).unwrap();
+            }
+            assert!(contents == block);
+            own.push(part[..own_len].to_vec());
+        }
+        own.iter().map(Vec::len).sum()
+    }
+
+    #[test]
+    fn repetitions_of_earlier_blocks_are_found() {
+        let data = noise(300_000, 1);
+        let twice = [&data[..], &data].concat();
+        for reach in [5, 100] {
+            let own = round_trip(&twice, 1 << 16, reach);
+            assert!((300_000..302_000).contains(&own), "{own}");
+        }
+        // Out of reach.
+        assert_eq!(round_trip(&twice, 1 << 16, 2), 600_000);
+        // Many times, with changes between; what is repeated is a block's own.
+        let mut many = Vec::new();
+        for i in 0..20 {
+            many.extend_from_slice(&data[..150_000 + 77 * i]);
+            many.extend_from_slice(&noise(1000, 7 + i as u32));
+        }
+        let own = round_trip(&many, 1 << 16, 100);
+        assert!(own < 200_000, "{own}");
+    }
+
+    #[test]
+    fn a_block_repeats_few_others_and_has_a_byte_of_its_own() {
+        let block = 1 << 12;
+        let data = noise(40 * block, 3);
+        // Its last block has pieces of 20 blocks.
+        let pieces: Vec<u8> =
+            (0..20).flat_map(|i| &data[2 * i * block..][..block / 20]).copied().collect();
+        round_trip(&[&data[..], &pieces].concat(), block, 100);
+        // Blocks that are repeated exactly.
+        let own = round_trip(&[&data[..], &data].concat(), block, 100);
+        assert!(own < 40 * block + 40 * 300, "{own}");
+        for period in [1, 2, 7, 100, 5000] {
+            let periodic: Vec<u8> = noise(period, 5).into_iter().cycle().take(100_000).collect();
+            round_trip(&periodic, 1 << 14, 3);
+        }
+        round_trip(&noise(1000, 5), 100, 3);
+    }
+
+    #[test]
+    fn a_frame_repeats_nothing_of_another() {
+        let mut finder = Finder::new(4, 1 << 14).unwrap();
+        let data = noise(1 << 14, 9);
+        for (is_new, repeats) in [(false, false), (false, true), (true, false), (false, true)] {
+            if is_new {
+                finder.begin_frame();
+            }
+            let (matches, _) = finder.find(&mut data.clone()).unwrap();
+            assert_eq!(!matches.is_empty(), repeats);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Restores blocks with distant matches, from their own bytes and those of earlier blocks.
+//!
+//! Engines decode the own bytes of such a block like the contents of any other, in any order. What repeats other blocks is
+//! put in afterwards, where blocks are in order ([`History`]) or where any block can be decoded when it is needed.
+
+use std::collections::VecDeque;
+
+use crc32c::crc32c;
+
+use crate::codec::distant::{self, Bounds, DistantMatch};
+use crate::error::{Error, Place};
+use crate::format::{BlockHeader, Fault};
+use crate::pipeline::buffer::{Buffer, Pool};
+
+/// A block whose contents are being restored.
+pub(crate) struct Restoring<'a> {
+    header: &'a BlockHeader,
+    place: Place,
+    matches: Vec<DistantMatch>,
+    contents: &'a mut [u8],
+}
+
+impl<'a> Restoring<'a> {
+    /// Begins with the block's own bytes. `list` is the list of its matches, which reach `reach` blocks back; list and own
+    /// bytes must be those that their checksums belong to. `contents` has the length of the contents.
+    pub(crate) fn begin(
+        header: &'a BlockHeader,
+        reach: u32,
+        list: &[u8],
+        own: &[u8],
+        contents: &'a mut [u8],
+        place: Place,
+    ) -> Result<Self, Error> {
+        let (number, content_len, own_len) = (header.number, header.content_len, own.len() as u32);
+        let bounds = Bounds { number, reach, content_len, own_len };
+        let matches = distant::parse::<Fault>(list, &bounds).map_err(|fault| fault.at(place))?;
+        distant::put_own(&matches, own, contents);
+        Ok(Self { header, place, matches, contents })
+    }
+
+    /// Numbers of the blocks that this one repeats. Each is to be [put](Self::put).
+    pub(crate) fn sources(&self) -> Vec<u64> {
+        let backs = distant::sources(&self.matches).into_iter();
+        backs.map(|back| u64::from(self.header.number - back)).collect()
+    }
+
+    /// Puts in what repeats block `number`, whose own bytes are `own`.
+    pub(crate) fn put(&mut self, number: u64, own: &[u8]) -> Result<(), Error> {
+        let back = self.header.number - number as u32;
+        let put = distant::put_matches(&self.matches, back, own, self.contents);
+        put.map_err(|malformed| Fault::from(malformed).at(self.place))
+    }
+
+    /// Checks the contents.
+    pub(crate) fn end(self) -> Result<(), Error> {
+        if crc32c(self.contents) == self.header.content_crc {
+            return Ok(());
+        }
+        let fault = Fault::Corrupt("the checksum of the block's contents does not agree");
+        Err(fault.at(self.place))
+    }
+}
+
+/// Where the own bytes of earlier blocks of a frame come from.
+pub(crate) trait Sources {
+    /// The own bytes of block `number`. All of the contents are, if the block has no distant matches.
+    fn own_bytes(&mut self, number: u64) -> Result<&[u8], Error>;
+}
+
+/// The own bytes of the latest blocks, where blocks come in order.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    frame: u64,
+    /// Number of the block after the latest.
+    next: u64,
+    own: VecDeque<Buffer>,
+}
+
+impl History {
+    /// Adds the own bytes of a block, and gives `pool` the buffers of blocks that are out of `reach` for the one after it.
+    pub(crate) fn push(&mut self, place: Place, own: Buffer, reach: u32, pool: &Pool) {
+        let number = place.block.unwrap_or(0);
+        if (place.frame, number) != (self.frame, self.next) {
+            self.own.drain(..).for_each(|old| pool.give(old));
+        }
+        (self.frame, self.next) = (place.frame, number + 1);
+        self.own.push_back(own);
+        while self.own.len() > reach as usize {
+            self.own.pop_front().into_iter().for_each(|old| pool.give(old));
+        }
+    }
+
+    /// Frees all memory.
+    pub(crate) fn clear(&mut self) {
+        self.own = VecDeque::new();
+    }
+}
+
+impl Sources for History {
+    fn own_bytes(&mut self, number: u64) -> Result<&[u8], Error> {
+        let back = self.next.checked_sub(number).map(|back| back as usize);
+        let own = back.and_then(|back| self.own.get(self.own.len().checked_sub(back)?));
+        own.map(|own| &own[..]).ok_or(Error::Internal { what: "an earlier block is lost" })
+    }
+}
+
+/// The own bytes of blocks of a file that were needed lately, where blocks come in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    /// The latest last: number of the frame, number of the block, own bytes.
+    own: Vec<(u64, u64, Buffer)>,
+}
+
+impl Recent {
+    /// The most blocks that are kept: as many as a block may repeat.
+    pub(crate) const MOST: usize = distant::MAX_SOURCES;
+
+    /// The own bytes of a block; `load` decodes them if they are not here.
+    pub(crate) fn get_or_load(
+        &mut self,
+        frame: u64,
+        number: u64,
+        load: impl FnOnce() -> Result<Buffer, Error>,
+    ) -> Result<&[u8], Error> {
+        let found = self.own.iter().position(|own| (own.0, own.1) == (frame, number));
+        let own = match found {
+            Some(at) => self.own.remove(at),
+            None => {
+                if self.own.len() == Self::MOST {
+                    self.own.remove(0);
+                }
+                (frame, number, load()?)
+            }
+        };
+        self.own.push(own);
+        Ok(self.own.last().map_or(&[], |own| &own.2[..]))
+    }
+}
