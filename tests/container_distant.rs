@@ -209,3 +209,23 @@ fn any_damage_ends_in_right_bytes_or_an_error() {
         assert!(pz::decompress(&file[..len], &decode_options()).is_err());
     }
 }
+
+/// A frame that permits less than its blocks need is refused where blocks are decoded in order.
+#[test]
+fn matches_beyond_the_reach_are_refused() {
+    let contents = contents();
+    let mut file = pz::compress(&contents, &options()).unwrap();
+    // The field `reach`, and the checksum of the header behind it.
+    for reach in [1_u64 << 20, 1 << 17] {
+        file[24..32].copy_from_slice(&reach.to_le_bytes());
+        let checksum = crc32c::crc32c(&file[..32]);
+        file[32..36].copy_from_slice(&checksum.to_le_bytes());
+        let decoded = pz::decompress(&file, &decode_options());
+        if reach == 1 << 20 {
+            assert!(decoded.unwrap() == contents);
+        } else {
+            let error = decoded.unwrap_err();
+            assert!(error.to_string().contains("farther"), "{error}");
+        }
+    }
+}

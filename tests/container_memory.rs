@@ -204,8 +204,8 @@ fn distant_matches_are_bounded() {
             let (len, used) = peak(decode);
             assert_eq!(len.unwrap(), LEN as u64);
             assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
-            // Recovery keeps 16 blocks, however far back matches reach.
-            let limit = limit + (1 << 19);
+            // Recovery keeps 16 blocks, however far back matches reach, and the places of all.
+            let limit = limit + (16 << 20);
             let options = options.max_memory(limit);
             let recover = || pz::recover(&mut Cursor::new(&file), &mut io::sink(), false, &options);
             let (report, used) = peak(recover);

@@ -140,12 +140,12 @@ fn reach(left: &mut &[u8]) -> usize {
         fields = rest;
         match identifier {
             0..128 => {}
-            128 => assert!(reach.replace(u32::from_le_bytes(field.try_into().unwrap())).is_none()),
+            128 => assert!(reach.replace(u64::from_le_bytes(field.try_into().unwrap())).is_none()),
             unknown => panic!("field {unknown}"),
         }
     }
     let reach = reach.unwrap() as usize;
-    assert!((1..1 << 18).contains(&reach));
+    assert!((1..=1 << 44).contains(&reach));
     reach
 }
 
@@ -173,7 +173,8 @@ fn repeat(mut list: &[u8], mut own: &[u8], earlier: &[Vec<u8>], reach: usize) ->
         let (head, tail) = own.split_at(gap);
         own = tail;
         out.extend(head);
-        assert!(b < reach && b < earlier.len());
+        assert!(b < earlier.len());
+        assert!(earlier[earlier.len() - b - 1..].iter().map(Vec::len).sum::<usize>() <= reach);
         backs.insert(b);
         let e = before.filter(|&(same, _)| same == b).map_or(0, |(_, end)| end);
         let from = if z % 2 == 0 { e + z / 2 } else { e - z.div_ceil(2) };

@@ -27,10 +27,13 @@ const KNOWN_FLAGS_OF_SINGLE: u8 = HAS_FILTERS | HAS_FIELDS | IS_SINGLE | 3 << WI
 /// An unknown optional field makes the frame unreadable if its identifier is this or higher.
 const FIRST_CRITICAL_FIELD: u8 = 128;
 
-/// The optional field that says how many blocks back distant matches reach.
+/// The optional field that says how far back distant matches reach.
 const REACH_FIELD: u8 = 128;
 /// Length of that field, with identifier and length.
-const REACH_FIELD_LEN: u8 = 6;
+const REACH_FIELD_LEN: u8 = 10;
+
+/// The contents of a frame have at most so many bytes.
+const MAX_REACH: u64 = MAX_BLOCKS << 26;
 
 /// A valid frame header, with the modules behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +47,8 @@ pub(crate) struct FrameHeader {
     pub(crate) content_size: Option<u64>,
     /// For a single frame, what its header says about its only block.
     pub(crate) single: Option<Single>,
-    /// How many blocks back the distant matches of a block may reach; 0 if no block has any.
-    pub(crate) reach: u32,
+    /// How many own bytes of blocks back distant matches may reach; 0 if no block has any.
+    pub(crate) reach: u64,
     /// The programs that undo filters of the frame's own.
     pub(crate) modules: ModuleTable,
 }
@@ -85,7 +88,7 @@ impl FrameHeader {
         }
         self.modules.append_list(&mut bytes);
         if self.reach > 0 {
-            bytes.extend_from_slice(&[REACH_FIELD_LEN, REACH_FIELD, 4]);
+            bytes.extend_from_slice(&[REACH_FIELD_LEN, REACH_FIELD, 8]);
             bytes.extend_from_slice(&self.reach.to_le_bytes());
         }
         let checksum = crc32c(&bytes);
@@ -222,9 +225,9 @@ fn read_list(
     Ok(Some(start..bytes.len()))
 }
 
-/// Reads the optional fields: each is an identifier, a length and that many bytes. Returns how many blocks back distant
-/// matches reach, 0 if no field says so.
-fn read_fields(mut fields: &[u8]) -> Result<u32, Fault> {
+/// Reads the optional fields: each is an identifier, a length and that many bytes. Returns how far back distant matches
+/// reach, 0 if no field says so.
+fn read_fields(mut fields: &[u8]) -> Result<u64, Fault> {
     if fields.is_empty() {
         return Err(Fault::Corrupt("the list of optional fields is empty"));
     }
@@ -239,11 +242,11 @@ fn read_fields(mut fields: &[u8]) -> Result<u32, Fault> {
             .ok_or(Fault::Corrupt("an optional field is cut short"))?;
         fields = rest;
         if id == REACH_FIELD {
-            let blocks = field.try_into().map(u32::from_le_bytes).unwrap_or(0);
-            if reach != 0 || !(1..MAX_BLOCKS).contains(&u64::from(blocks)) {
+            let bytes = field.try_into().map(u64::from_le_bytes).unwrap_or(0);
+            if reach != 0 || !(1..=MAX_REACH).contains(&bytes) {
                 return Err(Fault::Corrupt("the reach of distant matches is out of range"));
             }
-            reach = blocks;
+            reach = bytes;
         } else if id >= FIRST_CRITICAL_FIELD {
             return Err(Fault::Unsupported("a field of the frame header is not known"));
         }
@@ -288,6 +291,11 @@ mod tests {
         let bytes = header.to_bytes();
         header.single = Some(Single { header_crc: crc32c(&bytes), ..single });
         (header, bytes)
+    }
+
+    /// The list with the field that says how far back distant matches reach.
+    fn reach_field(reach: u64) -> Vec<u8> {
+        [&[REACH_FIELD_LEN, REACH_FIELD, 8][..], &reach.to_le_bytes()].concat()
     }
 
     /// The bytes of a single frame's header, with the right check.
@@ -346,7 +354,7 @@ mod tests {
         let with_field =
             craft_single([VERSION, 1, 20, 3, width(1) | HAS_FIELDS], &[9, 5, 127, 3, 1, 2, 3]);
         assert!(read(&with_field).is_ok());
-        let of_reach = [9, 6, 128, 4, 1, 0, 0, 0];
+        let of_reach = [&[9][..], &reach_field(1)].concat();
         let refused: [(&str, Vec<u8>); 14] = [
             ("reach", craft_single([VERSION, 1, 20, 3, width(1) | HAS_FIELDS], &of_reach)),
             ("no gain", craft_single([VERSION, 1, 20, lz77, width(1)], &[9, 9])),
@@ -389,7 +397,7 @@ mod tests {
     fn round_trip() {
         for content_size in [None, Some(0), Some(1), Some(1 << 30)] {
             for pipeline in Pipeline::ALL {
-                for reach in [0, 1, MAX_BLOCKS as u32 - 1] {
+                for reach in [0, 1, MAX_REACH] {
                     let header = FrameHeader { pipeline, content_size, reach, ..sample() };
                     let bytes = header.to_bytes();
                     assert_eq!(read(&bytes).unwrap(), Some((header, bytes.len())));
@@ -407,13 +415,13 @@ mod tests {
         let refused: [(&str, Vec<u8>); 15] = [
             ("critical field", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[2, 129, 0])),
             ("short reach", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[3, 128, 1, 1])),
-            ("no reach", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[6, 128, 4, 0, 0, 0, 0])),
-            ("far reach", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[6, 128, 4, 0, 0, 4, 0])),
+            ("no reach", craft([VERSION, 1, 20, 3, HAS_FIELDS], &reach_field(0))),
+            ("far reach", craft([VERSION, 1, 20, 3, HAS_FIELDS], &reach_field(MAX_REACH + 1))),
             (
                 "two reaches",
                 craft(
                     [VERSION, 1, 20, 3, HAS_FIELDS],
-                    &[12, 128, 4, 1, 0, 0, 0, 128, 4, 1, 0, 0, 0],
+                    &[&[20][..], &reach_field(1)[1..], &reach_field(1)[1..]].concat(),
                 ),
             ),
             ("field cut short", craft([VERSION, 1, 20, 3, HAS_FIELDS], &[3, 1, 2, 0])),

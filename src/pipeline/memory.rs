@@ -56,14 +56,13 @@ impl Cost {
         Self::keeping(engine, frame, u64::MAX)
     }
 
-    /// The memory to decode blocks of a frame, and to keep up to `blocks` of those that distant matches repeat.
-    pub(crate) fn keeping(engine: &dyn Engine, frame: &FrameHeader, blocks: u64) -> Self {
-        let others =
-            frame.content_size.map_or(u64::MAX, |size| frame.block_count(size).saturating_sub(1));
-        let distant = match u64::from(frame.reach).min(blocks).min(others) {
+    /// The memory to decode blocks of a frame, and to keep up to `most` bytes of those that distant matches repeat.
+    pub(crate) fn keeping(engine: &dyn Engine, frame: &FrameHeader, most: u64) -> Self {
+        let most = most.min(frame.content_size.unwrap_or(u64::MAX));
+        let distant = match frame.reach.min(most) {
             0 => 0,
-            // Besides these: the contents that are restored, and the list of matches, which is shorter.
-            kept => (kept + 2).saturating_mul(frame.block_size() as u64),
+            // Besides these: one more block, the contents that are restored, and the list of matches, which is shorter.
+            kept => kept.saturating_add(3 * frame.block_size() as u64),
         };
         Self {
             fixed: super::modules::memory(&frame.modules).saturating_add(distant),

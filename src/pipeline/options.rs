@@ -94,8 +94,8 @@ impl Options {
         self
     }
 
-    /// Also looks for repetitions of earlier blocks, up to so many bytes back, rounded up to whole blocks; 0, the default,
-    /// for none. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
+    /// Also looks for repetitions of earlier blocks, up to so many bytes back; 0, the default, for none. What repeats
+    /// something itself does not count. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
     /// about as much more memory, but no more than the contents have, if their length is
     /// [declared](Self::content_size). To read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
     ///
@@ -236,13 +236,12 @@ impl Options {
         Ok(Encoding { recipe: self.recipe()?, block_len, verify: self.verify })
     }
 
-    /// How many blocks of this size back distant matches may reach, at most so many as come before the last.
-    pub(crate) fn reach(&self, block_size: u64) -> u32 {
-        let most = match self.content_size {
-            Some(size) => size.div_ceil(block_size).saturating_sub(1),
-            None => u64::MAX,
-        };
-        self.long.div_ceil(block_size).min(most).min(MAX_BLOCKS - 1) as u32
+    /// How far back distant matches may reach, at most to the first block of a frame from the last, with blocks of this
+    /// size.
+    pub(crate) fn reach(&self, block_size: u64) -> u64 {
+        let before_last = |size: u64| (size.div_ceil(block_size).saturating_sub(1)) * block_size;
+        let most = self.content_size.map_or(u64::MAX, before_last);
+        self.long.min(most).min(MAX_BLOCKS * block_size)
     }
 
     /// These options for an input of `len` bytes. With distant matches they declare that length, so that decoding takes no

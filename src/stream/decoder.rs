@@ -251,7 +251,7 @@ impl<R: Read> Decoder<R> {
     fn part(&mut self) -> Result<Option<&[u8]>, Error> {
         if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
             if let Some(mut task) = self.current.take() {
-                task.release_to(&mut self.history);
+                task.release_to(&mut self.history)?;
                 self.idle.push(task);
             }
             self.current = self.next_block()?;

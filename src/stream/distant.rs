@@ -9,7 +9,7 @@ use crc32c::crc32c;
 
 use crate::codec::distant::{self, Bounds, DistantMatch};
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Fault};
+use crate::format::{BlockHeader, Fault, FrameHeader};
 use crate::pipeline::buffer::{Buffer, Pool};
 
 /// A block whose contents are being restored.
@@ -21,18 +21,17 @@ pub(crate) struct Restoring<'a> {
 }
 
 impl<'a> Restoring<'a> {
-    /// Begins with the block's own bytes. `list` is the list of its matches, which reach `reach` blocks back; list and own
-    /// bytes must be those that their checksums belong to. `contents` has the length of the contents.
+    /// Begins with the block's own bytes. `list` is the list of its matches; list and own bytes must be those that their
+    /// checksums belong to. `contents` has the length of the contents.
     pub(crate) fn begin(
         header: &'a BlockHeader,
-        reach: u32,
         list: &[u8],
         own: &[u8],
         contents: &'a mut [u8],
         place: Place,
     ) -> Result<Self, Error> {
         let (number, content_len, own_len) = (header.number, header.content_len, own.len() as u32);
-        let bounds = Bounds { number, reach, content_len, own_len };
+        let bounds = Bounds { number, content_len, own_len };
         let matches = distant::parse::<Fault>(list, &bounds).map_err(|fault| fault.at(place))?;
         distant::put_own(&matches, own, contents);
         Ok(Self { header, place, matches, contents })
@@ -44,8 +43,13 @@ impl<'a> Restoring<'a> {
         backs.map(|back| u64::from(self.header.number - back)).collect()
     }
 
-    /// Puts in what repeats block `number`, whose own bytes are `own`.
-    pub(crate) fn put(&mut self, number: u64, own: &[u8]) -> Result<(), Error> {
+    /// Puts in what repeats block `number`, whose own bytes are `own`; `None` if it is too far back.
+    pub(crate) fn put(&mut self, number: u64, own: Option<&[u8]>) -> Result<(), Error> {
+        let Some(own) = own else {
+            let fault =
+                Fault::Corrupt("a distant match reaches back farther than its frame permits");
+            return Err(fault.at(self.place));
+        };
         let back = self.header.number - number as u32;
         let put = distant::put_matches(&self.matches, back, own, self.contents);
         put.map_err(|malformed| Fault::from(malformed).at(self.place))
@@ -63,8 +67,9 @@ impl<'a> Restoring<'a> {
 
 /// Where the own bytes of earlier blocks of a frame come from.
 pub(crate) trait Sources {
-    /// The own bytes of block `number`. All of the contents are, if the block has no distant matches.
-    fn own_bytes(&mut self, number: u64) -> Result<&[u8], Error>;
+    /// The own bytes of block `number`; all of the contents are, if the block has no distant matches. `None` if it is too
+    /// far back.
+    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error>;
 }
 
 /// The own bytes of the latest blocks, where blocks come in order.
@@ -74,33 +79,62 @@ pub(crate) struct History {
     /// Number of the block after the latest.
     next: u64,
     own: VecDeque<Buffer>,
+    /// Length of all of them.
+    len: u64,
 }
 
 impl History {
-    /// Adds the own bytes of a block, and gives `pool` the buffers of blocks that are out of `reach` for the one after it.
-    pub(crate) fn push(&mut self, place: Place, own: Buffer, reach: u32, pool: &Pool) {
+    /// Adds the own bytes of a block, and gives `pool` buffers that are no longer needed: those of blocks that are out of
+    /// `reach` for the one after it.
+    pub(crate) fn push(
+        &mut self,
+        place: Place,
+        own: Buffer,
+        reach: u64,
+        pool: &Pool,
+    ) -> Result<(), Error> {
         let number = place.block.unwrap_or(0);
         if (place.frame, number) != (self.frame, self.next) {
             self.own.drain(..).for_each(|old| pool.give(old));
+            self.len = 0;
         }
         (self.frame, self.next) = (place.frame, number + 1);
-        self.own.push_back(own);
-        while self.own.len() > reach as usize {
-            self.own.pop_front().into_iter().for_each(|old| pool.give(old));
+        self.len += own.len() as u64;
+        let mut kept = Buffer::default();
+        if own.capacity() - own.len() > SLACK {
+            let room = kept.set_len(own.len()).map_err(|fault| fault.at(place))?;
+            room.copy_from_slice(&own);
+            pool.give(own);
+        } else {
+            kept = own;
         }
+        self.own.push_back(kept);
+        while self.len > reach
+            && let Some(old) = self.own.pop_front()
+        {
+            self.len -= old.len() as u64;
+            if old.capacity() - old.len() <= SLACK {
+                pool.give(old);
+            }
+        }
+        Ok(())
     }
 
     /// Frees all memory.
     pub(crate) fn clear(&mut self) {
         self.own = VecDeque::new();
+        self.len = 0;
     }
 }
 
+/// What a buffer may have beyond the bytes that are kept.
+const SLACK: usize = 1 << 12;
+
 impl Sources for History {
-    fn own_bytes(&mut self, number: u64) -> Result<&[u8], Error> {
+    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
         let back = self.next.checked_sub(number).map(|back| back as usize);
         let own = back.and_then(|back| self.own.get(self.own.len().checked_sub(back)?));
-        own.map(|own| &own[..]).ok_or(Error::Internal { what: "an earlier block is lost" })
+        Ok(own.map(|own| &own[..]))
     }
 }
 
@@ -114,6 +148,11 @@ pub(crate) struct Recent {
 impl Recent {
     /// The most blocks that are kept: as many as a block may repeat.
     pub(crate) const MOST: usize = distant::MAX_SOURCES;
+
+    /// The most bytes that these blocks take, of a frame with this header.
+    pub(crate) const fn memory(frame: &FrameHeader) -> u64 {
+        (Self::MOST * frame.block_size()) as u64
+    }
 
     /// The own bytes of a block; `load` decodes them if they are not here.
     pub(crate) fn get_or_load(

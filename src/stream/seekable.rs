@@ -301,7 +301,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         let frames = 2 * (self.frames.len() * size_of::<FrameEntry>()) as u64;
         // The index takes memory as read and as parsed. Round up, so that frames that differ little cost the same.
         let index = 12 * frame.block_count().next_multiple_of(1 << 12);
-        let cost = Cost::keeping(&*self.engine, &frame.header, Recent::MOST as u64);
+        let cost = Cost::keeping(&*self.engine, &frame.header, Recent::memory(&frame.header));
         Cost { fixed: cost.fixed + frames + index, ..cost }
     }
 
@@ -441,14 +441,15 @@ struct BlocksBefore<'a, R: Read + Seek> {
 }
 
 impl<R: Read + Seek> Sources for BlocksBefore<'_, R> {
-    fn own_bytes(&mut self, number: u64) -> Result<&[u8], Error> {
+    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
         let Self { reader, recent, frame } = self;
-        recent.get_or_load(*frame as u64, number, || {
+        let own = recent.get_or_load(*frame as u64, number, || {
             let spot = Spot { frame: *frame, block: number, content_start: 0 };
             let mut task = DecodeTask::default();
             reader.read_block(&spot, 0, &mut task)?;
             task.into_own_bytes(&*reader.engine)
-        })
+        })?;
+        Ok(Some(own))
     }
 }
 

@@ -200,8 +200,8 @@ pub(crate) struct DecodeTask {
     pub(crate) contents: Buffer,
     pool: Pool,
     block: Option<(BlockHeader, Place)>,
-    /// How many blocks back the distant matches of the block's frame reach.
-    reach: u32,
+    /// How far back the distant matches of the block's frame reach.
+    reach: u64,
     /// The block's own bytes, once its contents have been restored from them and from earlier blocks.
     own: Option<Buffer>,
     /// What runs the modules of the block's frame.
@@ -240,8 +240,8 @@ impl DecodeTask {
         self.modules = modules;
     }
 
-    /// Sets how many blocks back the distant matches of the block's frame reach.
-    pub(crate) fn set_reach(&mut self, reach: u32) {
+    /// Sets how far back the distant matches of the block's frame reach.
+    pub(crate) fn set_reach(&mut self, reach: u64) {
         self.reach = reach;
     }
 
@@ -310,7 +310,7 @@ impl DecodeTask {
         let room = contents.set_len(header.content_len as usize);
         let room = room.map_err(|fault| fault.at(place))?;
         let own = &self.contents;
-        let mut restoring = Restoring::begin(&header, self.reach, list, own, room, place)?;
+        let mut restoring = Restoring::begin(&header, list, own, room, place)?;
         for number in restoring.sources() {
             restoring.put(number, sources.own_bytes(number)?)?;
         }
@@ -320,14 +320,15 @@ impl DecodeTask {
     }
 
     /// Like [`release`](Self::release), but the block's own bytes go to `history`, if distant matches may repeat them.
-    pub(crate) fn release_to(&mut self, history: &mut History) {
+    pub(crate) fn release_to(&mut self, history: &mut History) -> Result<(), Error> {
         if self.reach > 0
             && let Some((_, place)) = self.block
         {
             let own = self.own.take().unwrap_or_else(|| mem::take(&mut self.contents));
-            history.push(place, own, self.reach, &self.pool);
+            history.push(place, own, self.reach, &self.pool)?;
         }
         self.release();
+        Ok(())
     }
 }
 

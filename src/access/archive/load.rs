@@ -82,12 +82,12 @@ impl Loader {
         for (number, frame) in layout.frames().iter().enumerate() {
             let table = &frame.header.modules;
             modules.push(last.of(table, &options.modules, layout.place(number))?);
-            let kept = Recent::MOST as u64;
+            let kept = Recent::memory(&frame.header);
             let own = Cost::keeping(&*engine, &frame.header, kept);
             let block_size = frame.header.block_size() as u64;
             // A worker that restores a block has its own bytes and those of one that it repeats.
             let restoring = if frame.header.reach > 0 { 2 * block_size } else { 0 };
-            of_own = of_own.max(if frame.header.reach > 0 { kept * block_size } else { 0 });
+            of_own = of_own.max(if frame.header.reach > 0 { kept } else { 0 });
             cost.fixed = cost.fixed.max(own.fixed + layout.memory());
             cost.worker = cost.worker.max(own.worker + restoring);
             cost.block = cost.block.max(own.block);
@@ -247,12 +247,11 @@ impl Loader {
             Ok(own)
         });
         let own = own.map_err(|fault| self.fault_in(block, fault))?;
-        let reach = layout.frames()[block.id.frame].header.reach;
-        let restoring = Restoring::begin(&header, reach, list, &own, contents, block.place);
+        let restoring = Restoring::begin(&header, list, &own, contents, block.place);
         let mut restoring = restoring.map_err(format)?;
         for number in restoring.sources() {
             let source = self.own_bytes(layout, BlockId { number, ..block.id })?;
-            restoring.put(number, &source).map_err(format)?;
+            restoring.put(number, Some(&source)).map_err(format)?;
         }
         restoring.end().map_err(format)
     }

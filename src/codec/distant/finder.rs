@@ -17,14 +17,16 @@ const HASHED: usize = 64;
 const SAMPLE_BITS: u32 = 6;
 
 /// A shorter match is not taken: the block's own codec may do as well, and every match cuts its data.
-const LEAST: usize = 256;
+const LEAST: usize = 128;
 
-/// The finder of a stream's blocks, which keeps the own bytes of as many blocks as matches may reach back.
+/// The finder of a stream's blocks, which keeps the own bytes that matches may repeat.
 pub(crate) struct Finder {
-    /// How many blocks back a match may reach.
-    reach: u32,
+    /// How many own bytes back a match may reach.
+    reach: u64,
     /// The own bytes of the latest blocks, in order.
     own: VecDeque<Vec<u8>>,
+    /// Their length.
+    own_len: u64,
     /// Number of the next block in its frame.
     number: u32,
     /// For each hash, the place of own bytes whose last bytes have it: the number of the block, and 1 and the position
@@ -38,23 +40,22 @@ pub(crate) struct Finder {
 
 impl Finder {
     /// Bytes of memory that a finder takes.
-    pub(crate) fn memory(reach: u32, block_size: usize) -> u64 {
+    pub(crate) fn memory(reach: u64, block_size: usize) -> u64 {
         // The block that is entered is beside those that it replaces. Samples of most blocks are one in 64, and a
-        // periodic block may have many more.
-        let blocks = (u64::from(reach) + 1) * block_size as u64;
-        blocks + 8 * Self::table_len(reach, block_size) as u64 + 2 * block_size as u64
+        // periodic block may have four times as many.
+        let table = 8 * Self::table_len(reach) as u64;
+        reach.saturating_add(table + 3 * block_size as u64)
     }
 
-    /// Entries of the table: about twice as many as samples.
-    fn table_len(reach: u32, block_size: usize) -> usize {
-        let samples = (reach as usize).saturating_mul(block_size) >> SAMPLE_BITS;
-        (2 * samples).next_power_of_two().max(1 << 10)
+    /// Entries of the table: one to two for each sample.
+    fn table_len(reach: u64) -> usize {
+        (reach >> (SAMPLE_BITS + 1)).clamp(1 << 10, 1 << 32).next_power_of_two() as usize * 2
     }
 
-    /// A finder for matches that reach back up to `reach` blocks of at most `block_size` bytes.
-    pub(crate) fn new(reach: u32, block_size: usize) -> Result<Self, OutOfMemory> {
+    /// A finder for matches that reach back up to `reach` own bytes.
+    pub(crate) fn new(reach: u64) -> Result<Self, OutOfMemory> {
         let mut table = Vec::new();
-        reserve_zeroed(&mut table, Self::table_len(reach, block_size), 0)?;
+        reserve_zeroed(&mut table, Self::table_len(reach), 0)?;
         // Any numbers without a pattern will do: these are SplitMix64's.
         let mut state = 0_u64;
         let gear = Box::new(std::array::from_fn(|_| {
@@ -64,12 +65,13 @@ impl Finder {
             x ^ x >> 31
         }));
         let (own, samples, matches) = (VecDeque::new(), Vec::new(), Vec::new());
-        Ok(Self { reach, own, number: 0, table, samples, matches, gear })
+        Ok(Self { reach, own, own_len: 0, number: 0, table, samples, matches, gear })
     }
 
     /// Begins a frame, whose blocks repeat nothing of earlier frames.
     pub(crate) fn begin_frame(&mut self) {
         self.own.clear();
+        self.own_len = 0;
         self.table.fill(0);
         self.number = 0;
     }
@@ -185,16 +187,18 @@ impl Finder {
         }
     }
 
-    /// Keeps the own bytes of the block, and drops those of a block that the next one cannot repeat.
+    /// Keeps the own bytes of the block, and drops those of blocks that the next one cannot repeat.
     fn keep(&mut self, own: &[u8]) -> Result<(), OutOfMemory> {
-        let mut kept = match self.own.len() < self.reach as usize {
-            true => Vec::new(),
-            false => self.own.pop_front().unwrap_or_default(),
-        };
+        let mut kept = Vec::new();
         reserve(&mut kept, own.len())?;
-        kept.clear();
         kept.extend_from_slice(own);
         self.own.push_back(kept);
+        self.own_len += own.len() as u64;
+        while self.own_len > self.reach
+            && let Some(dropped) = self.own.pop_front()
+        {
+            self.own_len -= dropped.len() as u64;
+        }
         self.number += 1;
         Ok(())
     }
@@ -230,9 +234,9 @@ mod tests {
     }
 
     /// Takes matches out of the blocks of `data` and puts them back. Returns the length of all own bytes.
-    fn round_trip(data: &[u8], block_size: usize, reach: u32) -> usize {
-        let mut finder = Finder::new(reach, block_size).unwrap();
-        let mut own = Vec::new();
+    fn round_trip(data: &[u8], block_size: usize, reach: u64) -> usize {
+        let mut finder = Finder::new(reach).unwrap();
+        let mut own: Vec<Vec<u8>> = Vec::new();
         for block in data.chunks(block_size) {
             let mut part = block.to_vec();
             let (matches, own_len) = finder.find(&mut part).unwrap();
@@ -241,9 +245,9 @@ mod tests {
             let mut contents = vec![0; block.len()];
             put_own(matches, &part[..own_len], &mut contents);
             for back in sources(matches) {
-                assert!(back <= reach);
-                let source: &Vec<u8> = &own[own.len() - back as usize];
-                put_matches(matches, back, source, &mut contents).unwrap();
+                let from = own.len() - back as usize;
+                assert!(own[from..].iter().map(|own| own.len() as u64).sum::<u64>() <= reach);
+                put_matches(matches, back, &own[from], &mut contents).unwrap();
             }
             assert!(contents == block);
             own.push(part[..own_len].to_vec());
@@ -255,19 +259,19 @@ mod tests {
     fn repetitions_of_earlier_blocks_are_found() {
         let data = noise(300_000, 1);
         let twice = [&data[..], &data].concat();
-        for reach in [5, 100] {
+        for reach in [330_000, 1 << 24] {
             let own = round_trip(&twice, 1 << 16, reach);
             assert!((300_000..302_000).contains(&own), "{own}");
         }
         // Out of reach.
-        assert_eq!(round_trip(&twice, 1 << 16, 2), 600_000);
+        assert_eq!(round_trip(&twice, 1 << 16, 131_072), 600_000);
         // Many times, with changes between; what is repeated is a block's own.
         let mut many = Vec::new();
         for i in 0..20 {
             many.extend_from_slice(&data[..150_000 + 77 * i]);
             many.extend_from_slice(&noise(1000, 7 + i as u32));
         }
-        let own = round_trip(&many, 1 << 16, 100);
+        let own = round_trip(&many, 1 << 16, 300_000);
         assert!(own < 200_000, "{own}");
     }
 
@@ -278,20 +282,20 @@ mod tests {
         // Its last block has pieces of 20 blocks.
         let pieces: Vec<u8> =
             (0..20).flat_map(|i| &data[2 * i * block..][..block / 20]).copied().collect();
-        round_trip(&[&data[..], &pieces].concat(), block, 100);
+        round_trip(&[&data[..], &pieces].concat(), block, 1 << 20);
         // Blocks that are repeated exactly.
-        let own = round_trip(&[&data[..], &data].concat(), block, 100);
+        let own = round_trip(&[&data[..], &data].concat(), block, 1 << 20);
         assert!(own < 40 * block + 40 * 300, "{own}");
         for period in [1, 2, 7, 100, 5000] {
             let periodic: Vec<u8> = noise(period, 5).into_iter().cycle().take(100_000).collect();
-            round_trip(&periodic, 1 << 14, 3);
+            round_trip(&periodic, 1 << 14, 3 << 14);
         }
-        round_trip(&noise(1000, 5), 100, 3);
+        round_trip(&noise(1000, 5), 100, 300);
     }
 
     #[test]
     fn a_frame_repeats_nothing_of_another() {
-        let mut finder = Finder::new(4, 1 << 14).unwrap();
+        let mut finder = Finder::new(1 << 16).unwrap();
         let data = noise(1 << 14, 9);
         for (is_new, repeats) in [(false, false), (false, true), (true, false), (false, true)] {
             if is_new {

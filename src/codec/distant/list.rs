@@ -11,8 +11,6 @@ const LEAST: usize = 4;
 pub(crate) struct Bounds {
     /// Number of the block in its frame.
     pub(crate) number: u32,
-    /// How many blocks back a match of this frame may reach.
-    pub(crate) reach: u32,
     pub(crate) content_len: u32,
     pub(crate) own_len: u32,
 }
@@ -68,7 +66,7 @@ pub(crate) fn parse<E: From<Malformed> + From<OutOfMemory>>(
     mut bytes: &[u8],
     bounds: &Bounds,
 ) -> Result<Vec<DistantMatch>, E> {
-    let Bounds { number, reach, content_len, own_len } = *bounds;
+    let Bounds { number, content_len, own_len } = *bounds;
     let mut matches = Vec::new();
     reserve(&mut matches, (bytes.len() / LEAST).min((content_len / MIN_LEN) as usize))?;
     let (mut at, mut source) = (0_u32, (0, 0_u32));
@@ -79,8 +77,8 @@ pub(crate) fn parse<E: From<Malformed> + From<OutOfMemory>>(
         let len = pull(&mut bytes)?.checked_add(MIN_LEN).ok_or(DO_NOT_ADD_UP)?;
         let back = pull(&mut bytes)?;
         let difference = pull(&mut bytes)?;
-        if back >= reach.min(number) {
-            return Err(Malformed("a distant match reaches back too far").into());
+        if back >= number {
+            return Err(Malformed("a distant match reaches beyond the first block").into());
         }
         let back = back + 1;
         if !backs.contains(&back) {
@@ -125,7 +123,7 @@ mod tests {
             DistantMatch { start: 60_000, len: 5536, back: 2, from: (1 << 26) - 5536 },
         ];
         let own_len = (1 << 16) - matches.iter().map(|one| one.len).sum::<u32>();
-        (matches, Bounds { number: 9, reach: 7, content_len: 1 << 16, own_len })
+        (matches, Bounds { number: 7, content_len: 1 << 16, own_len })
     }
 
     fn read(bytes: &[u8], bounds: &Bounds) -> Result<Vec<DistantMatch>, Fault> {
@@ -166,8 +164,7 @@ mod tests {
             let Err(Fault::Corrupt(message)) = read(&bytes, &bounds) else { panic!() };
             message
         };
-        assert!(refused(&|_, bounds| bounds.reach = 6).contains("too far"));
-        assert!(refused(&|_, bounds| bounds.number = 6).contains("too far"));
+        assert!(refused(&|_, bounds| bounds.number = 6).contains("first block"));
         assert!(refused(&|_, bounds| bounds.own_len += 1).contains("add up"));
         assert!(refused(&|_, bounds| bounds.own_len = 1 << 17).contains("add up"));
         assert!(refused(&|matches, _| matches.clear()).contains("add up"));
@@ -177,7 +174,7 @@ mod tests {
             *matches = (0..17)
                 .map(|i| DistantMatch { start: 32 * i, len: 32, back: i + 1, from: 0 })
                 .collect();
-            *bounds = Bounds { number: 99, reach: 99, own_len: (1 << 16) - 17 * 32, ..*bounds };
+            *bounds = Bounds { number: 99, own_len: (1 << 16) - 17 * 32, ..*bounds };
         };
         assert!(refused(&many).contains("too many"));
         // Numbers that take more bytes than they need, or than any takes.

@@ -100,7 +100,7 @@ impl EncodePlan {
         };
         let accelerator =
             gpu.as_ref().and_then(|gpu| Accelerator::new(gpu, job_of_device, &mut share));
-        let finder = (header.reach > 0).then(|| Finder::new(header.reach, header.block_size()));
+        let finder = (header.reach > 0).then(|| Finder::new(header.reach));
         let finder =
             finder.transpose().map_err(|refused| Error::OutOfMemory { needed: refused.bytes })?;
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics, finder })

@@ -26,8 +26,6 @@ pub(super) struct Earlier {
 /// A block to restore.
 pub(super) struct Distant<'a> {
     pub(super) header: &'a BlockHeader,
-    /// How many blocks back its matches may reach.
-    pub(super) reach: u32,
     /// What runs the modules of its frame.
     pub(super) modules: Option<&'a FrameModules>,
     pub(super) place: Place,
@@ -82,13 +80,13 @@ impl Earlier {
         engine: &dyn Engine,
         reader: &mut (impl Read + Seek),
     ) -> Result<(), Fault> {
-        let Distant { header, reach, modules, place, payload } = *block;
+        let Distant { header, modules, place, payload } = *block;
         let Some((list, own_header, coded)) = header.split(payload) else {
             return Err(Fault::Internal("a block without distant matches"));
         };
         let own = self.own.set_len(own_header.content_len as usize)?;
         decode(engine, own_header, modules, coded, own)?;
-        let mut restoring = Restoring::begin(header, reach, list, own, contents, place)
+        let mut restoring = Restoring::begin(header, list, own, contents, place)
             .map_err(|error| of_block(&error))?;
         for number in restoring.sources() {
             let places = &self.places;
@@ -100,7 +98,7 @@ impl Earlier {
                 load(source, engine, modules, reader).map_err(|fault| fault.at(place))
             });
             let own = own.map_err(|error| of_block(&error))?;
-            restoring.put(number, own).map_err(|error| of_block(&error))?;
+            restoring.put(number, Some(own)).map_err(|error| of_block(&error))?;
         }
         restoring.end().map_err(|error| of_block(&error))
     }

@@ -65,16 +65,19 @@ struct Kind {
     is_distant: bool,
 }
 
-/// How many places of blocks to keep in a frame whose matches reach so many blocks back.
-fn places_for(reach: u32) -> u32 {
-    // If the frame's header is lost, its blocks probably repeat none, or not from farther away than this.
-    const UNKNOWN: u32 = 1 << 10;
-    if u64::from(reach) == MAX_BLOCKS { UNKNOWN } else { reach }
+/// How many places of blocks to keep in a frame, if it is known whether its blocks are repeated.
+fn places_for(is_repeated: Option<bool>) -> u32 {
+    match is_repeated {
+        Some(false) => 0,
+        Some(true) => MAX_BLOCKS as u32,
+        // Probably none are, or not from farther away.
+        None => 1 << 10,
+    }
 }
 
 impl Kind {
     /// The kind of a block. `None` if there are no such blocks.
-    fn of(header: &BlockHeader, reach: u32) -> Option<Self> {
+    fn of(header: &BlockHeader, is_repeated: Option<bool>) -> Option<Self> {
         // The frame's header may be lost; the block says enough.
         let pipeline = match header.method {
             Method::Store | Method::Fill => Pipeline::Store,
@@ -83,7 +86,7 @@ impl Kind {
         };
         // Every pipeline has stored blocks, including the one with the largest blocks.
         let permitted = pipeline == Pipeline::Store || header.block_log <= pipeline.max_block_log();
-        let (places, is_distant) = (places_for(reach), header.own.is_some());
+        let (places, is_distant) = (places_for(is_repeated), header.own.is_some());
         permitted.then_some(Self { pipeline, block_log: header.block_log, places, is_distant })
     }
 
@@ -233,8 +236,8 @@ impl ReadAhead {
 
     /// Whether `stretch` may take a step.
     fn admit(&mut self, step: &Step, stretch: &mut Stretch, is_alone: bool) -> Result<bool, Error> {
-        let Step::Block { header, reach, .. } = step else { return Ok(true) };
-        let Some(kind) = Kind::of(header, *reach) else { return Ok(true) };
+        let Step::Block { header, is_repeated, .. } = step else { return Ok(true) };
+        let Some(kind) = Kind::of(header, *is_repeated) else { return Ok(true) };
         Ok(stretch.has_room(header) && self.make_room(kind, stretch, is_alone)?)
     }
 
@@ -282,8 +285,8 @@ impl ReadAhead {
         reader: &mut (impl Read + Seek),
     ) -> Result<(), Error> {
         let step = match step {
-            Step::Block { header, frame, source, range, reach, .. }
-                if Kind::of(&header, reach).is_none() =>
+            Step::Block { header, frame, source, range, is_repeated, .. }
+                if Kind::of(&header, is_repeated).is_none() =>
             {
                 Step::Lost { frame, source, range: Some(range) }
             }
@@ -298,10 +301,10 @@ impl ReadAhead {
                 ready = self.modules.of(modules, &self.allowed, place)?;
             }
         }
-        if let Step::Block { header, reach, frame, source, .. } = &step
-            && *reach > 0
+        if let Step::Block { header, is_repeated, frame, source, .. } = &step
+            && *is_repeated != Some(false)
         {
-            self.earlier.note(*frame, header.number, source, places_for(*reach))?;
+            self.earlier.note(*frame, header.number, source, places_for(*is_repeated))?;
         }
         stretch.add(step, ready, &self.salvage, reader)?;
         stretch.restore_last(&mut self.earlier, &*self.engine, reader)

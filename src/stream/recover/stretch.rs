@@ -141,7 +141,7 @@ impl Stretch {
         let Some(entry) = self.entries.last_mut().filter(|entry| entry.is_to_decode()) else {
             return Ok(());
         };
-        let Step::Block { header, reach, frame, source, .. } = &entry.step else { return Ok(()) };
+        let Step::Block { header, frame, source, .. } = &entry.step else { return Ok(()) };
         if header.own.is_none() {
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl Stretch {
         self.payloads_len -= payload_len;
         let payload = &self.payloads[self.payloads_len..][..payload_len];
         let modules = entry.modules.as_deref();
-        let block = Distant { header, reach: *reach, modules, place, payload };
+        let block = Distant { header, modules, place, payload };
         if len > MAX_SHARED {
             self.contents.set_len(len).map_err(|fault| fault.at(place))?;
         }

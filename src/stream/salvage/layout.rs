@@ -142,17 +142,15 @@ impl Layout {
         open.at = start + u64::from(header.content_len);
         let range = self.base + start..self.base + open.at;
         let modules = open.modules.clone();
-        let reach = match (&open.header, &single) {
-            (Some(frame), _) | (None, Some(frame)) => frame.reach,
-            (None, None) => MAX_BLOCKS as u32,
-        };
+        let frame = open.header.as_ref().or(single.as_ref());
+        let is_repeated = frame.map(|frame| frame.reach > 0);
         match missing {
             Some(missing) => self.lose(missing, item.start),
             None => self.flush_damage(None),
         }
         if item.end - item.start == len {
             let (frame, source) = (self.frames, item.start..item.end);
-            let step = Step::Block { frame, source, header, single, modules, reach, range };
+            let step = Step::Block { frame, source, header, single, modules, is_repeated, range };
             self.steps.push_back(step);
         } else {
             self.report(item.start..item.end, Some(range));

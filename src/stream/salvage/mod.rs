@@ -64,8 +64,8 @@ pub(super) enum Step {
         single: Option<FrameHeader>,
         /// The modules of the block's frame, as far as its header is known.
         modules: ModuleTable,
-        /// How many blocks back distant matches may reach, as far as the frame's header is known; else as far as any.
-        reach: u32,
+        /// Whether distant matches may repeat the block; `None` if the frame's header is lost.
+        is_repeated: Option<bool>,
         range: Range<u64>,
     },
     Lost {
