@@ -13,6 +13,9 @@ use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
 /// Bytes that a hash depends on.
 const HASHED: usize = 64;
 
+/// Parts of a block that are hashed side by side.
+const QUARTERS: usize = 4;
+
 /// A position is a sample if this many bits of its hash are zero.
 const SAMPLE_BITS: u32 = 6;
 
@@ -32,7 +35,7 @@ pub(crate) struct Finder {
     /// For each hash, the place of own bytes whose last bytes have it: the number of the block, and 1 and the position
     /// of the last byte. 0 if there is none.
     table: Vec<u64>,
-    /// Samples of the present block: position and hash.
+    /// Samples of the present block: the position of the last byte, and the hash.
     samples: Vec<(u32, u64)>,
     matches: Vec<DistantMatch>,
     gear: Box<[u64; 256]>,
@@ -42,9 +45,9 @@ impl Finder {
     /// Bytes of memory that a finder takes.
     pub(crate) fn memory(reach: u64, block_size: usize) -> u64 {
         // The block that is entered is beside those that it replaces. Samples of most blocks are one in 64, and a
-        // periodic block may have four times as many.
+        // periodic block may have four times as many, each of 16 bytes, while they are collected and afterwards.
         let table = 8 * Self::table_len(reach) as u64;
-        reach.saturating_add(table + 3 * block_size as u64)
+        reach.saturating_add(table + 4 * block_size as u64)
     }
 
     /// Entries of the table: one to two for each sample.
@@ -111,26 +114,36 @@ impl Finder {
         Ok((&self.matches, own_len))
     }
 
-    /// Takes the samples of a block.
+    /// Takes the samples of a block: of its four quarters side by side, because the steps of a hash wait for each other.
     fn sample(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
-        self.samples.clear();
-        let mut hash = 0_u64;
-        for (at, &byte) in block.iter().enumerate() {
-            hash = (hash << 1).wrapping_add(self.gear[usize::from(byte)]);
-            if hash >> (64 - SAMPLE_BITS) == 0 && at + 1 >= HASHED {
-                // Periodic data may have a sample in each period. The first in so many bytes are enough.
-                let is_near = self.samples.last().is_some_and(|&(last, _)| at < last as usize + 16);
-                if !is_near {
-                    if self.samples.len() == self.samples.capacity() {
-                        let bytes = 16 * self.samples.len() as u64;
-                        let more = self.samples.len().max(1 << 10);
-                        let room = self.samples.try_reserve(more);
-                        room.map_err(|_| OutOfMemory { bytes })?;
-                    }
-                    self.samples.push((at as u32, hash));
+        let quarter = block.len() / QUARTERS;
+        let mut found: [Vec<(u32, u64)>; QUARTERS] = Default::default();
+        let step = |hash: u64, byte: u8| (hash << 1).wrapping_add(self.gear[usize::from(byte)]);
+        // The bytes before a quarter prepare its hash.
+        let mut hashes: [u64; QUARTERS] = std::array::from_fn(|i| {
+            let start = i * quarter;
+            let before = &block[start.saturating_sub(HASHED - 1)..start];
+            before.iter().fold(0, |hash, &byte| step(hash, byte))
+        });
+        let parts: [&[u8]; QUARTERS] = std::array::from_fn(|i| &block[i * quarter..][..quarter]);
+        for at in 0..quarter {
+            for i in 0..QUARTERS {
+                hashes[i] = step(hashes[i], parts[i][at]);
+                if is_sample(hashes[i]) {
+                    add(&mut found[i], i * quarter + at, hashes[i])?;
                 }
             }
         }
+        let [.., mut hash] = hashes;
+        for (at, &byte) in block.iter().enumerate().skip(QUARTERS * quarter) {
+            hash = step(hash, byte);
+            if is_sample(hash) {
+                add(&mut found[QUARTERS - 1], at, hash)?;
+            }
+        }
+        self.samples.clear();
+        reserve(&mut self.samples, found.iter().map(Vec::len).sum())?;
+        found.iter().for_each(|found| self.samples.extend_from_slice(found));
         Ok(())
     }
 
@@ -202,6 +215,25 @@ impl Finder {
         self.number += 1;
         Ok(())
     }
+}
+
+/// Whether a position with this hash is a sample.
+#[inline(always)]
+const fn is_sample(hash: u64) -> bool {
+    hash >> (64 - SAMPLE_BITS) == 0
+}
+
+/// Adds the sample at `at` to those before it.
+#[cold]
+fn add(found: &mut Vec<(u32, u64)>, at: usize, hash: u64) -> Result<(), OutOfMemory> {
+    // Periodic data may have a sample in each period. The first in so many bytes are enough.
+    let is_near = found.last().is_some_and(|&(last, _)| at < last as usize + 16);
+    if at + 1 >= HASHED && !is_near {
+        let bytes = size_of_val(&found[..]) as u64;
+        found.try_reserve(1).map_err(|_| OutOfMemory { bytes })?;
+        found.push((at as u32, hash));
+    }
+    Ok(())
 }
 
 /// The number of equal bytes at the beginnings.
