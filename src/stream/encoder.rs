@@ -34,7 +34,7 @@ use crate::pipeline::{Gpu, Options};
 
 pub use auto_finish::AutoFinishEncoder;
 pub(crate) use plan::EncodeBasis;
-pub(super) use plan::EncodePlan;
+pub(in crate::stream) use plan::EncodePlan;
 
 /// Compresses all that is written to it, and writes the result to `W`.
 ///

@@ -1,0 +1,267 @@
+//! Decompresses whole slices.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use rayon::ThreadPool;
+use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
+
+use super::out_of_memory;
+use crate::codec::reserve;
+use crate::error::{Error, Place};
+use crate::format::{BlockHeader, FrameHeader};
+use crate::pipeline::DecodeOptions;
+use crate::pipeline::auto_session::AutoSession;
+use crate::pipeline::buffer::zeroed;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::{DecodeJob, Engine};
+use crate::pipeline::memory::Cost;
+use crate::pipeline::modules::{FrameModules, LastModules};
+use crate::pipeline::scheduler::thread_pool;
+use crate::pipeline::statistics::Counted;
+use crate::pipeline::workload::Workload;
+use crate::stream::decoder::Decoder;
+use crate::stream::directory::read_directory;
+use crate::stream::frame_reader::{Event, FrameReader};
+
+/// Decompresses `input`, which is one or more frames in a row.
+///
+/// Checks headers, indices and footers of the whole input before it allocates anything; then decodes blocks in
+/// parallel, each to its place. Many calls are faster with a [`Decompressor`].
+///
+/// # Errors
+/// [`Error::NotPz`], [`Error::Truncated`], [`Error::Corrupt`] and [`Error::Unsupported`] say what is wrong with the
+/// input, and where. [`Error::LimitOutput`] and [`Error::LimitMemory`] say that it needs more than the options permit.
+pub fn decompress(input: &[u8], options: &DecodeOptions) -> Result<Vec<u8>, Error> {
+    Decompressor::new(options).decompress(input)
+}
+
+/// Decompresses `input` to the beginning of `output`. Returns the length of the contents.
+///
+/// # Errors
+/// The errors of [`decompress`], and [`Error::LimitOutput`] if the contents are longer than `output`. `output` may then
+/// contain anything.
+///
+/// ```
+/// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+/// let mut output = [0; 20];
+/// let len = pz::decompress_into(&compressed, &mut output, &pz::DecodeOptions::new())?;
+/// assert_eq!(&output[..len], b"some contents");
+/// # Ok::<(), pz::Error>(())
+/// ```
+pub fn decompress_into(
+    input: &[u8],
+    output: &mut [u8],
+    options: &DecodeOptions,
+) -> Result<usize, Error> {
+    Decompressor::new(options).decompress_into(input, output)
+}
+
+/// The length in bytes of the contents of `input`, which is one or more frames in a row. Nothing is decoded.
+///
+/// # Errors
+/// The first fault of headers, indices and footers, with its place. If the input is untrusted, compare the result with
+/// a limit before you allocate that many bytes.
+///
+/// ```
+/// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+/// assert_eq!(pz::content_size(&compressed)?, 13);
+/// # Ok::<(), pz::Error>(())
+/// ```
+pub fn content_size(input: &[u8]) -> Result<u64, Error> {
+    let frames = read_directory(&mut Cursor::new(input), u64::MAX)?;
+    Ok(frames.last().map_or(0, |last| last.content_start + last.footer.content_size))
+}
+
+/// Decompresses one slice after another, and keeps threads, tables and buffers from call to call.
+///
+/// The first input of more than one block starts the threads. See [`Compressor`] for an example.
+pub struct Decompressor {
+    options: DecodeOptions,
+    engine: Arc<dyn Engine>,
+    /// The threads, and their number.
+    pool: Option<(usize, ThreadPool)>,
+}
+
+impl Decompressor {
+    /// Prepares to decompress with `options`.
+    pub fn new(options: &DecodeOptions) -> Self {
+        let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
+        Self { options: options.clone(), engine, pool: None }
+    }
+
+    /// Decompresses `input`.
+    ///
+    /// # Errors
+    /// The errors of [`decompress`].
+    pub fn decompress(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
+        self.decompress_with(input, |len| zeroed(len).map_err(|fault| fault.at(Place::default())))
+    }
+
+    /// Decompresses `input` to memory that `allocate` returns for the length of the contents. Calls it once, after
+    /// checking headers, indices and footers.
+    ///
+    /// # Errors
+    /// The errors of [`decompress`] and of `allocate`, and [`Error::LimitOutput`] if its memory is too short.
+    ///
+    /// ```
+    /// let compressed = pz::compress(b"some contents", &pz::Options::new())?;
+    /// let mut decompressor = pz::Decompressor::new(&pz::DecodeOptions::new());
+    /// let contents = decompressor.decompress_with(&compressed, |len| Ok(vec![0; len].into_boxed_slice()))?;
+    /// assert_eq!(&contents[..], b"some contents");
+    /// # Ok::<(), pz::Error>(())
+    /// ```
+    pub fn decompress_with<T: AsMut<[u8]>>(
+        &mut self,
+        input: &[u8],
+        allocate: impl FnOnce(usize) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let survey = self.survey(input, u64::MAX)?;
+        let needed = survey.total;
+        let len = usize::try_from(needed).map_err(|_| Error::OutOfMemory { needed })?;
+        let mut memory = allocate(len)?;
+        let output = memory.as_mut();
+        let limit = output.len() as u64;
+        let output = output.get_mut(..len).ok_or(Error::LimitOutput { limit })?;
+        self.decode(input, survey, output)?;
+        Ok(memory)
+    }
+
+    /// Decompresses `input` to the beginning of `output`. Returns the length of the contents.
+    ///
+    /// # Errors
+    /// The errors of [`decompress_into`].
+    pub fn decompress_into(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize, Error> {
+        let survey = self.survey(input, output.len() as u64)?;
+        let output = &mut output[..survey.total as usize];
+        self.decode(input, survey, output)?;
+        Ok(output.len())
+    }
+
+    /// Goes through all structures of `input`, whose contents may take `room` bytes.
+    fn survey<'a>(&self, input: &'a [u8], room: u64) -> Result<Survey<'a>, Error> {
+        let limit = self.options.max_output.min(room);
+        let mut frames = FrameReader::new(input);
+        let (mut last, mut modules) = (LastModules::default(), None);
+        let mut survey = Survey { header: None, blocks: Vec::new(), total: 0, cost: NO_COST };
+        loop {
+            match frames.next()? {
+                Event::Frame(header) => {
+                    modules = last.of(&header.modules, &self.options.modules, frames.place())?;
+                    // Contents and payloads lie in the caller's memory.
+                    let cost = Cost { block: 0, ..Cost::of_decoding(&*self.engine, &header) };
+                    let (needed, limit) = (cost.least(), self.options.max_memory);
+                    if needed > limit {
+                        return Err(Error::LimitMemory { needed, limit });
+                    }
+                    if needed > survey.cost.least() {
+                        survey.cost = cost;
+                    }
+                    survey.header.get_or_insert(header);
+                }
+                Event::Block(header, place) => {
+                    survey.total = survey.total.saturating_add(u64::from(header.content_len));
+                    if survey.total > limit {
+                        return Err(Error::LimitOutput { limit });
+                    }
+                    let (header, payload) = frames.payload_in_place(&header, place)?;
+                    let room = (survey.blocks.len() + 1) * size_of::<Block<'_>>();
+                    survey.blocks.try_reserve(1).map_err(|_| out_of_memory(room))?;
+                    let modules = modules.clone();
+                    survey.blocks.push(Block { header, place, payload, modules });
+                }
+                Event::FrameEnd => {}
+                Event::End => return Ok(survey),
+            }
+        }
+    }
+
+    /// Decodes the surveyed blocks to `output`, which has the length of the contents.
+    fn decode(&mut self, input: &[u8], survey: Survey<'_>, output: &mut [u8]) -> Result<(), Error> {
+        let Survey { header, blocks, total, cost } = survey;
+        // Counting the cores takes longer than decoding a small block.
+        let permitted = if blocks.len() > 1 || self.options.auto.is_some() {
+            cost.share(self.options.threads, self.options.max_memory)?.workers
+        } else {
+            1
+        };
+        let is_long = blocks.iter().any(|block| block.header.own.is_some());
+        if self.options.gpu.is_some() || self.options.auto.is_some() || is_long {
+            let mut options = self.options.clone();
+            // The length is known here, even if no header records it.
+            if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), &header) {
+                let mut job = AutoSession::new(
+                    &auto,
+                    Workload::decoding(header),
+                    options.max_memory,
+                    options.statistics.as_ref(),
+                );
+                options.gpu = job.choose(None, Some(total), permitted);
+            }
+            if options.gpu.is_some() || is_long {
+                // A decoder's threads can hand batches to a device, and it keeps what distant matches repeat.
+                Decoder::new(input, &options)?.copy_to(&mut Cursor::new(output))?;
+                return Ok(());
+            }
+        }
+        let mut rest = output;
+        let mut jobs = Vec::new();
+        let room = blocks.len() * size_of::<(DecodeJob<'_>, Place)>();
+        reserve(&mut jobs, blocks.len()).map_err(|_| out_of_memory(room))?;
+        for block in &blocks {
+            let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
+            rest = later;
+            let (header, payload) = (block.header, Some(block.payload));
+            let modules = block.modules.as_deref();
+            let job = DecodeJob { header, modules, payload, contents, outcome: None };
+            jobs.push((job, block.place));
+        }
+        let engine = &*self.engine;
+        let workers = permitted.min(jobs.len());
+        // Keep the pool if it is large enough, and not larger than the input's memory permits (unless the input has too
+        // few blocks to use it).
+        let is_usable = |threads: usize| {
+            threads >= workers && (threads <= permitted || jobs.len() <= permitted)
+        };
+        if workers > 1 && !self.pool.as_ref().is_some_and(|(threads, _)| is_usable(*threads)) {
+            self.pool = None;
+            self.pool = thread_pool(workers).map(|pool| (workers, pool));
+        }
+        match &self.pool {
+            Some((_, pool)) if workers > 1 => pool.install(|| {
+                jobs.par_iter_mut().try_for_each(|(job, place)| decode_one(engine, job, *place))
+            }),
+            _ => jobs.iter_mut().try_for_each(|(job, place)| decode_one(engine, job, *place)),
+        }
+    }
+}
+
+/// The cost of an input without frames.
+const NO_COST: Cost = Cost { fixed: 0, worker: 0, block: 0 };
+
+/// A block of the input.
+struct Block<'a> {
+    header: BlockHeader,
+    place: Place,
+    payload: &'a [u8],
+    modules: Option<Arc<FrameModules>>,
+}
+
+/// The structures of an input.
+struct Survey<'a> {
+    /// Header of the first frame.
+    header: Option<FrameHeader>,
+    blocks: Vec<Block<'a>>,
+    /// Length of the contents.
+    total: u64,
+    /// The cost of the frame whose blocks need the most memory.
+    cost: Cost,
+}
+
+fn decode_one(engine: &dyn Engine, job: &mut DecodeJob<'_>, place: Place) -> Result<(), Error> {
+    engine.decode(std::slice::from_mut(job));
+    match job.outcome.take() {
+        Some(outcome) => outcome.map_err(|fault| fault.at(place)),
+        None => Err(Error::Internal { what: "a block could not be decoded" }),
+    }
+}
