@@ -75,7 +75,7 @@ pub fn content_size(input: &[u8]) -> Result<u64, Error> {
 
 /// Decompresses one slice after another, and keeps threads, tables and buffers from call to call.
 ///
-/// The first input of more than one block starts the threads. See [`Compressor`] for an example.
+/// The first input of more than one block starts the threads. See [`Compressor`](crate::Compressor) for an example.
 pub struct Decompressor {
     options: DecodeOptions,
     engine: Arc<dyn Engine>,
