@@ -112,7 +112,7 @@ fn faulty(device: &'static dyn Device, fault: Fault) -> Arc<Faulty<&'static dyn 
 }
 
 /// Waits until something is so.
-fn wait_until(is_so: impl Fn() -> bool) {
+fn wait_until(mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !is_so() && Instant::now() < until {
         thread::sleep(Duration::from_millis(1));
