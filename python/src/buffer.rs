@@ -1,5 +1,7 @@
 //! Memory of Python objects as slices.
 
+use std::ffi::c_int;
+
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
@@ -148,6 +150,19 @@ impl NewBytes {
         Some(copy.into_bytes(py))
     }
 
+    /// An object of the first `len` bytes, which have been filled; `None` if the system refuses the memory.
+    pub fn cut<'py>(self, py: Python<'py>, len: usize) -> Option<Bound<'py, PyBytes>> {
+        let len = ffi::Py_ssize_t::try_from(len.min(self.len)).ok()?;
+        let mut object = self.object.into_ptr();
+        // SAFETY: this is the only reference to the object, which the call frees if it fails, and may move.
+        if unsafe { _PyBytes_Resize(&raw mut object, len) } != 0 {
+            drop(PyErr::take(py));
+            return None;
+        }
+        // SAFETY: the call has left the reference that we own, to a `bytes` object.
+        unsafe { Bound::from_owned_ptr_or_opt(py, object)?.cast_into().ok() }
+    }
+
     /// The object, which has been filled.
     pub fn into_bytes(self, py: Python<'_>) -> Bound<'_, PyBytes> {
         self.object.into_bound(py)
@@ -160,6 +175,11 @@ impl AsMut<[u8]> for NewBytes {
         // they are only written to: an object that was not filled to its end is never handed out.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
+}
+
+unsafe extern "C" {
+    /// Part of Python's stable interface, which the crate keeps to itself.
+    fn _PyBytes_Resize(object: *mut *mut ffi::PyObject, len: ffi::Py_ssize_t) -> c_int;
 }
 
 /// Up to this length, work on an input takes less time than handing the interpreter to another thread and back.

@@ -484,6 +484,14 @@ impl OnDevice {
         }
     }
 
+    /// How many bytes there are.
+    pub fn len(&self, py: Python<'_>) -> PyResult<u64> {
+        match self {
+            Self::Own(buffer) => buffer.get().with(py, |buffer| buffer.len()),
+            Self::Tensor { buffer, .. } => Ok(buffer.len()),
+        }
+    }
+
     /// Compresses it to `writer`, and returns the number of bytes written.
     pub fn compress_to(
         &self,

@@ -39,12 +39,31 @@ pub fn compress<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let options = encode_options(py, level, options)?;
     if let Some(source) = on_device(data)? {
-        let mut compressed = Vec::new();
-        source.compress_to(py, Growing(&mut compressed), &options)?;
-        let object = NewBytes::copy_of(py, &compressed);
-        return object.ok_or_else(|| raise(py, out_of_memory(compressed.len())));
+        return compress_on_device(py, &source, &options);
     }
     compress_with(py, data, |bytes| pz::compress(bytes, &options))
+}
+
+/// Compresses device memory to a new object.
+fn compress_on_device<'py>(
+    py: Python<'py>,
+    source: &OnDevice,
+    options: &pz::Options,
+) -> PyResult<Bound<'py, PyBytes>> {
+    // Room for blocks that do not shrink. What is not written to takes no memory.
+    let len = source.len(py)? as usize;
+    if let Some(mut new) = NewBytes::new(py, len + len / 64 + 4096) {
+        let room = new.as_mut().len() as u64;
+        let needed = source.compress_to(py, Bounded(new.as_mut()), options)?;
+        if needed <= room {
+            let cut = new.cut(py, needed as usize);
+            return cut.ok_or_else(|| raise(py, out_of_memory(needed as usize)));
+        }
+    }
+    let mut compressed = Vec::new();
+    source.compress_to(py, Growing(&mut compressed), options)?;
+    let object = NewBytes::copy_of(py, &compressed);
+    object.ok_or_else(|| raise(py, out_of_memory(compressed.len())))
 }
 
 /// Compress `data` to the beginning of `buffer` and return the number of bytes.
