@@ -23,8 +23,7 @@ pub const MAX_PATTERN: usize = 256;
 const UNIT: u64 = 256 << 10;
 /// After this time the host gives a kernel up.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// Workgroups for each compute unit of a GPU, and work items of a workgroup.
-const GROUPS: u32 = 2;
+/// Work items of a workgroup.
 const THREADS: u32 = 256;
 /// Words before the places that were found, and words of a place.
 const HEAD: usize = 16;
@@ -106,7 +105,9 @@ impl Door {
         }
         let limits = self.device.as_ref().map(|device| device.limits());
         let groups = match limits {
-            Some(limits) if limits.kind != Kind::Software => GROUPS * limits.compute_units.max(1),
+            // The other half of the compute units is for the kernels that decode what this one waits for: where it runs,
+            // it may leave them too few registers.
+            Some(limits) if limits.kind != Kind::Software => (limits.compute_units / 2).max(1),
             _ => limits.map_or(1, |limits| limits.compute_units),
         };
         let mut n = size_of_val(table) as u64;
