@@ -33,6 +33,9 @@
 //! to the device can get into line behind the running kernel. For the same reason everything is compiled and allocated
 //! before: open the archives with [`Door::open_file`] before the kernel is launched, and load the kernel itself before too.
 //!
+//! A kernel that reads archives must leave compute units free: blocks are decoded by other kernels, which cannot begin where
+//! it takes all registers or all workgroup memory. With workgroups on no more than half of the units it always does.
+//!
 //! # Who writes what, and in which order
 //! | words | written by | in this order |
 //! |---|---|---|
@@ -109,7 +112,7 @@ use layout::{COUNTERS, Layout};
 #[doc(hidden)]
 pub use measure::{Latency, Throughput};
 pub use options::{DoorError, DoorOptions, DoorStatistics, RequestError};
-use room::{DevicePool, Rooms, STAGED, Uploader};
+use room::{DevicePool, Rooms, Uploader};
 pub use search::{MAX_PATTERN, Match, Matches};
 use server::Server;
 use slots::Slots;
@@ -180,10 +183,14 @@ pub struct DoorBuffers<T> {
 
 /// How long decoders keep their memory: giving it back would wait for the running kernel.
 const NEVER: Duration = Duration::from_secs(1 << 30);
-/// Threads that bring blocks of archives to the device: see [`options::MAX_WORKERS`].
-const LANES: usize = 8;
 /// Bytes of contents of a batch of blocks: a request waits for its batch.
 const BATCH: u64 = 8 << 20;
+
+/// The most threads that bring blocks of archives to the device.
+const MAX_LANES: usize = 16;
+/// Each lane and each worker has a stream, and so have the kernel and the bell. A stream that shares one of CUDA's 32
+/// connections with the kernel's would wait for the kernel, which waits for it.
+const _: () = assert!(MAX_LANES + options::MAX_WORKERS + 2 <= 32);
 
 impl Door {
     /// Opens a door for threads of this process that play a kernel: see [`Client`].
@@ -218,9 +225,10 @@ impl Door {
         let host = device.visible_memory(options.host_pool as usize)?.into_pool();
         let counters = OwnBuffer::counters(&device)?;
         let has_pool = device.limits().api == Api::Cuda && options.device_pool > 0;
+        let lanes = thread::available_parallelism().map_or(1, usize::from).clamp(2, MAX_LANES);
         let pool = has_pool.then(|| {
             let lanes =
-                DeviceMemoryOptions::new().workers(LANES).batch(BATCH).idle(NEVER).only_prepared();
+                DeviceMemoryOptions::new().workers(lanes).batch(BATCH).idle(NEVER).only_prepared();
             let memory = DeviceMemory::of_device(Arc::clone(&device), &lanes);
             Ok::<_, DeviceError>(Arc::new(DevicePool::new(memory.allocate(options.device_pool)?)))
         });
@@ -243,9 +251,13 @@ impl Door {
                 (Arc::clone(&self.server), self.device.clone(), ready.clone());
             self.spawn(format!("pz door {number}"), move || {
                 let pool = server.rooms.device.as_ref();
-                let uploader = device.as_deref().zip(pool).map(|(device, pool)| {
-                    Uploader::new(device.queue()?, device.host_memory(STAGED)?, pool)
-                });
+                if let Some(device) = &device {
+                    device.stay_on_thread();
+                }
+                let uploader = device
+                    .as_deref()
+                    .zip(pool)
+                    .map(|(device, pool)| Uploader::new(device.queue()?, pool));
                 match uploader.transpose() {
                     Ok(uploader) => {
                         let _ = ready.send(Ok(()));

@@ -125,8 +125,7 @@ impl Default for DoorOptions {
     }
 }
 
-/// The most workers. Each has a stream of the device, and together with the streams of decoders (two for each lane), of the
-/// kernel and of the bell these must fit into the 32 connections that CUDA has.
+/// The most workers.
 pub(super) const MAX_WORKERS: usize = 8;
 
 /// Why a door, or a file through it, cannot be opened. `Display` gives one line.

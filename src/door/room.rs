@@ -6,7 +6,7 @@ use crate::access::{Archive, DeviceBuffer, RangeRead, ReadOptions};
 use crate::door::files::{OpenFile, code_of};
 use crate::door::options::RequestError;
 use crate::gpu::device::visible::{Chunk, Extents, VisiblePool};
-use crate::gpu::device::{DeviceError, HostMemory, Queue};
+use crate::gpu::device::{DeviceError, Queue};
 
 /// The pools of a door.
 pub(super) struct Rooms {
@@ -118,25 +118,24 @@ impl Room {
 /// Copies what a thread has read to the device.
 pub(super) struct Uploader<'d> {
     queue: Box<dyn Queue + 'd>,
-    staging: HostMemory,
 }
 
 /// Bytes that are copied to the device at once.
-pub(super) const STAGED: usize = 1 << 20;
+const STAGED: u64 = 1 << 20;
 
 impl<'d> Uploader<'d> {
     /// Makes an uploader to `pool`, with all that it needs: with a kernel running, pinning memory could wait for it.
     pub(super) fn new(
         mut queue: Box<dyn Queue + 'd>,
-        staging: HostMemory,
         pool: &DevicePool,
     ) -> Result<Self, DeviceError> {
         if let Some((id, first)) = pool.buffer.on() {
+            queue.write_with(id, first, (4, STAGED as usize), &mut |piece| piece.fill(0))?;
             queue.write(id, first, &[0; 4])?;
             queue.finish()?;
             queue.set_pinned_is_fixed(true);
         }
-        Ok(Self { queue, staging })
+        Ok(Self { queue })
     }
 
     fn upload(
@@ -147,19 +146,26 @@ impl<'d> Uploader<'d> {
     ) -> Result<(), RequestError> {
         let failed = |_: DeviceError| RequestError::Failed;
         let Some((id, first)) = chunk.pool.buffer.on() else { return Err(RequestError::Failed) };
-        let mut done = 0;
-        while done < len {
-            let now = (len - done).min(self.staging.len() as u64);
-            let Some(piece) = self.staging.get_mut(..(now as usize).next_multiple_of(4)) else {
-                return Err(RequestError::Failed);
-            };
-            fill(done, &mut piece[..now as usize])?;
+        let (mut done, mut filled) = (0, Ok(()));
+        while done < len && filled.is_ok() {
+            let now = (len - done).min(STAGED) as usize;
             let at = first + chunk.start + done;
-            self.queue.write(id, at, piece).map_err(failed)?;
-            done += now;
+            let bytes = (now.next_multiple_of(4), STAGED as usize);
+            let written = self.queue.write_with(id, at, bytes, &mut |piece| {
+                let (piece, padding) = piece.split_at_mut(now);
+                padding.fill(0);
+                filled = fill(done, piece);
+                if filled.is_err() {
+                    // Whatever was there before is not for the kernel.
+                    piece.fill(0);
+                }
+            });
+            written.map_err(failed)?;
+            done += now as u64;
         }
         // A kernel looks at the contents as soon as it is told that they are there.
-        self.queue.finish().map_err(failed)
+        self.queue.finish().map_err(failed)?;
+        filled
     }
 }
 

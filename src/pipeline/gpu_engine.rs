@@ -113,6 +113,11 @@ impl<'d> GpuEngine<'d> {
         }
     }
 
+    /// Tells the device that the calling thread, which ends with the job, is this engine's.
+    pub(crate) fn stay_on_thread(&self) {
+        self.device.stay_on_thread();
+    }
+
     /// Updates the device's statistics, if there are any.
     fn note(&self, take: impl FnOnce(&mut DeviceStatistics)) {
         if let Some(statistics) = self.statistics {

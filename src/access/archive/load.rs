@@ -51,6 +51,11 @@ pub(super) struct Located {
 }
 
 impl Located {
+    /// Whether it is the only block of a single frame, whose header is the frame's, and which a checksum follows.
+    pub(super) fn is_single(&self) -> bool {
+        self.is_single
+    }
+
     /// Length of what comes before the payload, in bytes.
     pub(super) fn header_len(&self, header: &BlockHeader) -> usize {
         if self.is_single { 0 } else { header.len() }
@@ -170,11 +175,9 @@ impl Loader {
     }
 
     /// Keeps the bytes of a block in the cache.
-    pub(super) fn keep(&self, id: BlockId, bytes: &[u8]) {
+    pub(super) fn keep(&self, id: BlockId, bytes: Payload) {
         let len = bytes.len() as u64;
-        if len <= self.payload_statistics().budget {
-            self.payloads().insert(id, Arc::new(bytes.to_vec()), len);
-        }
+        self.payloads().insert(id, bytes, len);
     }
 
     /// Finds a block, and its payload if that is in the cache; else makes room for it.

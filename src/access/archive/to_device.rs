@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::ArchiveError;
 use super::layout::{BlockId, Layout, Placement};
-use super::load::{Located, open_block};
+use super::load::{Located, Payload, open_block};
 use super::queue::{Batch, Limits, Queue, Waiter};
 use super::ticket::{Claim, Priority, ReadOptions, Ticket};
 use super::{Shared, Wanted};
-use crate::access::Part;
-use crate::access::device::{Core, Lane, LaneBlock, OnDevice, Requests, Run, Taken, Want};
-use crate::format::{BlockHeader, Pipeline};
+use crate::access::device::{
+    Core, Flight, Land, Lane, LaneBlock, OnDevice, Outcome, Requests, Run, Taken, Want,
+};
+use crate::access::{Part, SourceError};
+use crate::format::{BlockHeader, Fault, MAX_BLOCK_HEADER_LEN, Pipeline};
 use crate::gpu::device::DeviceError;
+use crate::pipeline::buffer::zeroed;
 
 /// The blocks that are wanted in the memory of one device.
 pub(super) struct DeviceQueue {
@@ -107,21 +110,25 @@ impl Requests for OfArchive {
         let DeviceQueue { max_batch, min_batch, .. } = *self.queue;
         let mut queue = self.queue.lock();
         // All workers together bring what is queued, each about as much.
-        let share = queue.queued().div_ceil(self.queue.core.workers());
+        let share = queue.queued().div_ceil(self.queue.core.lanes());
         let max_batch = share.clamp(min_batch, max_batch);
         let batch = queue.take(&Limits { only_urgent, max_blocks: usize::MAX, max_batch })?;
         drop(queue);
         let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
         let is_urgent = batch.priority <= Priority::High;
-        let run: Box<Run> = Box::new(move |lane| shared.bring(&queue, &batch, lane));
+        let run: Box<Run> = Box::new(move |lane| {
+            let on_the_way = OnTheWay::begin(shared, queue, batch, lane);
+            let land: Box<Land> = Box::new(move |lane| on_the_way.land(lane));
+            Ok(Some(land))
+        });
         Some(Taken { is_urgent, run })
     }
 }
 
 /// The blocks of a batch, of which each is delivered in the end, whatever happens.
-struct InHand<'a> {
-    queue: &'a DeviceQueue,
-    batch: &'a Batch,
+struct InHand {
+    queue: Arc<DeviceQueue>,
+    batch: Batch,
     /// For each block, those who wait for it; `None` until they are known, and after the delivery.
     waiters: Vec<Option<Vec<DeviceWaiter>>>,
     is_delivered: Vec<bool>,
@@ -129,23 +136,22 @@ struct InHand<'a> {
     otherwise: ArchiveError,
 }
 
-impl<'a> InHand<'a> {
-    fn new(queue: &'a DeviceQueue, batch: &'a Batch, otherwise: ArchiveError) -> Self {
+impl InHand {
+    fn new(queue: Arc<DeviceQueue>, batch: Batch, otherwise: ArchiveError) -> Self {
         let count = batch.blocks.len();
         let waiters = std::iter::repeat_with(|| None).take(count).collect();
         Self { queue, batch, waiters, is_delivered: vec![false; count], otherwise }
     }
 
-    /// Finds those who wait for block `number` of the batch. From now on the block may be written to their memory.
-    fn claim(&mut self, number: usize) {
-        let mut waiters = self.queue.lock().finish(self.batch.blocks[number]);
-        waiters.retain(|waiter| waiter.ticket.begin_writing());
-        self.waiters[number] = Some(waiters);
-    }
-
-    /// What is wanted of block `number`.
-    fn wants(&self, number: usize) -> Vec<&Want> {
-        self.waiters[number].iter().flatten().flat_map(|waiter| &waiter.wants).collect()
+    /// Finds those who wait for block `number` of the batch, unless they are known, and what they want of it. From now on the
+    /// block may be written to their memory.
+    fn claim(&mut self, number: usize) -> Vec<Want> {
+        let waiters = self.waiters[number].get_or_insert_with(|| {
+            let mut waiters = self.queue.lock().finish(self.batch.blocks[number]);
+            waiters.retain(|waiter| waiter.ticket.begin_writing());
+            waiters
+        });
+        waiters.iter().flat_map(|waiter| &waiter.wants).cloned().collect()
     }
 
     /// Tells those who wait for block `number` what became of it.
@@ -168,28 +174,30 @@ impl<'a> InHand<'a> {
     }
 }
 
-impl Drop for InHand<'_> {
+impl Drop for InHand {
     fn drop(&mut self) {
         for number in 0..self.batch.blocks.len() {
             self.deliver(number, &Err(self.otherwise.clone()));
         }
-        self.queue.lock().end(self.batch);
+        self.queue.lock().end(&self.batch);
     }
 }
 
-/// A block of a batch whose bytes are in the lane's memory.
+/// A block of a batch on its way.
 struct Staged {
     /// Its number in the batch.
     number: usize,
     block: Located,
-    /// Where its bytes are.
-    at: usize,
-    /// Whether they came from the source.
-    is_fetched: bool,
+    bytes: Bytes,
 }
 
-/// Space between blocks that do not touch in the file is up to this many bytes, so that each begins at a multiple.
-const ALIGNMENT: usize = 16;
+/// The bytes of a block.
+enum Bytes {
+    /// All of them, and whether they came from the source.
+    InMemory(Payload, bool),
+    /// They are read when they are uploaded. These are the first ones.
+    InFile(Vec<u8>),
+}
 
 impl Shared {
     /// Asks for the blocks of `placements`, which have the memory of `core` as their destination, each with its place.
@@ -240,8 +248,8 @@ impl Shared {
         let (shared, scratch, on) = (Arc::clone(self), Arc::clone(scratch), Arc::clone(core));
         let prepare = move |lane: &mut Lane<'_>| {
             // A queue of the worker's own, so that it gets these blocks.
-            let queue = DeviceQueue::new(&on, &shared.layout);
-            lane.prepare(&queue.pipelines, queue.block_len, queue.max_batch)?;
+            let queue = Arc::new(DeviceQueue::new(&on, &shared.layout));
+            lane.prepare(&queue.pipelines, queue.block_len)?;
             // What is compiled depends on how many blocks there are in a batch.
             let mut count = 1;
             while shared.bring_first(&queue, count, lane, (&scratch, at))? {
@@ -256,8 +264,8 @@ impl Shared {
     /// Brings the first `count` blocks to byte `at` of a buffer. Returns whether there are more blocks, and a batch can have
     /// more.
     fn bring_first(
-        &self,
-        queue: &DeviceQueue,
+        self: &Arc<Self>,
+        queue: &Arc<DeviceQueue>,
         count: usize,
         lane: &mut Lane<'_>,
         (buffer, at): (&Arc<OnDevice>, u64),
@@ -279,7 +287,7 @@ impl Shared {
         drop(queued);
         if let Some(batch) = batch {
             // What is wrong with a block is said when it is read.
-            self.bring(queue, &batch, lane)?;
+            OnTheWay::begin(Arc::clone(self), Arc::clone(queue), batch, lane).land(lane)?;
         }
         Ok(placements.next().is_some() && count < queue.max_batch)
     }
@@ -294,45 +302,179 @@ impl Shared {
         queue
     }
 
-    /// Brings the blocks of a batch to the device, and tells those who wait.
-    fn bring(
-        &self,
-        queue: &DeviceQueue,
-        batch: &Batch,
-        lane: &mut Lane<'_>,
-    ) -> Result<(), DeviceError> {
-        let panicked = self.internal("bringing a block to a device panicked");
-        let mut in_hand = InHand::new(queue, batch, panicked);
-        let staged = match self.stage(&mut in_hand, lane) {
-            Ok(staged) => staged,
-            Err(error) => {
-                // Without pinned memory, only this batch fails.
-                in_hand.otherwise = queue.device_error(error);
-                return Ok(());
+    /// Finds the blocks of a batch, in the order of the file. Reads all of them from a server, where each read takes long. Of
+    /// a local file it reads what comes first, and the lane reads the payloads, to the memory that they are uploaded from.
+    fn stage(&self, in_hand: &mut InHand) -> Vec<Staged> {
+        let mut found = Vec::new();
+        for number in 0..in_hand.batch.blocks.len() {
+            let located = self.loader.locate(&self.layout, in_hand.batch.blocks[number]);
+            let staged = located.map_err(|error| ArchiveError::format(self.source.uri(), error));
+            let staged = staged.and_then(|block| {
+                let bytes = self.begin(&block)?;
+                Ok(Staged { number, block, bytes })
+            });
+            match staged {
+                Ok(staged) => found.push(staged),
+                Err(error) => in_hand.deliver(number, &Err(error)),
             }
-        };
-        let opened = self.open(&mut in_hand, lane.staged(), staged);
-        opened.iter().for_each(|(staged, _)| in_hand.claim(staged.number));
+        }
+        found.sort_by_key(|staged| staged.block.place.offset);
+        let mut parts: Vec<_> = found
+            .iter_mut()
+            .filter_map(|staged| match &mut staged.bytes {
+                Bytes::InMemory(bytes, true) => {
+                    let offset = staged.block.place.offset;
+                    Some(Part { offset, buffer: Arc::get_mut(bytes)? })
+                }
+                _ => None,
+            })
+            .collect();
+        if parts.is_empty() {
+            return found;
+        }
+        if let Err(error) = self.source.read_ranges(&mut parts) {
+            let error = ArchiveError::from(error);
+            found.retain(|staged| {
+                let is_read = !matches!(staged.bytes, Bytes::InMemory(_, true));
+                if !is_read {
+                    in_hand.deliver(staged.number, &Err(error.clone()));
+                }
+                is_read
+            });
+        }
+        found
+    }
+
+    /// The bytes of a block that are there, or memory for them.
+    fn begin(&self, block: &Located) -> Result<Bytes, ArchiveError> {
+        if let Some(kept) = self.loader.kept(block) {
+            return Ok(Bytes::InMemory(kept, false));
+        }
+        if self.source.is_local() && !block.is_single() {
+            let mut head = vec![0; block.len.min(MAX_BLOCK_HEADER_LEN)];
+            let offset = block.place.offset;
+            self.source.read_ranges(&mut [Part { offset, buffer: &mut head }])?;
+            return Ok(Bytes::InFile(head));
+        }
+        let bytes = zeroed(block.len).map_err(|fault| self.fault(block, fault))?;
+        Ok(Bytes::InMemory(Arc::new(bytes), true))
+    }
+
+    fn fault(&self, block: &Located, fault: Fault) -> ArchiveError {
+        ArchiveError::format(self.source.uri(), fault.at(block.place))
+    }
+
+    /// Checks the headers of the blocks, and delivers the errors of those that are damaged.
+    fn open(&self, in_hand: &mut InHand, staged: Vec<Staged>) -> Vec<(Staged, BlockHeader)> {
+        let mut opened = Vec::with_capacity(staged.len());
+        for staged in staged {
+            let frame = &self.layout.frames()[staged.block.id.frame];
+            let header = open_block(frame, &staged.block, staged.bytes.first());
+            match header.map(|(header, _)| header) {
+                Ok(header) => opened.push((staged, header)),
+                Err(fault) => {
+                    let error = self.fault(&staged.block, fault);
+                    in_hand.deliver(staged.number, &Err(error));
+                }
+            }
+        }
+        opened
+    }
+
+    /// Writes the payload of a block to memory of its length.
+    fn read_payload(
+        &self,
+        staged: &Staged,
+        header: &BlockHeader,
+        into: &mut [u8],
+    ) -> Result<(), SourceError> {
+        let start = staged.block.header_len(header);
+        match &staged.bytes {
+            Bytes::InMemory(bytes, _) => {
+                let payload = bytes.get(start..start + into.len());
+                // What is shorter is damaged.
+                into.copy_from_slice(payload.unwrap_or(&vec![0; into.len()]));
+                Ok(())
+            }
+            Bytes::InFile(_) => {
+                let offset = staged.block.place.offset + start as u64;
+                self.source.read_ranges(&mut [Part { offset, buffer: into }])
+            }
+        }
+    }
+
+    /// Decodes a block that the device does not decode, and uploads what is wanted of it.
+    fn decode_on_cpu(
+        &self,
+        staged: &Staged,
+        header: &BlockHeader,
+        in_hand: &mut InHand,
+        lane: &mut Lane<'_>,
+    ) -> Result<(), ArchiveError> {
+        let payload = zeroed(header.payload_len as usize);
+        let mut payload = payload.map_err(|fault| self.fault(&staged.block, fault))?;
+        self.read_payload(staged, header, &mut payload)?;
+        let loader = &self.loader;
+        let contents = loader.decode_padded(&self.layout, &staged.block, *header, &payload)?;
+        let wants = in_hand.claim(staged.number);
+        let put = lane.put(in_hand.queue.block_len, &contents, &wants);
+        put.map_err(|error| in_hand.queue.device_error(error))
+    }
+}
+
+/// A batch that a lane has begun.
+struct OnTheWay {
+    shared: Arc<Shared>,
+    in_hand: InHand,
+    opened: Vec<(Staged, BlockHeader)>,
+    flight: Result<Flight, DeviceError>,
+}
+
+impl OnTheWay {
+    /// Reads the blocks of a batch, and begins to decode them.
+    fn begin(
+        shared: Arc<Shared>,
+        queue: Arc<DeviceQueue>,
+        batch: Batch,
+        lane: &mut Lane<'_>,
+    ) -> Self {
+        let panicked = shared.internal("bringing a block to a device panicked");
         let block_len = queue.block_len;
-        let mut blocks: Vec<_> = opened
+        let mut in_hand = InHand::new(queue, batch, panicked);
+        let staged = shared.stage(&mut in_hand);
+        let opened = shared.open(&mut in_hand, staged);
+        let blocks: Vec<_> = opened
             .iter()
             .map(|(staged, header)| LaneBlock {
                 header: *header,
-                modules: self.loader.modules(staged.block.id.frame),
-                payload: staged.payload(header),
-                wants: in_hand.wants(staged.number),
-                is_done: false,
+                modules: shared.loader.modules(staged.block.id.frame),
+                read: Box::new(|into| shared.read_payload(staged, header, into)),
             })
             .collect();
-        let decoded = lane.decode(block_len, &mut blocks);
-        let is_done: Vec<_> = blocks.iter().map(|block| block.is_done).collect();
+        let claim = &mut |at: usize| in_hand.claim(opened[at].0.number);
+        let flight = lane.begin(block_len, &blocks, claim);
         drop(blocks);
-        let mut result = decoded;
-        for ((staged, header), is_done) in opened.iter().zip(is_done) {
-            let outcome = match &result {
-                Ok(()) if is_done => Ok(()),
-                Ok(()) => self.decode_on_cpu(staged, header, &in_hand, lane),
-                Err(error) => Err(queue.device_error(error.clone())),
+        Self { shared, in_hand, opened, flight }
+    }
+
+    /// Waits for the blocks, and tells those who wait for them.
+    fn land(self, lane: &mut Lane<'_>) -> Result<(), DeviceError> {
+        let Self { shared, mut in_hand, opened, flight } = self;
+        let queue = Arc::clone(&in_hand.queue);
+        let outcomes = flight.and_then(|flight| lane.finish(flight));
+        let (outcomes, mut result) = match outcomes {
+            Ok(outcomes) => (outcomes, Ok(())),
+            Err(error) => (opened.iter().map(|_| Outcome::Left).collect(), Err(error)),
+        };
+        for ((staged, header), outcome) in opened.into_iter().zip(outcomes) {
+            let is_done = matches!(outcome, Outcome::Done);
+            let outcome = match (&result, outcome) {
+                (Ok(()), Outcome::Done) => Ok(()),
+                (Ok(()), Outcome::Left) => {
+                    shared.decode_on_cpu(&staged, &header, &mut in_hand, lane)
+                }
+                (Ok(()), Outcome::Unread(error)) => Err(error.into()),
+                (Err(error), _) => Err(queue.device_error(error.clone())),
             };
             if let Err(ArchiveError::Device { error, .. }) = &outcome
                 && result.is_ok()
@@ -341,11 +483,12 @@ impl Shared {
                 result = Err(error.clone());
             }
             if outcome.is_ok() {
-                let count = if is_done { &self.by_device } else { &self.by_cpu };
+                let count = if is_done { &shared.by_device } else { &shared.by_cpu };
                 count.fetch_add(1, Ordering::Relaxed);
-                if staged.is_fetched && !self.source.is_local() {
-                    let bytes = &lane.staged()[staged.range()];
-                    self.loader.keep(staged.block.id, bytes);
+                if let Bytes::InMemory(bytes, true) = staged.bytes
+                    && !shared.source.is_local()
+                {
+                    shared.loader.keep(staged.block.id, bytes);
                 }
             }
             in_hand.deliver(staged.number, &outcome);
@@ -355,123 +498,14 @@ impl Shared {
         }
         result
     }
-
-    /// Finds the blocks of a batch, and brings their bytes to the lane's memory, in the order of the file.
-    fn stage(
-        &self,
-        in_hand: &mut InHand<'_>,
-        lane: &mut Lane<'_>,
-    ) -> Result<Vec<Staged>, DeviceError> {
-        let mut found = Vec::new();
-        for (number, id) in in_hand.batch.blocks.iter().enumerate() {
-            match self.loader.locate(&self.layout, *id) {
-                Ok(block) => found.push(Staged { number, block, at: 0, is_fetched: true }),
-                Err(error) => {
-                    let error = ArchiveError::format(self.source.uri(), error);
-                    in_hand.deliver(number, &Err(error));
-                }
-            }
-        }
-        found.sort_by_key(|staged| staged.block.place.offset);
-        let mut used = 0usize;
-        let mut end_in_file = None;
-        for staged in &mut found {
-            let offset = staged.block.place.offset;
-            staged.at =
-                if end_in_file == Some(offset) { used } else { used.next_multiple_of(ALIGNMENT) };
-            used = staged.at + staged.block.len;
-            end_in_file = Some(offset + staged.block.len as u64);
-        }
-        let memory = lane.staging(used)?;
-        for staged in &mut found {
-            if let Some(payload) = self.loader.kept(&staged.block) {
-                memory[staged.at..][..payload.len()].copy_from_slice(&payload);
-                staged.is_fetched = false;
-            }
-        }
-        if let Err(error) = self.fetch_into(&found, memory) {
-            for staged in found.iter().filter(|staged| staged.is_fetched) {
-                in_hand.deliver(staged.number, &Err(error.clone()));
-            }
-            found.retain(|staged| !staged.is_fetched);
-        }
-        Ok(found)
-    }
-
-    /// Reads the blocks that are not cached. Those that touch are one part.
-    fn fetch_into(&self, found: &[Staged], memory: &mut [u8]) -> Result<(), ArchiveError> {
-        let mut parts: Vec<Part<'_>> = Vec::new();
-        let mut rest = memory;
-        let mut taken = 0;
-        let fetched: Vec<_> = found.iter().filter(|staged| staged.is_fetched).collect();
-        let touch = |a: &&Staged, b: &&Staged| {
-            a.at + a.block.len == b.at && a.file_end() == b.block.place.offset
-        };
-        for run in fetched.chunk_by(touch) {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let (start, end) = (first.at, last.at + last.block.len);
-            let (part, after) = rest.split_at_mut(end - taken);
-            parts.push(Part {
-                offset: first.block.place.offset,
-                buffer: &mut part[start - taken..],
-            });
-            (rest, taken) = (after, end);
-        }
-        Ok(self.source.read_ranges(&mut parts)?)
-    }
-
-    /// Checks the headers of the blocks, and delivers the errors of those that are damaged.
-    fn open(
-        &self,
-        in_hand: &mut InHand<'_>,
-        memory: &[u8],
-        staged: Vec<Staged>,
-    ) -> Vec<(Staged, BlockHeader)> {
-        let mut opened = Vec::with_capacity(staged.len());
-        for staged in staged {
-            let frame = &self.layout.frames()[staged.block.id.frame];
-            match open_block(frame, &staged.block, &memory[staged.range()]) {
-                Ok((header, _)) => opened.push((staged, header)),
-                Err(fault) => {
-                    let error = fault.at(staged.block.place);
-                    let error = ArchiveError::format(self.source.uri(), error);
-                    in_hand.deliver(staged.number, &Err(error));
-                }
-            }
-        }
-        opened
-    }
-
-    /// Decodes a block that the device does not decode, and uploads what is wanted of it.
-    fn decode_on_cpu(
-        &self,
-        staged: &Staged,
-        header: &BlockHeader,
-        in_hand: &InHand<'_>,
-        lane: &mut Lane<'_>,
-    ) -> Result<(), ArchiveError> {
-        let wants = in_hand.wants(staged.number);
-        let payload = &lane.staged()[staged.payload(header)];
-        let loader = &self.loader;
-        let contents = loader.decode_padded(&self.layout, &staged.block, *header, payload)?;
-        let put = lane.put(in_hand.queue.block_len, &contents, &wants);
-        put.map_err(|error| in_hand.queue.device_error(error))
-    }
 }
 
-impl Staged {
-    fn file_end(&self) -> u64 {
-        self.block.place.offset + self.block.len as u64
-    }
-
-    /// Where its bytes lie in the lane's memory.
-    fn range(&self) -> std::ops::Range<usize> {
-        self.at..self.at + self.block.len
-    }
-
-    /// Where its payload does.
-    fn payload(&self, header: &BlockHeader) -> std::ops::Range<usize> {
-        let start = self.at + self.block.header_len(header);
-        start..start + header.payload_len as usize
+impl Bytes {
+    /// Those that are there: at least the header.
+    fn first(&self) -> &[u8] {
+        match self {
+            Self::InMemory(bytes, _) => bytes,
+            Self::InFile(head) => head,
+        }
     }
 }

@@ -263,6 +263,7 @@ impl<'a> Job<'a> {
         send: &SyncSender<Result<Encoded, Error>>,
         recycled: &Receiver<Encoded>,
     ) {
+        self.core.device().stay_on_thread();
         let mut coder: Option<Coder<'_>> = None;
         let engine = CpuEngine::new();
         // The most blocks at once; 0 when the device is not to be used any more.

@@ -8,12 +8,15 @@ use crc32c::{crc32c, crc32c_append, crc32c_combine};
 
 use super::Core;
 use super::buffer::OnDevice;
+use crate::access::SourceError;
 use crate::format::{BlockHeader, Method, Pipeline};
-use crate::gpu::coder::{CoderError, DecodedBlock, Needs, Origin, Part, RangeDecoder, RawBlock};
-use crate::gpu::device::{Device, DeviceError, HostMemory};
+use crate::gpu::coder::{CoderError, Needs, Origin, Part, RangeDecoder, RawBlock};
+use crate::gpu::device::shared_queue::SharedQueue;
+use crate::gpu::device::{Device, DeviceError, Queue};
 use crate::pipeline::modules::FrameModules;
 
 /// A part of a block's contents that somebody wants, and where.
+#[derive(Clone)]
 pub(in crate::access) struct Want {
     /// Bytes of the contents.
     pub(in crate::access) within: Range<usize>,
@@ -27,18 +30,52 @@ pub(in crate::access) struct LaneBlock<'w> {
     pub(in crate::access) header: BlockHeader,
     /// What runs the modules of its frame, if that has some.
     pub(in crate::access) modules: Option<&'w FrameModules>,
-    /// Where its payload lies in the lane's host memory. Blocks of a batch are in this order.
-    pub(in crate::access) payload: Range<usize>,
-    pub(in crate::access) wants: Vec<&'w Want>,
-    /// Set when the block's contents are where they are wanted. If it stays unset, the CPU has to decode the block.
-    pub(in crate::access) is_done: bool,
+    /// Writes its payload to memory of that length.
+    pub(in crate::access) read: Box<Read<'w>>,
 }
 
-/// Decoders and memory of a worker, kept from batch to batch.
+/// Tells what is wanted of the block with this place in the batch: from now on it may be written there.
+pub(in crate::access) type Claim<'w> = dyn FnMut(usize) -> Vec<Want> + 'w;
+
+pub(in crate::access) type Read<'w> = dyn Fn(&mut [u8]) -> Result<(), SourceError> + 'w;
+
+/// What became of a block.
+pub(in crate::access) enum Outcome {
+    /// The CPU has to decode it.
+    Left,
+    /// Its contents are where they are wanted.
+    Done,
+    /// Its payload could not be read.
+    Unread(SourceError),
+}
+
+/// A batch that a lane has begun.
+pub(in crate::access) struct Flight {
+    /// What has become of each block so far.
+    outcomes: Vec<Outcome>,
+    /// What is wanted of each, once that has been asked.
+    wants: Vec<Option<Vec<Want>>>,
+    submitted: Vec<Submitted>,
+}
+
+/// Blocks that a decoder has in hand.
+struct Submitted {
+    key: Key,
+    blocks: Vec<Sent>,
+}
+
+/// One of them, by its place in the batch.
+struct Sent {
+    at: usize,
+    payload_crc: u32,
+    content_crc: u32,
+}
+
+/// Decoders of a worker, kept from batch to batch. While one lane's batch is decoded, the worker's other one reads the next.
 pub(in crate::access) struct Lane<'c> {
     core: &'c Core,
-    /// Pinned memory for the bytes of a batch.
-    staging: Option<HostMemory>,
+    /// The queue of all decoders. Payloads are read to its pinned memory, and uploaded while the next ones are read.
+    queue: Option<SharedQueue<'c>>,
     /// Those used last come first.
     decoders: VecDeque<(Key, RangeDecoder<'c>)>,
     /// Whether it may load and allocate.
@@ -52,10 +89,11 @@ type Key = (Pipeline, u32, u32);
 const MAX_DECODERS: usize = 3;
 /// The same where nothing is made later.
 const MAX_PREPARED: usize = 12;
-/// The least pinned memory that a lane allocates, in bytes.
-const MIN_STAGING: usize = 1 << 20;
-/// A lane that needs more than that allocates enough for batches of this ratio at once: to pin memory stops all others.
+
+/// Payloads of more bytes than this share a batch with others of this ratio, for which pinned memory is made at once.
 const LEAST_RATIO: u64 = 2;
+/// The least pinned memory that a lane makes.
+const SMALL: u64 = 1 << 20;
 
 fn unprepared() -> DeviceError {
     DeviceError::Unsupported("a kernel is running, and this was not prepared before".into())
@@ -64,58 +102,35 @@ fn unprepared() -> DeviceError {
 impl<'c> Lane<'c> {
     pub(super) fn new(core: &'c Core) -> Self {
         let is_open = !core.only_prepared();
-        Self { core, staging: None, decoders: VecDeque::new(), is_open }
+        Self { core, queue: None, decoders: VecDeque::new(), is_open }
     }
 
-    /// Host memory for `bytes` bytes of a batch, rounded up to a multiple of 4. What it holds is unspecified.
-    ///
-    /// # Errors
-    /// Fails if there is no such memory.
-    pub(in crate::access) fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError> {
-        let bytes = bytes.next_multiple_of(4);
-        if self.staging.as_ref().is_none_or(|staging| staging.len() < bytes) {
-            if !self.is_open {
-                return Err(unprepared());
-            }
-            // Free the smaller memory first.
-            self.staging = None;
-            let least = match bytes > MIN_STAGING {
-                true => (self.core.batch() / LEAST_RATIO) as usize,
-                false => MIN_STAGING,
-            };
-            let size = bytes.max(least).next_power_of_two();
-            self.staging = Some(self.core.device().host_memory(size)?);
-        }
-        let staging = self.staging.as_mut().and_then(|staging| staging.get_mut(..bytes));
-        staging.ok_or(DeviceError::OutOfMemory { bytes: bytes as u64 })
-    }
-
-    /// The bytes of the batch.
-    pub(in crate::access) fn staged(&self) -> &[u8] {
-        self.staging.as_deref().unwrap_or_default()
-    }
-
-    /// Decodes blocks of at most `block_len` bytes of contents on the device, and moves what is wanted of them to its
-    /// place. Leaves blocks that the device declines, or gets wrong.
+    /// Begins to decode blocks of at most `block_len` bytes of contents on the device, and to move what is wanted of them to
+    /// its place. [`Self::finish`] waits.
     ///
     /// # Errors
     /// Fails if the device does. A lack of memory is no failure: then fewer blocks are decoded at once, or none.
-    pub(in crate::access) fn decode(
+    pub(in crate::access) fn begin(
         &mut self,
         block_len: u32,
-        blocks: &mut [LaneBlock<'_>],
-    ) -> Result<(), DeviceError> {
+        blocks: &[LaneBlock<'_>],
+        claim: &mut Claim<'_>,
+    ) -> Result<Flight, DeviceError> {
+        let none = || std::iter::repeat_with(|| None).take(blocks.len()).collect();
+        let outcomes = blocks.iter().map(|_| Outcome::Left).collect();
+        let mut flight = Flight { outcomes, wants: none(), submitted: Vec::new() };
         let mut most = blocks.len();
-        let mut left = blocks;
-        while !left.is_empty() {
-            let count = left.len().min(most);
-            match self.decode_some(block_len, &mut left[..count]) {
-                Err(CoderError::Device(DeviceError::OutOfMemory { .. })) if count > 1 => {
+        let mut begin = 0;
+        while begin < blocks.len() {
+            let end = blocks.len().min(begin + most);
+            match self.submit_some(block_len, (blocks, begin..end), &mut flight, claim) {
+                Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
                     self.release();
-                    most = count / 2;
-                    continue;
+                    if end - begin > 1 {
+                        most = (end - begin) / 2;
+                        continue;
+                    }
                 }
-                Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => self.release(),
                 Err(CoderError::Device(
                     DeviceError::Unsupported(_) | DeviceError::Build { .. },
                 ))
@@ -123,24 +138,66 @@ impl<'c> Lane<'c> {
                 | Ok(()) => {}
                 Err(CoderError::Device(error)) => return Err(error),
             }
-            left = &mut left[count..];
+            begin = end;
+        }
+        Ok(flight)
+    }
+
+    /// Waits for a batch, and tells what became of each block. Blocks that the device declines, or gets wrong, are left.
+    ///
+    /// # Errors
+    /// Fails if the device does.
+    pub(in crate::access) fn finish(
+        &mut self,
+        mut flight: Flight,
+    ) -> Result<Vec<Outcome>, DeviceError> {
+        match self.collect(&mut flight) {
+            Ok(()) | Err(CoderError::Plan(_)) => {}
+            Err(CoderError::Device(error)) => {
+                self.settle();
+                if !matches!(error, DeviceError::OutOfMemory { .. } | DeviceError::Unsupported(_)) {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(flight.outcomes)
+    }
+
+    /// Waits for what decoders have in hand.
+    fn collect(&mut self, flight: &mut Flight) -> Result<(), CoderError> {
+        for Submitted { key, blocks } in flight.submitted.drain(..) {
+            let decoder = self.decoders.iter_mut().find(|(own, _)| *own == key);
+            let Some((_, decoder)) = decoder else { continue };
+            let decoded = decoder.wait()?;
+            for (number, Sent { at, payload_crc, content_crc }) in blocks.into_iter().enumerate() {
+                let is_right = decoded.get(number).is_none_or(|decoded| {
+                    let is_right = (decoded.payload_crc, decoded.content_crc);
+                    decoded.is_decoded
+                        && !decoded.is_filtered
+                        && is_right == (payload_crc, content_crc)
+                });
+                if is_right {
+                    flight.outcomes[at] = Outcome::Done;
+                }
+            }
         }
         Ok(())
     }
 
-    fn decode_some(
+    fn submit_some(
         &mut self,
         block_len: u32,
-        blocks: &mut [LaneBlock<'_>],
+        (blocks, range): (&[LaneBlock<'_>], Range<usize>),
+        flight: &mut Flight,
+        claim: &mut Claim<'_>,
     ) -> Result<(), CoderError> {
         let core = self.core;
         let mut of_pipeline: [Vec<usize>; 3] = Default::default();
-        for (number, block) in blocks.iter().enumerate() {
-            let payload = self.staged().get(block.payload.clone()).unwrap_or_default();
-            if let Some(pipeline) = pipeline_of(&block.header, payload)
-                && let Some(at) = PIPELINES.iter().position(|known| *known == pipeline)
+        for at in range {
+            if let Some(pipeline) = pipeline_of(&blocks[at].header)
+                && let Some(known) = PIPELINES.iter().position(|known| *known == pipeline)
             {
-                of_pipeline[at].push(number);
+                of_pipeline[known].push(at);
             }
         }
         for (pipeline, numbers) in PIPELINES.into_iter().zip(of_pipeline) {
@@ -151,70 +208,108 @@ impl<'c> Lane<'c> {
             // A batch has the modules of one frame, or of frames that share them.
             let modules = |number: usize| blocks[number].modules.map(std::ptr::from_ref);
             let of_frame = numbers.chunk_by(|a, b| modules(*a) == modules(*b));
-            let batches: Vec<_> = of_frame.flat_map(|numbers| numbers.chunks(most)).collect();
-            for some in batches {
-                self.decode_with((pipeline, block_len, most as u32), blocks, some)?;
+            for some in of_frame.flat_map(|numbers| numbers.chunks(most)) {
+                let key = (pipeline, block_len, most as u32);
+                let submitted = self.submit_with(key, (blocks, some), flight, claim);
+                if submitted.is_err() {
+                    // What is in hand may end well.
+                    let _ = self.collect(flight);
+                    self.settle();
+                }
+                submitted?;
             }
         }
         Ok(())
     }
 
-    /// Decodes those of `blocks` whose numbers are `some`, which are all of one pipeline.
-    fn decode_with(
+    /// Submits those of `blocks` whose numbers are `some`, which are all of one pipeline.
+    fn submit_with(
         &mut self,
         key: Key,
-        blocks: &mut [LaneBlock<'_>],
-        some: &[usize],
+        (blocks, some): (&[LaneBlock<'_>], &[usize]),
+        flight: &mut Flight,
+        claim: &mut Claim<'_>,
     ) -> Result<(), CoderError> {
-        self.make_decoder(key)?;
-        let done = self.run_decoder(key, blocks, some);
-        if done.is_err()
-            && let Some((_, mut decoder)) = self.decoders.pop_front()
-        {
-            decoder.settle();
+        if !self.decoders.iter().any(|(own, _)| *own == key) {
+            // A new decoder may take the place of one that is busy.
+            self.collect(flight)?;
         }
-        done
+        self.make_decoder(key)?;
+        self.run_decoder(key, (blocks, some), flight, claim)
     }
 
     /// The same with the first of the decoders, which was made for `key`.
     fn run_decoder(
         &mut self,
         key: Key,
-        blocks: &mut [LaneBlock<'_>],
-        some: &[usize],
+        (blocks, some): (&[LaneBlock<'_>], &[usize]),
+        flight: &mut Flight,
+        claim: &mut Claim<'_>,
     ) -> Result<(), CoderError> {
-        let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
-        let staged = self.staging.as_deref().unwrap_or_default();
-        let (Some(first), Some(last)) = (some.first(), some.last()) else { return Ok(()) };
-        let start = blocks[*first].payload.start / 16 * 16;
-        let end = blocks[*last].payload.end.next_multiple_of(4);
-        // Blocks of other pipelines may lie between these.
-        if (end - start) as u64 > decoder.raw_bytes() {
-            return self.run_halves(key, blocks, some);
+        if flight.submitted.iter().any(|submitted| submitted.key == key) {
+            self.collect(flight)?;
         }
-        let modules = blocks[*first].modules;
+        let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
+        let Some(&first) = some.first() else { return Ok(()) };
+        let padded = |at: &usize| u64::from(blocks[*at].header.payload_len).next_multiple_of(16);
+        let bytes = some.iter().map(padded).sum::<u64>();
+        if bytes > decoder.room() {
+            return self.run_halves(key, (blocks, some), flight, claim);
+        }
+        let modules = blocks[first].modules;
         decoder.set_modules(modules.map_or(&[], FrameModules::on_devices));
+        let mut uploaded = Vec::with_capacity(some.len());
         let mut raws = Vec::with_capacity(some.len());
-        let mut parts = Vec::new();
-        for (number, block) in some.iter().map(|&at| &blocks[at]).enumerate() {
-            let BlockHeader { method, content_len, filters, .. } = block.header;
-            let payload = &staged[block.payload.clone()];
-            let raw = (block.payload.start - start) as u32;
+        let mut seen = Vec::with_capacity(some.len());
+        // One copy for all: threads take turns in the driver.
+        let ahead = if bytes > SMALL { self.core.batch() / LEAST_RATIO } else { SMALL };
+        decoder.upload_with(0, (bytes as usize, ahead as usize), &mut |mut memory| {
+            for &at in some {
+                let LaneBlock { header, read, .. } = &blocks[at];
+                let len = header.payload_len as usize;
+                let (own, others) = memory.split_at_mut(len.next_multiple_of(16));
+                let (payload, padding) = own.split_at_mut(len);
+                padding.fill(0);
+                seen.push(read(payload).map(|()| Seen::of(header, payload)));
+                memory = others;
+            }
+        })?;
+        let mut end = 0;
+        for (&at, seen) in some.iter().zip(seen) {
+            let header = &blocks[at].header;
+            let raw = end as u32;
+            end += padded(&at);
+            let seen = match seen {
+                Ok(Some(seen)) => seen,
+                Ok(None) => continue,
+                Err(error) => {
+                    flight.outcomes[at] = Outcome::Unread(error);
+                    continue;
+                }
+            };
             if key.0 != Pipeline::Store {
                 raws.push(RawBlock {
                     payload_start: raw,
-                    payload_len: payload.len() as u32,
-                    content_len,
-                    position: block.header.position(),
-                    filters,
-                    needs: Needs::of(payload, content_len as usize),
+                    payload_len: header.payload_len,
+                    content_len: header.content_len,
+                    position: header.position(),
+                    filters: header.filters,
+                    needs: seen.needs,
                 });
             }
-            for want in &block.wants {
+            uploaded.push((at, raw, seen.first));
+        }
+        if !self.is_open && !decoder.runs_at_once(&raws)? {
+            // Fewer blocks may need less.
+            return self.run_halves(key, (blocks, some), flight, claim);
+        }
+        let mut parts = Vec::new();
+        for (number, &(at, raw, first)) in uploaded.iter().enumerate() {
+            for want in flight.wants[at].get_or_insert_with(|| claim(at)) {
                 let from = want.within.start as u32;
-                let origin = match method {
+                let origin = match blocks[at].header.method {
                     Method::Store => Origin::Raw(raw + from),
-                    Method::Fill => Origin::Fill(payload.first().copied().unwrap_or_default()),
+                    Method::Fill => Origin::Fill(first),
                     Method::Lz77 | Method::Bwt => Origin::Contents(number as u32, from),
                 };
                 let bytes = want.within.len() as u32;
@@ -222,23 +317,13 @@ impl<'c> Lane<'c> {
                 parts.push(Part { origin, bytes, buffer, buffer_end, at: want.at });
             }
         }
-        if !self.is_open && !decoder.runs_at_once(&raws)? {
-            // Fewer blocks may need less.
-            return self.run_halves(key, blocks, some);
-        }
-        decoder.upload(&staged[start..end])?;
         decoder.submit(&raws, &mut parts)?;
-        let decoded = decoder.wait()?;
-        for (number, &at) in some.iter().enumerate() {
-            let block = &mut blocks[at];
-            block.is_done = decoded.get(number).is_none_or(|decoded| {
-                let DecodedBlock { is_decoded, payload_crc, content_crc, is_filtered } = *decoded;
-                let header = &block.header;
-                let is_right =
-                    (payload_crc, content_crc) == (header.payload_crc, header.content_crc);
-                is_decoded && !is_filtered && is_right
-            });
-        }
+        let sent = |(at, ..): (usize, u32, u8)| {
+            let BlockHeader { payload_crc, content_crc, .. } = blocks[at].header;
+            Sent { at, payload_crc, content_crc }
+        };
+        let blocks = uploaded.into_iter().map(sent).collect();
+        flight.submitted.push(Submitted { key, blocks });
         Ok(())
     }
 
@@ -246,15 +331,16 @@ impl<'c> Lane<'c> {
     fn run_halves(
         &mut self,
         key: Key,
-        blocks: &mut [LaneBlock<'_>],
-        some: &[usize],
+        (blocks, some): (&[LaneBlock<'_>], &[usize]),
+        flight: &mut Flight,
+        claim: &mut Claim<'_>,
     ) -> Result<(), CoderError> {
         let (before, after) = some.split_at(some.len() / 2);
         if before.is_empty() {
             return Ok(());
         }
-        self.run_decoder(key, blocks, before)?;
-        self.run_decoder(key, blocks, after)
+        self.run_decoder(key, (blocks, before), flight, claim)?;
+        self.run_decoder(key, (blocks, after), flight, claim)
     }
 
     /// Moves what is wanted of a block to its place, whose contents the CPU has decoded. Their length is a multiple of 4.
@@ -265,7 +351,7 @@ impl<'c> Lane<'c> {
         &mut self,
         block_len: u32,
         contents: &[u8],
-        wants: &[&Want],
+        wants: &[Want],
     ) -> Result<(), DeviceError> {
         let failed = |error| match error {
             CoderError::Device(error) => error,
@@ -278,8 +364,8 @@ impl<'c> Lane<'c> {
             made => made,
         }
         .map_err(failed)?;
-        let Some((key, mut decoder)) = self.decoders.pop_front() else { return Ok(()) };
-        let part = |want: &&Want| Part {
+        let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
+        let part = |want: &Want| Part {
             origin: Origin::Raw(want.within.start as u32),
             bytes: want.within.len() as u32,
             buffer: want.buffer.id(),
@@ -287,18 +373,24 @@ impl<'c> Lane<'c> {
             at: want.at,
         };
         let mut parts: Vec<_> = wants.iter().map(part).collect();
-        let uploaded = decoder.upload(contents);
+        let fill = &mut |into: &mut [u8]| into.copy_from_slice(contents);
+        let uploaded = decoder.upload_with(0, (contents.len(), 0), fill);
         let placed = uploaded.and_then(|()| decoder.submit(&[], &mut parts));
-        match placed.and_then(|()| decoder.wait()) {
-            Ok(_) => {
-                self.decoders.push_front((key, decoder));
-                Ok(())
-            }
-            Err(error) => {
-                decoder.settle();
-                Err(failed(error))
-            }
+        let done = placed.and_then(|()| decoder.wait());
+        if done.is_err() {
+            self.settle();
         }
+        done.map(drop).map_err(failed)
+    }
+
+    /// After an error: waits for what was submitted before it, and drops what it was submitted with.
+    pub(super) fn settle(&mut self) {
+        if let Some(mut queue) = self.queue.take() {
+            // Whatever this says, the queue is of no further use.
+            let _ = queue.finish();
+            queue.end();
+        }
+        self.decoders.clear();
     }
 
     /// Puts the decoder for `key` first.
@@ -314,7 +406,12 @@ impl<'c> Lane<'c> {
         self.decoders.truncate(most - 1);
         let (pipeline, block_len, blocks) = key;
         let core = self.core;
-        let make = || RangeDecoder::new(core.pool(), pipeline, block_len, blocks);
+        let queue = match &self.queue {
+            Some(queue) => queue.clone(),
+            None => self.queue.insert(SharedQueue::new(core.pool().queue()?)).clone(),
+        };
+        let make =
+            || RangeDecoder::new(core.pool(), Box::new(queue.clone()), pipeline, block_len, blocks);
         let decoder = match make() {
             Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
                 self.release();
@@ -331,13 +428,13 @@ impl<'c> Lane<'c> {
         let was_open = std::mem::replace(&mut self.is_open, true);
         let done = prepare(self);
         self.is_open = was_open;
-        for (_, decoder) in &mut self.decoders {
-            decoder.set_pinned_is_fixed(!was_open);
+        if let Some(queue) = &mut self.queue {
+            queue.set_pinned_is_fixed(!was_open);
         }
         done
     }
 
-    /// Makes what decoding blocks of up to `block_len` bytes of `pipelines` needs, in batches of up to `blocks`.
+    /// Makes what decoding blocks of up to `block_len` bytes of `pipelines` needs.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -345,16 +442,19 @@ impl<'c> Lane<'c> {
         &mut self,
         pipelines: &[Pipeline],
         block_len: u32,
-        blocks: usize,
     ) -> Result<(), DeviceError> {
-        // No payload is longer than its contents.
-        self.staging(blocks * (block_len as usize + 64))?;
         for pipeline in pipelines {
             let most = self.core.batch_of(*pipeline, block_len);
             if most == 0 {
                 continue;
             }
-            match self.make_decoder((*pipeline, block_len, most)) {
+            let made = self.make_decoder((*pipeline, block_len, most)).and_then(|()| {
+                // So it has pinned memory for all payloads.
+                let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
+                let room = decoder.room() as usize / 4 * 4;
+                decoder.upload_with(0, (room, 0), &mut |memory| memory.fill(0))
+            });
+            match made {
                 // Such blocks are the CPU's.
                 Ok(()) | Err(CoderError::Plan(_)) => {}
                 Err(CoderError::Device(error)) => return Err(error),
@@ -366,13 +466,13 @@ impl<'c> Lane<'c> {
 
     /// Whether it holds no memory.
     pub(super) fn is_empty(&self) -> bool {
-        self.decoders.is_empty() && self.staging.is_none()
+        self.decoders.is_empty() && self.queue.is_none()
     }
 
     /// Gives all memory back.
     pub(super) fn release_all(&mut self) {
-        self.staging = None;
         self.release();
+        self.queue = None;
     }
 
     /// Gives the device memory back.
@@ -385,27 +485,51 @@ impl<'c> Lane<'c> {
 /// The pipelines that decoders are made for. `Store` is for blocks that only have to be moved.
 const PIPELINES: [Pipeline; 3] = [Pipeline::Lzf, Pipeline::Bwt, Pipeline::Store];
 
-/// What a block needs; `None` if the device does not do it, or if its checksum is wrong.
-fn pipeline_of(header: &BlockHeader, payload: &[u8]) -> Option<Pipeline> {
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        // Before the memory that its work uses.
+        if let Some(queue) = &self.queue {
+            queue.end();
+        }
+    }
+}
+
+/// What a block needs; `None` if the device does not do it.
+fn pipeline_of(header: &BlockHeader) -> Option<Pipeline> {
     if header.own.is_some() {
         return None;
     }
-    let fits = !payload.is_empty() && payload.len() <= header.content_len as usize;
+    let fits = header.payload_len > 0 && header.payload_len <= header.content_len;
     match header.method {
         Method::Lz77 if fits => Some(Pipeline::Lzf),
         Method::Bwt if fits => Some(Pipeline::Bwt),
-        // There is nothing to decode, so the host can check them while they are in its cache.
-        Method::Store if header.filters.is_none() => {
-            (crc32c(payload) == header.content_crc).then_some(Pipeline::Store)
-        }
-        Method::Fill if header.filters.is_none() => {
-            let is_right = crc32c(payload) == header.payload_crc
-                && payload.first().is_some_and(|byte| {
-                    crc_of_fill(*byte, header.content_len) == header.content_crc
-                });
-            is_right.then_some(Pipeline::Store)
-        }
+        Method::Store if fits && header.filters.is_none() => Some(Pipeline::Store),
+        Method::Fill if fits && header.filters.is_none() => Some(Pipeline::Store),
         _ => None,
+    }
+}
+
+/// What the host sees of a payload on its way.
+struct Seen {
+    needs: Needs,
+    first: u8,
+}
+
+impl Seen {
+    /// `None` if the payload is damaged. There is nothing to decode of stored blocks, so the host checks them, while they
+    /// are in its cache.
+    fn of(header: &BlockHeader, payload: &[u8]) -> Option<Self> {
+        let first = payload.first().copied().unwrap_or_default();
+        let (needs, is_right) = match header.method {
+            Method::Lz77 | Method::Bwt => (Needs::of(payload, header.content_len as usize), true),
+            Method::Store => (Needs::default(), crc32c(payload) == header.content_crc),
+            Method::Fill => {
+                let is_right = crc32c(payload) == header.payload_crc
+                    && crc_of_fill(first, header.content_len) == header.content_crc;
+                (Needs::default(), is_right)
+            }
+        };
+        is_right.then_some(Self { needs, first })
     }
 }
 

@@ -3,8 +3,8 @@
 //! Compressed blocks cross the bus, and the device decodes them to where the caller wants them:
 //!
 //! ```text
-//! source or payload cache ─▶ pinned host memory ─▶ raw ─▶ payload ─▶ contents ─▶ the caller's buffer
-//!                      worker reads          upload   align    decode     place
+//! source or payload cache ─▶ pinned host memory ─▶ payload ─▶ contents ─▶ the caller's buffer
+//!                      worker reads          upload     decode     place
 //! ```
 //!
 //! - [`DeviceMemory`] is a device with everything that decoding on it needs, kept from read to read: threads, decoders,
@@ -12,8 +12,9 @@
 //! - [`DeviceBuffer`] is a buffer there: one that pz allocated, or one of the caller's. In host memory it is a plain
 //!   allocation, so the same program runs without a device.
 //! - `compress` goes the other way: what lies in a buffer is encoded there, and only payloads cross the bus.
-//! - `workers` are its threads. Each has a `lane`: it takes a batch of blocks, reads their payloads, submits them, and
-//!   waits. While one lane reads, others upload and decode.
+//! - `workers` are its threads. Each has two lanes (`lane`), which take turns: it takes a batch of blocks, reads their
+//!   payloads, and submits them. While one lane's batch is decoded, the worker reads the
+//!   other's. Few threads call the driver then, in which threads wait for each other.
 //!
 //! The device checks what it decoded by the same checksums as the CPU. The CPU decodes what the device declines or gets
 //! wrong, and says what is wrong with a damaged block; its result is uploaded.
@@ -31,8 +32,8 @@ use std::time::Duration;
 
 pub use buffer::{DeviceBuffer, DeviceSliceMut};
 pub(super) use buffer::{OnDevice, SlicePlace};
-pub(super) use lane::{Lane, LaneBlock, Want};
-pub(super) use workers::{Core, Requests, Run, Taken};
+pub(super) use lane::{Flight, Lane, LaneBlock, Outcome, Want};
+pub(super) use workers::{Core, Land, Requests, Run, Taken};
 
 use crate::gpu::device::{Device, DeviceError, NativeBuffer, NativeStream};
 
@@ -53,8 +54,8 @@ pub struct DeviceMemoryOptions {
 }
 
 impl DeviceMemoryOptions {
-    /// The default share of the device's memory, three workers for two cores but at most 24, batches of 32 MiB, and 30
-    /// seconds until idle memory is given back.
+    /// The default share of the device's memory, a worker for each core but at most 16, batches of 32 MiB, and 30 seconds
+    /// until idle memory is given back.
     pub fn new() -> Self {
         let idle = Duration::from_secs(30);
         Self { memory: None, workers: 0, batch: 32 << 20, idle, only_prepared: false }

@@ -18,6 +18,8 @@ pub(in crate::access) struct Core {
     device: Arc<dyn Device>,
     pool: Pool<Arc<dyn Device>>,
     workers: usize,
+    /// The lanes of a worker: one reads while another decodes.
+    depth: usize,
     /// Device memory of a lane's decoder, in bytes.
     lane_budget: u64,
     /// Bytes of contents of a batch.
@@ -38,7 +40,7 @@ pub(in crate::access) struct Core {
 struct State {
     /// Archives for whose blocks somebody waits.
     pending: VecDeque<Arc<dyn Requests>>,
-    /// Workers that do batches which are not urgent.
+    /// Workers that have batches which are not urgent.
     busy: usize,
     has_started: bool,
     is_closed: bool,
@@ -91,7 +93,7 @@ impl Requests for OnEachLane {
         let run: Box<Run> = Box::new(move |lane| {
             meeting.wait();
             let _ = done.send(make(lane));
-            Ok(())
+            Ok(None)
         });
         Some(Taken { is_urgent: true, run })
     }
@@ -108,17 +110,32 @@ pub(in crate::access) struct Taken {
 enum Next {
     /// This batch.
     Batch(Taken),
+    /// There is nothing to begin, and a batch to end.
+    Land,
     /// There has been nothing for a while.
     Idle,
     /// The device is closed.
     Closed,
 }
 
-/// The work on a batch.
-pub(in crate::access) type Run = dyn FnOnce(&mut Lane<'_>) -> Result<(), DeviceError> + Send;
+/// Begins the work on a batch. What is returned ends it, with the same lane.
+pub(in crate::access) type Run =
+    dyn FnOnce(&mut Lane<'_>) -> Result<Option<Box<Land>>, DeviceError> + Send;
+
+/// Ends the work on a batch.
+pub(in crate::access) type Land = dyn FnOnce(&mut Lane<'_>) -> Result<(), DeviceError> + Send;
+
+/// A batch that a worker has begun, and the number of its lane.
+struct Begun {
+    land: Box<Land>,
+    lane: usize,
+    is_urgent: bool,
+}
 
 /// The most workers by default.
-const MAX_WORKERS: usize = 24;
+const MAX_WORKERS: usize = 16;
+/// The lanes of a worker.
+const DEPTH: usize = 2;
 /// The least device memory for which there is a worker by default, in bytes.
 const MIN_BUDGET: u64 = 512 << 20;
 /// The most blocks of a batch.
@@ -130,15 +147,17 @@ impl Core {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let most = (budget / MIN_BUDGET).clamp(2, MAX_WORKERS as u64) as usize;
         let workers = match options.workers {
-            // While one waits for the device, another reads.
-            0 => (cores + cores / 2).clamp(2, most),
+            0 => cores.clamp(2, most),
             workers => workers,
         };
+        // What is prepared for a kernel that runs is prepared once for each worker.
+        let depth = if options.only_prepared { 1 } else { DEPTH };
         Arc::new(Self {
             pool: Pool::new(Arc::clone(&device)),
             device,
             workers,
-            lane_budget: budget / workers as u64,
+            depth,
+            lane_budget: budget / (workers * depth) as u64,
             batch: options.batch,
             batches: Mutex::default(),
             idle: options.idle,
@@ -159,7 +178,7 @@ impl Core {
 
     /// The most bytes of device memory to take.
     pub(super) fn budget(&self) -> u64 {
-        self.lane_budget * self.workers as u64
+        self.lane_budget * self.lanes() as u64
     }
 
     /// Gives idle device memory back.
@@ -176,8 +195,9 @@ impl Core {
         self.batch
     }
 
-    pub(in crate::access) fn workers(&self) -> usize {
-        self.workers
+    /// How many batches can be on their way.
+    pub(in crate::access) fn lanes(&self) -> usize {
+        self.workers * self.depth
     }
 
     /// Allocates a buffer for a caller. It does not count as memory of decoders.
@@ -235,7 +255,7 @@ impl Core {
         Ok(())
     }
 
-    /// Calls `make` once on each worker's lane, and waits.
+    /// Calls `make` once on a lane of each worker, and waits.
     ///
     /// # Errors
     /// An error of `make`, or that of [`Self::notify`].
@@ -300,40 +320,70 @@ impl Core {
 
     /// Brings blocks to the device until it is closed.
     fn work(&self) {
-        let mut lane = Lane::new(self);
+        self.device.stay_on_thread();
+        let mut lanes: Vec<_> = (0..self.depth).map(|_| Lane::new(self)).collect();
+        let mut begun: Option<Begun> = None;
+        let mut lane = 0;
+        let mut is_busy = false;
         loop {
-            let taken = match self.next(lane.is_empty()) {
-                Next::Batch(taken) => taken,
-                Next::Idle => {
-                    lane.release_all();
-                    continue;
+            let is_empty = lanes.iter().all(Lane::is_empty);
+            match self.next(is_empty, begun.is_some(), &mut is_busy) {
+                Next::Batch(taken) => {
+                    lane = (lane + 1) % lanes.len();
+                    if begun.as_ref().is_some_and(|begun| begun.lane == lane) {
+                        self.land(&mut lanes, &mut begun);
+                    }
+                    let is_urgent = taken.is_urgent;
+                    // A source may be a caller's own code.
+                    let run = catch_unwind(AssertUnwindSafe(|| (taken.run)(&mut lanes[lane])));
+                    self.land(&mut lanes, &mut begun);
+                    let land = self.checked(run, &mut lanes[lane]).flatten();
+                    begun = land.map(|land| Begun { land, lane, is_urgent });
                 }
-                Next::Closed => return,
-            };
-            let is_urgent = taken.is_urgent;
-            // A source may be a caller's own code.
-            let done = catch_unwind(AssertUnwindSafe(|| (taken.run)(&mut lane)));
-            let mut state = self.lock();
-            state.busy -= usize::from(!is_urgent);
-            match done {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => drop(state.failed.get_or_insert(error)),
-                Err(_) => lane = Lane::new(self),
+                Next::Land => self.land(&mut lanes, &mut begun),
+                Next::Idle => lanes.iter_mut().for_each(Lane::release_all),
+                Next::Closed => return self.land(&mut lanes, &mut begun),
             }
-            drop(state);
-            // Another worker may have left blocks because this one was busy.
-            self.queued.notify_one();
+            if is_busy && begun.as_ref().is_none_or(|begun| begun.is_urgent) {
+                is_busy = false;
+                self.lock().busy -= 1;
+                // Another worker may have left blocks because this one was busy.
+                self.queued.notify_one();
+            }
         }
     }
 
-    /// Waits for a batch. One worker only does what is urgent, so that it never waits for a slow source.
-    fn next(&self, is_lane_empty: bool) -> Next {
+    /// Ends a batch that was begun.
+    fn land(&self, lanes: &mut [Lane<'_>], begun: &mut Option<Begun>) {
+        let Some(Begun { land, lane, .. }) = begun.take() else { return };
+        let landed = catch_unwind(AssertUnwindSafe(|| land(&mut lanes[lane])));
+        let _ = self.checked(landed, &mut lanes[lane]);
+    }
+
+    /// The result of work on a lane, if it went well. Otherwise notes that the device has failed, or empties the lane.
+    fn checked<T>(
+        &self,
+        done: thread::Result<Result<T, DeviceError>>,
+        lane: &mut Lane<'_>,
+    ) -> Option<T> {
+        match done {
+            Ok(Ok(value)) => return Some(value),
+            Ok(Err(error)) => drop(self.lock().failed.get_or_insert(error)),
+            Err(_) => lane.settle(),
+        }
+        None
+    }
+
+    /// Waits for a batch, unless one `has_begun`. One worker only does what is urgent, so that it never waits for a slow
+    /// source. `is_busy` tells whether this worker has a batch that is not urgent.
+    fn next(&self, is_lane_empty: bool, has_begun: bool, is_busy: &mut bool) -> Next {
         let mut state = self.lock();
         loop {
             if state.is_closed {
                 return Next::Closed;
             }
-            let only_urgent = self.workers > 1 && state.busy + 1 >= self.workers;
+            let others = state.busy - usize::from(*is_busy);
+            let only_urgent = self.workers > 1 && others + 1 >= self.workers;
             state.pending.retain(|requests| !requests.is_empty());
             let found = state
                 .pending
@@ -344,8 +394,13 @@ impl Core {
                 // The next batch is another archive's.
                 let last = state.pending.remove(at);
                 state.pending.extend(last);
-                state.busy += usize::from(!taken.is_urgent);
+                if !taken.is_urgent && !std::mem::replace(is_busy, true) {
+                    state.busy += 1;
+                }
                 return Next::Batch(taken);
+            }
+            if has_begun {
+                return Next::Land;
             }
             if is_lane_empty {
                 state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);

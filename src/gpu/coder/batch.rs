@@ -38,12 +38,23 @@ impl<'d> Batch<'d> {
         own: &[(&'static str, BufferId)],
         planner: Box<Planner<'d>>,
     ) -> Result<Self, CoderError> {
+        Self::in_queue(device, None, most, own, planner)
+    }
+
+    /// The same in a queue that others use too; in one of its own if that is `None`.
+    pub(super) fn in_queue(
+        device: &'d dyn Device,
+        queue: Option<Box<dyn Queue + 'd>>,
+        most: Shape,
+        own: &[(&'static str, BufferId)],
+        planner: Box<Planner<'d>>,
+    ) -> Result<Self, CoderError> {
         let needs = Needs::default();
         let plan = planner(device.limits(), most, needs, &[])?;
         let memory = Memory::allocate_but(device, &plan, own)?;
         Ok(Self {
             device,
-            queue: device.queue()?,
+            queue: queue.map_or_else(|| device.queue(), Ok)?,
             memory,
             plan,
             needs,

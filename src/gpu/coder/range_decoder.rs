@@ -1,20 +1,21 @@
-//! Decodes batches of payloads out of the bytes of a file, and moves parts of the contents to buffers of the caller's.
+//! Decodes batches of payloads, and moves parts of the contents to buffers of the caller's.
 //!
 //! ```text
-//! bytes of the file ─▶ raw ─▶ payload ─▶ contents ─▶ buffers of the caller's
-//!                   upload  align     decode      place
+//! payloads ─▶ payload ─▶ contents ─▶ buffers of the caller's
+//!         upload     decode      place
 //! ```
 //!
 //! Everything after the upload is one piece of work for the device. So the caller waits once for each batch, and several
-//! decoders can have a batch in flight each. Blocks that need no decoding go from `raw` to their places.
+//! decoders can have a batch in flight each. Blocks that need no decoding go to the buffer `raw`, and from there to their
+//! places.
 
 use super::batch::Batch;
 use super::{CoderError, DecodedBlock};
 use crate::codec::filter::FilterChain;
 use crate::format::Pipeline;
-use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Limits};
+use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
 use crate::gpu::model::budget::BlockCost;
-use crate::gpu::model::plan::{Plan, PlanError, Shape};
+use crate::gpu::model::plan::{Plan, PlanError, Run, Shape};
 use crate::gpu::stages::filter::{ModuleStep, Undoing};
 use crate::gpu::stages::job::{Job, JobResult, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
@@ -24,16 +25,17 @@ use crate::gpu::stages::pipelines;
 /// Decodes batches, each to any places.
 pub(crate) struct RangeDecoder<'d> {
     batch: Batch<'d>,
-    /// Size of the buffer `raw`.
-    raw_bytes: u64,
+    /// The buffer that payloads are uploaded to, and its size in bytes.
+    into: &'static str,
+    room: u64,
     /// For each block of the batch that was submitted last, whether the device leaves its filters alone.
     still_filtered: Vec<bool>,
 }
 
-/// A payload among the bytes that were uploaded.
+/// A payload that was uploaded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawBlock {
-    /// Its offset.
+    /// Its offset: a multiple of 16.
     pub(crate) payload_start: u32,
     /// Its length: no more than that of the contents.
     pub(crate) payload_len: u32,
@@ -73,6 +75,14 @@ pub(crate) struct Part {
     pub(crate) at: u64,
 }
 
+/// Moves from one buffer to another.
+struct PlaceRun {
+    moves: Vec<Move>,
+    run: Run,
+    source: BufferId,
+    buffer: BufferId,
+}
+
 /// The plan for blocks of `pipeline`. With [`Pipeline::Store`] there is nothing to decode.
 fn plan(
     limits: &Limits,
@@ -83,18 +93,19 @@ fn plan(
 ) -> Result<Plan, PlanError> {
     match pipeline {
         Pipeline::Store => pipelines::moves_alone(shape),
-        _ => pipelines::decode_raw(limits, pipeline, shape, needs, modules),
+        _ => pipelines::decode_and_move(limits, pipeline, shape, needs, modules),
     }
 }
 
 impl<'d> RangeDecoder<'d> {
-    /// Makes a decoder for up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents.
-    /// [`Pipeline::Store`] is for blocks that only have to be moved.
+    /// Makes a decoder for up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents, with a
+    /// queue of `device`. [`Pipeline::Store`] is for blocks that only have to be moved.
     ///
     /// # Errors
     /// Fails if the device cannot run the decoder, or has too little memory.
     pub(crate) fn new(
         device: &'d dyn Device,
+        queue: Box<dyn Queue + 'd>,
         pipeline: Pipeline,
         block_len: u32,
         blocks: u32,
@@ -102,10 +113,12 @@ impl<'d> RangeDecoder<'d> {
         let planner = Box::new(move |limits: &Limits, shape, needs, modules: &[ModuleStep]| {
             plan(limits, pipeline, shape, needs, modules)
         });
-        let batch = Batch::new(device, Shape::new(blocks, block_len), &[], planner)?;
-        let raw = batch.plan.buffers.iter().find(|buffer| buffer.name == "raw");
-        let raw_bytes = raw.map_or(0, |raw| raw.bytes);
-        Ok(Self { batch, raw_bytes, still_filtered: Vec::new() })
+        let shape = Shape::new(blocks, block_len);
+        let batch = Batch::in_queue(device, Some(queue), shape, &[], planner)?;
+        let into = if pipeline == Pipeline::Store { "raw" } else { "payload" };
+        let buffer = batch.plan.buffers.iter().find(|buffer| buffer.name == into);
+        let room = buffer.map_or(0, |buffer| buffer.bytes);
+        Ok(Self { batch, into, room, still_filtered: Vec::new() })
     }
 
     /// The cost of one block. Batches are sized by it.
@@ -133,9 +146,9 @@ impl<'d> RangeDecoder<'d> {
         self.batch.queue.set_deadline(deadline);
     }
 
-    /// How many bytes of a file can be uploaded at once.
-    pub(crate) fn raw_bytes(&self) -> u64 {
-        self.raw_bytes
+    /// How many bytes can be uploaded for a batch.
+    pub(crate) fn room(&self) -> u64 {
+        self.room
     }
 
     /// Sets what undoes the modules of the next batches' blocks, by their numbers.
@@ -143,17 +156,18 @@ impl<'d> RangeDecoder<'d> {
         self.batch.set_modules(modules);
     }
 
-    /// Sets whether it [makes do](crate::gpu::device::Queue::set_pinned_is_fixed) with the pinned memory that it has.
-    pub(crate) fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
-        self.batch.queue.set_pinned_is_fixed(is_fixed);
-    }
-
-    /// Copies bytes of a file to the device, in place of those before. Their number is a multiple of 4.
+    /// Copies bytes, as many as the first of the two numbers, which `fill` writes, to byte `at` of the payloads on the device:
+    /// see [`Queue::write_with`].
     ///
     /// # Errors
     /// If the device fails.
-    pub(crate) fn upload(&mut self, bytes: &[u8]) -> Result<(), CoderError> {
-        Ok(self.batch.queue.write(self.batch.memory.named("raw"), 0, bytes)?)
+    pub(crate) fn upload_with(
+        &mut self,
+        at: u64,
+        bytes: (usize, usize),
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), CoderError> {
+        Ok(self.batch.queue.write_with(self.batch.memory.named(self.into), at, bytes, fill)?)
     }
 
     /// Starts to decode `blocks`, and to move `parts` of their contents and of what was uploaded. [`Self::wait`] waits.
@@ -168,10 +182,18 @@ impl<'d> RangeDecoder<'d> {
         parts: &mut [Part],
     ) -> Result<(), CoderError> {
         self.still_filtered.clear();
+        let runs = self.runs(parts);
+        // A copy behind the kernels waits for them, and other queues' copies may wait for it. Mostly there is one run.
+        let (now, later) = runs.split_at(runs.len().min(1));
+        now.iter().try_for_each(|run| self.write_moves(run))?;
         if !blocks.is_empty() {
             self.decode(blocks)?;
         }
-        self.place(parts)?;
+        now.iter().try_for_each(|run| self.place(run))?;
+        for run in later {
+            self.write_moves(run)?;
+            self.place(run)?;
+        }
         Ok(self.batch.queue.flush()?)
     }
 
@@ -198,44 +220,36 @@ impl<'d> RangeDecoder<'d> {
     fn decode(&mut self, blocks: &[RawBlock]) -> Result<(), CoderError> {
         let mut needs = Needs::default();
         let mut jobs = Vec::with_capacity(blocks.len());
-        let mut moves = Vec::with_capacity(blocks.len());
-        let mut payload_start = 0;
         for block in blocks {
             let undo = self.undo_of(block);
             self.still_filtered.push(undo == Some(None));
             let undo = undo.flatten().unwrap_or_default();
             needs = needs.and(block.needs).and_filters(Undoing::of(&undo));
             let RawBlock { payload_len, content_len, .. } = *block;
+            let payload_start = block.payload_start / 16;
             let position = (block.position >> 16) as u32;
             jobs.push(Job { content_len, payload_len, payload_start, undo, position });
-            let to = 16 * u64::from(payload_start);
-            moves.push(Move::new(block.payload_start, payload_len, to));
-            payload_start += payload_len.div_ceil(16);
         }
-        let buffer = self.batch.memory.named("moves");
-        self.batch.queue.write(buffer, 0, bytemuck::cast_slice(&moves))?;
         self.batch.submit(&jobs, needs)
     }
 
-    /// Queues the moves of `parts`, whose order does not matter.
-    fn place(&mut self, parts: &mut [Part]) -> Result<(), DeviceError> {
-        let Batch { memory, queue, most, .. } = &mut self.batch;
-        let (raw, contents) = (memory.named("raw"), memory.find("contents"));
+    /// The runs that move `parts`, whose order does not matter.
+    fn runs(&self, parts: &mut [Part]) -> Vec<PlaceRun> {
+        let Batch { memory, most, .. } = &self.batch;
+        let (uploaded, contents) = (memory.named(self.into), memory.find("contents"));
         let slot = most.slot;
-        let raw_bytes = self.raw_bytes as u32;
-        let content_bytes = most.blocks * slot;
         let source = |part: &Part| match part.origin {
-            Origin::Contents(..) => contents.unwrap_or(raw),
-            Origin::Raw(_) | Origin::Fill(_) => raw,
+            Origin::Contents(..) => contents.unwrap_or(uploaded),
+            Origin::Raw(_) | Origin::Fill(_) => uploaded,
         };
         let run_of = |part: &Part| (part.buffer.0, source(part).0);
         parts.sort_by_key(run_of);
-        let moves = memory.named("moves");
         let most_at_once = most.blocks as usize * MOVES_PER_BLOCK;
+        let mut runs = Vec::new();
         for run in parts.chunk_by(|a, b| run_of(a) == run_of(b)) {
             for some in run.chunks(most_at_once) {
                 let Some(first) = some.first() else { continue };
-                let list: Vec<_> = some
+                let moves: Vec<_> = some
                     .iter()
                     .map(|part| match part.origin {
                         Origin::Contents(block, offset) => {
@@ -248,29 +262,33 @@ impl<'d> RangeDecoder<'d> {
                 let longest = some.iter().map(|part| part.bytes).max().unwrap_or(0);
                 let from_contents = matches!(first.origin, Origin::Contents(..));
                 let ends = Ends {
-                    source: if from_contents { content_bytes } else { raw_bytes },
+                    source: if from_contents { most.blocks * slot } else { self.room as u32 },
                     destination: first.buffer_end,
                 };
                 let run = moves::run(some.len() as u32, longest, ends);
-                queue.write(moves, 0, bytemuck::cast_slice(&list))?;
-                queue.dispatch(&Dispatch {
-                    kernel: run.kernel,
-                    entry: run.entry,
-                    defines: &run.defines,
-                    buffers: &[source(first), moves, first.buffer],
-                    args: &run.args,
-                    groups: run.groups,
-                    threads: run.threads,
-                })?;
+                runs.push(PlaceRun { moves, run, source: source(first), buffer: first.buffer });
             }
         }
-        Ok(())
+        runs
     }
 
-    /// After an error: waits for what was submitted before it, so that nothing writes to the caller's buffers any more.
-    pub(crate) fn settle(&mut self) {
-        // Whatever this says, the decoder is of no further use.
-        let _ = self.batch.queue.finish();
+    fn write_moves(&mut self, run: &PlaceRun) -> Result<(), DeviceError> {
+        let moves = self.batch.memory.named("moves");
+        self.batch.queue.write(moves, 0, bytemuck::cast_slice(&run.moves))
+    }
+
+    /// Queues a run whose moves have been written.
+    fn place(&mut self, place: &PlaceRun) -> Result<(), DeviceError> {
+        let PlaceRun { run, source, buffer, .. } = place;
+        self.batch.queue.dispatch(&Dispatch {
+            kernel: run.kernel,
+            entry: run.entry,
+            defines: &run.defines,
+            buffers: &[*source, self.batch.memory.named("moves"), *buffer],
+            args: &run.args,
+            groups: run.groups,
+            threads: run.threads,
+        })
     }
 
     /// Waits for all that was submitted, and returns the results of its blocks. Then the parts are in their places.

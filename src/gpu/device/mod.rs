@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `pool` | a device whose buffers are used again, and counted |
 //! | `run` | runs a plan on a device |
+//! | `shared_queue` | a queue that several owners give work to |
 //! | `deadline` | when a device that does not answer is given up |
 //! | [`discovery`] | which devices there are, and why others are not there |
 //! | `seen` | how many devices the last look found |
@@ -35,6 +36,7 @@ mod program;
 mod program_cache;
 pub(crate) mod run;
 mod seen;
+pub(crate) mod shared_queue;
 pub(crate) mod visible;
 #[cfg(feature = "webgpu")]
 pub(crate) mod webgpu;
@@ -298,6 +300,10 @@ pub trait Device: Send + Sync {
         Ok(None)
     }
 
+    /// Prepares this thread, which is one of pz's own, for many calls to the device until it ends.
+    #[doc(hidden)]
+    fn stay_on_thread(&self) {}
+
     /// Compiles the kernels of `plans` that are not compiled yet, so that their first use does not wait.
     #[doc(hidden)]
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
@@ -367,6 +373,10 @@ macro_rules! device_through {
                 (**self).bell(counter)
             }
 
+            fn stay_on_thread(&self) {
+                (**self).stay_on_thread();
+            }
+
             fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
                 (**self).prepare(plans)
             }
@@ -397,6 +407,22 @@ pub trait Queue: Send {
     /// `data` once this returns.
     fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.write_parts(buffer, offset, &[data])
+    }
+
+    /// Copies `bytes` bytes to a buffer from byte `offset` on, both multiples of 4. Calls `fill` once with memory for them,
+    /// which it overwrites: pinned memory where the device has some, so that the host copies nothing twice. If pinned memory
+    /// has to be made, it is for up to `ahead` bytes of later calls: to make it takes long.
+    fn write_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        (bytes, ahead): (usize, usize),
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        let _ = ahead;
+        let mut filled = vec![0; bytes];
+        fill(&mut filled);
+        self.write(buffer, offset, &filled)
     }
 
     /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both numbers are multiples of 4.

@@ -223,6 +223,10 @@ impl<D: Device> Device for Pool<D> {
         self.device.bell(counter)
     }
 
+    fn stay_on_thread(&self) {
+        self.device.stay_on_thread();
+    }
+
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
         self.device.prepare(plans)
     }
@@ -280,6 +284,17 @@ impl<D: Device> Queue for PoolQueue<'_, D> {
     ) -> Result<(), DeviceError> {
         self.works();
         self.queue.write_parts(buffer, offset, parts)
+    }
+
+    fn write_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: (usize, usize),
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        self.works();
+        self.queue.write_with(buffer, offset, bytes, fill)
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {

@@ -1,11 +1,11 @@
 //! Copies between buffers, from any byte to any byte.
 //!
-//! A batch whose payloads arrive as bytes of a file has them in the buffer `raw`. The stage `align` moves each to where
-//! decoders read it. After decoding, [`run`] moves the parts that the caller wants to buffers of the caller's.
+//! After decoding, [`run`] moves the parts that the caller wants to buffers of the caller's: from `contents`, or from `raw` if
+//! there was nothing to decode.
 
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::MOVE_BYTES;
-use crate::gpu::model::plan::{Buffer, Plan, Run, Step};
+use crate::gpu::model::plan::{Plan, Run};
 
 /// Work items per workgroup.
 const THREADS: u32 = 256;
@@ -44,32 +44,21 @@ impl Move {
 /// The most moves of one dispatch, for each block of the batch: the size of the buffer `moves`.
 pub(crate) const MOVES_PER_BLOCK: usize = 4;
 
-/// Adds the buffers `raw` and `moves`.
+/// Adds the buffer `raw`, for blocks that only have to be moved.
 ///
 /// # Errors
 /// Fails if the kernel's cost is wrong.
-pub(crate) fn add_buffers(plan: &mut Plan) -> Result<(), CostError> {
-    plan.buffer(&MOVE_BYTES, "raw")?;
-    plan.buffer(&MOVE_BYTES, "moves")?;
-    plan.idle.push(&MOVE_BYTES);
-    Ok(())
+pub(crate) fn add_raw(plan: &mut Plan) -> Result<(), CostError> {
+    plan.buffer(&MOVE_BYTES, "raw").map(drop)
 }
 
-/// Adds a first step that moves the payload of each block from `raw` to `payload`. The first moves in `moves` say how.
+/// Adds the buffer `moves`.
 ///
 /// # Errors
 /// Fails if the kernel's cost is wrong.
-pub(crate) fn align_first(plan: &mut Plan) -> Result<(), CostError> {
-    let names = ["raw", "moves", "payload"];
-    let buffers = names.iter().map(|name| plan.buffer(&MOVE_BYTES, name));
-    let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
-    let shape = plan.shape;
-    // No payload is longer than its contents.
-    let bytes =
-        |at: usize| buffers.get(at).map_or(0, |buffer: &Buffer| plan.buffers[buffer.0].bytes);
-    let ends = Ends { source: bytes(0) as u32, destination: bytes(2) };
-    let run = Run { stage: "align", buffers, ..run_of_units(shape.blocks, shape.slot, ends) };
-    plan.steps.insert(0, Step::Run(run));
+pub(crate) fn add_moves(plan: &mut Plan) -> Result<(), CostError> {
+    plan.buffer(&MOVE_BYTES, "moves")?;
+    plan.idle.push(&MOVE_BYTES);
     Ok(())
 }
 
@@ -86,11 +75,7 @@ pub(crate) struct Ends {
 /// and the destination.
 pub(crate) fn run(count: u32, longest: u32, ends: Ends) -> Run {
     // The destination may begin at the end of a unit.
-    run_of_units(count, longest.saturating_add(15), ends)
-}
-
-/// The same for destinations that are multiples of 16.
-fn run_of_units(count: u32, longest: u32, ends: Ends) -> Run {
+    let longest = longest.saturating_add(15);
     let groups = longest.div_ceil(16 * UNITS).max(1);
     Run {
         stage: "place",

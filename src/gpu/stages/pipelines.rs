@@ -116,8 +116,8 @@ pub(crate) fn decode_with(
     runnable(plan, limits)
 }
 
-/// Like [`decode_with`], for payloads that are bytes of a file: the first step moves each from `raw` to `payload`.
-pub(crate) fn decode_raw(
+/// Like [`decode_with`], with room for moves of contents to buffers of the caller's.
+pub(crate) fn decode_and_move(
     limits: &Limits,
     pipeline: Pipeline,
     shape: Shape,
@@ -125,14 +125,14 @@ pub(crate) fn decode_raw(
     modules: &[ModuleStep],
 ) -> Result<Plan, PlanError> {
     let mut plan = decode_with(limits, pipeline, shape, needs, modules)?;
-    moves::add_buffers(&mut plan)?;
-    moves::align_first(&mut plan)?;
+    moves::add_moves(&mut plan)?;
     runnable(plan, limits)
 }
 
-/// A plan without steps, for moves alone.
+/// A plan without steps, for moves out of `raw` alone.
 pub(crate) fn moves_alone(shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = Plan::new(shape);
-    moves::add_buffers(&mut plan)?;
+    moves::add_raw(&mut plan)?;
+    moves::add_moves(&mut plan)?;
     Ok(plan)
 }

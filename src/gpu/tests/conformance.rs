@@ -11,6 +11,7 @@ use crate::gpu::model::kernel::{TEST_BROKEN, TEST_DEVICE, TEST_TURNS};
 fn devices_do_what_they_must() {
     each_device(|device| {
         copies(device);
+        copies_of_what_is_filled_in(device);
         dispatches(device);
         more_groups_than_a_row(device);
         copies_of_its_own_host_memory(device);
@@ -64,6 +65,30 @@ fn copies(device: &dyn Device) {
         assert!(queue.read(buffer, outside.0, &mut vec![0; outside.1]).is_err(), "{outside:?}");
     }
     device.free(buffer);
+}
+
+/// Many copies of several lengths without a wait, so that pinned memory is used again and becomes longer.
+fn copies_of_what_is_filled_in(device: &dyn Device) {
+    let mut queue = device.queue().unwrap();
+    for is_fixed in [false, true] {
+        queue.set_pinned_is_fixed(is_fixed);
+        let lens = [4, 1000, 600_000, 3 << 20, 8, 1 << 20, 0, 2 << 20, 5 << 20, 700_000];
+        let data = noise(lens.iter().sum::<usize>() / 4);
+        let buffer = device.allocate(data.len() as u64 * 4 + 4).unwrap();
+        let mut left: &[u8] = bytemuck::cast_slice(&data);
+        let mut at = 4;
+        for len in lens {
+            let (now, later) = left.split_at(len);
+            let fill = &mut |into: &mut [u8]| into.copy_from_slice(now);
+            queue.write_with(buffer, at, (len, 3000), fill).unwrap();
+            (left, at) = (later, at + len as u64);
+        }
+        let mut back = vec![0; data.len() * 4];
+        queue.read(buffer, 4, &mut back).unwrap();
+        assert!(words(&back) == data, "{is_fixed}");
+        assert!(queue.write_with(buffer, at, (8, 0), &mut |_| ()).is_err());
+        device.free(buffer);
+    }
 }
 
 fn count_up<'a>(buffers: &'a [BufferId], args: &'a [u32], groups: u32) -> Dispatch<'a> {

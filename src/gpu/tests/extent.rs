@@ -22,8 +22,8 @@ use crate::format::Pipeline;
 use crate::gpu::device::run::{Memory, submit};
 use crate::gpu::device::{Api, Device, Kind, Limits, Queue};
 use crate::gpu::model::cost::{CostError, Formula, KernelCost};
-use crate::gpu::model::kernel::{ALL, Kernel};
-use crate::gpu::model::plan::{Plan, Shape, Step};
+use crate::gpu::model::kernel::{ALL, Kernel, MOVE_BYTES};
+use crate::gpu::model::plan::{Plan, Run, Shape, Step};
 use crate::gpu::stages::filter;
 use crate::gpu::stages::job::{Job, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
@@ -197,19 +197,25 @@ impl Extents {
         self.run(device, "undo filters", &plan, &inputs);
     }
 
-    /// Moves full payloads out of `raw`, by as many moves as there can be.
-    fn align(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
+    /// Moves full blocks out of `raw`, by as many moves as there can be.
+    fn moves(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
         let shape = Shape::new(blocks, len);
         let mut plan = pipelines::moves_alone(shape).unwrap();
-        moves::align_first(&mut plan).unwrap();
+        let names = ["raw", "moves", "payload"];
+        let buffers = names.map(|name| plan.buffer(&MOVE_BYTES, name).unwrap()).to_vec();
         let room = len + 64;
+        let ends = moves::Ends {
+            source: blocks * room,
+            destination: u64::from(blocks) * u64::from(len + 256),
+        };
+        plan.steps.push(Step::Run(Run { buffers, ..moves::run(blocks, len, ends) }));
         let mut all: Vec<_> = (0..blocks)
             .map(|b| Move::new(b * room + 64, len, u64::from(b) * u64::from(len + 256)))
             .collect();
         all.resize(all.len() * MOVES_PER_BLOCK, Move { reserved: [!0; 3], ..Move::default() });
         let raw = noise(9, (blocks * room) as usize, 256);
         let inputs = [("moves", bytemuck::cast_slice(&all)), ("raw", &raw[..])];
-        self.run(device, "align", &plan, &inputs);
+        self.run(device, "moves", &plan, &inputs);
     }
 
     /// What is wrong with the formulas of `costs`, if plans write at least the part `least` of what each gives.
@@ -312,8 +318,8 @@ fn measured(device: &dyn Device) -> Extents {
 
     extents.undo_filters(device, (tiny as u32, 64));
     extents.undo_filters(device, (large as u32, 1));
-    extents.align(device, (tiny as u32, 64));
-    extents.align(device, (large as u32, 1));
+    extents.moves(device, (tiny as u32, 64));
+    extents.moves(device, (large as u32, 1));
 
     let recipe =
         |segment_log, start_log| Recipe::from(Codec::Bwt(bwt::Params { segment_log, start_log }));

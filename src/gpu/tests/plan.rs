@@ -96,7 +96,7 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
         };
         all.push((format!("decoder of {pipeline:?}"), Box::new(decode)));
         let decode = move |limits: &Limits, shape| {
-            pipelines::decode_raw(limits, pipeline, shape, Needs::default(), &[])
+            pipelines::decode_and_move(limits, pipeline, shape, Needs::default(), &[])
         };
         all.push((format!("decoder of {pipeline:?} from a file's bytes"), Box::new(decode)));
     }

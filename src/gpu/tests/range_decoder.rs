@@ -63,9 +63,10 @@ impl Drop for Destination<'_> {
 #[test]
 fn bytes_move_from_anywhere_to_anywhere() {
     each_device(|device| {
-        let mut decoder = RangeDecoder::new(device, Pipeline::Store, 40_000, 3).unwrap();
-        let raw = noise(5, decoder.raw_bytes() as usize, 256);
-        decoder.upload(&raw).unwrap();
+        let mut decoder =
+            RangeDecoder::new(device, device.queue().unwrap(), Pipeline::Store, 40_000, 3).unwrap();
+        let raw = noise(5, decoder.room() as usize, 256);
+        decoder.upload_with(0, (raw.len(), 0), &mut |into| into.copy_from_slice(&raw)).unwrap();
         let mut numbers = Numbers(7);
         let mut to = Destination::new(device, 300_000);
         let mut other = Destination::new(device, 1000);
@@ -148,7 +149,7 @@ fn ranges_of_blocks_of_every_level_and_filter() {
             let device = Pool::new(device).filled_with(GARBAGE);
             let mut numbers = Numbers(3);
             let lens = [70_000, 1, 5_000, 20_001, 9_000];
-            let mut file = vec![0xff; 5];
+            let mut payloads = vec![0xff; 16];
             let mut blocks = Vec::new();
             let mut all = Vec::new();
             let mut pipeline = None;
@@ -178,19 +179,20 @@ fn ranges_of_blocks_of_every_level_and_filter() {
                     continue;
                 }
                 blocks.push(RawBlock {
-                    payload_start: file.len() as u32,
+                    payload_start: payloads.len() as u32,
                     payload_len: payload.len() as u32,
                     content_len: len as u32,
                     position: 0,
                     filters: chain,
                     needs: Needs::of(&payload, len),
                 });
-                file.extend(payload);
-                file.extend(vec![0xee; number]);
+                payloads.extend(payload);
+                payloads.resize(payloads.len().next_multiple_of(16), 0xee);
                 all.push(contents);
             }
-            file.resize(file.len().next_multiple_of(4), 0);
-            let made = RangeDecoder::new(&device, pipeline.unwrap(), 70_000, lens.len() as u32);
+            let queue = device.queue().unwrap();
+            let count = lens.len() as u32;
+            let made = RangeDecoder::new(&device, queue, pipeline.unwrap(), 70_000, count);
             let mut decoder = match made {
                 Err(CoderError::Plan(PlanError::Declined(why))) => {
                     println!("{name}: declined: {why}");
@@ -224,7 +226,8 @@ fn ranges_of_blocks_of_every_level_and_filter() {
                 }
             }
             parts.reverse();
-            decoder.upload(&file).unwrap();
+            let fill = &mut |into: &mut [u8]| into.copy_from_slice(&payloads);
+            decoder.upload_with(0, (payloads.len(), 0), fill).unwrap();
             // Twice in the same memory; then the first blocks alone.
             for count in [blocks.len(), blocks.len(), 1] {
                 let mut some: Vec<_> = parts

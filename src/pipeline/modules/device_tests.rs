@@ -7,6 +7,7 @@ use super::{FrameModules, Modules};
 use crate::codec::filter::FilterChain;
 use crate::format::{BlockHeader, ModuleTable, Pipeline};
 use crate::gpu::coder::{Buffers, Decoder, Needs, Origin, Part, RangeDecoder, RawBlock};
+use crate::gpu::device::Device;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::testing::each_device;
@@ -153,25 +154,28 @@ fn range_decoders_undo_what_modules_did() {
     let (samples, table) = (samples(), table());
     let modules = FrameModules::to_decode(&table).unwrap();
     let (longest, count) = (1_200_001, samples.len() as u32);
-    let (mut file, mut blocks) = (vec![0xff; 3], Vec::new());
+    let (mut payloads, mut blocks) = (vec![0xff; 16], Vec::new());
     for sample in &samples {
         let content_len = sample.contents.len() as u32;
         blocks.push(RawBlock {
-            payload_start: file.len() as u32,
+            payload_start: payloads.len() as u32,
             payload_len: sample.payload.len() as u32,
             content_len,
             position: sample.position,
             filters: sample.coded.filters,
             needs: Needs::of(&sample.payload, content_len as usize),
         });
-        file.extend(&sample.payload);
+        payloads.extend(&sample.payload);
+        payloads.resize(payloads.len().next_multiple_of(16), 0xee);
     }
-    file.resize(file.len().next_multiple_of(4), 0);
     each_device(|device| {
         let pool = Pool::new(device);
-        let mut decoder = RangeDecoder::new(&pool, Pipeline::Lzf, longest, count).unwrap();
+        let queue = pool.queue().unwrap();
+        let decoder = RangeDecoder::new(&pool, queue, Pipeline::Lzf, longest, count);
+        let mut decoder = decoder.unwrap();
         decoder.set_modules(modules.on_devices());
-        decoder.upload(&file).unwrap();
+        let fill = &mut |into: &mut [u8]| into.copy_from_slice(&payloads);
+        decoder.upload_with(0, (payloads.len(), 0), fill).unwrap();
         let bytes = samples.iter().map(|sample| sample.contents.len()).sum::<usize>();
         let end = bytes.next_multiple_of(4) as u64;
         let buffer = device.allocate(end).unwrap();

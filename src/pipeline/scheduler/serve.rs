@@ -146,6 +146,7 @@ impl<T: Task> Shared<T> {
         drop(busy);
         thread::scope(|scope| {
             let serve = |engine: &GpuEngine<'_>| {
+                engine.stay_on_thread();
                 let work = || self.serve(device, engine, batches.batch as usize, statistics, pool);
                 let _ = catch_unwind(AssertUnwindSafe(work));
                 let mut state = self.lock();

@@ -5,9 +5,13 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{archive_of, archive_with, check, contents, faulty, memory_of, wait_until};
+use super::{
+    archive_of, archive_with, check, contents, faulty, local_archive_of, memory_of, wait_until,
+};
 use crate::Options;
-use crate::access::{ArchiveError, ArchiveOptions, CancelToken, RangeRead, ReadOptions};
+use crate::access::{
+    ArchiveError, ArchiveOptions, CancelToken, RangeRead, ReadOptions, SourceErrorKind,
+};
 use crate::gpu::tests::faulty::Fault;
 use crate::gpu::tests::testing::each_static_device;
 
@@ -21,13 +25,14 @@ fn damage_is_named_and_elsewhere_all_is_well() {
         for (place, block) in [(2000, 0), (packed.len() / 2, 2)] {
             let mut damaged = packed.clone();
             damaged[place] ^= 1;
-            let (_, archive) = archive_of(damaged);
-            let mut buffer = memory.allocate(300_000).unwrap();
-            let error = archive.read_into(0..300_000, &mut buffer).unwrap_err();
-            let ArchiveError::Format { uri, error } = &error else { panic!("{error}") };
-            let text = error.to_string();
-            assert!(uri == "watched" && text.contains(&format!("block {block}")), "{text}");
-            check(&archive, &memory, &contents, (270_000..300_000, 2));
+            for (_, archive) in [archive_of(damaged.clone()), local_archive_of(damaged)] {
+                let mut buffer = memory.allocate(300_000).unwrap();
+                let error = archive.read_into(0..300_000, &mut buffer).unwrap_err();
+                let ArchiveError::Format { uri, error } = &error else { panic!("{error}") };
+                let text = error.to_string();
+                assert!(uri == "watched" && text.contains(&format!("block {block}")), "{text}");
+                check(&archive, &memory, &contents, (270_000..300_000, 2));
+            }
         }
         let (source, archive) = archive_of(packed);
         source.fails.store(true, Ordering::Relaxed);
@@ -42,6 +47,29 @@ fn damage_is_named_and_elsewhere_all_is_well() {
         source.fails.store(true, Ordering::Relaxed);
         check(&archive, &memory, &contents, (0..300_000, 0));
         assert!(archive.statistics().payloads.hits > 0);
+    });
+}
+
+/// The header of a block can still be read, and its payload no more.
+#[test]
+fn files_that_become_shorter_lose_only_what_is_gone() {
+    each_static_device(|device| {
+        let memory = memory_of(device);
+        let contents = contents(300_000);
+        let packed = crate::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+        let (source, archive) = local_archive_of(packed);
+        check(&archive, &memory, &contents, (0..300_000, 0));
+        let whole = source.bytes.len();
+        // Bytes that do not compress are stored in the middle of the file.
+        source.end.store(whole / 2, Ordering::Relaxed);
+        let mut buffer = memory.allocate(300_000).unwrap();
+        let error = archive.read_into(0..300_000, &mut buffer).unwrap_err();
+        let ArchiveError::Source(error) = &error else { panic!("{error}") };
+        assert_eq!(error.kind(), SourceErrorKind::Changed);
+        check(&archive, &memory, &contents, (0..65_536, 3));
+        source.end.store(0, Ordering::Relaxed);
+        wait_until(|| archive.read_into(0..300_000, &mut buffer).is_ok());
+        check(&archive, &memory, &contents, (0..300_000, 1));
     });
 }
 
@@ -115,7 +143,7 @@ pub(super) fn every_fault_ends_well(packed: &[u8], options: &ArchiveOptions, con
     each_static_device(|device| {
         let read = |fault: Fault| {
             let device = faulty(device, fault);
-            let (_, archive) = archive_with(packed.to_vec(), options);
+            let (_, archive) = archive_with(packed.to_vec(), true, options);
             let memory = memory_of(Arc::clone(&device));
             let outcome = (|| {
                 let mut buffer = memory.allocate(len as u64).map_err(|error| error.to_string())?;

@@ -30,6 +30,10 @@ use crate::test_data::{mixture, noise};
 #[derive(Default)]
 struct Watched {
     bytes: Vec<u8>,
+    /// Whether it passes for a local file.
+    is_local: bool,
+    /// Reads that end behind this byte fail, if it is not 0.
+    end: AtomicUsize,
     is_held: AtomicBool,
     fails: AtomicBool,
     parts: AtomicUsize,
@@ -44,6 +48,10 @@ impl Source for Watched {
         self.bytes.len() as u64
     }
 
+    fn is_local(&self) -> bool {
+        self.is_local
+    }
+
     fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
         self.parts.fetch_add(parts.len(), Ordering::Relaxed);
         while self.is_held.load(Ordering::Relaxed) {
@@ -52,7 +60,12 @@ impl Source for Watched {
         if self.fails.load(Ordering::Relaxed) {
             return Err(SourceError::new("watched", SourceErrorKind::Unavailable, "fails"));
         }
+        let end = self.end.load(Ordering::Relaxed) as u64;
         for part in parts {
+            if end > 0 && part.end() > end {
+                let what = "has become shorter";
+                return Err(SourceError::new("watched", SourceErrorKind::Changed, what));
+            }
             let from = part.offset as usize;
             part.buffer.copy_from_slice(&self.bytes[from..from + part.buffer.len()]);
         }
@@ -71,11 +84,19 @@ fn contents(len: usize) -> Vec<u8> {
 }
 
 fn archive_of(packed: Vec<u8>) -> (Arc<Watched>, Archive) {
-    archive_with(packed, &ArchiveOptions::new())
+    archive_with(packed, false, &ArchiveOptions::new())
 }
 
-fn archive_with(packed: Vec<u8>, options: &ArchiveOptions) -> (Arc<Watched>, Archive) {
-    let source = Arc::new(Watched { bytes: packed, ..Watched::default() });
+fn local_archive_of(packed: Vec<u8>) -> (Arc<Watched>, Archive) {
+    archive_with(packed, true, &ArchiveOptions::new())
+}
+
+fn archive_with(
+    packed: Vec<u8>,
+    is_local: bool,
+    options: &ArchiveOptions,
+) -> (Arc<Watched>, Archive) {
+    let source = Arc::new(Watched { bytes: packed, is_local, ..Watched::default() });
     let archive = Archive::of_source(source.clone(), options).unwrap();
     (source, archive)
 }

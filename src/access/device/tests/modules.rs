@@ -32,7 +32,8 @@ fn devices_undo_what_modules_did() {
             [(1, "module0:7"), (3, "module1:3,module0"), (4, "transpose2,module1"), (9, "module0")]
         {
             let contents = contents(300_001);
-            let (_, archive) = archive_with(packed(&contents, chain, table(), level), &trusting());
+            let (_, archive) =
+                archive_with(packed(&contents, chain, table(), level), true, &trusting());
             for range in [(0..300_001, 0), (65_535..65_537, 3), (140_000..299_999, 16)] {
                 check(&archive, &memory, &contents, range);
             }
@@ -56,7 +57,7 @@ fn frames_of_an_archive_have_modules_of_their_own() {
     file.extend(packed(&contents[400_000..], "module0:5", table(), 1));
     each_static_device(|device| {
         let memory = memory_of(device);
-        let (_, archive) = archive_with(file.clone(), &trusting());
+        let (_, archive) = archive_with(file.clone(), false, &trusting());
         for range in [(0..500_000, 1), (149_999..300_001, 0), (390_000..410_000, 5)] {
             check(&archive, &memory, &contents, range);
         }
@@ -109,7 +110,7 @@ fn a_module_that_fails_is_damage_of_its_block_alone() {
         ] {
             let mut forged = file.clone();
             forge_argument(&mut forged, 2, argument);
-            let (_, archive) = archive_with(forged, &trusting());
+            let (_, archive) = archive_with(forged, true, &trusting());
             let mut buffer = memory.allocate(300_000).unwrap();
             let error = archive.read_into(0..300_000, &mut buffer).unwrap_err().to_string();
             assert!(error.contains("block 2") && error.contains(what), "{argument}: {error}");
@@ -134,7 +135,7 @@ fn workers_are_prepared_for_an_archive() {
     let packed = crate::compress(&contents, &options).unwrap();
     each_static_device(|device| {
         let memory = memory_of(device);
-        let (_, archive) = archive_with(packed.clone(), &trusting());
+        let (_, archive) = archive_with(packed.clone(), true, &trusting());
         archive.prepare_on(&memory).unwrap();
         check(&archive, &memory, &contents, (100_000..400_000, 0));
         assert_eq!(archive.statistics().blocks_by_cpu, 0);

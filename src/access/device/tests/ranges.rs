@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use super::{
-    DeviceMemory, DeviceMemoryOptions, DeviceSliceMut, archive_of, check, contents, memory_of,
+    DeviceMemory, DeviceMemoryOptions, DeviceSliceMut, archive_of, check, contents,
+    local_archive_of, memory_of,
 };
 use crate::access::{Archive, ArchiveError, ArchiveOptions, RangeRead, ReadOptions};
 use crate::gpu::device::{Api, DeviceError, NativeBuffer, NativeStream};
@@ -24,7 +25,9 @@ fn ranges_of_every_level_and_filter() {
             let contents = contents(len);
             let filter = filters[number % filters.len()].parse().unwrap();
             let options = Options::new().level(level).block_size(1 << 16).filter(filter);
-            let (_, archive) = archive_of(crate::compress(&contents, &options).unwrap());
+            let packed = crate::compress(&contents, &options).unwrap();
+            let (_, archive) =
+                if number % 2 == 1 { local_archive_of(packed) } else { archive_of(packed) };
             let mut ranges = vec![(0..len, 0), (65_536..131_072, 16), (65_535..65_537, 3)];
             let mut seed = number;
             for _ in 0..6 {
@@ -70,12 +73,14 @@ fn every_kind_of_frame() {
         packed.extend(crate::compress(&contents[700..200_000], &small).unwrap());
         let stored = Options::new().pipeline(Pipeline::Store);
         packed.extend(crate::compress(&contents[200_000..], &stored).unwrap());
-        let (_, archive) = archive_of(packed);
         let len = contents.len();
-        for range in [0..len, 0..700, 699..701, 150_000..250_000, len - 1..len, 5..5, len..len] {
-            check(&archive, &memory, &contents, (range, 1));
+        for (_, archive) in [archive_of(packed.clone()), local_archive_of(packed)] {
+            for range in [0..len, 0..700, 699..701, 150_000..250_000, len - 1..len, 5..5, len..len]
+            {
+                check(&archive, &memory, &contents, (range, 1));
+            }
+            assert_eq!(archive.statistics().blocks_by_cpu, 0);
         }
-        assert_eq!(archive.statistics().blocks_by_cpu, 0);
     });
 }
 

@@ -80,6 +80,8 @@ functions! {
     fn cuDevicePrimaryCtxRelease_v2(c_int);
     fn cuCtxPushCurrent_v2(Raw);
     fn cuCtxPopCurrent_v2(*mut Raw);
+    fn cuCtxGetCurrent(*mut Raw);
+    fn cuCtxSetCurrent(Raw);
     fn cuMemGetInfo_v2(*mut usize, *mut usize);
     fn cuMemAlloc_v2(*mut u64, usize);
     fn cuMemFree_v2(u64);

@@ -192,6 +192,10 @@ impl Device for CudaDevice {
         Ok(bell.map(|bell| Box::new(bell) as Box<dyn Bell>))
     }
 
+    fn stay_on_thread(&self) {
+        self.shared.driver.context.stay();
+    }
+
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {
         let driver = &self.shared.driver;
         driver.programs.prepare(driver, plans)

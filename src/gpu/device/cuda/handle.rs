@@ -17,8 +17,8 @@ pub(in crate::gpu::device) struct Context {
     raw: Raw,
 }
 
-/// Makes the context current on this thread, and restores the caller's when dropped.
-pub(super) struct Current<'c>(&'c Context);
+/// The context is current on this thread. When dropped, the caller's is again, if it was another.
+pub(super) struct Current<'c>(Option<&'c Context>);
 
 impl Context {
     pub(super) fn primary(cuda: &'static Cuda, device: c_int) -> Result<Self, DeviceError> {
@@ -36,10 +36,24 @@ impl Context {
 
     /// Makes the context current on this thread for as long as the result lives.
     pub(super) fn enter(&self) -> Result<Current<'_>, DeviceError> {
+        let mut current = Raw::NULL;
+        // SAFETY: there is room for the result.
+        let code = unsafe { (self.cuda.cuCtxGetCurrent)(&raw mut current) };
+        self.cuda.check("cuCtxGetCurrent", code)?;
+        // The driver takes turns to make one current, and not to look.
+        if current == self.raw {
+            return Ok(Current(None));
+        }
         // SAFETY: the context is valid while `self` lives.
         let code = unsafe { (self.cuda.cuCtxPushCurrent_v2)(self.raw) };
         self.cuda.check("cuCtxPushCurrent", code)?;
-        Ok(Current(self))
+        Ok(Current(Some(self)))
+    }
+
+    /// Makes the context current on this thread, which is ours, until it ends.
+    pub(super) fn stay(&self) {
+        // SAFETY: the context is valid while `self` lives. If the call fails, each later one does more.
+        unsafe { (self.cuda.cuCtxSetCurrent)(self.raw) };
     }
 
     /// Memory of the device that is free now, and all of it, in bytes.
@@ -55,9 +69,10 @@ impl Context {
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
+        let Some(context) = self.0 else { return };
         let mut ours = Raw::NULL;
         // SAFETY: this thread has pushed the context, and there is room for the result.
-        unsafe { (self.0.cuda.cuCtxPopCurrent_v2)(&raw mut ours) };
+        unsafe { (context.cuda.cuCtxPopCurrent_v2)(&raw mut ours) };
     }
 }
 

@@ -67,7 +67,7 @@ impl<D: Driver> InFlight<D> {
         let mut part: &[u8] = &[];
         while left > 0 {
             let (piece, from) = self.uploads.place(driver, self.max_pieces, until)?;
-            let len = left.min((PIECE - from) as u64) as usize;
+            let len = left.min((piece.len() - from) as u64) as usize;
             let staged = &mut piece.bytes()[from..from + len];
             let mut filled = 0;
             while filled < len {
@@ -90,6 +90,40 @@ impl<D: Driver> InFlight<D> {
             left -= len as u64;
         }
         Ok(at)
+    }
+
+    /// Copies what `fill` puts into our own pinned memory. If that is too short and stays so, it goes there in pieces.
+    fn write_with(
+        &mut self,
+        driver: &D,
+        (memory, at): (&Memory<D>, u64),
+        (bytes, ahead): (usize, usize),
+        fill: &mut dyn FnMut(&mut [u8]),
+        until: Deadline,
+    ) -> Result<(), DeviceError> {
+        if let Some(piece) = &mut self.in_place {
+            piece.wait(driver, until)?;
+        }
+        let is_short = self.in_place.as_ref().is_none_or(|piece| piece.len() < bytes);
+        if is_short && self.max_pieces == PIECES {
+            // Free the shorter one first.
+            self.in_place = None;
+            let lens = [bytes.max(ahead), bytes].map(usize::next_power_of_two);
+            let mut pieces = lens.iter().map(|len| Piece::of_bytes(driver, *len));
+            self.in_place = pieces.find_map(Result::ok);
+        }
+        let Some(piece) = self.in_place.as_mut().filter(|piece| piece.len() >= bytes) else {
+            let mut filled = vec![0; bytes];
+            fill(&mut filled);
+            return self.write_staged(driver, (memory, at), &[&filled], until).map(drop);
+        };
+        let staged = &mut piece.bytes()[..bytes];
+        fill(staged);
+        // SAFETY: as in `write_staged`.
+        let event = unsafe { driver.upload(&self.stream, (memory, at), staged)? };
+        self.last = Some(event.clone());
+        piece.is_used_by(event);
+        Ok(())
     }
 
     /// Copies directly to pinned memory that a caller holds, and waits.
@@ -251,6 +285,22 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         let memory = self.shared.memory(buffer, offset, bytes)?;
         self.attempt(|work, shared, until| work.write(shared, (&memory, offset), parts, until))
+    }
+
+    fn write_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        (bytes, ahead): (usize, usize),
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        let memory = self.shared.memory(buffer, offset, bytes as u64)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.attempt(|work, shared, until| {
+            work.write_with(&shared.driver, (&memory, offset), (bytes, ahead), fill, until)
+        })
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {

@@ -39,6 +39,8 @@ pub(in crate::gpu::device) struct InFlight<D: Driver> {
     /// The newest command. The stream is in order, so when this has ended, all have.
     pub last: Option<D::Event>,
     pub(super) uploads: Uploads<D>,
+    /// For what is filled in place.
+    pub(super) in_place: Option<Piece<D>>,
     pub(super) downloads: Vec<Piece<D>>,
     /// The most pieces of pinned memory to make in each direction.
     pub(super) max_pieces: usize,
@@ -53,6 +55,7 @@ impl<D: Driver> InFlight<D> {
         Self {
             last: None,
             uploads: Uploads::default(),
+            in_place: None,
             downloads: Vec::new(),
             max_pieces: PIECES,
             timed: VecDeque::new(),

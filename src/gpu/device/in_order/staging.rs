@@ -88,7 +88,7 @@ impl<D: Driver> Drop for Mapped<D> {
     }
 }
 
-/// [`PIECE`] bytes of pinned memory.
+/// [`PIECE`] bytes of pinned memory, or more.
 pub(super) struct Piece<D: Driver> {
     memory: D::Pinned,
     /// The last command that uses it.
@@ -97,7 +97,16 @@ pub(super) struct Piece<D: Driver> {
 
 impl<D: Driver> Piece<D> {
     pub fn new(driver: &D) -> Result<Self, DeviceError> {
-        Ok(Self { memory: driver.pin(PIECE)?, busy: None })
+        Self::of_bytes(driver, PIECE)
+    }
+
+    pub fn of_bytes(driver: &D, bytes: usize) -> Result<Self, DeviceError> {
+        Ok(Self { memory: driver.pin(bytes)?, busy: None })
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.memory.range().len()
     }
 
     /// The memory. Before reading what a command wrote there, wait for the command.
@@ -155,7 +164,7 @@ impl<D: Driver> Uploads<D> {
     ) -> Result<(&mut Piece<D>, usize), DeviceError> {
         if self.pieces.is_empty() {
             self.pieces.push(Piece::new(driver)?);
-        } else if self.used >= PIECE {
+        } else if self.used >= self.pieces[self.current].len() {
             self.go_on(driver, most, until)?;
         }
         Ok((&mut self.pieces[self.current], self.used))

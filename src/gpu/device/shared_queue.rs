@@ -1,0 +1,121 @@
+//! A queue that several owners give work to, in turns.
+//!
+//! A driver has few hardware queues, and a queue that shares one with a kernel that does not end waits for it. So whoever has
+//! several coders, and uses one at a time, has one queue for all.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{BufferId, DeviceError, Dispatch, Queue};
+
+/// A queue that several owners give work to, in turns. Clones are the same queue.
+#[derive(Clone)]
+pub(crate) struct SharedQueue<'d>(Arc<Mutex<Option<Box<dyn Queue + 'd>>>>);
+
+impl<'d> SharedQueue<'d> {
+    /// Shares `queue`.
+    pub(crate) fn new(queue: Box<dyn Queue + 'd>) -> Self {
+        Self(Arc::new(Mutex::new(Some(queue))))
+    }
+
+    /// Drops the queue, for all that share it: what they ask of it then fails.
+    pub(crate) fn end(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Queue + 'd>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(
+        &self,
+        action: impl FnOnce(&mut dyn Queue) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        match &mut *self.lock() {
+            Some(queue) => action(&mut **queue),
+            None => Err(DeviceError::TimedOut),
+        }
+    }
+}
+
+impl Queue for SharedQueue<'_> {
+    fn write_parts(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
+        self.with(|queue| queue.write_parts(buffer, offset, parts))
+    }
+
+    fn write_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: (usize, usize),
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        self.with(|queue| queue.write_with(buffer, offset, bytes, fill))
+    }
+
+    fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.with(|queue| queue.clear(buffer, offset, bytes))
+    }
+
+    fn copy(
+        &mut self,
+        from: (BufferId, u64),
+        to: (BufferId, u64),
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        self.with(|queue| queue.copy(from, to, bytes))
+    }
+
+    fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
+        self.with(|queue| queue.dispatch(work))
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.with(|queue| queue.flush())
+    }
+
+    fn read_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), DeviceError> {
+        self.with(|queue| queue.read_with(buffer, offset, bytes, take))
+    }
+
+    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.with(|queue| queue.read(buffer, offset, into))
+    }
+
+    fn finish(&mut self) -> Result<(), DeviceError> {
+        self.with(|queue| queue.finish())
+    }
+
+    fn set_deadline(&mut self, deadline: Duration) {
+        if let Some(queue) = &mut *self.lock() {
+            queue.set_deadline(deadline);
+        }
+    }
+
+    fn set_timing(&mut self, on: bool) {
+        if let Some(queue) = &mut *self.lock() {
+            queue.set_timing(on);
+        }
+    }
+
+    fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
+        if let Some(queue) = &mut *self.lock() {
+            queue.set_pinned_is_fixed(is_fixed);
+        }
+    }
+
+    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
+        self.with(|queue| queue.take_times())
+    }
+}
