@@ -70,6 +70,7 @@ pub mod format;
 pub mod gpu;
 #[cfg(feature = "modules")]
 pub mod module;
+mod pages;
 mod pipeline;
 pub mod resident;
 mod stream;
@@ -106,7 +107,7 @@ pub mod internal {
     pub use crate::gpu::model::budget::{batches, budget};
     pub use crate::gpu::model::cost::KernelCost;
     pub use crate::gpu::model::kernel::ALL as KERNELS;
-    pub use crate::pipeline::buffer::advise_huge_pages;
+    pub use crate::pages::advise_huge_pages;
     pub use crate::stream::{Bounded, Growing};
 
     pub mod bwt {

@@ -28,6 +28,8 @@ mod suffix_order;
 
 pub(crate) use recipe::{Codec, Recipe, Smallest};
 
+use crate::pages::advise_huge_pages;
+
 /// Why a payload cannot be decoded: the first rule of the format that it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
@@ -52,6 +54,16 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory
         *vec = Vec::new();
         let bytes = len.saturating_mul(size_of::<T>()) as u64;
         vec.try_reserve_exact(len).map_err(|_| OutOfMemory { bytes })?;
+    }
+    Ok(())
+}
+
+/// Like [`reserve`], for memory that is used in no order: it comes in huge pages if the system has them.
+pub(crate) fn reserve_huge<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
+    let before = vec.capacity();
+    reserve(vec, len)?;
+    if vec.capacity() > before {
+        advise_huge_pages(vec.spare_capacity_mut());
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use memmap2::MmapMut;
 
 use crate::format::Fault;
+use crate::pages::advise_huge_pages;
 
 /// The most memory to allocate at first for a length that the input merely claims.
 const FIRST_STEP: usize = 1 << 20;
@@ -187,28 +188,6 @@ pub(crate) fn zeroed(len: usize) -> Result<Vec<u8>, Fault> {
     let mut bytes = vec![0; len];
     advise_huge_pages(&mut bytes);
     Ok(bytes)
-}
-
-/// Asks the system to give memory that has not been touched in huge pages, where it holds whole ones. It may ignore this.
-/// Systems other than Linux are not asked.
-#[cfg_attr(
-    not(target_os = "linux"),
-    expect(unused_variables, reason = "other systems are not asked")
-)]
-pub fn advise_huge_pages(bytes: &mut [u8]) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::mm::{Advice, madvise};
-
-        const PAGE: usize = 2 << 20;
-        let before = bytes.as_ptr().align_offset(PAGE);
-        let Some(inside) = bytes.get_mut(before..).filter(|inside| inside.len() >= PAGE) else {
-            return;
-        };
-        let len = inside.len() / PAGE * PAGE;
-        // SAFETY: The pages lie within memory that is borrowed here, and the advice does not change what is in them.
-        let _ = unsafe { madvise(inside.as_mut_ptr().cast(), len, Advice::LinuxHugepage) };
-    }
 }
 
 #[cfg(test)]

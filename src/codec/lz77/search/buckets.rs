@@ -1,198 +1,314 @@
 //! Looks up many candidates for each position; those that do not match cost little. For the levels that search long.
 
-use super::candidates::{LOOKAHEAD, following};
-use super::probe::Probe;
-use crate::codec::{OutOfMemory, reserve};
-use core::marker::PhantomData;
+use super::candidates::{LOOKAHEAD, following, product, read64};
+use super::probe::{Here, MAX_DISTANCE, Probe};
+use crate::codec::lz77::MAX_BLOCK;
+use crate::codec::{OutOfMemory, reserve, reserve_huge};
 
-/// A table that finds candidates.
-pub(crate) trait Finder: Default {
-    /// The table's size in bytes.
-    const MEMORY: u64;
-    /// Several distances, the smallest first.
-    type Distances: AsRef<[u32]>;
-    /// Allocates the table.
-    fn reserve(&mut self) -> Result<(), OutOfMemory>;
-    /// Prepares for a block of `len` bytes.
-    fn start(&mut self, len: usize);
-    /// Begins to bring what is kept for these bytes into the cache.
-    fn prefetch<P: Probe>(&self, bytes: u64);
-    /// Enters positions without looking up their candidates.
-    fn enter(&mut self, data: &[u8], from: usize, to: usize);
-    /// Reads the entries that [`candidates`](Self::candidates) will read for these bytes, which brings them into the
-    /// cache. Called for several positions in a row, so that their cache misses overlap. The result has no meaning.
-    fn touch(&self, bytes: u64) -> u32;
-    /// Enters `pos`, where `bytes` stand, and returns the distances back to its candidates.
-    fn candidates(&mut self, bytes: u64, pos: usize) -> Self::Distances;
-    /// Ends a block of `len` bytes.
-    fn finish(&mut self, len: usize);
-}
-
-/// Distances back to candidates, the most recent first.
-#[derive(Clone, Copy)]
-pub(crate) struct Distances<const K: usize> {
-    distances: [u32; K],
-    len: usize,
-}
-
-impl<const K: usize> AsRef<[u32]> for Distances<K> {
-    #[inline(always)]
-    fn as_ref(&self) -> &[u32] {
-        &self.distances[..self.len]
-    }
-}
-
-/// Rows that begin where a line of the cache does, or several in a line: no row lies in more lines than it must.
-struct Lines<T> {
-    lines: Vec<Line>,
-    row: PhantomData<T>,
-}
-
+/// A line of the cache.
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-impl<T> Default for Lines<T> {
-    fn default() -> Self {
-        Self { lines: Vec::new(), row: PhantomData }
-    }
-}
+/// Origins end here, so that a position with its origin fits into 24 bits.
+const MAX_END: usize = MAX_BLOCK + 1;
 
-impl<T: bytemuck::Pod> Lines<T> {
-    fn reserve(&mut self, rows: usize) -> Result<(), OutOfMemory> {
-        reserve(&mut self.lines, rows * size_of::<T>() / size_of::<Line>())
-    }
-
-    /// Makes `rows` rows of zeros.
-    fn zero(&mut self, rows: usize) {
-        self.lines.clear();
-        self.lines.resize(rows * size_of::<T>() / size_of::<Line>(), Line([0; 64]));
-    }
-
-    #[inline(always)]
-    fn row(&self, row: usize) -> &T {
-        &bytemuck::cast_slice(&self.lines)[row]
-    }
-
-    #[inline(always)]
-    fn row_mut(&mut self, row: usize) -> &mut T {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[row]
-    }
-}
-
-/// The `8 * G` most recent positions for each hash of `BYTES` bytes in `BITS` bits.
+/// The most recent positions for each hash of `BYTES` bytes in `BITS` bits: `G * S / 4` of them.
 ///
 /// Beside each position stands a *tag*, eight more bits of the hash. A position with another tag cannot match, and
-/// eight tags are compared at a time, without fetching the bytes at those positions.
+/// many tags are compared at a time, without fetching the bytes at those positions.
+///
+/// A bucket is a ring of entries in `G` groups of `S` bytes. A group lies in one line of the cache, so that entering a
+/// position touches one line only.
 #[derive(Default)]
-pub(crate) struct Buckets<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> {
-    tags: Lines<[u64; G]>,
-    positions: Lines<[u32; K]>,
-    /// Index of each bucket's oldest position.
+pub(crate) struct Buckets<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> {
+    lines: Vec<Line>,
+    /// Index of each bucket's most recent entry.
     heads: Vec<u8>,
-    origin: u32,
+    /// The origin of the present block: at least 1.
+    origin: usize,
+    /// The origin of the next block.
+    end: usize,
 }
 
-impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Buckets<G, K, BYTES, BITS> {
-    /// The bucket and the tag of the bytes at a position.
-    #[inline(always)]
-    fn hash(bytes: u64) -> (usize, u8) {
-        const PRIME: u64 = 0x9e37_79b1_85eb_ca87;
-        let x = (bytes << (64 - 8 * BYTES)).wrapping_mul(PRIME);
-        ((x >> (64 - BITS)) as usize, (x >> (56 - BITS)) as u8)
-    }
+impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> Buckets<G, S, BYTES, BITS> {
+    const LINES: usize = ((G * S) << BITS) / size_of::<Line>();
+    /// The table's size in bytes.
+    pub(crate) const MEMORY: u64 = ((G * S + 1) as u64) << BITS;
 
-    #[inline(always)]
-    fn put(&mut self, bucket: usize, tag: u8, pos: usize) {
-        let head = &mut self.heads[bucket];
-        let i = usize::from(*head) % K;
-        *head = head.wrapping_add(1);
-        let shift = i % 8 * 8;
-        let word = &mut self.tags.row_mut(bucket)[i / 8];
-        *word = *word & !(255 << shift) | u64::from(tag) << shift;
-        self.positions.row_mut(bucket)[i] = self.origin + pos as u32;
-    }
-}
-
-impl<const G: usize, const K: usize, const BYTES: u32, const BITS: u32> Finder
-    for Buckets<G, K, BYTES, BITS>
-{
-    const MEMORY: u64 = ((8 * G + 4 * K + 1) as u64) << BITS;
-    type Distances = Distances<K>;
-
-    fn reserve(&mut self) -> Result<(), OutOfMemory> {
-        self.tags.reserve(1 << BITS)?;
-        self.positions.reserve(1 << BITS)?;
+    /// Allocates the table.
+    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        reserve_huge(&mut self.lines, Self::LINES)?;
         reserve(&mut self.heads, 1 << BITS)
     }
 
-    fn start(&mut self, len: usize) {
-        const { assert!(8 * G == K && 256 % K == 0) }
-        if self.heads.is_empty() || self.origin > u32::MAX / 2 - len as u32 {
-            self.tags.zero(1 << BITS);
-            self.positions.zero(1 << BITS);
+    /// Prepares for a block of `len` bytes.
+    pub(crate) fn start(&mut self, len: usize) {
+        if self.heads.is_empty() || self.end + len > MAX_END {
+            self.lines.clear();
+            self.lines.resize(Self::LINES, Line([0; 64]));
             self.heads.clear();
             self.heads.resize(1 << BITS, 0);
-            self.origin = 1;
+            self.end = 1;
         }
+        self.origin = self.end;
+        self.end += len;
     }
 
+    /// The buckets, for the present block.
     #[inline(always)]
-    fn enter(&mut self, data: &[u8], from: usize, to: usize) {
+    pub(crate) fn open(&mut self) -> Rings<'_, G, S, BYTES, BITS> {
+        Rings {
+            buckets: &mut bytemuck::cast_slice_mut(&mut self.lines)[..1 << BITS],
+            heads: &mut self.heads[..1 << BITS],
+            origin: self.origin as u32,
+        }
+    }
+}
+
+/// The buckets of [`Buckets`].
+pub(crate) struct Rings<'a, const G: usize, const S: usize, const BYTES: u32, const BITS: u32> {
+    buckets: &'a mut [[[u8; S]; G]],
+    heads: &'a mut [u8],
+    origin: u32,
+}
+
+impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
+    Rings<'_, G, S, BYTES, BITS>
+{
+    /// Entries of a group.
+    const E: usize = S / 4;
+    /// Entries of a bucket.
+    const K: usize = G * Self::E;
+
+    /// The bucket and the tag of the bytes at a position.
+    #[inline(always)]
+    fn hash(bytes: u64) -> (usize, u8) {
+        let x = product::<BYTES>(bytes);
+        ((x >> (64 - BITS)) as usize, (x >> (56 - BITS)) as u8)
+    }
+
+    /// Enters `pos`, where `bytes` stand.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, bytes: u64, pos: usize) {
+        const { assert!(S.is_power_of_two() && Self::K <= 64 && 256 % Self::K == 0) }
+        let (bucket, tag) = Self::hash(bytes);
+        let head = &mut self.heads[bucket];
+        *head = head.wrapping_sub(1);
+        let i = usize::from(*head) % Self::K;
+        let group = &mut self.buckets[bucket][i / Self::E];
+        let i = i % Self::E;
+        let [a, b, c, _] = (self.origin + pos as u32).to_le_bytes();
+        group[2 * i] = a;
+        group[2 * i + 1] = b;
+        group[2 * Self::E + i] = c;
+        group[3 * Self::E + i] = tag;
+    }
+
+    /// Enters the positions `from..to`.
+    #[inline(always)]
+    pub(crate) fn enter_all(&mut self, data: &[u8], from: usize, to: usize) {
         if from >= to {
             return;
         }
         for (bytes, pos) in following(&data[from..to + LOOKAHEAD - 1]).zip(from..) {
-            let (bucket, tag) = Self::hash(u64::from_le_bytes(*bytes));
-            self.put(bucket, tag, pos);
+            self.enter(u64::from_le_bytes(*bytes), pos);
         }
     }
 
+    /// Begins to bring into the cache what [`enter`](Self::enter) will write for these bytes.
     #[inline(always)]
-    fn prefetch<P: Probe>(&self, bytes: u64) {
+    pub(crate) fn prefetch_head<P: Probe>(&self, bytes: u64) {
         let (bucket, _) = Self::hash(bytes);
-        P::prefetch(self.tags.row(bucket));
-        for line in self.positions.row(bucket).chunks(16) {
-            P::prefetch(&line[0]);
+        let i = usize::from(self.heads[bucket].wrapping_sub(1)) % Self::K;
+        P::prefetch(&self.buckets[bucket][i / Self::E]);
+    }
+
+    /// Begins to bring all that is kept for these bytes into the cache.
+    #[inline(always)]
+    pub(crate) fn prefetch<P: Probe>(&self, bytes: u64) {
+        let (bucket, _) = Self::hash(bytes);
+        for group in &self.buckets[bucket] {
+            P::prefetch(group);
         }
     }
 
+    /// Reads an entry for these bytes, which brings it into the cache. Called for several positions in a row, so that
+    /// their cache misses overlap. The result has no meaning.
     #[inline(always)]
-    fn touch(&self, bytes: u64) -> u32 {
+    pub(crate) fn touch(&self, bytes: u64) -> u32 {
         let (bucket, _) = Self::hash(bytes);
-        let positions = self.positions.row(bucket);
-        self.tags.row(bucket)[0] as u32 ^ positions[0] ^ positions[K / 2] ^ positions[K - 1]
+        u32::from(self.buckets[bucket][0][0]) ^ u32::from(self.heads[bucket])
     }
 
+    /// The candidates of a position that has not been entered, where `bytes` stand: the most recent first.
     #[inline(always)]
-    fn candidates(&mut self, bytes: u64, pos: usize) -> Distances<K> {
+    pub(crate) fn candidates<P: Probe>(&self, bytes: u64) -> Entries<'_, G, S> {
         let (bucket, tag) = Self::hash(bytes);
-        let mut equal = 0u64;
-        for (g, &word) in self.tags.row(bucket).iter().enumerate() {
-            const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-            let x = word ^ (u64::from(tag) * 0x0101_0101_0101_0101);
-            // The top bit of each zero byte, then these bits side by side.
-            let zero = !(((x & LOW) + LOW) | x | LOW) >> 7;
-            equal |= (zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * g);
+        let groups = &self.buckets[bucket];
+        let mut equal = 0;
+        for (g, group) in groups.iter().enumerate() {
+            equal |= u64::from(P::equal_tags(group, tag)) << (g * Self::E);
         }
-        // Most recent first: turn the bits so that bit i is the i-th oldest position, and take the highest bit first.
-        let head = u32::from(self.heads[bucket]) % K as u32;
-        let bits = K as u32;
-        let mut equal = (equal << ((bits - head) % 64) | equal >> head) & (u64::MAX >> (64 - bits));
-        let mut found = Distances { distances: [0; K], len: 0 };
-        let here = self.origin + pos as u32;
-        while equal != 0 {
-            let i = equal.ilog2();
-            equal ^= 1 << i;
-            found.distances[found.len % K] =
-                here.wrapping_sub(self.positions.row(bucket)[((i + head) % bits) as usize]);
-            found.len += 1;
-        }
-        self.put(bucket, tag, pos);
-        found
+        self.in_order(bucket, equal)
     }
 
-    fn finish(&mut self, len: usize) {
-        self.origin += len as u32;
+    /// The entries of a bucket with these bits, the most recent first.
+    #[inline(always)]
+    fn in_order(&self, bucket: usize, bits: u64) -> Entries<'_, G, S> {
+        // Turn the bits so that bit i is the i-th most recent position.
+        let head = u32::from(self.heads[bucket]) % Self::K as u32;
+        let turned =
+            (bits >> head | bits << ((Self::K as u32 - head) % 64)) & (u64::MAX >> (64 - Self::K));
+        Entries { groups: &self.buckets[bucket], bits: turned, head, origin: self.origin }
+    }
+
+    /// Rates the candidates of a position that has not been entered. Returns gain and distance of the best of those with
+    /// less than eight equal bytes, if any is worth taking, and all that have eight, the most recent first.
+    #[inline(always)]
+    pub(crate) fn rate<P: Probe>(
+        &self,
+        here: &Here<'_>,
+    ) -> (Option<(u32, u32)>, Entries<'_, G, S>) {
+        let (bucket, tag) = Self::hash(read64(here.data, here.pos));
+        let entry = self.origin + here.pos as u32;
+        let (mut best, mut long) = (0, 0);
+        for (g, group) in self.buckets[bucket].iter().enumerate() {
+            let (key, bits) = P::rate(here, entry, group, tag);
+            best = best.max(key);
+            long |= u64::from(bits) << (g * Self::E);
+        }
+        let shorter = (best != 0).then(|| (best >> 24, MAX_DISTANCE - (best & MAX_DISTANCE)));
+        (shorter, self.in_order(bucket, long))
+    }
+
+    /// The candidates in reach of a position that has not been entered, of those whose four bytes from the `at`-th on
+    /// equal the position's: the most recent first. None if these bytes do not lie before the limit.
+    #[inline(always)]
+    pub(crate) fn with_equal<P: Probe>(&self, here: &Here<'_>, at: usize) -> Entries<'_, G, S> {
+        let (bucket, tag) = Self::hash(read64(here.data, here.pos));
+        let entry = self.origin + here.pos as u32;
+        let mut equal = 0;
+        if at + 4 <= here.limit {
+            for (g, group) in self.buckets[bucket].iter().enumerate() {
+                equal |= u64::from(P::equal_fours(here, entry, group, tag, at)) << (g * Self::E);
+            }
+        }
+        self.in_order(bucket, equal)
+    }
+}
+
+/// Some entries of a bucket: yields their positions, which are out of range for those of earlier blocks.
+pub(crate) struct Entries<'a, const G: usize, const S: usize> {
+    groups: &'a [[u8; S]; G],
+    bits: u64,
+    head: u32,
+    origin: u32,
+}
+
+impl<const G: usize, const S: usize> Iterator for Entries<'_, G, S> {
+    type Item = u32;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u32> {
+        if self.bits == 0 {
+            return None;
+        }
+        let e = S / 4;
+        let i = (self.bits.trailing_zeros() + self.head) as usize % (G * e);
+        self.bits &= self.bits - 1;
+        let (group, i) = (&self.groups[i / e], i % e);
+        let entry = u32::from_le_bytes([group[2 * i], group[2 * i + 1], group[2 * e + i], 0]);
+        Some(entry.wrapping_sub(self.origin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::lz77::search::candidates::{common_length, read32};
+    use crate::codec::lz77::search::parse::tests::samples;
+    use crate::codec::lz77::search::probe::{Backend, FOUR_REACH, Task};
+
+    type Table<const G: usize> = Buckets<G, 64, 5, 8>;
+
+    /// The earlier positions with the same tag among the `k` most recent ones with the same bucket, by a search.
+    fn by_search(data: &[u8], pos: usize, k: usize) -> Vec<u32> {
+        let hash = |p| (product::<5>(read64(data, p)) >> 48) as u16;
+        let same = (0..pos).rev().filter(|&p| hash(p) >> 8 == hash(pos) >> 8).take(k);
+        same.filter(|&p| hash(p) == hash(pos)).map(|p| p as u32).collect()
+    }
+
+    struct Check<'a, const G: usize> {
+        table: &'a mut Table<G>,
+        data: &'a [u8],
+        window_start: usize,
+    }
+
+    impl<const G: usize> Task for Check<'_, G> {
+        #[inline(always)]
+        fn run<P: Probe>(self) {
+            let Self { table, data, window_start } = self;
+            table.reserve().unwrap();
+            table.start(data.len());
+            let mut rings = table.open();
+            for pos in 0..(data.len() + 1).saturating_sub(LOOKAHEAD) {
+                let expected = by_search(data, pos, 16 * G);
+                let bytes = read64(data, pos);
+                let in_range = |p: &u32| (*p as usize) < pos;
+                assert!(rings.candidates::<P>(bytes).filter(in_range).eq(expected.iter().copied()));
+                if pos >= window_start {
+                    let end = (pos | 255) + 1;
+                    let (mut shorter, mut longer) = (None, Vec::new());
+                    for &from in expected.iter().filter(|&&p| p as usize >= window_start) {
+                        let length = common_length(data, from as usize, pos, end.min(data.len()));
+                        let distance = pos as u32 - from;
+                        let gain = (4 * length as u32).saturating_sub((distance + 3).ilog2());
+                        if length >= 8 {
+                            longer.push(from);
+                        } else if gain > shorter.map_or(0, |(gain, _)| gain)
+                            && (length > 4 || (length == 4 && distance < FOUR_REACH))
+                        {
+                            shorter = Some((gain, distance));
+                        }
+                    }
+                    let reach = (pos - window_start) as u32;
+                    let here = Here { data, pos, reach, limit: end.min(data.len()) - pos };
+                    let found = rings.rate::<P>(&here);
+                    assert_eq!((found.0, found.1.collect()), (shorter, longer), "{pos}");
+                    let at = pos % 40;
+                    let equal = |p: &u32| {
+                        let p = *p as usize;
+                        p >= window_start
+                            && at + 4 <= here.limit
+                            && read32(data, p + at) == read32(data, pos + at)
+                    };
+                    let expected = expected.iter().copied().filter(equal);
+                    assert!(rings.with_equal::<P>(&here, at).eq(expected), "{pos}");
+                }
+                rings.enter(bytes, pos);
+            }
+        }
+    }
+
+    fn agree<const G: usize>() {
+        for backend in [Backend::PORTABLE, Backend::detect()] {
+            let mut table = Table::<G>::default();
+            for data in samples() {
+                let data = &data[..data.len().min(3000)];
+                for window_start in [0, 512] {
+                    backend.run(Check { table: &mut table, data, window_start });
+                }
+                // What a long block leaves no room for starts over.
+                table.start(MAX_BLOCK - 5000);
+            }
+        }
+    }
+
+    #[test]
+    fn candidates_are_recent_positions_of_the_same_hash_and_are_rated_by_gain() {
+        agree::<1>();
+        agree::<2>();
+        agree::<4>();
     }
 }

@@ -3,8 +3,9 @@
 //! A position's candidates come from tables of two short hashes, which find near matches, and from the order of
 //! suffixes, which finds the longest. A match is kept if it is longer than all matches at smaller offsets.
 
-use super::buckets::Finder;
+use super::buckets::{Buckets, Rings};
 use super::candidates::{LOOKAHEAD, Table, common_length, read64};
+use super::probe::Probe;
 use super::suffixes::Suffixes;
 use crate::codec::lz77::stream::spec::MIN_MATCH;
 use crate::codec::{OutOfMemory, reserve};
@@ -20,16 +21,16 @@ pub(crate) struct Candidate {
 /// Three finders, whose candidates are joined: one with a hash of 3 bytes, one with another hash, and the order of
 /// suffixes.
 #[derive(Default)]
-pub(crate) struct Finders<S> {
+pub(crate) struct Finders {
     three: Table<1, 3, 14>,
-    short: S,
+    short: Buckets<1, 32, 4, 16>,
     suffixes: Suffixes,
 }
 
-impl<S: Finder> Finders<S> {
+impl Finders {
     /// Bytes of memory for a block of `len` bytes.
     pub(crate) fn memory(len: usize) -> u64 {
-        Table::<1, 3, 14>::MEMORY + S::MEMORY + Suffixes::memory(len)
+        Table::<1, 3, 14>::MEMORY + Buckets::<1, 32, 4, 16>::MEMORY + Suffixes::memory(len)
     }
 
     /// Makes room for a block of `len` bytes.
@@ -50,12 +51,40 @@ impl<S: Finder> Finders<S> {
         Ok(())
     }
 
+    /// The finders, for the present block.
+    #[inline(always)]
+    fn open(&mut self) -> Open<'_> {
+        let Self { three, short, suffixes } = self;
+        Open { three, short: short.open(), suffixes }
+    }
+
+    /// Ends a block of `len` bytes.
+    pub(crate) fn finish(&mut self, len: usize) {
+        self.three.finish(len);
+    }
+}
+
+/// The finders of [`Finders`].
+struct Open<'a> {
+    three: &'a mut Table<1, 3, 14>,
+    short: Rings<'a, 1, 32, 4, 16>,
+    suffixes: &'a Suffixes,
+}
+
+impl Open<'_> {
     /// Enters `pos`, where `bytes` stand, and appends the distances back to its candidates, those of the suffixes no
     /// farther than `window`. Returns how many distances come before those.
     #[inline(always)]
-    fn exchange(&mut self, bytes: u64, pos: usize, window: usize, out: &mut Vec<u32>) -> usize {
+    fn exchange<P: Probe>(
+        &mut self,
+        bytes: u64,
+        pos: usize,
+        window: usize,
+        out: &mut Vec<u32>,
+    ) -> usize {
         out.extend_from_slice(&self.three.exchange(bytes, pos));
-        out.extend_from_slice(self.short.candidates(bytes, pos).as_ref());
+        out.extend(self.short.candidates::<P>(bytes).map(|p| (pos as u32).wrapping_sub(p)));
+        self.short.enter(bytes, pos);
         let near = out.len();
         self.suffixes.candidates(pos, window, out);
         near
@@ -71,13 +100,7 @@ impl<S: Finder> Finders<S> {
     #[inline(always)]
     fn enter(&mut self, data: &[u8], from: usize, to: usize) {
         self.three.enter(data, from, to);
-        self.short.enter(data, from, to);
-    }
-
-    /// Ends a block of `len` bytes.
-    pub(crate) fn finish(&mut self, len: usize) {
-        self.three.finish(len);
-        self.short.finish(len);
+        self.short.enter_all(data, from, to);
     }
 }
 
@@ -115,14 +138,15 @@ impl CandidateLists {
 
     /// Finds the candidates of `chunk`. The chunks of a block must come in order.
     #[inline(always)]
-    pub(crate) fn find<S: Finder>(
+    pub(crate) fn find<P: Probe>(
         &mut self,
-        finders: &mut Finders<S>,
+        finders: &mut Finders,
         data: &[u8],
         chunk: Range<usize>,
         window_start: usize,
         nice_length: u32,
     ) {
+        let mut finders = finders.open();
         self.ends.clear();
         self.candidates.clear();
         let last = chunk.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
@@ -139,7 +163,8 @@ impl CandidateLists {
             self.differences.clear();
             for (pos, end) in (start..stop).zip(&mut ends) {
                 let bytes = read64(data, pos);
-                let near = finders.exchange(bytes, pos, pos - window_start, &mut self.distances);
+                let near =
+                    finders.exchange::<P>(bytes, pos, pos - window_start, &mut self.distances);
                 *end = (near, self.distances.len());
             }
             let mut first = 0;

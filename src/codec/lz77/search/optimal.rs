@@ -8,7 +8,6 @@
 //! A GPU follows the same rule: all prices are integers, each pass parses each segment by itself, and passes only hand
 //! on sums over the segments of a chunk.
 
-use super::buckets::Finder;
 use super::candidate_lists::{Candidate, CandidateLists, Finders, LONGEST, MAX_LIST};
 use super::candidates::{LOOKAHEAD, common_length, read32};
 use super::lazy::Match;
@@ -31,16 +30,16 @@ pub struct Effort {
 }
 
 /// The optimal parse of a chunk.
-pub(crate) struct OptimalParse<'a, S> {
-    pub(crate) optimal: &'a mut Optimal<S>,
+pub(crate) struct OptimalParse<'a> {
+    pub(crate) optimal: &'a mut Optimal,
     pub(crate) effort: Effort,
     pub(crate) chunk: Chunk<'a>,
 }
 
-impl<S: Finder> Task for OptimalParse<'_, S> {
+impl Task for OptimalParse<'_> {
     #[inline(always)]
     fn run<P: Probe>(self) {
-        self.optimal.parse(self.effort, self.chunk);
+        self.optimal.parse::<P>(self.effort, self.chunk);
     }
 }
 
@@ -65,21 +64,21 @@ struct PathState {
 
 /// Working memory of the parse.
 #[derive(Default)]
-pub(crate) struct Optimal<S> {
-    finders: Finders<S>,
+pub(crate) struct Optimal {
+    finders: Finders,
     lists: CandidateLists,
     arrivals: Vec<Arrival>,
     states: Vec<PathState>,
 }
 
-impl<S: Finder> Optimal<S> {
+impl Optimal {
     /// Bytes of memory that a search keeps for blocks of `len` bytes.
     pub(crate) fn memory(params: &Params, len: usize) -> u64 {
         let (chunk, segment) = (1u64 << params.chunk_log, 1u64 << params.segment_log);
         let lists = chunk * (4 + (MAX_LIST * size_of::<Candidate>()) as u64);
         let ways = segment * (size_of::<Arrival>() + size_of::<PathState>()) as u64;
         // Vectors of lists grow to twice what they hold.
-        Finders::<S>::memory(len) + 2 * lists + ways
+        Finders::memory(len) + 2 * lists + ways
     }
 
     /// Makes room for blocks, chunks and segments of these lengths.
@@ -109,9 +108,15 @@ impl<S: Finder> Optimal<S> {
 
     /// Appends the matches of a chunk.
     #[inline(always)]
-    fn parse(&mut self, effort: Effort, chunk: Chunk<'_>) {
+    fn parse<P: Probe>(&mut self, effort: Effort, chunk: Chunk<'_>) {
         let Chunk { block: data, chunk, segment: segment_len, window_start, out, .. } = chunk;
-        self.lists.find(&mut self.finders, data, chunk.clone(), window_start, effort.nice_length);
+        self.lists.find::<P>(
+            &mut self.finders,
+            data,
+            chunk.clone(),
+            window_start,
+            effort.nice_length,
+        );
         let first = out.len();
         let mut prices = Counts::expected(&data[chunk.clone()]).prices();
         for pass in 1..=effort.passes {

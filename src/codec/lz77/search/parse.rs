@@ -1,6 +1,6 @@
 //! The parses of the levels.
 
-use super::buckets::{Buckets, Finder};
+use super::buckets::Buckets;
 use super::deep::Deep;
 use super::greedy::Greedy;
 use super::lazy::{Lazy, Match};
@@ -41,9 +41,8 @@ type GreedyLargeTable = Tagged<1, 6, 16>;
 type DoubleTable = Tagged<2, 6, 17>;
 type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 16>;
-type Lazy32Table = Buckets<4, 32, 5, 16>;
-type Lazy64Table = Buckets<8, 64, 5, 16>;
-type OptimalTables = Optimal<Buckets<1, 8, 4, 16>>;
+type Lazy32Table = Buckets<2, 64, 5, 16>;
+type Lazy64Table = Buckets<4, 64, 5, 16>;
 
 /// Finds the matches of blocks.
 pub(crate) struct Parser {
@@ -57,7 +56,7 @@ pub(crate) struct Parser {
     lazy8: Option<Candidates<8, Lazy8Table>>,
     lazy32: Option<Lazy32Table>,
     lazy64: Option<Lazy64Table>,
-    optimal: Option<OptimalTables>,
+    optimal: Option<Optimal>,
 }
 
 impl Parser {
@@ -163,11 +162,8 @@ impl Parser {
 
     /// Ends the block.
     pub(crate) fn finish(&mut self, params: &Params, len: usize) {
-        match params.search {
-            Search::Lazy32 => self.lazy32.get_or_insert_default().finish(len),
-            Search::Lazy64 => self.lazy64.get_or_insert_default().finish(len),
-            Search::Optimal(_) => self.optimal.get_or_insert_default().finish(len),
-            _ => {}
+        if let Search::Optimal(_) = params.search {
+            self.optimal.get_or_insert_default().finish(len);
         }
     }
 
@@ -185,7 +181,7 @@ impl Parser {
             Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
             Search::Lazy32 => Lazy32Table::MEMORY,
             Search::Lazy64 => Lazy64Table::MEMORY,
-            Search::Optimal(_) => OptimalTables::memory(params, len),
+            Search::Optimal(_) => Optimal::memory(params, len),
         };
         tables + scratch
     }

@@ -1,6 +1,6 @@
 //! Hashes many positions, and compares many positions or many matches of one position, at a time.
 
-use super::candidates::{LOOKAHEAD, common_length, following, product, read32};
+use super::candidates::{LOOKAHEAD, common_length, following, product, read32, read64};
 
 /// Positions hashed, or distances compared, at a time.
 pub(crate) const BATCH: usize = 32;
@@ -23,6 +23,25 @@ pub(crate) trait Probe {
     /// Begins to bring a value into the cache, if the processor has an instruction for that.
     fn prefetch<T>(value: &T);
 
+    /// A bit for each of the last `S / 4` bytes of a group, set if it is `tag`.
+    fn equal_tags<const S: usize>(group: &[u8; S], tag: u8) -> u32;
+
+    /// Rates the entries of a group that have this `tag` as candidates of a position, for which `entry` would be the
+    /// entry; those in the group are less. A group has `S / 4` entries: first the lower halves of all, then their higher
+    /// bytes, then the tags. Returns the greatest [`key`] of those with less than eight equal bytes (0 if none is worth
+    /// taking), and a bit for each with eight.
+    fn rate<const S: usize>(here: &Here<'_>, entry: u32, group: &[u8; S], tag: u8) -> (u32, u32);
+
+    /// A bit for each entry of a group that has this `tag` and is in reach, set if the four bytes from its `at`-th on
+    /// equal those of the position.
+    fn equal_fours<const S: usize>(
+        here: &Here<'_>,
+        entry: u32,
+        group: &[u8; S],
+        tag: u8,
+        at: usize,
+    ) -> u32;
+
     /// Which distances, of `N` for each position, stay within the window: those of at most as many bytes as lie between
     /// the window's start and the position. `reach` is that number for the first position.
     fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32;
@@ -43,6 +62,32 @@ pub(crate) trait Probe {
         end: usize,
     ) -> (usize, [usize; N]);
 }
+
+/// A position whose candidates are rated.
+pub(crate) struct Here<'a> {
+    pub data: &'a [u8],
+    pub pos: usize,
+    /// The farthest that a candidate may be: at most `pos`, and less than 2^24.
+    pub reach: u32,
+    /// Where matches end, counted from here: at least 1.
+    pub limit: usize,
+}
+
+/// A match of four bytes is only taken at a distance less than this.
+pub(crate) const FOUR_REACH: u32 = 1 << 13;
+
+/// Orders matches by gain, then by distance. 0 if the match is not worth taking.
+#[inline(always)]
+fn key(length: u32, distance: u32) -> u32 {
+    if length < 4 || (length == 4 && distance >= FOUR_REACH) {
+        return 0;
+    }
+    let gain = (4 * length).saturating_sub((distance + 3).ilog2());
+    if gain == 0 { 0 } else { gain << 24 | (MAX_DISTANCE - distance) }
+}
+
+/// The farthest that a [`key`] can tell.
+pub(crate) const MAX_DISTANCE: u32 = (1 << 24) - 1;
 
 /// Work that uses a [`Probe`].
 pub(crate) trait Task {
@@ -113,6 +158,48 @@ impl Probe for Portable {
     fn prefetch<T>(_: &T) {}
 
     #[inline(always)]
+    fn equal_tags<const S: usize>(group: &[u8; S], tag: u8) -> u32 {
+        const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+        let mut equal = 0;
+        for (i, tags) in group[S / 4 * 3..].as_chunks().0.iter().enumerate() {
+            let x = u64::from_le_bytes(*tags) ^ (u64::from(tag) * 0x0101_0101_0101_0101);
+            // The top bit of each zero byte, then these bits side by side.
+            let zero = !(((x & LOW) + LOW) | x | LOW) >> 7;
+            equal |= (zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
+        }
+        equal as u32
+    }
+
+    #[inline(always)]
+    fn rate<const S: usize>(here: &Here<'_>, entry: u32, group: &[u8; S], tag: u8) -> (u32, u32) {
+        let bytes = read64(here.data, here.pos);
+        let (mut best, mut long) = (0, 0);
+        for (i, distance) in in_reach(here, entry, group, Self::equal_tags(group, tag)) {
+            let difference = read64(here.data, here.pos - distance as usize) ^ bytes;
+            let length = (difference.trailing_zeros() / 8).min(here.limit as u32);
+            long |= u32::from(length == 8) << i;
+            best = best.max(if length < 8 { key(length, distance) } else { 0 });
+        }
+        (best, long)
+    }
+
+    #[inline(always)]
+    fn equal_fours<const S: usize>(
+        here: &Here<'_>,
+        entry: u32,
+        group: &[u8; S],
+        tag: u8,
+        at: usize,
+    ) -> u32 {
+        let pos = here.pos + at;
+        let bytes = read32(here.data, pos);
+        let entries = in_reach(here, entry, group, Self::equal_tags(group, tag));
+        entries.fold(0, |equal, (i, distance)| {
+            equal | u32::from(read32(here.data, pos - distance as usize) == bytes) << i
+        })
+    }
+
+    #[inline(always)]
     fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32 {
         let mut mask = 0;
         for (i, &distance) in distances.iter().enumerate() {
@@ -145,6 +232,24 @@ impl Probe for Portable {
         let lengths = distances.map(|d| length(d as usize, d as usize <= reach));
         (length(recent, recent != 0), lengths)
     }
+}
+
+/// Index and distance of each of a group's entries that has its bit set in `bits` and is in reach.
+#[inline(always)]
+fn in_reach<const S: usize>(
+    here: &Here<'_>,
+    entry: u32,
+    group: &[u8; S],
+    mut bits: u32,
+) -> impl Iterator<Item = (usize, u32)> {
+    let e = S / 4;
+    let all = core::iter::from_fn(move || {
+        let i = (bits != 0).then_some(bits.trailing_zeros() as usize % e)?;
+        bits &= bits - 1;
+        let before = u32::from_le_bytes([group[2 * i], group[2 * i + 1], group[2 * e + i], 0]);
+        Some((i, entry.wrapping_sub(before)))
+    });
+    all.filter(|&(_, distance)| distance <= here.reach)
 }
 
 /// The hash of the first `BYTES` bytes: the upper half of [`product`].

@@ -1,7 +1,7 @@
 //! Hashes and comparisons with AVX2.
 
-use super::candidates::{common_length, factor};
-use super::probe::{BATCH, BATCH_BYTES, Portable, Probe, Task};
+use super::candidates::{common_length, factor, read32};
+use super::probe::{BATCH, BATCH_BYTES, FOUR_REACH, Here, MAX_DISTANCE, Portable, Probe, Task};
 use core::arch::x86_64::*;
 use core::hint::select_unpredictable;
 
@@ -31,6 +31,39 @@ fn equal(a: &[u8; 32], b: &[u8; 32]) -> u32 {
     unsafe {
         let (a, b) = (_mm256_loadu_si256(a.as_ptr().cast()), _mm256_loadu_si256(b.as_ptr().cast()));
         _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) as u32
+    }
+}
+
+/// For each half of a group's entries: their distances from `entry`, and all bits set for those that have this tag and
+/// are no farther than `reach`. `None` if none has the tag.
+#[inline(always)]
+fn distances(group: &[u8; 64], tag: u8, entry: u32, reach: u32) -> Option<[(__m256i, __m256i); 2]> {
+    let (low, rest) = group.split_first_chunk::<32>()?;
+    let (high, tags) = rest.split_first_chunk::<16>()?;
+    let tags: &[u8; 16] = tags.first_chunk()?;
+    // SAFETY: see `Avx2`; the loads cover exactly the arrays.
+    unsafe {
+        let tags = _mm_loadu_si128(tags.as_ptr().cast());
+        let tags = _mm_cmpeq_epi8(tags, _mm_set1_epi8(tag as i8));
+        if _mm_movemask_epi8(tags) == 0 {
+            return None;
+        }
+        let low = _mm256_loadu_si256(low.as_ptr().cast());
+        let high = _mm_loadu_si128(high.as_ptr().cast());
+        let entry = _mm256_set1_epi32(entry as i32);
+        let reach = _mm256_set1_epi32(reach as i32);
+        macro_rules! half {
+            ($low:expr, $high:expr, $tags:expr) => {{
+                let high = _mm256_slli_epi32::<16>(_mm256_cvtepu8_epi32($high));
+                let before = _mm256_or_si256(_mm256_cvtepu16_epi32($low), high);
+                let distance = _mm256_sub_epi32(entry, before);
+                let near = _mm256_cmpeq_epi32(_mm256_min_epu32(distance, reach), distance);
+                (distance, _mm256_and_si256(near, _mm256_cvtepi8_epi32($tags)))
+            }};
+        }
+        let first = half!(_mm256_castsi256_si128(low), high, tags);
+        let low = _mm256_extracti128_si256::<1>(low);
+        Some([first, half!(low, _mm_srli_si128::<8>(high), _mm_srli_si128::<8>(tags))])
     }
 }
 
@@ -105,6 +138,121 @@ impl Probe for Avx2 {
     fn prefetch<T>(value: &T) {
         // SAFETY: the instruction has no effect but on the time that later loads take.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast()) }
+    }
+
+    #[inline(always)]
+    fn equal_tags<const S: usize>(group: &[u8; S], tag: u8) -> u32 {
+        let Some(tags) = group[S / 4 * 3..].first_chunk::<16>() else {
+            return Portable::equal_tags(group, tag);
+        };
+        // SAFETY: see `Avx2`; the load covers exactly the array.
+        unsafe {
+            let tags = _mm_loadu_si128(tags.as_ptr().cast());
+            _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(tag as i8))) as u32
+        }
+    }
+
+    #[inline(always)]
+    fn rate<const S: usize>(here: &Here<'_>, entry: u32, group: &[u8; S], tag: u8) -> (u32, u32) {
+        let Here { data, pos, reach, limit } = *here;
+        let bytes = data.get(pos..).and_then(|d| d.first_chunk::<8>());
+        let (Ok(group), Some(bytes)) = (<&[u8; 64]>::try_from(&group[..]), bytes) else {
+            return Portable::rate(here, entry, group, tag);
+        };
+        assert!(pos <= i32::MAX as usize && reach as usize <= pos);
+        let Some([first, second]) = distances(group, tag, entry, reach) else { return (0, 0) };
+        // SAFETY: see `Avx2`. What is gathered are eight bytes up to `reach` before `pos`; those at `pos` exist.
+        unsafe {
+            let bytes = u64::from_le_bytes(*bytes);
+            // Macros, because closures would not be compiled for these instructions.
+            macro_rules! all {
+                ($x:expr) => {
+                    _mm256_set1_epi32($x as i32)
+                };
+            }
+            let (lower, upper) = (all!(bytes as u32), all!((bytes >> 32) as u32));
+            let pos = all!(pos as u32);
+            let (zero, limit) = (all!(0), all!(limit.min(8) as u32));
+            let data = data.as_ptr();
+            // Rates half of the entries.
+            macro_rules! rate {
+                ($half:expr) => {{
+                    let (distance, valid) = $half;
+                    let distance = _mm256_and_si256(distance, valid);
+                    let from = _mm256_sub_epi32(pos, distance);
+                    let a = _mm256_mask_i32gather_epi32::<1>(zero, data.cast(), from, valid);
+                    let b = _mm256_mask_i32gather_epi32::<1>(zero, data.add(4).cast(), from, valid);
+                    let valid = _mm256_and_si256(valid, _mm256_cmpeq_epi32(a, lower));
+                    // For the first one to four of the second four bytes: all bits set if they are equal.
+                    let differ = _mm256_xor_si256(b, upper);
+                    let one = _mm256_cmpeq_epi32(_mm256_and_si256(differ, all!(0xff)), zero);
+                    let two = _mm256_cmpeq_epi32(_mm256_and_si256(differ, all!(0xffff)), zero);
+                    let three = _mm256_cmpeq_epi32(_mm256_and_si256(differ, all!(0xff_ffff)), zero);
+                    let four = _mm256_cmpeq_epi32(differ, zero);
+                    let minus =
+                        _mm256_add_epi32(_mm256_add_epi32(one, two), _mm256_add_epi32(three, four));
+                    let length = _mm256_min_epi32(_mm256_sub_epi32(all!(4), minus), limit);
+                    let long = _mm256_and_si256(valid, _mm256_cmpeq_epi32(length, all!(8)));
+                    // The exponent of a number is its logarithm.
+                    let number = _mm256_cvtepi32_ps(_mm256_add_epi32(distance, all!(3)));
+                    let log = _mm256_srli_epi32::<23>(_mm256_castps_si256(number));
+                    let log = _mm256_sub_epi32(log, all!(127));
+                    let gain = _mm256_sub_epi32(_mm256_slli_epi32::<2>(length), log);
+                    let key = _mm256_or_si256(
+                        _mm256_slli_epi32::<24>(gain),
+                        _mm256_sub_epi32(all!(MAX_DISTANCE), distance),
+                    );
+                    // Nearer than `FOUR_REACH`, four bytes are enough, elsewhere five.
+                    let near = _mm256_cmpgt_epi32(all!(FOUR_REACH), distance);
+                    let least = _mm256_add_epi32(all!(5), near);
+                    let out = _mm256_or_si256(_mm256_cmpgt_epi32(least, length), long);
+                    let worth = _mm256_andnot_si256(out, _mm256_cmpgt_epi32(gain, zero));
+                    let key = _mm256_and_si256(key, _mm256_and_si256(worth, valid));
+                    (key, _mm256_movemask_ps(_mm256_castsi256_ps(long)) as u32)
+                }};
+            }
+            let (a, long_a) = rate!(first);
+            let (b, long_b) = rate!(second);
+            let most = _mm256_max_epi32(a, b);
+            let most =
+                _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256::<1>(most));
+            let most = _mm_max_epi32(most, _mm_shuffle_epi32::<0b01_00_11_10>(most));
+            let most = _mm_max_epi32(most, _mm_shuffle_epi32::<0b10_11_00_01>(most));
+            (_mm_cvtsi128_si32(most) as u32, long_a | long_b << 8)
+        }
+    }
+
+    #[inline(always)]
+    fn equal_fours<const S: usize>(
+        here: &Here<'_>,
+        entry: u32,
+        group: &[u8; S],
+        tag: u8,
+        at: usize,
+    ) -> u32 {
+        let Here { data, pos, reach, .. } = *here;
+        let Ok(group) = <&[u8; 64]>::try_from(&group[..]) else {
+            return Portable::equal_fours(here, entry, group, tag, at);
+        };
+        let bytes = read32(data, pos + at);
+        assert!(pos + at <= i32::MAX as usize && reach as usize <= pos);
+        let Some([first, second]) = distances(group, tag, entry, reach) else { return 0 };
+        // SAFETY: see `Avx2`. What is gathered are four bytes up to `reach` before `pos + at`; those there exist.
+        unsafe {
+            let (bytes, zero) = (_mm256_set1_epi32(bytes as i32), _mm256_setzero_si256());
+            let pos = _mm256_set1_epi32((pos + at) as i32);
+            let data = data.as_ptr();
+            macro_rules! equal {
+                ($half:expr) => {{
+                    let (distance, valid) = $half;
+                    let from = _mm256_sub_epi32(pos, distance);
+                    let there = _mm256_mask_i32gather_epi32::<1>(zero, data.cast(), from, valid);
+                    let equal = _mm256_and_si256(valid, _mm256_cmpeq_epi32(there, bytes));
+                    _mm256_movemask_ps(_mm256_castsi256_ps(equal)) as u32
+                }};
+            }
+            equal!(first) | equal!(second) << 8
+        }
     }
 
     #[inline(always)]

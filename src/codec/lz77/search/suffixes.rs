@@ -4,7 +4,7 @@
 //! the two sides has the longest match there is, and among those behind it only nearer ones are of use: their matches
 //! are shorter, but their offsets cost less. This needs no table and no hash, and finds every length.
 
-use crate::codec::{OutOfMemory, reserve, suffix_order};
+use crate::codec::{OutOfMemory, reserve_huge, suffix_order};
 
 /// How many suffixes to look at on each side.
 const REACH: usize = 32;
@@ -35,8 +35,8 @@ impl Suffixes {
 
     /// Makes room for a block of `len` bytes.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<(), OutOfMemory> {
-        reserve(&mut self.order, len + 2 * REACH)?;
-        reserve(&mut self.places, len)
+        reserve_huge(&mut self.order, len + 2 * REACH)?;
+        reserve_huge(&mut self.places, len)
     }
 
     /// Sorts the suffixes of `block`.
