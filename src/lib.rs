@@ -114,6 +114,10 @@ pub mod internal {
         pub use crate::codec::bwt::{Decoder, Encoder, Params};
     }
 
+    pub mod filter {
+        pub use crate::codec::filter::built_in::{apply, invert};
+    }
+
     pub mod fse {
         pub use crate::codec::fse::{
             EncodeTable, MAX_TABLE_LOG, MIN_TABLE_LOG, build_decode_table, decode_entry, normalize,

@@ -245,6 +245,19 @@ fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
 }
 
 #[test]
+fn auto_expects_matches_from_afar() {
+    // Each number comes often, and hardly one twice within a sample: a filter helps samples, and harms the whole.
+    let number = |i: u32| f64::from(random(random(i) % 16_000)) / 8e6 + 1e-3;
+    let contents: Vec<u8> = (0..1 << 18).flat_map(|i| number(i).to_le_bytes()).collect();
+    for pipeline in [Pipeline::Lzh, Pipeline::Bwt] {
+        let plain = Options::new().pipeline(pipeline);
+        let [small, plain] = [plain.clone().filter(Filter::Auto), plain]
+            .map(|options| pz::compress(&contents, &options).unwrap().len());
+        assert!(small <= plain, "{pipeline}: {small}, not {plain}");
+    }
+}
+
+#[test]
 fn auto_chooses_alike_on_any_number_of_threads_and_within_the_memory_limit() {
     let mut contents = arrays().into_iter().flat_map(|(_, array)| array).collect::<Vec<_>>();
     contents.extend(sample(500_000, 9));

@@ -142,6 +142,12 @@ fn undo(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
 fn undo_on<W: Word>(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
     let elements = W::elements_mut(tile);
     match stage {
+        Stage::Delta { order: 2, stride: 1, .. } => {
+            let [first, second] = kept;
+            let mut sums = [W::from_carry(first[0]), W::from_carry(second[0])];
+            W::running_sums_of_sums(elements, &mut sums);
+            [first[0], second[0]] = sums.map(W::to_carry);
+        }
         Stage::Delta { order, stride, .. } => {
             for kept in kept.iter_mut().take(order.into()) {
                 if stride == 1 {
@@ -153,6 +159,8 @@ fn undo_on<W: Word>(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
         }
         Stage::Xor { stride, .. } => accumulate(elements, stride.into(), &mut kept[0], W::xor),
         Stage::Zigzag { .. } => each(elements, W::undo_zigzag),
+        // A constant, for which there are vector instructions.
+        Stage::Rotate { bits: 1, .. } => each(elements, |word: W| word.undo_rotate(1)),
         Stage::Rotate { bits, .. } => each(elements, |word: W| word.undo_rotate(bits)),
         Stage::Decimal { digits, .. } => each(elements, |word: W| word.undo_decimal(digits)),
         Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module(_) => {}

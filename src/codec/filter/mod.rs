@@ -19,7 +19,9 @@
 //! | [`transpose`] | byte and bit transposition |
 //! | [`decimal`] | floats that are decimal numbers, as integers |
 //! | [`modules`] | what runs the stages that a frame's modules define |
+//! | [`built_in`] | chains without such stages, for benchmarks |
 
+pub mod built_in;
 mod choose;
 mod decimal;
 mod forward;

@@ -83,20 +83,35 @@ fn join<const W: usize>(from: &[u8], to: &mut [u8], count: usize, range: Range<u
     }
 }
 
-/// Eight elements of eight bytes at a time, as a matrix of bytes.
 fn join_8(from: &[u8], to: &mut [u8], count: usize, range: Range<usize>) {
     let planes: [&[u8]; 8] = std::array::from_fn(|j| &from[j * count..][range.clone()]);
     let (elements, _) = to.as_chunks_mut::<8>();
-    let (eights, rest) = elements.as_chunks_mut::<8>();
-    for (i, eight) in eights.iter_mut().enumerate() {
-        let rows = planes.map(|plane| {
-            let bytes = plane[8 * i..].first_chunk();
-            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        });
-        *eight = transpose_bytes(rows).map(u64::to_le_bytes);
+    let (tiles, rest) = elements.as_chunks_mut::<TILE>();
+    for (i, tile) in tiles.iter_mut().enumerate() {
+        let mut bytes = [[0; TILE]; 8];
+        for (bytes, plane) in bytes.iter_mut().zip(planes) {
+            bytes.copy_from_slice(&plane[i * TILE..][..TILE]);
+        }
+        interleave(&bytes, tile);
     }
-    for (i, element) in (8 * eights.len()..).zip(rest) {
+    for (i, element) in (TILE * tiles.len()..).zip(rest) {
         *element = std::array::from_fn(|j| planes[j][i]);
+    }
+}
+
+/// Joins bytes to pairs, these to fours, and those to eights: loops that compilers turn into vector instructions.
+#[inline(always)]
+fn interleave<const N: usize>(planes: &[[u8; N]; 8], to: &mut [[u8; 8]; N]) {
+    let pairs: [[u16; N]; 4] = std::array::from_fn(|k| {
+        let (low, high) = (&planes[2 * k], &planes[2 * k + 1]);
+        std::array::from_fn(|i| u16::from(low[i]) | u16::from(high[i]) << 8)
+    });
+    let fours: [[u32; N]; 2] = std::array::from_fn(|k| {
+        let (low, high) = (&pairs[2 * k], &pairs[2 * k + 1]);
+        std::array::from_fn(|i| u32::from(low[i]) | u32::from(high[i]) << 16)
+    });
+    for (i, eight) in to.iter_mut().enumerate() {
+        *eight = (u64::from(fours[0][i]) | u64::from(fours[1][i]) << 32).to_le_bytes();
     }
 }
 
@@ -126,6 +141,24 @@ fn transpose_bits(mut word: u64) -> u64 {
         word ^= swapped ^ swapped << shift;
     }
     word
+}
+
+/// Bytes of a plane of bits that are transposed together.
+const BITS_GROUP: usize = 32;
+
+/// Bit k of byte i of row j becomes bit j of byte i of row k.
+#[inline(always)]
+fn exchange_bits<const N: usize>(rows: &mut [[u8; N]; 8]) {
+    for (step, mask) in [(4, 0x0f), (2, 0x33), (1, 0x55)] {
+        for j in (0..8).filter(|j| j & step == 0) {
+            let (low, high) = rows.split_at_mut(j | step);
+            for (a, b) in low[j].iter_mut().zip(&mut high[0]) {
+                let swapped = (*a >> step ^ *b) & mask;
+                *a ^= swapped << step;
+                *b ^= swapped;
+            }
+        }
+    }
 }
 
 /// Bytes whose bits are transposed together: bits become bytes of planes of bytes, and back.
@@ -184,18 +217,18 @@ pub(super) fn untranspose_all_bits(
         let bits: [&[u8]; 8] = std::array::from_fn(|bit| {
             &from[(8 * byte + bit) * plane_len..][range.start / 8..range.end / 8]
         });
-        let (groups, rest) = plane.as_chunks_mut::<64>();
+        let (groups, rest) = plane.as_chunks_mut::<{ 8 * BITS_GROUP }>();
         for (i, group) in groups.iter_mut().enumerate() {
-            let rows = bits.map(|bits| {
-                let bytes = bits[8 * i..].first_chunk();
-                bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-            });
-            let rows = transpose_bytes(rows).map(transpose_bits);
-            group.as_chunks_mut().0.iter_mut().zip(rows).for_each(|(bytes, row)| {
-                *bytes = row.to_le_bytes();
-            });
+            let mut rows = [[0; BITS_GROUP]; 8];
+            for (row, bits) in rows.iter_mut().zip(bits) {
+                row.copy_from_slice(&bits[i * BITS_GROUP..][..BITS_GROUP]);
+            }
+            exchange_bits(&mut rows);
+            if let Ok(eights) = group.as_chunks_mut().0.try_into() {
+                interleave(&rows, eights);
+            }
         }
-        for (i, bytes) in (8 * groups.len()..).zip(rest.as_chunks_mut::<8>().0) {
+        for (i, bytes) in (BITS_GROUP * groups.len()..).zip(rest.as_chunks_mut::<8>().0) {
             let row = u64::from_le_bytes(bits.map(|bits| bits[i]));
             *bytes = transpose_bits(row).to_le_bytes();
         }

@@ -34,6 +34,18 @@ pub(super) trait Word: Copy + Default {
         }
         before
     }
+
+    /// Replaces each element by the sum of the running sums up to it. `before` are the last running sum and the last
+    /// result.
+    fn running_sums_of_sums(elements: &mut [Self::Bytes], before: &mut [Self; 2]) {
+        let [mut sum, mut total] = *before;
+        for bytes in elements {
+            sum = sum.add(Self::load(*bytes));
+            total = total.add(sum);
+            *bytes = total.store();
+        }
+        *before = [sum, total];
+    }
 }
 
 macro_rules! word {

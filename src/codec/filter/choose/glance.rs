@@ -1,0 +1,217 @@
+//! What a few short pieces of a block show of its type, and the chains that suit it.
+
+use super::super::{FilterChain, Stage, decimal};
+use super::Entropy;
+
+/// Whether bytes are text: hardly a control character, and mostly printable ones of ASCII, or UTF-8.
+pub(super) fn is_text(bytes: &[u8]) -> bool {
+    let mut counts = [0; 256];
+    bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+    let sum = |range: std::ops::Range<usize>| counts[range].iter().sum::<u32>();
+    let all = sum(0..256);
+    let spaces = sum(9..11) + counts[13];
+    let controls = sum(0..32) - spaces;
+    let printable = sum(32..127) + spaces;
+    controls <= all / 512 && (printable >= all / 4 * 3 || (printable >= all / 8 && is_utf_8(bytes)))
+}
+
+/// Whether nearly all bytes that are not ASCII are in characters of UTF-8: a leading one with others after it.
+fn is_utf_8(bytes: &[u8]) -> bool {
+    let (mut pairs, mut wrong) = (0, 0);
+    let continues = |byte: u8| (0x80..0xc0).contains(&byte);
+    for (&first, &second) in bytes.iter().zip(&bytes[1..]) {
+        if first < 0x80 && second < 0x80 {
+            continue;
+        }
+        pairs += 1;
+        // After a leading byte comes one that continues it; before one that continues comes one that is no ASCII.
+        let is_wrong = if continues(second) { first < 0x80 } else { first >= 0xc0 };
+        wrong += u32::from(is_wrong);
+    }
+    wrong <= pairs / 16
+}
+
+/// The widths that elements seem to have; `None` if bytes depend neither on their place in elements, nor resemble those
+/// of the pixel before.
+pub(super) fn widths(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut planes: [Entropy; 8] = Default::default();
+    for element in bytes.as_chunks::<8>().0 {
+        planes.iter_mut().zip(element).for_each(|(plane, &byte)| plane.add(byte));
+    }
+    // What bytes take with tables for each of their places in elements of this width.
+    let with_planes = |width: usize| {
+        let of = |first: usize| {
+            let mut sum = Entropy::default();
+            planes.iter().skip(first).step_by(width).for_each(|plane| sum.join(plane));
+            sum.bits()
+        };
+        (0..width).map(of).sum::<u64>()
+    };
+    let plain = with_planes(1);
+    let is_less = |bits: u64| bits < plain - plain / 16;
+    let mut widths = vec![1];
+    let mut least = plain;
+    for width in [2, 4, 8] {
+        let bits = with_planes(width.into());
+        if bits < least - least / 32 {
+            // Pairs of numbers may look like wider ones.
+            let is_clear = bits < least - least / 16;
+            widths.retain(|&narrower| narrower > 1 && !is_clear);
+            widths.push(width);
+            least = bits;
+        }
+    }
+    let resemble = |distance: usize| {
+        let mut differences = Entropy::default();
+        for (byte, before) in bytes[distance..].iter().zip(bytes) {
+            differences.add(byte.wrapping_sub(*before));
+        }
+        is_less(differences.bits())
+    };
+    (is_less(least) || (1..=4).any(resemble)).then_some(widths)
+}
+
+/// The chains to consider for elements of these widths.
+pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
+    let mut chains = Vec::new();
+    let mut add = |stages: &[Stage]| chains.extend(FilterChain::new(stages));
+    for &width in widths {
+        if width == 1 {
+            for stride in [1, 2, 3, 4] {
+                add(&[Stage::Delta { width: 1, order: 1, stride }]);
+            }
+            // Pixels, and sound of 24 bits.
+            let transpose = Stage::Transpose { width: 3 };
+            add(&[transpose]);
+            add(&[Stage::Delta { width: 1, order: 1, stride: 3 }, transpose]);
+            continue;
+        }
+        let transpose = Stage::Transpose { width };
+        let zigzag = Stage::Zigzag { width };
+        add(&[transpose]);
+        add(&[Stage::Rotate { width, bits: 1 }, transpose]);
+        add(&[Stage::Xor { width, stride: 1 }, transpose]);
+        for stride in [1, 2, 3, 4] {
+            add(&[Stage::Delta { width, order: 1, stride }, zigzag, transpose]);
+        }
+        add(&[Stage::Delta { width, order: 2, stride: 1 }, zigzag, transpose]);
+        // Pixels with a channel that never changes.
+        add(&[Stage::Delta { width: 1, order: 1, stride: width.into() }, transpose]);
+        for digits in digits(width, bytes) {
+            let decimal = Stage::Decimal { width, digits };
+            add(&[decimal, transpose]);
+            add(&[decimal, zigzag, transpose]);
+            add(&[decimal, Stage::Delta { width, order: 1, stride: 1 }, transpose]);
+        }
+    }
+    if let Some(width) = record_width(bytes) {
+        add(&[Stage::Transpose { width }]);
+        if width.is_multiple_of(4) {
+            let stride = u16::from(width / 4);
+            let delta = Stage::Delta { width: 4, order: 1, stride };
+            add(&[delta, Stage::Transpose { width }]);
+        }
+    }
+    chains
+}
+
+/// How many digits behind the point half of the floats of `width` bytes have at most, and how many nearly all, if that
+/// is more. Nothing for floats with too many.
+fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
+    let Some(max) = decimal::max_digits(width) else { return Vec::new() };
+    // An eighth of the elements will do.
+    let few = bytes.as_chunks::<32>().0.iter().step_by(8);
+    let elements = few.flat_map(|few| few.chunks_exact(width.into()));
+    let all = elements.clone().count();
+    let is_decimal = |element: &[u8], digits| {
+        let (bits, code) = if let Ok(bytes) = element.try_into() {
+            let bits = u32::from_le_bytes(bytes);
+            (bits.into(), decimal::of_f32(bits, digits).map(u64::from))
+        } else if let Ok(bytes) = element.try_into() {
+            let bits = u64::from_le_bytes(bytes);
+            (bits, decimal::of_f64(bits, digits))
+        } else {
+            return false;
+        };
+        bits == 0 || code.is_some_and(|code| code != bits)
+    };
+    let mut found = Vec::new();
+    let mut least = all / 2;
+    for digits in 0..=max.min(6) {
+        let decimals = elements.clone().filter(|element| is_decimal(element, digits)).count();
+        if decimals >= least {
+            found.push(digits);
+            least = all - all / 8;
+            if decimals >= least {
+                break;
+            }
+        }
+    }
+    found.truncate(2);
+    found
+}
+
+/// The distance at which bytes are most often equal, if that is often: the width of records.
+fn record_width(bytes: &[u8]) -> Option<u8> {
+    let equal = |distance: usize| -> usize {
+        // So few at a time that a byte counts them.
+        let pairs = bytes[distance..].chunks(128).zip(bytes.chunks(128));
+        let count =
+            |(a, b): (&[u8], &[u8])| -> u8 { a.iter().zip(b).map(|(a, b)| u8::from(a == b)).sum() };
+        pairs.map(|pair| usize::from(count(pair))).sum()
+    };
+    let widths = (3..=64).filter(|width| !matches!(width, 4 | 8));
+    // Of several with the same count, the narrowest.
+    let best = widths.map(|width| (equal(width), std::cmp::Reverse(width))).max()?;
+    (best.0 > bytes.len() / 8).then_some(best.1.0 as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(i: u64) -> u64 {
+        let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 20
+    }
+
+    fn bytes<const N: usize>(element: impl Fn(u64) -> [u8; N]) -> Vec<u8> {
+        (0..15_360 / N as u64).flat_map(element).collect()
+    }
+
+    #[test]
+    fn elements_show_their_width() {
+        let unit = |i: u64| 1.0 + (random(i) % 1_000_000) as f64 / 1e6;
+        let pixel = |i: u64| 100 + 10 * (i % 3) as u8 + (random(i) % 8) as u8;
+        let cases = [
+            ("f64", bytes(|i| f64::from(unit(i) as f32).to_le_bytes()), Some(vec![8])),
+            ("f32", bytes(|i| (unit(i) as f32).to_le_bytes()), Some(vec![4])),
+            ("i16", bytes(|i| ((random(i) % 3000) as i16).to_le_bytes()), Some(vec![2])),
+            ("pixels", bytes(|i| [pixel(i) + (i / 300) as u8]), Some(vec![1])),
+            ("noise", bytes(|i| (random(i) as u32).to_le_bytes()), None),
+            ("zeros", vec![0; 15_360], None),
+        ];
+        for (what, bytes, expected) in cases {
+            assert_eq!(widths(&bytes), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn candidates_have_the_digits_of_most_and_of_nearly_all_floats() {
+        let price = |i: u64, digits: i32| {
+            let power = 10_f64.powi(digits);
+            (1.0 + (random(i) % 1_000_000) as f64) / power
+        };
+        for (some_of_ten, few, many, expected) in [
+            (0, 2, 5, vec![2]),
+            (4, 2, 5, vec![2, 5]),
+            (6, 2, 5, vec![5]),
+            (4, 2, 14, vec![2]),
+            (10, 2, 14, vec![]),
+        ] {
+            let digits_of = |i: u64| if random(7 * i) % 10 < some_of_ten { many } else { few };
+            let floats = bytes(|i| price(i, digits_of(i)).to_le_bytes());
+            assert_eq!(digits(8, &floats), expected, "{some_of_ten} of 10");
+        }
+    }
+}

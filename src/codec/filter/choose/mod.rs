@@ -1,0 +1,353 @@
+//! Chooses filters for a block by what it holds.
+//!
+//! Encoders on all machines must choose alike, so the rule is exact: integers only, places that depend on the block's
+//! length alone, and sizes from the block's own codec.
+//!
+//! 1. A [`glance`] of 15 KiB shows whether the block is text, how wide its elements seem to be, and whether bytes resemble
+//!    those of the pixel before. Most text, programs and archives end here, unfiltered.
+//! 2. The entropy of the filtered glance's bytes ranks the candidates of these widths.
+//! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
+//!    [suggests](super::hints). If the first is no help at all, the block stays as it is.
+//! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
+//!    instead of bytes where these look as good.
+//! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
+//!    best and without a filter, unless the filter is far behind.
+//!
+//! Samples do not show matches that reach farther than a piece, and filters break such matches. But if the larger sample
+//! takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice assumes as much
+//! fewer again, and after a quarter of the block a quarter of that.
+//!
+//! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So
+//! it encodes a filtered sample in up to four parts, each a part of the planes.
+
+mod glance;
+
+use std::ops::Range;
+
+use super::forward::apply_built_in as apply;
+use super::{FilterChain, Hints, Stage, UNIT_LOG};
+use crate::codec::log2::{FRACTION_BITS, log2};
+use crate::codec::{OutOfMemory, reserve};
+
+/// Shorter blocks are not filtered: there is too little to choose by.
+const MIN_LEN: usize = 1 << 14;
+/// Samples begin at multiples of this many bytes, so that numbers are whole, and records of most widths.
+const ALIGNMENT: usize = 960;
+/// Pieces of the glance, and their length.
+const GLANCES: usize = 8;
+const GLANCE_LEN: usize = 2 * ALIGNMENT;
+/// Base-2 logarithm of the bytes that share entropy tables at most levels.
+const TABLE_LOG: u32 = 18;
+/// The most parts that the codec encodes of a sample, and into how many each of its pieces is cut for that.
+const PARTS: usize = 4;
+/// Samples that the codec encodes.
+const SMALL: Sample = Sample { part: 64, least: 1 << 14 };
+const LARGE: Sample = Sample { part: 32, least: 1 << 16 };
+/// Pieces of such a sample: many, because few would not show how different the parts of a block are.
+const PIECES: usize = 16;
+/// Candidates that the codec tries, besides those of headers.
+const MAX_TRIED: usize = 3;
+
+/// A chain that reaches no farther suffers little where a piece begins.
+const MAX_IGNORED: usize = 64;
+
+/// Memory to choose with.
+#[derive(Default)]
+pub(crate) struct Chooser {
+    filtered: Vec<u8>,
+    unit: Vec<u8>,
+    sample: Vec<u8>,
+    glances: Vec<u8>,
+    /// In how many parts the codec encodes a sample.
+    parts: usize,
+}
+
+/// Pieces of a block that stand for all of it.
+#[derive(Clone, Copy)]
+struct Sample {
+    /// The sample is this part of a block, but not shorter than `least`.
+    part: usize,
+    least: usize,
+}
+
+impl Sample {
+    /// Bytes of a piece.
+    fn piece_len(self, block_len: usize) -> usize {
+        ((block_len / self.part).max(self.least) / PIECES).min(block_len) / PARTS * PARTS
+    }
+
+    fn len(self, block_len: usize) -> usize {
+        PIECES * self.piece_len(block_len)
+    }
+}
+
+/// Bytes of the longest sample of a block of `block_len` bytes.
+pub(crate) fn sample_len(block_len: usize) -> usize {
+    LARGE.len(block_len)
+}
+
+impl Chooser {
+    /// The filters for `contents`; `None` if they are best left as they are. `size` encodes its argument with the
+    /// block's codec, and returns the size of the result. `has_tables` tells whether that codec has tables for each part
+    /// of a block.
+    pub(crate) fn choose(
+        &mut self,
+        contents: &[u8],
+        hints: &Hints,
+        has_tables: bool,
+        mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<Option<FilterChain>, OutOfMemory> {
+        if contents.len() < MIN_LEN {
+            return Ok(None);
+        }
+        let tables = contents.len().min(1 << UNIT_LOG) >> TABLE_LOG;
+        self.parts = if has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
+        let tried = self.candidates(contents, hints)?;
+        if tried.is_empty() {
+            return Ok(None);
+        }
+        let plain = self.encoded(None, contents, SMALL, &mut size)?;
+        let mut best: Option<(usize, FilterChain)> = None;
+        for chain in tried {
+            let bytes = self.encoded(Some(&chain), contents, SMALL, &mut size)?;
+            let is_first = best.is_none();
+            if best.is_none_or(|(least, _)| bytes < least) {
+                best = Some((bytes, chain));
+            }
+            if is_first && bytes > plain + plain / 16 && hints.chains().next().is_none() {
+                return Ok(None);
+            }
+        }
+        let Some((small, mut chain)) = best.filter(|(bytes, _)| *bytes < plain) else {
+            return Ok(None);
+        };
+        let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
+        if let Some(bits) = with_bits(&chain).filter(|_| has_tables)
+            && self.encoded(Some(&bits), contents, SMALL, &mut size)? < small + small / 32
+        {
+            let bytes = self.encoded(Some(&bits), contents, LARGE, &mut size)?;
+            // Samples flatter bits.
+            if bytes + bytes / 64 < large {
+                (large, chain) = (bytes, bits);
+            }
+        }
+        let large_plain = self.encoded(None, contents, LARGE, &mut size)?;
+        let lens = [SMALL, LARGE].map(|sample| sample.len(contents.len()));
+        let filtered = expected([small, large], lens);
+        let plain = expected([plain, large_plain], lens);
+        let helps = if has_tables || filtered > plain + plain / 8 {
+            // A filter must be worth its time.
+            filtered + filtered / 32 < plain
+        } else {
+            let Some([filtered, plain]) = self.of_quarter(&chain, contents, size)? else {
+                return Ok(None);
+            };
+            // Little is left to save.
+            let lens = [lens[1], contents.len() / 4];
+            let of_all = |large, quarter: usize| {
+                quarter - quarter.saturating_sub(expected([large, quarter], lens)) / 4
+            };
+            let filtered = of_all(large, filtered);
+            filtered + filtered / 128 < of_all(large_plain, plain)
+        };
+        Ok(helps.then_some(chain))
+    }
+
+    /// Chains to try: the best by a glance, and those of the header.
+    fn candidates(
+        &mut self,
+        contents: &[u8],
+        hints: &Hints,
+    ) -> Result<Vec<FilterChain>, OutOfMemory> {
+        let mut glances = std::mem::take(&mut self.glances);
+        glances.clear();
+        for place in places(contents, GLANCES, GLANCE_LEN) {
+            glances.extend_from_slice(&contents[place]);
+        }
+        let chosen = self.candidates_of(&glances, hints);
+        self.glances = glances;
+        chosen
+    }
+
+    fn candidates_of(
+        &mut self,
+        glances: &[u8],
+        hints: &Hints,
+    ) -> Result<Vec<FilterChain>, OutOfMemory> {
+        if glance::is_text(glances) {
+            return Ok(Vec::new());
+        }
+        let mut plain = Entropy::default();
+        glances.iter().for_each(|&byte| plain.add(byte));
+        let plain = plain.bits();
+        let mut ranked = Vec::new();
+        if let Some(widths) = glance::widths(glances) {
+            for chain in glance::candidates(glances, &widths) {
+                if let Some(bits) = self.entropy(&chain, glances)? {
+                    ranked.push((bits, chain));
+                }
+            }
+        }
+        ranked.retain(|(bits, _)| *bits < plain - plain / 32);
+        ranked.sort_by_key(|(bits, _)| *bits);
+        ranked.truncate(MAX_TRIED);
+        let mut tried: Vec<_> = ranked.into_iter().map(|(_, chain)| chain).collect();
+        for chain in hints.chains() {
+            if !tried.contains(&chain) {
+                tried.push(chain);
+            }
+        }
+        Ok(tried)
+    }
+
+    /// Bytes that a quarter of `contents` takes with `chain` and without; `None` if the chain does not fit it.
+    fn of_quarter(
+        &mut self,
+        chain: &FilterChain,
+        contents: &[u8],
+        mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<Option<[usize; 2]>, OutOfMemory> {
+        let len = contents.len() / 4;
+        let quarter = &contents[(contents.len() - len) / 2 / ALIGNMENT * ALIGNMENT..][..len];
+        let fits = apply(chain, quarter, &mut self.filtered, &mut self.unit)?;
+        let sizes = [size(&self.filtered)?, size(quarter)?];
+        Ok(fits.then_some(sizes))
+    }
+
+    /// Bytes that pieces of `contents` take with `chain`, each piece filtered alone, or with what it depends on.
+    fn encoded(
+        &mut self,
+        chain: Option<&FilterChain>,
+        contents: &[u8],
+        sample: Sample,
+        size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<usize, OutOfMemory> {
+        let (piece_len, len) = (sample.piece_len(contents.len()), sample.len(contents.len()));
+        let quarter = piece_len / PARTS;
+        reserve(&mut self.sample, len)?;
+        self.sample.clear();
+        self.sample.resize(len, 0);
+        let has_planes =
+            chain.is_some_and(|chain| chain.stages().any(|stage| stage.is_transposition()));
+        for (i, place) in places(contents, PIECES, piece_len).enumerate() {
+            let mut piece = &contents[place.clone()];
+            if let Some(chain) = chain {
+                if !self.filter(chain, contents, place)? {
+                    return Ok(usize::MAX / 8);
+                }
+                piece = &self.filtered;
+            }
+            // Quarters of the same planes go together.
+            for (j, bytes) in piece.chunks_exact(quarter).enumerate() {
+                let at = if has_planes { j * PIECES + i } else { i * PARTS + j };
+                self.sample[at * quarter..][..quarter].copy_from_slice(bytes);
+            }
+        }
+        let mut total = 0;
+        for part in self.sample.chunks_exact(len / self.parts) {
+            total += size(part)?;
+        }
+        Ok(total)
+    }
+
+    /// Filters the piece of `contents` at `place` as in the middle of a unit. Returns false if the chain does not fit
+    /// it.
+    fn filter(
+        &mut self,
+        chain: &FilterChain,
+        contents: &[u8],
+        place: Range<usize>,
+    ) -> Result<bool, OutOfMemory> {
+        let reach = chain.reach();
+        let stages: Vec<_> = chain.stages().collect();
+        let in_place = stages.iter().take_while(|stage| !stage.is_transposition()).count();
+        let (Some(first), true) = (FilterChain::new(&stages[..in_place]), reach > MAX_IGNORED)
+        else {
+            return apply(chain, &contents[place], &mut self.filtered, &mut self.unit);
+        };
+        let before = reach.next_multiple_of(ALIGNMENT).min(place.start);
+        let around = &contents[place.start - before..place.end];
+        if !apply(&first, around, &mut self.filtered, &mut self.unit)? {
+            return Ok(false);
+        }
+        self.filtered.drain(..before);
+        let Some(then) = FilterChain::new(&stages[in_place..]) else { return Ok(true) };
+        let piece = std::mem::take(&mut self.filtered);
+        apply(&then, &piece, &mut self.filtered, &mut self.unit)
+    }
+
+    /// Bits that the filtered glance takes by the frequencies of its bytes, those of each plane apart. `None` if the
+    /// chain does not fit it.
+    fn entropy(&mut self, chain: &FilterChain, glance: &[u8]) -> Result<Option<u64>, OutOfMemory> {
+        if !apply(chain, glance, &mut self.filtered, &mut self.unit)? {
+            return Ok(None);
+        }
+        let planes = match chain.stages().next_back() {
+            Some(Stage::Transpose { width }) => usize::from(width),
+            _ => 1,
+        };
+        let of_plane = |plane: &[u8]| {
+            let mut entropy = Entropy::default();
+            plane.iter().for_each(|&byte| entropy.add(byte));
+            entropy.bits()
+        };
+        Ok(Some(self.filtered.chunks_exact(glance.len() / planes).map(of_plane).sum()))
+    }
+}
+
+/// What a block takes, in bytes of the second of two samples of these lengths, if more of it saves as much again as the
+/// second sample does.
+fn expected([first, second]: [usize; 2], lens: [usize; 2]) -> usize {
+    let scaled = (first as u64 * lens[1] as u64 / lens[0] as u64) as usize;
+    second.saturating_sub(scaled.saturating_sub(second))
+}
+
+/// Where `count` pieces of `len` bytes lie in `contents`, which are at least as long as a piece, from the beginning to
+/// the end.
+fn places(contents: &[u8], count: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let last = contents.len() - len;
+    (0..count)
+        .map(move |i| last / (count - 1) * i / ALIGNMENT * ALIGNMENT)
+        .map(move |at| at..at + len)
+}
+
+/// How often bytes occur.
+struct Entropy([u32; 256]);
+
+impl Default for Entropy {
+    fn default() -> Self {
+        Self([0; 256])
+    }
+}
+
+impl Entropy {
+    fn add(&mut self, byte: u8) {
+        self.0[usize::from(byte)] += 1;
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// Bits that the bytes take, and a bit and a half for each byte's place in a table.
+    fn bits(&self) -> u64 {
+        let total: u32 = self.0.iter().sum();
+        let used = self.0.iter().filter(|&&count| count > 0);
+        let of_table = 3 * used.clone().count() as u64 / 2;
+        let saved: u64 = used.map(|&count| u64::from(count) * u64::from(log2(count))).sum();
+        let all = u64::from(total) * u64::from(log2(total));
+        (all.saturating_sub(saved) >> FRACTION_BITS) + of_table
+    }
+}
+
+/// The chain with bits transposed instead of bytes, if its elements are no records.
+fn with_bits(chain: &FilterChain) -> Option<FilterChain> {
+    let mut stages: Vec<_> = chain.stages().collect();
+    match stages.last_mut() {
+        Some(last @ &mut Stage::Transpose { width }) => {
+            *last = Stage::BitTranspose { width };
+            FilterChain::new(&stages)
+        }
+        _ => None,
+    }
+}
