@@ -22,6 +22,7 @@
 mod buffer;
 mod compress;
 mod lane;
+mod payload;
 #[cfg(test)]
 mod tests;
 mod workers;
