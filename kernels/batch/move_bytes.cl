@@ -1,12 +1,11 @@
-// Copies parts of one buffer to another, from any byte to any byte: payloads from the bytes of a file to where decoders
-// read them, and contents to where the caller wants them.
+// Copies parts of one buffer to another, from any byte to any byte: contents to where the caller wants them.
 //
 // @pz_cost {
 //   threads: N/32768*256
 //   passes: 1
-//   buffers: raw=N+64, moves=128, payload=N+256
+//   buffers: contents=N, moves=128, payload=N+256
 //   local_mem: 0
-//   note: moves holds four moves for each block; contents also go to buffers of the caller's, of any size
+//   note: moves holds four moves for each block; contents go to buffers of the caller's, of any size
 // }
 
 // Bytes `from` to `from + bytes` of the source go to the destination from byte `to_low + 2^32 to_high` on. If `fill` is

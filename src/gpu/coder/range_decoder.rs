@@ -6,8 +6,7 @@
 //! ```
 //!
 //! Everything after the upload is one piece of work for the device. So the caller waits once for each batch, and several
-//! decoders can have a batch in flight each. Blocks that need no decoding go to the buffer `raw`, and from there to their
-//! places.
+//! decoders can have a batch in flight each. Blocks that need no decoding are uploaded to `contents`.
 
 use super::batch::Batch;
 use super::{CoderError, DecodedBlock};
@@ -115,7 +114,7 @@ impl<'d> RangeDecoder<'d> {
         });
         let shape = Shape::new(blocks, block_len);
         let batch = Batch::in_queue(device, Some(queue), shape, &[], planner)?;
-        let into = if pipeline == Pipeline::Store { "raw" } else { "payload" };
+        let into = if pipeline == Pipeline::Store { "contents" } else { "payload" };
         let buffer = batch.plan.buffers.iter().find(|buffer| buffer.name == into);
         let room = buffer.map_or(0, |buffer| buffer.bytes);
         Ok(Self { batch, into, room, still_filtered: Vec::new() })

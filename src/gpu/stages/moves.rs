@@ -1,7 +1,7 @@
 //! Copies between buffers, from any byte to any byte.
 //!
-//! After decoding, [`run`] moves the parts that the caller wants to buffers of the caller's: from `contents`, or from `raw` if
-//! there was nothing to decode.
+//! After decoding, [`run`] moves the parts that the caller wants from `contents` to buffers of the caller's. What needs no
+//! decoding is uploaded to `contents`.
 
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::MOVE_BYTES;
@@ -44,12 +44,12 @@ impl Move {
 /// The most moves of one dispatch, for each block of the batch: the size of the buffer `moves`.
 pub(crate) const MOVES_PER_BLOCK: usize = 4;
 
-/// Adds the buffer `raw`, for blocks that only have to be moved.
+/// Adds the buffer `contents`, for blocks that only have to be moved.
 ///
 /// # Errors
 /// Fails if the kernel's cost is wrong.
-pub(crate) fn add_raw(plan: &mut Plan) -> Result<(), CostError> {
-    plan.buffer(&MOVE_BYTES, "raw").map(drop)
+pub(crate) fn add_contents(plan: &mut Plan) -> Result<(), CostError> {
+    plan.buffer(&MOVE_BYTES, "contents").map(drop)
 }
 
 /// Adds the buffer `moves`.

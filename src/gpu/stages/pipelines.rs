@@ -129,10 +129,10 @@ pub(crate) fn decode_and_move(
     runnable(plan, limits)
 }
 
-/// A plan without steps, for moves out of `raw` alone.
+/// A plan without steps, for moves alone.
 pub(crate) fn moves_alone(shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = Plan::new(shape);
-    moves::add_raw(&mut plan)?;
+    moves::add_contents(&mut plan)?;
     moves::add_moves(&mut plan)?;
     Ok(plan)
 }

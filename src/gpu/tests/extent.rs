@@ -197,24 +197,23 @@ impl Extents {
         self.run(device, "undo filters", &plan, &inputs);
     }
 
-    /// Moves full blocks out of `raw`, by as many moves as there can be.
+    /// Moves full blocks out of `contents`, by as many moves as there can be.
     fn moves(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
         let shape = Shape::new(blocks, len);
         let mut plan = pipelines::moves_alone(shape).unwrap();
-        let names = ["raw", "moves", "payload"];
+        let names = ["contents", "moves", "payload"];
         let buffers = names.map(|name| plan.buffer(&MOVE_BYTES, name).unwrap()).to_vec();
-        let room = len + 64;
         let ends = moves::Ends {
-            source: blocks * room,
+            source: blocks * len,
             destination: u64::from(blocks) * u64::from(len + 256),
         };
         plan.steps.push(Step::Run(Run { buffers, ..moves::run(blocks, len, ends) }));
         let mut all: Vec<_> = (0..blocks)
-            .map(|b| Move::new(b * room + 64, len, u64::from(b) * u64::from(len + 256)))
+            .map(|b| Move::new(b * len, len, u64::from(b) * u64::from(len + 256)))
             .collect();
         all.resize(all.len() * MOVES_PER_BLOCK, Move { reserved: [!0; 3], ..Move::default() });
-        let raw = noise(9, (blocks * room) as usize, 256);
-        let inputs = [("moves", bytemuck::cast_slice(&all)), ("raw", &raw[..])];
+        let contents = noise(9, (blocks * len) as usize, 256);
+        let inputs = [("moves", bytemuck::cast_slice(&all)), ("contents", &contents[..])];
         self.run(device, "moves", &plan, &inputs);
     }
 

@@ -9,8 +9,10 @@ use crate::codec::{Codec, Recipe};
 use crate::format::Pipeline;
 use crate::gpu::device::run::Memory;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
-use crate::gpu::model::plan::{Plan, PlanError, Shape};
+use crate::gpu::model::kernel::MOVE_BYTES;
+use crate::gpu::model::plan::{Plan, PlanError, Run, Shape, Step};
 use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::moves::{self, Ends};
 use crate::gpu::stages::{
     bwt_decode, bwt_encode, checksum, filter, forward_filter, lz77_code, lz77_decode, lz77_find,
     pipelines,
@@ -98,9 +100,21 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
         let decode = move |limits: &Limits, shape| {
             pipelines::decode_and_move(limits, pipeline, shape, Needs::default(), &[])
         };
-        all.push((format!("decoder of {pipeline:?} from a file's bytes"), Box::new(decode)));
+        all.push((format!("decoder of {pipeline:?} with moves"), Box::new(decode)));
     }
+    all.push(("moves".into(), Box::new(|_: &Limits, shape: Shape| moves_of_blocks(shape))));
     all
+}
+
+/// A plan that moves as much as fits into a block, for each block.
+fn moves_of_blocks(shape: Shape) -> Result<Plan, PlanError> {
+    let mut plan = pipelines::moves_alone(shape)?;
+    let names = ["contents", "moves", "payload"];
+    let buffers = names.map(|name| plan.buffer(&MOVE_BYTES, name).unwrap()).to_vec();
+    let ends = Ends { source: u32::MAX, destination: u64::MAX };
+    let run = moves::run(shape.blocks, shape.slot - 15, ends);
+    plan.steps.push(Step::Run(Run { buffers, ..run }));
+    Ok(plan)
 }
 
 /// The limits of a kind of device.

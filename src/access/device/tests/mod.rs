@@ -36,7 +36,9 @@ struct Watched {
     end: AtomicUsize,
     is_held: AtomicBool,
     fails: AtomicBool,
+    /// How many parts were read, and in how many calls.
     parts: AtomicUsize,
+    reads: AtomicUsize,
 }
 
 impl Source for Watched {
@@ -54,6 +56,7 @@ impl Source for Watched {
 
     fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
         self.parts.fetch_add(parts.len(), Ordering::Relaxed);
+        self.reads.fetch_add(1, Ordering::Relaxed);
         while self.is_held.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));
         }
