@@ -84,7 +84,8 @@ const CUDA: &str = r#"
 #include <string.h>
 #define NOTHING(name) int name(void) { return 999; }
 NOTHING(cuDevicePrimaryCtxRetain) NOTHING(cuDevicePrimaryCtxRelease_v2) NOTHING(cuCtxPushCurrent_v2)
-NOTHING(cuCtxPopCurrent_v2) NOTHING(cuMemGetInfo_v2) NOTHING(cuMemAlloc_v2) NOTHING(cuMemFree_v2) NOTHING(cuMemHostAlloc)
+NOTHING(cuCtxPopCurrent_v2) NOTHING(cuCtxGetCurrent) NOTHING(cuCtxSetCurrent)
+NOTHING(cuMemGetInfo_v2) NOTHING(cuMemAlloc_v2) NOTHING(cuMemFree_v2) NOTHING(cuMemHostAlloc)
 NOTHING(cuMemHostGetDevicePointer_v2) NOTHING(cuEventSynchronize)
 NOTHING(cuMemFreeHost) NOTHING(cuMemcpyHtoDAsync_v2) NOTHING(cuMemcpyDtoHAsync_v2) NOTHING(cuMemsetD32Async)
 NOTHING(cuMemcpyDtoDAsync_v2)
