@@ -131,7 +131,6 @@ impl<'d> Uploader<'d> {
     ) -> Result<Self, DeviceError> {
         if let Some((id, first)) = pool.buffer.on() {
             queue.write_with(id, first, (4, STAGED as usize), &mut |piece| piece.fill(0))?;
-            queue.write(id, first, &[0; 4])?;
             queue.finish()?;
             queue.set_pinned_is_fixed(true);
         }

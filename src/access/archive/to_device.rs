@@ -119,7 +119,7 @@ impl Requests for OfArchive {
         let run: Box<Run> = Box::new(move |lane| {
             let on_the_way = OnTheWay::begin(shared, queue, batch, lane);
             let land: Box<Land> = Box::new(move |lane| on_the_way.land(lane));
-            Ok(Some(land))
+            Some(land)
         });
         Some(Taken { is_urgent, run })
     }
@@ -391,9 +391,11 @@ impl Shared {
         let start = staged.block.header_len(header);
         match &staged.bytes {
             Bytes::InMemory(bytes, _) => {
-                let payload = bytes.get(start..start + into.len());
-                // What is shorter is damaged.
-                into.copy_from_slice(payload.unwrap_or(&vec![0; into.len()]));
+                match bytes.get(start..start + into.len()) {
+                    Some(payload) => into.copy_from_slice(payload),
+                    // What is shorter is damaged.
+                    None => into.fill(0),
+                }
                 Ok(())
             }
             Bytes::InFile(_) => {

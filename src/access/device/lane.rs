@@ -89,7 +89,7 @@ const MAX_DECODERS: usize = 3;
 /// The same where nothing is made later.
 const MAX_PREPARED: usize = 12;
 
-/// Payloads of more bytes than this share a batch with others of this ratio, for which pinned memory is made at once.
+/// A lane that needs more than [`SMALL`] makes pinned memory for whole batches of this ratio at once: to make it takes long.
 const LEAST_RATIO: u64 = 2;
 /// The least pinned memory that a lane makes.
 const SMALL: u64 = 1 << 20;
@@ -450,7 +450,7 @@ impl<'c> Lane<'c> {
             let made = self.make_decoder((*pipeline, block_len, most)).and_then(|()| {
                 // So it has pinned memory for all payloads.
                 let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
-                let room = decoder.room() as usize / 4 * 4;
+                let room = decoder.room() as usize;
                 decoder.upload_with(0, (room, 0), &mut |memory| memory.fill(0))
             });
             match made {

@@ -14,8 +14,7 @@ pub(super) fn pipeline_of(header: &BlockHeader) -> Option<Pipeline> {
     match header.method {
         Method::Lz77 if fits => Some(Pipeline::Lzf),
         Method::Bwt if fits => Some(Pipeline::Bwt),
-        Method::Store if fits && header.filters.is_none() => Some(Pipeline::Store),
-        Method::Fill if fits && header.filters.is_none() => Some(Pipeline::Store),
+        Method::Store | Method::Fill if fits && header.filters.is_none() => Some(Pipeline::Store),
         _ => None,
     }
 }

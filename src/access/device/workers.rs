@@ -93,7 +93,7 @@ impl Requests for OnEachLane {
         let run: Box<Run> = Box::new(move |lane| {
             meeting.wait();
             let _ = done.send(make(lane));
-            Ok(None)
+            None
         });
         Some(Taken { is_urgent: true, run })
     }
@@ -102,7 +102,7 @@ impl Requests for OnEachLane {
 /// A batch that a worker has taken.
 pub(in crate::access) struct Taken {
     pub(in crate::access) is_urgent: bool,
-    /// Brings its blocks to the device. Fails if the device can no longer be used.
+    /// Brings its blocks to the device.
     pub(in crate::access) run: Box<Run>,
 }
 
@@ -118,11 +118,10 @@ enum Next {
     Closed,
 }
 
-/// Begins the work on a batch. What is returned ends it, with the same lane.
-pub(in crate::access) type Run =
-    dyn FnOnce(&mut Lane<'_>) -> Result<Option<Box<Land>>, DeviceError> + Send;
+/// Begins the work on a batch. What is returned, if more is to be done, ends it with the same lane.
+pub(in crate::access) type Run = dyn FnOnce(&mut Lane<'_>) -> Option<Box<Land>> + Send;
 
-/// Ends the work on a batch.
+/// Ends the work on a batch. Fails if the device can no longer be used.
 pub(in crate::access) type Land = dyn FnOnce(&mut Lane<'_>) -> Result<(), DeviceError> + Send;
 
 /// A batch that a worker has begun, and the number of its lane.
@@ -337,7 +336,7 @@ impl Core {
                     // A source may be a caller's own code.
                     let run = catch_unwind(AssertUnwindSafe(|| (taken.run)(&mut lanes[lane])));
                     self.land(&mut lanes, &mut begun);
-                    let land = self.checked(run, &mut lanes[lane]).flatten();
+                    let land = self.checked(run.map(Ok), &mut lanes[lane]).flatten();
                     begun = land.map(|land| Begun { land, lane, is_urgent });
                 }
                 Next::Land => self.land(&mut lanes, &mut begun),

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use super::plan::moves_of_blocks;
 use super::testing::each_device;
 use crate::codec::bwt;
 use crate::codec::lz77::{self, Params};
@@ -22,12 +23,12 @@ use crate::format::Pipeline;
 use crate::gpu::device::run::{Memory, submit};
 use crate::gpu::device::{Api, Device, Kind, Limits, Queue};
 use crate::gpu::model::cost::{CostError, Formula, KernelCost};
-use crate::gpu::model::kernel::{ALL, Kernel, MOVE_BYTES};
-use crate::gpu::model::plan::{Plan, Run, Shape, Step};
+use crate::gpu::model::kernel::{ALL, Kernel};
+use crate::gpu::model::plan::{Plan, Shape, Step};
 use crate::gpu::stages::filter;
 use crate::gpu::stages::job::{Job, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
-use crate::gpu::stages::moves::{self, MOVES_PER_BLOCK, Move};
+use crate::gpu::stages::moves::{MOVES_PER_BLOCK, Move};
 use crate::gpu::stages::pipelines;
 use crate::pipeline::Level;
 use crate::test_data::{mixture, noise};
@@ -200,14 +201,7 @@ impl Extents {
     /// Moves full blocks out of `contents`, by as many moves as there can be.
     fn moves(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
         let shape = Shape::new(blocks, len);
-        let mut plan = pipelines::moves_alone(shape).unwrap();
-        let names = ["contents", "moves", "payload"];
-        let buffers = names.map(|name| plan.buffer(&MOVE_BYTES, name).unwrap()).to_vec();
-        let ends = moves::Ends {
-            source: blocks * len,
-            destination: u64::from(blocks) * u64::from(len + 256),
-        };
-        plan.steps.push(Step::Run(Run { buffers, ..moves::run(blocks, len, ends) }));
+        let plan = moves_of_blocks(shape).unwrap();
         let mut all: Vec<_> = (0..blocks)
             .map(|b| Move::new(b * len, len, u64::from(b) * u64::from(len + 256)))
             .collect();

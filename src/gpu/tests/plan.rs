@@ -107,11 +107,12 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
 }
 
 /// A plan that moves as much as fits into a block, for each block.
-fn moves_of_blocks(shape: Shape) -> Result<Plan, PlanError> {
+pub(in crate::gpu) fn moves_of_blocks(shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = pipelines::moves_alone(shape)?;
     let names = ["contents", "moves", "payload"];
-    let buffers = names.map(|name| plan.buffer(&MOVE_BYTES, name).unwrap()).to_vec();
-    let ends = Ends { source: u32::MAX, destination: u64::MAX };
+    let buffers = names.map(|name| plan.buffer(&MOVE_BYTES, name).unwrap());
+    let [source, _, destination] = buffers.map(|buffer| plan.buffers[buffer.0].bytes);
+    let (ends, buffers) = (Ends { source: source as u32, destination }, buffers.to_vec());
     let run = moves::run(shape.blocks, shape.slot - 15, ends);
     plan.steps.push(Step::Run(Run { buffers, ..run }));
     Ok(plan)

@@ -209,9 +209,10 @@ impl Chooser {
     ) -> Result<Option<[usize; 2]>, OutOfMemory> {
         let len = contents.len() / 4;
         let quarter = &contents[(contents.len() - len) / 2 / ALIGNMENT * ALIGNMENT..][..len];
-        let fits = apply(chain, quarter, &mut self.filtered, &mut self.unit)?;
-        let sizes = [size(&self.filtered)?, size(quarter)?];
-        Ok(fits.then_some(sizes))
+        if !apply(chain, quarter, &mut self.filtered, &mut self.unit)? {
+            return Ok(None);
+        }
+        Ok(Some([size(&self.filtered)?, size(quarter)?]))
     }
 
     /// Bytes that pieces of `contents` take with `chain`, each piece filtered alone, or with what it depends on.

@@ -3,7 +3,7 @@
 use super::buckets::{Buckets, Rings};
 use super::candidates::{LOOKAHEAD, common_length, common_length_before, read32, read64};
 use super::lazy::Match;
-use super::probe::{Here, Probe, Task};
+use super::probe::{Here, Probe, Task, gain};
 use super::segments::Chunk;
 use core::ops::Range;
 
@@ -97,7 +97,7 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
                 continue;
             }
             let length = self.length(bytes, pos, offset, end);
-            let gain = (4 * length).saturating_sub((offset + 3).ilog2());
+            let gain = gain(length, offset);
             if gain > best.gain {
                 best = RatedMatch { length, offset, gain };
                 if pos + length as usize >= end {

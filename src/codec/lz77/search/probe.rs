@@ -76,13 +76,19 @@ pub(crate) struct Here<'a> {
 /// A match of four bytes is only taken at a distance less than this.
 pub(crate) const FOUR_REACH: u32 = 1 << 13;
 
+/// Roughly what a match saves, in quarters of a byte.
+#[inline(always)]
+pub(crate) fn gain(length: u32, distance: u32) -> u32 {
+    (4 * length).saturating_sub((distance + 3).ilog2())
+}
+
 /// Orders matches by gain, then by distance. 0 if the match is not worth taking.
 #[inline(always)]
 fn key(length: u32, distance: u32) -> u32 {
     if length < 4 || (length == 4 && distance >= FOUR_REACH) {
         return 0;
     }
-    let gain = (4 * length).saturating_sub((distance + 3).ilog2());
+    let gain = gain(length, distance);
     if gain == 0 { 0 } else { gain << 24 | (MAX_DISTANCE - distance) }
 }
 
