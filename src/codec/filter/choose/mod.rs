@@ -14,8 +14,8 @@
 //!    best and without a filter, unless the filter is far behind.
 //!
 //! Samples do not show matches that reach farther than a piece, and filters break such matches. But if the larger sample
-//! takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice assumes as much
-//! fewer again, and after a quarter of the block a quarter of that.
+//! takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice assumes the same
+//! factor again, and after a quarter of the block a quarter of that.
 //!
 //! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So
 //! it encodes a filtered sample in up to four parts, each a part of the planes.
@@ -296,11 +296,12 @@ impl Chooser {
     }
 }
 
-/// What a block takes, in bytes of the second of two samples of these lengths, if more of it saves as much again as the
-/// second sample does.
+/// What a block takes, in bytes of the second of two samples of these lengths, if more of it lowers the ratio by the
+/// same factor again as the second sample does.
 fn expected([first, second]: [usize; 2], lens: [usize; 2]) -> usize {
-    let scaled = (first as u64 * lens[1] as u64 / lens[0] as u64) as usize;
-    second.saturating_sub(scaled.saturating_sub(second))
+    let [first, second] = [first as u128, second as u128];
+    let scaled = first * lens[1] as u128 / lens[0] as u128;
+    (second * second / scaled.max(second).max(1)) as usize
 }
 
 /// Where `count` pieces of `len` bytes lie in `contents`, which are at least as long as a piece, from the beginning to
@@ -350,5 +351,22 @@ fn with_bits(chain: &FilterChain) -> Option<FilterChain> {
             FilterChain::new(&stages)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_that_saves_much_does_not_promise_all() {
+        let lens = [1 << 14, 1 << 16];
+        assert_eq!(expected([1000, 4000], lens), 4000, "nothing saved");
+        assert_eq!(expected([1000, 2000], lens), 1000, "half, and half again");
+        assert_eq!(expected([1000, 5000], lens), 5000, "no loss is expected");
+        assert_eq!(expected([0, 0], lens), 0);
+        // A wave with a period of twelve pieces: differences take less than a seventh of it in the small sample.
+        assert!(expected([716, 1988], lens) < expected([5768, 8628], lens));
+        expected([usize::MAX / 8; 2], lens);
     }
 }
