@@ -3,6 +3,9 @@
 //! The stages run over pieces of a unit that stay in the first-level cache, a transposition and the stages before it
 //! together.
 
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
+use super::simd::{untranspose, untranspose_all_bits};
+#[cfg(not(all(feature = "simd", target_arch = "x86_64")))]
 use super::transpose::{untranspose, untranspose_all_bits};
 use super::words::Word;
 use super::{Context, FilterChain, InvertFault, MAX_STAGES, Stage};

@@ -49,6 +49,7 @@ fn split<const W: usize>(from: &[u8], to: &mut [u8], count: usize) {
 }
 
 /// Undoes [`transpose`] for the elements `range` of the `count` in `from`. `to` is as long as they are.
+#[inline(always)]
 pub(super) fn untranspose(
     from: &[u8],
     to: &mut [u8],
@@ -59,6 +60,7 @@ pub(super) fn untranspose(
     match width {
         1 => to.copy_from_slice(&from[range]),
         2 => join::<2>(from, to, count, range),
+        3 => join_3(from, to, count, range),
         4 => join::<4>(from, to, count, range),
         8 => join_8(from, to, count, range),
         _ => {
@@ -75,6 +77,7 @@ pub(super) fn untranspose(
     }
 }
 
+#[inline(always)]
 fn join<const W: usize>(from: &[u8], to: &mut [u8], count: usize, range: Range<usize>) {
     let planes: [&[u8]; W] = std::array::from_fn(|j| &from[j * count..][range.clone()]);
     let (elements, _) = to.as_chunks_mut::<W>();
@@ -83,6 +86,17 @@ fn join<const W: usize>(from: &[u8], to: &mut [u8], count: usize, range: Range<u
     }
 }
 
+/// Like [`join`], in a form that compilers turn into shuffles.
+#[inline(always)]
+fn join_3(from: &[u8], to: &mut [u8], count: usize, range: Range<usize>) {
+    let [a, b, c] = std::array::from_fn(|j| &from[j * count..][range.clone()]);
+    let (elements, _) = to.as_chunks_mut::<3>();
+    for (((element, a), b), c) in elements.iter_mut().zip(a).zip(b).zip(c) {
+        *element = [*a, *b, *c];
+    }
+}
+
+#[inline(always)]
 fn join_8(from: &[u8], to: &mut [u8], count: usize, range: Range<usize>) {
     let planes: [&[u8]; 8] = std::array::from_fn(|j| &from[j * count..][range.clone()]);
     let (elements, _) = to.as_chunks_mut::<8>();
@@ -102,16 +116,21 @@ fn join_8(from: &[u8], to: &mut [u8], count: usize, range: Range<usize>) {
 /// Joins bytes to pairs, these to fours, and those to eights: loops that compilers turn into vector instructions.
 #[inline(always)]
 fn interleave<const N: usize>(planes: &[[u8; N]; 8], to: &mut [[u8; 8]; N]) {
-    let pairs: [[u16; N]; 4] = std::array::from_fn(|k| {
-        let (low, high) = (&planes[2 * k], &planes[2 * k + 1]);
-        std::array::from_fn(|i| u16::from(low[i]) | u16::from(high[i]) << 8)
-    });
-    let fours: [[u32; N]; 2] = std::array::from_fn(|k| {
-        let (low, high) = (&pairs[2 * k], &pairs[2 * k + 1]);
-        std::array::from_fn(|i| u32::from(low[i]) | u32::from(high[i]) << 16)
-    });
-    for (i, eight) in to.iter_mut().enumerate() {
-        *eight = (u64::from(fours[0][i]) | u64::from(fours[1][i]) << 32).to_le_bytes();
+    let mut pairs = [[0; N]; 4];
+    for (pairs, [low, high]) in pairs.iter_mut().zip(planes.as_chunks().0) {
+        for (pair, (low, high)) in pairs.iter_mut().zip(low.iter().zip(high)) {
+            *pair = u16::from(*low) | u16::from(*high) << 8;
+        }
+    }
+    let mut fours = [[0; N]; 2];
+    for (fours, [low, high]) in fours.iter_mut().zip(pairs.as_chunks().0) {
+        for (four, (low, high)) in fours.iter_mut().zip(low.iter().zip(high)) {
+            *four = u32::from(*low) | u32::from(*high) << 16;
+        }
+    }
+    let [low, high] = &fours;
+    for (eight, (low, high)) in to.iter_mut().zip(low.iter().zip(high)) {
+        *eight = (u64::from(*low) | u64::from(*high) << 32).to_le_bytes();
     }
 }
 
@@ -203,6 +222,7 @@ pub(super) fn transpose_all_bits(from: &[u8], to: &mut [u8], width: usize) {
 
 /// Undoes [`transpose_all_bits`] for the elements `range` of the `count` in `from`; the ends of the range are multiples
 /// of 8. `to` is as long as these elements, and at most a tile.
+#[inline(always)]
 pub(super) fn untranspose_all_bits(
     from: &[u8],
     to: &mut [u8],
