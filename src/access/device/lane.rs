@@ -89,7 +89,8 @@ const MAX_DECODERS: usize = 3;
 /// The same where nothing is made later.
 const MAX_PREPARED: usize = 12;
 
-/// A lane that needs more than [`SMALL`] makes pinned memory for whole batches of this ratio at once: to make it takes long.
+/// Making pinned memory takes long. A lane that needs more than [`SMALL`] makes as much at once as a whole batch of this
+/// ratio takes.
 const LEAST_RATIO: u64 = 2;
 /// The least pinned memory that a lane makes.
 const SMALL: u64 = 1 << 20;

@@ -3,9 +3,6 @@
 //! The stages run over pieces of a unit that stay in the first-level cache, a transposition and the stages before it
 //! together.
 
-#[cfg(all(feature = "simd", target_arch = "x86_64"))]
-use super::simd::{untranspose, untranspose_all_bits};
-#[cfg(not(all(feature = "simd", target_arch = "x86_64")))]
 use super::transpose::{untranspose, untranspose_all_bits};
 use super::words::Word;
 use super::{Context, FilterChain, InvertFault, MAX_STAGES, Stage};
@@ -118,6 +115,27 @@ impl<'s> Shuffle<'s> {
 
     /// Sets `tile`, which begins at byte `start` of the unit.
     fn undo(&self, tile: &mut [u8], start: usize) {
+        #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+        {
+            let gains = self.is_of_bits || matches!(self.width, 3 | 4);
+            if gains && crate::codec::lanes::avx2::is_available() {
+                // SAFETY: the features are present.
+                return unsafe { self.undo_with_avx2(tile, start) };
+            }
+        }
+        self.undo_inline(tile, start);
+    }
+
+    /// [`Self::undo`], compiled for AVX2.
+    #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn undo_with_avx2(&self, tile: &mut [u8], start: usize) {
+        self.undo_inline(tile, start);
+    }
+
+    /// [`Self::undo`], compiled for the processor that the caller is compiled for.
+    #[inline(always)]
+    fn undo_inline(&self, tile: &mut [u8], start: usize) {
         let first = start / self.width;
         let last = self.count.min((start + tile.len()) / self.width);
         let (planes, width, count) = (self.planes, self.width, self.count);

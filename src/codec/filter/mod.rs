@@ -16,7 +16,7 @@
 //! | [`forward`] | applies a chain |
 //! | [`inverse`] | undoes it |
 //! | [`words`] | elements of 1, 2, 4 and 8 bytes |
-//! | [`transpose`] | byte and bit transposition; `simd` undoes it with AVX2 |
+//! | [`transpose`] | byte and bit transposition |
 //! | [`decimal`] | floats that are decimal numbers, as integers |
 //! | [`modules`] | what runs the stages that a frame's modules define |
 //! | [`built_in`] | chains without such stages, for benchmarks |
@@ -29,8 +29,6 @@ mod hints;
 mod inverse;
 mod modules;
 mod name;
-#[cfg(all(feature = "simd", target_arch = "x86_64"))]
-mod simd;
 #[cfg(test)]
 mod tests;
 mod transpose;

@@ -296,8 +296,8 @@ impl Chooser {
     }
 }
 
-/// What a block takes, in bytes of the second of two samples of these lengths, if more of it lowers the ratio by the
-/// same factor again as the second sample does.
+/// What the block will take, scaled to the length of the second of two samples. The second takes fewer bytes for its
+/// length than the first by some factor; the block is expected to take fewer than the second by the same factor.
 fn expected([first, second]: [usize; 2], lens: [usize; 2]) -> usize {
     let [first, second] = [first as u128, second as u128];
     let scaled = first * lens[1] as u128 / lens[0] as u128;
