@@ -101,15 +101,20 @@ impl<'d> Batch<'d> {
         Ok(self.device.runs_at_once(&self.plan))
     }
 
-    /// Uploads the jobs of a batch and starts it, without waiting for it.
+    /// Uploads the jobs of a batch and queues its work, which a [flush](Queue::flush) starts.
     pub(super) fn submit(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
         self.plan_for(jobs.len(), needs)?;
         let memory = &self.memory;
         self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;
         submit(&self.plan, memory, &mut *self.queue)?;
-        self.queue.flush()?;
         self.submitted = jobs.len();
         Ok(())
+    }
+
+    /// Starts to read the results of the batch that was submitted last, when no other work follows before [`Self::wait`].
+    pub(super) fn read_results_ahead(&mut self) -> Result<(), DeviceError> {
+        let bytes = (self.submitted * size_of::<JobResult>()) as u64;
+        self.queue.read_ahead(self.memory.named("results"), 0, bytes)
     }
 
     /// Waits for the batch that was submitted last, and returns its results; none if there is no such batch.

@@ -193,6 +193,9 @@ impl<'d> RangeDecoder<'d> {
             self.write_moves(run)?;
             self.place(run)?;
         }
+        if !blocks.is_empty() {
+            self.batch.read_results_ahead()?;
+        }
         Ok(self.batch.queue.flush()?)
     }
 

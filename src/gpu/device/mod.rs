@@ -444,6 +444,13 @@ pub trait Queue: Send {
     /// Starts the work queued so far, without waiting for it.
     fn flush(&mut self) -> Result<(), DeviceError>;
 
+    /// Starts to copy `bytes` bytes of a buffer from byte `offset` on, both multiples of 4, as they are when all work queued so
+    /// far has ended. If a read of these bytes is what the queue is asked next, it waits for one thing less.
+    fn read_ahead(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        let _ = (buffer, offset, bytes);
+        Ok(())
+    }
+
     /// Waits for all earlier work, until the deadline at most, and copies `bytes` bytes of a buffer from byte `offset`
     /// on; both numbers are multiples of 4. Calls `take` with one piece after another while the next one is being
     /// copied.
@@ -463,6 +470,12 @@ pub trait Queue: Send {
             into[done..done + piece.len()].copy_from_slice(piece);
             done += piece.len();
         })
+    }
+
+    /// Whether all earlier work has ended, as far as can be told without waiting: then [`Self::finish`] is quick, or there is
+    /// no other way to know.
+    fn has_ended(&mut self) -> bool {
+        true
     }
 
     /// Waits for all earlier work, until the deadline at most.

@@ -321,6 +321,11 @@ impl<D: Device> Queue for PoolQueue<'_, D> {
         self.queue.flush()
     }
 
+    fn read_ahead(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.works();
+        self.queue.read_ahead(buffer, offset, bytes)
+    }
+
     fn read_with(
         &mut self,
         buffer: BufferId,
@@ -335,6 +340,10 @@ impl<D: Device> Queue for PoolQueue<'_, D> {
     fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let result = self.queue.read(buffer, offset, into);
         self.waited(result)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.queue.has_ended()
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {

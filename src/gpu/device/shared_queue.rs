@@ -79,6 +79,10 @@ impl Queue for SharedQueue<'_> {
         self.with(|queue| queue.flush())
     }
 
+    fn read_ahead(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.with(|queue| queue.read_ahead(buffer, offset, bytes))
+    }
+
     fn read_with(
         &mut self,
         buffer: BufferId,
@@ -91,6 +95,10 @@ impl Queue for SharedQueue<'_> {
 
     fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.with(|queue| queue.read(buffer, offset, into))
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.lock().as_mut().is_none_or(|queue| queue.has_ended())
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {

@@ -46,13 +46,11 @@ impl Driver for CudaDriver {
     ) -> Result<Event, DeviceError> {
         let cuda = self.context.cuda;
         let _current = self.context.enter()?;
-        Event::of(stream, false, || {
-            let (to, from, len) =
-                (memory.buffer.address + offset, from.as_ptr().cast(), from.len());
-            // SAFETY: stream and buffer are valid and of one context. The caller promises the rest.
-            let code = unsafe { (cuda.cuMemcpyHtoDAsync_v2)(to, from, len, stream.raw()) };
-            cuda.check("cuMemcpyHtoDAsync", code)
-        })
+        let (to, from, len) = (memory.buffer.address + offset, from.as_ptr().cast(), from.len());
+        // SAFETY: stream and buffer are valid and of one context. The caller promises the rest.
+        let code = unsafe { (cuda.cuMemcpyHtoDAsync_v2)(to, from, len, stream.raw()) };
+        cuda.check("cuMemcpyHtoDAsync", code)?;
+        Ok(Event::later(stream))
     }
 
     unsafe fn download(

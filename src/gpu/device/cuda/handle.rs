@@ -3,7 +3,7 @@
 //! Errors on release are ignored: they happen only when the object or its whole context is already gone.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::api::{self, Cuda, Raw};
 use crate::gpu::device::DeviceError;
@@ -15,7 +15,12 @@ pub(in crate::gpu::device) struct Context {
     pub(super) cuda: &'static Cuda,
     device: c_int,
     raw: Raw,
+    /// Events without times that nobody uses: to make one and to destroy it costs two turns in the driver.
+    events: Mutex<Vec<Raw>>,
 }
+
+/// How many events are kept for later.
+const KEPT_EVENTS: usize = 256;
 
 /// The context is current on this thread. When dropped, the caller's is again, if it was another.
 pub(super) struct Current<'c>(Option<&'c Context>);
@@ -26,12 +31,16 @@ impl Context {
         // SAFETY: there is room for the result, which we own a reference to.
         let code = unsafe { (cuda.cuDevicePrimaryCtxRetain)(&raw mut raw, device) };
         cuda.check("cuDevicePrimaryCtxRetain", code)?;
-        Ok(Self { cuda, device, raw })
+        Ok(Self { cuda, device, raw, events: Mutex::default() })
     }
 
     /// CUDA's number of the device.
     pub(super) fn device(&self) -> c_int {
         self.device
+    }
+
+    fn events(&self) -> MutexGuard<'_, Vec<Raw>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the context current on this thread for as long as the result lives.
@@ -78,6 +87,13 @@ impl Drop for Current<'_> {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        let events = std::mem::take(&mut *self.events());
+        if let Ok(_current) = self.enter() {
+            for event in events {
+                // SAFETY: the event is valid, and nobody uses it.
+                unsafe { (self.cuda.cuEventDestroy_v2)(event) };
+            }
+        }
         // SAFETY: we own the reference that this releases.
         unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }
@@ -129,6 +145,7 @@ impl Drop for OneStream {
 /// An event, recorded in a stream behind a command.
 struct OneEvent {
     raw: Raw,
+    flags: u32,
     context: Arc<Context>,
 }
 
@@ -136,11 +153,17 @@ impl OneEvent {
     /// Records an event behind what `stream` has been given so far. The context is current.
     fn record(stream: &Stream, flags: u32) -> Result<Self, DeviceError> {
         let context = Arc::clone(&stream.0.context);
-        let mut raw = Raw::NULL;
-        // SAFETY: there is room for the result.
-        let code = unsafe { (context.cuda.cuEventCreate)(&raw mut raw, flags) };
-        context.cuda.check("cuEventCreate", code)?;
-        let event = Self { raw, context };
+        let kept = if flags == api::EVENT_WITHOUT_TIME { context.events().pop() } else { None };
+        let raw = if let Some(raw) = kept {
+            raw
+        } else {
+            let mut raw = Raw::NULL;
+            // SAFETY: there is room for the result.
+            let code = unsafe { (context.cuda.cuEventCreate)(&raw mut raw, flags) };
+            context.cuda.check("cuEventCreate", code)?;
+            raw
+        };
+        let event = Self { raw, flags, context };
         // SAFETY: event and stream are valid and of one context.
         let code = unsafe { (event.context.cuda.cuEventRecord)(raw, stream.raw()) };
         event.context.cuda.check("cuEventRecord", code)?;
@@ -150,6 +173,12 @@ impl OneEvent {
 
 impl Drop for OneEvent {
     fn drop(&mut self) {
+        if self.flags == api::EVENT_WITHOUT_TIME {
+            let mut events = self.context.events();
+            if events.len() < KEPT_EVENTS {
+                return events.push(self.raw);
+            }
+        }
         if let Ok(_current) = self.context.enter() {
             // SAFETY: the event is valid. The call does not wait for it.
             unsafe { (self.context.cuda.cuEventDestroy_v2)(self.raw) };

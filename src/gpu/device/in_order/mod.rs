@@ -9,6 +9,7 @@
 //! | `queue` | an in-order queue |
 //! | `staging` | pinned host memory for all copies, except those of pinned memory that the caller holds |
 
+mod lent;
 mod queue;
 mod shared;
 mod staging;
@@ -132,7 +133,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Whether the command of `event` has ended. Unless the event is that of a copy, timed or [marked](Self::mark), this
+    /// Whether the command of `event` has ended. Unless the event is that of a download, timed or [marked](Self::mark), this
     /// may wait for commands that have been queued since.
     ///
     /// # Errors

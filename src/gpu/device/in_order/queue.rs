@@ -32,6 +32,7 @@ impl<D: Driver> InFlight<D> {
         parts: &[&[u8]],
         until: Deadline,
     ) -> Result<(), DeviceError> {
+        self.ahead = None;
         let driver = &shared.driver;
         let mut at = offset;
         let mut staged = 0;
@@ -46,6 +47,7 @@ impl<D: Driver> InFlight<D> {
             // memory.
             let event = unsafe { driver.upload(&self.stream, (memory, at), part)? };
             self.last = Some(event.clone());
+            driver.mark(&event)?;
             in_place = Some(event);
             at += part.len() as u64;
             staged = number + 1;
@@ -92,38 +94,43 @@ impl<D: Driver> InFlight<D> {
         Ok(at)
     }
 
-    /// Copies what `fill` puts into our own pinned memory. If that is too short and stays so, it goes there in pieces.
+    /// Copies what `fill` puts into pinned memory: our own if that is long enough, or else memory that is lent. If there is
+    /// none, it goes through our own in pieces.
     fn write_with(
         &mut self,
-        driver: &D,
+        shared: &Shared<D>,
         (memory, at): (&Memory<D>, u64),
         (bytes, ahead): (usize, usize),
         fill: &mut dyn FnMut(&mut [u8]),
         until: Deadline,
     ) -> Result<(), DeviceError> {
-        if let Some(piece) = &mut self.in_place {
-            piece.wait(driver, until)?;
-        }
-        let is_short = self.in_place.as_ref().is_none_or(|piece| piece.len() < bytes);
-        if is_short && self.max_pieces == PIECES {
-            // Free the shorter one first.
-            self.in_place = None;
-            let lens = [bytes.max(ahead), bytes].map(usize::next_power_of_two);
-            let mut pieces = lens.iter().map(|len| Piece::of_bytes(driver, *len));
-            self.in_place = pieces.find_map(Result::ok);
-        }
-        let Some(piece) = self.in_place.as_mut().filter(|piece| piece.len() >= bytes) else {
+        self.ahead = None;
+        let driver = &shared.driver;
+        let is_fixed = self.max_pieces < PIECES;
+        let own = self.in_place.as_mut().filter(|piece| piece.len() >= bytes);
+        let mut lent = match &own {
+            None if !is_fixed => shared.lent.take(driver, (bytes, ahead), until)?,
+            _ => None,
+        };
+        let Some(piece) = own.or(lent.as_mut()) else {
             let mut filled = vec![0; bytes];
             fill(&mut filled);
             return self.write_staged(driver, (memory, at), &[&filled], until).map(drop);
         };
+        piece.wait(driver, until)?;
         let staged = &mut piece.bytes()[..bytes];
         fill(staged);
         // SAFETY: as in `write_staged`.
         let event = unsafe { driver.upload(&self.stream, (memory, at), staged)? };
         self.last = Some(event.clone());
-        piece.is_used_by(event);
-        Ok(())
+        piece.is_used_by(event.clone());
+        let marked = driver.mark(&event);
+        // Even then: the copy may have begun.
+        if let Some(piece) = lent {
+            self.longest = self.longest.max(piece.len());
+            shared.lent.give_back(piece, &self.stream);
+        }
+        marked
     }
 
     /// Copies directly to pinned memory that a caller holds, and waits.
@@ -139,6 +146,29 @@ impl<D: Driver> InFlight<D> {
         // memory and knows that it may still change.
         self.last = Some(unsafe { driver.download(&self.stream, from, into)? });
         self.finish(driver, until)
+    }
+
+    /// Starts to copy `bytes` bytes, no more than a piece, for a read of the same bytes.
+    fn read_ahead(
+        &mut self,
+        driver: &D,
+        id: BufferId,
+        (memory, offset): (&Memory<D>, u64),
+        bytes: u64,
+        until: Deadline,
+    ) -> Result<(), DeviceError> {
+        if self.downloads.is_empty() {
+            self.downloads.push(Piece::new(driver)?);
+        }
+        let piece = &mut self.downloads[0];
+        piece.wait(driver, until)?;
+        let into = &mut piece.bytes()[..bytes as usize];
+        // SAFETY: as in `read`.
+        let event = unsafe { driver.download(&self.stream, (memory, offset), into)? };
+        self.last = Some(event.clone());
+        piece.is_used_by(event);
+        self.ahead = Some((id, offset, bytes));
+        Ok(())
     }
 
     fn read(
@@ -192,6 +222,7 @@ impl<D: Driver> InFlight<D> {
         timed: bool,
         until: Deadline,
     ) -> Result<(), DeviceError> {
+        self.ahead = None;
         let mut memories = Vec::with_capacity(work.buffers.len());
         for &id in work.buffers {
             memories.push(shared.memory(id, 0, 0)?);
@@ -238,6 +269,7 @@ impl<D: Driver> InFlight<D> {
 impl<D: Driver> InOrderQueue<D> {
     pub fn new(shared: Arc<Shared<D>>, stream: D::Stream) -> Self {
         let work = Some(InFlight::new(Arc::new(stream)));
+        shared.lent.enter();
         Self { shared, work, deadline: DEADLINE, timing: false }
     }
 
@@ -272,6 +304,7 @@ impl<D: Driver> InOrderQueue<D> {
 impl<D: Driver> Drop for InOrderQueue<D> {
     fn drop(&mut self) {
         self.give_up();
+        self.shared.lent.leave(&self.shared.driver);
     }
 }
 
@@ -299,7 +332,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
             return Ok(());
         }
         self.attempt(|work, shared, until| {
-            work.write_with(&shared.driver, (&memory, offset), (bytes, ahead), fill, until)
+            work.write_with(shared, (&memory, offset), (bytes, ahead), fill, until)
         })
     }
 
@@ -311,6 +344,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         self.attempt(|work, shared, _| {
             // SAFETY: queue and buffer are of one device, and the range has been checked.
             let event = unsafe { shared.driver.clear(&work.stream, (&memory, offset), bytes)? };
+            work.ahead = None;
             work.last = Some(event);
             Ok(())
         })
@@ -329,6 +363,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         }
         self.attempt(|work, shared, _| {
             let (from, to) = ((&source, start), (&target, offset));
+            work.ahead = None;
             // SAFETY: queue and buffers are of one device, and the ranges have been checked.
             work.last = Some(unsafe { shared.driver.copy(&work.stream, from, to, bytes)? });
             Ok(())
@@ -359,8 +394,24 @@ impl<D: Driver> Queue for InOrderQueue<D> {
     ) -> Result<(), DeviceError> {
         let memory = self.shared.memory(buffer, offset, bytes)?;
         self.attempt(|work, shared, until| {
+            if work.ahead.take() == Some((buffer, offset, bytes)) {
+                let piece = &mut work.downloads[0];
+                piece.wait(&shared.driver, until)?;
+                take(&piece.bytes()[..bytes as usize]);
+                return Ok(());
+            }
             work.read(&shared.driver, (&memory, offset), bytes, take, until)?;
             work.finish(&shared.driver, until)
+        })
+    }
+
+    fn read_ahead(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        let memory = self.shared.memory(buffer, offset, bytes)?;
+        if bytes == 0 || bytes > PIECE as u64 {
+            return Ok(());
+        }
+        self.attempt(|work, shared, until| {
+            work.read_ahead(&shared.driver, buffer, (&memory, offset), bytes, until)
         })
     }
 
@@ -378,6 +429,10 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         })
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.work.as_ref().is_none_or(|work| work.has_ended(&self.shared.driver))
+    }
+
     fn finish(&mut self) -> Result<(), DeviceError> {
         self.attempt(|work, shared, until| work.finish(&shared.driver, until))
     }
@@ -391,8 +446,15 @@ impl<D: Driver> Queue for InOrderQueue<D> {
     }
 
     fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
-        if let Some(work) = &mut self.work {
-            work.max_pieces = if is_fixed { 1 } else { PIECES };
+        let Some(work) = &mut self.work else { return };
+        work.max_pieces = if is_fixed { 1 } else { PIECES };
+        let is_short = work.in_place.as_ref().is_none_or(|piece| piece.len() < work.longest);
+        if is_fixed && work.longest > 0 && is_short {
+            // What it has borrowed so far it will need when nothing can be made.
+            work.in_place = None;
+            let Shared { lent, driver, .. } = &*self.shared;
+            let until = Deadline::after(self.deadline, driver.limits());
+            work.in_place = lent.take(driver, (work.longest, 0), until).ok().flatten();
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::Driver;
+use super::lent::Lent;
 use super::staging::{PIECES, Piece, Uploads};
 use crate::gpu::device::program::ProgramKey;
 use crate::gpu::device::{BufferId, DeviceError};
@@ -18,6 +19,8 @@ pub(in crate::gpu::device) struct Shared<D: Driver> {
     pinned: RwLock<BTreeMap<usize, usize>>,
     next: AtomicU64,
     given_up: Mutex<GivenUp<D>>,
+    /// Pinned memory for whatever queue has much to upload.
+    pub(super) lent: Lent<D>,
     // Dropped last, because the objects above belong to it.
     pub driver: D,
 }
@@ -39,9 +42,13 @@ pub(in crate::gpu::device) struct InFlight<D: Driver> {
     /// The newest command. The stream is in order, so when this has ended, all have.
     pub last: Option<D::Event>,
     pub(super) uploads: Uploads<D>,
-    /// For what is filled in place.
+    /// For what is filled in place, where that is not [lent](Lent).
     pub(super) in_place: Option<Piece<D>>,
+    /// Length of the longest piece that was lent.
+    pub(super) longest: usize,
     pub(super) downloads: Vec<Piece<D>>,
+    /// What is being copied to the first of these before it is asked for: buffer, offset and bytes.
+    pub(super) ahead: Option<(BufferId, u64, u64)>,
     /// The most pieces of pinned memory to make in each direction.
     pub(super) max_pieces: usize,
     /// Dispatches whose times have not been read.
@@ -56,7 +63,9 @@ impl<D: Driver> InFlight<D> {
             last: None,
             uploads: Uploads::default(),
             in_place: None,
+            longest: 0,
             downloads: Vec::new(),
+            ahead: None,
             max_pieces: PIECES,
             timed: VecDeque::new(),
             kernels: HashMap::new(),
@@ -81,11 +90,13 @@ impl<D: Driver> InFlight<D> {
 struct GivenUp<D: Driver> {
     work: Vec<InFlight<D>>,
     buffers: Vec<Memory<D>>,
+    /// Pinned memory that it may use.
+    pieces: Vec<Piece<D>>,
 }
 
 impl<D: Driver> Default for GivenUp<D> {
     fn default() -> Self {
-        Self { work: Vec::new(), buffers: Vec::new() }
+        Self { work: Vec::new(), buffers: Vec::new(), pieces: Vec::new() }
     }
 }
 
@@ -96,6 +107,7 @@ impl<D: Driver> Shared<D> {
             pinned: RwLock::default(),
             next: AtomicU64::new(1),
             given_up: Mutex::default(),
+            lent: Lent::default(),
             driver,
         }
     }
@@ -155,6 +167,12 @@ impl<D: Driver> Shared<D> {
         before.is_some_and(|(_, end)| start + bytes.len() <= *end)
     }
 
+    /// Pieces of pinned memory that are lent to queues, and that no queue holds.
+    #[cfg(all(test, feature = "opencl"))]
+    pub fn lent_pieces(&self) -> usize {
+        self.lent.pieces()
+    }
+
     /// Whether abandoned work is still running.
     pub fn has_given_up(&self) -> bool {
         !self.given_up().work.is_empty()
@@ -162,7 +180,9 @@ impl<D: Driver> Shared<D> {
 
     /// Keeps `work`, and every buffer freed from now on, until `work` has ended.
     pub fn give_up(&self, work: InFlight<D>) {
-        self.given_up().work.push(work);
+        let mut given_up = self.given_up();
+        given_up.pieces.extend(self.lent.leave_to(&work.stream));
+        given_up.work.push(work);
     }
 
     /// The same for work that may use `memory`, which has no name.

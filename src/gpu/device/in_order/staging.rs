@@ -129,7 +129,7 @@ impl<D: Driver> Piece<D> {
     }
 
     /// Whether no command uses it.
-    fn is_free(&self, driver: &D) -> Result<bool, DeviceError> {
+    pub fn is_free(&self, driver: &D) -> Result<bool, DeviceError> {
         self.busy.as_ref().map_or(Ok(true), |event| driver.has_ended(event))
     }
 }
@@ -178,6 +178,8 @@ impl<D: Driver> Uploads<D> {
 
     /// Goes on to the next piece, or to a new one if that is busy and there are fewer than `most`.
     fn go_on(&mut self, driver: &D, most: usize, until: Deadline) -> Result<(), DeviceError> {
+        // From now on other commands follow those that use it.
+        self.pieces[self.current].busy.as_ref().map_or(Ok(()), |event| driver.mark(event))?;
         let next = (self.current + 1) % self.pieces.len();
         if !self.pieces[next].is_free(driver)? && self.pieces.len() < most {
             // If there is no memory for another piece, use those we have.

@@ -65,6 +65,73 @@ fn copies_make_do_with_what_is_pinned() {
 }
 
 #[test]
+fn queues_fill_the_same_pinned_memory_in_turns() {
+    for device in opened() {
+        let len = 3 * PIECE;
+        let buffers = [(); 2].map(|()| device.allocate(len as u64).unwrap());
+        let queue = |()| {
+            let stream = device.shared.driver.new_queue().unwrap();
+            InOrderQueue::new(Arc::clone(&device.shared), stream)
+        };
+        let mut queues = [(); 2].map(queue);
+        for turn in 0..6u8 {
+            // The first is too short for the others.
+            let bytes = if turn == 0 { PIECE } else { len };
+            for (number, queue) in queues.iter_mut().enumerate() {
+                let byte = 2 * turn + number as u8;
+                let fill = &mut |memory: &mut [u8]| memory.fill(byte);
+                queue.write_with(buffers[number], 0, (bytes, bytes), fill).unwrap();
+            }
+            assert_eq!(device.shared.lent_pieces(), 1);
+            for (number, queue) in queues.iter_mut().enumerate() {
+                let mut back = vec![0; bytes];
+                queue.read(buffers[number], 0, &mut back).unwrap();
+                assert!(back == vec![2 * turn + number as u8; bytes]);
+            }
+        }
+        // What is lent now stays with the queue.
+        queues[0].set_pinned_is_fixed(true);
+        assert_eq!(device.shared.lent_pieces(), 0);
+        queues[0].write_with(buffers[0], 0, (len, 0), &mut |memory| memory.fill(99)).unwrap();
+        assert_eq!(device.shared.lent_pieces(), 0);
+        queues[1].write_with(buffers[1], 0, (len, 0), &mut |memory| memory.fill(98)).unwrap();
+        assert_eq!(device.shared.lent_pieces(), 1);
+        drop(queues);
+        assert_eq!(device.shared.lent_pieces(), 0);
+        buffers.map(|buffer| device.free(buffer));
+    }
+}
+
+#[test]
+fn what_was_read_ahead_is_what_is_read() {
+    for device in opened() {
+        let mut queue = device.queue().unwrap();
+        let buffer = device.allocate(4096).unwrap();
+        let mut back = [0; 64];
+        for turn in 0..4u8 {
+            queue.write(buffer, 0, &[turn; 4096]).unwrap();
+            queue.read_ahead(buffer, 128, 64).unwrap();
+            queue.flush().unwrap();
+            queue.read(buffer, 128, &mut back).unwrap();
+            assert_eq!(back, [turn; 64]);
+            // Other bytes, and what changes in between.
+            queue.read_ahead(buffer, 128, 64).unwrap();
+            queue.read(buffer, 64, &mut back).unwrap();
+            assert_eq!(back, [turn; 64]);
+            queue.read_ahead(buffer, 128, 64).unwrap();
+            queue.write(buffer, 128, &[turn + 9; 64]).unwrap();
+            queue.read(buffer, 128, &mut back).unwrap();
+            assert_eq!(back, [turn + 9; 64]);
+            queue.read_ahead(buffer, 128, 64).unwrap();
+            queue.clear(buffer, 128, 64).unwrap();
+            queue.read(buffer, 128, &mut back).unwrap();
+            assert_eq!(back, [0; 64]);
+        }
+        device.free(buffer);
+    }
+}
+
+#[test]
 fn many_small_copies_keep_their_order() {
     for device in opened() {
         let mut queue = device.queue().unwrap();

@@ -1,0 +1,101 @@
+//! Pinned memory that the queues of a device use in turns.
+//!
+//! A queue fills much memory at once, uploads it, and needs it no more, long before the work is done that it uploaded it for.
+//! So few pieces serve many queues. Little memory is made, which takes long, and what was used last comes first: it lies in
+//! the processor's caches, to which data is written twice as fast as to memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Driver;
+use super::staging::Piece;
+use crate::gpu::device::DeviceError;
+use crate::gpu::device::deadline::Deadline;
+
+/// The pieces that no queue holds.
+pub(super) struct Lent<D: Driver>(Mutex<State<D>>);
+
+struct State<D: Driver> {
+    /// How many queues there are.
+    queues: usize,
+    /// Those used last come last, each with the stream that may still upload it.
+    pieces: Vec<(Piece<D>, Arc<D::Stream>)>,
+}
+
+impl<D: Driver> Default for Lent<D> {
+    fn default() -> Self {
+        Self(Mutex::new(State { queues: 0, pieces: Vec::new() }))
+    }
+}
+
+impl<D: Driver> Lent<D> {
+    fn lock(&self) -> MutexGuard<'_, State<D>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    #[cfg(all(test, feature = "opencl"))]
+    pub fn pieces(&self) -> usize {
+        self.lock().pieces.len()
+    }
+
+    /// Notes that there is one more queue.
+    pub fn enter(&self) {
+        self.lock().queues += 1;
+    }
+
+    /// Notes that there is one less, which has nothing in hand. Releases the pieces that there are too many of.
+    pub fn leave(&self, driver: &D) {
+        let mut state = self.lock();
+        state.queues = state.queues.saturating_sub(1);
+        let too_many = state.pieces.len().saturating_sub(state.queues);
+        let free = state.pieces.extract_if(.., |(piece, _)| piece.is_free(driver).unwrap_or(true));
+        let released: Vec<_> = free.take(too_many).collect();
+        drop(state);
+        drop(released);
+    }
+
+    /// A piece of at least `bytes` bytes, which nothing uses. Makes one only if all such pieces are with other queues: for up
+    /// to `ahead` bytes. `None` if there is no memory for it.
+    ///
+    /// # Errors
+    /// If the device fails, or another queue's upload does not end in time.
+    pub fn take(
+        &self,
+        driver: &D,
+        (bytes, ahead): (usize, usize),
+        until: Deadline,
+    ) -> Result<Option<Piece<D>>, DeviceError> {
+        let mut state = self.lock();
+        let is_long = |(piece, _): &(Piece<D>, _)| piece.len() >= bytes;
+        let is_free = |lent: &_| is_long(lent) && lent.0.is_free(driver).unwrap_or(false);
+        let last_used = state.pieces.iter().rposition(is_free);
+        if let Some(at) = last_used.or_else(|| state.pieces.iter().position(is_long)) {
+            let (mut piece, stream) = state.pieces.remove(at);
+            drop(state);
+            if let Err(error) = piece.wait(driver, until) {
+                // It may still be read.
+                self.give_back(piece, &stream);
+                return Err(error);
+            }
+            return Ok(Some(piece));
+        }
+        // A shorter one makes room.
+        let shorter = state.pieces.pop_if(|(piece, _)| piece.is_free(driver).unwrap_or(true));
+        drop(state);
+        drop(shorter);
+        let lens = [bytes.max(ahead), bytes].map(usize::next_power_of_two);
+        Ok(lens.iter().find_map(|len| Piece::of_bytes(driver, *len).ok()))
+    }
+
+    /// Takes back a piece that `stream` may still upload.
+    pub fn give_back(&self, piece: Piece<D>, stream: &Arc<D::Stream>) {
+        self.lock().pieces.push((piece, Arc::clone(stream)));
+    }
+
+    /// Removes the pieces that `stream`, which was abandoned, may still upload.
+    pub fn leave_to(&self, stream: &Arc<D::Stream>) -> Vec<Piece<D>> {
+        let mut state = self.lock();
+        let of_stream = state.pieces.extract_if(.., |(_, user)| Arc::ptr_eq(user, stream));
+        of_stream.map(|(piece, _)| piece).collect()
+    }
+}
