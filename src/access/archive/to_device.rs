@@ -1,11 +1,10 @@
 //! Brings blocks to a device: what its workers do for an archive.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::ArchiveError;
-use super::layout::{BlockId, Layout, Placement};
+use super::layout::{Layout, Placement};
 use super::load::{Located, Payload, open_block};
 use super::queue::{Batch, Limits, Queue, Waiter};
 use super::ticket::{Claim, Priority, ReadOptions, Ticket};
@@ -49,6 +48,9 @@ impl Waiter for DeviceWaiter {
 /// of its own.
 const MIN_BATCH: u64 = 16;
 const MIN_BATCH_BYTES: u64 = 16 << 20;
+
+/// So many blocks are queued before workers are told of them.
+const QUEUED_AT_ONCE: usize = 256;
 
 /// Decoders are made for blocks of at least this many bytes of contents.
 const MIN_BLOCK_LEN: u64 = 1 << 16;
@@ -204,27 +206,25 @@ impl Shared {
     pub(super) fn request_on(
         self: &Arc<Self>,
         core: &Arc<Core>,
-        placements: Vec<Wanted>,
+        mut placements: Vec<Wanted>,
         options: &ReadOptions,
     ) -> Result<Claim<()>, ArchiveError> {
         let queue = self.device_queue(core);
         core.check().map_err(|error| queue.device_error(error))?;
-        let mut blocks: BTreeMap<BlockId, Vec<Want>> = BTreeMap::new();
-        for (placement, want) in placements {
-            blocks.entry(placement.block).or_default().push(want);
-        }
+        placements.sort_by_key(|(placement, _)| placement.block);
+        let blocks: Vec<_> = placements.chunk_by(|a, b| a.0.block == b.0.block).collect();
         let ticket = Arc::new(Ticket::new(blocks.len()));
         let claim = Claim(Arc::clone(&ticket));
-        let count = blocks.len();
-        let mut queued = queue.lock();
-        for (slot, (block, wants)) in blocks.into_iter().enumerate() {
-            let ticket = Arc::clone(&ticket);
-            queued.want(block, options.priority, Some(DeviceWaiter { ticket, slot, wants }));
-        }
-        drop(queued);
-        if count > 0 {
+        for (number, some) in blocks.chunks(QUEUED_AT_ONCE).enumerate() {
+            let mut queued = queue.lock();
+            for (slot, placed) in (number * QUEUED_AT_ONCE..).zip(some) {
+                let wants = placed.iter().map(|(_, want)| want.clone()).collect();
+                let waiter = DeviceWaiter { ticket: Arc::clone(&ticket), slot, wants };
+                queued.want(placed[0].0.block, options.priority, Some(waiter));
+            }
+            drop(queued);
             let requests = OfArchive { shared: Arc::clone(self), queue: Arc::clone(&queue) };
-            let batches = count.div_ceil(queue.min_batch);
+            let batches = some.len().div_ceil(queue.min_batch);
             let notified = core.notify(Arc::new(requests), batches);
             notified.map_err(|error| queue.device_error(error))?;
         }
@@ -381,14 +381,15 @@ impl Shared {
         opened
     }
 
-    /// Writes the payload of a block to memory of its length.
+    /// Reads the payload of a block from byte `at` on, as much as there is memory.
     fn read_payload(
         &self,
         staged: &Staged,
         header: &BlockHeader,
+        at: usize,
         into: &mut [u8],
     ) -> Result<(), SourceError> {
-        let start = staged.block.header_len(header);
+        let start = staged.block.header_len(header) + at;
         match &staged.bytes {
             Bytes::InMemory(bytes, _) => {
                 match bytes.get(start..start + into.len()) {
@@ -415,7 +416,7 @@ impl Shared {
     ) -> Result<(), ArchiveError> {
         let payload = zeroed(header.payload_len as usize);
         let mut payload = payload.map_err(|fault| self.fault(&staged.block, fault))?;
-        self.read_payload(staged, header, &mut payload)?;
+        self.read_payload(staged, header, 0, &mut payload)?;
         let loader = &self.loader;
         let contents = loader.decode_padded(&self.layout, &staged.block, *header, &payload)?;
         let wants = in_hand.claim(staged.number);
@@ -450,7 +451,7 @@ impl OnTheWay {
             .map(|(staged, header)| LaneBlock {
                 header: *header,
                 modules: shared.loader.modules(staged.block.id.frame),
-                read: Box::new(|into| shared.read_payload(staged, header, into)),
+                read: Box::new(|at, into| shared.read_payload(staged, header, at, into)),
             })
             .collect();
         let claim = &mut |at: usize| in_hand.claim(opened[at].0.number);

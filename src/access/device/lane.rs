@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::Core;
 use super::buffer::OnDevice;
-use super::payload::{Seen, pipeline_of};
+use super::payload::pipeline_of;
+use super::readers;
 use crate::access::SourceError;
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RawBlock};
@@ -29,14 +30,15 @@ pub(in crate::access) struct LaneBlock<'w> {
     pub(in crate::access) header: BlockHeader,
     /// What runs the modules of its frame, if that has some.
     pub(in crate::access) modules: Option<&'w FrameModules>,
-    /// Writes its payload to memory of that length.
+    /// Reads its payload from some byte on, as much as there is memory.
     pub(in crate::access) read: Box<Read<'w>>,
 }
 
 /// Tells what is wanted of the block with this place in the batch: from now on it may be written there.
 pub(in crate::access) type Claim<'w> = dyn FnMut(usize) -> Vec<Want> + 'w;
 
-pub(in crate::access) type Read<'w> = dyn Fn(&mut [u8]) -> Result<(), SourceError> + 'w;
+pub(in crate::access) type Read<'w> =
+    dyn Fn(usize, &mut [u8]) -> Result<(), SourceError> + Sync + 'w;
 
 /// What became of a block.
 pub(in crate::access) enum Outcome {
@@ -141,6 +143,11 @@ impl<'c> Lane<'c> {
             begin = end;
         }
         Ok(flight)
+    }
+
+    /// Whether [`Self::finish`] waits no more for the batch of the lane.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.queue.as_mut().is_none_or(|queue| queue.has_ended())
     }
 
     /// Waits for a batch, and tells what became of each block. Blocks that the device declines, or gets wrong, are left.
@@ -260,19 +267,11 @@ impl<'c> Lane<'c> {
         decoder.set_modules(modules.map_or(&[], FrameModules::on_devices));
         let mut uploaded = Vec::with_capacity(some.len());
         let mut raws = Vec::with_capacity(some.len());
-        let mut seen = Vec::with_capacity(some.len());
+        let mut seen = Vec::new();
         // One copy for all: threads take turns in the driver.
         let ahead = if bytes > SMALL { self.core.batch() / LEAST_RATIO } else { SMALL };
-        decoder.upload_with(0, (bytes as usize, ahead as usize), &mut |mut memory| {
-            for &at in some {
-                let LaneBlock { header, read, .. } = &blocks[at];
-                let len = header.payload_len as usize;
-                let (own, others) = memory.split_at_mut(len.next_multiple_of(16));
-                let (payload, padding) = own.split_at_mut(len);
-                padding.fill(0);
-                seen.push(read(payload).map(|()| Seen::of(header, payload)));
-                memory = others;
-            }
+        decoder.upload_with(0, (bytes as usize, ahead as usize), &mut |memory| {
+            seen = readers::read(memory, blocks, some);
         })?;
         let mut end = 0;
         for (&at, seen) in some.iter().zip(seen) {

@@ -23,6 +23,7 @@ mod buffer;
 mod compress;
 mod lane;
 mod payload;
+mod readers;
 #[cfg(test)]
 mod tests;
 mod workers;

@@ -4,8 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rayon::ThreadPoolBuilder;
+
+use super::readers;
 use super::{DeviceMemoryOptions, Lane};
 use crate::format::Pipeline;
 use crate::gpu::coder::{RangeDecoder, max_blocks};
@@ -135,6 +138,10 @@ struct Begun {
 const MAX_WORKERS: usize = 16;
 /// The lanes of a worker.
 const DEPTH: usize = 2;
+/// How long a worker sleeps between two looks at what it waits for: each look is a call to the driver.
+const NAP: Duration = Duration::from_micros(50);
+/// How long workers help others while a batch is decoded, which then takes unusually long.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// The least device memory for which there is a worker by default, in bytes.
 const MIN_BUDGET: u64 = 512 << 20;
 /// The most blocks of a batch.
@@ -293,15 +300,15 @@ impl Core {
         if state.has_started {
             return Ok(());
         }
-        for number in 0..self.workers {
-            let core = Arc::clone(self);
-            let name = format!("pz device {number}");
-            let started = thread::Builder::new().name(name).spawn(move || core.work());
-            if let Err(error) = started {
-                state.is_closed = true;
-                return Err(DeviceError::Failed(format!("no thread: {error}")));
-            }
-        }
+        let name = |number| format!("pz device {number}");
+        // Those who wait for a worker that panics are told so, and the others go on.
+        let threads = ThreadPoolBuilder::new().num_threads(self.workers).thread_name(name);
+        let threads = threads.panic_handler(drop).build();
+        let threads =
+            threads.map_err(|error| DeviceError::Failed(format!("no thread: {error}")))?;
+        let core = Arc::clone(self);
+        // The threads end with this, when the device is closed.
+        threads.spawn_broadcast(move |_| core.work());
         state.has_started = true;
         Ok(())
     }
@@ -355,6 +362,7 @@ impl Core {
     /// Ends a batch that was begun.
     fn land(&self, lanes: &mut [Lane<'_>], begun: &mut Option<Begun>) {
         let Some(Begun { land, lane, .. }) = begun.take() else { return };
+        help_until(|| lanes[lane].has_ended());
         let landed = catch_unwind(AssertUnwindSafe(|| land(&mut lanes[lane])));
         let _ = self.checked(landed, &mut lanes[lane]);
     }
@@ -411,6 +419,16 @@ impl Core {
                 return Next::Idle;
             }
             state = woken;
+        }
+    }
+}
+
+/// Helps other workers until something `is_done`. Gives up after a while: then it does not end soon.
+fn help_until(mut is_done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_done() && begun.elapsed() < PATIENCE {
+        if !readers::help() {
+            thread::sleep(NAP);
         }
     }
 }
