@@ -46,7 +46,7 @@ impl Waiter for DeviceWaiter {
 
 /// Batches of so many blocks, or of so many bytes of contents, are not divided further among workers, since each costs time
 /// of its own.
-const MIN_BATCH: u64 = 16;
+const MIN_BATCH: u64 = 64;
 const MIN_BATCH_BYTES: u64 = 16 << 20;
 
 /// So many blocks are queued before workers are told of them.

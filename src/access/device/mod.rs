@@ -14,7 +14,8 @@
 //! - `compress` goes the other way: what lies in a buffer is encoded there, and only payloads cross the bus.
 //! - `workers` are its threads. Each has two lanes (`lane`), which take turns: it takes a batch of blocks, reads their
 //!   payloads, and submits them. While one lane's batch is decoded, the worker reads the
-//!   other's. Few threads call the driver then, in which threads wait for each other.
+//!   other's. Few threads call the driver then, in which threads wait for each other. One that has to wait reads for
+//!   others (`readers`).
 //!
 //! The device checks what it decoded by the same checksums as the CPU. The CPU decodes what the device declines or gets
 //! wrong, and says what is wrong with a damaged block; its result is uploaded.
