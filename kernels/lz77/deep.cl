@@ -3,12 +3,23 @@
 // lane checks one candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it
 // if so. Then all lanes continue matches of LANE_BYTES and more.
 //
-// Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common.
+// The thorough variant also has `near`, from lz77/latest: the distance of each position's nearest candidate by a hash of
+// three bytes, 0 for none.
 //
-// @pz_cost {
+// Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common;
+// THOROUGH, whether the parse is.
+//
+// @pz_cost quick {
 //   threads: N/65536*128
 //   passes: 1
 //   buffers: jobs=32, contents=N, entries=N*8, found=N*4, matches=N*3, match_counts=N/64
+//   local_mem: 256
+// }
+//
+// @pz_cost thorough {
+//   threads: N/65536*128
+//   passes: 1
+//   buffers: jobs=32, contents=N, entries=N*8, found=N*4, rows_one=N*4, matches=N*3, match_counts=N/64
 //   local_mem: 256
 // }
 // @pz_import lz77_segment
@@ -17,11 +28,24 @@
 
 // Bytes that a lane compares by itself.
 #define LANE_BYTES 64u
-// How many positions to try after one that has a match, the length from which on to try none, and the number of
-// literals after which the step between positions grows by one.
-#define LAZY 2u
-#define LONG_ENOUGH 64u
+// The number of literals after which the step between positions grows by one, as a logarithm.
 #define SKIP_LOG 6
+// The shortest match at a cheap offset, the gain that makes up for a literal, the length from which on to try no further
+// positions, and how many to try otherwise. A short match at the near offset is only taken up to NEAR_REACH.
+#if THOROUGH
+#define SHORTEST 3u
+#define LITERAL_GAIN 4
+#define LONG_ENOUGH 128u
+#define PATIENCE(f) ((4u * (f).length - (uint)(f).gain + 6u) / 7u)
+#define NEAR_REACH (1u << 8)
+#define CHEAP_OFFSETS 3
+#else
+#define SHORTEST 4u
+#define LITERAL_GAIN 3
+#define LONG_ENOUGH 64u
+#define PATIENCE(f) 2u
+#define CHEAP_OFFSETS 1
+#endif
 
 typedef struct {
     uint length, offset;
@@ -35,20 +59,49 @@ typedef struct {
 #define IF_ANY(condition) true
 #endif
 
-// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not. The offset `cheap`
-// (0 for none) costs less than others.
-inline Found best_at(Team team, Segment s, __global const uint2 *entries, __global const uint *found, uint at,
-                     uint cheap, int least) {
+// The offsets that cost less than others; 0 for none.
+typedef struct {
+    uint offsets[CHEAP_OFFSETS];
+} Cheap;
+
+// Whether `count` bytes, 3 or 4, at `at` equal those `offset` before; not if that is 0.
+inline bool repeats(Segment s, uint at, uint offset, uint count) {
+    return offset != 0 && difference(s, (int)at, offset) << (32u - 8u * count) == 0u;
+}
+
+// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not.
+inline Found best_at(Team team, Segment s, __global const uint2 *entries, __global const uint *found,
+#if THOROUGH
+                     __global const uint *near,
+#endif
+                     uint at, Cheap cheap, int least) {
     Found best = {0, 0, 0};
     uint row = team_uniform(team, found[at]);
-    if (IF_ANY(cheap != 0)) {
-        uint length = extended(team, s, at, cheap, 0, cheap != 0);
-        if (length >= 4) {
-            best.length = length;
-            best.offset = cheap;
-            best.gain = 4 * (int)length;
+    for (uint i = 0; i < CHEAP_OFFSETS; i++) {
+        uint offset = cheap.offsets[i];
+        bool is_equal = repeats(s, at, offset, SHORTEST);
+        if (IF_ANY(is_equal)) {
+            uint length = extended(team, s, at, offset, 0, is_equal);
+            if (length >= SHORTEST && 4 * (int)length > best.gain) {
+                best.length = length;
+                best.offset = offset;
+                best.gain = 4 * (int)length;
+            }
         }
     }
+#if THOROUGH
+    uint nearest = team_uniform(team, near[at]);
+    bool is_near = repeats(s, at, nearest, nearest <= NEAR_REACH ? 3u : 4u);
+    if (IF_ANY(is_near)) {
+        uint length = extended(team, s, at, nearest, 0, is_near);
+        int gain = 4 * (int)length - (int)(31u - clz(nearest + 3u));
+        if ((length >= 4 || (length == 3 && nearest <= NEAR_REACH)) && gain > best.gain) {
+            best.length = length;
+            best.offset = nearest;
+            best.gain = gain;
+        }
+    }
+#endif
     uint index = row & 0xffffffu;
     uint hash = row != 0 ? entries[index].x : 0;
     bool more = row != 0;
@@ -105,13 +158,22 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
 }
 
 __kernel void deep(__global const uint *jobs, __global const uint *contents, __global const uint2 *entries,
-                   __global const uint *found, __global uint2 *matches, __global uint *match_counts, uint slot,
-                   uint segments, uint blocks, uint window_log) {
+                   __global const uint *found,
+#if THOROUGH
+                   __global const uint *near,
+#endif
+                   __global uint2 *matches, __global uint *match_counts, uint slot, uint segments, uint blocks,
+                   uint window_log) {
     TEAM_START(team);
     Segment s = segment_start(team, jobs, contents, matches, slot, segments, blocks, window_log);
     PARSE_STATE(s);
     entries += (size_t)s.block * slot;
     found += (size_t)s.block * slot;
+#if THOROUGH
+    near += (size_t)s.block * slot;
+    // The offsets that a decoder will know as recent.
+    Cheap cheap = {{0, 0, 0}};
+#endif
     while (pos < s.last) {
         // The positions that are next if none before them has a match.
         uint mine = pos;
@@ -123,8 +185,13 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
         }
         uint at = min(mine, s.last - 1);
         bool hit = found[at] != 0;
-        uint cheap = at == anchor ? second : recent;
-        if (cheap != 0) hit |= difference(s, (int)at, cheap) == 0u;
+#if THOROUGH
+        uint nearest = near[at];
+        hit |= repeats(s, at, nearest, nearest <= NEAR_REACH ? 3u : 4u);
+#else
+        Cheap cheap = {{at == anchor ? second : recent}};
+#endif
+        for (uint i = 0; i < CHEAP_OFFSETS; i++) hit |= repeats(s, at, cheap.offsets[i], SHORTEST);
         uint hits = team_ballot(team, hit && mine < s.last);
         if (hits == 0) {
             pos = team_broadcast(team, mine + 1 + ((mine - anchor) >> SKIP_LOG), 31);
@@ -133,11 +200,16 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
         pos = team_broadcast(team, mine, trailing_zeros(hits));
         Found best = {0, 0, 0};
         uint match_at = pos;
-        for (uint tried = pos; tried == pos || (best.gain != 0 && tried <= match_at + LAZY && tried < s.last &&
-                                                best.length < LONG_ENOUGH); tried++) {
+        for (uint tried = pos; tried == pos || (best.gain != 0 && tried <= match_at + PATIENCE(best) &&
+                                                tried < s.last && best.length < LONG_ENOUGH); tried++) {
             // Each position further on costs another literal.
-            int least = tried == pos ? 0 : best.gain + 1 + 3 * (int)(tried - match_at);
-            Found other = best_at(team, s, entries, found, tried, tried == anchor ? second : recent, least);
+            int least = tried == pos ? 0 : best.gain + 1 + LITERAL_GAIN * (int)(tried - match_at);
+#if THOROUGH
+            Found other = best_at(team, s, entries, found, near, tried, cheap, least);
+#else
+            cheap.offsets[0] = tried == anchor ? second : recent;
+            Found other = best_at(team, s, entries, found, tried, cheap, least);
+#endif
             if (other.gain > least) {
                 best = other;
                 match_at = tried;
@@ -150,6 +222,13 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
         uint room = min(match_at - best.offset - s.window_start, match_at - anchor);
         uint before = extended_back(team, s, match_at, best.offset, room, 0, true);
         TAKE(s, true, match_at, before, best.length, best.offset);
+#if THOROUGH
+        if (best.offset != cheap.offsets[0] && best.offset != cheap.offsets[1] && best.offset != cheap.offsets[2]) {
+            cheap.offsets[2] = cheap.offsets[1];
+            cheap.offsets[1] = cheap.offsets[0];
+            cheap.offsets[0] = best.offset;
+        }
+#endif
         pos = anchor;
     }
     segment_end(s, count, match_counts, slot);

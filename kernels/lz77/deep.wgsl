@@ -3,12 +3,23 @@
 // lane checks one candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it
 // if so. Then all lanes continue matches of LANE_BYTES and more.
 //
-// Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common.
+// The thorough variant also has `near`, from lz77/latest: the distance of each position's nearest candidate by a hash of
+// three bytes, 0 for none.
 //
-// @pz_cost {
+// Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common;
+// THOROUGH, whether the parse is.
+//
+// @pz_cost quick {
 //   threads: N/65536*128
 //   passes: 1
 //   buffers: jobs=32, contents=N, entries=N*8, found=N*4, matches=N*3, match_counts=N/64
+//   local_mem: 256
+// }
+//
+// @pz_cost thorough {
+//   threads: N/65536*128
+//   passes: 1
+//   buffers: jobs=32, contents=N, entries=N*8, found=N*4, rows_one=N*4, matches=N*3, match_counts=N/64
 //   local_mem: 256
 // }
 // @pz_import lz77_segment
@@ -19,16 +30,31 @@ const COMPARED = 4u;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
 @group(0) @binding(2) var<storage, read> entries: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> found: array<u32>;
+// @pz_if THOROUGH
+@group(0) @binding(4) var<storage, read> near: array<u32>;
+@group(0) @binding(5) var<storage, read_write> matches: array<vec2<u32>>;
+@group(0) @binding(6) var<storage, read_write> match_counts: array<u32>;
+// @pz_else
 @group(0) @binding(4) var<storage, read_write> matches: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read_write> match_counts: array<u32>;
+// @pz_end
 
 // Bytes that a lane compares by itself.
 const LANE_BYTES = 64u;
-// How many positions to try after one that has a match, the length from which on to try none, and the number of
-// literals after which the step between positions grows by one.
-const LAZY = 2u;
-const LONG_ENOUGH = 64u;
+// The number of literals after which the step between positions grows by one, as a logarithm.
 const SKIP_LOG = 6u;
+// The shortest match at a cheap offset, the gain that makes up for a literal, and the length from which on to try no
+// further positions. A short match at the near offset is only taken up to NEAR_REACH.
+// @pz_if THOROUGH
+const SHORTEST = 3u;
+const LITERAL_GAIN = 4i;
+const LONG_ENOUGH = 128u;
+const NEAR_REACH = 1u << 8u;
+// @pz_else
+const SHORTEST = 4u;
+const LITERAL_GAIN = 3i;
+const LONG_ENOUGH = 64u;
+// @pz_end
 
 struct Found {
     length: u32,
@@ -36,18 +62,53 @@ struct Found {
     gain: i32,
 }
 
-// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not. The offset `cheap`
-// (0 for none) costs less than others.
-fn best_at(at: u32, cheap: u32, least: i32) -> Found {
+// How many positions to try after one with this match.
+fn patience(f: Found) -> u32 {
+// @pz_if THOROUGH
+    return (4u * f.length - u32(f.gain) + 6u) / 7u;
+// @pz_else
+    return 2u;
+// @pz_end
+}
+
+// Whether `count` bytes, 3 or 4, at `at` equal those `offset` before; not if that is 0.
+fn repeats(at: u32, offset: u32, count: u32) -> bool {
+    if offset == 0u {
+        return false;
+    }
+    return difference(i32(at), offset) << (32u - 8u * count) == 0u;
+}
+
+// The better of a match and the one at a cheap offset, 0 for none.
+fn with_cheap(match_so_far: Found, at: u32, offset: u32) -> Found {
+    if team_uniform(u32(repeats(at, offset, SHORTEST))) != 0u {
+        let length = extended(at, offset, 0u, true);
+        if length >= SHORTEST && 4i * i32(length) > match_so_far.gain {
+            return Found(length, offset, 4i * i32(length));
+        }
+    }
+    return match_so_far;
+}
+
+// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not. The offsets `cheap` (0
+// for none) cost less than others.
+fn best_at(at: u32, cheap: vec3<u32>, least: i32) -> Found {
     var best = Found(0u, 0u, 0i);
     let slot_start = from_word * 4u;
     let row = found[slot_start + at];
-    if team_uniform(cheap) != 0u {
-        let length = extended(at, cheap, 0u, true);
-        if length >= 4u {
-            best = Found(length, cheap, 4i * i32(length));
+    best = with_cheap(best, at, cheap.x);
+// @pz_if THOROUGH
+    best = with_cheap(best, at, cheap.y);
+    best = with_cheap(best, at, cheap.z);
+    let nearest = near[slot_start + at];
+    if team_uniform(u32(repeats(at, nearest, select(4u, 3u, nearest <= NEAR_REACH)))) != 0u {
+        let length = extended(at, nearest, 0u, true);
+        let gain = 4i * i32(length) - i32(firstLeadingBit(nearest + 3u));
+        if (length >= 4u || (length == 3u && nearest <= NEAR_REACH)) && gain > best.gain {
+            best = Found(length, nearest, gain);
         }
     }
+// @pz_end
     if team_uniform(row) == 0u {
         return best;
     }
@@ -122,6 +183,10 @@ fn best_at(at: u32, cheap: u32, least: i32) -> Found {
 // @pz_entry
 fn deep(local_index: u32, workgroup_index: u32) {
     let slot_start = segment_start(local_index, workgroup_index) * args.slot;
+// @pz_if THOROUGH
+    // The offsets that a decoder will know as recent.
+    var cheap = vec3<u32>();
+// @pz_end
     loop {
         if team_uniform(u32(pos < last)) == 0u {
             break;
@@ -137,17 +202,26 @@ fn deep(local_index: u32, workgroup_index: u32) {
         }
         let at = min(mine, last - 1u);
         var hit = found[slot_start + at] != 0u;
-        let cheap = select(recent, second, at == anchor);
-        if cheap != 0u && difference(i32(at), cheap) == 0u {
-            hit = true;
-        }
+// @pz_if THOROUGH
+        hit |= repeats(at, cheap.x, SHORTEST) || repeats(at, cheap.y, SHORTEST) || repeats(at, cheap.z, SHORTEST);
+        let nearest = near[slot_start + at];
+        hit |= repeats(at, nearest, select(4u, 3u, nearest <= NEAR_REACH));
+// @pz_else
+        hit |= repeats(at, select(recent, second, at == anchor), SHORTEST);
+// @pz_end
         let hits = team_ballot(hit && mine < last);
         if hits == 0u {
             pos = team_broadcast(mine + 1u + (mine - anchor >> SKIP_LOG), 31u);
             continue;
         }
         pos = team_broadcast(mine, countTrailingZeros(hits));
-        var best = best_at(pos, select(recent, second, pos == anchor), 0i);
+// @pz_if THOROUGH
+        let later = cheap;
+        var best = best_at(pos, cheap, 0i);
+// @pz_else
+        let later = vec3(recent, 0u, 0u);
+        var best = best_at(pos, vec3(select(recent, second, pos == anchor), 0u, 0u), 0i);
+// @pz_end
         if team_uniform(u32(best.gain == 0i)) != 0u {
             pos += 1u + (pos - anchor >> SKIP_LOG);
             continue;
@@ -155,13 +229,13 @@ fn deep(local_index: u32, workgroup_index: u32) {
         var match_at = pos;
         var tried = pos + 1u;
         loop {
-            let goes_on = tried <= match_at + LAZY && tried < last && best.length < LONG_ENOUGH;
+            let goes_on = tried <= match_at + patience(best) && tried < last && best.length < LONG_ENOUGH;
             if team_uniform(u32(goes_on)) == 0u {
                 break;
             }
             // Each position further on costs another literal.
-            let least = best.gain + 1i + 3i * i32(tried - match_at);
-            let other = best_at(tried, recent, least);
+            let least = best.gain + 1i + LITERAL_GAIN * i32(tried - match_at);
+            let other = best_at(tried, later, least);
             if other.gain > least {
                 best = other;
                 match_at = tried;
@@ -171,6 +245,11 @@ fn deep(local_index: u32, workgroup_index: u32) {
         let room = min(match_at - best.offset - window_start, match_at - anchor);
         let before = extended_back(match_at, best.offset, room, 0u, true);
         take(match_at, before, best.length, best.offset);
+// @pz_if THOROUGH
+        if all(cheap != vec3(best.offset)) {
+            cheap = vec3(best.offset, cheap.xy);
+        }
+// @pz_end
     }
     segment_end();
 }

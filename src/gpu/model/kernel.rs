@@ -115,7 +115,9 @@ kernels! {
     /// The lazy parse with four candidates by each of two hashes.
     LZ77_LAZY_EIGHT = "lz77/lazy": "eight";
     /// A parse with many candidates per position.
-    LZ77_DEEP = "lz77/deep";
+    LZ77_DEEP_QUICK = "lz77/deep": "quick";
+    /// A parse with many candidates per position, and one by a hash of three bytes.
+    LZ77_DEEP_THOROUGH = "lz77/deep": "thorough";
     /// Lists the candidates of each position for the optimal parse.
     LZ77_CANDIDATES = "lz77/candidates";
     /// Finds candidates in the order of suffixes for the optimal parse.

@@ -13,13 +13,17 @@ use super::lz77_optimal;
 use crate::codec::lz77::{Params, Search};
 use crate::gpu::device::{Limits, Teams};
 use crate::gpu::model::kernel::{
-    Kernel, LZ77_DEEP, LZ77_GREEDY, LZ77_LATEST_FOUR, LZ77_LATEST_ONE, LZ77_LATEST_TWO,
-    LZ77_LAZY_EIGHT, LZ77_LAZY_FOUR, LZ77_LAZY_TWO, LZ77_LINK, LZ77_SORT, LZ77_SORT_PLACES,
+    Kernel, LZ77_DEEP_QUICK, LZ77_DEEP_THOROUGH, LZ77_GREEDY, LZ77_LATEST_FOUR, LZ77_LATEST_ONE,
+    LZ77_LATEST_TWO, LZ77_LAZY_EIGHT, LZ77_LAZY_FOUR, LZ77_LAZY_TWO, LZ77_LINK, LZ77_SORT,
+    LZ77_SORT_PLACES,
 };
 use crate::gpu::model::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 
 /// Supported segment lengths, as base-2 logarithms of bytes.
 const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 8..=15;
+
+/// The same for the thorough deep parse on a device that [ends long loops](Limits::ends_long_loops): at most this.
+const MAX_LIMITED_LOG: u8 = 13;
 
 /// Bits in a digit of the sort.
 const DIGIT_BITS: u32 = 8;
@@ -35,6 +39,9 @@ pub(in crate::gpu) struct Hash {
     /// How many candidates of a position this hash gives.
     pub(in crate::gpu) candidates: u32,
 }
+
+/// The hash of the thorough deep parse that finds near matches.
+const NEAR: Hash = Hash { bytes: 3, bits: 14, candidates: 1 };
 
 /// A pass of the sort, by one digit.
 struct Pass {
@@ -268,9 +275,9 @@ impl Method {
             Self { kernel: &LZ77_GREEDY, entry: "greedy", found, lazy: 0 }
         };
         let lazy = |kernel, found, lazy| Self { kernel, entry: "lazy", found, lazy };
-        let deep = |candidates| {
-            let found = vec![found("entries", (5, 16, candidates))];
-            Self { kernel: &LZ77_DEEP, entry: "deep", found, lazy: 0 }
+        let deep = |kernel, hash| {
+            let found = vec![found("entries", hash)];
+            Self { kernel, entry: "deep", found, lazy: 0 }
         };
         Ok(match search {
             Search::Greedy => greedy((6, 15, 1)),
@@ -282,8 +289,8 @@ impl Method {
                     HashMatches { places: "found_second", ..found("rows_four_second", (5, 16, 4)) };
                 lazy(&LZ77_LAZY_EIGHT, vec![found("rows_four", (8, 16, 4)), second], 3)
             }
-            Search::Lazy32 => deep(32),
-            Search::Lazy64 => deep(64),
+            Search::Lazy32 => deep(&LZ77_DEEP_QUICK, (5, 16, 32)),
+            Search::Lazy64 => deep(&LZ77_DEEP_THOROUGH, (6, 16, 64)),
             Search::None | Search::Optimal(_) => {
                 return Err(PlanError::Declined(format!("no kernels search as {search:?} does")));
             }
@@ -322,6 +329,12 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     if let Search::Optimal(effort) = params.search {
         return lz77_optimal::append(plan, limits, params, effort);
     }
+    if limits.ends_long_loops()
+        && params.search == Search::Lazy64
+        && params.segment_log > MAX_LIMITED_LOG
+    {
+        return Err(PlanError::Declined("segments of up to 2^13 bytes in this search only".into()));
+    }
     let method = Method::of(params.search)?;
     let Method { kernel, entry, ref found, lazy } = method;
     let mut buffers = vec![plan.buffer(kernel, "jobs")?, plan.buffer(kernel, "contents")?];
@@ -332,9 +345,17 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         let (places, rows) = (plan.buffer(of, places)?, plan.buffer(of, rows)?);
         let mut sort = Sort { plan, limits, window_log: params.window_log.into() };
         if is_deep {
-            sort.append_sorted(hash, rows, places)?;
+            let is_thorough = params.search == Search::Lazy64;
             buffers.extend([rows, places]);
+            if is_thorough {
+                // Distances in the buffer for rows, and rows in that of `places`, which is needed only later.
+                let near = sort.plan.buffer(kernel, "rows_one")?;
+                sort.append_latest(NEAR, near, places)?;
+                buffers.push(near);
+            }
+            sort.append_sorted(hash, rows, places)?;
             defines.push(("SAME", same_of_bucket(hash)));
+            defines.push(("THOROUGH", u32::from(is_thorough)));
             continue;
         }
         sort.append_latest(hash, places, rows)?;

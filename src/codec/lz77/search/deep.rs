@@ -1,11 +1,27 @@
-//! The deep lazy parse: takes the longest of many candidates, unless a position soon after has a better match.
+//! The deep lazy parse: takes the best of many candidates, unless a position soon after has a better match.
+//!
+//! The parse goes through a segment from its start. The possible matches of a position are those at cheap offsets, that
+//! of its nearest candidate by a hash of three bytes if the parse is thorough, and those of its candidates in a bucket.
+//! The best is that of highest gain, the first of equals in this order. At the first position with a match, the parse
+//! also looks at some further positions, one after the other. A later match replaces the best so far if its gain is
+//! higher by more than one, plus a number for each literal that would be added. The remaining match is extended backward
+//! over the literals before it and taken, and the search continues after it. A segment begins without offsets of earlier
+//! matches.
+//!
+//! The thorough parse looks for matches from three bytes on and at all three offsets that the decoder will know as
+//! recent. The other takes four, and tries the offset of the last match or, right after it, that of the last different
+//! match.
 
 use super::buckets::{Buckets, Rings};
-use super::candidates::{LOOKAHEAD, common_length, common_length_before, read32, read64};
+use super::candidates::{LOOKAHEAD, Table, common_length, common_length_before, read32, read64};
 use super::lazy::Match;
 use super::probe::{Here, Probe, Task, gain};
 use super::segments::Chunk;
+use crate::codec::lz77::stream::spec::{MIN_MATCH, RECENT, Recent};
 use core::ops::Range;
+
+/// The nearest position for each hash of three bytes: finds the short matches that a longer hash misses.
+pub(crate) type Near = Table<1, 3, 14>;
 
 /// A match that a position could take.
 #[derive(Clone, Copy)]
@@ -18,38 +34,97 @@ struct RatedMatch {
 
 impl RatedMatch {
     const NONE: Self = Self { length: 0, offset: 0, gain: 0 };
+
+    /// How many positions to look ahead. If literals cost more than this match, it is better to take it, and then what it
+    /// leaves of a later match. This is less than the match's length, so no position is searched twice.
+    #[inline(always)]
+    fn patience<const IS_THOROUGH: bool>(self) -> usize {
+        if !IS_THOROUGH {
+            return QUICK_LAZY;
+        }
+        let offset_bits = 4 * self.length - self.gain;
+        ((offset_bits + MATCH_BITS) / LITERAL_BITS) as usize
+    }
+}
+
+/// The offsets of earlier matches of the segment, the most recent first; 0 for none.
+#[derive(Clone, Copy)]
+struct Earlier<const IS_THOROUGH: bool>(Recent);
+
+impl<const IS_THOROUGH: bool> Earlier<IS_THOROUGH> {
+    /// The cheap offsets of a position.
+    #[inline(always)]
+    fn cheap(&self, is_after_match: bool) -> [u32; RECENT] {
+        let [first, second, _] = self.0.0;
+        match (IS_THOROUGH, is_after_match) {
+            (true, _) => self.0.0,
+            // Right after a match, its own offset cannot match.
+            (false, true) => [second, 0, 0],
+            (false, false) => [first, 0, 0],
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, offset: u32) {
+        let is_known = if IS_THOROUGH { self.0.0.contains(&offset) } else { self.0.0[0] == offset };
+        if !is_known {
+            self.0.push(offset);
+        }
+    }
 }
 
 /// The bucket of a position is prefetched this many positions before it is used.
 const AHEAD: usize = 16;
 
-/// A match of at least this length is taken at once.
-const LONG_ENOUGH: u32 = 64;
-
 const SKIP_LOG: u32 = 6;
 
-/// Parses a chunk, and looks up to `LAZY` positions ahead for a better match.
-pub(crate) struct Deep<'a, B, const LAZY: usize> {
-    chunk: Chunk<'a>,
-    buckets: &'a mut B,
+/// The numbers by which the parses differ.
+struct Rule {
+    /// The shortest match at a cheap offset.
+    shortest: u32,
+    /// The gain that makes up for a literal.
+    literal_gain: u32,
+    /// A match of at least this length is taken at once.
+    long_enough: u32,
 }
 
-impl<'a, B, const LAZY: usize> Deep<'a, B, LAZY> {
-    pub(crate) fn new(chunk: Chunk<'a>, buckets: &'a mut B) -> Self {
-        Self { chunk, buckets }
+const QUICK: Rule = Rule { shortest: 4, literal_gain: 3, long_enough: 64 };
+const THOROUGH: Rule = Rule { shortest: MIN_MATCH, literal_gain: 4, long_enough: 128 };
+
+/// How many positions the quick parse looks ahead.
+const QUICK_LAZY: usize = 2;
+
+/// Bits of a literal, and bits of a match beside those of its offset: they limit how far the thorough parse looks ahead.
+const LITERAL_BITS: u32 = 7;
+const MATCH_BITS: u32 = 6;
+
+/// A match of three bytes at an offset that is not cheap is only taken up to this distance.
+const NEAR_REACH: u32 = 1 << 8;
+
+/// Parses a chunk.
+pub(crate) struct Deep<'a, B, const IS_THOROUGH: bool> {
+    chunk: Chunk<'a>,
+    buckets: &'a mut B,
+    /// For a thorough parse.
+    near: Option<&'a mut Near>,
+}
+
+impl<'a, B, const IS_THOROUGH: bool> Deep<'a, B, IS_THOROUGH> {
+    pub(crate) fn new(chunk: Chunk<'a>, buckets: &'a mut B, near: Option<&'a mut Near>) -> Self {
+        Self { chunk, buckets, near }
     }
 }
 
-impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32, const LAZY: usize> Task
-    for Deep<'_, Buckets<G, S, BYTES, BITS>, LAZY>
+impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32, const IS_THOROUGH: bool>
+    Task for Deep<'_, Buckets<G, S, BYTES, BITS>, IS_THOROUGH>
 {
     #[inline(always)]
     fn run<P: Probe>(self) {
         let segments = self.chunk.segments();
         let Chunk { block: data, window_start, out, .. } = self.chunk;
-        let mut parse = Parse { rings: self.buckets.open(), data, window_start };
+        let mut parse = Parse { rings: self.buckets.open(), near: self.near, data, window_start };
         for segment in segments {
-            parse.segment::<P, LAZY>(segment, out);
+            parse.segment::<P, IS_THOROUGH>(segment, out);
         }
     }
 }
@@ -57,6 +132,7 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32, const LA
 /// A parse of segments of a block.
 struct Parse<'a, const G: usize, const S: usize, const BYTES: u32, const BITS: u32> {
     rings: Rings<'a, G, S, BYTES, BITS>,
+    near: Option<&'a mut Near>,
     data: &'a [u8],
     window_start: usize,
 }
@@ -64,19 +140,46 @@ struct Parse<'a, const G: usize, const S: usize, const BYTES: u32, const BITS: u
 impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
     Parse<'_, G, S, BYTES, BITS>
 {
-    /// Enters `pos` and returns its best match, which does not go beyond `end`, if its gain is more than `least`. The
-    /// offset `recent` (0 for none) costs less than other offsets.
+    /// Enters `pos` and returns its best match, which does not go beyond `end`, if its gain is more than `least`. Otherwise
+    /// the result has length 0.
     #[inline(always)]
-    fn find<P: Probe>(&mut self, pos: usize, end: usize, recent: u32, least: u32) -> RatedMatch {
+    fn find<P: Probe>(
+        &mut self,
+        pos: usize,
+        end: usize,
+        cheap: [u32; RECENT],
+        shortest: u32,
+        least: u32,
+    ) -> RatedMatch {
         if let Some(bytes) = self.bytes_at(pos + AHEAD) {
             self.rings.prefetch::<P>(bytes);
         }
         let bytes = read64(self.data, pos);
         let reach = (pos - self.window_start) as u32;
-        let here = Here { data: self.data, pos, reach, limit: end - pos };
         let mut best = RatedMatch { gain: least, ..RatedMatch::NONE };
+        // The cheap offsets first: the more they gain, the fewer candidates need to be compared.
+        for offset in cheap {
+            if offset.wrapping_sub(1) < reach && self.repeats(bytes, pos, offset, shortest) {
+                let length = self.length(bytes, pos, offset, end);
+                if length >= shortest && 4 * length > best.gain {
+                    best = RatedMatch { length, offset, gain: 4 * length };
+                }
+            }
+        }
+        if let Some(near) = &mut self.near {
+            let [offset] = near.exchange(bytes, pos);
+            if offset.wrapping_sub(1) < reach && self.repeats(bytes, pos, offset, MIN_MATCH) {
+                let length = self.length(bytes, pos, offset, end);
+                let gain = gain(length, offset);
+                let is_short = length < MIN_MATCH || (length == MIN_MATCH && offset > NEAR_REACH);
+                if !is_short && gain > best.gain {
+                    best = RatedMatch { length, offset, gain };
+                }
+            }
+        }
+        let here = Here { data: self.data, pos, reach, limit: end - pos };
         // The shortest match of a greater gain, at the shortest distance.
-        let needed = (least as usize + 6) / 4;
+        let needed = (best.gain as usize + 6) / 4;
         // Any longer match must equal the position's bytes here.
         let mut probe = 0;
         let long = if needed >= 8 {
@@ -85,7 +188,7 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
             self.rings.with_equal::<P>(&here, needed - 4)
         } else {
             let (shorter, long) = self.rings.rate::<P>(&here);
-            if let Some((gain, offset)) = shorter.filter(|&(gain, _)| gain > least) {
+            if let Some((gain, offset)) = shorter.filter(|&(gain, _)| gain > best.gain) {
                 best = RatedMatch { length: (gain + (offset + 3).ilog2()) / 4, offset, gain };
             }
             long
@@ -108,16 +211,13 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
             }
         }
         self.rings.enter(bytes, pos);
-        if recent.wrapping_sub(1) < reach
-            && read32(self.data, pos - recent as usize) == bytes as u32
-        {
-            let length = self.length(bytes, pos, recent, end);
-            let gain = 4 * length;
-            if gain >= best.gain && length >= 4 {
-                best = RatedMatch { length, offset: recent, gain };
-            }
-        }
         best
+    }
+
+    /// Whether three or four bytes at `pos`, where `bytes` stand, equal those `offset` before.
+    #[inline(always)]
+    fn repeats(&self, bytes: u64, pos: usize, offset: u32, count: u32) -> bool {
+        (read32(self.data, pos - offset as usize) ^ bytes as u32) << (32 - 8 * count) == 0
     }
 
     /// The length of the match at `pos`, where `bytes` stand.
@@ -148,6 +248,9 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
             }
             self.rings.enter(read64(self.data, pos), pos);
         }
+        if let Some(near) = &mut self.near {
+            near.enter(self.data, from, to);
+        }
     }
 
     /// The eight bytes from `pos` on, if there are so many.
@@ -156,43 +259,40 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
         self.data.get(pos..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// Parses a segment and appends its matches. Looks up to `LAZY` positions ahead for a better match.
+    /// Parses a segment and appends its matches.
     ///
     /// On data without matches, the step between positions grows by one every `1 << SKIP_LOG` literals.
     #[inline(always)]
-    fn segment<P: Probe, const LAZY: usize>(
+    fn segment<P: Probe, const IS_THOROUGH: bool>(
         &mut self,
         range: Range<usize>,
         matches: &mut Vec<Match>,
     ) {
         let Self { data, window_start, .. } = *self;
         let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
-        // The offsets of the last two different matches of the segment. Right after a match, its own offset cannot match.
-        let mut recent = [0; 2];
+        let Rule { shortest, literal_gain, long_enough } =
+            if IS_THOROUGH { THOROUGH } else { QUICK };
+        let mut earlier = Earlier::<IS_THOROUGH>(Recent([0; RECENT]));
         let (mut pos, mut anchor) = (range.start, range.start);
         while pos < last {
-            let mut found = self.find::<P>(
-                pos,
-                range.end,
-                if pos == anchor { recent[1] } else { recent[0] },
-                0,
-            );
-            if found.gain == 0 {
+            let mut found =
+                self.find::<P>(pos, range.end, earlier.cheap(pos == anchor), shortest, 0);
+            if found.length == 0 {
                 let next = pos + 1 + ((pos - anchor) >> SKIP_LOG);
                 self.enter::<P>(pos + 1, next.min(last));
                 pos = next;
                 continue;
             }
-            let mut start = pos;
-            let mut tried = pos;
-            while tried < start + LAZY && tried + 1 < last && found.length < LONG_ENOUGH {
+            let (mut start, mut tried) = (pos, pos);
+            let mut until = start + found.patience::<IS_THOROUGH>();
+            while tried < until && tried + 1 < last && found.length < long_enough {
                 tried += 1;
-                // Each further position costs one more literal.
-                let least = found.gain + 1 + 3 * (tried - start) as u32;
-                let better = self.find::<P>(tried, range.end, recent[0], least);
-                if better.gain > least {
-                    found = better;
-                    start = tried;
+                let least = found.gain + 1 + literal_gain * (tried - start) as u32;
+                let better =
+                    self.find::<P>(tried, range.end, earlier.cheap(false), shortest, least);
+                if better.length > 0 {
+                    (found, start) = (better, tried);
+                    until = start + found.patience::<IS_THOROUGH>();
                 }
             }
             let from = start - found.offset as usize;
@@ -200,9 +300,7 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
             start -= before;
             found.length += before as u32;
             matches.push(Match { start: start as u32, length: found.length, offset: found.offset });
-            if found.offset != recent[0] {
-                recent = [found.offset, recent[0]];
-            }
+            earlier.take(found.offset);
             pos = start + found.length as usize;
             anchor = pos;
             self.enter::<P>(tried + 1, pos.min(last));

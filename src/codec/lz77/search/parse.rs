@@ -1,7 +1,7 @@
 //! The parses of the levels.
 
 use super::buckets::Buckets;
-use super::deep::Deep;
+use super::deep::{Deep, Near};
 use super::greedy::Greedy;
 use super::lazy::{Lazy, Match};
 use super::optimal::{Effort, Optimal, OptimalParse};
@@ -30,7 +30,7 @@ pub enum Search {
     Lazy8,
     /// Lazy by two positions. One hash, 32 positions.
     Lazy32,
-    /// Lazy by two positions. One hash, 64 positions.
+    /// Lazy as far as it may pay. Two hashes, with 1 and 64 positions.
     Lazy64,
     /// Optimal by price. Two hashes, with 1 and 8 positions, and neighbours in the order of suffixes.
     Optimal(Effort),
@@ -42,7 +42,7 @@ type DoubleTable = Tagged<2, 6, 17>;
 type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 16>;
 type Lazy32Table = Buckets<2, 64, 5, 16>;
-type Lazy64Table = Buckets<4, 64, 5, 16>;
+type Lazy64Table = Buckets<4, 64, 6, 16>;
 
 /// Finds the matches of blocks.
 pub(crate) struct Parser {
@@ -55,7 +55,7 @@ pub(crate) struct Parser {
     lazy4: Option<Candidates<4, Lazy4Table>>,
     lazy8: Option<Candidates<8, Lazy8Table>>,
     lazy32: Option<Lazy32Table>,
-    lazy64: Option<Lazy64Table>,
+    lazy64: Option<(Lazy64Table, Near)>,
     optimal: Option<Optimal>,
 }
 
@@ -88,7 +88,11 @@ impl Parser {
             Search::Lazy4 => self.lazy4.get_or_insert_default().reserve(positions),
             Search::Lazy8 => self.lazy8.get_or_insert_default().reserve(positions),
             Search::Lazy32 => self.lazy32.get_or_insert_default().reserve(),
-            Search::Lazy64 => self.lazy64.get_or_insert_default().reserve(),
+            Search::Lazy64 => {
+                let (table, near) = self.lazy64.get_or_insert_default();
+                table.reserve()?;
+                near.reserve()
+            }
             Search::Optimal(_) => self.optimal.get_or_insert_default().reserve(len, chunk, segment),
         }
     }
@@ -107,7 +111,11 @@ impl Parser {
             Search::Lazy4 => self.lazy4.get_or_insert_default().start(len),
             Search::Lazy8 => self.lazy8.get_or_insert_default().start(len),
             Search::Lazy32 => self.lazy32.get_or_insert_default().start(len),
-            Search::Lazy64 => self.lazy64.get_or_insert_default().start(len),
+            Search::Lazy64 => {
+                let (table, near) = self.lazy64.get_or_insert_default();
+                table.start(len);
+                near.start(len);
+            }
             Search::Optimal(_) => self.optimal.get_or_insert_default().start(block)?,
         }
         Ok(())
@@ -148,10 +156,12 @@ impl Parser {
                 self.backend.run(Segments::<_, _, Lazy<3>>::new(part, candidates));
             }
             Search::Lazy32 => {
-                self.backend.run(Deep::<_, 2>::new(part, self.lazy32.get_or_insert_default()));
+                let table = self.lazy32.get_or_insert_default();
+                self.backend.run(Deep::<_, false>::new(part, table, None));
             }
             Search::Lazy64 => {
-                self.backend.run(Deep::<_, 2>::new(part, self.lazy64.get_or_insert_default()));
+                let (table, near) = self.lazy64.get_or_insert_default();
+                self.backend.run(Deep::<_, true>::new(part, table, Some(near)));
             }
             Search::Optimal(effort) => {
                 let optimal = self.optimal.get_or_insert_default();
@@ -162,8 +172,10 @@ impl Parser {
 
     /// Ends the block.
     pub(crate) fn finish(&mut self, params: &Params, len: usize) {
-        if let Search::Optimal(_) = params.search {
-            self.optimal.get_or_insert_default().finish(len);
+        match params.search {
+            Search::Lazy64 => self.lazy64.get_or_insert_default().1.finish(len),
+            Search::Optimal(_) => self.optimal.get_or_insert_default().finish(len),
+            _ => {}
         }
     }
 
@@ -180,7 +192,7 @@ impl Parser {
             Search::Lazy4 => Candidates::<4, Lazy4Table>::memory(segment),
             Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
             Search::Lazy32 => Lazy32Table::MEMORY,
-            Search::Lazy64 => Lazy64Table::MEMORY,
+            Search::Lazy64 => Lazy64Table::MEMORY + Near::MEMORY,
             Search::Optimal(_) => Optimal::memory(params, len),
         };
         tables + scratch
