@@ -98,7 +98,9 @@ fn queues_fill_the_same_pinned_memory_in_turns() {
         assert_eq!(device.shared.lent_pieces(), 1);
         drop(queues);
         assert_eq!(device.shared.lent_pieces(), 0);
-        buffers.map(|buffer| device.free(buffer));
+        for buffer in buffers {
+            device.free(buffer);
+        }
     }
 }
 
