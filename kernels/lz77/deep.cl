@@ -17,7 +17,7 @@
 // }
 //
 // @pz_cost thorough {
-//   threads: N/65536*128
+//   threads: N/65536*256
 //   passes: 1
 //   buffers: jobs=32, contents=N, entries=N*8, found=N*4, rows_one=N*4, matches=N*3, match_counts=N/64
 //   local_mem: 256

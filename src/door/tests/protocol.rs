@@ -322,6 +322,8 @@ fn handles_that_are_closed_early_are_used_again() {
         assert_eq!(wait(&client, &handle), Status::Ready);
         assert_eq!(client.contents(&handle), contents[i as usize..][..33]);
         client.close(handle);
+        // Workers that are slower would find no room for what was closed already, and count that as a failure.
+        until("room is not given back", || door.free_bytes() > 4 << 20);
     }
     until("room is not given back", || door.free_bytes() == 8 << 20);
     assert_eq!(door.statistics().failed, 0);
