@@ -140,7 +140,8 @@ const MAX_WORKERS: usize = 16;
 const DEPTH: usize = 2;
 /// How long a worker sleeps between two looks at what it waits for: each look is a call to the driver.
 const NAP: Duration = Duration::from_micros(50);
-/// How long workers help others while a batch is decoded, which then takes unusually long.
+/// The most time that a worker helps others. A batch that still has not ended takes unusually long: the worker then only
+/// waits for it.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The least device memory for which there is a worker by default, in bytes.
 const MIN_BUDGET: u64 = 512 << 20;

@@ -101,8 +101,14 @@ impl<'d> Batch<'d> {
         Ok(self.device.runs_at_once(&self.plan))
     }
 
-    /// Uploads the jobs of a batch and queues its work, which a [flush](Queue::flush) starts.
+    /// Uploads the jobs of a batch and starts it, without waiting for it.
     pub(super) fn submit(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
+        self.enqueue(jobs, needs)?;
+        Ok(self.queue.flush()?)
+    }
+
+    /// Uploads the jobs of a batch and queues its work, which a [flush](Queue::flush) starts.
+    pub(super) fn enqueue(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
         self.plan_for(jobs.len(), needs)?;
         let memory = &self.memory;
         self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;

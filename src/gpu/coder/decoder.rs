@@ -255,8 +255,7 @@ impl<'d> Decoder<'d> {
                 position: (place.position >> 16) as u32,
             });
         }
-        self.batch.submit(&jobs, needs)?;
-        Ok(self.batch.queue.flush()?)
+        self.batch.submit(&jobs, needs)
     }
 
     /// Waits for the batch that was submitted last, and returns its results. Without such a batch there are none.

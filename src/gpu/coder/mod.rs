@@ -384,8 +384,7 @@ impl<'d> Encoder<'d> {
             self.lens.push(content_len);
             jobs.push(job);
         }
-        self.batch.submit(&jobs, Needs::of_passes(most))?;
-        Ok(self.batch.queue.flush()?)
+        self.batch.submit(&jobs, Needs::of_passes(most))
     }
 
     /// Waits for the batch that was submitted last, and returns its results. Without such a batch there are none.

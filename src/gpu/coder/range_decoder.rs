@@ -232,7 +232,7 @@ impl<'d> RangeDecoder<'d> {
             let position = (block.position >> 16) as u32;
             jobs.push(Job { content_len, payload_len, payload_start, undo, position });
         }
-        self.batch.submit(&jobs, needs)
+        self.batch.enqueue(&jobs, needs)
     }
 
     /// The runs that move `parts`, whose order does not matter.

@@ -329,10 +329,8 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     if let Search::Optimal(effort) = params.search {
         return lz77_optimal::append(plan, limits, params, effort);
     }
-    if limits.ends_long_loops()
-        && params.search == Search::Lazy64
-        && params.segment_log > MAX_LIMITED_LOG
-    {
+    let is_thorough = params.search == Search::Lazy64;
+    if limits.ends_long_loops() && is_thorough && params.segment_log > MAX_LIMITED_LOG {
         return Err(PlanError::Declined("segments of up to 2^13 bytes in this search only".into()));
     }
     let method = Method::of(params.search)?;
@@ -345,7 +343,6 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         let (places, rows) = (plan.buffer(of, places)?, plan.buffer(of, rows)?);
         let mut sort = Sort { plan, limits, window_log: params.window_log.into() };
         if is_deep {
-            let is_thorough = params.search == Search::Lazy64;
             buffers.extend([rows, places]);
             if is_thorough {
                 // Distances in the buffer for rows, and rows in that of `places`, which is needed only later.

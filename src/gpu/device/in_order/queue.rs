@@ -32,7 +32,6 @@ impl<D: Driver> InFlight<D> {
         parts: &[&[u8]],
         until: Deadline,
     ) -> Result<(), DeviceError> {
-        self.ahead = None;
         let driver = &shared.driver;
         let mut at = offset;
         let mut staged = 0;
@@ -104,7 +103,6 @@ impl<D: Driver> InFlight<D> {
         fill: &mut dyn FnMut(&mut [u8]),
         until: Deadline,
     ) -> Result<(), DeviceError> {
-        self.ahead = None;
         let driver = &shared.driver;
         let is_fixed = self.max_pieces < PIECES;
         let own = self.in_place.as_mut().filter(|piece| piece.len() >= bytes);
@@ -160,14 +158,29 @@ impl<D: Driver> InFlight<D> {
         if self.downloads.is_empty() {
             self.downloads.push(Piece::new(driver)?);
         }
-        let piece = &mut self.downloads[0];
+        self.download(driver, (memory, offset), bytes as usize, 0, until)?;
+        self.ahead = Some((id, offset, bytes));
+        Ok(())
+    }
+
+    /// Starts to copy `bytes` bytes, no more than a piece, to the piece for downloads with the number `slot`.
+    fn download(
+        &mut self,
+        driver: &D,
+        from: (&Memory<D>, u64),
+        bytes: usize,
+        slot: usize,
+        until: Deadline,
+    ) -> Result<(), DeviceError> {
+        let piece = &mut self.downloads[slot];
         piece.wait(driver, until)?;
-        let into = &mut piece.bytes()[..bytes as usize];
-        // SAFETY: as in `read`.
-        let event = unsafe { driver.download(&self.stream, (memory, offset), into)? };
+        let into = &mut piece.bytes()[..bytes];
+        // SAFETY: queue and buffer are of one device. The caller has checked that the range is within the buffer. The
+        // destination is read only after the command has ended. It stays pinned until then, and is leaked if the command
+        // is abandoned.
+        let event = unsafe { driver.download(&self.stream, from, into)? };
         self.last = Some(event.clone());
         piece.is_used_by(event);
-        self.ahead = Some((id, offset, bytes));
         Ok(())
     }
 
@@ -199,17 +212,8 @@ impl<D: Driver> InFlight<D> {
                 take(&piece.bytes()[..length(i)]);
             }
             if i < pieces {
-                let piece = &mut self.downloads[slot];
-                piece.wait(driver, until)?;
-                let into = &mut piece.bytes()[..length(i)];
-                // SAFETY: queue and buffer are of one device. The caller has checked that the range is within the
-                // buffer. The destination is read only after the command has ended. It stays pinned until then, and is
-                // leaked if the command is abandoned.
-                let event = unsafe {
-                    driver.download(&self.stream, (memory, offset + i * PIECE as u64), into)?
-                };
-                self.last = Some(event.clone());
-                self.downloads[slot].is_used_by(event);
+                let from = (memory, offset + i * PIECE as u64);
+                self.download(driver, from, length(i), slot, until)?;
             }
         }
         Ok(())
@@ -222,7 +226,6 @@ impl<D: Driver> InFlight<D> {
         timed: bool,
         until: Deadline,
     ) -> Result<(), DeviceError> {
-        self.ahead = None;
         let mut memories = Vec::with_capacity(work.buffers.len());
         for &id in work.buffers {
             memories.push(shared.memory(id, 0, 0)?);
@@ -287,6 +290,17 @@ impl<D: Driver> InOrderQueue<D> {
         result
     }
 
+    /// The same for an operation that may change what is read ahead.
+    fn command<T>(
+        &mut self,
+        action: impl FnOnce(&mut InFlight<D>, &Shared<D>, Deadline) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        if let Some(work) = &mut self.work {
+            work.ahead = None;
+        }
+        self.attempt(action)
+    }
+
     /// Pieces of pinned memory, in both directions.
     #[cfg(all(test, feature = "opencl"))]
     pub fn pieces(&self) -> usize {
@@ -317,7 +331,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
     ) -> Result<(), DeviceError> {
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         let memory = self.shared.memory(buffer, offset, bytes)?;
-        self.attempt(|work, shared, until| work.write(shared, (&memory, offset), parts, until))
+        self.command(|work, shared, until| work.write(shared, (&memory, offset), parts, until))
     }
 
     fn write_with(
@@ -331,7 +345,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         if bytes == 0 {
             return Ok(());
         }
-        self.attempt(|work, shared, until| {
+        self.command(|work, shared, until| {
             work.write_with(shared, (&memory, offset), (bytes, ahead), fill, until)
         })
     }
@@ -341,10 +355,9 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         if bytes == 0 {
             return Ok(());
         }
-        self.attempt(|work, shared, _| {
+        self.command(|work, shared, _| {
             // SAFETY: queue and buffer are of one device, and the range has been checked.
             let event = unsafe { shared.driver.clear(&work.stream, (&memory, offset), bytes)? };
-            work.ahead = None;
             work.last = Some(event);
             Ok(())
         })
@@ -361,9 +374,8 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         if bytes == 0 {
             return Ok(());
         }
-        self.attempt(|work, shared, _| {
+        self.command(|work, shared, _| {
             let (from, to) = ((&source, start), (&target, offset));
-            work.ahead = None;
             // SAFETY: queue and buffers are of one device, and the ranges have been checked.
             work.last = Some(unsafe { shared.driver.copy(&work.stream, from, to, bytes)? });
             Ok(())
@@ -375,7 +387,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
             return Ok(());
         }
         let timing = self.timing;
-        self.attempt(|own, shared, until| own.dispatch(shared, work, timing, until))
+        self.command(|own, shared, until| own.dispatch(shared, work, timing, until))
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {
