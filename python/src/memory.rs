@@ -499,7 +499,24 @@ impl OnDevice {
         writer: impl Write + Send,
         options: &pz::Options,
     ) -> PyResult<u64> {
-        let work = |buffer: &Buffer| buffer.compress_to(0..buffer.len(), writer, options);
+        self.compress(py, |buffer| buffer.compress_to(0..buffer.len(), writer, options))
+    }
+
+    /// Compresses it to `room`, and returns how many bytes there are, which may not fit.
+    pub fn compress_to_slice(
+        &self,
+        py: Python<'_>,
+        room: &mut [u8],
+        options: &pz::Options,
+    ) -> PyResult<u64> {
+        self.compress(py, |buffer| buffer.compress_to_slice(0..buffer.len(), room, options))
+    }
+
+    fn compress(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Buffer) -> Result<u64, pz::Error> + Send,
+    ) -> PyResult<u64> {
         let written = match self {
             Self::Own(buffer) => buffer.get().with(py, |buffer| work(buffer))?,
             Self::Tensor { buffer, .. } => py.detach(|| work(buffer)),

@@ -54,7 +54,7 @@ fn compress_on_device<'py>(
     let len = source.len(py)? as usize;
     if let Some(mut new) = NewBytes::new(py, len + len / 64 + 4096) {
         let room = new.as_mut().len() as u64;
-        let needed = source.compress_to(py, Bounded(new.as_mut()), options)?;
+        let needed = source.compress_to_slice(py, new.as_mut(), options)?;
         if needed <= room {
             let cut = new.cut(py, needed as usize);
             return cut.ok_or_else(|| raise(py, out_of_memory(needed as usize)));
@@ -84,7 +84,7 @@ pub fn compress_into(
         let mut output = Output::new(buffer)?;
         let room = output.bytes();
         let len = room.len() as u64;
-        let needed = source.compress_to(py, Bounded(room), &options)?;
+        let needed = source.compress_to_slice(py, room, &options)?;
         return match needed <= len {
             true => Ok(needed as usize),
             false => Err(error::buffer_too_small(py, needed, len)),

@@ -85,13 +85,25 @@ impl FrameWriter {
         payload: &[u8],
         is_last: bool,
     ) -> Result<(), Error> {
+        let header = self.begin_block(writer, coded, content_len, payload.len())?;
+        write_both(writer, &header.to_bytes(), payload)?;
+        self.end_block(writer, &header, is_last)
+    }
+
+    /// Writes what comes before a block of a frame that is no single frame. The caller writes the header that it returns and
+    /// the payload, and then calls [`Self::end_block`].
+    pub(crate) fn begin_block(
+        &mut self,
+        writer: &mut impl Write,
+        coded: Coded,
+        content_len: u32,
+        payload_len: usize,
+    ) -> Result<BlockHeader, Error> {
         if self.index.block_count() == self.max_blocks {
             self.end_frame(writer)?;
         }
         self.begin(writer)?;
-        let header = self.block_header(coded, content_len, payload);
-        write_both(writer, &header.to_bytes(), payload)?;
-        self.end_block(writer, &header, is_last)
+        Ok(self.block_header(coded, content_len, payload_len))
     }
 
     /// Writes a block with distant matches. `own` are its own bytes, which were coded to `payload`; that is ignored if they
@@ -107,7 +119,7 @@ impl FrameWriter {
     ) -> Result<(), Error> {
         let payload = if coded.method == Method::Store { own } else { payload };
         let TakenOut { list, content_len, content_crc } = taken;
-        let coded_header = self.block_header(coded, *content_len, payload);
+        let coded_header = self.block_header(coded, *content_len, payload.len());
         let (len, list_len) = (own.len() as u32, list.len() as u32);
         let header = BlockHeader {
             own: Some(OwnBytes { len, crc: coded.content_crc, list_len }),
@@ -122,7 +134,7 @@ impl FrameWriter {
     }
 
     /// The header of the next block.
-    fn block_header(&self, coded: Coded, content_len: u32, payload: &[u8]) -> BlockHeader {
+    fn block_header(&self, coded: Coded, content_len: u32, payload_len: usize) -> BlockHeader {
         BlockHeader {
             method: coded.method,
             filters: coded.filters,
@@ -130,14 +142,14 @@ impl FrameWriter {
             block_log: self.header.block_log,
             number: self.index.block_count() as u32,
             content_len,
-            payload_len: payload.len() as u32,
+            payload_len: payload_len as u32,
             payload_crc: coded.payload_crc,
             content_crc: coded.content_crc,
         }
     }
 
-    /// Enters a block that has been written into the index.
-    fn end_block(
+    /// Enters a block that has been written into the index. If it `is_last`, its frame ends with it.
+    pub(crate) fn end_block(
         &mut self,
         writer: &mut impl Write,
         header: &BlockHeader,

@@ -37,7 +37,7 @@ impl OnDevice {
         Self { core, id, end }
     }
 
-    pub(super) fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &Arc<Core> {
         &self.core
     }
 

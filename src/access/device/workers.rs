@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPoolBuilder;
 
+use super::compress::Encoders;
 use super::readers;
 use super::{DeviceMemoryOptions, Lane};
 use crate::format::Pipeline;
@@ -37,6 +38,8 @@ pub(in crate::access) struct Core {
     state: Mutex<State>,
     /// Wakes workers.
     queued: Condvar,
+    /// Those who bring contents back, compressed.
+    encoders: Encoders,
 }
 
 #[derive(Default)]
@@ -172,6 +175,7 @@ impl Core {
             process: std::process::id(),
             state: Mutex::default(),
             queued: Condvar::new(),
+            encoders: Encoders::default(),
         })
     }
 
@@ -193,13 +197,18 @@ impl Core {
         self.pool.trim();
     }
 
-    pub(super) fn only_prepared(&self) -> bool {
-        self.only_prepared
+    /// The threads that compress.
+    pub(super) fn encoders(&self) -> &Encoders {
+        &self.encoders
     }
 
-    /// Bytes of contents of a batch.
-    pub(super) fn batch(&self) -> u64 {
-        self.batch
+    /// How long threads keep what they do not use.
+    pub(super) fn idle(&self) -> Duration {
+        self.idle
+    }
+
+    pub(super) fn only_prepared(&self) -> bool {
+        self.only_prepared
     }
 
     /// How many batches can be on their way.
@@ -323,6 +332,7 @@ impl Core {
         drop(state);
         drop(pending);
         self.queued.notify_all();
+        self.encoders.close();
     }
 
     /// Brings blocks to the device until it is closed.

@@ -190,49 +190,57 @@ impl<'d> Batch<'d> {
         })
     }
 
-    /// Copies `ranges` of a buffer of the batch to the host. A range is an offset and a length; they ascend. Calls
-    /// `take` with the number of a range and one piece of it after another. Ranges close to each other are copied
-    /// together.
+    /// [`read_ranges`] of a buffer of the batch.
     pub(super) fn read(
         &mut self,
         name: &str,
         ranges: &[(u64, usize)],
-        mut take: impl FnMut(usize, &[u8]),
+        take: impl FnMut(usize, &[u8]),
     ) -> Result<(), DeviceError> {
-        let buffer = self.memory.named(name);
-        let mut first = 0;
-        while first < ranges.len() {
-            let start = ranges[first].0 & !3;
-            let end_of = |&(offset, len): &(u64, usize)| offset + len as u64;
-            let mut count = 1;
-            while ranges[first + count..]
-                .first()
-                .is_some_and(|next| next.0 - end_of(&ranges[first + count - 1]) < MAX_BETWEEN)
-            {
-                count += 1;
-            }
-            let together = &ranges[first..first + count];
-            let end = end_of(&together[count - 1]).next_multiple_of(4);
-            let (mut at, mut number) = (start, 0);
-            self.queue.read_with(buffer, start, end - start, &mut |piece| {
-                let until = at + piece.len() as u64;
-                while let Some(range) = together.get(number) {
-                    let from = range.0.max(at);
-                    let to = end_of(range).min(until);
-                    if from < to {
-                        take(first + number, &piece[(from - at) as usize..(to - at) as usize]);
-                    }
-                    if end_of(range) > until {
-                        break;
-                    }
-                    number += 1;
-                }
-                at = until;
-            })?;
-            first += count;
-        }
-        Ok(())
+        read_ranges(&mut *self.queue, self.memory.named(name), ranges, take)
     }
+}
+
+/// Copies `ranges` of a buffer to the host. A range is an offset and a length; they ascend. Calls `take` with the number of
+/// a range and one piece of it after another. Ranges close to each other are copied together.
+pub(crate) fn read_ranges(
+    queue: &mut dyn Queue,
+    buffer: BufferId,
+    ranges: &[(u64, usize)],
+    mut take: impl FnMut(usize, &[u8]),
+) -> Result<(), DeviceError> {
+    let mut first = 0;
+    while first < ranges.len() {
+        let start = ranges[first].0 & !3;
+        let end_of = |&(offset, len): &(u64, usize)| offset + len as u64;
+        let mut count = 1;
+        while ranges[first + count..]
+            .first()
+            .is_some_and(|next| next.0 - end_of(&ranges[first + count - 1]) < MAX_BETWEEN)
+        {
+            count += 1;
+        }
+        let together = &ranges[first..first + count];
+        let end = end_of(&together[count - 1]).next_multiple_of(4);
+        let (mut at, mut number) = (start, 0);
+        queue.read_with(buffer, start, end - start, &mut |piece| {
+            let until = at + piece.len() as u64;
+            while let Some(range) = together.get(number) {
+                let from = range.0.max(at);
+                let to = end_of(range).min(until);
+                if from < to {
+                    take(first + number, &piece[(from - at) as usize..(to - at) as usize]);
+                }
+                if end_of(range) > until {
+                    break;
+                }
+                number += 1;
+            }
+            at = until;
+        })?;
+        first += count;
+    }
+    Ok(())
 }
 
 /// Ranges with a gap of at most this many bytes are copied together, gap included.

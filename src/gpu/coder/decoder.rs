@@ -208,6 +208,29 @@ impl<'d> Decoder<'d> {
         Ok(places)
     }
 
+    /// Copies payloads from another buffer of the device, where `places` says they are, and puts their new places there. They
+    /// ascend.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn take(
+        &mut self,
+        from: BufferId,
+        places: &mut [PayloadPlace],
+    ) -> Result<(), CoderError> {
+        let payloads = self.payloads();
+        let padded = |place: &PayloadPlace| u64::from(place.payload_len).next_multiple_of(16);
+        for run in places.chunk_by_mut(|one, next| one.start + padded(one) == next.start) {
+            let (start, to) = (run[0].start, self.filled);
+            for place in &mut *run {
+                place.start = self.filled;
+                self.filled += padded(place);
+            }
+            self.batch.queue.copy((from, start), (payloads, to), self.filled - to)?;
+        }
+        Ok(())
+    }
+
     /// Decodes the payloads. Payload b becomes block b.
     ///
     /// # Errors

@@ -36,6 +36,7 @@ pub use super::model::cost::CostError;
 pub use super::model::plan::PlanError;
 pub use super::model::predict::StageTime;
 pub use super::stages::lz77_decode::Needs;
+pub(crate) use batch::read_ranges;
 pub use decoder::{DecodedBlock, Decoder, PayloadPlace};
 pub(crate) use range_decoder::{Origin, Part, RangeDecoder, RawBlock, max_blocks};
 pub use work::Encoding;
@@ -150,7 +151,7 @@ pub struct BufferBytes {
 }
 
 impl BufferBytes {
-    fn of(plan: &Plan, payloads: &str) -> Self {
+    pub(crate) fn of(plan: &Plan, payloads: &str) -> Self {
         let bytes = |name| {
             let buffer = plan.buffers.iter().find(|buffer| buffer.name == name);
             buffer.map_or(0, |buffer| buffer.bytes)
@@ -298,31 +299,38 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.write("contents", parts)?)
     }
 
-    /// Copies the contents of block `block`, `len` bytes, from another buffer of the device, from byte `start` on, which is
-    /// a multiple of 4. `tail` has what comes after the last whole word.
+    /// Copies the contents of several blocks of these lengths, beginning with block 0, from another buffer of the device,
+    /// where they lie one after another from byte `start` on, which is a multiple of 4. All blocks but the last are as long
+    /// as blocks can be. `tail` has what comes after the last whole word.
     ///
     /// # Errors
     /// If the device fails, or the buffer is shorter.
     pub(crate) fn copy_from(
         &mut self,
-        block: u32,
         (buffer, start): (BufferId, u64),
-        len: u32,
+        lens: &[u32],
         tail: &[u8],
     ) -> Result<(), CoderError> {
-        let to = u64::from(block) * u64::from(self.slot());
+        let slot = u64::from(self.slot());
         let contents = self.contents();
         let queue = &mut self.batch.queue;
-        let words = u64::from(len & !3);
-        if !len.is_multiple_of(16) {
-            // As after a copy from the host, zeros follow the contents.
-            queue.clear(contents, to + u64::from(len & !15), 16)?;
-        }
-        queue.copy((buffer, start), (contents, to), words)?;
-        if !len.is_multiple_of(4) {
-            let mut word = [0; 4];
-            word.iter_mut().zip(tail).for_each(|(byte, own)| *byte = *own);
-            queue.write(contents, to + words, &word)?;
+        let (mut from, mut to) = (start, 0);
+        for blocks in lens.chunk_by(|&len, _| u64::from(len) == slot) {
+            // Where they fill their slots, they are copied together.
+            let len: u64 = blocks.iter().map(|&len| u64::from(len)).sum();
+            let words = len & !3;
+            if !len.is_multiple_of(16) {
+                // As after a copy from the host, zeros follow the contents.
+                queue.clear(contents, to + (len & !15), 16)?;
+            }
+            queue.copy((buffer, from), (contents, to), words)?;
+            if !len.is_multiple_of(4) {
+                let mut word = [0; 4];
+                word.iter_mut().zip(tail).for_each(|(byte, own)| *byte = *own);
+                queue.write(contents, to + words, &word)?;
+            }
+            from += len;
+            to += slot * blocks.len() as u64;
         }
         Ok(())
     }
@@ -425,6 +433,17 @@ impl<'d> Encoder<'d> {
         take: impl FnMut(usize, &[u8]),
     ) -> Result<(), CoderError> {
         Ok(self.batch.read("packed", ranges, take)?)
+    }
+
+    /// Copies the payloads of the batch that was submitted last to another buffer of the device, when they are there.
+    ///
+    /// # Errors
+    /// If the device fails, or the buffer is shorter than the one for payloads.
+    pub(crate) fn copy_payloads(&mut self, to: BufferId) -> Result<(), CoderError> {
+        let payloads = self.payloads();
+        let bytes = BufferBytes::of(&self.batch.plan, "packed").payloads;
+        self.batch.queue.copy((payloads, 0), (to, 0), bytes)?;
+        Ok(self.batch.queue.flush()?)
     }
 
     /// Makes a decoder that reads this encoder's payloads in place. It writes the contents to memory that the encoder

@@ -149,3 +149,82 @@ fn misuse_of_ranges_is_an_error() {
         assert!(matches!(changed, Err(Error::Changed { declared: 9, seen: 10 })), "{changed:?}");
     }
 }
+
+#[test]
+fn to_memory_that_may_be_too_short() {
+    let contents = contents(200_003);
+    let expected = crate::compress(&contents, &options(1)).unwrap();
+    let check = |memory: &DeviceMemory| {
+        let buffer = buffer_of(memory, 4, &contents);
+        for len in [expected.len() + 9, expected.len(), expected.len() / 2, 10, 0] {
+            let mut room = vec![0; len];
+            let needed = buffer.compress_to_slice(4..buffer.len(), &mut room, &options(1)).unwrap();
+            assert_eq!(needed, expected.len() as u64);
+            let written = len.min(expected.len());
+            assert!(room[..written] == expected[..written]);
+        }
+    };
+    check(&DeviceMemory::host());
+    each_static_device(|device| check(&memory_of(device)));
+}
+
+#[test]
+fn what_is_kept_serves_other_calls() {
+    let contents = contents(700_001);
+    each_static_device(|device| {
+        let memory = memory_of(device);
+        let buffer = buffer_of(&memory, 0, &contents);
+        // Longer, shorter, and otherwise encoded than the call before.
+        for (level, len) in [(1, 200_000), (1, 700_001), (1, 140_000), (2, 700_001), (1, 300_000)] {
+            let range = &contents[..len];
+            let expected = crate::compress(range, &options(level)).unwrap();
+            let mut found = Vec::new();
+            buffer.compress_to(0..len as u64, &mut found, &options(level)).unwrap();
+            assert!(found == expected, "level {level}, {len} bytes");
+        }
+    });
+}
+
+#[test]
+fn several_threads_compress_at_once() {
+    let contents = contents(400_001);
+    let expected = crate::compress(&contents, &options(1)).unwrap();
+    each_static_device(|device| {
+        let memory = memory_of(device);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let buffer = buffer_of(&memory, 4, &contents);
+                    assert!(compressed(&buffer, 4, &options(1)).0 == expected);
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_writer_that_fails_ends_the_call() {
+    struct Full(usize);
+    impl std::io::Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let contents = contents(600_000);
+    let expected = crate::compress(&contents, &options(1)).unwrap();
+    each_static_device(|device| {
+        let memory = memory_of(device);
+        let buffer = buffer_of(&memory, 0, &contents);
+        for room in [0, 40, expected.len() / 2] {
+            let found = buffer.compress_to(0..buffer.len(), Full(room), &options(1));
+            assert!(matches!(found, Err(Error::Io(_))), "{found:?}");
+        }
+        let mut found = Vec::new();
+        buffer.compress_to(0..buffer.len(), &mut found, &options(1)).unwrap();
+        assert!(found == expected);
+    });
+}

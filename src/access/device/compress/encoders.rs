@@ -1,0 +1,147 @@
+//! The threads that encode. They stay from call to call, with their coders: making these takes as long as encoding a
+//! gigabyte.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::coder::{Coder, Key};
+use super::job::{Job, Outlet};
+use crate::access::device::Core;
+use crate::gpu::device::{Device, DeviceError, budget_now};
+use crate::gpu::model::budget::{Batches, BlockCost, batches};
+
+/// The threads of a device, each with a coder.
+#[derive(Default)]
+pub(in crate::access::device) struct Encoders(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    threads: Vec<Sender<Task>>,
+    /// What the coders that are kept were made for, and how much memory they take in all.
+    kept: Option<(Key, Batches, u64)>,
+}
+
+/// What a thread does for a job.
+struct Task {
+    job: Arc<Job>,
+    number: u64,
+    outlet: Outlet,
+    /// Dropped when nothing refers to the contents any more.
+    _done: Sender<()>,
+}
+
+/// Tells when all tasks of a job have ended.
+pub(super) struct Ended(Receiver<()>);
+
+impl Ended {
+    pub(super) fn wait(self) {
+        // Nobody sends anything.
+        let _ = self.0.recv();
+    }
+}
+
+impl Encoders {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the threads.
+    pub(in crate::access::device) fn close(&self) {
+        let threads = std::mem::take(&mut self.lock().threads);
+        drop(threads);
+    }
+
+    /// How many blocks are encoded at once; `None` if not even one fits. What fitted the last time is kept.
+    pub(super) fn fitting(&self, core: &Core, key: &Key, cost: &BlockCost) -> Option<Batches> {
+        let device = core.device();
+        let kept = self.lock().kept;
+        if let Some((_, batches, _)) = kept.filter(|(last, ..)| last == key) {
+            return Some(batches);
+        }
+        // Those coders give way to the new ones.
+        let held = kept.map_or(0, |(.., bytes)| bytes / 8 * 7);
+        let budget = budget_now(device, None).saturating_add(held).min(core.budget());
+        let Batches { slots, batch } = batches(device.limits(), budget, cost)?;
+        // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is left
+        // to fetch at the end.
+        Some(match batch {
+            1 => Batches { slots, batch },
+            _ => Batches { slots: 2 * slots, batch: batch / 2 },
+        })
+    }
+
+    /// Has `job` done by a thread for each outlet.
+    ///
+    /// # Errors
+    /// Fails if the system has no thread to spare. The caller waits in any case: some may have begun.
+    pub(super) fn start(
+        core: &Arc<Core>,
+        job: &Arc<Job>,
+        outlets: Vec<Outlet>,
+    ) -> (Ended, Result<(), DeviceError>) {
+        let (done, ended) = mpsc::channel();
+        let mut state = core.encoders().lock();
+        state.kept = job.kept(core.device().limits());
+        for (number, outlet) in (0..).zip(outlets) {
+            let task = Task { job: Arc::clone(job), number, outlet, _done: done.clone() };
+            if let Err(error) = state.give(core, task) {
+                return (Ended(ended), Err(error));
+            }
+        }
+        (Ended(ended), Ok(()))
+    }
+}
+
+impl State {
+    /// Gives `task` to its thread, which is started if it is not there.
+    fn give(&mut self, core: &Arc<Core>, mut task: Task) -> Result<(), DeviceError> {
+        let number = task.number as usize;
+        if let Some(thread) = self.threads.get(number) {
+            match thread.send(task) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::SendError(back)) => task = back,
+            }
+        }
+        let (send, tasks) = mpsc::channel();
+        let own = Arc::clone(core);
+        let thread = thread::Builder::new().name(format!("pz encodes {number}"));
+        let started = thread.spawn(move || run(&own, &tasks));
+        started.map_err(|error| DeviceError::Failed(format!("no thread: {error}")))?;
+        let _ = send.send(task);
+        self.threads.truncate(number);
+        self.threads.push(send);
+        Ok(())
+    }
+}
+
+/// Does tasks until the device is closed.
+fn run(core: &Arc<Core>, tasks: &Receiver<Task>) {
+    core.device().stay_on_thread();
+    let mut coder: Option<Coder<'_>> = None;
+    loop {
+        let task = match coder {
+            Some(_) => tasks.recv_timeout(core.idle()),
+            None => tasks.recv().map_err(RecvTimeoutError::from),
+        };
+        match task {
+            Ok(Task { job, number, outlet, _done }) => {
+                let work = || job.work(core, &mut coder, number, &outlet);
+                let has_panicked = catch_unwind(AssertUnwindSafe(work)).is_err();
+                if has_panicked || job.kept(core.device().limits()).is_none() {
+                    release(core, &mut coder);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => release(core, &mut coder),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Gives the coder's memory back.
+fn release(core: &Core, coder: &mut Option<Coder<'_>>) {
+    core.encoders().lock().kept = None;
+    *coder = None;
+    core.trim();
+}

@@ -1,0 +1,153 @@
+//! Compresses what lies in a buffer of a device, there.
+//!
+//! ```text
+//! the caller's buffer ─▶ contents ─▶ payloads, packed ─▶ pinned host memory ─▶ writer
+//!                    copy        encode           download            frames
+//! ```
+//!
+//! A thread for each of the device's slots takes batches of blocks in turn. The calling thread writes what they make, in
+//! order, or has all threads copy it to memory that the caller gives. The bytes are those of [`compress`](crate::compress): what the device declines, or gets wrong, comes to the host,
+//! which encodes it. So does everything if filters are to be chosen for each block, if
+//! blocks may repeat earlier ones, and at level 9, which tries two codecs.
+
+mod coder;
+mod encoders;
+mod job;
+mod sink;
+mod slot;
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(super) use self::encoders::Encoders;
+use self::job::Job;
+use self::sink::{Room, Sink, Stream};
+use super::DeviceMemory;
+use super::buffer::{DeviceBuffer, OnDevice, Place};
+use crate::error::Error;
+use crate::gpu::device::DeviceError;
+use crate::pipeline::Options;
+use crate::stream::{Encoder as StreamEncoder, ReadAt};
+
+impl DeviceBuffer {
+    /// Compresses `range` of the buffer, and writes the result to `writer`. Returns the number of bytes written. They are
+    /// those that [`compress`](crate::compress) makes of these contents.
+    ///
+    /// The device encodes, and decodes again to check unless [`Options::verify`] says otherwise. What it does not do, the
+    /// CPU does as the options say: blocks that it gets wrong, everything at level 9, with [`Filter::Auto`] and with [`Options::long_distance`], contents
+    /// of a single block, and a range that does not begin at a multiple of 4 bytes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRange`], the errors of [`compress`](crate::compress) and of writing. An [`Error::Io`] whose source is
+    /// a [`DeviceError`] if the contents cannot be read.
+    ///
+    /// ```
+    /// use pz::access::DeviceMemory;
+    /// let mut buffer = DeviceMemory::host().allocate(1000)?;
+    /// buffer.copy_from_host(0, &[7; 1000])?;
+    /// let mut compressed = Vec::new();
+    /// buffer.compress_to(0..1000, &mut compressed, &pz::Options::new())?;
+    /// assert_eq!(compressed, pz::compress(&[7; 1000], &pz::Options::new())?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compress_to(
+        &self,
+        range: Range<u64>,
+        writer: impl Write,
+        options: &Options,
+    ) -> Result<u64, Error> {
+        self.compress(range, Stream(writer), options)
+    }
+
+    /// The same as [`DeviceBuffer::compress_to`], to memory, which several threads fill at once. Returns how many bytes there
+    /// are. If they do not fit, `room` may then contain anything.
+    ///
+    /// # Errors
+    /// Those of [`DeviceBuffer::compress_to`].
+    ///
+    /// ```
+    /// use pz::access::DeviceMemory;
+    /// let buffer = DeviceMemory::host().allocate(1000)?;
+    /// let mut room = [0; 100];
+    /// let len = buffer.compress_to_slice(0..1000, &mut room, &pz::Options::new())?;
+    /// assert_eq!(pz::decompress(&room[..len as usize])?, [0; 1000]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compress_to_slice(
+        &self,
+        range: Range<u64>,
+        room: &mut [u8],
+        options: &Options,
+    ) -> Result<u64, Error> {
+        self.compress(range, Room(room), options)
+    }
+
+    fn compress(
+        &self,
+        range: Range<u64>,
+        mut sink: impl Sink,
+        options: &Options,
+    ) -> Result<u64, Error> {
+        if range.start > range.end || range.end > self.len() {
+            let Range { start, end } = range;
+            return Err(Error::InvalidRange { start, end, len: self.len() });
+        }
+        let (buffer, begin) = match &self.place {
+            Place::Host(bytes) => {
+                let contents = &bytes[range.start as usize..range.end as usize];
+                return crate::compress_to(contents, sink.writer(), options);
+            }
+            Place::Device { buffer, start } => (buffer, *start),
+        };
+        let len = range.end - range.start;
+        if let Some(declared) = options.content_size
+            && declared != len
+        {
+            return Err(Error::Changed { declared, seen: len });
+        }
+        let contents = Contents {
+            memory: self.memory().clone(),
+            buffer: Arc::clone(buffer),
+            start: begin + range.start,
+            len,
+        };
+        match Job::new(&contents, buffer.core(), options)? {
+            Some(job) => job.run(buffer.core(), &mut sink),
+            None => by_host(contents, sink.writer(), options),
+        }
+    }
+}
+
+/// What to compress: bytes of a buffer of a device.
+#[derive(Clone)]
+struct Contents {
+    memory: DeviceMemory,
+    buffer: Arc<OnDevice>,
+    /// Their offset in the buffer of the device.
+    start: u64,
+    len: u64,
+}
+
+impl ReadAt for Contents {
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        // The same buffer, for the time of the copy.
+        let view = DeviceBuffer::view(&self.memory, &self.buffer, self.start, self.len);
+        view.copy_to_host(offset, into).map_err(io::Error::other)
+    }
+}
+
+/// Compresses with the CPU's workers, each of which copies its blocks to the host.
+fn by_host(contents: Contents, writer: impl Write, options: &Options) -> Result<u64, Error> {
+    let len = contents.len;
+    let mut encoder = StreamEncoder::new(writer, &options.for_len(len))?;
+    let input: Arc<dyn ReadAt> = Arc::new(contents);
+    encoder.read_range(&input, 0..len)?;
+    encoder.finish_by_ref()?;
+    Ok(encoder.bytes_out())
+}
+
+/// The device has failed.
+fn failed(error: DeviceError) -> Error {
+    Error::Io(io::Error::other(error))
+}
