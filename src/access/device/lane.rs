@@ -91,9 +91,9 @@ const MAX_DECODERS: usize = 3;
 /// The same where nothing is made later.
 const MAX_PREPARED: usize = 12;
 
-/// Making pinned memory takes long. A lane that needs more than [`SMALL`] makes as much at once as a whole batch of this
-/// ratio takes.
-const LEAST_RATIO: u64 = 2;
+/// About as many bytes are uploaded at once: threads take turns in the driver, but to make pinned memory takes long too, which
+/// more of them would need.
+const RUN: u64 = 4 << 20;
 /// The least pinned memory that a lane makes.
 const SMALL: u64 = 1 << 20;
 
@@ -268,11 +268,20 @@ impl<'c> Lane<'c> {
         let mut uploaded = Vec::with_capacity(some.len());
         let mut raws = Vec::with_capacity(some.len());
         let mut seen = Vec::new();
-        // One copy for all: threads take turns in the driver.
-        let ahead = if bytes > SMALL { self.core.batch() / LEAST_RATIO } else { SMALL };
-        decoder.upload_with(0, (bytes as usize, ahead as usize), &mut |memory| {
-            seen = readers::read(memory, blocks, some);
-        })?;
+        let ahead = if bytes > SMALL { RUN } else { SMALL };
+        let (mut left, mut at) = (some, 0);
+        while !left.is_empty() {
+            let (mut count, mut bytes) = (1, padded(&left[0]));
+            while let Some(next) = left.get(count).map(padded).filter(|next| bytes + next <= RUN) {
+                (count, bytes) = (count + 1, bytes + next);
+            }
+            let (run, others) = left.split_at(count);
+            decoder.upload_with(at, (bytes as usize, ahead as usize), &mut |memory| {
+                seen.extend(readers::read(memory, blocks, run));
+            })?;
+            at += bytes;
+            left = others;
+        }
         let mut end = 0;
         for (&at, seen) in some.iter().zip(seen) {
             let header = &blocks[at].header;
