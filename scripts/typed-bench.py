@@ -34,6 +34,11 @@ CHAINS = [
     for digits in (0, 1, 2, 3)
     for then in ("", f",zigzag{width}", f",delta{width}")
 ] + [
+    f"dictionary{width}:{index}{then}"
+    for width in (4, 8)
+    for index in (1, 2)
+    for then in ("", f",delta{index}", f",delta{index},zigzag{index}", ",transpose2", ",delta2,transpose2")
+] + [
     "delta1", "delta1x2", "delta1x3", "delta1x4", "delta1x3,transpose3", "transpose3", "transpose12",
     "transpose20", "transpose24", "delta4x5,transpose20", "delta4x6,transpose24", "delta8x3,transpose24",
 ]  # fmt: skip

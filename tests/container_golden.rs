@@ -26,6 +26,7 @@ fn version_1() -> Vec<(String, Golden)> {
     files.extend(single_frames());
     files.extend(modules());
     files.push(("distant".into(), Golden::Distant));
+    files.push(("dictionary".into(), Golden::Dictionary));
     files
 }
 
@@ -65,6 +66,8 @@ enum Golden {
     Part1000ThenAll,
     /// All of it, and then parts of it again, as distant matches.
     Distant,
+    /// Numbers of few values, as places in a list.
+    Dictionary,
 }
 
 impl Golden {
@@ -75,6 +78,9 @@ impl Golden {
             Self::ShortZeros => vec![0; 1000],
             Self::Twice => all[..1000].repeat(2),
             Self::Part1000ThenAll => [&all[..1000], all].concat(),
+            Self::Dictionary => {
+                (0..35_000_u32).flat_map(|i| (i % 97 * i % 89 * 1_000_003).to_le_bytes()).collect()
+            }
             Self::Distant => [all, &all[500..30_000], b"Something else.", &all[20_000..]].concat(),
         }
     }
@@ -90,6 +96,10 @@ impl Golden {
             Self::Twice => {
                 let first = small(&all[..1000], &Options::new().pipeline(Pipeline::Bwt));
                 [first, small(&all[..1000], &Options::new())].concat()
+            }
+            Self::Dictionary => {
+                let filter = "dictionary4:2,transpose2".parse().unwrap();
+                small(&self.contents(all), &Options::new().filter(filter))
             }
             Self::Distant => small(&self.contents(all), &Options::new().long_distance(1 << 20)),
             Self::Part1000ThenAll => {

@@ -240,7 +240,7 @@ fn unfilter(filters: [u8; 13], filtered: &[u8], (modules, block): Context<'_>) -
 /// Inverts a stage of a unit.
 fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
     let (id, order, w, p) = (stage & 15, stage >> 4 & 15, (stage >> 8 & 255) as usize, stage >> 16);
-    assert!(if id == 3 { (1..=2).contains(&order) } else { order == 0 });
+    assert!(if id == 3 { [1, 2, 5, 6].contains(&order) } else { order == 0 });
     assert!(if id == 1 { (2..=255).contains(&w) } else { [1, 2, 4, 8].contains(&w) });
     let bits = 8 * w as u32;
     match id {
@@ -248,6 +248,7 @@ fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
         3 | 6 => assert!(p >= 1),
         5 => assert!(p >= 1 && p < bits),
         7 => assert!((w == 4 && p <= 10) || (w == 8 && p <= 15)),
+        8 => assert!((w == 4 || w == 8) && (p == 1 || p == 2)),
         _ => panic!("stage {id}"),
     }
     let mut n = unit.len() / w;
@@ -270,13 +271,20 @@ fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
         return x;
     }
     let modulo = if w == 8 { u64::MAX } else { (1 << bits) - 1 };
+    if id == 8 {
+        return from_dictionary(unit, w, p as usize, modulo);
+    }
+    if id == 3 && order > 4 {
+        let differences = inverse(4 | stage & 0xff00, unit);
+        return inverse(stage & !(4 << 4), &differences);
+    }
     let mut y: Vec<u64> = unit[..n * w]
         .chunks(w)
         .map(|element| element.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
         .collect();
     let p_elements = p as usize;
     match id {
-        3 => (0..order).for_each(|_| {
+        3 => (0..order % 4).for_each(|_| {
             (p_elements..n).for_each(|i| y[i] = y[i].wrapping_add(y[i - p_elements]) & modulo);
         }),
         4 => y.iter_mut().for_each(|y| *y = if *y % 2 == 0 { *y / 2 } else { modulo - *y / 2 }),
@@ -288,6 +296,31 @@ fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
         element.copy_from_slice(&number.to_le_bytes()[..w]);
     }
     x
+}
+
+/// Inverts stage 8.
+fn from_dictionary(unit: &[u8], w: usize, p: usize, modulo: u64) -> Vec<u8> {
+    if unit.len() < 65_536 {
+        return unit.to_vec();
+    }
+    let n = unit.len() / w;
+    let e = (n * p).div_ceil(w);
+    let m = (n - e).min(1 << (8 * p));
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte));
+    let mut sum = 0;
+    let values: Vec<u64> = unit[e * w..(e + m) * w]
+        .chunks(w)
+        .map(|entry| {
+            sum = number(entry).wrapping_add(sum) & modulo;
+            sum
+        })
+        .collect();
+    let places = unit[..n * p].chunks(p).map(number);
+    let x = places.flat_map(|place| {
+        let value = values.get(place as usize).map_or(0, |&value| value);
+        value.to_le_bytes().into_iter().take(w)
+    });
+    x.chain(unit[n * w..].iter().copied()).collect()
 }
 
 /// The float that a number of stage 7 stands for, in integers.
@@ -530,6 +563,10 @@ fn filtered_files_follow_the_text_of_the_format() {
         ("xor8,transpose8", Options::new()),
         ("decimal8:2,zigzag8,transpose8", Options::new()),
         ("delta1x3000,delta1x3", Options::new()),
+        ("dictionary8:2,zdelta2,transpose2", Options::new()),
+        ("delta8x4,zdeltadelta8,bits8", Options::new().pipeline(Pipeline::Fse)),
+        ("dictionary4:2,delta2,zigzag2", Options::new().pipeline(Pipeline::Bwt)),
+        ("decimal8:2,delta8,dictionary8:1", Options::new().pipeline(Pipeline::Fse)),
     ] {
         for len in [300, 65_536, 100_003, 1_300_001] {
             let part: Vec<u8> = (0..).flat_map(prices).take(len).collect();

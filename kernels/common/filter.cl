@@ -12,10 +12,13 @@ typedef struct {
 #define FILTER_ZIGZAG 4u
 #define FILTER_ROTATE 5u
 #define FILTER_XOR 6u
+#define FILTER_DICTIONARY 8u
 #define FILTER_MODULE 15u
 
 #define FILTER_ID(word) ((word) & 15u)
-#define FILTER_ORDER(word) ((word) >> 4 & 15u)
+#define FILTER_ORDER(word) ((word) >> 4 & 3u)
+// Whether zigzag comes after differences.
+#define FILTER_HAS_ZIGZAG(word) (FILTER_ID(word) == FILTER_DELTA && ((word) >> 6 & 1u) != 0)
 // Whatever the job says, a width divides, and words have 1, 2, 4 or 8 bytes.
 #define FILTER_BYTES(word) max((word) >> 8 & 255u, 1u)
 #define FILTER_WIDTH(word) (1u << min(31u - clz(FILTER_BYTES(word)), 3u))
@@ -35,6 +38,23 @@ inline uint row_period(uint word) {
     uint row = FILTER_WIDTH(word) * max(FILTER_PARAMETER(word), 1u);
     if (!is_sum || SUMS_ARE_ADJACENT(word) || row > 32 || (row < 32 && (ROWS >> row & 1) == 0)) return 0;
     return max(row / 4, row % 3 == 0 ? 3u : 1u);
+}
+
+// Units of fewer bytes have no list of values.
+#define MIN_LISTED 65536u
+// Of a list of values: bytes of an element, and of its place in the list.
+#define LIST_WIDTH(word) max(FILTER_WIDTH(word), 4u)
+#define LIST_INDEX(word) (FILTER_PARAMETER(word) == 1 ? 1u : 2u)
+
+// Where the list of a unit of so many elements begins, in elements: behind their places.
+inline uint list_start(uint word, uint elements) {
+    uint width = LIST_WIDTH(word);
+    return (elements * LIST_INDEX(word) + width - 1) / width;
+}
+
+// Values that the list may have.
+inline uint list_capacity(uint word, uint elements) {
+    return min(elements - list_start(word, elements), 1u << 8 * LIST_INDEX(word));
 }
 
 // What to write to word `at` of a unit of `len` bytes: what follows its last element stays as it is.

@@ -14,6 +14,7 @@ const FILTER_DELTA = 3u;
 const FILTER_ZIGZAG = 4u;
 const FILTER_ROTATE = 5u;
 const FILTER_XOR = 6u;
+const FILTER_DICTIONARY = 8u;
 const FILTER_MODULE = 15u;
 
 fn filter_id(word: u32) -> u32 {
@@ -21,7 +22,12 @@ fn filter_id(word: u32) -> u32 {
 }
 
 fn filter_order(word: u32) -> u32 {
-    return (word >> 4u) & 15u;
+    return (word >> 4u) & 3u;
+}
+
+// Whether zigzag comes after differences.
+fn filter_has_zigzag(word: u32) -> bool {
+    return filter_id(word) == FILTER_DELTA && ((word >> 6u) & 1u) != 0u;
 }
 
 // Whatever the job says, a width divides, and words have 1, 2, 4 or 8 bytes.
@@ -53,6 +59,30 @@ fn row_period(word: u32) -> u32 {
         return 0u;
     }
     return max(row / 4u, select(1u, 3u, row % 3u == 0u));
+}
+
+// Units of fewer bytes have no list of values.
+const MIN_LISTED = 65536u;
+
+// Bytes of an element that a list of values has.
+fn list_width(word: u32) -> u32 {
+    return max(filter_width(word), 4u);
+}
+
+// Bytes of an element's place in the list.
+fn list_index(word: u32) -> u32 {
+    return select(2u, 1u, filter_parameter(word) == 1u);
+}
+
+// Where the list of a unit of so many elements begins, in elements: behind their places.
+fn list_start(word: u32, elements: u32) -> u32 {
+    let width = list_width(word);
+    return (elements * list_index(word) + width - 1u) / width;
+}
+
+// Values that the list may have.
+fn list_capacity(word: u32, elements: u32) -> u32 {
+    return min(elements - list_start(word, elements), 1u << (8u * list_index(word)));
 }
 
 // What to write to word `at` of a unit of `len` bytes: what follows its last element stays as it is.

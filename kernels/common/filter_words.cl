@@ -1,9 +1,13 @@
-// Undoes the filters that change each element by itself, zigzag and rotation.
+// Undoes the filters that change each element by itself, zigzag and rotation; zigzag also where it comes after differences.
 //
 // @pz_import filter
 
+inline bool undoes_zigzag(uint word) {
+    return FILTER_ID(word) == FILTER_ZIGZAG || FILTER_HAS_ZIGZAG(word);
+}
+
 inline bool changes_words(uint word) {
-    return FILTER_ID(word) == FILTER_ZIGZAG || FILTER_ID(word) == FILTER_ROTATE;
+    return undoes_zigzag(word) || FILTER_ID(word) == FILTER_ROTATE;
 }
 
 // Whether the step that moves elements back also undoes the stage after it, `word`: elements are then in registers.
@@ -18,7 +22,7 @@ inline ulong undone_long(bool is_zigzag, uint low, uint high, uint by) {
 
 // The elements of 16 bytes, of which `valid` exist: what is left of the last element stays as it is.
 inline uint4 undone_words(uint word, uint4 v, uint valid) {
-    bool is_zigzag = FILTER_ID(word) == FILTER_ZIGZAG;
+    bool is_zigzag = undoes_zigzag(word);
     uint width = FILTER_WIDTH(word), bits = 8 * width, by = FILTER_PARAMETER(word) & (bits - 1);
     uint4 changed;
     if (width == 8) {

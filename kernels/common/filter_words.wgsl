@@ -1,9 +1,13 @@
-// Undoes the filters that change each element by itself, zigzag and rotation.
+// Undoes the filters that change each element by itself, zigzag and rotation; zigzag also where it comes after differences.
 //
 // @pz_import filter
 
+fn undoes_zigzag(word: u32) -> bool {
+    return filter_id(word) == FILTER_ZIGZAG || filter_has_zigzag(word);
+}
+
 fn changes_words(word: u32) -> bool {
-    return filter_id(word) == FILTER_ZIGZAG || filter_id(word) == FILTER_ROTATE;
+    return undoes_zigzag(word) || filter_id(word) == FILTER_ROTATE;
 }
 
 // Whether the step that moves elements back also undoes the stage after it, `word`: elements are then in registers.
@@ -27,7 +31,7 @@ fn undone_long(is_zigzag: bool, v: vec2<u32>, by: u32) -> vec2<u32> {
 
 // The elements of 16 bytes, of which `valid` exist: what is left of the last element stays as it is.
 fn undone_words(word: u32, v: vec4<u32>, valid: u32) -> vec4<u32> {
-    let is_zigzag = filter_id(word) == FILTER_ZIGZAG;
+    let is_zigzag = undoes_zigzag(word);
     let width = filter_width(word);
     let bits = 8u * width;
     let by = filter_parameter(word) & (bits - 1u);

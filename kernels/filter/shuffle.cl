@@ -1,6 +1,6 @@
-// Undoes the transposition of bytes or bits, from one buffer to another. Blocks without one are copied; those that a module
-// is to restore become zeros. If the next
-// stage to undo changes the elements that have moved, undoes that too.
+// Undoes the transposition of bytes or bits, or looks elements up in lists of values, from one buffer to another. Other
+// blocks are copied; those that a module is to restore become zeros. If the next stage to undo changes the elements that
+// have moved, undoes that too.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -85,6 +85,26 @@ inline uint gathered(__global const uchar *planes, uint at, uint len, bool of_bi
     return result;
 }
 
+// 16 bytes from byte `at` of a unit of `len` bytes that has a list of values.
+inline uint4 looked_up(__global const uint *unit, uint at, uint len, uint word) {
+    uint width = LIST_WIDTH(word), index = LIST_INDEX(word), elements = len / width;
+    uint list = list_start(word, elements) * (width / 4);
+    uint entries = list_capacity(word, elements), mask = (1u << 8 * index) - 1;
+    uint words[4];
+    for (uint i = 0; i < 4; i++) {
+        uint element = (at + 4 * i) / width, part = width == 8 ? i & 1 : 0;
+        // What is left of the last element stays as it is.
+        if (element >= elements) {
+            words[i] = unit[at / 4 + i];
+            continue;
+        }
+        uint from = element * index;
+        uint place = unit[from / 4] >> 8 * (from & 3) & mask;
+        words[i] = place < entries ? unit[list + place * (width / 4) + part] : 0;
+    }
+    return UINT4(words[0], words[1], words[2], words[3]);
+}
+
 // The 16,384 bytes from `first` of a unit, all of whose elements have moved. With a constant width nothing is divided.
 inline void move_piece(__global const uint *planes, __global uint4 *after, uint width, uint first, uint elements, uint next,
     bool changes) {
@@ -139,6 +159,8 @@ __kernel void unshuffle(__global const Job *jobs, __global const uint4 *before, 
         uint4 v;
         if (FILTER_ID(word) == FILTER_MODULE) {
             v = UINT4(0, 0, 0, 0);
+        } else if (FILTER_ID(word) == FILTER_DICTIONARY && len >= MIN_LISTED) {
+            v = looked_up(planes, at, len, word);
         } else if (!moves) {
             v = before[at / 16];
         } else if (is_usual && at + 16 <= elements * width) {

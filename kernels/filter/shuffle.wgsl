@@ -1,6 +1,6 @@
-// Undoes the transposition of bytes or bits, from one buffer to another. Blocks without one are copied; those that a module
-// is to restore become zeros. If the next
-// stage to undo changes the elements that have moved, undoes that too.
+// Undoes the transposition of bytes or bits, or looks elements up in lists of values, from one buffer to another. Other
+// blocks are copied; those that a module is to restore become zeros. If the next stage to undo changes the elements that
+// have moved, undoes that too.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -129,6 +129,32 @@ fn gathered(planes: u32, at: u32, len: u32, of_bits: bool, width: u32, elements:
     return result;
 }
 
+// 16 bytes from byte `at` of a unit of `len` bytes that begins at word `unit` and has a list of values.
+fn looked_up(unit: u32, at: u32, len: u32, word: u32) -> vec4<u32> {
+    let width = list_width(word);
+    let index = list_index(word);
+    let elements = len / width;
+    let list = unit + list_start(word, elements) * (width / 4u);
+    let entries = list_capacity(word, elements);
+    let mask = (1u << (8u * index)) - 1u;
+    var v: vec4<u32>;
+    for (var i = 0u; i < 4u; i++) {
+        let element = (at + 4u * i) / width;
+        // What is left of the last element stays as it is.
+        if element >= elements {
+            v[i] = before[unit + at / 4u + i];
+            continue;
+        }
+        let start = element * index;
+        let place = (before[unit + start / 4u] >> (8u * (start & 3u))) & mask;
+        v[i] = 0u;
+        if place < entries {
+            v[i] = before[list + place * (width / 4u) + select(0u, i & 1u, width == 8u)];
+        }
+    }
+    return v;
+}
+
 // The 16,384 bytes from `first` of a unit that begins at `planes`, all of whose elements have moved. With a constant width
 // nothing is divided.
 fn move_piece(local_index: u32, planes: u32, width: u32, first: u32, elements: u32, next: u32, changes: bool) {
@@ -191,6 +217,8 @@ fn unshuffle(local_index: u32, workgroup_index: u32) {
         var v: vec4<u32>;
         if filter_id(word) == FILTER_MODULE {
             v = vec4<u32>(0u);
+        } else if filter_id(word) == FILTER_DICTIONARY && len >= MIN_LISTED {
+            v = looked_up(planes, at, len, word);
         } else if !moves {
             let w = planes + at / 4u;
             v = vec4<u32>(before[w], before[w + 1u], before[w + 2u], before[w + 3u]);

@@ -1,5 +1,6 @@
 // Undoes differences: each element becomes the sum, or the exclusive or, of itself and those before it at multiples of
-// a stride. Sums of adjacent elements of at most 4 bytes, and of rows of some lengths, are not done here.
+// a stride. Sums of adjacent elements of at most 4 bytes, and of rows of some lengths, are not done here; those of lists of
+// values are, in a turn of their own.
 //
 // A workgroup of 256 has a unit, and goes from tile to tile. In a tile, work items have parts of the columns, whose
 // sums they exchange. Strides of more than 256 elements have no tiles: what an element depends on has been written.
@@ -15,6 +16,8 @@
 // Words of a tile, and columns that it may have.
 #define TILE 2048u
 #define COLUMNS 256u
+// The turn of lists.
+#define LIST_TURN 2u
 // Where element i of a tile is: spread so that work items with neighbouring rows do not meet in one memory bank.
 #define PLACE(i) ((i) + (i) / 32)
 
@@ -73,14 +76,18 @@ __kernel void sums(__global const Job *jobs, __global uint *contents, uint block
     uint word = jobs[block].undo[stage];
     bool is_xor = FILTER_ID(word) == FILTER_XOR;
     uint turns = is_xor ? 1u : FILTER_ID(word) == FILTER_DELTA ? FILTER_ORDER(word) : 0u;
-    if (turn >= turns || SUMS_ARE_ADJACENT(word) || row_period(word) != 0) return;
-    uint width = FILTER_WIDTH(word), stride = max(FILTER_PARAMETER(word), 1u);
+    bool is_list = FILTER_ID(word) == FILTER_DICTIONARY;
+    if (is_list ? turn != LIST_TURN : turn >= turns || SUMS_ARE_ADJACENT(word) || row_period(word) != 0) return;
+    uint width = is_list ? LIST_WIDTH(word) : FILTER_WIDTH(word);
+    uint stride = is_list ? 1u : max(FILTER_PARAMETER(word), 1u);
     uint content_len = min(jobs[block].content_len, slot);
     uint unit_log = UNIT_LOG(jobs[block]), number = (uint)get_group_id(0) % count;
     if (number >= (content_len + (1u << unit_log) - 1) >> unit_log) return;
     uint start = number << unit_log;
-    uint unit_count = min(content_len - start, 1u << unit_log) / width;
-    __global uint *unit = contents + (ulong)block * (slot / 4) + start / 4;
+    uint unit_len = min(content_len - start, 1u << unit_log), unit_count = unit_len / width;
+    uint unit_start = is_list ? list_start(word, unit_count) * (width / 4) : 0u;
+    if (is_list) unit_count = unit_len < MIN_LISTED ? 0u : list_capacity(word, unit_count);
+    __global uint *unit = contents + (ulong)block * (slot / 4) + start / 4 + unit_start;
     if (stride > COLUMNS) {
         add_rows(unit, unit_count, width, stride, is_xor);
         return;

@@ -1,5 +1,6 @@
 // Undoes differences: each element becomes the sum, or the exclusive or, of itself and those before it at multiples of
-// a stride. Sums of adjacent elements of at most 4 bytes, and of rows of some lengths, are not done here.
+// a stride. Sums of adjacent elements of at most 4 bytes, and of rows of some lengths, are not done here; those of lists of
+// values are, in a turn of their own.
 //
 // A workgroup of 256 has a unit, and goes from tile to tile. In a tile, work items have parts of the columns, whose
 // sums they exchange. Strides of more than 256 elements have no tiles: what an element depends on has been written.
@@ -15,6 +16,9 @@
 // Words of a tile, and columns that it may have.
 const TILE = 2048u;
 const COLUMNS = 256u;
+
+// The turn of lists.
+const LIST_TURN = 2u;
 
 struct Args {
     blocks: u32,
@@ -103,18 +107,29 @@ fn sums(local_index: u32, workgroup_index: u32) {
     let unit_log = clamp(jobs[block * JOB_WORDS + JOB_UNIT_LOG], 18u, 20u);
     let is_xor = filter_id(word) == FILTER_XOR;
     let turns = select(select(0u, filter_order(word), filter_id(word) == FILTER_DELTA), 1u, is_xor);
-    if args.turn >= turns || sums_are_adjacent(word) || row_period(word) != 0u {
+    let is_list = filter_id(word) == FILTER_DICTIONARY;
+    if is_list {
+        if args.turn != LIST_TURN {
+            return;
+        }
+    } else if args.turn >= turns || sums_are_adjacent(word) || row_period(word) != 0u {
         return;
     }
-    let width = filter_width(word);
-    let stride = max(filter_parameter(word), 1u);
+    let width = select(filter_width(word), list_width(word), is_list);
+    let stride = select(max(filter_parameter(word), 1u), 1u, is_list);
     let number = workgroup_index % args.count;
     if number >= ((content_len + (1u << unit_log) - 1u) >> unit_log) {
         return;
     }
     let start = number << unit_log;
-    let unit_count = min(content_len - start, 1u << unit_log) / width;
-    var unit = block * (args.slot / 4u) + start / 4u;
+    let unit_len = min(content_len - start, 1u << unit_log);
+    var unit_count = unit_len / width;
+    var unit_start = 0u;
+    if is_list {
+        unit_start = list_start(word, unit_count) * (width / 4u);
+        unit_count = select(list_capacity(word, unit_count), 0u, unit_len < MIN_LISTED);
+    }
+    var unit = block * (args.slot / 4u) + start / 4u + unit_start;
     if stride > COLUMNS {
         add_rows(local_index, unit, unit_count, width, stride, is_xor);
         return;

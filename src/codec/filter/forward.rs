@@ -1,12 +1,13 @@
 //! Applies a chain of filters.
 
+use super::dictionary::Values;
 use super::transpose::{transpose, transpose_all_bits};
 use super::words::Word;
 use super::{ApplyFault, Context, FilterChain, Stage, decimal};
 use crate::codec::{OutOfMemory, reserve};
 
 /// Writes the filtered `contents` to `filtered`. Returns false if the chain does not fit these contents: they have
-/// floats whose bits [`Stage::Decimal`] uses for integers.
+/// floats whose bits [`Stage::Decimal`] uses for integers, or too many values for [`Stage::Dictionary`].
 pub(crate) fn apply(
     chain: &FilterChain,
     contents: &[u8],
@@ -18,11 +19,12 @@ pub(crate) fn apply(
     reserve(scratch, FilterChain::scratch_len(contents.len()))?;
     filtered.clear();
     filtered.extend_from_slice(contents);
+    let mut values = Values::default();
     for (i, unit) in filtered.chunks_mut(chain.unit_len()).enumerate() {
         for stage in chain.stages() {
             if let Stage::Module(call) = stage {
                 context.apply(call, i * chain.unit_len(), unit, scratch)?;
-            } else if !apply_stage(stage, unit, scratch) {
+            } else if !apply_stage(stage, unit, scratch, &mut values)? {
                 return Ok(false);
             }
         }
@@ -44,8 +46,13 @@ pub(super) fn apply_built_in(
     }
 }
 
-/// Applies a stage to a unit.
-fn apply_stage(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) -> bool {
+/// Applies a stage to a unit. Returns false if it does not fit.
+fn apply_stage(
+    stage: Stage,
+    unit: &mut [u8],
+    scratch: &mut Vec<u8>,
+    values: &mut Values,
+) -> Result<bool, OutOfMemory> {
     match (stage, stage.width()) {
         (Stage::Transpose { .. }, width) => {
             let whole = unit.len() / width * width;
@@ -58,17 +65,26 @@ fn apply_stage(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) -> bool {
             transpose_all_bits(&before[..whole], &mut unit[..whole], width);
         }
         (Stage::Decimal { width: 4, digits }, _) => {
-            return each_decimal(u32::elements_mut(unit), |bits| decimal::of_f32(bits, digits));
+            let codes = |bits| decimal::of_f32(bits, digits);
+            return Ok(each_decimal(u32::elements_mut(unit), codes));
         }
         (Stage::Decimal { digits, .. }, _) => {
-            return each_decimal(u64::elements_mut(unit), |bits| decimal::of_f64(bits, digits));
+            let codes = |bits| decimal::of_f64(bits, digits);
+            return Ok(each_decimal(u64::elements_mut(unit), codes));
+        }
+        (Stage::Dictionary { index, .. }, width) => {
+            let before = copy(unit, scratch);
+            return match width {
+                4 => values.apply::<u32>(before, unit, index),
+                _ => values.apply::<u64>(before, unit, index),
+            };
         }
         (_, 1) => apply_to::<u8>(stage, unit, scratch),
         (_, 2) => apply_to::<u16>(stage, unit, scratch),
         (_, 4) => apply_to::<u32>(stage, unit, scratch),
         _ => apply_to::<u64>(stage, unit, scratch),
     }
-    true
+    Ok(true)
 }
 
 fn copy<'s>(unit: &[u8], scratch: &'s mut Vec<u8>) -> &'s [u8] {
@@ -80,9 +96,12 @@ fn copy<'s>(unit: &[u8], scratch: &'s mut Vec<u8>) -> &'s [u8] {
 /// Applies a stage that has elements of type `W` and leaves them in their places.
 fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
     match stage {
-        Stage::Delta { order, stride, .. } => {
+        Stage::Delta { order, stride, .. } | Stage::ZigzagDelta { order, stride, .. } => {
             for _ in 0..order {
                 subtract::<W>(unit, scratch, stride, W::sub);
+            }
+            if matches!(stage, Stage::ZigzagDelta { .. }) {
+                each(W::elements_mut(unit), W::zigzag);
             }
         }
         Stage::Xor { stride, .. } => subtract::<W>(unit, scratch, stride, W::xor),
@@ -91,6 +110,7 @@ fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
         Stage::Transpose { .. }
         | Stage::BitTranspose { .. }
         | Stage::Decimal { .. }
+        | Stage::Dictionary { .. }
         | Stage::Module(_) => {}
     }
 }

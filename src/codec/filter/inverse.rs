@@ -3,6 +3,7 @@
 //! The stages run over pieces of a unit that stay in the first-level cache, a transposition and the stages before it
 //! together.
 
+use super::dictionary;
 use super::transpose::{untranspose, untranspose_all_bits};
 use super::words::Word;
 use super::{Context, FilterChain, InvertFault, MAX_STAGES, Stage};
@@ -47,7 +48,16 @@ pub(crate) fn invert(
 
 fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
     while let Some((&last, before)) = stages.split_last() {
-        if last.is_transposition() {
+        if let Stage::Dictionary { width, index } = last {
+            scratch.clear();
+            scratch.extend_from_slice(unit);
+            match width {
+                4 => dictionary::undo::<u32>(scratch, unit, index),
+                _ => dictionary::undo::<u64>(scratch, unit, index),
+            }
+            stages = before;
+            continue;
+        } else if last.is_transposition() {
             scratch.clear();
             scratch.extend_from_slice(unit);
             stages = before;
@@ -84,8 +94,13 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
 /// Whether the stage needs no more of a unit than a tile, and a few elements before it.
 fn runs_in_tiles(stage: Stage) -> bool {
     match stage {
-        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module(_) => false,
-        Stage::Delta { stride, .. } | Stage::Xor { stride, .. } => usize::from(stride) <= MAX_KEPT,
+        Stage::Transpose { .. }
+        | Stage::BitTranspose { .. }
+        | Stage::Dictionary { .. }
+        | Stage::Module(_) => false,
+        Stage::Delta { stride, .. }
+        | Stage::ZigzagDelta { stride, .. }
+        | Stage::Xor { stride, .. } => usize::from(stride) <= MAX_KEPT,
         Stage::Zigzag { .. } | Stage::Rotate { .. } | Stage::Decimal { .. } => true,
     }
 }
@@ -163,6 +178,10 @@ fn undo(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
 fn undo_on<W: Word>(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
     let elements = W::elements_mut(tile);
     match stage {
+        Stage::ZigzagDelta { width, order, stride } => {
+            each(W::elements_mut(tile), W::undo_zigzag);
+            undo_on::<W>(Stage::Delta { width, order, stride }, tile, kept);
+        }
         Stage::Delta { order: 2, stride: 1, .. } => {
             let [first, second] = kept;
             let mut sums = [W::from_carry(first[0]), W::from_carry(second[0])];
@@ -184,7 +203,10 @@ fn undo_on<W: Word>(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
         Stage::Rotate { bits: 1, .. } => each(elements, |word: W| word.undo_rotate(1)),
         Stage::Rotate { bits, .. } => each(elements, |word: W| word.undo_rotate(bits)),
         Stage::Decimal { digits, .. } => each(elements, |word: W| word.undo_decimal(digits)),
-        Stage::Transpose { .. } | Stage::BitTranspose { .. } | Stage::Module(_) => {}
+        Stage::Transpose { .. }
+        | Stage::BitTranspose { .. }
+        | Stage::Dictionary { .. }
+        | Stage::Module(_) => {}
     }
 }
 

@@ -18,12 +18,14 @@
 //! | [`words`] | elements of 1, 2, 4 and 8 bytes |
 //! | [`transpose`] | byte and bit transposition |
 //! | [`decimal`] | floats that are decimal numbers, as integers |
+//! | [`dictionary`] | elements as places in a sorted list of their values |
 //! | [`modules`] | what runs the stages that a frame's modules define |
 //! | [`built_in`] | chains without such stages, for benchmarks |
 
 pub mod built_in;
 mod choose;
 mod decimal;
+mod dictionary;
 mod forward;
 mod hints;
 mod inverse;
@@ -58,6 +60,8 @@ pub(crate) enum Stage {
     BitTranspose { width: u8 },
     /// The difference to the element `stride` before; with order 2, the difference of differences.
     Delta { width: u8, order: u8, stride: u16 },
+    /// The same, and then [`Self::Zigzag`].
+    ZigzagDelta { width: u8, order: u8, stride: u16 },
     /// Signed numbers to unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3.
     Zigzag { width: u8 },
     /// Rotation left by `bits`: by one, the exponent of a float fills its last byte.
@@ -66,9 +70,14 @@ pub(crate) enum Stage {
     Xor { width: u8, stride: u16 },
     /// Floats that are decimal numbers of `digits` digits behind the point become integers.
     Decimal { width: u8, digits: u8 },
+    /// A sorted list of the unit's values, and for each element its place there, in `index` bytes.
+    Dictionary { width: u8, index: u8 },
     /// What module `number` of the frame does with `argument`.
     Module(ModuleCall),
 }
+
+/// In the order of differences: zigzag comes after them.
+const HAS_ZIGZAG: u8 = 4;
 
 impl Stage {
     /// Bytes of an element. What the elements of a module are, only it knows.
@@ -78,10 +87,12 @@ impl Stage {
             Self::Transpose { width }
             | Self::BitTranspose { width }
             | Self::Delta { width, .. }
+            | Self::ZigzagDelta { width, .. }
             | Self::Zigzag { width }
             | Self::Rotate { width, .. }
             | Self::Xor { width, .. }
-            | Self::Decimal { width, .. } => width as usize,
+            | Self::Decimal { width, .. }
+            | Self::Dictionary { width, .. } => width as usize,
         }
     }
 
@@ -99,10 +110,12 @@ impl Stage {
             Self::Transpose { .. } => (1, 0, 0),
             Self::BitTranspose { .. } => (2, 0, 0),
             Self::Delta { order, stride, .. } => (3, order, stride),
+            Self::ZigzagDelta { order, stride, .. } => (3, order | HAS_ZIGZAG, stride),
             Self::Zigzag { .. } => (4, 0, 0),
             Self::Rotate { bits, .. } => (5, 0, bits as u16),
             Self::Xor { stride, .. } => (6, 0, stride),
             Self::Decimal { digits, .. } => (7, 0, digits as u16),
+            Self::Dictionary { index, .. } => (8, 0, index as u16),
         };
         id | (order as u32) << 4 | (self.width() as u32) << 8 | (parameter as u32) << 16
     }
@@ -115,11 +128,15 @@ impl Stage {
         let stage = match word & 15 {
             1 => Self::Transpose { width },
             2 => Self::BitTranspose { width },
+            3 if order & HAS_ZIGZAG != 0 => {
+                Self::ZigzagDelta { width, order: order & !HAS_ZIGZAG, stride: parameter }
+            }
             3 => Self::Delta { width, order, stride: parameter },
             4 => Self::Zigzag { width },
             5 => Self::Rotate { width, bits: parameter as u8 },
             6 => Self::Xor { width, stride: parameter },
             7 => Self::Decimal { width, digits },
+            8 => Self::Dictionary { width, index: parameter as u8 },
             15 => Self::Module(ModuleCall { number: width, argument: parameter }),
             _ => return None,
         };
@@ -133,13 +150,16 @@ impl Stage {
             Self::Module(_) => true,
             Self::Transpose { width } => width > 1,
             Self::BitTranspose { .. } | Self::Zigzag { .. } => is_word,
-            Self::Delta { order, stride, .. } => is_word && matches!(order, 1 | 2) && stride > 0,
+            Self::Delta { order, stride, .. } | Self::ZigzagDelta { order, stride, .. } => {
+                is_word && matches!(order, 1 | 2) && stride > 0
+            }
             Self::Rotate { width, bits } => is_word && bits > 0 && bits < 8 * width,
             Self::Xor { stride, .. } => is_word && stride > 0,
             Self::Decimal { width, digits } => match decimal::max_digits(width) {
                 Some(most) => digits <= most,
                 None => false,
             },
+            Self::Dictionary { width, index } => matches!(width, 4 | 8) && matches!(index, 1 | 2),
         }
     }
 }
@@ -152,10 +172,12 @@ impl Stage {
 /// | `bitsW` | bit transpose: bit 0 of all elements, then bit 1, … |
 /// | `deltaW`, `deltaWxS` | the difference to the element before, or S before |
 /// | `deltadeltaW`, `deltadeltaWxS` | the difference of such differences |
+/// | `zdelta…`, `zdeltadelta…` | the same, and zigzag after it |
 /// | `zigzagW` | signed to unsigned numbers: small ones of either sign become small |
 /// | `rotateW`, `rotateW:B` | rotation left by 1 or B bits: by one, a float's exponent fills a byte |
 /// | `xorW`, `xorWxS` | exclusive or with the element before, or S before |
 /// | `decimalW:D` | floats of W bytes (4 or 8) with up to D digits behind the point, as integers |
+/// | `dictionaryW:P` | elements of W bytes (4 or 8) as places, of P bytes (1 or 2), in a list of the unit's values |
 /// | `moduleN`, `moduleN:A` | what module N of the frame does with the argument 0 or A (up to 65535) |
 ///
 /// W is 1, 2, 4 or 8 bytes where no other range is given. Chains that suit a type have names too: `i16`, `i32` and
@@ -206,10 +228,19 @@ impl FilterChain {
         self.modules().next().is_some()
     }
 
+    fn has_one_stage(&self) -> bool {
+        self.stages().count() == 1
+    }
+
+    /// Whether a stage makes lists of values.
+    fn has_dictionary(&self) -> bool {
+        self.stages().any(|stage| matches!(stage, Stage::Dictionary { .. }))
+    }
+
     /// The most bytes from an element to another that its value depends on.
     pub(crate) fn reach(&self) -> usize {
         let of = |stage| match stage {
-            Stage::Delta { width, order, stride } => {
+            Stage::Delta { width, order, stride } | Stage::ZigzagDelta { width, order, stride } => {
                 usize::from(width) * usize::from(order) * usize::from(stride)
             }
             Stage::Xor { width, stride } => usize::from(width) * usize::from(stride),
@@ -279,11 +310,15 @@ impl Filter {
             Self::Chain(chain) => {
                 // A module's result is undone at once, to compare it.
                 let units = if chain.has_modules() { 2 } else { 1 };
-                (block_len + units * FilterChain::scratch_len(block_len)) as u64
+                let values = if chain.has_dictionary() { dictionary::MEMORY } else { 0 };
+                (block_len + units * FilterChain::scratch_len(block_len) + values) as u64
             }
-            // The sample with what lies before a piece of it, a quarter, and what they are encoded to.
+            // The block with lists alone and with all stages, those lists, the sample with what lies before a piece of it, a quarter, and what they are
+            // encoded to.
             Self::Auto => {
-                let filtering = block_len + 2 * FilterChain::scratch_len(block_len);
+                let with_dictionaries = 3 * block_len + dictionary::MEMORY;
+                let filtering =
+                    with_dictionaries + block_len + 2 * FilterChain::scratch_len(block_len);
                 let before = 2 * hints::MAX_REACH.min(block_len);
                 let sampling = 5 * choose::sample_len(block_len) / 2 + before;
                 (filtering + sampling + block_len / 2) as u64

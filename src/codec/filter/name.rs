@@ -16,11 +16,16 @@ impl fmt::Display for Stage {
             Self::BitTranspose { width } => write!(f, "bits{width}"),
             Self::Delta { width, order: 1, stride } => with_stride(f, "delta", width, stride),
             Self::Delta { width, stride, .. } => with_stride(f, "deltadelta", width, stride),
+            Self::ZigzagDelta { width, order: 1, stride } => {
+                with_stride(f, "zdelta", width, stride)
+            }
+            Self::ZigzagDelta { width, stride, .. } => with_stride(f, "zdeltadelta", width, stride),
             Self::Zigzag { width } => write!(f, "zigzag{width}"),
             Self::Rotate { width, bits: 1 } => write!(f, "rotate{width}"),
             Self::Rotate { width, bits } => write!(f, "rotate{width}:{bits}"),
             Self::Xor { width, stride } => with_stride(f, "xor", width, stride),
             Self::Decimal { width, digits } => write!(f, "decimal{width}:{digits}"),
+            Self::Dictionary { width, index } => write!(f, "dictionary{width}:{index}"),
             Self::Module(ModuleCall { number, argument: 0 }) => write!(f, "module{number}"),
             Self::Module(ModuleCall { number, argument }) => write!(f, "module{number}:{argument}"),
         }
@@ -52,9 +57,16 @@ impl Stage {
             ("deltadelta", stride, None) => {
                 Self::Delta { width, order: 2, stride: stride.unwrap_or(1) }
             }
+            ("zdelta", stride, None) => {
+                Self::ZigzagDelta { width, order: 1, stride: stride.unwrap_or(1) }
+            }
+            ("zdeltadelta", stride, None) => {
+                Self::ZigzagDelta { width, order: 2, stride: stride.unwrap_or(1) }
+            }
             ("rotate", None, bits) => Self::Rotate { width, bits: bits.unwrap_or(1) },
             ("xor", stride, None) => Self::Xor { width, stride: stride.unwrap_or(1) },
             ("decimal", None, Some(digits)) => Self::Decimal { width, digits },
+            ("dictionary", None, Some(index)) => Self::Dictionary { width, index },
             _ => return None,
         };
         stage.is_valid().then_some(stage)

@@ -47,6 +47,10 @@ fn plain(stage: Stage, unit: &[u8]) -> Vec<u8> {
                 .map(|i| numbers[i].wrapping_sub(before(&numbers, i, stride)) & mask)
                 .collect()
         }),
+        Stage::ZigzagDelta { width, order, stride } => {
+            let differences = plain(Stage::Delta { width, order, stride }, unit);
+            return plain(Stage::Zigzag { width }, &differences);
+        }
         Stage::Xor { stride, .. } => {
             (0..count).map(|i| numbers[i] ^ before(&numbers, i, stride)).collect()
         }
@@ -58,7 +62,7 @@ fn plain(stage: Stage, unit: &[u8]) -> Vec<u8> {
             let by = u32::from(by);
             numbers.iter().map(|n| (n << by | n >> (bits - by)) & mask).collect()
         }
-        Stage::Decimal { .. } | Stage::Module(_) => {
+        Stage::Decimal { .. } | Stage::Dictionary { .. } | Stage::Module(_) => {
             unreachable!("they have tests of their own")
         }
     };
@@ -82,6 +86,7 @@ fn stages() -> Vec<Stage> {
         for stride in [1, 2, 3, 4, 5, 300, 65_535] {
             stages.push(Stage::Delta { width, order: 1, stride });
             stages.push(Stage::Delta { width, order: 2, stride });
+            stages.push(Stage::ZigzagDelta { width, order: 1 + stride as u8 % 2, stride });
         }
     }
     stages
@@ -148,7 +153,9 @@ fn all_chains_invert() {
 
 #[test]
 fn descriptors_and_names_round_trip() {
-    for stage in stages().into_iter().chain([Stage::Decimal { width: 4, digits: 10 }]) {
+    let others =
+        [Stage::Decimal { width: 4, digits: 10 }, Stage::Dictionary { width: 8, index: 2 }];
+    for stage in stages().into_iter().chain(others) {
         for chain in [&[stage][..], &[stage; 2], &[Stage::Zigzag { width: 1 }, stage, stage]] {
             let chain = FilterChain::new(chain).unwrap();
             assert_eq!(FilterChain::from_bytes(&chain.to_bytes()), Some(chain));
@@ -170,6 +177,11 @@ fn descriptors_and_names_round_trip() {
         "decimal4:11",
         "decimal8:16",
         "decimal2:1",
+        "dictionary8",
+        "dictionary2:1",
+        "dictionary8:0",
+        "dictionary8:3",
+        "dictionary8x2",
         "xor4x",
         "i32x0",
         "f32x2",
@@ -202,7 +214,7 @@ fn hostile_descriptors_are_refused() {
         ("a gap", 20, [zigzag, 0, zigzag]),
         ("first empty", 20, [0, zigzag, 0]),
         ("id 0", 20, [1 << 8, 0, 0]),
-        ("id 8", 20, [8 | 1 << 8, 0, 0]),
+        ("id 9", 20, [9 | 1 << 8, 0, 0]),
         ("id 14", 20, [14 | 1 << 8, 0, 0]),
         ("order of a module", 20, [15 | 1 << 4, 0, 0]),
         ("width 0", 20, [1, 0, 0]),
@@ -212,6 +224,9 @@ fn hostile_descriptors_are_refused() {
         ("bits of 3 bytes", 20, [2 | 3 << 8, 0, 0]),
         ("delta of order 0", 20, [3 | 4 << 8 | 1 << 16, 0, 0]),
         ("delta of order 3", 20, [3 | 3 << 4 | 4 << 8 | 1 << 16, 0, 0]),
+        ("delta of order 4", 20, [3 | 4 << 4 | 4 << 8 | 1 << 16, 0, 0]),
+        ("delta of order 7", 20, [3 | 7 << 4 | 4 << 8 | 1 << 16, 0, 0]),
+        ("delta of order 9", 20, [3 | 9 << 4 | 4 << 8 | 1 << 16, 0, 0]),
         ("delta without a stride", 20, [3 | 1 << 4 | 4 << 8, 0, 0]),
         ("delta of 3 bytes", 20, [3 | 1 << 4 | 3 << 8 | 1 << 16, 0, 0]),
         ("zigzag with a parameter", 20, [zigzag | 1 << 16, 0, 0]),
@@ -222,6 +237,11 @@ fn hostile_descriptors_are_refused() {
         ("decimal of 2 bytes", 20, [7 | 2 << 8, 0, 0]),
         ("decimal with 16 digits", 20, [7 | 8 << 8 | 16 << 16, 0, 0]),
         ("decimal with 258 digits", 20, [7 | 8 << 8 | 258 << 16, 0, 0]),
+        ("list of 2 bytes", 20, [8 | 2 << 8 | 1 << 16, 0, 0]),
+        ("places of no byte", 20, [8 | 8 << 8, 0, 0]),
+        ("places of 3 bytes", 20, [8 | 8 << 8 | 3 << 16, 0, 0]),
+        ("places of 257 bytes", 20, [8 | 8 << 8 | 257 << 16, 0, 0]),
+        ("order of a list", 20, [8 | 1 << 4 | 8 << 8 | 1 << 16, 0, 0]),
     ];
     for (what, unit_log, stages) in refused {
         assert_eq!(words(unit_log, stages), None, "{what}");

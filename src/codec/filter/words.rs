@@ -124,9 +124,36 @@ word!(
         sums_of_bytes(elements.as_flattened_mut(), before)
     }
 );
-word!(u16, i16);
+word!(
+    u16,
+    i16,
+    fn running_sums(elements: &mut [[u8; 2]], before: u16) -> u16 {
+        sums_of_pairs(elements, before)
+    }
+);
 word!(u32, i32);
 word!(u64, i64);
+
+/// Running sums of words, eight at a time, in a form that compilers turn into vector instructions.
+fn sums_of_pairs(elements: &mut [[u8; 2]], mut before: u16) -> u16 {
+    #[inline(always)]
+    fn added<const BY: usize>(words: [u16; 8]) -> [u16; 8] {
+        let other = |i: usize| if i >= BY { words[i - BY] } else { 0 };
+        std::array::from_fn(|i| words[i].wrapping_add(other(i)))
+    }
+    let (eights, rest) = elements.as_chunks_mut::<8>();
+    for eight in eights {
+        let sums = added::<4>(added::<2>(added::<1>(eight.map(u16::from_le_bytes))));
+        let sums = sums.map(|sum| sum.wrapping_add(before));
+        before = sums[7];
+        *eight = sums.map(u16::to_le_bytes);
+    }
+    for element in rest {
+        before = before.wrapping_add(u16::from_le_bytes(*element));
+        *element = before.to_le_bytes();
+    }
+    before
+}
 
 /// Running sums of bytes, eight at a time: pairs of bytes are summed in lanes of 16 bits, whose running sums a
 /// multiplication gives, because none overflows.

@@ -2,9 +2,9 @@
 //!
 //! | stage | |
 //! |---|---|
-//! | `unshuffle` | moves bytes or bits back, and with them undoes zigzag or rotation |
+//! | `unshuffle` | moves bytes or bits back, and with them undoes zigzag or rotation; looks up elements in lists of values |
 //! | `unfilter` | undoes zigzag and rotation elsewhere |
-//! | `sum` | undoes differences, a workgroup for each unit |
+//! | `sum` | undoes differences, also those in lists of values, a workgroup for each unit |
 //! | `module` | undoes what a module did, a work item for each lane |
 //!
 //! Each block's job says what to undo. The plan only has the steps that some block needs. `unshuffle` goes from one of
@@ -79,6 +79,10 @@ const MOVES: u32 = 1;
 const CHANGES: u32 = 2;
 /// Differences, once and twice.
 const SUMS: [u32; 2] = [4, 8];
+/// Differences in lists of values, which `unshuffle` looks up afterwards.
+const ENTRIES: u32 = 1 << 18;
+/// What `sums` takes for its turn to undo them.
+const ENTRIES_TURN: u32 = 2;
 /// Differences of adjacent elements that fit a word, once and twice.
 const ADJACENT_SUMS: [u32; 2] = [16, 32];
 /// Words of the periods of rows whose differences a kernel of their own undoes: see `kernels/filter/row_sums`.
@@ -114,7 +118,7 @@ pub(crate) struct Undoing {
 impl Undoing {
     /// Every step.
     #[cfg(test)]
-    pub(crate) const ALL: Self = Self { steps: [0x3_ffff; 3], modules: [0; 3] };
+    pub(crate) const ALL: Self = Self { steps: [0x7_ffff; 3], modules: [0; 3] };
 
     /// What a block needs.
     pub(crate) fn of(undo: &Undo) -> Self {
@@ -138,7 +142,13 @@ impl Undoing {
                     let [once, twice] = sums_of(width, stride, false);
                     if order > 1 { once | twice } else { once }
                 }
+                Some(Stage::ZigzagDelta { width, order, stride }) => {
+                    let [once, twice] = sums_of(width, stride, false);
+                    let sums = if order > 1 { once | twice } else { once };
+                    if just_moved == Some(width) { sums } else { sums | CHANGES }
+                }
                 Some(Stage::Xor { width, stride }) => sums_of(width, stride, true)[0],
+                Some(Stage::Dictionary { .. }) => ENTRIES | MOVES,
                 // The module finds zeros where it writes.
                 Some(Stage::Module(_)) => MOVES,
                 Some(Stage::Decimal { .. }) | None => 0,
@@ -182,6 +192,10 @@ pub(crate) fn append(
         std::mem::swap(&mut here, &mut other);
     }
     for ((stage, steps), used) in (0..).zip(undoing.steps).zip(undoing.modules) {
+        if steps & ENTRIES != 0 {
+            let args = [stage, ENTRIES_TURN];
+            add(plan, ("sum", &FILTER_SUMS, "sums"), &["jobs", here], MIN_UNIT, &args, &[])?;
+        }
         if steps & MOVES != 0 {
             let buffers = ["jobs", here, other];
             add(plan, ("unshuffle", &FILTER_SHUFFLE, "unshuffle"), &buffers, PIECE, &[stage], &[])?;

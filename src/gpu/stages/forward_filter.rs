@@ -30,13 +30,14 @@ pub(crate) struct Passes {
 
 impl Passes {
     /// The passes of `chain`; `None` if that is left to the host. Devices round divisions as they like, so decimal
-    /// floats are; and an encoder runs a module only where it compares the result at once, on the CPU.
+    /// floats are; values are listed in a hash table; and an encoder runs a module only where it compares the result at once, on the CPU.
     pub(crate) fn of(chain: &FilterChain) -> Option<Self> {
         let mut passes = Self { unit_log: chain.unit_len().ilog2(), words: [0; MAX_STAGES] };
         let mut stages = chain.stages().peekable();
         for word in &mut passes.words {
             let Some(stage) = stages.next() else { break };
-            if matches!(stage, Stage::Decimal { .. } | Stage::Module(_)) {
+            if matches!(stage, Stage::Decimal { .. } | Stage::Dictionary { .. } | Stage::Module(_))
+            {
                 return None;
             }
             let together = stages.peek().and_then(|next| together(stage, *next));
@@ -63,7 +64,7 @@ impl Passes {
 pub(crate) fn why_not(chain: &FilterChain) -> PlanError {
     let what = match chain.modules().next() {
         Some(_) => "modules filter blocks on the CPU",
-        None => "filters of decimal floats are not for devices",
+        None => "filters of decimal floats and lists of values are not for devices",
     };
     PlanError::Declined(what.into())
 }

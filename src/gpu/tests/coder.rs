@@ -253,8 +253,8 @@ fn files_are_the_same_with_every_device() {
 #[test]
 fn filters_are_undone_beside_blocks_without_any() {
     let contents: Vec<u8> =
-        (0..60_000_u32).flat_map(|i| (i as f32 / 100.0).to_le_bytes()).collect();
-    let names = ["none", "f32", "delta1x3000,delta4", "decimal4:2,transpose4", "i64x3"];
+        (0..60_000_u32).flat_map(|i| ((i % 20_000) as f32 / 100.0).to_le_bytes()).collect();
+    let names = ["none", "f32", "delta1x3000,delta4", "decimal4:2,transpose4", "dictionary4:2"];
     each_device(|device| {
         for pipeline in [Pipeline::Lzh, Pipeline::Bwt] {
             let options = Options::new().pipeline(pipeline);

@@ -1,7 +1,7 @@
 //! Kernels that apply and undo filters, against the CPU's.
 
 use super::testing::{each_device, run_plan};
-use crate::codec::filter::{Context, FilterChain, apply};
+use crate::codec::filter::{Context, FilterChain, apply, invert};
 use crate::gpu::device::Device;
 use crate::gpu::model::plan::{Plan, Shape};
 use crate::gpu::stages::filter::{Undoing, append};
@@ -10,7 +10,7 @@ use crate::gpu::stages::job::{Job, Undo};
 use crate::test_data::noise;
 
 /// Chains with every stage, of every width, with short and long strides.
-const CHAINS: [&str; 57] = [
+const CHAINS: [&str; 66] = [
     "transpose2",
     "transpose3",
     "transpose4",
@@ -70,6 +70,16 @@ const CHAINS: [&str; 57] = [
     "xor1,xor4",
     "xor1x3,xor2x3",
     "xor8x3,xor2x16",
+    // Differences with zigzag: while elements move, elsewhere, and by every kernel of sums.
+    "zdelta1",
+    "zdelta2,transpose2",
+    "zdeltadelta4,transpose4",
+    "zdelta8,bits8",
+    "zdeltadelta8x300",
+    "delta2x500,zdelta2x3,transpose2",
+    "zdelta4x2,zdeltadelta1x5",
+    "zdelta2,transpose8",
+    "rotate4,zdelta4x8,transpose4",
 ];
 
 /// Undoes each block's chain on `device`, by the steps they need, and returns the contents.
@@ -215,6 +225,66 @@ fn units_are_filtered_and_undone_alone() {
     });
 }
 
+/// Elements of 8 bytes, and their halves, with so many values.
+fn few_values(values: u32, len: usize) -> Vec<u8> {
+    let value = |i: u32| (i / 2).wrapping_mul(2_654_435_761) % values * 0x0012_3456 + i % 2;
+    (0..).flat_map(|i| value(i).to_le_bytes()).take(len).collect()
+}
+
+#[test]
+fn lists_of_values_are_looked_up() {
+    let chains = [
+        "dictionary4:2",
+        "dictionary8:2,transpose2",
+        "dictionary4:2,delta2,zigzag2",
+        "dictionary4:2,delta2,transpose2",
+        "rotate4:9,dictionary4:2,bits2",
+        "dictionary8:1",
+        "dictionary4:1,delta1",
+        "delta8x3,transpose4",
+    ];
+    let mut contents = Vec::new();
+    let mut blocks = Vec::new();
+    // Units that are too short for a list, of no whole number of elements, and several.
+    for len in [1000, 65_535, 65_536, 100_003, (1 << 20) + 7, (1 << 20) + 131_075] {
+        for chain in chains {
+            let values = if chain.contains(":1") { 100 } else { 1500 };
+            let block = few_values(values, len);
+            blocks.push(filtered(chain, &block));
+            contents.push(block);
+        }
+    }
+    each_device(|device| {
+        for (undone, expected) in undone(device, &blocks, (1 << 20) + 131_075).iter().zip(&contents)
+        {
+            assert!(undone == expected, "{} bytes", expected.len());
+        }
+    });
+}
+
+/// Lists and places of any bytes: devices restore what the CPU does.
+#[test]
+fn hostile_lists_give_the_same_everywhere() {
+    let chains = ["dictionary4:1", "dictionary4:2", "dictionary8:1", "dictionary8:2"];
+    let bytes = noise(7, 200_003, 256);
+    let mut expected = Vec::new();
+    let mut blocks = Vec::new();
+    for name in chains {
+        let chain: FilterChain = name.parse().unwrap();
+        let mut restored = bytes.clone();
+        invert(&chain, &mut restored, &mut Vec::new(), Context::default()).unwrap();
+        expected.push(restored);
+        blocks.push((bytes.clone(), Undo::of(&chain, &[]).unwrap()));
+    }
+    each_device(|device| {
+        for ((undone, expected), name) in
+            undone(device, &blocks, bytes.len()).iter().zip(&expected).zip(chains)
+        {
+            assert!(undone == expected, "{name}");
+        }
+    });
+}
+
 #[test]
 fn a_planted_fault_is_found() {
     let contents = noise(9, 5000, 256);
@@ -244,6 +314,9 @@ fn what_jobs_say_is_bounded() {
             2 | 0xff << 8,
             4 | 3 << 8,
             6 | 7 << 8,
+            8,
+            8 | 255 << 8 | 0xffff << 16,
+            8 | 1 << 8 | 1 << 16,
         ] {
             let hostile = Undo { unit_log: u32::MAX, stages: [word; 3] };
             let blocks = [

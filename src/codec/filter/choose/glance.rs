@@ -94,14 +94,16 @@ pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
         for stride in [1, 2, 3, 4] {
             add(&[Stage::Delta { width, order: 1, stride }, zigzag, transpose]);
         }
-        add(&[Stage::Delta { width, order: 2, stride: 1 }, zigzag, transpose]);
+        for stride in [1, 2] {
+            add(&[Stage::Delta { width, order: 2, stride }, zigzag, transpose]);
+        }
         // Pixels with a channel that never changes.
         add(&[Stage::Delta { width: 1, order: 1, stride: width.into() }, transpose]);
         for digits in digits(width, bytes) {
             let decimal = Stage::Decimal { width, digits };
             add(&[decimal, transpose]);
             add(&[decimal, zigzag, transpose]);
-            add(&[decimal, Stage::Delta { width, order: 1, stride: 1 }, transpose]);
+            add(&[decimal, Stage::ZigzagDelta { width, order: 1, stride: 1 }, transpose]);
         }
     }
     if let Some(width) = record_width(bytes) {
@@ -113,6 +115,15 @@ pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
         }
     }
     chains
+}
+
+/// Whether many elements of `width` bytes are equal to others.
+pub(super) fn has_few_values(bytes: &[u8], width: u8) -> bool {
+    let mut values: Vec<&[u8]> = bytes.chunks_exact(width.into()).collect();
+    let all = values.len();
+    values.sort_unstable();
+    values.dedup();
+    values.len() <= all - all / 8
 }
 
 /// How many digits behind the point half of the floats of `width` bytes have at most, and how many nearly all, if that

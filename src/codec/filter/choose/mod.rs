@@ -8,6 +8,8 @@
 //! 2. The entropy of the filtered glance's bytes ranks the candidates of these widths.
 //! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
 //!    [suggests](super::hints). If the first is no help at all, the block stays as it is.
+//!    Blocks whose elements seem to have few values also get [lists](listed) of these, and bytes and words that seem to lie
+//!    in [rows] differences between these.
 //! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
 //!    instead of bytes where these look as good.
 //! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
@@ -21,6 +23,8 @@
 //! it encodes a filtered sample in up to four parts, each a part of the planes.
 
 mod glance;
+mod listed;
+mod rows;
 
 use std::ops::Range;
 
@@ -43,6 +47,8 @@ const PARTS: usize = 4;
 /// Samples that the codec encodes.
 const SMALL: Sample = Sample { part: 64, least: 1 << 14 };
 const LARGE: Sample = Sample { part: 32, least: 1 << 16 };
+/// The longest one: see [`Chooser::best_of_quarter`].
+const QUARTER: Sample = Sample { part: 4, least: 1 << 16 };
 /// Pieces of such a sample: many, because few would not show how different the parts of a block are.
 const PIECES: usize = 16;
 /// Candidates that the codec tries, besides those of headers.
@@ -58,8 +64,21 @@ pub(crate) struct Chooser {
     unit: Vec<u8>,
     sample: Vec<u8>,
     glances: Vec<u8>,
+    /// The block with places in lists of its values, and zeros for these lists; and the stage that made them.
+    listed: Vec<u8>,
+    listed_by: Option<Stage>,
+    lists: listed::Lists,
     /// In how many parts the codec encodes a sample.
     parts: usize,
+}
+
+/// What a glance shows of elements, besides chains.
+#[derive(Default)]
+struct Seen {
+    /// The width of elements that seem to have few values, if it is one that lists of values have.
+    of_few_values: Option<u8>,
+    /// The least width that elements seem to have, if rows of them are found.
+    narrow: Option<u8>,
 }
 
 /// Pieces of a block that stand for all of it.
@@ -83,7 +102,7 @@ impl Sample {
 
 /// Bytes of the longest sample of a block of `block_len` bytes.
 pub(crate) fn sample_len(block_len: usize) -> usize {
-    LARGE.len(block_len)
+    QUARTER.len(block_len)
 }
 
 impl Chooser {
@@ -102,25 +121,44 @@ impl Chooser {
         }
         let tables = contents.len().min(1 << UNIT_LOG) >> TABLE_LOG;
         self.parts = if has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
-        let tried = self.candidates(contents, hints)?;
+        let (mut tried, seen) = self.candidates(contents, hints)?;
+        let ranked = tried.len();
+        if let Some(width) = seen.of_few_values {
+            tried.extend(self.chains_with_lists(contents, width)?);
+        }
+        if let Some(width) = seen.narrow {
+            tried.extend(rows::chains(contents, width));
+        }
         if tried.is_empty() {
             return Ok(None);
         }
         let plain = self.encoded(None, contents, SMALL, &mut size)?;
         let mut best: Option<(usize, FilterChain)> = None;
-        for chain in tried {
+        let mut without_lists: Option<(usize, FilterChain)> = None;
+        for &chain in &tried {
             let bytes = self.encoded(Some(&chain), contents, SMALL, &mut size)?;
             let is_first = best.is_none();
             if best.is_none_or(|(least, _)| bytes < least) {
                 best = Some((bytes, chain));
             }
-            if is_first && bytes > plain + plain / 16 && hints.chains().next().is_none() {
+            if !chain.has_dictionary() && without_lists.is_none_or(|(least, _)| bytes < least) {
+                without_lists = Some((bytes, chain));
+            }
+            let has_others = tried.len() > ranked || hints.chains().next().is_some();
+            if is_first && bytes > plain + plain / 16 && !has_others {
                 return Ok(None);
             }
         }
         let Some((small, mut chain)) = best.filter(|(bytes, _)| *bytes < plain) else {
             return Ok(None);
         };
+        if chain.has_dictionary() && !has_tables {
+            // Small samples show too little of the contexts in which places in a list come.
+            let alone = tried.iter().find(|chain| chain.has_dictionary() && chain.has_one_stage());
+            let other = without_lists.map(|(_, chain)| chain);
+            let best = [Some(chain), other, alone.copied().filter(|alone| *alone != chain)];
+            return self.best_of_quarter(best, contents, size);
+        }
         let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
         if let Some(bits) = with_bits(&chain).filter(|_| has_tables)
             && self.encoded(Some(&bits), contents, SMALL, &mut size)? < small + small / 32
@@ -153,15 +191,15 @@ impl Chooser {
         Ok(helps.then_some(chain))
     }
 
-    /// Chains to try: the best by a glance, and those of the header.
+    /// Chains to try: the best by a glance, and those of the header. And what else the glance shows.
     fn candidates(
         &mut self,
         contents: &[u8],
         hints: &Hints,
-    ) -> Result<Vec<FilterChain>, OutOfMemory> {
+    ) -> Result<(Vec<FilterChain>, Seen), OutOfMemory> {
         let mut glances = std::mem::take(&mut self.glances);
         glances.clear();
-        for place in places(contents, GLANCES, GLANCE_LEN) {
+        for place in places(contents.len(), GLANCES, GLANCE_LEN) {
             glances.extend_from_slice(&contents[place]);
         }
         let chosen = self.candidates_of(&glances, hints);
@@ -173,15 +211,21 @@ impl Chooser {
         &mut self,
         glances: &[u8],
         hints: &Hints,
-    ) -> Result<Vec<FilterChain>, OutOfMemory> {
+    ) -> Result<(Vec<FilterChain>, Seen), OutOfMemory> {
+        let mut seen = Seen::default();
         if glance::is_text(glances) {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), seen));
         }
         let mut plain = Entropy::default();
         glances.iter().for_each(|&byte| plain.add(byte));
         let plain = plain.bits();
         let mut ranked = Vec::new();
         if let Some(widths) = glance::widths(glances) {
+            seen.narrow = widths.first().copied().filter(|&width| width <= 2);
+            seen.of_few_values = widths
+                .iter()
+                .copied()
+                .rfind(|&width| matches!(width, 4 | 8) && glance::has_few_values(glances, width));
             for chain in glance::candidates(glances, &widths) {
                 if let Some(bits) = self.entropy(&chain, glances)? {
                     ranked.push((bits, chain));
@@ -197,7 +241,25 @@ impl Chooser {
                 tried.push(chain);
             }
         }
-        Ok(tried)
+        Ok((tried, seen))
+    }
+
+    /// The best of these chains by pieces of a quarter of `contents`; `None` if it is no help.
+    fn best_of_quarter(
+        &mut self,
+        chains: [Option<FilterChain>; 3],
+        contents: &[u8],
+        mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<Option<FilterChain>, OutOfMemory> {
+        let mut best = (usize::MAX, None);
+        for chain in chains.into_iter().flatten() {
+            let bytes = self.encoded(Some(&chain), contents, QUARTER, &mut size)?;
+            if bytes < best.0 {
+                best = (bytes, Some(chain));
+            }
+        }
+        let plain = self.encoded(None, contents, QUARTER, &mut size)?;
+        Ok(best.1.filter(|_| best.0 + best.0 / 128 < plain))
     }
 
     /// Bytes that a quarter of `contents` takes with `chain` and without; `None` if the chain does not fit it.
@@ -223,6 +285,10 @@ impl Chooser {
         sample: Sample,
         size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<usize, OutOfMemory> {
+        if let Some(chain) = chain.filter(|chain| chain.has_dictionary()) {
+            let bytes = self.encoded_with_lists(chain, sample, size)?;
+            return Ok(bytes.unwrap_or(usize::MAX / 8));
+        }
         let (piece_len, len) = (sample.piece_len(contents.len()), sample.len(contents.len()));
         let quarter = piece_len / PARTS;
         reserve(&mut self.sample, len)?;
@@ -230,7 +296,7 @@ impl Chooser {
         self.sample.resize(len, 0);
         let has_planes =
             chain.is_some_and(|chain| chain.stages().any(|stage| stage.is_transposition()));
-        for (i, place) in places(contents, PIECES, piece_len).enumerate() {
+        for (i, place) in places(contents.len(), PIECES, piece_len).enumerate() {
             let mut piece = &contents[place.clone()];
             if let Some(chain) = chain {
                 if !self.filter(chain, contents, place)? {
@@ -304,10 +370,10 @@ fn expected([first, second]: [usize; 2], lens: [usize; 2]) -> usize {
     (second * second / scaled.max(second).max(1)) as usize
 }
 
-/// Where `count` pieces of `len` bytes lie in `contents`, which are at least as long as a piece, from the beginning to
+/// Where `count` pieces of `len` bytes lie in `all` bytes, which are at least as many as a piece has, from the beginning to
 /// the end.
-fn places(contents: &[u8], count: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
-    let last = contents.len() - len;
+fn places(all: usize, count: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let last = all - len;
     (0..count)
         .map(move |i| last / (count - 1) * i / ALIGNMENT * ALIGNMENT)
         .map(move |at| at..at + len)

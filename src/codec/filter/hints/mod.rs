@@ -69,7 +69,7 @@ impl Hints {
             self.add_stages([Some(Stage::Rotate { width: element.width, bits: 1 }), ends, None]);
         }
         if row > pixel && before(row).is_some() {
-            self.add_stages([before(row), before(pixel), ends]);
+            self.add_stages([before(row), element.signed_delta(pixel), ends]);
             self.add_stages([before(row), element.zigzag(), ends]);
         }
         if before(pixel).is_some() {
@@ -109,6 +109,16 @@ impl Element {
             false => (1, stride.checked_mul(self.width.into())?),
         };
         Some(Stage::Delta { width, order: 1, stride: u16::try_from(stride).ok()? })
+    }
+
+    /// The same, and zigzag where that is useful.
+    fn signed_delta(self, stride: u64) -> Option<Stage> {
+        match self.delta(stride)? {
+            Stage::Delta { width, order, stride } if self.zigzag().is_some() => {
+                Some(Stage::ZigzagDelta { width, order, stride })
+            }
+            delta => Some(delta),
+        }
     }
 
     /// `None` where small numbers of either sign need not become small: in bytes.

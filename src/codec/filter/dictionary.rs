@@ -1,0 +1,266 @@
+//! Elements as places in a list of their values.
+//!
+//! Columns and measurements often have few different values, each of many bytes: readings of an instrument, hours of
+//! events, categories. All bytes of such a value depend on each other, but coders see them one by one. The place of the
+//! value in a sorted list takes a byte or two instead, keeps the order of values, and so leaves differences small.
+//!
+//! The places come first in a unit. The list follows, as differences to the value before, and zeros to the unit's end.
+
+use std::ops::Range;
+
+use super::words::Word;
+use crate::codec::{OutOfMemory, reserve};
+
+/// A shorter unit stays as it is: its list would take too much of it.
+const MIN_UNIT: usize = 1 << 16;
+
+/// Where the list of a unit of `count` elements of `width` bytes begins, with places of `index` bytes, and how many values
+/// it may have. Both count elements.
+const fn list(count: usize, width: usize, index: usize) -> [usize; 2] {
+    let start = (count * index).div_ceil(width);
+    let (room, places) = (count - start, 1 << (8 * index));
+    [start, if room < places { room } else { places }]
+}
+
+/// Where the list of a filtered unit of so many bytes lies; nowhere if it is too short to have one.
+pub(super) const fn list_range(unit_len: usize, width: usize, index: usize) -> Range<usize> {
+    if unit_len < MIN_UNIT {
+        return 0..0;
+    }
+    let [start, capacity] = list(unit_len / width, width, index);
+    start * width..(start + capacity) * width
+}
+
+/// Base-2 logarithm of the slots of the hash table: twice as many as there are places.
+const SLOTS_LOG: u32 = 17;
+/// In a slot: no value.
+const EMPTY: u32 = u32::MAX;
+
+/// The values of a unit: memory to find them.
+#[derive(Default)]
+pub(super) struct Values {
+    /// By a hash: the number of a value in the order of their first elements.
+    slots: Vec<u32>,
+    /// The values, in that order, each with its number.
+    found: Vec<(u64, u32)>,
+    /// The values' places in the sorted list, in that order.
+    places: Vec<u16>,
+}
+
+/// Memory that [`Values`] takes in bytes.
+pub(super) const MEMORY: usize = (4 << SLOTS_LOG) + (16 + 2) * (1 << 16);
+
+impl Values {
+    /// Writes the list and the places of the elements of `before` to `unit`, which has the same bytes. Returns false if
+    /// there are too many values.
+    pub(super) fn apply<W: Word>(
+        &mut self,
+        before: &[u8],
+        unit: &mut [u8],
+        index: u8,
+    ) -> Result<bool, OutOfMemory> {
+        if unit.len() < MIN_UNIT {
+            return Ok(true);
+        }
+        let elements = W::elements(before);
+        let width = size_of::<W>();
+        let [start, capacity] = list(elements.len(), width, index.into());
+        // The numbers of values take the places' room until the list is sorted.
+        let (places, list) = unit[..elements.len() * width].split_at_mut(start * width);
+        let (places, rest) = places.split_at_mut(elements.len() * usize::from(index));
+        let fits = match index {
+            1 => self.number::<W, 1>(elements, places.as_chunks_mut().0, capacity)?,
+            _ => self.number::<W, 2>(elements, places.as_chunks_mut().0, capacity)?,
+        };
+        if !fits {
+            return Ok(false);
+        }
+        self.sort()?;
+        match index {
+            1 => self.place::<1>(places.as_chunks_mut().0),
+            _ => self.place::<2>(places.as_chunks_mut().0),
+        }
+        list.fill(0);
+        rest.fill(0);
+        let mut last = W::default();
+        for (entry, (value, _)) in W::elements_mut(list).iter_mut().zip(&self.found) {
+            let value = W::from_carry(*value);
+            *entry = value.sub(last).store();
+            last = value;
+        }
+        Ok(true)
+    }
+
+    /// Finds the values of `elements`, and writes the number of each element's value. Returns false if there are more
+    /// than `most`.
+    fn number<W: Word, const P: usize>(
+        &mut self,
+        elements: &[W::Bytes],
+        numbers: &mut [[u8; P]],
+        most: usize,
+    ) -> Result<bool, OutOfMemory> {
+        reserve(&mut self.slots, 1 << SLOTS_LOG)?;
+        reserve(&mut self.found, 1 << 16)?;
+        self.slots.clear();
+        self.slots.resize(1 << SLOTS_LOG, EMPTY);
+        self.found.clear();
+        let mask = self.slots.len() - 1;
+        for (element, number) in elements.iter().zip(numbers) {
+            let value = W::load(*element).to_carry();
+            let hash = (value ^ value >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut slot = (hash >> (64 - SLOTS_LOG)) as usize;
+            let found = loop {
+                match self.slots[slot & mask] {
+                    EMPTY => {
+                        if self.found.len() == most {
+                            return Ok(false);
+                        }
+                        let new = self.found.len() as u32;
+                        self.slots[slot & mask] = new;
+                        self.found.push((value, new));
+                        break new;
+                    }
+                    old if self.found[old as usize].0 == value => break old,
+                    _ => slot += 1,
+                }
+            };
+            *number = std::array::from_fn(|i| (found >> (8 * i)) as u8);
+        }
+        Ok(true)
+    }
+
+    /// Sorts the values.
+    fn sort(&mut self) -> Result<(), OutOfMemory> {
+        self.found.sort_unstable();
+        reserve(&mut self.places, 1 << 16)?;
+        self.places.clear();
+        self.places.resize(self.found.len(), 0);
+        for (place, (_, number)) in (0..).zip(&self.found) {
+            self.places[*number as usize] = place;
+        }
+        Ok(())
+    }
+
+    /// Replaces numbers of values by their places.
+    fn place<const P: usize>(&self, numbers: &mut [[u8; P]]) {
+        for number in numbers {
+            let at = number.iter().rev().fold(0, |at, &byte| at << 8 | usize::from(byte));
+            let place = self.places[at];
+            *number = std::array::from_fn(|i| (place >> (8 * i)) as u8);
+        }
+    }
+}
+
+/// Restores the elements of `unit` from the list and the places in `filtered`, which has the same bytes. The list becomes
+/// one of values.
+pub(super) fn undo<W: Word>(filtered: &mut [u8], unit: &mut [u8], index: u8) {
+    if unit.len() < MIN_UNIT {
+        return;
+    }
+    let elements = W::elements_mut(unit);
+    let width = size_of::<W>();
+    let [start, capacity] = list(elements.len(), width, index.into());
+    let (places, list) = filtered.split_at_mut(start * width);
+    let values = &mut W::elements_mut(list)[..capacity];
+    W::running_sums(values, W::default());
+    let places = &places[..elements.len() * usize::from(index)];
+    match index {
+        1 => look_up::<W, 1>(values, places.as_chunks().0, elements),
+        _ => look_up::<W, 2>(values, places.as_chunks().0, elements),
+    }
+}
+
+/// Writes the values at these places; those behind the list have the value 0.
+fn look_up<W: Word, const P: usize>(
+    values: &[W::Bytes],
+    places: &[[u8; P]],
+    elements: &mut [W::Bytes],
+) {
+    for (element, place) in elements.iter_mut().zip(places) {
+        let at = place.iter().rev().fold(0, |at, &byte| at << 8 | usize::from(byte));
+        *element = values.get(at).copied().unwrap_or(W::default().store());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Context, FilterChain, apply, invert};
+    use super::*;
+
+    fn chain(name: &str) -> FilterChain {
+        FilterChain::from_name(name).unwrap()
+    }
+
+    fn filtered(name: &str, contents: &[u8]) -> Option<Vec<u8>> {
+        let mut filtered = Vec::new();
+        let context = Context::default();
+        let fits = apply(&chain(name), contents, &mut filtered, &mut Vec::new(), context).unwrap();
+        fits.then_some(filtered)
+    }
+
+    fn restored(name: &str, filtered: &[u8]) -> Vec<u8> {
+        let mut restored = filtered.to_vec();
+        invert(&chain(name), &mut restored, &mut Vec::new(), Context::default()).unwrap();
+        restored
+    }
+
+    /// `count` numbers of so many values.
+    fn numbers(values: u64, count: u64) -> Vec<u8> {
+        let number = |i: u64| i * 7919 % values * 1_000_003;
+        (0..count).flat_map(|i| number(i).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_unit_has_its_list_and_its_places() {
+        let contents = [&numbers(1000, 10_000)[..], b"rest"].concat();
+        let filtered = filtered("dictionary8:2", &contents).unwrap();
+        assert_eq!(super::list(10_000, 8, 2), [2500, 7500]);
+        let words = |bytes: &[u8]| -> Vec<u64> {
+            bytes.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect()
+        };
+        let list = words(&filtered[20_000..80_000]);
+        assert_eq!(list[0], 0);
+        assert!(list[1..1000].iter().all(|&entry| entry == 1_000_003));
+        assert!(list[1000..].iter().all(|&entry| entry == 0));
+        assert_eq!(filtered[..6], [0, 0, 0x97, 3, 0x46, 3], "0, 919, and 838");
+        assert_eq!(filtered[80_000..], *b"rest");
+        assert!(restored("dictionary8:2", &filtered) == contents);
+    }
+
+    #[test]
+    fn lists_have_as_many_values_as_fit() {
+        for (name, values, count, fits) in [
+            ("dictionary8:1", 256, 20_000, true),
+            ("dictionary8:1", 257, 20_000, false),
+            ("dictionary8:2", 6144, 8192, true),
+            ("dictionary8:2", 6145, 8192, false),
+            ("dictionary8:2", 65_521, 131_072, true),
+            ("dictionary8:2", 65_537, 131_072, false),
+            ("dictionary4:2", 15_000, 20_000, true),
+            // Too short for a list.
+            ("dictionary8:1", 8191, 8191, true),
+        ] {
+            let contents = numbers(values, count);
+            let filtered = filtered(name, &contents);
+            assert_eq!(filtered.is_some(), fits, "{name}: {values} values");
+            if let Some(filtered) = filtered {
+                assert!(restored(name, &filtered) == contents, "{name}: {values} values");
+                assert_eq!(filtered == contents, contents.len() < MIN_UNIT);
+            }
+        }
+    }
+
+    #[test]
+    fn places_behind_the_list_are_zeros() {
+        let restored = restored("dictionary8:2", &[0xff; MIN_UNIT]);
+        assert!(restored.iter().all(|&byte| byte == 0));
+        // The sums wrap around.
+        let mut filtered = vec![0; MIN_UNIT];
+        filtered[MIN_UNIT / 4..][..16].fill(0xff);
+        filtered[..3].copy_from_slice(&[3, 0, 2]);
+        let expected = [0xffff_fffc_u32, 0xffff_ffff, 0xffff_fffd].map(u32::to_le_bytes);
+        let mut unit = filtered.clone();
+        undo::<u32>(&mut filtered, &mut unit, 1);
+        assert_eq!(unit[..12], *expected.as_flattened());
+    }
+}
